@@ -1,0 +1,79 @@
+"""Deniable: bandit experiments that keep every visitor's segment deniable, within a privacy budget.
+
+Names are imported when first used, so that `import deniable` costs next to nothing.
+
+>>> import deniable
+>>> round(float(deniable.highest_belief(prior=0.2, risk=1)), 3)
+0.405
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+_HOME = {
+    "privacy.belief": ("belief_curve", "budget_for_belief", "highest_belief", "lowest_belief"),
+    "privacy.composition": ("BudgetAccount", "nano_down", "nano_up", "parallel", "sequential"),
+    "privacy.exploration": ("exploration_from_risk", "risk_from_exploration"),
+    "privacy.mechanism": ("ArmSpecificResponse", "RandomizedResponse"),
+    "privacy.schedule": (
+        "dynamic_exploration",
+        "dynamic_risk",
+        "exhaustion_clock",
+        "exhaustion_times",
+        "expected_exhaustion_time",
+    ),
+    "privacy.serving": ("ServingSchedule", "ServingTable", "arm_specific_table", "symmetric_table"),
+    "privacy.strategy": (
+        "ArmConstantStrategy",
+        "ArmDynamicStrategy",
+        "ConstantStrategy",
+        "DynamicStrategy",
+    ),
+    "privacy.tracker": ("Tracker",),
+    "theory.arm_specific": (
+        "arm_specific_excess",
+        "arm_specific_excess_linear",
+        "arm_specific_per_round_regret",
+        "heterogeneity_gap",
+    ),
+    "theory.best_budget": (
+        "best_constant_budget",
+        "best_dynamic_budget",
+        "constant_budget_for_regret",
+        "dynamic_budget_for_regret",
+    ),
+    "theory.elasticity": (
+        "constant_elasticity",
+        "constant_gain",
+        "dynamic_elasticity",
+        "dynamic_gain",
+    ),
+    "theory.regret": (
+        "RegretTerms",
+        "constant_regret",
+        "constant_regret_terms",
+        "dynamic_regret",
+        "dynamic_regret_terms",
+        "dynamic_regret_terms_any_segments",
+        "nonprivate_regret",
+        "per_round_regret",
+    ),
+}
+"""Module -> the public names that live in it."""
+
+_MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
+
+__all__ = sorted(_MODULE_OF)
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'deniable' has no attribute {name!r}")
+    value = getattr(import_module(f"deniable.{_MODULE_OF[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

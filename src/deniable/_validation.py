@@ -1,0 +1,125 @@
+"""Shared checks of arguments: each returns the value in the form the formulas use, or raises.
+
+Numbers may be scalars or arrays; the result is always a float64 array of the same shape, and
+`unwrap` turns a zero-dimensional result back into a scalar at the end of a formula.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from deniable.errors import InvalidArgumentError
+
+FloatArray: TypeAlias = NDArray[np.float64]
+Floats: TypeAlias = np.float64 | NDArray[np.float64]
+"""What a formula returns: a scalar for scalars, an array for arrays."""
+
+
+def unwrap(values: FloatArray) -> Floats:
+    """The scalar of a zero-dimensional array; any other array as it is."""
+    return values[()] if values.ndim == 0 else values
+
+
+def _floats(argument: str, value: ArrayLike, allowed: str) -> FloatArray:
+    if isinstance(value, bool | np.bool_):
+        raise InvalidArgumentError(argument, value, allowed)
+    try:
+        raw = np.asarray(value)
+    except ValueError:  # a ragged nested list
+        raise InvalidArgumentError(argument, value, allowed) from None
+    if raw.dtype.kind not in "iuf" and not _only_large_integers(raw):
+        raise InvalidArgumentError(argument, value, allowed)
+    return raw.astype(np.float64, copy=False)
+
+
+def _only_large_integers(raw: NDArray[Any]) -> bool:
+    """Python integers too large for int64 arrive as an object array."""
+    return raw.dtype == object and all(type(item) is int for item in raw.flat)
+
+
+def _require(argument: str, array: FloatArray, good: NDArray[np.bool_], allowed: str) -> None:
+    if not good.all():
+        first = array[~good].flat[0] if array.ndim else array
+        raise InvalidArgumentError(argument, float(first), allowed)
+
+
+def count(argument: str, value: ArrayLike, minimum: int) -> FloatArray:
+    """Whole numbers of at least `minimum`; 1e6 is one, 2.5 and True are not."""
+    allowed = f"a whole number, {minimum} or more"
+    array = _floats(argument, value, allowed)
+    with np.errstate(invalid="ignore"):
+        good = np.isfinite(array) & (array >= minimum) & (array == np.floor(array))
+    _require(argument, array, good, allowed)
+    return array
+
+
+def whole(argument: str, value: object, minimum: int, maximum: int | None = None) -> int:
+    """One whole number as a Python int."""
+    bound = f"{minimum} or more" if maximum is None else f"{minimum} to {maximum}"
+    allowed = f"a whole number, {bound}"
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        raise InvalidArgumentError(argument, value, allowed)
+    if not math.isfinite(value) or value != math.floor(value):
+        raise InvalidArgumentError(argument, value, allowed)
+    result = int(value)
+    if result < minimum or (maximum is not None and result > maximum):
+        raise InvalidArgumentError(argument, value, allowed)
+    return result
+
+
+def nonnegative(argument: str, value: ArrayLike) -> FloatArray:
+    """Finite numbers of at least 0: budgets."""
+    allowed = "a finite number, 0 or more"
+    array = _floats(argument, value, allowed)
+    _require(argument, array, np.isfinite(array) & (array >= 0), allowed)
+    return array
+
+
+def risk(argument: str, value: ArrayLike) -> FloatArray:
+    """A privacy risk: 0 or more; infinity is the purely greedy mechanism."""
+    allowed = "a number, 0 or more"
+    array = _floats(argument, value, allowed)
+    with np.errstate(invalid="ignore"):
+        _require(argument, array, array >= 0, allowed)
+    return array
+
+
+def probability(argument: str, value: ArrayLike, *, open_at_zero: bool = False) -> FloatArray:
+    """Numbers in [0, 1], or in (0, 1] where zero makes no sense."""
+    allowed = "a number above 0, up to 1" if open_at_zero else "a number from 0 to 1"
+    array = _floats(argument, value, allowed)
+    with np.errstate(invalid="ignore"):
+        good = (array > 0 if open_at_zero else array >= 0) & (array <= 1)
+    _require(argument, array, good, allowed)
+    return array
+
+
+def arm_budgets(argument: str, value: Sequence[float] | FloatArray) -> FloatArray:
+    """One finite positive budget for each of at least two arms."""
+    array = nonnegative(argument, value)
+    if array.ndim != 1 or array.size < 2:
+        raise InvalidArgumentError(argument, value, "one budget for each of 2 or more arms")
+    if (array == 0).any() and not (array == 0).all():
+        raise InvalidArgumentError(
+            argument,
+            value,
+            "budgets above 0 for all arms, or 0 for all: an arm with 0 alone would always be shown",
+        )
+    return array
+
+
+def distinct(argument: str, values: Iterable[Hashable], minimum: int) -> tuple[Hashable, ...]:
+    """At least `minimum` different, non-empty names."""
+    names = tuple(values)
+    if len(names) < minimum:
+        raise InvalidArgumentError(argument, names, f"{minimum} or more names")
+    if any(name is None or name == "" for name in names):
+        raise InvalidArgumentError(argument, names, "names that are not empty")
+    if len(set(names)) < len(names):
+        raise InvalidArgumentError(argument, names, "names that differ from each other")
+    return names

@@ -1,0 +1,79 @@
+"""The command line: one table of commands, one file for each, one way to fail.
+
+`deniable --help` reads only this table; a command's module, and with it Typer, NumPy and the rest, is
+imported when the command is called.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import TextIO
+
+COMMANDS: dict[str, str] = {
+    "plan": "Plan the privacy budget of one experiment.",
+}
+"""Command name -> its one-line summary; the code is in `deniable.cli.<name>`, as `app`."""
+
+USAGE_ERROR = 2
+INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status: 0, or 2 for a mistake told in one line."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    name, rest = (given[0], given[1:]) if given else ("--help", [])
+    if name in ("-h", "--help"):
+        _write(_help())
+        return 0
+    if name == "--version":
+        from importlib.metadata import version
+
+        _write(f"deniable {version('deniable')}")
+        return 0
+    if name not in COMMANDS:
+        return _fail(f"no command {name!r}; `deniable --help` lists them")
+    return _call(name, rest)
+
+
+def _call(name: str, rest: list[str]) -> int:
+    import typer
+    from typer.exceptions import TyperException
+
+    from deniable.errors import DeniableError
+
+    command = typer.main.get_command(import_module(f"deniable.cli.{name.replace('-', '_')}").app)
+    try:
+        status = command.main(rest, prog_name=f"deniable {name}", standalone_mode=False)
+    except TyperException as error:  # bad flags and values
+        describe = getattr(error, "format_message", error.__str__)
+        return _fail(describe())
+    except DeniableError as error:
+        return _fail(str(error))
+    except OSError as error:  # a file that is missing, unreadable or not writable
+        return _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+    except (KeyboardInterrupt, typer.Abort):
+        _write("interrupted", stream=sys.stderr)
+        return INTERRUPTED
+    return status if isinstance(status, int) else 0
+
+
+def _help() -> str:
+    width = max(map(len, COMMANDS))
+    rows = "\n".join(f"  {name:<{width}}  {summary}" for name, summary in COMMANDS.items())
+    return (
+        "Usage: deniable COMMAND [OPTIONS]\n\n"
+        "Experiments whose shown arm keeps every visitor's segment deniable.\n\n"
+        f"Commands:\n{rows}\n\n"
+        "`deniable COMMAND --help` tells a command's options; `deniable --version` the version."
+    )
+
+
+def _fail(message: str) -> int:
+    _write("error: " + " ".join(message.split()), stream=sys.stderr)
+    return USAGE_ERROR
+
+
+def _write(text: str, stream: TextIO | None = None) -> None:
+    print(text, file=stream or sys.stdout)

@@ -1,0 +1,5 @@
+"""`deniable plan`."""
+
+import typer
+
+app = typer.Typer()

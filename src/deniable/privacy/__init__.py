@@ -1,0 +1,1 @@
+"""The privacy layer: mechanisms, beliefs, strategies, composition and the exact sampler."""

@@ -1,0 +1,91 @@
+"""Composition: how risks add up, and budgets as integers that can be spent exactly.
+
+Within an experiment visitors are disjoint, so its risk is the largest of theirs (parallel
+composition), given one draw per visitor. Over experiments a visitor's risks add up (sequential
+composition). Accounts are kept in whole nano-nats: debits are rounded up, limits down, so that no
+rounding is ever in the tracker's favour.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from fractions import Fraction
+from threading import Lock
+
+from deniable import _validation as check
+from deniable.errors import NANO, InsufficientBudgetError
+
+
+def nano_up(nats: float) -> int:
+    """Nano-nats of a debit: the exact value of the float, rounded up.
+
+    >>> nano_up(0.1), nano_up(1e-12)
+    (100000001, 1)
+    """
+    return math.ceil(Fraction(float(check.nonnegative("nats", nats))) * NANO)
+
+
+def nano_down(nats: float) -> int:
+    """Nano-nats of a limit: the exact value of the float, rounded down.
+
+    >>> nano_down(0.1), nano_down(1e-12)
+    (100000000, 0)
+    """
+    return math.floor(Fraction(float(check.nonnegative("nats", nats))) * NANO)
+
+
+def parallel(risks: Iterable[float]) -> float:
+    """Risk of one experiment over its visitors: the largest.
+
+    >>> parallel([0.2, 1.0, 0.4])
+    1.0
+    """
+    return max((float(check.risk("risks", risk)) for risk in risks), default=0.0)
+
+
+def sequential(budgets: Iterable[float]) -> float:
+    """Risk of one visitor over experiments: at most the sum of their budgets.
+
+    >>> sequential([0.5, 1.0, 2.0])
+    3.5
+    """
+    return math.fsum(float(check.risk("budgets", budget)) for budget in budgets)
+
+
+class BudgetAccount:
+    """A limit in nano-nats from which debits are taken whole or not at all, from any thread.
+
+    >>> account = BudgetAccount(limit=3_000_000_000)
+    >>> account.debit(2_500_000_000)
+    >>> account.remaining
+    500000000
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = check.whole("limit", limit, 0)
+        self._spent = 0
+        self._lock = Lock()
+
+    @property
+    def limit(self) -> int:
+        """The whole budget."""
+        return self._limit
+
+    @property
+    def spent(self) -> int:
+        """What has been debited."""
+        return self._spent
+
+    @property
+    def remaining(self) -> int:
+        """What can still be debited."""
+        return self._limit - self._spent
+
+    def debit(self, amount: int) -> None:
+        """Take `amount`, or raise InsufficientBudgetError and take nothing."""
+        wanted = check.whole("amount", amount, 0)
+        with self._lock:
+            if wanted > self._limit - self._spent:
+                raise InsufficientBudgetError(remaining=self.remaining, requested=wanted)
+            self._spent += wanted

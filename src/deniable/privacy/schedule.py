@@ -1,0 +1,147 @@
+"""The dynamic schedule: explore early, exploit later, and the clock at which a budget binds.
+
+``exploration_n = min(1, (K log n / n)^(1/3))``, and 1 for the first two visitors, where the raw
+formula would start at 0, that is, at infinite risk. log n / n falls from n = 3 on, so the schedule
+never rises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from deniable import _validation as check
+from deniable._validation import FloatArray, Floats
+from deniable.privacy.exploration import _exploration, _risk
+
+
+def dynamic_exploration(n_arms: ArrayLike, clock: ArrayLike) -> Floats:
+    """Exploration of the n-th visitor without a cap.
+
+    Args:
+        n_arms: K.
+        clock: n, the visitors of this segment so far, this one included; 1 or more.
+
+    >>> round(float(dynamic_exploration(2, 10)), 6)
+    0.772233
+    """
+    arms = check.count("n_arms", n_arms, 2)
+    return check.unwrap(_dynamic_exploration(arms, check.count("clock", clock, 1)))
+
+
+def dynamic_risk(n_arms: ArrayLike, clock: ArrayLike) -> Floats:
+    """Privacy risk of the n-th visitor without a cap: log(1 - K + K / exploration_n).
+
+    >>> round(float(dynamic_risk(2, 1000)), 6)
+    1.992663
+    """
+    arms = check.count("n_arms", n_arms, 2)
+    n = check.count("clock", clock, 1)
+    return check.unwrap(_risk(arms, _dynamic_exploration(arms, n)))
+
+
+def exhaustion_clock(n_arms: ArrayLike, budget: ArrayLike) -> Floats:
+    """The first whole n > e at which the schedule asks for no more exploration than the budget.
+
+    Infinite where n is beyond the largest float (budgets of some hundred nats).
+
+    Args:
+        n_arms: K.
+        budget: gamma, the cap on every visitor's risk.
+
+    >>> int(exhaustion_clock(2, 1)), int(exhaustion_clock(20, 5))
+    (51, 138905)
+    """
+    return check.unwrap(np.ceil(np.asarray(exhaustion_root(n_arms, budget))))
+
+
+def exhaustion_root(n_arms: ArrayLike, budget: ArrayLike) -> Floats:
+    """The real n >= e with (K log n / n)^(1/3) = K / (K - 1 + e^budget), and e where there is none.
+
+    In closed form n = exp(-W(-y)) with y = exploration^3 / K and W the lower branch of Lambert's
+    function.
+
+    >>> round(float(exhaustion_root(2, 1)), 4)
+    50.3722
+    """
+    arms = check.count("n_arms", n_arms, 2)
+    cap = check.nonnegative("budget", budget)
+    return check.unwrap(_exhaustion_root(arms, cap))
+
+
+def exhaustion_times(
+    n_arms: int, budget: float, arrivals: Iterable[Hashable]
+) -> dict[Hashable, int | None]:
+    """The experiment-wide visitor number at which each segment reaches its exhaustion clock.
+
+    Args:
+        n_arms: K.
+        budget: gamma.
+        arrivals: the segment of each visitor, in order of arrival.
+
+    Returns:
+        For each segment seen: t, counted from 1, or None where it was not reached.
+
+    >>> exhaustion_times(2, 0.3, ["new", "old", "new", "new", "new", "new", "new"])
+    {'new': 7, 'old': None}
+    """
+    threshold = float(exhaustion_clock(n_arms, budget))
+    clocks: dict[Hashable, int] = {}
+    reached: dict[Hashable, int | None] = {}
+    for visitor, segment in enumerate(arrivals, start=1):
+        clocks[segment] = clocks.get(segment, 0) + 1
+        if reached.setdefault(segment, None) is None and clocks[segment] >= threshold:
+            reached[segment] = visitor
+    return reached
+
+
+def expected_exhaustion_time(n_arms: ArrayLike, budget: ArrayLike, share: ArrayLike) -> Floats:
+    """Visitors of the whole experiment until a segment with this share of them is expected to bind.
+
+    The wait is negative binomial with mean n / share.
+
+    >>> float(expected_exhaustion_time(2, 1, 0.25))
+    204.0
+    """
+    part = check.probability("share", share, open_at_zero=True)
+    return check.unwrap(np.asarray(exhaustion_clock(n_arms, budget)) / part)
+
+
+def _dynamic_exploration(arms: FloatArray, n: FloatArray) -> FloatArray:
+    raw = np.cbrt(arms * np.log(n) / n)
+    return np.where(n < 3, 1.0, np.minimum(1.0, raw))
+
+
+def _exhaustion_root(arms: FloatArray, budget: FloatArray) -> FloatArray:
+    """exp(u) where u - log u = level >= 1; in logarithms, so that no budget underflows."""
+    # -log(exploration) without forming exploration, which underflows near budget 745.
+    minus_log_rate = budget + np.log1p((arms - 1) * np.exp(-budget)) - np.log(arms)
+    level = np.maximum(1.0, np.log(arms) + 3 * np.maximum(minus_log_rate, 0.0))
+    with np.errstate(over="ignore"):
+        n = np.exp(_solve_u_minus_log_u(level))
+    # exp magnifies the last bits of its argument: one Newton step on log n - n y gives them back.
+    y = _exploration(arms, budget) ** 3 / arms
+    with np.errstate(invalid="ignore", over="ignore"):
+        slope = 1 - n * y
+        polished = n * (1 - (np.log(n) - n * y) / slope)
+    return np.where((level > 1) & (slope < -1e-3) & (y > 1e-290), polished, n)
+
+
+def _solve_u_minus_log_u(level: FloatArray) -> FloatArray:
+    """The root u >= 1 of u - log u = level, for level >= 1, by Halley's method.
+
+    It is -W_{-1}(-e^-level); SciPy's complex lambertw underflows where level > 708.
+    """
+    excess = level - 1
+    root = np.sqrt(2 * excess)
+    near = 1 + root * (1 + root / 3 + root * root / 36)  # series around the branch point
+    log_level = np.log(level)
+    far = level + log_level * (1 + 1 / level)
+    u = np.where(excess < 1.5, near, far)
+    for _ in range(3):
+        error = u - np.log(u) - level
+        slope = np.maximum(1 - 1 / u, 1e-300)
+        u = np.maximum(u - error / (slope - error / (2 * u * u * slope)), 1.0)
+    return np.asarray(u)

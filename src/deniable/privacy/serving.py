@@ -1,0 +1,205 @@
+"""The exact serving sampler: integer tables that keep the promise, drawn from the system's entropy.
+
+A table cuts [0, 2^64) into one piece per arm, the same for every segment, and a last piece that
+stands for the greedy arm. With budget b_j for shown arm j, pieces ``low_j`` and the last piece
+``bonus = 2^64 - sum(low)``, arm j is shown with (low_j + bonus)/2^64 where it is greedy and with
+low_j/2^64 where it is not. Pieces are rounded up, which only shrinks the bonus, so the ratio stays at
+most e^b_j in exact arithmetic; every table is checked with fractions before it can be drawn from.
+
+Symmetric tables keep the budget also against each other, where segments have different clocks: a
+table of smaller risk has no smaller piece and no larger total. `ServingSchedule` checks that too.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import ROUND_FLOOR, Context, Decimal
+from fractions import Fraction
+from functools import lru_cache
+from itertools import accumulate
+
+from deniable.errors import NANO, BrokenPromiseError, InvalidArgumentError
+
+SPACE = 1 << 64
+"""The size of the space a draw comes from."""
+
+_FIXED_POINT = 192
+"""Bits behind the point while pieces are computed; far finer than one part of SPACE."""
+
+Entropy = Callable[[int], bytes]
+
+
+@dataclass(frozen=True)
+class ServingTable:
+    """Integer shown-arm probabilities, in units of 2^-64.
+
+    Attributes:
+        pieces: low_j, the space of arm j whatever the greedy arm, length K.
+        budgets: the risk of each shown arm, in nano-nats, that the pieces keep.
+        thresholds: running sums of the pieces, padded so that every search takes equally many steps.
+    """
+
+    pieces: tuple[int, ...]
+    budgets: tuple[int, ...]
+    thresholds: tuple[int, ...]
+
+    @property
+    def n_arms(self) -> int:
+        """K."""
+        return len(self.pieces)
+
+    @property
+    def bonus(self) -> int:
+        """The space that shows the greedy arm because it is greedy."""
+        return SPACE - sum(self.pieces)
+
+    def count(self, shown: int, greedy: int) -> int:
+        """Probability that `shown` is shown where `greedy` is greedy, times 2^64."""
+        return self.pieces[shown] + (self.bonus if shown == greedy else 0)
+
+    def worst_ratio(self, shown: int) -> Fraction:
+        """The exact factor by which seeing this arm can move a tracker's odds."""
+        return Fraction(self.pieces[shown] + self.bonus, self.pieces[shown])
+
+    def draw(self, greedy: int, entropy: Entropy = os.urandom) -> int:
+        """The arm to show. No branch, no table and no number of steps depends on `greedy`."""
+        n_arms = len(self.pieces)
+        index = bisect_right(self.thresholds, int.from_bytes(entropy(8), "little"))
+        # index == n_arms is the greedy piece; the product is 0 for every other index.
+        return index + (index // n_arms) * (greedy - n_arms)
+
+
+def symmetric_table(n_arms: int, risk_nano: int) -> ServingTable:
+    """The table of the symmetric mechanism.
+
+    Args:
+        n_arms: K.
+        risk_nano: the risk in nano-nats.
+
+    >>> table = symmetric_table(2, 1_000_000_000)
+    >>> round(table.count(0, greedy=0) / 2**64, 6)
+    0.731059
+    """
+    if n_arms < 2:
+        raise InvalidArgumentError("n_arms", n_arms, "a whole number, 2 or more")
+    return arm_specific_table((risk_nano,) * n_arms)
+
+
+def arm_specific_table(risks_nano: Sequence[int]) -> ServingTable:
+    """The table of the arm-specific mechanism; all risks equal is the symmetric one.
+
+    >>> table = arm_specific_table([500_000_000, 1_000_000_000, 2_000_000_000])
+    >>> [round(table.count(j, greedy=j) / 2**64, 3) for j in range(3)]
+    [0.775, 0.482, 0.353]
+    """
+    risks = tuple(risks_nano)
+    if len(risks) < 2:
+        raise InvalidArgumentError("risks_nano", risks, "risks of 2 or more arms")
+    if any(type(risk) is not int or risk < 0 for risk in risks):
+        raise InvalidArgumentError("risks_nano", risks, "whole numbers of nano-nats, 0 or more")
+    if min(risks) == 0 < max(risks):
+        raise InvalidArgumentError("risks_nano", risks, "all above 0, or all 0")
+    pieces = _uniform(len(risks)) if max(risks) == 0 else _rounded_up(risks)
+    return _checked(pieces, risks)
+
+
+def exp_floor(risk_nano: int) -> Fraction:
+    """A rational number at most e^risk and within 1 part in 10^75 of it."""
+    context = Context(prec=80, rounding=ROUND_FLOOR)
+    exact_to_half_an_ulp = context.exp(context.divide(Decimal(risk_nano), Decimal(NANO)))
+    return Fraction(context.next_minus(exact_to_half_an_ulp)) if risk_nano else Fraction(1)
+
+
+def _uniform(n_arms: int) -> tuple[int, ...]:
+    """2^64 dealt out evenly; who gets the odd units depends on no segment."""
+    share, odd = divmod(SPACE, n_arms)
+    return tuple(share + (arm < odd) for arm in range(n_arms))
+
+
+def _rounded_up(risks: tuple[int, ...]) -> tuple[int, ...]:
+    """ceil(2^64 c_j / (1 + C)) with c_j = 1/(e^risk_j - 1), from above in fixed point."""
+    one = 1 << _FIXED_POINT
+    factors = {risk: _inverse_odds(risk) for risk in set(risks)}
+    total = one + sum(factors[risk] for risk in risks)
+    pieces = tuple(-(-SPACE * factors[risk] // total) for risk in risks)
+    # Budgets below the resolution of the space leave no room for a bonus: uniform keeps them.
+    return pieces if sum(pieces) <= SPACE else _uniform(len(risks))
+
+
+def _inverse_odds(risk: int) -> int:
+    """1/(e^risk - 1) in fixed point, rounded up."""
+    gain = exp_floor(risk) - 1
+    return math.ceil((1 << _FIXED_POINT) / gain)
+
+
+def _checked(pieces: tuple[int, ...], risks: tuple[int, ...]) -> ServingTable:
+    """The table, once exact arithmetic has shown that no arm's ratio exceeds e^risk."""
+    bonus = SPACE - sum(pieces)
+    smallest: dict[int, int] = {}  # the smallest piece has the worst ratio among equal risks
+    for piece, risk in zip(pieces, risks, strict=True):
+        smallest[risk] = min(piece, smallest.get(risk, piece))
+    for risk, piece in smallest.items():
+        if bonus < 0 or piece <= 0 or Fraction(piece + bonus, piece) > exp_floor(risk):
+            raise BrokenPromiseError(f"a table for a risk of {risk} nano-nats exceeds it")
+    thresholds = list(accumulate(pieces))
+    steps = len(pieces).bit_length()  # 2^steps >= K + 1 outcomes
+    thresholds += [SPACE] * ((1 << steps) - 1 - len(thresholds))
+    return ServingTable(pieces, risks, tuple(thresholds))
+
+
+@dataclass(frozen=True)
+class ServingSchedule:
+    """The tables of one experiment: clock in, checked table out, never above the budget.
+
+    The dynamic risk is rounded down to one of 4,096 steps of the budget, so that an experiment has
+    few tables; rounding down costs a little learning and no privacy.
+
+    Attributes:
+        budgets: the budget of each arm in nano-nats; all equal for the symmetric mechanism.
+        dynamic: whether the risk follows the clock or is the budget from the start.
+
+    >>> schedule = ServingSchedule((1_000_000_000,) * 2, dynamic=True)
+    >>> schedule.table(1).budgets, schedule.table(51).budgets
+    ((0, 0), (1000000000, 1000000000))
+    """
+
+    budgets: tuple[int, ...]
+    dynamic: bool
+
+    def table(self, clock: int) -> ServingTable:
+        """The table for the visitor with this clock (1 is the first)."""
+        return _table_within(
+            self.budgets, self._level(clock) if self.dynamic else max(self.budgets)
+        )
+
+    def _level(self, clock: int) -> int:
+        """The uncapped risk in nano-nats, rounded down to a step of the largest budget."""
+        if clock < 3:
+            return 0
+        n_arms, largest = len(self.budgets), max(self.budgets)
+        rate = (n_arms * math.log(clock) / clock) ** (1 / 3)
+        if rate >= 1:
+            return 0
+        risk = int(math.log(1 - n_arms + n_arms / rate) * NANO)
+        step = max(1, largest // 4096)
+        return largest if risk >= largest else risk // step * step
+
+
+@lru_cache(maxsize=65_536)
+def _table_within(budgets: tuple[int, ...], level: int) -> ServingTable:
+    """The table with risks min(budget_j, level), safe beside any other table of this experiment.
+
+    Symmetric tables may meet on different clocks. Each one's smallest piece is at least the final
+    table's and its largest total at most the final table's, so any two are within the final ratio.
+    """
+    table = arm_specific_table([min(budget, level) for budget in budgets])
+    if len(set(budgets)) == 1:
+        final = table if level >= budgets[0] else _table_within(budgets, budgets[0])
+        larger_total = max(table.pieces) + table.bonus > max(final.pieces) + final.bonus
+        if larger_total or min(table.pieces) < min(final.pieces):
+            raise BrokenPromiseError("two tables of one experiment exceed its budget together")
+    return table

@@ -1,0 +1,129 @@
+"""The tracker as a Bayesian: prior odds, times what the shown arm says, times what the response says.
+
+``posterior odds = prior odds x R_A(shown arm) x R_Y(response | shown arm)``, each factor only where
+the tracker's channel is open. The mechanism bounds R_A by e^budget. R_Y is measured and reported,
+never promised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from deniable import _validation as check
+from deniable._validation import FloatArray
+from deniable.errors import InvalidArgumentError
+
+Matrix: TypeAlias = Sequence[Sequence[float]] | FloatArray
+
+
+@dataclass(frozen=True)
+class Tracker:
+    """A third party that knows the mechanism and watches through the channels that are open.
+
+    Attributes:
+        shown_given_segment: probability of each shown arm (row) for each segment (column), (K, J).
+        click_given_shown: click rate of each arm (row) in each segment (column), (K, J).
+        sees_output: whether the shown arm reaches the tracker.
+        sees_response: whether the click does; it means nothing without the shown arm.
+
+    >>> shown = [[0.73, 0.27], [0.27, 0.73]]
+    >>> tracker = Tracker(shown, click_given_shown=[[0.3, 0.1], [0.2, 0.2]], sees_response=True)
+    >>> round(tracker.output_factor(shown_arm=0, segment=0, other=1), 3)
+    2.704
+    >>> round(tracker.response_factor(shown_arm=0, clicked=True, segment=0, other=1), 3)
+    3.0
+    >>> tracker.update([0.2, 0.8], shown_arm=0, clicked=True).round(3).tolist()
+    [0.67, 0.33]
+    """
+
+    shown_given_segment: Matrix
+    click_given_shown: Matrix | None = None
+    sees_output: bool = True
+    sees_response: bool = False
+
+    def __post_init__(self) -> None:
+        shown = check.probability("shown_given_segment", self.shown_given_segment)
+        if shown.ndim != 2 or not np.allclose(shown.sum(axis=0), 1, rtol=0, atol=1e-9):
+            raise InvalidArgumentError(
+                "shown_given_segment", self.shown_given_segment, "(K, J) with columns that sum to 1"
+            )
+        object.__setattr__(self, "shown_given_segment", shown)
+        if self.click_given_shown is not None:
+            clicks = check.probability("click_given_shown", self.click_given_shown)
+            if clicks.shape != shown.shape:
+                raise InvalidArgumentError(
+                    "click_given_shown",
+                    self.click_given_shown,
+                    f"click rates of shape {shown.shape}",
+                )
+            object.__setattr__(self, "click_given_shown", clicks)
+        elif self.sees_response:
+            raise InvalidArgumentError(
+                "click_given_shown", None, "click rates, because sees_response is true"
+            )
+        if self.sees_response and not self.sees_output:
+            raise InvalidArgumentError(
+                "sees_response", True, "false while sees_output is false: a click names its arm"
+            )
+
+    def output_factor(self, *, shown_arm: int, segment: int, other: int) -> float:
+        """R_A: how much likelier the shown arm is in `segment` than in `other`; 1 if not seen."""
+        return _ratio(self._output_likelihood(shown_arm), segment, other)
+
+    def response_factor(self, *, shown_arm: int, clicked: bool, segment: int, other: int) -> float:
+        """R_Y: how much likelier the response is in `segment` than in `other`; 1 if not seen."""
+        return _ratio(self._response_likelihood(shown_arm, clicked), segment, other)
+
+    def update(
+        self, prior: Sequence[float] | FloatArray, *, shown_arm: int, clicked: bool = False
+    ) -> FloatArray:
+        """Belief over the J segments after one visitor, through the open channels.
+
+        Args:
+            prior: belief over the segments before, shape (J,), summing to 1.
+            shown_arm: index of the shown arm.
+            clicked: the response; read only where that channel is open.
+        """
+        before = check.probability("prior", prior)
+        if before.shape != (self.n_segments,) or abs(before.sum() - 1) > 1e-9:
+            raise InvalidArgumentError(
+                "prior", prior, f"{self.n_segments} probabilities that sum to 1"
+            )
+        likelihood = self._output_likelihood(shown_arm) * self._response_likelihood(
+            shown_arm, clicked
+        )
+        after = before * likelihood
+        if after.sum() == 0:
+            raise InvalidArgumentError(
+                "shown_arm", shown_arm, "an event possible in a segment that the prior allows"
+            )
+        return np.asarray(after / after.sum())
+
+    @property
+    def n_segments(self) -> int:
+        """J, the number of segments."""
+        return int(np.shape(self.shown_given_segment)[1])
+
+    def _output_likelihood(self, shown_arm: int) -> FloatArray:
+        shown = np.asarray(self.shown_given_segment, dtype=np.float64)
+        row: FloatArray = shown[check.whole("shown_arm", shown_arm, 0, shown.shape[0] - 1)]
+        return row if self.sees_output else np.ones_like(row)
+
+    def _response_likelihood(self, shown_arm: int, clicked: bool) -> FloatArray:
+        if not self.sees_response:
+            return np.ones(self.n_segments)
+        rates = np.asarray(self.click_given_shown, dtype=np.float64)[shown_arm]
+        return np.asarray(rates if clicked else 1 - rates)
+
+
+def _ratio(likelihood: FloatArray, segment: int, other: int) -> float:
+    last = likelihood.size - 1
+    above = likelihood[check.whole("segment", segment, 0, last)]
+    below = likelihood[check.whole("other", other, 0, last)]
+    if above == below:
+        return 1.0
+    return float(above / below) if below > 0 else float("inf")

@@ -1,0 +1,1 @@
+"""The theory layer: regret bounds, elasticities and best budgets, as pure functions."""

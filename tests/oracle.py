@@ -1,0 +1,144 @@
+"""The formulas once more, written from the paper in mpmath at 50 digits: the tests' second opinion.
+
+Nothing here imports the package. Names follow the paper's symbols, so that the page and the code can
+be read side by side.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mpmath import mp, mpf
+
+mp.dps = 50
+
+Real = Any  # mpmath ships no types
+
+A = 1 + 2 * mp.sqrt(2)
+B = 4 * mp.sqrt(2)
+
+
+def exact(x: float) -> Real:
+    """The float's own value, not its shortest decimal."""
+    return mpf(x)
+
+
+def eps(k: int, xi: float) -> Real:
+    return k / (k - 1 + mp.exp(exact(xi)))
+
+
+def xi_of(k: int, e: float) -> Real:
+    # 60 digits of guard: 1 - K + K/e cancels where e is near 1.
+    with mp.workdps(110):
+        return +mp.log(1 - k + k / exact(e))
+
+
+def posterior_high(p: float, xi: float) -> Real:
+    p_, g = exact(p), mp.exp(exact(xi))
+    return p_ * g / (p_ * g + 1 - p_)
+
+
+def posterior_low(p: float, xi: float) -> Real:
+    p_, g = exact(p), mp.exp(-exact(xi))
+    return p_ * g / (p_ * g + 1 - p_)
+
+
+def eps_dyn(k: int, n: int) -> Real:
+    if n < 3:
+        return mpf(1)
+    return min(mpf(1), mp.cbrt(k * mp.log(n) / n))
+
+
+def root(k: int, gamma: float) -> Real:
+    """The exhaustion clock by mpmath's own Lambert W."""
+    with mp.workdps(80):
+        y = eps(k, gamma) ** 3 / k
+        if y >= mp.exp(-1):
+            return mp.e
+        return +mp.exp(-mp.re(mp.lambertw(-y, -1)))
+
+
+def nonprivate(k: int, t: float, j: int = 1) -> Real:
+    return A * mp.cbrt(mpf(k) * j) * mp.cbrt(exact(t)) ** 2 * mp.cbrt(mp.log(exact(t)))
+
+
+def constant_terms(k: int, t: float, gamma: float, j: int = 1) -> tuple[Real, Real, Real]:
+    e, T = eps(k, gamma), exact(t)
+    return mpf(0), T * e, B * mp.sqrt(k * j * T * mp.log(T) / e)
+
+
+def dynamic_terms(k: int, t: float, gamma: float) -> tuple[Real, Real, Real]:
+    e, T = eps(k, gamma), exact(t)
+    n = min(root(k, gamma), T)
+    learning = A * mp.cbrt(k) * mp.cbrt(n) ** 2 * mp.cbrt(mp.log(n))
+    return (
+        learning,
+        (T - n) * e,
+        B * mp.sqrt(k / e) * (mp.sqrt(T) - mp.sqrt(n)) * mp.sqrt(mp.log(T)),
+    )
+
+
+def dynamic_terms_j(k: int, t: float, gamma: float, j: int) -> tuple[Real, Real, Real]:
+    e, T = eps(k, gamma), exact(t)
+    n = root(k, gamma)
+    after = max(T - n, mpf(0))
+    learning = A * mp.cbrt(mpf(k) * j) * mp.cbrt(min(T, j * n)) ** 2 * mp.cbrt(mp.log(T))
+    return learning, after * e, B * mp.sqrt(k * j * after * mp.log(T) / e)
+
+
+def constant(k: int, t: float, gamma: float, j: int = 1) -> Real:
+    return sum(constant_terms(k, t, gamma, j))
+
+
+def dynamic(k: int, t: float, gamma: float, j: int = 1) -> Real:
+    return sum(dynamic_terms(k, t, gamma) if j == 1 else dynamic_terms_j(k, t, gamma, j))
+
+
+def slope(bound: Any, k: int, t: float, gamma: float, j: int) -> Real:
+    """A central difference at 80 digits: an independent derivative."""
+    with mp.workdps(80):
+        h = mpf(10) ** -25 * max(exact(gamma), mpf(10) ** -9)
+        up, down = (bound(k, t, exact(gamma) + s * h, j) for s in (1, -1))
+        return +((up - down) / (2 * h))
+
+
+def inverse_odds(xi: float) -> Real:
+    return 1 / (mp.exp(exact(xi)) - 1)
+
+
+def arm_round(risks: list[float], t: int) -> Real:
+    c = [inverse_odds(x) for x in risks]
+    total = sum(c)
+    q_min = min(c) / (1 + total)
+    return total / (1 + total) + 2 * mp.sqrt(2 * mp.log(t) / (t * q_min))
+
+
+def gap(risks: list[float]) -> Real:
+    with mp.workdps(400):
+        return +(sum(inverse_odds(x) for x in risks) - len(risks) * inverse_odds(max(risks)))
+
+
+def arm_excess(risks: list[float], t: int) -> Real:
+    with mp.workdps(400):
+        return +(arm_round(risks, t) - arm_round([max(risks)] * len(risks), t))
+
+
+def arm_excess_linear(risks: list[float], t: int) -> Real:
+    least = inverse_odds(max(risks))
+    common = 1 + len(risks) * least
+    bracket = 1 / common**2 + mp.sqrt(2 * mp.log(t) / (least * t)) / mp.sqrt(common)
+    return gap(risks) * bracket
+
+
+def budget_for(bound: Any, k: int, t: float, excess: float, best: float, j: int = 1) -> Real:
+    """The smallest budget within `excess` of the bound at `best`, by a scan and bisection."""
+    target = (1 + exact(excess)) * bound(k, t, best, j)
+    grid = [best * i / 400 for i in range(401)]
+    first = next(i for i, g in enumerate(grid) if i == 400 or bound(k, t, g, j) <= target)
+    if first == 0:
+        return mpf(0)
+    low, high = mpf(grid[first - 1]), mpf(grid[first])
+    for _ in range(80):
+        mid = (low + high) / 2
+        low, high = (low, mid) if bound(k, t, mid, j) <= target else (mid, high)
+    return high
