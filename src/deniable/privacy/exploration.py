@@ -35,8 +35,8 @@ def exploitation_from_risk(n_arms: ArrayLike, risk: ArrayLike) -> Floats:
     0.5
     """
     arms = check.count("n_arms", n_arms, 2)
-    decay = -np.expm1(-check.risk("risk", risk))  # 1 - e^-risk
-    return check.unwrap(np.asarray(decay / (decay + arms * (1 - decay))))
+    xi = check.risk("risk", risk)
+    return check.unwrap(np.asarray(-np.expm1(-xi) / (1 + (arms - 1) * np.exp(-xi))))
 
 
 def risk_from_exploration(n_arms: ArrayLike, exploration: ArrayLike) -> Floats:

@@ -129,6 +129,16 @@ def _exhaustion_root(arms: FloatArray, budget: FloatArray) -> FloatArray:
     return np.where((level > 1) & (slope < -1e-3) & (y > 1e-290), polished, n)
 
 
+def _clock_within(arms: FloatArray, budget: FloatArray, horizon: FloatArray) -> FloatArray:
+    """The real exhaustion clock, and the horizon itself where the budget does not bind within it.
+
+    Whether it binds is asked of the budget, not of the root: near the horizon the root's last bits
+    would decide, and the best budget itself must count as not binding.
+    """
+    binds = budget < _risk(arms, _dynamic_exploration(arms, horizon))
+    return np.where(binds, np.minimum(_exhaustion_root(arms, budget), horizon), horizon)
+
+
 def _solve_u_minus_log_u(level: FloatArray) -> FloatArray:
     """The root u >= 1 of u - log u = level, for level >= 1, by Halley's method.
 

@@ -22,6 +22,7 @@ from fractions import Fraction
 from functools import lru_cache
 from itertools import accumulate
 
+from deniable import _validation as check
 from deniable.errors import NANO, BrokenPromiseError, InvalidArgumentError
 
 SPACE = 1 << 64
@@ -84,9 +85,8 @@ def symmetric_table(n_arms: int, risk_nano: int) -> ServingTable:
     >>> round(table.count(0, greedy=0) / 2**64, 6)
     0.731059
     """
-    if n_arms < 2:
-        raise InvalidArgumentError("n_arms", n_arms, "a whole number, 2 or more")
-    return arm_specific_table((risk_nano,) * n_arms)
+    risk = check.whole("risk_nano", risk_nano, 0)
+    return _table((risk,) * check.whole("n_arms", n_arms, 2))
 
 
 def arm_specific_table(risks_nano: Sequence[int]) -> ServingTable:
@@ -96,22 +96,29 @@ def arm_specific_table(risks_nano: Sequence[int]) -> ServingTable:
     >>> [round(table.count(j, greedy=j) / 2**64, 3) for j in range(3)]
     [0.775, 0.482, 0.353]
     """
-    risks = tuple(risks_nano)
-    if len(risks) < 2:
-        raise InvalidArgumentError("risks_nano", risks, "risks of 2 or more arms")
-    if any(type(risk) is not int or risk < 0 for risk in risks):
-        raise InvalidArgumentError("risks_nano", risks, "whole numbers of nano-nats, 0 or more")
-    if min(risks) == 0 < max(risks):
-        raise InvalidArgumentError("risks_nano", risks, "all above 0, or all 0")
-    pieces = _uniform(len(risks)) if max(risks) == 0 else _rounded_up(risks)
-    return _checked(pieces, risks)
+    return _table(_nano_nats("risks_nano", risks_nano))
 
 
 def exp_floor(risk_nano: int) -> Fraction:
-    """A rational number at most e^risk and within 1 part in 10^75 of it."""
+    """A rational number at most e^risk, and within 1 part in 10^75 of it up to 1,000 nats."""
     context = Context(prec=80, rounding=ROUND_FLOOR)
-    exact_to_half_an_ulp = context.exp(context.divide(Decimal(risk_nano), Decimal(NANO)))
+    nats = context.divide(Decimal(min(risk_nano, 1000 * NANO)), Decimal(NANO))
+    exact_to_half_an_ulp = context.exp(nats)
     return Fraction(context.next_minus(exact_to_half_an_ulp)) if risk_nano else Fraction(1)
+
+
+def _nano_nats(argument: str, values: Sequence[int]) -> tuple[int, ...]:
+    """One whole number of nano-nats for each of 2 or more arms; 0 only for all of them."""
+    risks = tuple(check.whole(argument, value, 0) for value in values)
+    if len(risks) < 2:
+        raise InvalidArgumentError(argument, risks, "nano-nats for each of 2 or more arms")
+    if min(risks) == 0 < max(risks):
+        raise InvalidArgumentError(argument, risks, "all above 0, or all 0")
+    return risks
+
+
+def _table(risks: tuple[int, ...]) -> ServingTable:
+    return _checked(_uniform(len(risks)) if max(risks) == 0 else _rounded_up(risks), risks)
 
 
 def _uniform(n_arms: int) -> tuple[int, ...]:
@@ -156,7 +163,8 @@ class ServingSchedule:
     """The tables of one experiment: clock in, checked table out, never above the budget.
 
     The dynamic risk is rounded down to one of 4,096 steps of the budget, so that an experiment has
-    few tables; rounding down costs a little learning and no privacy.
+    few tables; rounding down costs a little learning and no privacy. With unequal budgets the clock
+    of a dynamic schedule must be the experiment's, the same for every segment.
 
     Attributes:
         budgets: the budget of each arm in nano-nats; all equal for the symmetric mechanism.
@@ -170,11 +178,14 @@ class ServingSchedule:
     budgets: tuple[int, ...]
     dynamic: bool
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "budgets", _nano_nats("budgets", self.budgets))
+
     def table(self, clock: int) -> ServingTable:
         """The table for the visitor with this clock (1 is the first)."""
-        return _table_within(
-            self.budgets, self._level(clock) if self.dynamic else max(self.budgets)
-        )
+        visitor = check.whole("clock", clock, 1)
+        level = self._level(visitor) if self.dynamic else max(self.budgets)
+        return _table_within(self.budgets, level)
 
     def _level(self, clock: int) -> int:
         """The uncapped risk in nano-nats, rounded down to a step of the largest budget."""
@@ -196,7 +207,7 @@ def _table_within(budgets: tuple[int, ...], level: int) -> ServingTable:
     Symmetric tables may meet on different clocks. Each one's smallest piece is at least the final
     table's and its largest total at most the final table's, so any two are within the final ratio.
     """
-    table = arm_specific_table([min(budget, level) for budget in budgets])
+    table = _table(tuple(min(budget, level) for budget in budgets))
     if len(set(budgets)) == 1:
         final = table if level >= budgets[0] else _table_within(budgets, budgets[0])
         larger_total = max(table.pieces) + table.bonus > max(final.pieces) + final.bonus

@@ -4,6 +4,10 @@
 budget`` is the percentage change of regret per percent of budget: negative where the experiment is
 too random, positive where it is too greedy. The dynamic bound has a kink at its best budget: the gain
 is positive just below, and 0 at and above it, where the cap no longer binds within the horizon.
+
+For one segment the dynamic elasticity is never positive, but for one corner: two arms, at most 60
+visitors and a budget below 0.1951, where the exhaustion clock rests at e whatever the budget. For
+several segments the bound is humped: positive between a first valley and a later fall to its minimum.
 """
 
 from __future__ import annotations
@@ -14,12 +18,13 @@ from numpy.typing import ArrayLike
 from deniable import _validation as check
 from deniable._validation import FloatArray, Floats
 from deniable.privacy.exploration import _exploration
-from deniable.privacy.schedule import _exhaustion_root
+from deniable.privacy.schedule import _clock_within
 from deniable.theory.regret import (
     A,
     B,
     _root_arms_over_rate,
     _sizes,
+    _spread,
     constant_regret,
     dynamic_regret,
 )
@@ -56,7 +61,7 @@ def dynamic_gain(
     cap = check.nonnegative("budget", budget)
     one = _dynamic_gain_one_segment(arms, visitors, cap)
     if (segments == 1).all():
-        return check.unwrap(np.broadcast_arrays(one, segments)[0])
+        return _spread(one, np.broadcast_shapes(one.shape, segments.shape))
     many = _dynamic_gain_any_segments(arms, visitors, cap, segments)
     return check.unwrap(np.where(segments == 1, one, many))
 
@@ -114,9 +119,9 @@ def _clock_growth(arms: FloatArray, budget: FloatArray, clock: FloatArray) -> Fl
 def _dynamic_gain_one_segment(
     arms: FloatArray, visitors: FloatArray, budget: FloatArray
 ) -> FloatArray:
-    root = _exhaustion_root(arms, budget)
-    binds = root < visitors
-    clock = np.where(binds, root, np.e)  # a harmless value where the answer is 0
+    clock = _clock_within(arms, budget, visitors)
+    binds = clock < visitors
+    clock = np.where(binds, clock, np.e)  # a harmless value where the answer is 0
     rate, fall = _exploration(arms, budget), _relative_fall(arms, budget)
     growth = _clock_growth(arms, budget, clock)
     log_t, log_n = np.log(np.maximum(visitors, 2)), np.log(clock)
@@ -133,9 +138,9 @@ def _dynamic_gain_one_segment(
 def _dynamic_gain_any_segments(
     arms: FloatArray, visitors: FloatArray, budget: FloatArray, segments: FloatArray
 ) -> FloatArray:
-    root = _exhaustion_root(arms, budget)
-    binds = root < visitors
-    clock = np.where(binds, root, np.e)
+    clock = _clock_within(arms, budget, visitors)
+    binds = clock < visitors
+    clock = np.where(binds, clock, np.e)
     rate, fall = _exploration(arms, budget), _relative_fall(arms, budget)
     growth = _clock_growth(arms, budget, clock)
     log_t = np.log(np.maximum(visitors, 2))

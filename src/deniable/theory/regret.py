@@ -22,10 +22,12 @@ from numpy.typing import ArrayLike
 from deniable import _validation as check
 from deniable._validation import FloatArray, Floats
 from deniable.privacy.exploration import _exploration
-from deniable.privacy.schedule import _exhaustion_root
+from deniable.privacy.schedule import _clock_within
 
 A = 1 + 2 * np.sqrt(2)
 B = 4 * np.sqrt(2)
+
+_ONE = np.float64(1)
 
 
 class RegretTerms(NamedTuple):
@@ -97,8 +99,7 @@ def constant_regret_terms(
     estimation = (
         B * np.sqrt(segments * visitors * np.log(visitors)) * _root_arms_over_rate(arms, cap)
     )
-    exploration, estimation = np.broadcast_arrays(exploration, estimation)
-    return _terms(np.zeros(exploration.shape), exploration, estimation)
+    return _terms(np.zeros(()), exploration, estimation)
 
 
 def constant_regret(
@@ -123,13 +124,10 @@ def dynamic_regret_terms(
     one = _dynamic_one_segment(n_arms, horizon, budget)
     segments = check.count("n_segments", n_segments, 1)
     if (segments == 1).all():
-        return RegretTerms(*(_like(term, segments) for term in one))
+        return _terms(*one, like=segments)
     many = dynamic_regret_terms_any_segments(n_arms, horizon, budget, n_segments)
-    return RegretTerms(
-        *(
-            check.unwrap(np.where(segments == 1, first, second))
-            for first, second in zip(one, many, strict=True)
-        )
+    return _terms(
+        *(np.where(segments == 1, first, second) for first, second in zip(one, many, strict=True))
     )
 
 
@@ -154,10 +152,9 @@ def dynamic_regret_terms_any_segments(
     """
     arms, visitors, segments = _sizes(n_arms, horizon, n_segments)
     cap = check.nonnegative("budget", budget)
-    clock = _exhaustion_root(arms, cap)
-    with np.errstate(over="ignore"):
-        learnt = np.minimum(visitors, segments * clock)
-    after = np.maximum(visitors - clock, 0.0)
+    clock = _clock_within(arms, cap, visitors)
+    learnt = np.minimum(visitors, segments * clock)
+    after = visitors - clock
     learning = _learning(arms * segments, learnt, np.log(visitors))
     exploration = after * _exploration(arms, cap)
     root = np.sqrt(segments * after * np.log(visitors))
@@ -168,7 +165,7 @@ def dynamic_regret_terms_any_segments(
 def _dynamic_one_segment(n_arms: ArrayLike, horizon: ArrayLike, budget: ArrayLike) -> RegretTerms:
     arms, visitors, _ = _sizes(n_arms, horizon, 1)
     cap = check.nonnegative("budget", budget)
-    clock = np.minimum(_exhaustion_root(arms, cap), visitors)
+    clock = _clock_within(arms, cap, visitors)
     after = visitors - clock
     learning = _learning(arms, clock, np.log(clock))
     exploration = after * _exploration(arms, cap)
@@ -202,9 +199,13 @@ def _product(left: FloatArray, right: FloatArray) -> FloatArray:
     return np.where(left == 0, 0.0, left * right)
 
 
-def _terms(learning: FloatArray, exploration: FloatArray, estimation: FloatArray) -> RegretTerms:
-    return RegretTerms(*(check.unwrap(np.asarray(t)) for t in (learning, exploration, estimation)))
+def _terms(*parts: Floats, like: Floats = _ONE) -> RegretTerms:
+    """The three terms, each of the shape they have together (and with `like`)."""
+    shape = np.broadcast_shapes(*map(np.shape, parts), np.shape(like))
+    learning, exploration, estimation = (_spread(part, shape) for part in parts)
+    return RegretTerms(learning, exploration, estimation)
 
 
-def _like(term: Floats, other: FloatArray) -> Floats:
-    return check.unwrap(np.broadcast_arrays(term, other)[0]) if other.ndim else term
+def _spread(part: Floats, shape: tuple[int, ...]) -> Floats:
+    values = np.asarray(part)
+    return check.unwrap(values if values.shape == shape else np.broadcast_to(values, shape).copy())
