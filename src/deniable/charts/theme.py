@@ -40,6 +40,7 @@ def themed(chart: Any) -> Any:
             "gridColor": GRID,
             "domainColor": INK,
             "tickColor": INK,
+            "labelFlush": False,
         },
         legend={**text, "titleFontWeight": "normal", "symbolStrokeWidth": 2.5, "symbolSize": 180},
         header={**text, "labelFontSize": 12},

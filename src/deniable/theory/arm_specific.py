@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from deniable import _validation as check
 from deniable._validation import FloatArray, Floats
 from deniable.errors import InvalidArgumentError
+from deniable.theory.regret import B
 
 
 def heterogeneity_gap(risks: ArrayLike) -> Floats:
@@ -47,6 +48,30 @@ def arm_specific_per_round_regret(risks: ArrayLike, clock: ArrayLike) -> Floats:
     total, least = _total_and_least(parts)
     radius = 2 * np.sqrt(2 * np.log(t) / t) * np.sqrt((1 + total) / least)
     return check.unwrap(np.asarray(total / (1 + total) + radius))
+
+
+def arm_specific_constant_regret(
+    risks: ArrayLike, horizon: ArrayLike, n_segments: ArrayLike = 1
+) -> Floats:
+    """Bound of the arm-specific constant strategy over all visitors.
+
+    The sum of the visitors' bounds, like the symmetric T e + B sqrt(K J T log T / e), which it equals
+    where all risks are equal: T C/(1+C) + B sqrt(J T log T / q_min).
+
+    Args:
+        risks: the arms' budgets, shape (..., K).
+        horizon: T.
+        n_segments: J.
+
+    >>> round(float(arm_specific_constant_regret([0.5, 1, 2], 10_000)), 1)
+    14810.2
+    """
+    parts = _positive(risks)
+    visitors = check.count("horizon", horizon, 1)
+    segments = check.count("n_segments", n_segments, 1)
+    total, least = _total_and_least(parts)
+    estimation = B * np.sqrt(segments * visitors * np.log(visitors)) * np.sqrt((1 + total) / least)
+    return check.unwrap(np.asarray(visitors * total / (1 + total) + estimation))
 
 
 def arm_specific_excess(risks: ArrayLike, clock: ArrayLike) -> Floats:
