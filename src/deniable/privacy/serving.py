@@ -16,7 +16,7 @@ import math
 import os
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
@@ -36,17 +36,32 @@ Entropy = Callable[[int], bytes]
 
 @dataclass(frozen=True)
 class ServingTable:
-    """Integer shown-arm probabilities, in units of 2^-64.
+    """Integer shown-arm probabilities, in units of 2^-64, that keep their budgets or do not exist.
 
     Attributes:
         pieces: low_j, the space of arm j whatever the greedy arm, length K.
         budgets: the risk of each shown arm, in nano-nats, that the pieces keep.
         thresholds: running sums of the pieces, padded so that every search takes equally many steps.
+
+    >>> ServingTable(pieces=(2**62, 2**62), budgets=(1_000_000_000, 1_000_000_000))
+    Traceback (most recent call last):
+    ...
+    deniable.errors.BrokenPromiseError: a table for a risk of 1000000000 nano-nats exceeds it
     """
 
     pieces: tuple[int, ...]
     budgets: tuple[int, ...]
-    thresholds: tuple[int, ...]
+    thresholds: tuple[int, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        _nano_nats("budgets", self.budgets)
+        if len(self.pieces) != len(self.budgets):
+            allowed = f"{len(self.budgets)} pieces, as many as budgets"
+            raise InvalidArgumentError("pieces", self.pieces, allowed)
+        _check_promise(self.pieces, self.budgets)
+        steps = len(self.pieces).bit_length()  # 2^steps >= K + 1 outcomes
+        padding = (SPACE,) * ((1 << steps) - 1 - len(self.pieces))
+        object.__setattr__(self, "thresholds", (*accumulate(self.pieces), *padding))
 
     @property
     def n_arms(self) -> int:
@@ -67,7 +82,12 @@ class ServingTable:
         return Fraction(self.pieces[shown] + self.bonus, self.pieces[shown])
 
     def draw(self, greedy: int, entropy: Entropy = os.urandom) -> int:
-        """The arm to show. No branch, no table and no number of steps depends on `greedy`."""
+        """The arm to show. No branch, no table and no number of steps depends on `greedy`.
+
+        Args:
+            greedy: index of the greedy arm, 0 to K - 1; not checked, which would be a branch.
+            entropy: where 8 random bytes come from; anything but the default is for tests.
+        """
         n_arms = len(self.pieces)
         index = bisect_right(self.thresholds, int.from_bytes(entropy(8), "little"))
         # index == n_arms is the greedy piece; the product is 0 for every other index.
@@ -118,7 +138,7 @@ def _nano_nats(argument: str, values: Sequence[int]) -> tuple[int, ...]:
 
 
 def _table(risks: tuple[int, ...]) -> ServingTable:
-    return _checked(_uniform(len(risks)) if max(risks) == 0 else _rounded_up(risks), risks)
+    return ServingTable(_uniform(len(risks)) if max(risks) == 0 else _rounded_up(risks), risks)
 
 
 def _uniform(n_arms: int) -> tuple[int, ...]:
@@ -143,8 +163,8 @@ def _inverse_odds(risk: int) -> int:
     return math.ceil((1 << _FIXED_POINT) / gain)
 
 
-def _checked(pieces: tuple[int, ...], risks: tuple[int, ...]) -> ServingTable:
-    """The table, once exact arithmetic has shown that no arm's ratio exceeds e^risk."""
+def _check_promise(pieces: tuple[int, ...], risks: tuple[int, ...]) -> None:
+    """Raise unless exact arithmetic shows that no arm's ratio exceeds e^risk."""
     bonus = SPACE - sum(pieces)
     smallest: dict[int, int] = {}  # the smallest piece has the worst ratio among equal risks
     for piece, risk in zip(pieces, risks, strict=True):
@@ -152,10 +172,6 @@ def _checked(pieces: tuple[int, ...], risks: tuple[int, ...]) -> ServingTable:
     for risk, piece in smallest.items():
         if bonus < 0 or piece <= 0 or Fraction(piece + bonus, piece) > exp_floor(risk):
             raise BrokenPromiseError(f"a table for a risk of {risk} nano-nats exceeds it")
-    thresholds = list(accumulate(pieces))
-    steps = len(pieces).bit_length()  # 2^steps >= K + 1 outcomes
-    thresholds += [SPACE] * ((1 << steps) - 1 - len(thresholds))
-    return ServingTable(pieces, risks, tuple(thresholds))
 
 
 @dataclass(frozen=True)
