@@ -28,6 +28,8 @@ def save_chart(chart: Any, path: str | Path, *, argument: str = "chart") -> Path
     target = check_chart_path(path, argument)
     if target.suffix.lower() == ".html":
         target.write_text(chart.to_html(inline=True), encoding="utf-8")
+    elif target.suffix.lower() == ".png":
+        chart.save(str(target), format="png", scale_factor=2)
     else:
-        chart.save(str(target), format=target.suffix.lower()[1:], scale_factor=2)
+        chart.save(str(target), format=target.suffix.lower()[1:])
     return target
