@@ -31,6 +31,7 @@ from deniable.portfolio.polish import polish
 from deniable.portfolio.problem import NanoArray, Portfolio, Regime, check_regime, firm_nano
 from deniable.portfolio.rows import over_commitment
 from deniable.portfolio.search import Best, Search, SearchResult
+from deniable.portfolio.sketch import Sketch
 
 if TYPE_CHECKING:
     import polars as pl
@@ -144,7 +145,7 @@ class Allocator:
         """Cut every experiment's bound into convex and concave pieces."""
         self.portfolio, self.regime = portfolio, check_regime(regime)
         self.curves = build_curves(portfolio, self.regime)
-        self.losses, self.pieces = _prepare(portfolio, self.curves)
+        self.losses, self.pieces, self.sketch = _prepare(portfolio, self.curves)
         self.twins = _twins(portfolio, self.curves)
         self.least_nano = portfolio.cost(portfolio.min_nano)
 
@@ -164,7 +165,8 @@ class Allocator:
         target = float(check.probability("gap", gap, open_at_zero=True))
         limit = float(check.nonnegative("time_limit", time_limit))
         nats = available / NANO
-        result = Search(self.losses, self.pieces, nats, self.twins).run(target, started + limit)
+        search = Search(self.losses, self.pieces, nats, self.sketch.price(nats), self.twins)
+        result = search.run(target, started + limit)
         best, shadow = polish(self.losses, self.pieces, result.best, nats)
         return self._round(best, shadow, result, available, target, started)
 
@@ -249,7 +251,7 @@ class Allocator:
         mine = np.flatnonzero(np.isin(self.curves.experiment, rows))
         _, unit = np.unique(self.curves.experiment[mine], return_inverse=True)
         losses = Losses(self.curves, cells_of_loners(self.curves, mine, unit))
-        pieces = cut_into_pieces(losses)
+        pieces, _ = cut_into_pieces(losses)
         low = self.portfolio.low[np.sort(rows)]
         narrowed, _ = clip_pieces(
             losses, pieces, np.arange(rows.size), low, np.maximum(low, cap / NANO)
@@ -298,7 +300,7 @@ def allocate(
     return allocator.allocate(firm_budget, reserve=reserve, gap=gap, time_limit=time_limit)
 
 
-def _prepare(portfolio: Portfolio, curves: Curves) -> tuple[Losses, Pieces]:
+def _prepare(portfolio: Portfolio, curves: Curves) -> tuple[Losses, Pieces, Sketch]:
     """Loners are the first units, in their order; groups follow."""
     unit = np.full(portfolio.size, -1)
     unit[portfolio.loners] = np.arange(portfolio.loners.size)
@@ -307,7 +309,7 @@ def _prepare(portfolio: Portfolio, curves: Curves) -> tuple[Losses, Pieces]:
     for number, rows in enumerate(portfolio.members, start=portfolio.loners.size):
         parts.append(cells_of_group(curves, rows, number))
     losses = Losses(curves, join_cells(parts))
-    return losses, cut_into_pieces(losses)
+    return losses, *cut_into_pieces(losses)
 
 
 def _twins(portfolio: Portfolio, curves: Curves) -> IntArray | None:

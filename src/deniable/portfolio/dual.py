@@ -17,7 +17,8 @@ from deniable.portfolio.curves import IntArray
 from deniable.portfolio.pieces import Losses, Pieces
 
 _ROOT_STEPS = 60
-_ROOT_SLACK = 1e-13  # of the loss: where a root's tangent bound is this close, it is good enough
+ROOT_SLACK = 1e-10
+"""Of the loss: where a root's tangent bound is this close, it is good enough for the search."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ class Demand:
 
     losses: Losses
     pieces: Pieces
+    root_slack: float = ROOT_SLACK
     _roots: list[tuple[float, FloatArray]] = field(default_factory=list)
 
     def at(self, price: float) -> Response:
@@ -148,7 +150,7 @@ class Demand:
             f_low[todo] = np.where(above, f, np.where(halve_low, fa / 2, fa))
             f_high[todo] = np.where(above, np.where(halve_high, fb / 2, fb), f)
             side[todo] = np.where(above, 1, -1)
-            done = (left_over <= _ROOT_SLACK * scale[todo]) | (b - a <= 4e-16 * b)
+            done = (left_over <= self.root_slack * scale[todo]) | (b - a <= 4e-16 * b)
             todo = todo[~done]
             if not todo.size:
                 break

@@ -16,6 +16,7 @@ from deniable.portfolio.pieces import Losses, Pieces
 from deniable.portfolio.search import Best
 
 _STEPS = 40
+_EXACT = 1e-15  # of the loss: roots to the last bits
 _SPENT = 1e-11  # nats: a hundredth of a nano-nat is spent exactly enough
 
 
@@ -58,7 +59,7 @@ def _equalize(
     price: float,
 ) -> tuple[Best, float]:
     """Budgets of the inside units on their convex pieces at the price that spends it all."""
-    demand = Demand(losses, _chosen(pieces, best, inside))
+    demand = Demand(losses, _chosen(pieces, best, inside), _EXACT)
     available = available - float(best.budget[~inside].sum())
 
     def excess(at: float) -> float:

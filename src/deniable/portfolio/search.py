@@ -73,7 +73,12 @@ class Search:
     """Branch and bound for one firm budget; see the module."""
 
     def __init__(
-        self, losses: Losses, pieces: Pieces, available: float, twins: IntArray | None = None
+        self,
+        losses: Losses,
+        pieces: Pieces,
+        available: float,
+        first_price: float,
+        twins: IntArray | None = None,
     ) -> None:
         """Prepare.
 
@@ -81,9 +86,11 @@ class Search:
             losses: evaluates the pieces.
             pieces: of all units.
             available: the firm budget in nats.
+            first_price: a guess of the best price; any is right, a good one is fast.
             twins: a label for each unit; units with the same label are interchangeable.
         """
         self.losses, self.pieces, self.available = losses, pieces, available
+        self.first_price = first_price
         self.demand = Demand(losses, pieces)
         self.responses: dict[float, Response] = {}
         self.low = pieces.left[pieces.first]
@@ -201,11 +208,10 @@ class Search:
         return below, above, best
 
     def _bracket(self, node: _Node) -> tuple[_Point, _Point]:
-        below = above = self._point(node, 0.0)
-        if below.excess <= 0:
-            return below, above
-        prices = sorted(self.responses)
-        left, right = 0, len(prices)
+        """Two prices around the node's best one, among those tried before if possible."""
+        prices = sorted(self.responses) or [self.first_price]
+        left, right = -1, len(prices)
+        below = above = None
         while right - left > 1:
             middle = (left + right) // 2
             point = self._point(node, prices[middle])
@@ -213,16 +219,22 @@ class Search:
                 left, below = middle, point
             else:
                 right, above = middle, point
-        price = prices[-1] or self._first_price()
-        while above.excess > 0:
-            above = self._point(node, price)
-            if above.excess > 0:
-                below, price = above, 4 * price
-        return below, above
-
-    def _first_price(self) -> float:
-        drop = (self.pieces.left_value[self.pieces.first] - self.responses[0.0].loss).clip(0)
-        return max(float(drop.sum()), 1e-6) / max(float((self.high - self.low).sum()), 1e-6)
+        step, price = 1.01, prices[-1]
+        while above is None:
+            price = price * step or 1.0
+            point = self._point(node, price)
+            above, below = (point, below) if point.excess <= 0 else (None, point)
+            step = step**3 if step < 16 else step
+        step, price = 1.01, prices[0]
+        while below is None:
+            price = price / step if step < 16 else 0.0
+            point = self._point(node, price)
+            if point.excess > 0 or price == 0:
+                below = point
+            else:
+                above = point
+            step = step**3
+        return below, (above if below.excess > 0 else below)
 
     def _candidates(
         self, node: _Node, below: _Point, above: _Point
