@@ -1,7 +1,7 @@
 """Allocate: the firm's budget over its experiments, with a proof of how good the answer is.
 
-    minimize    sum of regret bounds
-    subject to  sum of loners' budgets + sum over groups of their largest budget <= firm budget
+minimize    sum of regret bounds
+subject to  sum of loners' budgets + sum over groups of their largest budget <= firm budget
 """
 
 from __future__ import annotations

@@ -93,9 +93,7 @@ class Demand:
         target = np.repeat(least, np.diff(np.append(pieces.first, pieces.size)))
         return interior & (dip < target + 1e-9 * np.abs(target))
 
-    def _solve(
-        self, price: float, active: IntArray
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def _solve(self, price: float, active: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Roots of gain = price on convex pieces, by a bracketing secant on log gain."""
         pieces = self.pieces
         cell = pieces.cell[active]
@@ -108,7 +106,10 @@ class Demand:
                 low, gain_low = np.where(tighter, known, low), np.where(tighter, other, gain_low)
             else:
                 tighter = known < high
-                high, gain_high = np.where(tighter, known, high), np.where(tighter, other, gain_high)
+                high, gain_high = (
+                    np.where(tighter, known, high),
+                    np.where(tighter, other, gain_high),
+                )
         scale = np.abs(pieces.left_value[active]) + price * pieces.right[active]
         root, slack = self._bracketing(price, cell, low, high, gain_low, gain_high, scale)
         memory = np.full(pieces.size, np.nan)

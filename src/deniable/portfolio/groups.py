@@ -124,9 +124,7 @@ def _gap(
         return float(_held(curves, own[[who]], np.array([budget]))[0, 0])
 
     if improves:  # from rest, or from another curve, to the curve that is least at the right
-        turn = _turn(
-            left, right, lambda x: at(last, x) >= (at(first, x) if on_curve else floor)
-        )
+        turn = _turn(left, right, lambda x: at(last, x) >= (at(first, x) if on_curve else floor))
         return [(left, first if on_curve else None, floor), (turn, last, 0.0)], new_floor
     falling = on_curve and _gain(curves, own[first], left + 1e-9 * (right - left)) > 0
     if not falling:

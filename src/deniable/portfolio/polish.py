@@ -76,7 +76,11 @@ def _equalize(
         high, grow = high * (1 + grow), 4 * grow
         e_high = excess(high)
     for step in range(_STEPS):
-        if min(abs(e_low), abs(e_high)) < _SPENT or e_low * e_high >= 0 or high - low < 1e-15 * high:
+        if (
+            min(abs(e_low), abs(e_high)) < _SPENT
+            or e_low * e_high >= 0
+            or high - low < 1e-15 * high
+        ):
             break
         middle = low + (high - low) * e_low / (e_low - e_high)
         if step % 3 == 2 or not low < middle < high:

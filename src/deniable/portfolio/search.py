@@ -171,7 +171,9 @@ class Search:
             node.demand = Demand(self.losses, pieces)
         own = node.demand.at(price)
         assert node.origin is not None
-        arrays = [a.copy() for a in (response.bound, response.budget, response.piece, response.loss)]
+        arrays = [
+            a.copy() for a in (response.bound, response.budget, response.piece, response.loss)
+        ]
         for whole, part in zip(
             arrays, (own.bound, own.budget, node.origin[own.piece], own.loss), strict=True
         ):
@@ -236,9 +238,7 @@ class Search:
             step = step**3
         return below, (above if below.excess > 0 else below)
 
-    def _candidates(
-        self, node: _Node, below: _Point, above: _Point
-    ) -> tuple[int, float] | None:
+    def _candidates(self, node: _Node, below: _Point, above: _Point) -> tuple[int, float] | None:
         """Feasible allocations between two responses; returns the unit to split and where."""
         branch = None
         for jumps_first in (False, True):
