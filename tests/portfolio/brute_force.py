@@ -45,7 +45,9 @@ def _least_loss(row: dict[str, Any], cost: np.ndarray, regime: str) -> np.ndarra
     low = row.get("committed", row.get("min_budget", 0.0))
     high = row.get("committed", row.get("max_budget", np.inf))
     fine = np.linspace(0, cost[-1], (cost.size - 1) * FINER + 1)
-    fine = np.unique(np.concatenate([fine[(fine >= low) & (fine <= high)], [low], [min(high, 1e6)]]))
+    fine = np.unique(
+        np.concatenate([fine[(fine >= low) & (fine <= high)], [low], [min(high, 1e6)]])
+    )
     fine = fine[fine <= cost[-1] + 1e-12]
     least = np.minimum.accumulate(loss_at(row, fine, regime)) if fine.size else np.empty(0)
     # The last fine budget that a cost pays for.

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,13 +19,36 @@ from deniable.errors import NANO
 from deniable.portfolio.problem import Portfolio, Regime
 from deniable.privacy.exploration import _risk
 from deniable.theory.best_budget import best_constant_budget, best_dynamic_budget
-from deniable.theory.elasticity import constant_gain, dynamic_gain
-from deniable.theory.regret import constant_regret, dynamic_regret
+from deniable.theory.elasticity import (
+    _dynamic_gain_any_segments,
+    _dynamic_gain_one_segment,
+    constant_gain,
+)
+from deniable.theory.regret import (
+    constant_regret,
+    dynamic_regret,
+    dynamic_regret_terms_any_segments,
+)
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 STRATEGIES = ("constant", "dynamic")
 CONSTANT, DYNAMIC = 0, 1
+
+Formula = Callable[[FloatArray, FloatArray, FloatArray, FloatArray], Any]
+
+# By form of the bound. The gains are the theory's own forms without its checks of arguments and its
+# choice between forms: both were made when the curves were built, and gains are most of the work.
+_REGRETS: tuple[Formula, ...] = (
+    constant_regret,
+    dynamic_regret,
+    lambda k, t, budget, j: dynamic_regret_terms_any_segments(k, t, budget, j).total,
+)
+_GAINS: tuple[Formula, ...] = (
+    constant_gain,
+    lambda k, t, budget, _: _dynamic_gain_one_segment(k, t, budget),
+    _dynamic_gain_any_segments,
+)
 
 _BRANCH_RATE = np.cbrt(2 / np.e)  # with two arms the clock rests at e until exploration is here
 
@@ -49,11 +74,16 @@ class Curves:
 
     def regret(self, curve: IntArray, budget: FloatArray) -> FloatArray:
         """The bound of each curve at its budget."""
-        return self._apply((constant_regret, dynamic_regret), curve, budget)
+        return self._apply(_REGRETS, curve, budget)
 
     def gain(self, curve: IntArray, budget: FloatArray) -> FloatArray:
         """-dR/d budget of each curve at its budget."""
-        return self._apply((constant_gain, dynamic_gain), curve, budget)
+        return self._apply(_GAINS, curve, budget)
+
+    @cached_property
+    def form(self) -> IntArray:
+        """Which form of the bound holds: 0 constant, 1 dynamic with one segment, 2 with several."""
+        return np.where(self.dynamic, 1 + (self.segments > 1), 0)
 
     def kinks(self) -> FloatArray:
         """Budgets at which a curve's slope jumps, NaN where there is none; shape (curves, 2)."""
@@ -70,20 +100,17 @@ class Curves:
         return np.stack([two, several], axis=1)
 
     def _apply(
-        self, formulas: tuple[Callable[..., object], ...], curve: IntArray, budget: FloatArray
+        self, formulas: tuple[Formula, ...], curve: IntArray, budget: FloatArray
     ) -> FloatArray:
-        # One call for each form of the bound: the formula for several segments is not computed
-        # for experiments that have one.
-        kind = np.where(self.dynamic[curve], 1 + (self.segments[curve] > 1), 0)
+        form = self.form[curve]
         result = np.empty(budget.shape)
-        for form in range(3):
-            chosen = kind == form
-            if not chosen.any():
-                continue
-            rows = curve[chosen]
-            result[chosen] = formulas[min(form, 1)](
-                self.arms[rows], self.visitors[rows], budget[chosen], self.segments[rows]
-            )
+        for which, formula in enumerate(formulas):
+            chosen = np.flatnonzero(form == which)
+            if chosen.size:
+                rows = curve[chosen]
+                result[chosen] = formula(
+                    self.arms[rows], self.visitors[rows], budget[chosen], self.segments[rows]
+                )
         return result
 
 

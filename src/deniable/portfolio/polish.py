@@ -29,11 +29,13 @@ def polish(losses: Losses, pieces: Pieces, best: Best, available: float) -> tupl
         would save.
     """
     free, gain = _free(losses, pieces, best)
-    if available - float(best.budget.sum()) > 1e-8 and not free.any():
-        return best, 0.0
+    left_over = available - float(best.budget.sum()) > 1e-8
+    if left_over and (not free.any() or float(np.median(gain)) <= 1e-9 * best.loss):
+        return best, 0.0  # the rest is of no use to anyone
     inside = free & pieces.convex[best.piece]
     if inside.any():
-        moved, price = _equalize(losses, pieces, best, inside, available, float(np.median(gain)))
+        start = max(float(np.median(gain)), 1e-12 * best.loss)
+        moved, price = _equalize(losses, pieces, best, inside, available, start)
         odd = np.flatnonzero(free & ~inside)
         if odd.size == 1:
             moved, price = _settle(losses, pieces, moved, inside, available, price, int(odd[0]))
@@ -65,10 +67,10 @@ def _equalize(
     def excess(at: float) -> float:
         return float(demand.at(at).budget.sum()) - available
 
-    low = high = max(price, 1e-300)
-    e_low = e_high = excess(low)
+    low = high = price
+    e_low = e_high = excess(price)
     grow = 1e-3
-    while e_low < 0 and low > 1e-12 * price:
+    while e_low < 0 and grow < 1e9:
         low, grow = low / (1 + grow), 4 * grow
         e_low = excess(low)
     grow = 1e-3

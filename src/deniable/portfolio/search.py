@@ -138,7 +138,7 @@ class Search:
         low[earlier] = np.maximum(low[earlier], at)
         children = []
         for new_low, new_high in ((node.low, high), (low, node.high)):
-            if (new_low > new_high).any() or new_low.sum() > self.available + 1e-12:
+            if (new_low > new_high).any() or new_low.sum() > self.available + 1e-13:
                 continue
             units = np.flatnonzero((new_low > self.low) | (new_high < self.high))
             children.append(_Node(new_low, new_high, units))
@@ -159,7 +159,10 @@ class Search:
             response = self._narrowed(node, price, response)
         total = float(response.bound.sum())
         value = total - price * self.available - _ROUNDING * (abs(total) + price * self.available)
-        return _Point(price, value, float(response.budget.sum()) - self.available, response)
+        excess = float(response.budget.sum()) - self.available
+        if abs(excess) <= 1e-13 * (1 + self.available):  # the sum's own rounding
+            excess = 0.0
+        return _Point(price, value, excess, response)
 
     def _narrowed(self, node: _Node, price: float, response: Response) -> Response:
         if price in node.seen:
@@ -168,7 +171,7 @@ class Search:
             pieces, node.origin = clip_pieces(
                 self.losses, self.pieces, node.units, node.low[node.units], node.high[node.units]
             )
-            node.demand = Demand(self.losses, pieces)
+            node.demand = Demand(self.losses, pieces, parent=(self.demand, node.origin))
         own = node.demand.at(price)
         assert node.origin is not None
         arrays = [
@@ -222,10 +225,13 @@ class Search:
             else:
                 right, above = middle, point
         step, price = 1.01, prices[-1]
-        while above is None:
+        while above is None:  # demand falls to the low ends, which fit, at a finite price
             price = price * step or 1.0
             point = self._point(node, price)
-            above, below = (point, below) if point.excess <= 0 else (None, point)
+            if point.excess <= 0 or price > 1e100:
+                above = point
+            else:
+                below = point
             step = step**3 if step < 16 else step
         step, price = 1.01, prices[0]
         while below is None:
