@@ -123,20 +123,22 @@ def _settle(
         return float(losses.gain(cell, at.budget[[unit]])[0]) - price
 
     here, gap = best.budget[unit], apart(best, price)
-    step = 1e-3 * min(here - left, right - here) * np.sign(gap)
-    for _ in range(8):
+    step = 1e-4 * min(here - left, right - here) * np.sign(gap)
+    tried = [(abs(gap), price, best)]
+    for _ in range(10):
         there = here + step
-        if abs(gap) <= 1e-9 * price or not left < there < right:
+        if abs(gap) <= 1e-10 * price or not left < there < right:
             break
         trial = Best(best.loss, best.budget.copy(), best.piece)
         trial.budget[unit] = there
-        trial, trial_price = _equalize(losses, pieces, trial, inside, available, price)
-        if trial.loss > best.loss * (1 + 1e-13):
-            break
-        new_gap = apart(trial, trial_price)
+        trial, price = _equalize(losses, pieces, trial, inside, available, price)
+        new_gap = apart(trial, price)
+        tried.append((abs(new_gap), price, trial))
         step = -new_gap * (there - here) / (new_gap - gap) if new_gap != gap else 0.0
-        best, price, here, gap = trial, trial_price, there, new_gap
-    return best, price
+        here, gap = there, new_gap
+    good = [entry for entry in tried if entry[2].loss <= best.loss * (1 + 1e-12)]
+    _, price, settled = min(good, key=lambda entry: entry[0])
+    return settled, price
 
 
 def _next_gain(pieces: Pieces, best: Best) -> float:
