@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from deniable import _validation as check
+from deniable._blocks import in_blocks
 from deniable._validation import FloatArray, Floats
 from deniable.privacy.exploration import _exploration, _risk
 
@@ -68,7 +69,7 @@ def exhaustion_root(n_arms: ArrayLike, budget: ArrayLike) -> Floats:
     """
     arms = check.count("n_arms", n_arms, 2)
     cap = check.nonnegative("budget", budget)
-    return check.unwrap(_exhaustion_root(arms, cap))
+    return check.unwrap(in_blocks(_exhaustion_root, arms, cap))
 
 
 def exhaustion_times(
@@ -122,7 +123,8 @@ def _exhaustion_root(arms: FloatArray, budget: FloatArray) -> FloatArray:
     with np.errstate(over="ignore"):
         n = np.exp(_solve_u_minus_log_u(level))
     # exp magnifies the last bits of its argument: one Newton step on log n - n y gives them back.
-    y = _exploration(arms, budget) ** 3 / arms
+    rate = _exploration(arms, budget)
+    y = rate * rate * rate / arms  # not rate**3: NumPy would take a logarithm
     with np.errstate(invalid="ignore", over="ignore"):
         slope = 1 - n * y
         polished = n * (1 - (np.log(n) - n * y) / slope)
