@@ -10,6 +10,8 @@ import numpy as np
 import deniable
 from benchmarks.timing import ratio, row, seconds
 
+LOAD = "import deniable"
+
 BUDGETS = np.linspace(1e-3, 8, 1_000_000)
 
 FORMULAS = {
@@ -35,21 +37,11 @@ def _start_up() -> list[bool]:
         process("-c", "pass")
 
     script = "import sys; from deniable.cli import main; sys.exit(main(sys.argv[1:]))"
-    loaded, told = "import deniable", ("-c", script, "--help")
+    told = ("-c", script, "--help")
     plan = ("plan", "--arms", "2", "--visitors", "100000", "--budget", "1")
     return [
-        row(
-            "import deniable / bare python",
-            ratio(lambda: process("-c", "import deniable"), bare),
-            "x",
-            4,
-        ),
-        row(
-            "deniable --help / bare python",
-            ratio(lambda: process("-c", script, "--help"), bare),
-            "x",
-            12,
-        ),
+        row("import deniable / bare python", ratio(lambda: process("-c", LOAD), bare), "x", 4),
+        row("deniable --help / bare python", ratio(lambda: process(*told), bare), "x", 12),
         row("deniable plan", seconds(lambda: process("-c", script, *plan), 7), "s", 1.5),
     ]
 
