@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mpmath import mp, mpf
+from mpmath import mp as mp
+from mpmath import mpf as mpf
 
 mp.dps = 50
 
@@ -35,12 +36,12 @@ def xi_of(k: int, e: float) -> Real:
 
 def posterior_high(p: float, xi: float) -> Real:
     p_, g = exact(p), mp.exp(exact(xi))
-    return p_ * g / (p_ * g + 1 - p_)
+    return p_ * g / (p_ * g + (1 - p_))
 
 
 def posterior_low(p: float, xi: float) -> Real:
     p_, g = exact(p), mp.exp(-exact(xi))
-    return p_ * g / (p_ * g + 1 - p_)
+    return p_ * g / (p_ * g + (1 - p_))
 
 
 def eps_dyn(k: int, n: int) -> Real:
@@ -103,7 +104,45 @@ def slope(bound: Any, k: int, t: float, gamma: float, j: int) -> Real:
 
 
 def inverse_odds(xi: float) -> Real:
-    return 1 / (mp.exp(exact(xi)) - 1)
+    return 1 / mp.expm1(exact(xi))
+
+
+def fall(k: int, gamma: float) -> Real:
+    """-d log(eps) / d gamma, the scale on which every derivative of a bound lives."""
+    g = mp.exp(exact(gamma))
+    return g / (k - 1 + g)
+
+
+def per_round(k: int, n: int, e: float, *, sharp: bool) -> Real:
+    second = 2 * mp.sqrt(2 * k * mp.log(n) / (n * exact(e)))
+    return exact(e) + ((1 - exact(e)) * second if sharp else second)
+
+
+def best_constant(k: int, t: float, j: int = 1) -> Real:
+    if t == 1:
+        return mpf(0)
+    x = mp.cbrt(mpf(k) ** 2 * exact(t) / (8 * j * mp.log(exact(t))))
+    with mp.workdps(80):
+        return +mp.log(x - k + 1) if x > k else mpf(0)
+
+
+def best_dynamic(k: int, t: float) -> Real:
+    with mp.workdps(110):
+        return +xi_of(k, eps_dyn(k, int(t)))
+
+
+def arm_matrix(risks: list[float]) -> list[list[Real]]:
+    """p_jl: shown arm j by greedy arm l."""
+    c = [inverse_odds(x) for x in risks]
+    total = 1 + sum(c)
+    arms = range(len(c))
+    return [[(c[shown] + (shown == greedy)) / total for greedy in arms] for shown in arms]
+
+
+def arm_constant(risks: list[float], t: float, j: int = 1) -> Real:
+    c, T = [inverse_odds(x) for x in risks], exact(t)
+    q_min = min(c) / (1 + sum(c))
+    return T * sum(c) / (1 + sum(c)) + B * mp.sqrt(j * T * mp.log(T) / q_min)
 
 
 def arm_round(risks: list[float], t: int) -> Real:
