@@ -10,7 +10,7 @@ import numpy as np
 from deniable._validation import FloatArray
 
 BLOCK = 1 << 14
-"""Elements of a block: a dozen intermediates of this length fit into a second-level cache."""
+"""Elements of a block: enough to forget the cost of a call, few enough for a second-level cache."""
 
 
 def in_blocks(formula: Callable[..., FloatArray], *arguments: FloatArray) -> FloatArray:
