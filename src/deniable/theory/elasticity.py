@@ -21,10 +21,9 @@ from deniable._validation import FloatArray, Floats
 from deniable.privacy.exploration import _at_budget, _AtBudget
 from deniable.privacy.schedule import _clock_within
 from deniable.theory.regret import (
-    A,
     B,
+    Terms,
     _dynamic_terms,
-    _scheduled,
     _sizes,
     _spread,
     constant_regret,
@@ -60,7 +59,7 @@ def dynamic_gain(
     """
     arms, visitors, segments = _sizes(n_arms, horizon, n_segments)
     cap = check.nonnegative("budget", budget)
-    gain = in_blocks(_dynamic_gain_alone, arms, visitors, cap, segments)
+    gain = in_blocks(_dynamic_gain, arms, visitors, cap, segments)
     return _spread(gain, np.broadcast_shapes(gain.shape, segments.shape))
 
 
@@ -102,8 +101,8 @@ def _dynamic_elasticity(
     arms: FloatArray, visitors: FloatArray, cap: FloatArray, segments: FloatArray
 ) -> FloatArray:
     clock, spent = _clock_within(arms, cap, visitors), _at_budget(arms, cap)
-    gain = _dynamic_gain(arms, visitors, segments, spent, clock)
     terms = _dynamic_terms(arms, visitors, segments, spent, clock)
+    gain = _gain_of_terms(terms, visitors, segments, spent, clock)
     return _elasticity(cap, gain, terms[0] + terms[1] + terms[2])
 
 
@@ -114,65 +113,43 @@ def _elasticity(budget: FloatArray, gain: FloatArray, regret: FloatArray) -> Flo
     return np.asarray(0.0 - budget * ratio)
 
 
-def _clock_growth(spent: _AtBudget, log_clock: FloatArray) -> FloatArray:
-    """(1/n) dn/d budget = 3 fall log n / (log n - 1); 0 where the clock rests at e."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        growth = 3 * spent.fall * log_clock / (log_clock - 1)
-    return np.where(log_clock - 1 > 1e-12, growth, 0.0)
-
-
-def _dynamic_gain_alone(
+def _dynamic_gain(
     arms: FloatArray, visitors: FloatArray, cap: FloatArray, segments: FloatArray
 ) -> FloatArray:
-    clock = _clock_within(arms, cap, visitors)
-    return _dynamic_gain(arms, visitors, segments, _at_budget(arms, cap), clock)
+    clock, spent = _clock_within(arms, cap, visitors), _at_budget(arms, cap)
+    terms = _dynamic_terms(arms, visitors, segments, spent, clock)
+    return _gain_of_terms(terms, visitors, segments, spent, clock)
 
 
-def _dynamic_gain(
-    arms: FloatArray,
-    visitors: FloatArray,
-    segments: FloatArray,
-    spent: _AtBudget,
-    clock: FloatArray,
+def _gain_of_terms(
+    terms: Terms, visitors: FloatArray, segments: FloatArray, spent: _AtBudget, clock: FloatArray
 ) -> FloatArray:
+    """The gain, from the bound's own terms: each is a product, so its slope is it times a power.
+
+    A budget acts through the exploration e, with (1/e) de/d budget = -fall, and through the clock n,
+    with (1/n) dn/d budget = 3 fall log n / (log n - 1), or 0 where the clock rests at e.
+    """
+    learning, exploration, estimation = terms
     binds = clock < visitors
-    inner = np.where(binds, clock, np.e)  # a harmless value where the answer is 0
-    if (segments == 1).all():
-        gain = _gain_one_segment(arms, visitors, spent, inner)
-    else:
-        gain = _gain_any_segments(arms, visitors, segments, spent, inner)
-        if (segments == 1).any():
-            gain = np.where(segments == 1, _gain_one_segment(arms, visitors, spent, inner), gain)
+    n = np.where(binds, clock, np.e)  # harmless values where the answer is 0
+    after = np.where(binds, visitors - n, 1.0)
+    log_n = np.log(n)
+    by_learning, by_estimation = _clock_powers(visitors, segments, n, log_n, after)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        growth = np.where(log_n - 1 > 1e-12, 3 * log_n / (log_n - 1), 0.0)
+    by_clock = learning * by_learning - n * spent.rate - estimation * by_estimation
+    gain = spent.fall * (exploration - estimation / 2 - growth * by_clock)
     return np.where(binds, gain, 0.0)
 
 
-def _gain_one_segment(
-    arms: FloatArray, visitors: FloatArray, spent: _AtBudget, clock: FloatArray
-) -> FloatArray:
-    log_t, log_n = np.log(np.maximum(visitors, 2)), np.log(clock)
-    after, root_n = visitors - clock, np.sqrt(clock)
-    roots = after / (np.sqrt(visitors) + root_n)
-    with np.errstate(over="ignore", invalid="ignore"):
-        scale = B * spent.root * np.sqrt(log_t)
-        learning = A * _scheduled(arms, visitors, spent, clock) * (2 / 3 + 1 / (3 * log_n))
-        by_clock = learning - clock * spent.rate - scale * root_n / 2
-        by_rate = spent.fall * (after * spent.rate - scale * roots / 2)
-        return np.asarray(by_rate - _clock_growth(spent, log_n) * by_clock)
-
-
-def _gain_any_segments(
-    arms: FloatArray,
-    visitors: FloatArray,
-    segments: FloatArray,
-    spent: _AtBudget,
-    clock: FloatArray,
-) -> FloatArray:
-    log_t = np.log(np.maximum(visitors, 2))
-    after = np.where(visitors > clock, visitors - clock, 1.0)
-    pre = A * np.cbrt(arms * segments * log_t * (segments * clock) ** 2)
-    learning = np.where(segments * clock < visitors, 2 / 3 * pre, 0.0)
-    with np.errstate(over="ignore", invalid="ignore"):
-        estimation = B * np.sqrt(segments * after * log_t) * spent.root
-        by_clock = learning - clock * spent.rate - estimation * clock / (2 * after)
-        by_rate = spent.fall * (after * spent.rate - estimation / 2)
-        return np.asarray(by_rate - _clock_growth(spent, np.log(clock)) * by_clock)
+def _clock_powers(
+    visitors: FloatArray, segments: FloatArray, n: FloatArray, log_n: FloatArray, after: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """(n/R) dR/dn of the learning term, and minus the same of the estimation term."""
+    root = np.sqrt(n)
+    one = 2 / 3 + 1 / (3 * log_n), root * (np.sqrt(visitors) + root) / (2 * after)
+    if (segments == 1).all():
+        return one
+    many = np.where(segments * n < visitors, 2 / 3, 0.0), n / (2 * after)
+    learning, estimation = (np.where(segments == 1, a, b) for a, b in zip(one, many, strict=True))
+    return learning, estimation
