@@ -46,7 +46,7 @@ def arm_specific_per_round_regret(risks: ArrayLike, clock: ArrayLike) -> Floats:
     parts = _positive(risks)
     t = check.count("clock", clock, 1)
     total, least = _total_and_least(parts)
-    radius = 2 * np.sqrt(2 * np.log(t) / t) * np.sqrt((1 + total) / least)
+    radius = 2 * np.sqrt(2 * np.log(t) / t) * np.sqrt(1 + total) / np.sqrt(least)
     return check.unwrap(np.asarray(total / (1 + total) + radius))
 
 
@@ -70,7 +70,7 @@ def arm_specific_constant_regret(
     visitors = check.count("horizon", horizon, 1)
     segments = check.count("n_segments", n_segments, 1)
     total, least = _total_and_least(parts)
-    estimation = B * np.sqrt(segments * visitors * np.log(visitors)) * np.sqrt((1 + total) / least)
+    estimation = B * np.sqrt(segments * visitors * np.log(visitors) * (1 + total)) / np.sqrt(least)
     return check.unwrap(np.asarray(visitors * total / (1 + total) + estimation))
 
 
@@ -99,7 +99,7 @@ def _excess(risks: ArrayLike, clock: ArrayLike, *, linear: bool) -> Floats:
     least = _inverse_odds(parts.max(axis=-1))
     common = 1 + parts.shape[-1] * least  # 1 + C of the symmetric mechanism
     shifted = common if linear else common + gap
-    radius = 2 * np.sqrt(2 * np.log(t) / (t * least))
+    radius = 2 * np.sqrt(2 * np.log(t) / t) / np.sqrt(least)
     slope = 1 / (shifted * common) + radius / (np.sqrt(shifted) + np.sqrt(common))
     return check.unwrap(np.asarray(gap * slope))
 
