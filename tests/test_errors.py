@@ -17,6 +17,7 @@ from deniable.errors import (
     DeniableError,
     InsufficientBudgetError,
     InvalidArgumentError,
+    InvalidTableError,
 )
 
 Bad = list[tuple[Any, str]]
@@ -305,6 +306,8 @@ def test_long_values_are_cut() -> None:
 def test_the_tree() -> None:
     assert issubclass(InvalidArgumentError, DeniableError)
     assert issubclass(InvalidArgumentError, ValueError)
+    assert issubclass(InvalidTableError, DeniableError)
+    assert issubclass(InvalidTableError, ValueError)
     assert issubclass(InsufficientBudgetError, DeniableError)
     assert issubclass(BrokenPromiseError, DeniableError)
 
@@ -313,6 +316,7 @@ def test_the_tree() -> None:
     "error",
     [
         InvalidArgumentError("n_arms", 1, "a whole number, 2 or more"),
+        InvalidTableError([(2, "row 2 (b): visitors is missing")]),
         InsufficientBudgetError(remaining=500_000_000, requested=10**9),
         BrokenPromiseError("a table exceeds its budget"),
     ],

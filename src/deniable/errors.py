@@ -64,6 +64,9 @@ class InvalidTableError(DeniableError, ValueError):
         told = "; ".join(message for _, message in self.problems)
         super().__init__(f"{len(self.problems)} problem{plural}: {told}")
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.problems,)
+
 
 class InsufficientBudgetError(DeniableError):
     """A debit larger than what is left; nothing was debited.

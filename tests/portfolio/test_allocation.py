@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.portfolio.brute_force import grid_optimum, loss_at
+from tests.portfolio.instances import random_instance
 
 from deniable.errors import InvalidArgumentError, InvalidTableError
 from deniable.portfolio import dual
@@ -13,8 +16,6 @@ from deniable.portfolio.allocation import Allocation, Allocator, allocate
 from deniable.portfolio.problem import Portfolio
 from deniable.portfolio.rules import equal_split, zero_budgets
 from deniable.theory.best_budget import best_dynamic_budget
-from tests.portfolio.brute_force import grid_optimum, loss_at
-from tests.portfolio.instances import random_instance
 
 BRUTE_FORCE_SEEDS = range(330)
 STEPS = 700
@@ -128,9 +129,7 @@ def test_more_budget_never_loses_and_simple_rules_never_win(seed: int) -> None:
         regrets.append(found.total_regret)
         for rule in (equal_split, zero_budgets):
             assert found.total_regret <= rule(portfolio, firm_budget).total_regret * (1 + 1e-9)
-    assert all(
-        later <= earlier * (1 + 1e-6) for earlier, later in zip(regrets, regrets[1:], strict=False)
-    )
+    assert all(later <= earlier * (1 + 1e-6) for earlier, later in pairwise(regrets))
 
 
 def test_the_order_of_experiments_does_not_matter() -> None:

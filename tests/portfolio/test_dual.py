@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.portfolio.brute_force import loss_at
 
 from deniable.portfolio.allocation import Allocator
 from deniable.portfolio.dual import Demand
 from deniable.portfolio.problem import Portfolio
 from deniable.theory.regret import constant_regret, dynamic_regret
-from tests.portfolio.brute_force import loss_at
 
 SIZES = [(2, 50), (2, 3_000), (2, 10**8), (3, 872), (3, 10**5), (5, 999), (5, 10**7),
          (20, 10**4), (20, 10**9), (50, 60_000)]  # fmt: skip

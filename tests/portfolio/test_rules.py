@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests import oracle
 
 from deniable.errors import NANO
 from deniable.portfolio.allocation import allocate
 from deniable.portfolio.problem import Portfolio
 from deniable.portfolio.rules import best_budgets, compare_rules, equal_split, zero_budgets
-from tests import oracle
 
 
 def test_best_budgets_are_each_experiment_s_own_and_may_cost_too_much() -> None:

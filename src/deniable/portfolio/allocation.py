@@ -60,6 +60,10 @@ class Allocation:
         certified: whether the gap asked for was reached within the time given.
         nodes: nodes of the branch-and-bound search; 1 where none was needed.
         seconds: the time it took.
+
+    >>> found = allocate(Portfolio.from_sizes([2, 5], [1000, 50_000]), 2.5)
+    >>> found.budgets.tolist(), found.spent_nano, found.certified
+    ([0.0, 2.5], 2500000000, True)
     """
 
     portfolio: Portfolio
@@ -162,8 +166,8 @@ class Allocator:
         available = firm_nano("firm_budget", firm_budget) - firm_nano("reserve", reserve)
         if available < self.least_nano:
             raise self._over_committed(available)
-        target = float(check.probability("gap", gap, open_at_zero=True))
-        limit = float(check.nonnegative("time_limit", time_limit))
+        target = check.single("gap", check.probability("gap", gap, open_at_zero=True))
+        limit = check.single("time_limit", check.nonnegative("time_limit", time_limit))
         nats = available / NANO
         search = Search(self.losses, self.pieces, nats, self.sketch.price(nats), self.twins)
         result = search.run(target, started + limit)

@@ -19,16 +19,8 @@ from deniable.errors import NANO
 from deniable.portfolio.problem import Portfolio, Regime
 from deniable.privacy.exploration import _risk
 from deniable.theory.best_budget import best_constant_budget, best_dynamic_budget
-from deniable.theory.elasticity import (
-    _dynamic_gain_any_segments,
-    _dynamic_gain_one_segment,
-    constant_gain,
-)
-from deniable.theory.regret import (
-    constant_regret,
-    dynamic_regret,
-    dynamic_regret_terms_any_segments,
-)
+from deniable.theory.elasticity import constant_gain, dynamic_gain
+from deniable.theory.regret import constant_regret, dynamic_regret
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
@@ -36,19 +28,6 @@ STRATEGIES = ("constant", "dynamic")
 CONSTANT, DYNAMIC = 0, 1
 
 Formula = Callable[[FloatArray, FloatArray, FloatArray, FloatArray], Any]
-
-# By form of the bound. The gains are the theory's own forms without its checks of arguments and its
-# choice between forms: both were made when the curves were built, and gains are most of the work.
-_REGRETS: tuple[Formula, ...] = (
-    constant_regret,
-    dynamic_regret,
-    lambda k, t, budget, j: dynamic_regret_terms_any_segments(k, t, budget, j).total,
-)
-_GAINS: tuple[Formula, ...] = (
-    constant_gain,
-    lambda k, t, budget, _: _dynamic_gain_one_segment(k, t, budget),
-    _dynamic_gain_any_segments,
-)
 
 _BRANCH_RATE = np.cbrt(2 / np.e)  # with two arms the clock rests at e until exploration is here
 
@@ -74,11 +53,11 @@ class Curves:
 
     def regret(self, curve: IntArray, budget: FloatArray) -> FloatArray:
         """The bound of each curve at its budget."""
-        return self._apply(_REGRETS, curve, budget)
+        return self._apply((constant_regret, dynamic_regret, dynamic_regret), curve, budget)
 
     def gain(self, curve: IntArray, budget: FloatArray) -> FloatArray:
         """-dR/d budget of each curve at its budget."""
-        return self._apply(_GAINS, curve, budget)
+        return self._apply((constant_gain, dynamic_gain, dynamic_gain), curve, budget)
 
     @cached_property
     def form(self) -> IntArray:
@@ -95,13 +74,14 @@ class Curves:
                 _risk(self.arms, rate),
                 np.nan,
             )
-        branch = _risk(np.float64(2), _BRANCH_RATE)
+        branch = _risk(np.array(2.0), np.array(_BRANCH_RATE))
         two = np.where(self.dynamic & (self.arms == 2), branch, np.nan)
         return np.stack([two, several], axis=1)
 
     def _apply(
         self, formulas: tuple[Formula, ...], curve: IntArray, budget: FloatArray
     ) -> FloatArray:
+        # By form: where all experiments of a call have one segment, the other form is not computed.
         form = self.form[curve]
         result = np.empty(budget.shape)
         for which, formula in enumerate(formulas):
@@ -125,8 +105,8 @@ def build_curves(portfolio: Portfolio, regime: Regime) -> Curves:
         [np.full(portfolio.size, regime != other) for other in ("dynamic", "constant")], axis=1
     )
     pinned = portfolio.strategy_codes
-    for code in (CONSTANT, DYNAMIC):
-        allowed[pinned == code] = np.arange(2) == code
+    for strategy in (CONSTANT, DYNAMIC):
+        allowed[pinned == strategy] = np.arange(2) == strategy
     both = allowed.all(axis=1)
     allowed[both & (portfolio.segments == 1), CONSTANT] = False
     experiment, code = np.nonzero(allowed)

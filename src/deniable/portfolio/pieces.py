@@ -80,7 +80,7 @@ class Losses:
         row = np.repeat(np.arange(cell.size), counts)
         within = np.arange(row.size) - np.repeat(np.cumsum(counts) - counts, counts)
         terms = formula(cells.term_curve[cells.start[cell][row] + within], budget[row])
-        return np.bincount(row, weights=terms, minlength=cell.size)
+        return np.bincount(row, weights=terms, minlength=cell.size).astype(np.float64)
 
 
 @dataclass(frozen=True)

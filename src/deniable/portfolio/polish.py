@@ -99,11 +99,18 @@ def _equalize(
 
 def _chosen(pieces: Pieces, best: Best, inside: BoolArray) -> Pieces:
     index = best.piece[inside]
-    fields = (
-        *(pieces.unit, pieces.cell, pieces.left, pieces.right, pieces.convex),
-        *(pieces.left_value, pieces.right_value, pieces.left_gain, pieces.right_gain),
+    return Pieces(
+        unit=pieces.unit[index],
+        cell=pieces.cell[index],
+        left=pieces.left[index],
+        right=pieces.right[index],
+        convex=pieces.convex[index],
+        left_value=pieces.left_value[index],
+        right_value=pieces.right_value[index],
+        left_gain=pieces.left_gain[index],
+        right_gain=pieces.right_gain[index],
+        first=np.arange(index.size),
     )
-    return Pieces(*(column[index] for column in fields), np.arange(index.size))  # type: ignore[arg-type]
 
 
 def _settle(
