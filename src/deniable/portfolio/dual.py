@@ -162,7 +162,10 @@ class Demand:
         todo = np.arange(low.size)
         cell = self.pieces.cell[active]
         left, right = self.pieces.left[active], self.pieces.right[active]
-        scale = np.abs(self.pieces.left_value[active]) + price * right
+        scale = np.minimum(
+            np.abs(self.pieces.left_value[active]) + price * left,
+            np.abs(self.pieces.right_value[active]) + price * right,
+        )
         low, high = low.copy(), high.copy()
         straight = gain_high < 0.2 * price  # near its lowest point a loss is a parabola
         f_low, f_high = _height(gain_low, price, straight), _height(gain_high, price, straight)
