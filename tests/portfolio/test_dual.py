@@ -7,7 +7,7 @@ import pytest
 from tests.portfolio.brute_force import loss_at
 
 from deniable.portfolio.allocation import Allocator
-from deniable.portfolio.dual import Demand
+from deniable.portfolio.dual import ROOT_SLACK, Demand
 from deniable.portfolio.problem import Portfolio
 from deniable.theory.regret import constant_regret, dynamic_regret
 
@@ -35,7 +35,7 @@ def test_the_response_to_a_price_is_the_least_of_a_dense_grid(regime: str, segme
             assert response.bound[row] <= least * (1 + 1e-12)
             reached = response.loss[row] + price * response.budget[row]
             assert reached <= least * (1 + 1e-12)
-            assert response.bound[row] >= reached - 2e-10 * (abs(reached) + price * high[row])
+            assert response.bound[row] >= reached - 2 * ROOT_SLACK * (abs(reached) + price * high[row])
 
 
 def test_with_one_segment_the_dynamic_bound_is_never_above_the_constant_one() -> None:

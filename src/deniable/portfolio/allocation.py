@@ -172,7 +172,7 @@ class Allocator:
         first_price = self.sketch.price(nats)
         search = Search(self.losses, self.pieces, nats, first_price, self.kinds, self.twins)
         result = search.run(target, started + limit)
-        best, shadow = polish(self.losses, self.pieces, result.best, nats)
+        best, shadow = polish(search.demand, result.best, nats)
         return self._round(best, shadow, result, available, target, started)
 
     def _over_committed(self, available: int) -> Exception:

@@ -18,7 +18,7 @@ from deniable.portfolio.curves import BoolArray, IntArray
 from deniable.portfolio.pieces import Losses, Pieces
 
 _ROOT_STEPS = 60
-ROOT_SLACK = 1e-10
+ROOT_SLACK = 1e-9
 """Of the loss: where a root's tangent bound is this close, it is good enough for the search."""
 
 

@@ -16,18 +16,24 @@ from deniable.portfolio.pieces import Losses, Pieces
 from deniable.portfolio.search import Best
 
 _STEPS = 40
-_EXACT = 1e-15  # of the loss: roots to the last bits
-_SPENT = 1e-11  # nats: a hundredth of a nano-nat is spent exactly enough
+_EXACT = 1e-14  # of the loss: roots to nearly the last bits
+_SPENT = 1e-10  # nats: a tenth of a nano-nat is spent exactly enough
 
 
-def polish(losses: Losses, pieces: Pieces, best: Best, available: float) -> tuple[Best, float]:
+def polish(known: Demand, best: Best, available: float) -> tuple[Best, float]:
     """The allocation with equal gains on the pieces it uses, and the shadow value.
+
+    Args:
+        known: the demand of all units, with the roots that the search found.
+        best: the allocation to polish.
+        available: the firm budget in nats.
 
     Returns:
         The better of the given and the polished allocation, and -d(total loss)/d(firm budget):
         0 where budget is left over, and where no unit is between two ends what the next nat
         would save.
     """
+    losses, pieces = known.losses, known.pieces
     free, gain = _free(losses, pieces, best)
     left_over = available - float(best.budget.sum()) > 1e-8
     if left_over and (not free.any() or float(np.median(gain)) <= 1e-9 * best.loss):
@@ -35,10 +41,10 @@ def polish(losses: Losses, pieces: Pieces, best: Best, available: float) -> tupl
     inside = free & pieces.convex[best.piece]
     if inside.any():
         start = max(float(np.median(gain)), 1e-12 * best.loss)
-        moved, price = _equalize(losses, pieces, best, inside, available, start)
+        moved, price = _equalize(known, best, inside, available, start)
         odd = np.flatnonzero(free & ~inside)
         if odd.size == 1:
-            moved, price = _settle(losses, pieces, moved, inside, available, price, int(odd[0]))
+            moved, price = _settle(known, moved, inside, available, price, int(odd[0]))
         return (moved if moved.loss <= best.loss * (1 + 1e-12) else best), price
     if free.any():
         return best, float(gain[0])
@@ -53,19 +59,17 @@ def _free(losses: Losses, pieces: Pieces, best: Best) -> tuple[BoolArray, FloatA
 
 
 def _equalize(
-    losses: Losses,
-    pieces: Pieces,
-    best: Best,
-    inside: BoolArray,
-    available: float,
-    price: float,
+    known: Demand, best: Best, inside: BoolArray, available: float, price: float
 ) -> tuple[Best, float]:
     """Budgets of the inside units on their convex pieces at the price that spends it all."""
-    demand = Demand(losses, _chosen(pieces, best, inside), _EXACT)
+    parent = (known, best.piece[inside])
+    demand = Demand(known.losses, _chosen(known.pieces, best, inside), _EXACT, parent)
     available = available - float(best.budget[~inside].sum())
+    tried: dict[float, FloatArray] = {}
 
     def excess(at: float) -> float:
-        return float(demand.at(at).budget.sum()) - available
+        tried[at] = demand.at(at).budget
+        return float(tried[at].sum()) - available
 
     low = high = price
     e_low = e_high = excess(price)
@@ -90,10 +94,9 @@ def _equalize(
         e = excess(middle)
         low, e_low, high, e_high = (middle, e, high, e_high) if e > 0 else (low, e_low, middle, e)
     price = low if 0 <= e_low < abs(e_high) else high
-    response = demand.at(price)
     budget = best.budget.copy()
-    budget[inside] = response.budget
-    loss = losses.value(pieces.cell[best.piece], budget)
+    budget[inside] = tried[price]
+    loss = known.losses.value(known.pieces.cell[best.piece], budget)
     return Best(float(loss.sum()), budget, best.piece), price
 
 
@@ -114,8 +117,7 @@ def _chosen(pieces: Pieces, best: Best, inside: BoolArray) -> Pieces:
 
 
 def _settle(
-    losses: Losses,
-    pieces: Pieces,
+    known: Demand,
     best: Best,
     inside: BoolArray,
     available: float,
@@ -123,6 +125,7 @@ def _settle(
     unit: int,
 ) -> tuple[Best, float]:
     """Move the one unit on a concave piece until its gain is the common one, by the secant method."""
+    losses, pieces = known.losses, known.pieces
     left, right = pieces.left[best.piece[unit]], pieces.right[best.piece[unit]]
 
     def apart(at: Best, price: float) -> float:
@@ -138,7 +141,7 @@ def _settle(
             break
         trial = Best(best.loss, best.budget.copy(), best.piece)
         trial.budget[unit] = there
-        trial, price = _equalize(losses, pieces, trial, inside, available, price)
+        trial, price = _equalize(known, trial, inside, available, price)
         new_gap = apart(trial, price)
         tried.append((abs(new_gap), price, trial))
         step = -new_gap * (there - here) / (new_gap - gap) if new_gap != gap else 0.0
