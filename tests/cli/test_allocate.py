@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -132,3 +134,20 @@ def test_a_missing_file_and_no_file(capsys: pytest.CaptureFixture[str]) -> None:
     assert "none.csv: No such file" in capsys.readouterr().err
     assert main(["allocate", "--firm-budget", "1"]) == 2
     assert "a file, or --illustration" in capsys.readouterr().err
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "allocate.md"
+
+
+@pytest.mark.parametrize(
+    "line", re.findall(r"^\$ deniable (.+)$", PAGE.read_text(encoding="utf-8"), re.M)
+)
+def test_the_guide_s_commands_run_on_the_guide_s_table(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = re.search(r"^```csv\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.S | re.M)
+    assert table is not None
+    (tmp_path / "portfolio.csv").write_text(table.group(1))
+    monkeypatch.chdir(tmp_path)
+    assert main(shlex.split(line)) == 0, capsys.readouterr().err
+    assert "Certificate" in capsys.readouterr().out

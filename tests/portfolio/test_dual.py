@@ -34,8 +34,10 @@ def test_the_response_to_a_price_is_the_least_of_a_dense_grid(regime: str, segme
             # A bound: nothing on the grid is below it. An exact one: the grid comes near.
             assert response.bound[row] <= least * (1 + 1e-12)
             reached = response.loss[row] + price * response.budget[row]
-            assert reached <= least * (1 + 1e-12)
-            assert response.bound[row] >= reached - 2 * ROOT_SLACK * (abs(reached) + price * high[row])
+            assert reached <= least * (1 + ROOT_SLACK)
+            assert response.bound[row] >= reached - 2 * ROOT_SLACK * (
+                abs(reached) + price * high[row]
+            )
 
 
 def test_with_one_segment_the_dynamic_bound_is_never_above_the_constant_one() -> None:

@@ -18,7 +18,7 @@ from deniable.portfolio.curves import BoolArray, IntArray
 from deniable.portfolio.pieces import Losses, Pieces
 
 _ROOT_STEPS = 60
-ROOT_SLACK = 1e-9
+ROOT_SLACK = 1e-8
 """Of the loss: where a root's tangent bound is this close, it is good enough for the search."""
 
 
@@ -103,7 +103,7 @@ class Demand:
         return interior & (dip < target + 1e-9 * np.abs(target))
 
     def _solve(self, price: float, active: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Roots of gain = price on convex pieces, by a bracketing secant on log gain."""
+        """Roots of gain = price on convex pieces, by bracketing secants on log gain."""
         pieces = self.pieces
         low, high, gain_low, gain_high = self._between_samples(price, active)
         for other, known in self._known(active):
@@ -169,27 +169,24 @@ class Demand:
         low, high = low.copy(), high.copy()
         straight = gain_high < 0.2 * price  # near its lowest point a loss is a parabola
         f_low, f_high = _height(gain_low, price, straight), _height(gain_high, price, straight)
-        side = np.zeros(cell.size, dtype=np.int8)
+        # Dekker's method: the secant through the last two points, or halving where it leaves the
+        # bracket. The first secant goes through the bracket's ends.
+        x0, f0, x1, f1 = high.copy(), f_high, low.copy(), f_low
         for step in range(_ROOT_STEPS):
-            a, b, fa, fb = low[todo], high[todo], f_low[todo], f_high[todo]
+            a, b = low[todo], high[todo]
             with np.errstate(divide="ignore", invalid="ignore"):
-                x = b - fb * (b - a) / (fb - fa)
-            poor = ~((x > a) & (x < b)) | ((step >= 10) & (step % 2 == 0))
+                x = x1 - f1 * (x1 - x0) / (f1 - f0)
+            poor = ~((x > a) & (x < b)) | ((step >= 8) & (step % 2 == 0))
             x = np.where(poor, (a + b) / 2, x)
             gain = self.losses.gain(cell[todo], x)
             above = gain > price
             # The convex piece lies above its tangent at x, which is least at one of its ends.
             left_over = np.abs(gain - price) * np.where(above, right[todo] - x, x - left[todo])
             root[todo], slack[todo] = x, left_over
-            f = _height(gain, price, straight[todo])
-            # Illinois: an end that stays twice counts half, so that both ends move.
-            halve_high = above & (side[todo] == 1)
-            halve_low = ~above & (side[todo] == -1)
             low[todo], high[todo] = np.where(above, x, a), np.where(above, b, x)
-            f_low[todo] = np.where(above, f, np.where(halve_low, fa / 2, fa))
-            f_high[todo] = np.where(above, np.where(halve_high, fb / 2, fb), f)
-            side[todo] = np.where(above, 1, -1)
             done = (left_over <= self.root_slack * scale[todo]) | (b - a <= 4e-16 * b)
+            f = _height(gain, price, straight[todo])
+            x0, f0, x1, f1 = (values[~done] for values in (x1, f1, x, f))
             todo = todo[~done]
             if not todo.size:
                 break

@@ -178,7 +178,7 @@ class Search:
         below, above = self._bracket(node)
         best = max(below.value, above.value)
         for step in range(_PRICE_STEPS):
-            if below.excess <= 0 or above.excess == 0 or best >= self.best.loss:
+            if below.excess <= 0 or above.excess == 0 or best >= (1 - gap / 10) * self.best.loss:
                 break
             share = below.excess / (below.excess - above.excess)
             # Tangents of the concave dual function at both prices meet here, above its maximum.
