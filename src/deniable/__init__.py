@@ -12,6 +12,15 @@ from __future__ import annotations
 from importlib import import_module
 
 _HOME = {
+    "policies.arm_constant": ("ArmConstantPolicy",),
+    "policies.arm_dynamic": ("ArmDynamicPolicy",),
+    "policies.constant": ("ConstantPolicy",),
+    "policies.dynamic": ("DynamicPolicy",),
+    "policies.epsilon_greedy": ("EpsilonGreedyPolicy",),
+    "policies.gittins": ("GittinsPolicy",),
+    "policies.gittins_index": ("gittins_index",),
+    "policies.perfect": ("PerfectPolicy",),
+    "policies.random": ("RandomPolicy",),
     "privacy.belief": ("belief_curve", "budget_for_belief", "highest_belief", "lowest_belief"),
     "privacy.composition": ("BudgetAccount", "nano_down", "nano_up", "parallel", "sequential"),
     "privacy.exploration": ("exploration_from_risk", "risk_from_exploration"),
@@ -31,6 +40,10 @@ _HOME = {
         "DynamicStrategy",
     ),
     "privacy.tracker": ("Tracker",),
+    "simulation.environment": ("Environment",),
+    "simulation.results": ("SimulationResult",),
+    "simulation.run": ("Case", "simulate", "simulate_many"),
+    "simulation.scenario": ("read_scenario",),
     "theory.arm_specific": (
         "arm_specific_excess",
         "arm_specific_excess_linear",

@@ -13,6 +13,7 @@ from typing import TextIO
 
 COMMANDS: dict[str, str] = {
     "plan": "Plan the privacy budget of one experiment.",
+    "simulate": "Run policies against each other on known click rates.",
 }
 """Command name -> its one-line summary; the code is in `deniable.cli.<name>`, as `app`."""
 
