@@ -12,6 +12,8 @@ from __future__ import annotations
 from importlib import import_module
 
 _HOME = {
+    "planning.arm_plan": ("ArmPlan", "plan_arms"),
+    "planning.plan": ("Plan", "plan"),
     "policies.arm_constant": ("ArmConstantPolicy",),
     "policies.arm_dynamic": ("ArmDynamicPolicy",),
     "policies.constant": ("ConstantPolicy",),
@@ -45,6 +47,7 @@ _HOME = {
     "simulation.run": ("Case", "simulate", "simulate_many"),
     "simulation.scenario": ("read_scenario",),
     "theory.arm_specific": (
+        "arm_specific_constant_regret",
         "arm_specific_excess",
         "arm_specific_excess_linear",
         "arm_specific_per_round_regret",

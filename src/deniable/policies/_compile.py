@@ -16,8 +16,3 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 def compiled(function: Function) -> Function:
     """The function, compiled by Numba when it is first called and cached on disk."""
     return cast(Function, njit(cache=True, error_model="numpy")(function))
-
-
-def inlined(function: Function) -> Function:
-    """The same, and copied into its callers."""
-    return cast(Function, njit(cache=True, error_model="numpy", inline="always")(function))

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.policies._compile import inlined
+from deniable.policies._compile import compiled
 
 _S17, _S45, _S19, _S11 = np.uint64(17), np.uint64(45), np.uint64(19), np.uint64(11)
 _UNIT = 2.0**-53
@@ -28,7 +28,7 @@ def generator_state(seed: np.random.SeedSequence) -> State:
     return words if words.any() else np.array([1, 2, 3, 4], dtype=np.uint64)
 
 
-@inlined
+@compiled
 def next_word(state: Any) -> Any:
     """64 random bits; the lowest three are weak and are never used alone."""
     s0, s1, s2, s3 = state[0], state[1], state[2], state[3]
@@ -43,13 +43,13 @@ def next_word(state: Any) -> Any:
     return word
 
 
-@inlined
+@compiled
 def uniform(state: Any) -> Any:
     """A float in [0, 1), a multiple of 2^-53."""
     return np.float64(next_word(state) >> _S11) * _UNIT
 
 
-@inlined
+@compiled
 def positive_uniform(state: Any) -> Any:
     """A float in (0, 1], for logarithms."""
     return (np.float64(next_word(state) >> _S11) + 1.0) * _UNIT

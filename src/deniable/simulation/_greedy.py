@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from deniable.policies._compile import compiled, inlined
+from deniable.policies._compile import compiled
 
 PRODUCT_SAFE = np.int64(3_000_000_000)  # below this, the product of two counts fits into 63 bits
 
 
-@inlined
+@compiled
 def is_above(clicks: Any, shows: Any, other_clicks: Any, other_shows: Any) -> Any:
     """Whether clicks / shows > other_clicks / other_shows; 0 / 0 counts as 0."""
     if shows < PRODUCT_SAFE and other_shows < PRODUCT_SAFE:

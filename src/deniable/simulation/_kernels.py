@@ -36,66 +36,56 @@ def run_greedy(
 ) -> None:
     """An epsilon-greedy rule, by either kernel."""
     n_segments, n_arms = rates.shape
-    shows = np.zeros((n_segments, n_arms), np.int64)
-    clicks = np.zeros((n_segments, n_arms), np.int64)
-    clocks = np.zeros(n_segments if on_segment_clock else 1, np.int64)
-    arrivals = np.empty(n_segments, np.int64)
-    alone = np.ones(1)
+    # On their own clocks, segments are worlds of one segment each; on a common clock, one of all.
+    together = not (leap and on_segment_clock)
+    worlds = 1 if together else n_segments
+    shows = np.zeros((worlds, n_segments // worlds, n_arms), np.int64)
+    clicks = np.zeros((worlds, n_segments // worlds, n_arms), np.int64)
+    clocks = np.zeros((worlds, n_segments // worlds if on_segment_clock else 1), np.int64)
+    own_rates = rates.copy().reshape(shows.shape)
+    own_arrival = arrival if together else np.ones(1)
+    visitors = np.empty(worlds, np.int64)
     done = 0
     for i in range(checkpoints.size):
-        visitors = checkpoints[i] - done
+        if together:
+            visitors[0] = checkpoints[i] - done
+        else:
+            split_multinomial(checkpoints[i] - done, arrival, visitors, state)
         done = checkpoints[i]
-        if not leap:
-            step_visitors(
-                kind,
-                fixed,
-                floor,
-                budgets,
-                turns[-1],
-                clocks,
-                on_segment_clock,
-                rates,
-                arrival,
-                visitors,
-                shows,
-                clicks,
-                state,
-            )
-        elif on_segment_clock:
-            # On their own clocks, segments are independent given how many visitors each gets.
-            split_multinomial(visitors, arrival, arrivals, state)
-            for j in range(n_segments):
+        for w in range(worlds):
+            if leap:
                 leap_visitors(
                     kind,
                     fixed,
                     floor,
                     budgets,
                     turns,
-                    clocks[j : j + 1],
-                    rates[j : j + 1],
-                    alone,
-                    arrivals[j],
-                    shows[j : j + 1],
-                    clicks[j : j + 1],
+                    clocks[w],
+                    own_rates[w],
+                    own_arrival,
+                    visitors[w],
+                    shows[w],
+                    clicks[w],
                     state,
                 )
-        else:
-            leap_visitors(
-                kind,
-                fixed,
-                floor,
-                budgets,
-                turns,
-                clocks,
-                rates,
-                arrival,
-                visitors,
-                shows,
-                clicks,
-                state,
-            )
-        out_shows[i] = shows
-        out_clicks[i] = clicks
+            else:
+                step_visitors(
+                    kind,
+                    fixed,
+                    floor,
+                    budgets,
+                    turns[-1],
+                    clocks[w],
+                    on_segment_clock,
+                    own_rates[w],
+                    own_arrival,
+                    visitors[w],
+                    shows[w],
+                    clicks[w],
+                    state,
+                )
+        out_shows[i] = shows.reshape(rates.shape)
+        out_clicks[i] = clicks.reshape(rates.shape)
 
 
 @compiled
