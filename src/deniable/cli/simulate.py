@@ -193,7 +193,7 @@ def _print(scenario: Scenario, result: SimulationResult) -> None:
         title=f"{world.name}: {world.horizon:,} visitors, {scenario.repetitions:,} repetitions"
     )
     table.add_column("policy", no_wrap=True)
-    for head in ("clicks", "±95%", "median", "quartile", "quartile", "regret"):
+    for head in ("clicks", "±95%", "median", "regret"):
         table.add_column(head, justify="right", no_wrap=True)
     clicks = _at_horizon(scenario, result, "clicks").to_dicts()
     regret = _at_horizon(scenario, result, "regret").to_dicts()
@@ -202,8 +202,6 @@ def _print(scenario: Scenario, result: SimulationResult) -> None:
             one["mean"],
             one["high"] - one["mean"],
             one["median"],
-            one["q25"],
-            one["q75"],
             other["mean"],
         )
         table.add_row(one["policy"], *map(_shown, numbers))
