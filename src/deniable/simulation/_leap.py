@@ -19,10 +19,11 @@ import numpy as np
 
 from deniable.policies._compile import compiled
 from deniable.simulation._block_length import schedule_length, single_leader_length, tied_length
-from deniable.simulation._exploring import FIXED, explore
+from deniable.simulation._exploring import ARM_DYNAMIC, FIXED, explore
 from deniable.simulation._generator import uniform
-from deniable.simulation._greedy import find_leaders, tied_arm
+from deniable.simulation._greedy import PRODUCT_SAFE, find_leaders, tied_arm
 from deniable.simulation._holding import keeps_leader, keeps_tie
+from deniable.simulation._pair import LONG, pair_visitors
 from deniable.simulation._samplers import binomial, failures_before_success, hypergeometric
 from deniable.simulation._step import step_visitors
 
@@ -93,6 +94,21 @@ def leap_visitors(
         matters = bonus > 0.0 or not settled
         if matters:
             size = _quiet_length(shows, clicks, leaders, ties, sure, bonus, rates, arrival, size)
+        pair = n_arms == 2 and n_segments == 1 and kind != ARM_DYNAMIC
+        if pair and size < LONG and max(shows[0, 0], shows[0, 1]) < PRODUCT_SAFE:
+            pair_visitors(
+                kind,
+                fixed,
+                floor,
+                settles_at,
+                clocks,
+                rates[0],
+                end - clock,
+                shows[0],
+                clicks[0],
+                state,
+            )
+            continue
         if size < _SHORT_BLOCK:
             run = min(_SINGLE_RUN, end - clock)
             step_visitors(
