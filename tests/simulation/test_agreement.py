@@ -12,6 +12,7 @@ from deniable.policies.catalogue import POLICIES, Settings, policy_named
 from deniable.policies.contract import GreedyRule, Policy
 from deniable.simulation import _leap
 from deniable.simulation._generator import generator_state
+from deniable.simulation._samplers import hypergeometric
 from deniable.simulation.environment import Environment
 from deniable.simulation.job import Job
 
@@ -122,15 +123,14 @@ def _keep_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _first_tied_arm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_leap, "tied_arm", lambda shows, clicks, leader, rank: leader)
-    monkeypatch.setattr(_leap, "step_visitors", _step_with_first_tied_arm())
+    step = _python(_leap.step_visitors, tied_arm=lambda shows, clicks, leader, rank: leader)
+    monkeypatch.setattr(_leap, "step_visitors", step)
 
 
-def _step_with_first_tied_arm() -> Any:
-    from deniable.simulation import _step
-
-    python = _step.step_visitors.py_func  # type: ignore[attr-defined]
-    world = {**python.__globals__, "tied_arm": lambda shows, clicks, leader, rank: leader}
-    return type(python)(python.__code__, world, "step_visitors", python.__defaults__)
+def _python(function: Any, **replaced: Any) -> Any:
+    """A compiled function as Python, with some of what it calls replaced."""
+    source = function.py_func
+    return type(source)(source.__code__, {**source.__globals__, **replaced}, source.__name__)
 
 
 def _frozen_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,13 +143,13 @@ def _frozen_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _off_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn = _leap.hypergeometric
+    drawn = hypergeometric
 
     def more(good: int, bad: int, size: int, state: Any) -> int:
         got = int(drawn(good, bad, size, state))
         return got + 1 if got < min(good, size) else got
 
-    monkeypatch.setattr(_leap, "hypergeometric", more)
+    monkeypatch.setattr(_leap, "_split", _python(_leap._split, hypergeometric=more))
 
 
 def _long_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
