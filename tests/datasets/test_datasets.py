@@ -66,7 +66,7 @@ def test_the_synthetic_portfolio_is_like_asos(seed: int) -> None:
     assert {k: sum(e.n_arms == k for e in firm) for k in ARMS} == ARMS
     assert (visitors.sum(), visitors.min(), visitors.max()) == (1_645_259_220, 69_123, 149_197_471)
     assert 0.15 < rates.mean() < 0.24
-    assert (0 < rates).all()
+    assert (rates > 0).all()
     assert (rates < 0.7724).all()
     assert 0.04 < np.quantile(rates, 0.25) < 0.08
     assert 0.2 < np.quantile(rates, 0.75) < 0.3

@@ -71,9 +71,7 @@ def _check_greedy(rule: GreedyRule, cap: float) -> None:
     before = 0.0
     for clock in [*range(1, 200), 10**3, 10**4, 10**6, 10**9]:
         bonus = float(
-            explore(
-                KINDS[rule.kind], clock, rule.exploring, rule.floor, rule.budgets, exploring
-            )
+            explore(KINDS[rule.kind], clock, rule.exploring, rule.floor, rule.budgets, exploring)
         )
         assert abs(exploring.sum() + bonus - 1) < 1e-12
         assert bonus >= before - 1e-15

@@ -11,8 +11,10 @@ from tests.simulation.two_samples import NEVER, least_p_value, sample
 from deniable.policies.catalogue import POLICIES, Settings, policy_named
 from deniable.policies.contract import GreedyRule, Policy
 from deniable.simulation import _leap
+from deniable.simulation._exploring import explore
 from deniable.simulation._generator import generator_state
 from deniable.simulation._samplers import hypergeometric
+from deniable.simulation._step import step_visitors
 from deniable.simulation.environment import Environment
 from deniable.simulation.job import Job
 
@@ -123,7 +125,7 @@ def _keep_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _first_tied_arm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_leap, "tied_arm", lambda shows, clicks, leader, rank: leader)
-    step = _python(_leap.step_visitors, tied_arm=lambda shows, clicks, leader, rank: leader)
+    step = _python(step_visitors, tied_arm=lambda shows, clicks, leader, rank: leader)
     monkeypatch.setattr(_leap, "step_visitors", step)
 
 
@@ -134,7 +136,6 @@ def _python(function: Any, **replaced: Any) -> Any:
 
 
 def _frozen_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
-    explore = _leap.explore
 
     def at_the_start(kind: int, clock: int, *rest: Any) -> float:
         return float(explore(kind, max(1, clock // 4), *rest))

@@ -8,6 +8,7 @@ import signal
 import pytest
 
 from deniable.policies.constant import ConstantPolicy
+from deniable.policies.contract import Policy
 from deniable.policies.dynamic import DynamicPolicy
 from deniable.simulation import work
 from deniable.simulation.environment import Environment
@@ -16,12 +17,14 @@ from deniable.simulation.run import simulate
 distributed = pytest.importorskip("distributed", reason="the extra `cluster` is not installed")
 
 PAGE = Environment([0.2, 0.201, 0.199], 200_000)
-PAIR = [ConstantPolicy(3), DynamicPolicy(3)]
+PAIR: list[Policy] = [ConstantPolicy(3), DynamicPolicy(3)]
 
 
 def test_a_cluster_survives_the_death_of_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     alone = simulate(PAGE, PAIR, repetitions=60, seed=1, workers=1)
-    monkeypatch.setattr(work, "TASK_SECONDS", 0.02)  # many tasks, so that one is running when it dies
+    monkeypatch.setattr(
+        work, "TASK_SECONDS", 0.02
+    )  # many tasks, so that one is running when it dies
     with (
         distributed.LocalCluster(
             n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None

@@ -94,9 +94,7 @@ def _from_source(name: str, budget: float, rates: tuple[float, float], horizon: 
             return Undrawn(paths, [0.0, 1.0])
 
         pair = _python(_step_pair.step_pair, _advance=lambda *s: (uniform(None), *s))
-        step = _python(
-            _step.step_visitors, uniform=uniform, step_pair=pair, np=_Numpy
-        )
+        step = _python(_step.step_visitors, uniform=uniform, step_pair=pair, np=_Numpy)
         shows, clicks = np.zeros((1, 2), np.int64), np.zeros((1, 2), np.int64)
         step(
             kind,

@@ -44,7 +44,10 @@ def _p_value(one: Samples, other: Samples, bins: int = 12) -> float:
     pooled = np.concatenate([one, other])
     cuts = np.unique(np.quantile(pooled, np.linspace(0, 1, bins + 1)[1:-1]))
     counts = np.array(
-        [np.bincount(np.searchsorted(cuts, x, "left"), minlength=cuts.size + 1) for x in (one, other)]
+        [
+            np.bincount(np.searchsorted(cuts, x, "left"), minlength=cuts.size + 1)
+            for x in (one, other)
+        ]
     )
     counts = counts[:, counts.sum(axis=0) > 0]
     while counts.shape[1] > 1 and counts.sum(axis=0).min() < 40:

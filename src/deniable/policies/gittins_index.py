@@ -31,7 +31,11 @@ from deniable.policies.cache import cache_folder
 _VERSION = 1
 _SMALL = 256  # shows below which each state has its own entry
 _MIDDLE = 2048  # shows below which payments are finer
-_COARSE, _FINER, _FINEST = 64, 2048, 4096  # payments swept: late, in the middle, for the first shows
+_COARSE, _FINER, _FINEST = (
+    64,
+    2048,
+    4096,
+)  # payments swept: late, in the middle, for the first shows
 _MEANS = 513
 _GROWTH = 1.1  # from one n of the grid to the next
 
