@@ -12,6 +12,10 @@ from __future__ import annotations
 from importlib import import_module
 
 _HOME = {
+    "datasets.asos": ("asos",),
+    "datasets.experiment": ("ExperimentData",),
+    "datasets.open_bandit": ("open_bandit",),
+    "datasets.synthetic": ("synthetic_portfolio",),
     "planning.arm_plan": ("ArmPlan", "plan_arms"),
     "planning.plan": ("Plan", "plan"),
     "portfolio.allocation": ("Allocation", "Allocator", "allocate"),
@@ -27,6 +31,15 @@ _HOME = {
     ),
     "portfolio.table": ("read_portfolio", "write_allocation"),
     "portfolio.whatif": ("WhatIf", "budget_for_share", "what_if"),
+    "policies.arm_constant": ("ArmConstantPolicy",),
+    "policies.arm_dynamic": ("ArmDynamicPolicy",),
+    "policies.constant": ("ConstantPolicy",),
+    "policies.dynamic": ("DynamicPolicy",),
+    "policies.epsilon_greedy": ("EpsilonGreedyPolicy",),
+    "policies.gittins": ("GittinsPolicy",),
+    "policies.gittins_index": ("gittins_index",),
+    "policies.perfect": ("PerfectPolicy",),
+    "policies.random": ("RandomPolicy",),
     "privacy.belief": ("belief_curve", "budget_for_belief", "highest_belief", "lowest_belief"),
     "privacy.composition": ("BudgetAccount", "nano_down", "nano_up", "parallel", "sequential"),
     "privacy.exploration": ("exploration_from_risk", "risk_from_exploration"),
@@ -46,6 +59,10 @@ _HOME = {
         "DynamicStrategy",
     ),
     "privacy.tracker": ("Tracker",),
+    "simulation.environment": ("Environment",),
+    "simulation.results": ("SimulationResult",),
+    "simulation.run": ("Case", "simulate", "simulate_many"),
+    "simulation.scenario": ("read_scenario",),
     "theory.arm_specific": (
         "arm_specific_constant_regret",
         "arm_specific_excess",
