@@ -7,27 +7,21 @@ a visitor costs its largest.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable, Sequence
+from typing import Literal, TypeVar
 
-from deniable.storage.records import Cell, Experiment, Firm
+from sqlalchemy import Connection
+
+from deniable.errors import InvalidArgumentError, UnknownNameError, WrongStateError
+from deniable.service.drafts import MAX_DAYS, NewArm, draft
+from deniable.service.runtime import serving_schedule
+from deniable.storage import commitments, experiments, times
+from deniable.storage.records import Cell, Experiment, Firm, Status
 from deniable.storage.store import Store
 
+T = TypeVar("T")
 
-@dataclass(frozen=True)
-class NewArm:
-    """An arm to be created.
-
-    Attributes:
-        key: what `decide` answers.
-        label: for people.
-        budget: this arm's own budget in nats; given for all arms of an experiment or for none.
-    """
-
-    key: str
-    label: str = ""
-    budget: float | None = None
+MAX_NANO = 10**15
 
 
 class Administration:
@@ -45,11 +39,22 @@ class Administration:
         Raises:
             InsufficientBudgetError: the running experiments need more; nothing changes.
         """
-        raise NotImplementedError
+        from deniable.privacy.composition import nano_down
+
+        budget_nano = nano_down(budget)
+        if budget_nano > MAX_NANO:
+            raise InvalidArgumentError("budget", budget, "at most a million nats")
+        if days is not None and not 0 < days <= MAX_DAYS:
+            raise InvalidArgumentError("days", days, f"above 0, at most {MAX_DAYS}")
+        ends_at = None if days is None else times.now() + int(days * 86_400_000_000)
+        return self._changed(
+            lambda connection: commitments.open_period(connection, budget_nano, ends_at)
+        )
 
     def firm(self) -> Firm:
         """The present period. UnknownNameError before the first `set_firm`."""
-        raise NotImplementedError
+        with self._store.read() as connection:
+            return commitments.current_firm(connection)
 
     def create_experiment(
         self,
@@ -81,7 +86,34 @@ class Administration:
         Raises:
             WrongStateError: the key is in use.
         """
-        raise NotImplementedError
+        planned = draft(
+            key,
+            arms=arms,
+            segments=segments,
+            budget=budget,
+            strategy=strategy,
+            planned_visitors=planned_visitors,
+            group=group,
+            default_arm=default_arm,
+            attribution_seconds=attribution_seconds,
+        )
+
+        def create(connection: Connection) -> Experiment:
+            created = experiments.insert_draft(connection, planned)
+            commitments.record(
+                connection,
+                "create",
+                created,
+                key=created.key,
+                arms=[[arm.key, arm.budget_nano] for arm in created.arms],
+                segments=len(created.segments),
+                strategy=created.strategy,
+                budget_nano=created.budget_nano,
+                group=created.group,
+            )
+            return created
+
+        return self._changed(create)
 
     def start(self, key: str) -> Experiment:
         """draft -> running; commits the budget.
@@ -90,32 +122,103 @@ class Administration:
             InsufficientBudgetError: with what remains and what was requested.
             WrongStateError: not a draft.
         """
-        raise NotImplementedError
+
+        def begin(connection: Connection) -> Experiment:
+            experiment = _in_state(connection, key, "draft")
+            firm = commitments.current_firm(connection)
+            cost = experiment.budget_nano
+            if experiment.group is not None:
+                taken = commitments.group_cost(connection, experiment.group, firm)
+                cost = max(0, cost - taken)
+            commitments.debit(connection, cost)
+            commitments.record(connection, "start", experiment, cost, firm=firm.id)
+            return experiments.change(
+                connection, experiment, status="running", started_at=times.now()
+            )
+
+        return self._changed(begin)
 
     def pause(self, key: str) -> Experiment:
         """running -> paused: known visitors keep their arm, new ones get a uniform one."""
-        raise NotImplementedError
+        return self._moved(key, "pause", ("running",), "paused")
 
     def resume(self, key: str) -> Experiment:
         """paused -> running."""
-        raise NotImplementedError
+        return self._moved(key, "resume", ("paused",), "running")
 
     def stop(self, key: str, *, promote: str | None = None) -> Experiment:
         """running or paused -> stopped, for good: everybody gets the promoted (or default) arm."""
-        raise NotImplementedError
+
+        def end(connection: Connection) -> Experiment:
+            experiment = _in_state(connection, key, "running", "paused")
+            winner = None if promote is None else _position(experiment, promote)
+            commitments.record(connection, "stop", experiment, winner=promote)
+            return experiments.change(
+                connection, experiment, status="stopped", winner=winner, stopped_at=times.now()
+            )
+
+        return self._changed(end)
 
     def switch_off(self, key: str, arm: str) -> Experiment:
         """A new version without this arm; visitors who hold it keep it."""
-        raise NotImplementedError
+
+        def switch(connection: Connection) -> Experiment:
+            experiment = _in_state(connection, key, "running", "paused")
+            if not experiment.arms[_position(experiment, arm)].active:
+                raise WrongStateError(f"arm {arm!r} is switched off already")
+            if len(experiment.active_arms) < 3:
+                raise WrongStateError("two arms must stay on: stop the experiment and promote one")
+            changed = experiments.switch_off(connection, experiment, arm)
+            # Draws from the new version's final table only once exact arithmetic has passed it.
+            serving_schedule(changed).table(1 << 62)
+            commitments.record(connection, "switch_off", changed, arm=arm, version=changed.version)
+            return changed
+
+        return self._changed(switch)
 
     def experiment(self, key: str) -> Experiment:
         """One experiment, or UnknownNameError."""
-        raise NotImplementedError
+        with self._store.read() as connection:
+            return experiments.by_key(connection, key)
 
     def experiments(self) -> list[Experiment]:
         """All of them, oldest first."""
-        raise NotImplementedError
+        with self._store.read() as connection:
+            return experiments.everything(connection)
 
     def counts(self, key: str) -> list[Cell]:
         """Shows and clicks of each arm in each segment, over all writers. Private."""
-        raise NotImplementedError
+        with self._store.read() as connection:
+            return experiments.cells(connection, experiments.by_key(connection, key))
+
+    def _moved(self, key: str, kind: str, before: tuple[Status, ...], after: Status) -> Experiment:
+        def move(connection: Connection) -> Experiment:
+            experiment = _in_state(connection, key, *before)
+            commitments.record(connection, kind, experiment)
+            return experiments.change(connection, experiment, status=after)
+
+        return self._changed(move)
+
+    def _changed(self, work: Callable[[Connection], T]) -> T:
+        """`work` in one transaction in which nobody else changes budgets or experiments."""
+
+        def alone(connection: Connection) -> T:
+            commitments.lock_chain(connection)
+            return work(connection)
+
+        return self._store.retried(alone)
+
+
+def _in_state(connection: Connection, key: str, *allowed: Status) -> Experiment:
+    experiment = experiments.by_key(connection, key)
+    if experiment.status not in allowed:
+        wanted = " or ".join(allowed)
+        raise WrongStateError(f"experiment {key!r} is {experiment.status}; this needs {wanted}")
+    return experiment
+
+
+def _position(experiment: Experiment, arm: str) -> int:
+    for position, known in enumerate(experiment.arms):
+        if known.key == arm:
+            return position
+    raise UnknownNameError("arm", arm)

@@ -22,6 +22,7 @@ from typing import Self
 
 from deniable.service.administration import Administration
 from deniable.service.apikeys import ApiKeys
+from deniable.service.figures import Figures
 from deniable.service.jobs import (
     DecideJob,
     Job,
@@ -32,8 +33,8 @@ from deniable.service.jobs import (
     decision_bytes,
 )
 from deniable.service.oversight import Oversight
-from deniable.service.visitors import visitor_key
-from deniable.service.writer import Figures, Writer
+from deniable.service.visitors import check_key, visitor_key
+from deniable.service.writer import Writer
 from deniable.storage.connect import connect
 from deniable.storage.records import Decision
 from deniable.storage.store import Store
@@ -56,8 +57,14 @@ def open(  # noqa: A001 - the public name is deniable.open
     Returns:
         A `Deniable`; close it, or use it in a `with` statement.
     """
-    key = visitor_key(url, key_file)
-    return Deniable(connect(url), key, queue_limit=queue_limit)
+    store = connect(url)
+    try:
+        key = visitor_key(url, key_file)
+        store.retried(lambda connection: check_key(connection, key))
+    except BaseException:
+        store.close()
+        raise
+    return Deniable(store, key, queue_limit=queue_limit)
 
 
 class Deniable(Administration, Oversight, ApiKeys):

@@ -76,7 +76,9 @@ def checked_segment(segment: object) -> str | None:
         type(segment) is str and len(segment) <= LONGEST_NAME and _encodable(segment)
     ):
         return segment
-    raise InvalidArgumentError("segment", "...", f"text of up to {LONGEST_NAME} characters, or none")
+    raise InvalidArgumentError(
+        "segment", "...", f"text of up to {LONGEST_NAME} characters, or none"
+    )
 
 
 def checked_value(value: object) -> int:

@@ -68,6 +68,7 @@ class Experiment:
         version: raised whenever an arm is switched off.
         winner: the promoted arm, once stopped with one.
         exhausted: no budget is left for new draws: new visitors get a uniform arm.
+        revision: raised by every change.
     """
 
     id: str
@@ -87,6 +88,7 @@ class Experiment:
     created_at: datetime
     started_at: datetime | None
     stopped_at: datetime | None
+    revision: int
 
     @property
     def budget(self) -> float:

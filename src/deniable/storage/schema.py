@@ -36,6 +36,14 @@ def _id(name: str, *, nullable: bool = False) -> Column[bytes]:
     return Column(name, LargeBinary(16), nullable=nullable)
 
 
+facts = Table(
+    "facts",
+    metadata,
+    Column("name", String(32), primary_key=True),
+    Column("value", LargeBinary(32), nullable=False),
+)
+"""Single values: `visitor_key` is a fingerprint of the key that the visitors' HMACs were made with."""
+
 periods = Table(
     "periods",
     metadata,
@@ -66,8 +74,6 @@ experiments = Table(
     Column("exhausted", Boolean, nullable=False),
     # Raised by every change; a writer that knows another revision reads the experiment anew.
     Column("revision", Integer, nullable=False),
-    # The experiment-wide clock that all writers share, for the arm-specific dynamic strategy.
-    Column("clock", BigInteger, nullable=False),
     Column("created_at", BigInteger, nullable=False),
     Column("started_at", BigInteger),
     Column("stopped_at", BigInteger),
@@ -94,6 +100,17 @@ segments = Table(
     UniqueConstraint("experiment_id", "name"),
 )
 
+clocks = Table(
+    "clocks",
+    metadata,
+    Column("experiment_id", LargeBinary(16), ForeignKey("experiments.id"), primary_key=True),
+    Column("clock", BigInteger, nullable=False),
+)
+"""The experiment-wide clock that all writers share, for the arm-specific dynamic strategy.
+
+Apart from `experiments`, whose rows writers hold still together while they decide.
+"""
+
 writers = Table(
     "writers",
     metadata,
@@ -103,21 +120,25 @@ writers = Table(
     Column("seq", BigInteger, nullable=False),
     Column("head", LargeBinary(32), nullable=False),
 )
-"""The decision chains: one row each, with its length and newest hash."""
+"""The chains: one row each, with its length and newest hash. Id 0 is the chain of commitments."""
+
+COMMITMENT_CHAIN = bytes(16)
 
 decisions = Table(
     "decisions",
     metadata,
     _id("experiment_id"),
     _id("id"),
-    _id("visitor", nullable=True),  # keyed HMAC; NULL once erased, like the next four
+    # Erasable: all NULL once the visitor is forgotten; `commitment` keeps the chain verifiable.
+    _id("visitor", nullable=True),  # keyed HMAC
     _id("salt", nullable=True),
     Column("segment", SmallInteger),
     Column("greedy", SmallInteger),
     Column("shown", SmallInteger),
+    Column("clock", BigInteger),
+    Column("risk_nano", BigInteger),
+    # Kept for good.
     Column("version", Integer, nullable=False),
-    Column("clock", BigInteger, nullable=False),
-    Column("risk_nano", BigInteger, nullable=False),
     Column("decided_at", BigInteger, nullable=False),
     _id("writer_id"),
     Column("seq", BigInteger, nullable=False),

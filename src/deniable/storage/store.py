@@ -7,13 +7,17 @@ connection in one write transaction, for administration.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol, TypeVar
 
 from sqlalchemy import Connection
 
 T = TypeVar("T")
+
+
+class TryAgain(Exception):
+    """The transaction was rolled back and may succeed when run again: a lost race or connection."""
 
 
 class Head(NamedTuple):
@@ -33,9 +37,9 @@ class DecisionRow(NamedTuple):
     segment: int | None
     greedy: int | None
     shown: int | None
+    clock: int | None
+    risk_nano: int | None
     version: int
-    clock: int
-    risk_nano: int
     decided_at: int
     writer_id: bytes
     seq: int
@@ -64,7 +68,9 @@ class HotTransaction(Protocol):
     def heads(self, experiments: Sequence[bytes]) -> dict[bytes, Head]:
         """Revision and shared clock of these experiments, held still until the commit."""
 
-    def stored(self, experiment: bytes, visitors: Sequence[bytes]) -> dict[bytes, tuple[bytes, int]]:
+    def stored(
+        self, experiment: bytes, visitors: Sequence[bytes]
+    ) -> dict[bytes, tuple[bytes, int]]:
         """Visitor -> (decision id, shown arm) of those who have one."""
 
     def add_decisions(self, rows: Sequence[DecisionRow]) -> int:
@@ -91,8 +97,11 @@ class HotTransaction(Protocol):
     def extend(self, writer: bytes, owner: bytes, chain: Chain, lease_until: int) -> bool:
         """Store the end of the writer's chain; False: somebody else owns this writer now."""
 
-    def counts(self, experiment: bytes) -> Iterable[tuple[int, int, bytes, int, int]]:
+    def counts(self, experiment: bytes) -> list[tuple[int, int, bytes, int, int]]:
         """All counters of one experiment: segment, arm, writer, shows, clicks."""
+
+    def chain(self, writer: bytes, owner: bytes) -> Chain | None:
+        """The end of the writer's chain; None: somebody else owns this writer now."""
 
 
 class Store(Protocol):
