@@ -28,7 +28,7 @@ HELP = {
 def exposition(tally: Tally) -> bytes:
     """The metrics as text."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Collector(tally.total()))  # type: ignore[arg-type]
+    registry.register(_Collector(tally.total()))
     return generate_latest(registry)
 
 

@@ -94,7 +94,7 @@ def _detail(error: DeniableError) -> str:
     if isinstance(error, InvalidArgumentError):
         return f"{error.argument}: expected {error.allowed}"
     if isinstance(error, UnknownNameError):
-        return f"no {error.kind} has this name"
+        return f"there is no such {error.kind}"
     if isinstance(error, OverloadedError):
         return "too much is queued; try again in a moment"
     if isinstance(error, StoreUnavailableError):  # its own text may name hosts and files

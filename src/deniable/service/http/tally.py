@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from pathlib import Path
 
-from deniable.service.writer import Figures
+from deniable.service.figures import Figures
 
 ROUTES = ("decide", "decide_batch", "reward", "reward_batch", "ofrep", "administration", "other")
 """What requests are counted by; the route is the only label besides the class of the status."""
