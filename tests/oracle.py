@@ -6,13 +6,17 @@ be read side by side.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from mpmath import mp, mpf
+from mpmath import mp as mp
+from mpmath import mpf as mpf
 
 mp.dps = 50
 
 Real = Any  # mpmath ships no types
+Terms = tuple[Real, Real, Real]
+Bound = Callable[..., Any]
 
 A = 1 + 2 * mp.sqrt(2)
 B = 4 * mp.sqrt(2)
@@ -35,12 +39,12 @@ def xi_of(k: int, e: float) -> Real:
 
 def posterior_high(p: float, xi: float) -> Real:
     p_, g = exact(p), mp.exp(exact(xi))
-    return p_ * g / (p_ * g + 1 - p_)
+    return p_ * g / (p_ * g + (1 - p_))
 
 
 def posterior_low(p: float, xi: float) -> Real:
     p_, g = exact(p), mp.exp(-exact(xi))
-    return p_ * g / (p_ * g + 1 - p_)
+    return p_ * g / (p_ * g + (1 - p_))
 
 
 def eps_dyn(k: int, n: int) -> Real:
@@ -62,12 +66,12 @@ def nonprivate(k: int, t: float, j: int = 1) -> Real:
     return A * mp.cbrt(mpf(k) * j) * mp.cbrt(exact(t)) ** 2 * mp.cbrt(mp.log(exact(t)))
 
 
-def constant_terms(k: int, t: float, gamma: float, j: int = 1) -> tuple[Real, Real, Real]:
+def constant_terms(k: int, t: float, gamma: float, j: int = 1) -> Terms:
     e, T = eps(k, gamma), exact(t)
     return mpf(0), T * e, B * mp.sqrt(k * j * T * mp.log(T) / e)
 
 
-def dynamic_terms(k: int, t: float, gamma: float) -> tuple[Real, Real, Real]:
+def dynamic_terms(k: int, t: float, gamma: float) -> Terms:
     e, T = eps(k, gamma), exact(t)
     n = min(root(k, gamma), T)
     learning = A * mp.cbrt(k) * mp.cbrt(n) ** 2 * mp.cbrt(mp.log(n))
@@ -78,7 +82,7 @@ def dynamic_terms(k: int, t: float, gamma: float) -> tuple[Real, Real, Real]:
     )
 
 
-def dynamic_terms_j(k: int, t: float, gamma: float, j: int) -> tuple[Real, Real, Real]:
+def dynamic_terms_j(k: int, t: float, gamma: float, j: int) -> Terms:
     e, T = eps(k, gamma), exact(t)
     n = root(k, gamma)
     after = max(T - n, mpf(0))
@@ -103,7 +107,45 @@ def slope(bound: Any, k: int, t: float, gamma: float, j: int) -> Real:
 
 
 def inverse_odds(xi: float) -> Real:
-    return 1 / (mp.exp(exact(xi)) - 1)
+    return 1 / mp.expm1(exact(xi))
+
+
+def fall(k: int, gamma: float) -> Real:
+    """-d log(eps) / d gamma, the scale on which every derivative of a bound lives."""
+    g = mp.exp(exact(gamma))
+    return g / (k - 1 + g)
+
+
+def per_round(k: int, n: int, e: float, *, sharp: bool) -> Real:
+    second = 2 * mp.sqrt(2 * k * mp.log(n) / (n * exact(e)))
+    return exact(e) + ((1 - exact(e)) * second if sharp else second)
+
+
+def best_constant(k: int, t: float, j: int = 1) -> Real:
+    if t == 1:
+        return mpf(0)
+    x = mp.cbrt(mpf(k) ** 2 * exact(t) / (8 * j * mp.log(exact(t))))
+    with mp.workdps(80):
+        return +mp.log(x - k + 1) if x > k else mpf(0)
+
+
+def best_dynamic(k: int, t: float) -> Real:
+    with mp.workdps(110):
+        return +xi_of(k, eps_dyn(k, int(t)))
+
+
+def arm_matrix(risks: list[float]) -> list[list[Real]]:
+    """p_jl: shown arm j by greedy arm l."""
+    c = [inverse_odds(x) for x in risks]
+    total = 1 + sum(c)
+    arms = range(len(c))
+    return [[(c[shown] + (shown == greedy)) / total for greedy in arms] for shown in arms]
+
+
+def arm_constant(risks: list[float], t: float, j: int = 1) -> Real:
+    c, T = [inverse_odds(x) for x in risks], exact(t)
+    q_min = min(c) / (1 + sum(c))
+    return T * sum(c) / (1 + sum(c)) + B * mp.sqrt(j * T * mp.log(T) / q_min)
 
 
 def arm_round(risks: list[float], t: int) -> Real:
@@ -130,15 +172,25 @@ def arm_excess_linear(risks: list[float], t: int) -> Real:
     return gap(risks) * bracket
 
 
-def budget_for(bound: Any, k: int, t: float, excess: float, best: float, j: int = 1) -> Real:
-    """The smallest budget within `excess` of the bound at `best`, by a scan and bisection."""
-    target = (1 + exact(excess)) * bound(k, t, best, j)
-    grid = [best * i / 400 for i in range(401)]
-    first = next(i for i, g in enumerate(grid) if i == 400 or bound(k, t, g, j) <= target)
+def budgets_for(
+    bound: Bound, k: int, t: float, excesses: list[float], best: float, j: int = 1
+) -> list[Real]:
+    """The smallest budgets within each excess of the bound at `best`, by a scan and bisection."""
+    grid = [mpf(best) * i / 400 for i in range(401)]
+    values = [bound(k, t, g, j) for g in grid]
+    return [
+        _first_below(bound, k, t, (1 + exact(x)) * values[-1], j, grid, values) for x in excesses
+    ]
+
+
+def _first_below(
+    bound: Bound, k: int, t: float, target: Real, j: int, grid: list[Real], values: list[Real]
+) -> Real:
+    first = next(i for i, value in enumerate(values) if value <= target)
     if first == 0:
         return mpf(0)
-    low, high = mpf(grid[first - 1]), mpf(grid[first])
-    for _ in range(80):
+    low, high = grid[first - 1], grid[first]
+    for _ in range(55):
         mid = (low + high) / 2
         low, high = (low, mid) if bound(k, t, mid, j) <= target else (mid, high)
     return high

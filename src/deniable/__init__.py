@@ -12,6 +12,8 @@ from __future__ import annotations
 from importlib import import_module
 
 _HOME = {
+    "planning.arm_plan": ("ArmPlan", "plan_arms"),
+    "planning.plan": ("Plan", "plan"),
     "privacy.belief": ("belief_curve", "budget_for_belief", "highest_belief", "lowest_belief"),
     "privacy.composition": ("BudgetAccount", "nano_down", "nano_up", "parallel", "sequential"),
     "privacy.exploration": ("exploration_from_risk", "risk_from_exploration"),
@@ -35,6 +37,7 @@ _HOME = {
     "service.facade": ("Deniable", "open"),
     "storage.records": ("Arm", "Decision", "Experiment", "Firm"),
     "theory.arm_specific": (
+        "arm_specific_constant_regret",
         "arm_specific_excess",
         "arm_specific_excess_linear",
         "arm_specific_per_round_regret",

@@ -6,7 +6,6 @@ Numbers may be scalars or arrays; the result is always a float64 array of the sa
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, TypeAlias
 
@@ -26,15 +25,22 @@ def unwrap(values: FloatArray) -> Floats:
 
 
 def _floats(argument: str, value: ArrayLike, allowed: str) -> FloatArray:
-    if isinstance(value, bool | np.bool_):
+    if _has_a_boolean(value):
         raise InvalidArgumentError(argument, value, allowed)
     try:
         raw = np.asarray(value)
-    except ValueError:  # a ragged nested list
+        if raw.dtype.kind not in "iuf" and not _only_large_integers(raw):
+            raise InvalidArgumentError(argument, value, allowed)
+        return raw.astype(np.float64, copy=False)
+    except (ValueError, OverflowError):  # a ragged nested list; an integer beyond all floats
         raise InvalidArgumentError(argument, value, allowed) from None
-    if raw.dtype.kind not in "iuf" and not _only_large_integers(raw):
-        raise InvalidArgumentError(argument, value, allowed)
-    return raw.astype(np.float64, copy=False)
+
+
+def _has_a_boolean(value: object) -> bool:
+    """Whether a flag was passed for a number; NumPy would read it as 0 or 1 within a list."""
+    if isinstance(value, list | tuple):
+        return any(map(_has_a_boolean, value))
+    return isinstance(value, bool | np.bool_)
 
 
 def _only_large_integers(raw: NDArray[Any]) -> bool:
@@ -44,8 +50,16 @@ def _only_large_integers(raw: NDArray[Any]) -> bool:
 
 def _require(argument: str, array: FloatArray, good: NDArray[np.bool_], allowed: str) -> None:
     if not good.all():
-        first = array[~good].flat[0] if array.ndim else array
-        raise InvalidArgumentError(argument, float(first), allowed)
+        first = float(array[~good].flat[0])
+        shown = int(first) if first.is_integer() else first
+        raise InvalidArgumentError(argument, shown, allowed)
+
+
+def single(argument: str, array: FloatArray) -> float:
+    """The one number, where an array makes no sense."""
+    if array.ndim:
+        raise InvalidArgumentError(argument, array.tolist(), "one number")
+    return float(array)
 
 
 def count(argument: str, value: ArrayLike, minimum: int) -> FloatArray:
@@ -64,7 +78,7 @@ def whole(argument: str, value: object, minimum: int, maximum: int | None = None
     allowed = f"a whole number, {bound}"
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         raise InvalidArgumentError(argument, value, allowed)
-    if not math.isfinite(value) or value != math.floor(value):
+    if not isinstance(value, int) and not float(value).is_integer():
         raise InvalidArgumentError(argument, value, allowed)
     result = int(value)
     if result < minimum or (maximum is not None and result > maximum):

@@ -1,1 +1,1 @@
-"""Filled in next."""
+"""Every figure once, as an Altair chart: notebook, web page, command line and paper figure share it."""

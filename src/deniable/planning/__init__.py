@@ -1,1 +1,1 @@
-"""Filled in next."""
+"""The planner: what a privacy budget buys and costs for one experiment, in numbers and in words."""

@@ -23,7 +23,7 @@ def nano_up(nats: float) -> int:
     >>> nano_up(0.1), nano_up(1e-12)
     (100000001, 1)
     """
-    return math.ceil(Fraction(float(check.nonnegative("nats", nats))) * NANO)
+    return math.ceil(_exact(nats) * NANO)
 
 
 def nano_down(nats: float) -> int:
@@ -32,7 +32,11 @@ def nano_down(nats: float) -> int:
     >>> nano_down(0.1), nano_down(1e-12)
     (100000000, 0)
     """
-    return math.floor(Fraction(float(check.nonnegative("nats", nats))) * NANO)
+    return math.floor(_exact(nats) * NANO)
+
+
+def _exact(nats: float) -> Fraction:
+    return Fraction(check.single("nats", check.nonnegative("nats", nats)))
 
 
 def parallel(risks: Iterable[float]) -> float:
@@ -41,7 +45,7 @@ def parallel(risks: Iterable[float]) -> float:
     >>> parallel([0.2, 1.0, 0.4])
     1.0
     """
-    return max((float(check.risk("risks", risk)) for risk in risks), default=0.0)
+    return max((check.single("risks", check.risk("risks", risk)) for risk in risks), default=0.0)
 
 
 def sequential(budgets: Iterable[float]) -> float:
@@ -50,7 +54,9 @@ def sequential(budgets: Iterable[float]) -> float:
     >>> sequential([0.5, 1.0, 2.0])
     3.5
     """
-    return math.fsum(float(check.risk("budgets", budget)) for budget in budgets)
+    return math.fsum(
+        check.single("budgets", check.nonnegative("budgets", budget)) for budget in budgets
+    )
 
 
 class BudgetAccount:

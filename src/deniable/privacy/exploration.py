@@ -7,6 +7,8 @@ e^risk / (K - 1 + e^risk) and each other arm with 1 / (K - 1 + e^risk). That is 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -35,8 +37,8 @@ def exploitation_from_risk(n_arms: ArrayLike, risk: ArrayLike) -> Floats:
     0.5
     """
     arms = check.count("n_arms", n_arms, 2)
-    decay = -np.expm1(-check.risk("risk", risk))  # 1 - e^-risk
-    return check.unwrap(np.asarray(decay / (decay + arms * (1 - decay))))
+    xi = check.risk("risk", risk)
+    return check.unwrap(np.asarray(-np.expm1(-xi) / (1 + (arms - 1) * np.exp(-xi))))
 
 
 def risk_from_exploration(n_arms: ArrayLike, exploration: ArrayLike) -> Floats:
@@ -48,6 +50,28 @@ def risk_from_exploration(n_arms: ArrayLike, exploration: ArrayLike) -> Floats:
     arms = check.count("n_arms", n_arms, 2)
     rate = check.probability("exploration", exploration, open_at_zero=True)
     return check.unwrap(_risk(arms, rate))
+
+
+class _AtBudget(NamedTuple):
+    """What the bounds need of a budget, from one exponential.
+
+    Attributes:
+        rate: e = K / (K - 1 + e^budget), the exploration.
+        fall: -(1/e) de/d budget = e^budget / (K - 1 + e^budget), the greedy arm's probability.
+        root: sqrt(K / e), finite where e^budget is not.
+    """
+
+    rate: FloatArray
+    fall: FloatArray
+    root: FloatArray
+
+
+def _at_budget(arms: FloatArray, budget: FloatArray) -> _AtBudget:
+    half = np.exp(-budget / 2)
+    decay = half * half
+    inverse = 1 + (arms - 1) * decay
+    fall = 1 / inverse
+    return _AtBudget(arms * decay * fall, fall, np.sqrt(inverse) / half)
 
 
 def _exploration(arms: FloatArray, risk: FloatArray) -> FloatArray:

@@ -62,7 +62,7 @@ class RandomizedResponse:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "n_arms", check.whole("n_arms", self.n_arms, 2))
-        object.__setattr__(self, "risk", float(check.risk("risk", self.risk)))
+        object.__setattr__(self, "risk", check.single("risk", check.risk("risk", self.risk)))
 
     @property
     def exploration(self) -> float:
@@ -130,23 +130,25 @@ class ArmSpecificResponse:
         return int(self.risks.size)
 
     @cached_property
+    def _scaled(self) -> FloatArray:
+        """c_j (e^s - 1) with s the smallest risk: in (0, 1], whatever the risks."""
+        if self.risks[0] == 0:
+            return np.ones(self.n_arms)
+        smallest = self.risks.min()
+        ratio = np.expm1(-smallest) / np.expm1(-self.risks)
+        return np.asarray(np.exp(smallest - self.risks) * ratio)
+
+    @cached_property
     def _shares(self) -> tuple[FloatArray, float]:
         """c_j and 1, both divided by 1 + C: drawn at random as arm j; shown because greedy.
 
-        Everything is scaled by the smallest risk, so that neither a tiny risk (huge c) nor a large
+        Both are multiplied through by 1 - e^-s, so that neither a tiny risk (huge c) nor a large
         one (tiny c) leaves the range of floats.
         """
-        if self.risks[0] == 0:
-            return np.full(self.n_arms, 1 / self.n_arms), 0.0
         smallest = self.risks.min()
-        unit = -np.expm1(-smallest)  # e^-smallest * (e^smallest - 1), a common factor of all c_j
-        scaled = np.exp(smallest - self.risks) * unit / -np.expm1(-self.risks)
-        one = np.expm1(smallest) if smallest < 1 else np.exp(smallest) * unit
-        # scaled_j = c_j * (e^smallest - 1), so "one" is 1 * (e^smallest - 1).
-        if np.isinf(one):
-            return np.zeros(self.n_arms), 1.0
-        total = one + scaled.sum()
-        return scaled / total, float(one / total)
+        drawn, one = np.exp(-smallest) * self._scaled, -np.expm1(-smallest)
+        total = one + drawn.sum()
+        return drawn / total, float(one / total)
 
     @property
     def exploration(self) -> float:
@@ -156,8 +158,7 @@ class ArmSpecificResponse:
     @property
     def weights(self) -> FloatArray:
         """c_j / C."""
-        drawn = self._shares[0]
-        return np.asarray(drawn / drawn.sum())
+        return np.asarray(self._scaled / self._scaled.sum())
 
     @property
     def global_risk(self) -> float:

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from deniable import _validation as check
+from deniable._blocks import in_blocks
 from deniable._validation import FloatArray, Floats
-from deniable.privacy.exploration import _exploration, _risk
+from deniable.privacy.exploration import _risk
 
 
 def dynamic_exploration(n_arms: ArrayLike, clock: ArrayLike) -> Floats:
@@ -68,7 +69,7 @@ def exhaustion_root(n_arms: ArrayLike, budget: ArrayLike) -> Floats:
     """
     arms = check.count("n_arms", n_arms, 2)
     cap = check.nonnegative("budget", budget)
-    return check.unwrap(_exhaustion_root(arms, cap))
+    return check.unwrap(in_blocks(_exhaustion_root, arms, cap))
 
 
 def exhaustion_times(
@@ -117,31 +118,49 @@ def _dynamic_exploration(arms: FloatArray, n: FloatArray) -> FloatArray:
 def _exhaustion_root(arms: FloatArray, budget: FloatArray) -> FloatArray:
     """exp(u) where u - log u = level >= 1; in logarithms, so that no budget underflows."""
     # -log(exploration) without forming exploration, which underflows near budget 745.
-    minus_log_rate = budget + np.log1p((arms - 1) * np.exp(-budget)) - np.log(arms)
-    level = np.maximum(1.0, np.log(arms) + 3 * np.maximum(minus_log_rate, 0.0))
+    decay = np.exp(-budget)
+    inverse = 1 + (arms - 1) * decay
+    minus_log_rate = budget + np.log(inverse / arms)
+    level = np.maximum(1.0, np.log(arms) + 3 * minus_log_rate)
     with np.errstate(over="ignore"):
         n = np.exp(_solve_u_minus_log_u(level))
     # exp magnifies the last bits of its argument: one Newton step on log n - n y gives them back.
-    y = _exploration(arms, budget) ** 3 / arms
+    rate = arms * decay / inverse
+    y = rate * rate * rate / arms  # not rate**3: NumPy would take a logarithm
     with np.errstate(invalid="ignore", over="ignore"):
-        slope = 1 - n * y
-        polished = n * (1 - (np.log(n) - n * y) / slope)
-    return np.where((level > 1) & (slope < -1e-3) & (y > 1e-290), polished, n)
+        product = n * y
+        polished = n * (1 - (np.log(n) - product) / (1 - product))
+    return np.where((product > 1.001) & (level > 1) & (y > 1e-290), polished, n)
+
+
+def _clock_within(arms: FloatArray, budget: FloatArray, horizon: FloatArray) -> FloatArray:
+    """The real exhaustion clock, and the horizon itself where the budget does not bind within it.
+
+    Whether it binds is asked of the budget, not of the root: near the horizon the root's last bits
+    would decide, and the best budget itself must count as not binding.
+    """
+    binds = budget < _risk(arms, _dynamic_exploration(arms, horizon))
+    return np.where(binds, np.minimum(_exhaustion_root(arms, budget), horizon), horizon)
 
 
 def _solve_u_minus_log_u(level: FloatArray) -> FloatArray:
-    """The root u >= 1 of u - log u = level, for level >= 1, by Halley's method.
+    """The root u >= 1 of u - log u = level, for level >= 1.
 
-    It is -W_{-1}(-e^-level); SciPy's complex lambertw underflows where level > 708.
+    It is -W_{-1}(-e^-level); SciPy's complex lambertw underflows where level > 708. The first guess is
+    Barry et al.'s (2000), right to 2.5e-4; each step of Halley's method cubes the error.
     """
     excess = level - 1
-    root = np.sqrt(2 * excess)
-    near = 1 + root * (1 + root / 3 + root * root / 36)  # series around the branch point
-    log_level = np.log(level)
-    far = level + log_level * (1 + 1 / level)
-    u = np.where(excess < 1.5, near, far)
-    for _ in range(3):
-        error = u - np.log(u) - level
-        slope = np.maximum(1 - 1 / u, 1e-300)
-        u = np.maximum(u - error / (slope - error / (2 * u * u * slope)), 1.0)
-    return np.asarray(u)
+    root = np.sqrt(excess)
+    bend = 1 - 0.0042 * excess * np.exp(-0.0201 * root)
+    u = level + 2 / 0.3361 * (1 - 1 / (1 + 0.3361 / np.sqrt(2) * root / bend))
+    u = _halley_step(u, level)
+    rough = (excess < 1e-2) | (level > 600)  # where no Newton step on exp(u) follows
+    if rough.any():
+        u = np.where(rough, _halley_step(u, level), u)
+    return np.asarray(np.maximum(u, 1.0))
+
+
+def _halley_step(u: FloatArray, level: FloatArray) -> FloatArray:
+    slope = np.maximum(u - 1, 1e-300)  # u times the derivative of u - log u
+    step = (u - np.log(u) - level) / slope
+    return np.asarray(u - u * step / (1 - step / (2 * slope)))

@@ -16,12 +16,13 @@ import math
 import os
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
 from itertools import accumulate
 
+from deniable import _validation as check
 from deniable.errors import NANO, BrokenPromiseError, InvalidArgumentError
 
 SPACE = 1 << 64
@@ -35,17 +36,32 @@ Entropy = Callable[[int], bytes]
 
 @dataclass(frozen=True)
 class ServingTable:
-    """Integer shown-arm probabilities, in units of 2^-64.
+    """Integer shown-arm probabilities, in units of 2^-64, that keep their budgets or do not exist.
 
     Attributes:
         pieces: low_j, the space of arm j whatever the greedy arm, length K.
         budgets: the risk of each shown arm, in nano-nats, that the pieces keep.
         thresholds: running sums of the pieces, padded so that every search takes equally many steps.
+
+    >>> ServingTable(pieces=(2**62, 2**62), budgets=(1_000_000_000, 1_000_000_000))
+    Traceback (most recent call last):
+    ...
+    deniable.errors.BrokenPromiseError: a table for a risk of 1000000000 nano-nats exceeds it
     """
 
     pieces: tuple[int, ...]
     budgets: tuple[int, ...]
-    thresholds: tuple[int, ...]
+    thresholds: tuple[int, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        _nano_nats("budgets", self.budgets)
+        if len(self.pieces) != len(self.budgets):
+            allowed = f"{len(self.budgets)} pieces, as many as budgets"
+            raise InvalidArgumentError("pieces", self.pieces, allowed)
+        _check_promise(self.pieces, self.budgets)
+        steps = len(self.pieces).bit_length()  # 2^steps >= K + 1 outcomes
+        padding = (SPACE,) * ((1 << steps) - 1 - len(self.pieces))
+        object.__setattr__(self, "thresholds", (*accumulate(self.pieces), *padding))
 
     @property
     def n_arms(self) -> int:
@@ -66,7 +82,12 @@ class ServingTable:
         return Fraction(self.pieces[shown] + self.bonus, self.pieces[shown])
 
     def draw(self, greedy: int, entropy: Entropy = os.urandom) -> int:
-        """The arm to show. No branch, no table and no number of steps depends on `greedy`."""
+        """The arm to show. No branch, no table and no number of steps depends on `greedy`.
+
+        Args:
+            greedy: index of the greedy arm, 0 to K - 1; not checked, which would be a branch.
+            entropy: where 8 random bytes come from; anything but the default is for tests.
+        """
         return self.arm_at(int.from_bytes(entropy(8), "little"), greedy)
 
     def arm_at(self, point: int, greedy: int) -> int:
@@ -88,9 +109,8 @@ def symmetric_table(n_arms: int, risk_nano: int) -> ServingTable:
     >>> round(table.count(0, greedy=0) / 2**64, 6)
     0.731059
     """
-    if n_arms < 2:
-        raise InvalidArgumentError("n_arms", n_arms, "a whole number, 2 or more")
-    return arm_specific_table((risk_nano,) * n_arms)
+    risk = check.whole("risk_nano", risk_nano, 0)
+    return _table((risk,) * check.whole("n_arms", n_arms, 2))
 
 
 def arm_specific_table(risks_nano: Sequence[int]) -> ServingTable:
@@ -100,22 +120,29 @@ def arm_specific_table(risks_nano: Sequence[int]) -> ServingTable:
     >>> [round(table.count(j, greedy=j) / 2**64, 3) for j in range(3)]
     [0.775, 0.482, 0.353]
     """
-    risks = tuple(risks_nano)
-    if len(risks) < 2:
-        raise InvalidArgumentError("risks_nano", risks, "risks of 2 or more arms")
-    if any(type(risk) is not int or risk < 0 for risk in risks):
-        raise InvalidArgumentError("risks_nano", risks, "whole numbers of nano-nats, 0 or more")
-    if min(risks) == 0 < max(risks):
-        raise InvalidArgumentError("risks_nano", risks, "all above 0, or all 0")
-    pieces = _uniform(len(risks)) if max(risks) == 0 else _rounded_up(risks)
-    return _checked(pieces, risks)
+    return _table(_nano_nats("risks_nano", risks_nano))
 
 
 def exp_floor(risk_nano: int) -> Fraction:
-    """A rational number at most e^risk and within 1 part in 10^75 of it."""
+    """A rational number at most e^risk, and within 1 part in 10^75 of it up to 1,000 nats."""
     context = Context(prec=80, rounding=ROUND_FLOOR)
-    exact_to_half_an_ulp = context.exp(context.divide(Decimal(risk_nano), Decimal(NANO)))
+    nats = context.divide(Decimal(min(risk_nano, 1000 * NANO)), Decimal(NANO))
+    exact_to_half_an_ulp = context.exp(nats)
     return Fraction(context.next_minus(exact_to_half_an_ulp)) if risk_nano else Fraction(1)
+
+
+def _nano_nats(argument: str, values: Sequence[int]) -> tuple[int, ...]:
+    """One whole number of nano-nats for each of 2 or more arms; 0 only for all of them."""
+    risks = tuple(check.whole(argument, value, 0) for value in values)
+    if len(risks) < 2:
+        raise InvalidArgumentError(argument, risks, "nano-nats for each of 2 or more arms")
+    if min(risks) == 0 < max(risks):
+        raise InvalidArgumentError(argument, risks, "all above 0, or all 0")
+    return risks
+
+
+def _table(risks: tuple[int, ...]) -> ServingTable:
+    return ServingTable(_uniform(len(risks)) if max(risks) == 0 else _rounded_up(risks), risks)
 
 
 def _uniform(n_arms: int) -> tuple[int, ...]:
@@ -140,8 +167,8 @@ def _inverse_odds(risk: int) -> int:
     return math.ceil((1 << _FIXED_POINT) / gain)
 
 
-def _checked(pieces: tuple[int, ...], risks: tuple[int, ...]) -> ServingTable:
-    """The table, once exact arithmetic has shown that no arm's ratio exceeds e^risk."""
+def _check_promise(pieces: tuple[int, ...], risks: tuple[int, ...]) -> None:
+    """Raise unless exact arithmetic shows that no arm's ratio exceeds e^risk."""
     bonus = SPACE - sum(pieces)
     smallest: dict[int, int] = {}  # the smallest piece has the worst ratio among equal risks
     for piece, risk in zip(pieces, risks, strict=True):
@@ -149,10 +176,6 @@ def _checked(pieces: tuple[int, ...], risks: tuple[int, ...]) -> ServingTable:
     for risk, piece in smallest.items():
         if bonus < 0 or piece <= 0 or Fraction(piece + bonus, piece) > exp_floor(risk):
             raise BrokenPromiseError(f"a table for a risk of {risk} nano-nats exceeds it")
-    thresholds = list(accumulate(pieces))
-    steps = len(pieces).bit_length()  # 2^steps >= K + 1 outcomes
-    thresholds += [SPACE] * ((1 << steps) - 1 - len(thresholds))
-    return ServingTable(pieces, risks, tuple(thresholds))
 
 
 @dataclass(frozen=True)
@@ -160,7 +183,8 @@ class ServingSchedule:
     """The tables of one experiment: clock in, checked table out, never above the budget.
 
     The dynamic risk is rounded down to one of 4,096 steps of the budget, so that an experiment has
-    few tables; rounding down costs a little learning and no privacy.
+    few tables; rounding down costs a little learning and no privacy. With unequal budgets the clock
+    of a dynamic schedule must be the experiment's, the same for every segment.
 
     Attributes:
         budgets: the budget of each arm in nano-nats; all equal for the symmetric mechanism.
@@ -174,11 +198,14 @@ class ServingSchedule:
     budgets: tuple[int, ...]
     dynamic: bool
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "budgets", _nano_nats("budgets", self.budgets))
+
     def table(self, clock: int) -> ServingTable:
         """The table for the visitor with this clock (1 is the first)."""
-        return _table_within(
-            self.budgets, self._level(clock) if self.dynamic else max(self.budgets)
-        )
+        visitor = check.whole("clock", clock, 1)
+        level = self._level(visitor) if self.dynamic else max(self.budgets)
+        return _table_within(self.budgets, level)
 
     def _level(self, clock: int) -> int:
         """The uncapped risk in nano-nats, rounded down to a step of the largest budget."""
@@ -200,7 +227,7 @@ def _table_within(budgets: tuple[int, ...], level: int) -> ServingTable:
     Symmetric tables may meet on different clocks. Each one's smallest piece is at least the final
     table's and its largest total at most the final table's, so any two are within the final ratio.
     """
-    table = arm_specific_table([min(budget, level) for budget in budgets])
+    table = _table(tuple(min(budget, level) for budget in budgets))
     if len(set(budgets)) == 1:
         final = table if level >= budgets[0] else _table_within(budgets, budgets[0])
         larger_total = max(table.pieces) + table.bonus > max(final.pieces) + final.bonus

@@ -9,6 +9,7 @@ experiment-wide clock, the same for every segment.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Protocol, TypeAlias
@@ -53,7 +54,7 @@ class Strategy(Protocol):
 
 
 @dataclass(frozen=True)
-class _Symmetric:
+class _Symmetric(ABC):
     n_arms: int
     budget: float
 
@@ -61,16 +62,17 @@ class _Symmetric:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "n_arms", check.whole("n_arms", self.n_arms, 2))
-        object.__setattr__(self, "budget", float(check.nonnegative("budget", self.budget)))
+        budget = check.single("budget", check.nonnegative("budget", self.budget))
+        object.__setattr__(self, "budget", budget)
 
     @property
     def global_budget(self) -> float:
         """The budget."""
         return self.budget
 
+    @abstractmethod
     def risk(self, clock: ArrayLike) -> Floats:
         """Privacy risk of the visitor with this clock."""
-        raise AssertionError("a strategy defines its risk")
 
     def exploration(self, clock: ArrayLike) -> Floats:
         """K / (K - 1 + e^risk) at this clock."""
@@ -116,7 +118,7 @@ class DynamicStrategy(_Symmetric):
 
 
 @dataclass(frozen=True, eq=False)
-class _ArmSpecific:
+class _ArmSpecific(ABC):
     budgets: FloatArray
 
     def __init__(self, budgets: Sequence[float] | FloatArray) -> None:
@@ -142,9 +144,9 @@ class _ArmSpecific:
         """The largest arm budget."""
         return float(self.budgets.max())
 
+    @abstractmethod
     def arm_risks(self, clock: ArrayLike) -> FloatArray:
         """Risk of each arm at each clock: the clock's shape, then (K,)."""
-        raise AssertionError("a strategy defines its arms' risks")
 
     def risk(self, clock: ArrayLike) -> Floats:
         """The largest arm risk at each clock."""

@@ -20,7 +20,7 @@ from deniable.errors import InvalidArgumentError
 Matrix: TypeAlias = Sequence[Sequence[float]] | FloatArray
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Tracker:
     """A third party that knows the mechanism and watches through the channels that are open.
 
@@ -47,11 +47,13 @@ class Tracker:
 
     def __post_init__(self) -> None:
         shown = check.probability("shown_given_segment", self.shown_given_segment)
-        if shown.ndim != 2 or not np.allclose(shown.sum(axis=0), 1, rtol=0, atol=1e-9):
+        if shown.ndim != 2 or shown.shape[0] < 2 or shown.shape[1] < 1 or not _sum_to_one(shown):
             raise InvalidArgumentError(
-                "shown_given_segment", self.shown_given_segment, "(K, J) with columns that sum to 1"
+                "shown_given_segment",
+                self.shown_given_segment,
+                "shape (K, J), 2 or more arms by 1 or more segments, with columns that sum to 1",
             )
-        object.__setattr__(self, "shown_given_segment", shown)
+        object.__setattr__(self, "shown_given_segment", _frozen(shown))
         if self.click_given_shown is not None:
             clicks = check.probability("click_given_shown", self.click_given_shown)
             if clicks.shape != shown.shape:
@@ -60,7 +62,7 @@ class Tracker:
                     self.click_given_shown,
                     f"click rates of shape {shown.shape}",
                 )
-            object.__setattr__(self, "click_given_shown", clicks)
+            object.__setattr__(self, "click_given_shown", _frozen(clicks))
         elif self.sees_response:
             raise InvalidArgumentError(
                 "click_given_shown", None, "click rates, because sees_response is true"
@@ -89,18 +91,20 @@ class Tracker:
             clicked: the response; read only where that channel is open.
         """
         before = check.probability("prior", prior)
-        if before.shape != (self.n_segments,) or abs(before.sum() - 1) > 1e-9:
+        if before.shape != (self.n_segments,) or not _sum_to_one(before):
             raise InvalidArgumentError(
                 "prior", prior, f"{self.n_segments} probabilities that sum to 1"
             )
-        likelihood = self._output_likelihood(shown_arm) * self._response_likelihood(
-            shown_arm, clicked
-        )
-        after = before * likelihood
-        if after.sum() == 0:
+        output = self._output_likelihood(shown_arm)
+        response = self._response_likelihood(shown_arm, clicked)
+        # Mantissas and exponents apart: a product of three tiny numbers must not become 0.
+        mantissas, exponents = np.frexp(np.stack([before, output, response]))
+        mantissa, exponent = mantissas.prod(axis=0), exponents.sum(axis=0)
+        if not mantissa.any():
             raise InvalidArgumentError(
                 "shown_arm", shown_arm, "an event possible in a segment that the prior allows"
             )
+        after = np.ldexp(mantissa, exponent - exponent[mantissa > 0].max())
         return np.asarray(after / after.sum())
 
     @property
@@ -120,10 +124,20 @@ class Tracker:
         return np.asarray(rates if clicked else 1 - rates)
 
 
+def _sum_to_one(columns: FloatArray) -> bool:
+    return bool(np.allclose(columns.sum(axis=0), 1, rtol=0, atol=1e-9))
+
+
+def _frozen(values: FloatArray) -> FloatArray:
+    copy = values.copy()
+    copy.flags.writeable = False
+    return copy
+
+
 def _ratio(likelihood: FloatArray, segment: int, other: int) -> float:
     last = likelihood.size - 1
-    above = likelihood[check.whole("segment", segment, 0, last)]
-    below = likelihood[check.whole("other", other, 0, last)]
+    above = float(likelihood[check.whole("segment", segment, 0, last)])
+    below = float(likelihood[check.whole("other", other, 0, last)])
     if above == below:
         return 1.0
-    return float(above / below) if below > 0 else float("inf")
+    return above / below if below > 0 else float("inf")

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from deniable import _validation as check
 from deniable._validation import FloatArray, Floats
 from deniable.errors import InvalidArgumentError
+from deniable.theory.regret import B
 
 
 def heterogeneity_gap(risks: ArrayLike) -> Floats:
@@ -45,8 +46,32 @@ def arm_specific_per_round_regret(risks: ArrayLike, clock: ArrayLike) -> Floats:
     parts = _positive(risks)
     t = check.count("clock", clock, 1)
     total, least = _total_and_least(parts)
-    radius = 2 * np.sqrt(2 * np.log(t) / t) * np.sqrt((1 + total) / least)
+    radius = 2 * np.sqrt(2 * np.log(t) / t) * np.sqrt(1 + total) / np.sqrt(least)
     return check.unwrap(np.asarray(total / (1 + total) + radius))
+
+
+def arm_specific_constant_regret(
+    risks: ArrayLike, horizon: ArrayLike, n_segments: ArrayLike = 1
+) -> Floats:
+    """Bound of the arm-specific constant strategy over all visitors.
+
+    The sum of the visitors' bounds, like the symmetric T e + B sqrt(K J T log T / e), which it equals
+    where all risks are equal: T C/(1+C) + B sqrt(J T log T / q_min).
+
+    Args:
+        risks: the arms' budgets, shape (..., K).
+        horizon: T.
+        n_segments: J.
+
+    >>> round(float(arm_specific_constant_regret([0.5, 1, 2], 10_000)), 1)
+    14810.2
+    """
+    parts = _positive(risks)
+    visitors = check.count("horizon", horizon, 1)
+    segments = check.count("n_segments", n_segments, 1)
+    total, least = _total_and_least(parts)
+    estimation = B * np.sqrt(segments * visitors * np.log(visitors) * (1 + total)) / np.sqrt(least)
+    return check.unwrap(np.asarray(visitors * total / (1 + total) + estimation))
 
 
 def arm_specific_excess(risks: ArrayLike, clock: ArrayLike) -> Floats:
@@ -74,7 +99,7 @@ def _excess(risks: ArrayLike, clock: ArrayLike, *, linear: bool) -> Floats:
     least = _inverse_odds(parts.max(axis=-1))
     common = 1 + parts.shape[-1] * least  # 1 + C of the symmetric mechanism
     shifted = common if linear else common + gap
-    radius = 2 * np.sqrt(2 * np.log(t) / (t * least))
+    radius = 2 * np.sqrt(2 * np.log(t) / t) / np.sqrt(least)
     slope = 1 / (shifted * common) + radius / (np.sqrt(shifted) + np.sqrt(common))
     return check.unwrap(np.asarray(gap * slope))
 

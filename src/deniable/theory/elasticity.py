@@ -4,6 +4,10 @@
 budget`` is the percentage change of regret per percent of budget: negative where the experiment is
 too random, positive where it is too greedy. The dynamic bound has a kink at its best budget: the gain
 is positive just below, and 0 at and above it, where the cap no longer binds within the horizon.
+
+For one segment the dynamic elasticity is never positive, but for one corner: two arms, at most 60
+visitors and a budget below 0.1951, where the exhaustion clock rests at e whatever the budget. For
+several segments the bound is humped: positive between a first valley and a later fall to its minimum.
 """
 
 from __future__ import annotations
@@ -12,16 +16,17 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from deniable import _validation as check
+from deniable._blocks import in_blocks
 from deniable._validation import FloatArray, Floats
-from deniable.privacy.exploration import _exploration
-from deniable.privacy.schedule import _exhaustion_root
+from deniable.privacy.exploration import _at_budget, _AtBudget
+from deniable.privacy.schedule import _clock_within
 from deniable.theory.regret import (
-    A,
     B,
-    _root_arms_over_rate,
+    Terms,
+    _dynamic_terms,
     _sizes,
+    _spread,
     constant_regret,
-    dynamic_regret,
 )
 
 
@@ -37,10 +42,10 @@ def constant_gain(
     """
     arms, visitors, segments = _sizes(n_arms, horizon, n_segments)
     cap = check.nonnegative("budget", budget)
-    rate, fall = _exploration(arms, cap), _relative_fall(arms, cap)
-    estimation = B * np.sqrt(segments * visitors * np.log(visitors))
+    spent = _at_budget(arms, cap)
+    estimation = B * np.sqrt(segments * visitors * np.log(visitors)) * spent.root
     # -dR/d budget = fall * (T e - (1/2) B sqrt(K J T log T / e)): both terms of R, weighed.
-    gain = fall * (visitors * rate - estimation * _root_arms_over_rate(arms, cap) / 2)
+    gain = spent.fall * (visitors * spent.rate - estimation / 2)
     return check.unwrap(np.asarray(gain))
 
 
@@ -54,11 +59,8 @@ def dynamic_gain(
     """
     arms, visitors, segments = _sizes(n_arms, horizon, n_segments)
     cap = check.nonnegative("budget", budget)
-    one = _dynamic_gain_one_segment(arms, visitors, cap)
-    if (segments == 1).all():
-        return check.unwrap(np.broadcast_arrays(one, segments)[0])
-    many = _dynamic_gain_any_segments(arms, visitors, cap, segments)
-    return check.unwrap(np.where(segments == 1, one, many))
+    gain = in_blocks(_dynamic_gain, arms, visitors, cap, segments)
+    return _spread(gain, np.broadcast_shapes(gain.shape, segments.shape))
 
 
 def constant_elasticity(
@@ -69,11 +71,9 @@ def constant_elasticity(
     >>> round(float(constant_elasticity(2, 10_000, 1)), 6)
     -0.313281
     """
-    return _elasticity(
-        budget,
-        constant_gain(n_arms, horizon, budget, n_segments),
-        constant_regret(n_arms, horizon, budget, n_segments),
-    )
+    arms, visitors, segments = _sizes(n_arms, horizon, n_segments)
+    cap = check.nonnegative("budget", budget)
+    return check.unwrap(in_blocks(_constant_elasticity, arms, visitors, cap, segments))
 
 
 def dynamic_elasticity(
@@ -84,67 +84,72 @@ def dynamic_elasticity(
     >>> round(float(dynamic_elasticity(2, 10_000, 1)), 6)
     -0.349826
     """
-    return _elasticity(
-        budget,
-        dynamic_gain(n_arms, horizon, budget, n_segments),
-        dynamic_regret(n_arms, horizon, budget, n_segments),
-    )
+    arms, visitors, segments = _sizes(n_arms, horizon, n_segments)
+    cap = check.nonnegative("budget", budget)
+    slope = in_blocks(_dynamic_elasticity, arms, visitors, cap, segments)
+    return _spread(slope, np.broadcast_shapes(slope.shape, segments.shape))
 
 
-def _elasticity(budget: ArrayLike, gain: Floats, regret: Floats) -> Floats:
+def _constant_elasticity(
+    arms: FloatArray, visitors: FloatArray, cap: FloatArray, segments: FloatArray
+) -> FloatArray:
+    regret = np.asarray(constant_regret(arms, visitors, cap, segments))
+    return _elasticity(cap, np.asarray(constant_gain(arms, visitors, cap, segments)), regret)
+
+
+def _dynamic_elasticity(
+    arms: FloatArray, visitors: FloatArray, cap: FloatArray, segments: FloatArray
+) -> FloatArray:
+    clock, spent = _clock_within(arms, cap, visitors), _at_budget(arms, cap)
+    terms = _dynamic_terms(arms, visitors, segments, spent, clock)
+    gain = _gain_of_terms(terms, visitors, segments, spent, clock)
+    return _elasticity(cap, gain, terms[0] + terms[1] + terms[2])
+
+
+def _elasticity(budget: FloatArray, gain: FloatArray, regret: FloatArray) -> FloatArray:
     # The ratio before the product: gain and regret may both be near the largest float.
     with np.errstate(invalid="ignore"):
-        ratio = np.where(np.asarray(gain) == 0, 0.0, np.asarray(gain) / np.asarray(regret))
-    return check.unwrap(np.asarray(0.0 - np.asarray(budget, dtype=np.float64) * ratio))
+        ratio = np.where(gain == 0, 0.0, gain / regret)
+    return np.asarray(0.0 - budget * ratio)
 
 
-def _relative_fall(arms: FloatArray, budget: FloatArray) -> FloatArray:
-    """-(1/e) de/d budget = e^budget / (K - 1 + e^budget): the greedy arm's probability."""
-    return np.asarray(1 / (1 + (arms - 1) * np.exp(-budget)))
+def _dynamic_gain(
+    arms: FloatArray, visitors: FloatArray, cap: FloatArray, segments: FloatArray
+) -> FloatArray:
+    clock, spent = _clock_within(arms, cap, visitors), _at_budget(arms, cap)
+    terms = _dynamic_terms(arms, visitors, segments, spent, clock)
+    return _gain_of_terms(terms, visitors, segments, spent, clock)
 
 
-def _clock_growth(arms: FloatArray, budget: FloatArray, clock: FloatArray) -> FloatArray:
-    """(1/n) dn/d budget = 3 fall log n / (log n - 1); 0 where the clock rests at e."""
-    log = np.log(clock)
+def _gain_of_terms(
+    terms: Terms, visitors: FloatArray, segments: FloatArray, spent: _AtBudget, clock: FloatArray
+) -> FloatArray:
+    """The gain, from the bound's own terms: each is a product, so its slope is it times a power.
+
+    A budget acts through the exploration e, with (1/e) de/d budget = -fall, and through the clock n,
+    with (1/n) dn/d budget = 3 fall log n / (log n - 1), or 0 where the clock rests at e.
+    """
+    learning, exploration, estimation = terms
+    binds = clock < visitors
+    n = np.where(binds, clock, np.e)  # harmless values where the answer is 0
+    after = np.where(binds, visitors - n, 1.0)
+    log_n = np.log(n)
+    by_learning, by_estimation = _clock_powers(visitors, segments, n, log_n, after)
     with np.errstate(divide="ignore", invalid="ignore"):
-        growth = 3 * _relative_fall(arms, budget) * log / (log - 1)
-    return np.where(log - 1 > 1e-12, growth, 0.0)
-
-
-def _dynamic_gain_one_segment(
-    arms: FloatArray, visitors: FloatArray, budget: FloatArray
-) -> FloatArray:
-    root = _exhaustion_root(arms, budget)
-    binds = root < visitors
-    clock = np.where(binds, root, np.e)  # a harmless value where the answer is 0
-    rate, fall = _exploration(arms, budget), _relative_fall(arms, budget)
-    growth = _clock_growth(arms, budget, clock)
-    log_t, log_n = np.log(np.maximum(visitors, 2)), np.log(clock)
-    after = np.where(binds, visitors - clock, 0.0)
-    roots = after / (np.sqrt(visitors) + np.sqrt(clock))
-    with np.errstate(over="ignore", invalid="ignore"):
-        scale = B * _root_arms_over_rate(arms, budget) * np.sqrt(log_t)
-        learning = A * np.cbrt(arms * log_n * clock * clock) * (2 / 3 + 1 / (3 * log_n))
-        by_clock = learning - clock * rate - scale * np.sqrt(clock) / 2
-        gain = fall * (after * rate - scale * roots / 2) - growth * by_clock
+        growth = np.where(log_n - 1 > 1e-12, 3 * log_n / (log_n - 1), 0.0)
+    by_clock = learning * by_learning - n * spent.rate - estimation * by_estimation
+    gain = spent.fall * (exploration - estimation / 2 - growth * by_clock)
     return np.where(binds, gain, 0.0)
 
 
-def _dynamic_gain_any_segments(
-    arms: FloatArray, visitors: FloatArray, budget: FloatArray, segments: FloatArray
-) -> FloatArray:
-    root = _exhaustion_root(arms, budget)
-    binds = root < visitors
-    clock = np.where(binds, root, np.e)
-    rate, fall = _exploration(arms, budget), _relative_fall(arms, budget)
-    growth = _clock_growth(arms, budget, clock)
-    log_t = np.log(np.maximum(visitors, 2))
-    after = np.where(binds, visitors - clock, 1.0)
-    growing = segments * clock < visitors
-    pre = A * np.cbrt(arms * segments * log_t * (segments * clock) ** 2)
-    learning = np.where(growing, 2 / 3 * pre, 0.0)
-    with np.errstate(over="ignore", invalid="ignore"):
-        estimation = B * np.sqrt(segments * after * log_t) * _root_arms_over_rate(arms, budget)
-        by_clock = learning - clock * rate - estimation * clock / (2 * after)
-        gain = fall * (after * rate - estimation / 2) - growth * by_clock
-    return np.where(binds, gain, 0.0)
+def _clock_powers(
+    visitors: FloatArray, segments: FloatArray, n: FloatArray, log_n: FloatArray, after: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """(n/R) dR/dn of the learning term, and minus the same of the estimation term."""
+    root = np.sqrt(n)
+    one = 2 / 3 + 1 / (3 * log_n), root * (np.sqrt(visitors) + root) / (2 * after)
+    if (segments == 1).all():
+        return one
+    many = np.where(segments * n < visitors, 2 / 3, 0.0), n / (2 * after)
+    learning, estimation = (np.where(segments == 1, a, b) for a, b in zip(one, many, strict=True))
+    return learning, estimation

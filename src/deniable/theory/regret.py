@@ -14,18 +14,21 @@ where n is the real exhaustion clock. All bounds hold for any click rates.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from deniable import _validation as check
+from deniable._blocks import in_blocks
 from deniable._validation import FloatArray, Floats
-from deniable.privacy.exploration import _exploration
-from deniable.privacy.schedule import _exhaustion_root
+from deniable.privacy.exploration import _at_budget, _AtBudget
+from deniable.privacy.schedule import _clock_within
 
 A = 1 + 2 * np.sqrt(2)
 B = 4 * np.sqrt(2)
+
+_ONE = np.float64(1)
 
 
 class RegretTerms(NamedTuple):
@@ -93,12 +96,10 @@ def constant_regret_terms(
     """
     arms, visitors, segments = _sizes(n_arms, horizon, n_segments)
     cap = check.nonnegative("budget", budget)
-    exploration = visitors * _exploration(arms, cap)
-    estimation = (
-        B * np.sqrt(segments * visitors * np.log(visitors)) * _root_arms_over_rate(arms, cap)
-    )
-    exploration, estimation = np.broadcast_arrays(exploration, estimation)
-    return _terms(np.zeros(exploration.shape), exploration, estimation)
+    spent = _at_budget(arms, cap)
+    exploration = visitors * spent.rate
+    estimation = B * np.sqrt(segments * visitors * np.log(visitors)) * spent.root
+    return _terms(np.zeros(()), exploration, estimation)
 
 
 def constant_regret(
@@ -120,17 +121,11 @@ def dynamic_regret_terms(
     >>> [round(float(term), 1) for term in dynamic_regret_terms(2, 10_000, 1)]
     [103.7, 5351.7, 3075.5]
     """
-    one = _dynamic_one_segment(n_arms, horizon, budget)
-    segments = check.count("n_segments", n_segments, 1)
-    if (segments == 1).all():
-        return RegretTerms(*(_like(term, segments) for term in one))
-    many = dynamic_regret_terms_any_segments(n_arms, horizon, budget, n_segments)
-    return RegretTerms(
-        *(
-            check.unwrap(np.where(segments == 1, first, second))
-            for first, second in zip(one, many, strict=True)
-        )
-    )
+    arms, visitors, segments = _sizes(n_arms, horizon, n_segments)
+    cap = check.nonnegative("budget", budget)
+    clock = _clock_within(arms, cap, visitors)
+    terms = _dynamic_terms(arms, visitors, segments, _at_budget(arms, cap), clock)
+    return _terms(*terms, like=segments)
 
 
 def dynamic_regret(
@@ -141,7 +136,10 @@ def dynamic_regret(
     >>> round(float(dynamic_regret(2, 10_000, 1)), 3)
     8530.937
     """
-    return dynamic_regret_terms(n_arms, horizon, budget, n_segments).total
+    arms, visitors, segments = _sizes(n_arms, horizon, n_segments)
+    cap = check.nonnegative("budget", budget)
+    bound = in_blocks(_dynamic_regret, arms, visitors, cap, segments)
+    return _spread(bound, np.broadcast_shapes(bound.shape, segments.shape))
 
 
 def dynamic_regret_terms_any_segments(
@@ -154,27 +152,73 @@ def dynamic_regret_terms_any_segments(
     """
     arms, visitors, segments = _sizes(n_arms, horizon, n_segments)
     cap = check.nonnegative("budget", budget)
-    clock = _exhaustion_root(arms, cap)
-    with np.errstate(over="ignore"):
-        learnt = np.minimum(visitors, segments * clock)
-    after = np.maximum(visitors - clock, 0.0)
-    learning = _learning(arms * segments, learnt, np.log(visitors))
-    exploration = after * _exploration(arms, cap)
-    root = np.sqrt(segments * after * np.log(visitors))
-    estimation = _product(B * root, _root_arms_over_rate(arms, cap))
-    return _terms(learning, exploration, estimation)
+    clock = _clock_within(arms, cap, visitors)
+    return _terms(*_any_segments(arms, visitors, segments, _at_budget(arms, cap), clock))
 
 
-def _dynamic_one_segment(n_arms: ArrayLike, horizon: ArrayLike, budget: ArrayLike) -> RegretTerms:
-    arms, visitors, _ = _sizes(n_arms, horizon, 1)
-    cap = check.nonnegative("budget", budget)
-    clock = np.minimum(_exhaustion_root(arms, cap), visitors)
+Terms: TypeAlias = tuple[FloatArray, FloatArray, FloatArray]
+
+
+def _dynamic_regret(
+    arms: FloatArray, visitors: FloatArray, cap: FloatArray, segments: FloatArray
+) -> FloatArray:
+    clock = _clock_within(arms, cap, visitors)
+    terms = _dynamic_terms(arms, visitors, segments, _at_budget(arms, cap), clock)
+    return np.asarray(terms[0] + terms[1] + terms[2])
+
+
+def _dynamic_terms(
+    arms: FloatArray,
+    visitors: FloatArray,
+    segments: FloatArray,
+    spent: _AtBudget,
+    clock: FloatArray,
+) -> Terms:
+    """The sharper form where J = 1, the general one elsewhere."""
+    if (segments == 1).all():
+        return _one_segment(arms, visitors, spent, clock)
+    many = _any_segments(arms, visitors, segments, spent, clock)
+    one = _one_segment(arms, visitors, spent, clock) if (segments == 1).any() else many
+    first, second, third = (np.where(segments == 1, a, b) for a, b in zip(one, many, strict=True))
+    return first, second, third
+
+
+def _one_segment(
+    arms: FloatArray, visitors: FloatArray, spent: _AtBudget, clock: FloatArray
+) -> Terms:
     after = visitors - clock
-    learning = _learning(arms, clock, np.log(clock))
-    exploration = after * _exploration(arms, cap)
+    learning = A * _scheduled(arms, visitors, spent, clock)
     roots = after / (np.sqrt(visitors) + np.sqrt(clock))  # sqrt T - sqrt t without cancellation
-    estimation = _product(B * roots * np.sqrt(np.log(visitors)), _root_arms_over_rate(arms, cap))
-    return _terms(learning, exploration, estimation)
+    scale = B * roots * np.sqrt(np.log(visitors))
+    return learning, after * spent.rate, _product(scale, spent.root)
+
+
+def _scheduled(
+    arms: FloatArray, visitors: FloatArray, spent: _AtBudget, clock: FloatArray
+) -> FloatArray:
+    """K^(1/3) t^(2/3) (log t)^(1/3) for the clock t at which the budget binds, or the horizon.
+
+    At the exhaustion clock K log t = e^3 t, so it is t e there; the clock rests at Euler's number
+    where that equation has no root.
+    """
+    whole = np.cbrt(arms * visitors * visitors * np.log(visitors))
+    resting = np.cbrt(arms * np.e**2)
+    bound = np.where(clock > np.e, clock * spent.rate, resting)
+    return np.where(clock < visitors, bound, whole)
+
+
+def _any_segments(
+    arms: FloatArray,
+    visitors: FloatArray,
+    segments: FloatArray,
+    spent: _AtBudget,
+    clock: FloatArray,
+) -> Terms:
+    after = visitors - clock
+    learnt = np.minimum(visitors, segments * clock)
+    learning = _learning(arms * segments, learnt, np.log(visitors))
+    scale = B * np.sqrt(segments * after * np.log(visitors))
+    return learning, after * spent.rate, _product(scale, spent.root)
 
 
 def _sizes(
@@ -191,20 +235,18 @@ def _learning(arms: FloatArray, visitors: FloatArray, log: FloatArray) -> FloatA
     return np.asarray(A * np.cbrt(arms * visitors * visitors * log))
 
 
-def _root_arms_over_rate(arms: FloatArray, budget: FloatArray) -> FloatArray:
-    """sqrt(K / e) = sqrt(K - 1 + e^budget), with e^budget kept under the root's range."""
-    half = np.exp(budget / 2)
-    return np.asarray(half * np.sqrt(1 + (arms - 1) * np.exp(-budget)))
-
-
 def _product(left: FloatArray, right: FloatArray) -> FloatArray:
     """left * right, and 0 where left is 0: no visitor is left after the budget binds."""
     return np.where(left == 0, 0.0, left * right)
 
 
-def _terms(learning: FloatArray, exploration: FloatArray, estimation: FloatArray) -> RegretTerms:
-    return RegretTerms(*(check.unwrap(np.asarray(t)) for t in (learning, exploration, estimation)))
+def _terms(*parts: Floats, like: Floats = _ONE) -> RegretTerms:
+    """The three terms, each of the shape they have together (and with `like`)."""
+    shape = np.broadcast_shapes(*map(np.shape, parts), np.shape(like))
+    learning, exploration, estimation = (_spread(part, shape) for part in parts)
+    return RegretTerms(learning, exploration, estimation)
 
 
-def _like(term: Floats, other: FloatArray) -> Floats:
-    return check.unwrap(np.broadcast_arrays(term, other)[0]) if other.ndim else term
+def _spread(part: Floats, shape: tuple[int, ...]) -> Floats:
+    values = np.asarray(part)
+    return check.unwrap(values if values.shape == shape else np.broadcast_to(values, shape).copy())

@@ -1,0 +1,1 @@
+"""Speed, measured as ratios to a named rival in the same run. `make bench` runs every module here."""

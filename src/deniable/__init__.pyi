@@ -1,0 +1,64 @@
+"""The lazy names of `deniable`, spelt out for type checkers; a test keeps this in step."""
+
+from deniable.planning.arm_plan import ArmPlan as ArmPlan
+from deniable.planning.arm_plan import plan_arms as plan_arms
+from deniable.planning.plan import Plan as Plan
+from deniable.planning.plan import plan as plan
+from deniable.privacy.belief import belief_curve as belief_curve
+from deniable.privacy.belief import budget_for_belief as budget_for_belief
+from deniable.privacy.belief import highest_belief as highest_belief
+from deniable.privacy.belief import lowest_belief as lowest_belief
+from deniable.privacy.composition import BudgetAccount as BudgetAccount
+from deniable.privacy.composition import nano_down as nano_down
+from deniable.privacy.composition import nano_up as nano_up
+from deniable.privacy.composition import parallel as parallel
+from deniable.privacy.composition import sequential as sequential
+from deniable.privacy.exploration import exploration_from_risk as exploration_from_risk
+from deniable.privacy.exploration import risk_from_exploration as risk_from_exploration
+from deniable.privacy.mechanism import ArmSpecificResponse as ArmSpecificResponse
+from deniable.privacy.mechanism import RandomizedResponse as RandomizedResponse
+from deniable.privacy.schedule import dynamic_exploration as dynamic_exploration
+from deniable.privacy.schedule import dynamic_risk as dynamic_risk
+from deniable.privacy.schedule import exhaustion_clock as exhaustion_clock
+from deniable.privacy.schedule import exhaustion_times as exhaustion_times
+from deniable.privacy.schedule import expected_exhaustion_time as expected_exhaustion_time
+from deniable.privacy.serving import ServingSchedule as ServingSchedule
+from deniable.privacy.serving import ServingTable as ServingTable
+from deniable.privacy.serving import arm_specific_table as arm_specific_table
+from deniable.privacy.serving import symmetric_table as symmetric_table
+from deniable.privacy.strategy import ArmConstantStrategy as ArmConstantStrategy
+from deniable.privacy.strategy import ArmDynamicStrategy as ArmDynamicStrategy
+from deniable.privacy.strategy import ConstantStrategy as ConstantStrategy
+from deniable.privacy.strategy import DynamicStrategy as DynamicStrategy
+from deniable.privacy.tracker import Tracker as Tracker
+from deniable.theory.arm_specific import (
+    arm_specific_constant_regret as arm_specific_constant_regret,
+)
+from deniable.theory.arm_specific import arm_specific_excess as arm_specific_excess
+from deniable.theory.arm_specific import arm_specific_excess_linear as arm_specific_excess_linear
+from deniable.theory.arm_specific import (
+    arm_specific_per_round_regret as arm_specific_per_round_regret,
+)
+from deniable.theory.arm_specific import heterogeneity_gap as heterogeneity_gap
+from deniable.theory.best_budget import best_constant_budget as best_constant_budget
+from deniable.theory.best_budget import best_dynamic_budget as best_dynamic_budget
+from deniable.theory.best_budget import constant_budget_for_regret as constant_budget_for_regret
+from deniable.theory.best_budget import dynamic_budget_for_regret as dynamic_budget_for_regret
+from deniable.theory.elasticity import constant_elasticity as constant_elasticity
+from deniable.theory.elasticity import constant_gain as constant_gain
+from deniable.theory.elasticity import dynamic_elasticity as dynamic_elasticity
+from deniable.theory.elasticity import dynamic_gain as dynamic_gain
+from deniable.theory.regret import RegretTerms as RegretTerms
+from deniable.theory.regret import constant_regret as constant_regret
+from deniable.theory.regret import constant_regret_terms as constant_regret_terms
+from deniable.theory.regret import dynamic_regret as dynamic_regret
+from deniable.theory.regret import dynamic_regret_terms as dynamic_regret_terms
+from deniable.theory.regret import (
+    dynamic_regret_terms_any_segments as dynamic_regret_terms_any_segments,
+)
+from deniable.theory.regret import nonprivate_regret as nonprivate_regret
+from deniable.theory.regret import per_round_regret as per_round_regret
+
+__all__: list[str]
+
+_HOME: dict[str, tuple[str, ...]]

@@ -1,0 +1,148 @@
+"""`plan_arms`: a budget for each arm, and what the difference between them costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from deniable import _validation as check
+from deniable.errors import InvalidArgumentError
+from deniable.privacy.belief import highest_belief
+from deniable.privacy.schedule import exhaustion_clock
+from deniable.privacy.strategy import ArmConstantStrategy, ArmDynamicStrategy
+from deniable.theory.arm_specific import (
+    arm_specific_constant_regret,
+    arm_specific_excess,
+    arm_specific_excess_linear,
+    arm_specific_per_round_regret,
+    heterogeneity_gap,
+)
+from deniable.theory.regret import constant_regret
+
+
+@dataclass(frozen=True)
+class ArmLine:
+    """One arm: its budget, what seeing it can tell, and how often it is shown."""
+
+    arm: int
+    budget: float
+    belief: float
+    weight: float
+    shown_if_greedy: float
+    shown_otherwise: float
+    binds_at: int | None
+
+
+@dataclass(frozen=True)
+class ArmPlan:
+    """What `plan_arms` returns.
+
+    Attributes:
+        budgets: one a shown arm, in nats.
+        horizon: T.
+        n_segments: J.
+        prior: the tracker's belief before.
+        global_budget: the largest budget: the experiment's.
+        exploration: share of random arms once every budget binds.
+        arms: one line an arm.
+        matrix: shown arm (row) by greedy arm (column).
+        per_round: bound for the last visitor.
+        per_round_excess: what unequal budgets add to it, against the largest one for every arm.
+        per_round_excess_linear: the linear upper bound on that.
+        gap: the heterogeneity gap.
+        regret: the constant strategy's bound over all visitors.
+        symmetric_regret: the same with the largest budget for every arm.
+        exploration_first_dynamic: share of random arms for the first visitor, dynamic strategy.
+    """
+
+    budgets: tuple[float, ...]
+    horizon: int
+    n_segments: int
+    prior: float
+    global_budget: float
+    exploration: float
+    arms: tuple[ArmLine, ...]
+    matrix: tuple[tuple[float, ...], ...]
+    per_round: float
+    per_round_excess: float
+    per_round_excess_linear: float
+    gap: float
+    regret: float
+    symmetric_regret: float
+    exploration_first_dynamic: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, words and lists: ready for JSON."""
+        return asdict(self)
+
+    def chart(self) -> Any:
+        """The matrix, the beliefs and the schedule, as an Altair chart."""
+        from deniable.charts.planning import arm_plan_chart
+        from deniable.charts.theme import themed
+
+        return themed(arm_plan_chart(budgets=self.budgets, horizon=self.horizon, prior=self.prior))
+
+    def _repr_html_(self) -> str:
+        from deniable.planning.report import arm_plan_sections, sections_html
+
+        return sections_html(arm_plan_sections(self), self.chart())
+
+
+def plan_arms(
+    *, arm_budgets: Sequence[float], horizon: int, n_segments: int = 1, prior: float = 0.2
+) -> ArmPlan:
+    """Plan an experiment whose arms have budgets of their own.
+
+    Args:
+        arm_budgets: one a shown arm, all above 0.
+        horizon: T.
+        n_segments: J.
+        prior: the tracker's belief before.
+
+    >>> planned = plan_arms(arm_budgets=[0.5, 1, 2], horizon=10_000)
+    >>> [round(line.shown_if_greedy, 3) for line in planned.arms]
+    [0.775, 0.482, 0.353]
+    """
+    budgets = check.arm_budgets("arm_budgets", arm_budgets)
+    if (budgets == 0).any():
+        raise InvalidArgumentError("arm_budgets", arm_budgets, "budgets above 0")
+    visitors = check.whole("horizon", horizon, 1)
+    segments = check.whole("n_segments", n_segments, 1)
+    before = float(check.probability("prior", prior))
+    strategy = ArmConstantStrategy(budgets)
+    final = strategy.mechanism(1)
+    matrix = final.matrix
+    largest = strategy.global_budget
+    return ArmPlan(
+        budgets=tuple(map(float, budgets)),
+        horizon=visitors,
+        n_segments=segments,
+        prior=before,
+        global_budget=largest,
+        exploration=final.exploration,
+        arms=tuple(
+            ArmLine(
+                arm=arm + 1,
+                budget=float(budget),
+                belief=float(highest_belief(before, budget)),
+                weight=float(final.weights[arm]),
+                shown_if_greedy=float(matrix[arm, arm]),
+                shown_otherwise=float(matrix[arm, arm - 1]),
+                binds_at=_within(float(exhaustion_clock(len(budgets), budget)), visitors),
+            )
+            for arm, budget in enumerate(budgets)
+        ),
+        matrix=tuple(tuple(map(float, row)) for row in matrix),
+        per_round=float(arm_specific_per_round_regret(budgets, visitors)),
+        per_round_excess=float(arm_specific_excess(budgets, visitors)),
+        per_round_excess_linear=float(arm_specific_excess_linear(budgets, visitors)),
+        gap=float(heterogeneity_gap(budgets)),
+        regret=float(arm_specific_constant_regret(budgets, visitors, segments)),
+        symmetric_regret=float(constant_regret(len(budgets), visitors, largest, segments)),
+        exploration_first_dynamic=float(ArmDynamicStrategy(budgets).exploration(1)),
+    )
+
+
+def _within(clock: float, horizon: int) -> int | None:
+    return int(clock) if clock <= horizon else None
