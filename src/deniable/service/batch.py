@@ -7,7 +7,9 @@ No statement depends on a segment or on a draw; only on how many visitors are ne
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from itertools import islice
 from operator import itemgetter
 from struct import Struct
 
@@ -46,6 +48,7 @@ class Batch:
         self._rows: list[DecisionRow] = []
         self._members: list[tuple[str, bytes, bytes]] = []
         self._touched: set[tuple[Runtime, int, int]] = set()
+        self._events: Counter[Runtime] = Counter()  # new decisions and rewards
         self.answers: list[tuple[DecideJob, list[Decision]]] = []
 
     @property
@@ -94,6 +97,7 @@ class Batch:
             what = shown[decision]
             runtime.click(what.segment, what.arm, rewards[decision])
             self._touched.add((runtime, what.segment, what.arm))
+            self._events[runtime] += 1
 
     def store(self) -> Chain:
         """Write everything that was drawn and counted; returns the new end of the chain."""
@@ -114,7 +118,7 @@ class Batch:
                     runtime.own_shows[segment][arm],
                     runtime.own_clicks[segment][arm],
                 )
-                for runtime, segment, arm in self._touched
+                for runtime, segment, arm in self._cells()
             ]
         )
         chain = Chain(self._seq, self._head)
@@ -152,9 +156,28 @@ class Batch:
             touched.add((runtime, segment, shown))
             answers[visitor] = Decision(identity.hex(), arm_keys[shown])
         self._seq, self._head = seq, head
+        self._events[runtime] += len(new)
         # The shared clock moves once it has gone far enough to change tables: a row seldom written.
         if runtime.shared_clock and runtime.total > runtime.clock + runtime.clock // 64:
             self._tx.set_clock(experiment, runtime.total)
+
+    def _cells(self) -> list[tuple[Runtime, int, int]]:
+        """The counters to write, filled up with untouched ones.
+
+        How many there are depends on the number of visitors and rewards, not on segments or arms.
+        """
+        cells = list(self._touched)
+        for runtime, events in self._events.items():
+            height, width = len(runtime.own_shows), len(runtime.arm_keys)
+            touched = sum(1 for cell in self._touched if cell[0] is runtime)
+            others = (
+                cell
+                for segment in range(UNKNOWN_SEGMENT, height - 1)
+                for arm in range(width)
+                if (cell := (runtime, segment, arm)) not in self._touched
+            )
+            cells += islice(others, min(events, height * width) - touched)
+        return cells
 
     def _barred(
         self,
