@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
-
 from tests.postgres import PostgresServer
+
+from deniable.storage.connect import connect
 
 settings.register_profile("deniable", deadline=None, derandomize=True, database=None)
 settings.load_profile("deniable")
@@ -26,11 +28,29 @@ def postgres() -> Iterator[PostgresServer]:
     server.remove()
 
 
+@pytest.fixture(scope="session")
+def postgres_template(postgres: PostgresServer) -> str:
+    """The name of a database at the present schema, to be copied: faster than making the tables."""
+    url = postgres.new_database()
+    connect(url).close()
+    return url.split("/")[3].split("?")[0]
+
+
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("template") / "store.db"
+    connect(f"sqlite:///{path}").close()
+    return path
+
+
 @pytest.fixture(params=["sqlite", "postgresql"])
-def store_url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The URL of a new, empty store: the test runs once on each kind."""
+def store_url(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> str:
+    """The URL of a new store without content: the test runs once on each kind."""
     monkeypatch.setenv("DENIABLE_VISITOR_KEY", "5a" * 32)
     if request.param == "sqlite":
+        shutil.copy(request.getfixturevalue("sqlite_template"), tmp_path / "store.db")
         return f"sqlite:///{tmp_path / 'store.db'}"
     server: PostgresServer = request.getfixturevalue("postgres")
-    return server.new_database()
+    return server.new_database(request.getfixturevalue("postgres_template"))

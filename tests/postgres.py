@@ -1,4 +1,4 @@
-"""A real PostgreSQL for tests: its own cluster in a temporary folder, on a Unix socket, stopped at the end.
+"""A real PostgreSQL for tests: its own cluster in a temporary folder, on a Unix socket.
 
 PostgreSQL does not run as root: there an existing unprivileged user runs it.
 """
@@ -73,7 +73,7 @@ class PostgresServer:
             "unix_socket_directories": str(self.home),
             "max_connections": "120",
             "shared_buffers": "32MB",
-            "synchronous_commit": "on",
+            "fsync": "off",  # processes are killed here, machines are not
         }
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         with (self.home / "log").open("ab") as log:
@@ -88,7 +88,7 @@ class PostgresServer:
         self._wait()
 
     def _wait(self) -> None:
-        ready = [self._bin / "pg_isready", "-q", "-h", self.home, "-U", "deniable"]
+        ready = [str(self._bin / "pg_isready"), "-q", "-h", str(self.home), "-U", "deniable"]
         while subprocess.run(ready, check=False, capture_output=True).returncode != 0:
             assert self._server is not None
             if self._server.poll() is not None:
@@ -109,7 +109,7 @@ class PostgresServer:
             self._server = None
 
     def remove(self) -> None:
-        self.stop()
+        self.crash()
         shutil.rmtree(self.home, ignore_errors=True)
 
     def url(self, database: str) -> str:
@@ -119,11 +119,11 @@ class PostgresServer:
         with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
             connection.execute(statement.encode())
 
-    def new_database(self) -> str:
-        """The URL of a new, empty database."""
+    def new_database(self, template: str = "template0") -> str:
+        """The URL of a new database: empty, or a copy of another one."""
         self._databases += 1
         name = f"test_{os.getpid()}_{self._databases}"
-        self.admin(f"CREATE DATABASE {name} TEMPLATE template0")
+        self.admin(f"CREATE DATABASE {name} TEMPLATE {template}")
         return self.url(name)
 
     def cut_connections(self) -> None:

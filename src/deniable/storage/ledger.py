@@ -7,7 +7,7 @@ store whose chains were all recomputed by somebody who may write to it. For that
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,8 +67,13 @@ class _Broken(Exception):
         self.decision: str | None = row.id.hex() if row is not None else None
 
 
-def verify(connection: Connection) -> Verification:
-    """Check all chains and totals of one consistent state of the store."""
+def verify(connection: Connection, noted: Mapping[str, str]) -> Verification:
+    """Check all chains and totals of one consistent state of the store.
+
+    Args:
+        connection: that state.
+        noted: chain -> `length:hash`, noted outside of the store at an earlier time.
+    """
     found = {"commitments": 0, "decisions": 0, "erased": 0}
     heads: dict[str, str] = {}
     broken: _Broken | None = None
@@ -78,6 +83,7 @@ def verify(connection: Connection) -> Verification:
             heads[_name(writer)] = f"{row.seq}:{row.head.hex()}"
         _commitment_chain(connection, ends[COMMITMENT_CHAIN], found)
         _decision_chains(connection, ends, found)
+        _noted_heads(connection, noted)
         _totals(connection)
     except _Broken as problem:
         broken = problem
@@ -169,6 +175,22 @@ def _in_order(connection: Connection) -> Iterator[Any]:
     """All decisions, chain by chain, a page at a time."""
     query = select(decisions).order_by(decisions.c.writer_id, decisions.c.seq)
     yield from connection.execution_options(yield_per=_PAGE).execute(query)
+
+
+def _noted_heads(connection: Connection, noted: Mapping[str, str]) -> None:
+    """Each head that was noted once is still the hash at that length of its chain."""
+    for chain, end in noted.items():
+        length, _, head = end.partition(":")
+        seq = int(length) if length.isdecimal() else -1
+        query = select(decisions.c.hash).where(
+            decisions.c.writer_id == (int(chain) if chain.isdecimal() else -1),
+            decisions.c.seq == seq,
+        )
+        if chain == "commitments":
+            query = select(commitments.c.hash).where(commitments.c.seq == seq)
+        found = connection.execute(query).scalar() if seq else GENESIS
+        if found is None or found.hex() != head:
+            raise _Broken(f"chain {chain} no longer holds the head noted at {seq}", chain, seq)
 
 
 def _totals(connection: Connection) -> None:
