@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from sqlalchemy import select
 from tests.service.model import Model, ModelDecision, ModelExperiment
 
@@ -17,10 +18,25 @@ from deniable.service.visitors import visitor_hash
 from deniable.storage.records import Decision
 from deniable.storage.schema import decisions
 
-NAMES = st.sampled_from(["one", "two", "three"])
+NAMES = st.sampled_from(["one", "two", "one", "two", "three"])
 VISITORS = st.sampled_from([f"v{i}" for i in range(6)])
 SEGMENTS = st.sampled_from(["a", "b", "unheard of", None])
-BUDGETS = st.sampled_from([0.25, 0.5, 1.0])
+WEIGHTS = {
+    "decide": 12,
+    "decide_batch": 4,
+    "reward": 8,
+    "reward_unknown": 1,
+    "create": 2,
+    "start": 3,
+    "pause": 2,
+    "resume": 3,
+    "stop": 1,
+    "switch_off": 2,
+    "new_period": 2,
+    "erase": 3,
+    "reopen": 1,
+}
+ACTS = st.sampled_from([act for act, weight in WEIGHTS.items() for _ in range(weight)])
 STRATEGIES = st.sampled_from(["constant", "dynamic"])
 
 
@@ -49,12 +65,47 @@ class UseCases(RuleBasedStateMachine):
         self.start("two")
 
     @rule(
+        act=ACTS,
         name=NAMES,
-        arms=st.integers(2, 4),
-        budget=BUDGETS,
-        group=st.sampled_from([None, "g"]),
+        visitor=VISITORS,
+        segment=SEGMENTS,
+        arm=st.sampled_from(["arm0", "arm1", "arm2"]),
+        number=st.integers(0, 11),
         strategy=STRATEGIES,
+        pairs=st.lists(st.tuples(VISITORS, SEGMENTS), max_size=6),
     )
+    def step(
+        self,
+        act: str,
+        name: str,
+        visitor: str,
+        segment: str | None,
+        arm: str,
+        number: int,
+        strategy: Any,
+        pairs: list[tuple[str, str | None]],
+    ) -> None:
+        """One use-case. A single weighted rule: Hypothesis would switch whole rules off in a run."""
+        budget = (0.25, 0.5, 1.0, 4.0)[number % 4]
+        acts: dict[str, Callable[[], None]] = {
+            "create": lambda: self.create(
+                name, 2 + number % 3, budget, "g" if number % 2 else None, strategy
+            ),
+            "start": lambda: self.start(name),
+            "pause": lambda: self.pause(name),
+            "resume": lambda: self.resume(name),
+            "stop": lambda: self.stop(name, arm if number % 2 and arm != "arm2" else None),
+            "switch_off": lambda: self.switch_off(name, arm),
+            "new_period": lambda: self.new_period(budget),
+            "decide": lambda: self.decide(name, visitor, segment),
+            "decide_batch": lambda: self.decide_batch(name, pairs),
+            "reward": lambda: self.reward(number, number % 2),
+            "reward_unknown": lambda: self.reward_unknown(number % 2),
+            "erase": lambda: self.erase(visitor),
+            "reopen": self.reopen,
+        }
+        acts[act]()
+
     def create(self, name: str, arms: int, budget: float, group: str | None, strategy: Any) -> None:
         wanted = [f"arm{i}" for i in range(arms)]
         options: dict[str, Any] = {
@@ -72,7 +123,6 @@ class UseCases(RuleBasedStateMachine):
         assert (created.status, created.version) == ("draft", 1)
         self.model.experiments[name] = ModelExperiment(name, wanted, budget, group, strategy)
 
-    @rule(name=NAMES)
     def start(self, name: str) -> None:
         experiment = self.known(name, self.service.start, "draft")
         if experiment is None:
@@ -88,25 +138,21 @@ class UseCases(RuleBasedStateMachine):
         experiment.ran_in_period = self.model.period
         self.model.committed += cost
 
-    @rule(name=NAMES)
     def pause(self, name: str) -> None:
         if experiment := self.known(name, self.service.pause, "running"):
             self.service.pause(experiment.key)
             experiment.status = "paused"
 
-    @rule(name=NAMES)
     def resume(self, name: str) -> None:
         if experiment := self.known(name, self.service.resume, "paused"):
             self.service.resume(experiment.key)
             experiment.status = "running"
 
-    @rule(name=NAMES, promote=st.sampled_from([None, "arm0", "arm1"]))
     def stop(self, name: str, promote: str | None) -> None:
         if experiment := self.known(name, self.service.stop, "running", "paused"):
             self.service.stop(experiment.key, promote=promote)
             experiment.status, experiment.winner = "stopped", promote
 
-    @rule(name=NAMES, arm=st.sampled_from(["arm0", "arm1", "arm2"]))
     def switch_off(self, name: str, arm: str) -> None:
         experiment = self.known(
             name, lambda k: self.service.switch_off(k, arm), "running", "paused"
@@ -124,7 +170,6 @@ class UseCases(RuleBasedStateMachine):
             experiment.version += 1
             assert self.service.switch_off(experiment.key, arm).version == experiment.version
 
-    @rule(budget=st.sampled_from([0.5, 1, 2, 4]))
     def new_period(self, budget: float) -> None:
         nano = int(budget * 10**9)
         if self.model.carried() > nano:
@@ -134,7 +179,6 @@ class UseCases(RuleBasedStateMachine):
             self.service.set_firm(budget=budget)
             self.model.open_period(nano)
 
-    @rule(name=NAMES, visitor=VISITORS, segment=SEGMENTS)
     def decide(self, name: str, visitor: str, segment: str | None) -> None:
         experiment = self.model.experiments.get(name)
         if experiment is None:
@@ -144,28 +188,25 @@ class UseCases(RuleBasedStateMachine):
             answer = self.service.decide(experiment.key, visitor, segment)
             self.decided(experiment, visitor, segment, answer)
 
-    @rule(name=NAMES, pairs=st.lists(st.tuples(VISITORS, SEGMENTS), max_size=8))
     def decide_batch(self, name: str, pairs: list[tuple[str, str | None]]) -> None:
         if experiment := self.model.experiments.get(name):
             answers = self.service.decide_batch(experiment.key, pairs)
             for (visitor, segment), answer in zip(pairs, answers, strict=True):
                 self.decided(experiment, visitor, segment, answer)
 
-    @precondition(lambda self: self.model.decisions)
-    @rule(data=st.data(), value=st.sampled_from([0, 1]))
-    def reward(self, data: st.DataObject, value: int) -> None:
-        identity = data.draw(st.sampled_from(sorted(self.model.decisions)))
+    def reward(self, number: int, value: int) -> None:
+        if not self.model.decisions:
+            return
+        identity = list(self.model.decisions)[-1 - number % len(self.model.decisions)]
         self.service.reward(identity, value)
         experiment, decision = self.model.decisions[identity]
         if not decision.rewarded and not decision.erased:
             decision.rewarded = True
             experiment.clicks += value
 
-    @rule(value=st.sampled_from([0, 1]))
     def reward_unknown(self, value: int) -> None:
         self.service.reward("f" * 32, value)
 
-    @rule(visitor=VISITORS)
     def erase(self, visitor: str) -> None:
         expected, exhausted = {}, []
         for experiment in self.model.experiments.values():
@@ -197,7 +238,6 @@ class UseCases(RuleBasedStateMachine):
         outcome = self.service.erase([visitor])
         assert (outcome.debits_nano, outcome.exhausted) == (expected, exhausted)
 
-    @rule()
     def reopen(self) -> None:
         self.service.close()
         self.service = open_service(self.url)
