@@ -48,10 +48,13 @@ class Engine:
         """Answer every job: `answers` or `error` is set when this returns."""
         try:
             self._stored(jobs)
+            if self.failing:
+                _log.warning("decisions are stored again")
             self.failing = False
         # Whatever goes wrong: nothing was acknowledged, the answer is uniform, the writer lives on.
         except Exception as error:  # noqa: BLE001
-            _log.error("a batch was not stored: %s", type(error).__name__)
+            if not self.failing:  # once, not for every batch of a long outage
+                _log.error("decisions cannot be stored: %s", type(error).__name__)
             self.failing = True
             self._forget()
             self._answer_without_store(jobs, error)
