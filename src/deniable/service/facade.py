@@ -112,8 +112,40 @@ class Deniable(Administration, Oversight, ApiKeys, Lookups, Replies):
     def reward_batch(self, rewards: Iterable[tuple[str, int]]) -> None:
         """Count (decision, value) pairs, in one transaction."""
         waiting = _Waiting()
-        self.submit_rewards(list(rewards), waiting)
+        self._writer.submit(self.reward_job(list(rewards), waiting))
         waiting.result()
+
+    def decide_job(
+        self,
+        experiment: str,
+        visitors: Sequence[str],
+        segments: Sequence[str | None],
+        done: Callable[[DecideJob], None],
+        *,
+        waiter: object = None,
+    ) -> DecideJob:
+        """A checked job for `submit`; `done(job)` will be called once, from the writer's thread.
+
+        `waiter` is kept in the job for the caller. Raises InvalidArgumentError at once; other errors
+        will be in `job.error`.
+        """
+        for visitor in visitors:
+            checked_visitor(visitor)
+        for segment in segments:
+            checked_segment(segment)
+        return DecideJob(experiment, visitors, segments, done, waiter)
+
+    def reward_job(
+        self,
+        rewards: Sequence[tuple[str, int]],
+        done: Callable[[RewardJob], None],
+        *,
+        waiter: object = None,
+    ) -> RewardJob:
+        """A checked job of (decision, value) pairs, like `decide_job`."""
+        decisions = [decision_bytes(decision) for decision, _ in rewards]
+        values = [checked_value(value) for _, value in rewards]
+        return RewardJob(decisions, values, done, waiter)
 
     def submit_decisions(
         self,
@@ -124,29 +156,12 @@ class Deniable(Administration, Oversight, ApiKeys, Lookups, Replies):
         *,
         waiter: object = None,
     ) -> None:
-        """Queue decisions and return at once; `done(job)` is called from the writer's thread.
+        """Queue decisions and return at once; see `decide_job`. OverloadedError where it is full."""
+        self._writer.submit(self.decide_job(experiment, visitors, segments, done, waiter=waiter))
 
-        `waiter` is kept in the job for the caller.
-
-        Raises InvalidArgumentError and OverloadedError at once; other errors are in `job.error`.
-        """
-        for visitor in visitors:
-            checked_visitor(visitor)
-        for segment in segments:
-            checked_segment(segment)
-        self._writer.submit(DecideJob(experiment, visitors, segments, done, waiter))
-
-    def submit_rewards(
-        self,
-        rewards: Sequence[tuple[str, int]],
-        done: Callable[[RewardJob], None],
-        *,
-        waiter: object = None,
-    ) -> None:
-        """Queue (decision, value) pairs and return at once, like `submit_decisions`."""
-        decisions = [decision_bytes(decision) for decision, _ in rewards]
-        values = [checked_value(value) for _, value in rewards]
-        self._writer.submit(RewardJob(decisions, values, done, waiter))
+    def submit(self, jobs: Sequence[Job]) -> Sequence[Job]:
+        """Queue jobs and return at once, with those for which the queue is too full."""
+        return self._writer.submit_all(jobs)
 
     # -- life --------------------------------------------------------------------------------
 
@@ -179,7 +194,7 @@ class Deniable(Administration, Oversight, ApiKeys, Lookups, Replies):
         self, experiment: str, visitors: Sequence[str], segments: Sequence[str | None]
     ) -> list[Decision]:
         waiting = _Waiting()
-        self.submit_decisions(experiment, visitors, segments, waiting)
+        self._writer.submit(self.decide_job(experiment, visitors, segments, waiting))
         job = waiting.result()
         assert isinstance(job, DecideJob)
         return job.answers

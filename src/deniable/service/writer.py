@@ -8,6 +8,7 @@ cannot take it, with an unstored uniform arm (decisions) or an error (rewards).
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from dataclasses import asdict
 from queue import Empty, SimpleQueue
 
@@ -35,7 +36,7 @@ class Writer:
         self._durable = store.durable  # nothing to sync: no thread, each job at once
         self._queue_limit = queue_limit
         self._batch_limit = batch_limit
-        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._jobs: SimpleQueue[Sequence[Job] | None] = SimpleQueue()
         self._lock = threading.RLock()  # guards what follows
         self._queued = 0
         self._refused = 0
@@ -44,24 +45,36 @@ class Writer:
 
     def submit(self, job: Job) -> None:
         """Queue a job, or raise OverloadedError."""
-        size = job.size
+        if self.submit_all((job,)):
+            raise OverloadedError("too many decisions and rewards are waiting already")
+
+    def submit_all(self, jobs: Sequence[Job]) -> Sequence[Job]:
+        """Queue jobs in order, as many as fit; returns those that were refused."""
         with self._lock:
             if self._closed:
                 raise StoreUnavailableError("the service is closed")
-            if self._queued + size > self._queue_limit and self._queued:
-                self._refused += 1
-                raise OverloadedError(f"{self._queued} decisions and rewards are waiting already")
             if not self._durable:
-                self._engine.run((job,))
-                job.finish()
-                return
-            self._queued += size
+                self._engine.run(jobs)
+                for job in jobs:
+                    job.finish()
+                return ()
+            queued, taken = self._queued, 0
+            for job in jobs:
+                size = job.size
+                if queued + size > self._queue_limit and queued:
+                    break
+                queued += size
+                taken += 1
+            self._queued = queued
+            self._refused += len(jobs) - taken
             if self._thread is None:  # started by the first job: looking on needs no thread
                 self._thread = threading.Thread(
                     target=self._run, name="deniable-writer", daemon=True
                 )
                 self._thread.start()
-            self._jobs.put(job)
+            if taken:
+                self._jobs.put(jobs[:taken])
+            return jobs[taken:]
 
     @property
     def figures(self) -> Figures:
@@ -103,14 +116,14 @@ class Writer:
         """Everything queued, up to the limit, and whether that was the last of it."""
         batch: list[Job] = []
         size = 0
-        job = self._jobs.get()
-        while job is not None:
-            batch.append(job)
-            size += job.size
+        jobs = self._jobs.get()
+        while jobs is not None:
+            batch += jobs
+            size += sum(job.size for job in jobs)
             if size >= self._batch_limit:
                 return batch, False
             try:
-                job = self._jobs.get_nowait()
+                jobs = self._jobs.get_nowait()
             except Empty:
                 return batch, False
         return batch, True
