@@ -17,6 +17,8 @@ from typing import Any
 
 import psycopg
 
+from deniable.storage.schema import metadata
+
 USERS = ("postgres", "nobody")
 
 
@@ -51,7 +53,18 @@ class PostgresServer:
         self._server: subprocess.Popen[bytes] | None = None
         self._databases = 0
         subprocess.run(
-            [folder / "initdb", "-D", self._data, "-U", "deniable", "-A", "trust", "-E", "UTF8", "-N"],
+            [
+                folder / "initdb",
+                "-D",
+                self._data,
+                "-U",
+                "deniable",
+                "-A",
+                "trust",
+                "-E",
+                "UTF8",
+                "-N",
+            ],
             check=True,
             capture_output=True,
             env=self._environment,
@@ -67,13 +80,14 @@ class PostgresServer:
     def _environment(self) -> dict[str, str]:
         return {"PATH": os.environ["PATH"], "TMPDIR": str(self.home), "LC_ALL": "C"}
 
-    def start(self) -> None:
+    def start(self, **overrides: str) -> None:
         settings = {
             "listen_addresses": "",
             "unix_socket_directories": str(self.home),
             "max_connections": "120",
             "shared_buffers": "32MB",
             "fsync": "off",  # processes are killed here, machines are not
+            **overrides,
         }
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         with (self.home / "log").open("ab") as log:
@@ -119,11 +133,11 @@ class PostgresServer:
         with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
             connection.execute(statement.encode())
 
-    def new_database(self, template: str = "template0") -> str:
-        """The URL of a new database: empty, or a copy of another one."""
+    def new_database(self) -> str:
+        """The URL of a new, empty database."""
         self._databases += 1
         name = f"test_{os.getpid()}_{self._databases}"
-        self.admin(f"CREATE DATABASE {name} TEMPLATE {template}")
+        self.admin(f"CREATE DATABASE {name} TEMPLATE template0")
         return self.url(name)
 
     def cut_connections(self) -> None:
@@ -131,6 +145,16 @@ class PostgresServer:
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() "
             "AND backend_type = 'client backend'"
         )
+
+
+def emptied(url: str) -> str:
+    """The same database as it was when its tables had just been made."""
+    statements = [f"DELETE FROM {table.name}" for table in reversed(metadata.sorted_tables)]
+    chain = f"VALUES (0, 0, 0, decode('{'00' * 32}', 'hex'))"
+    statements.append(f"INSERT INTO writers (id, lease_until, seq, head) {chain}")
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("; ".join(statements).encode())
+    return url
 
 
 def _account(name: str) -> pwd.struct_passwd | None:

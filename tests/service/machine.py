@@ -289,11 +289,12 @@ class UseCases(RuleBasedStateMachine):
         with self.service._store.read() as connection:
             identity = bytes.fromhex(self.service.experiment(experiment.key).id)
             hashed = visitor_hash(self.service._key, identity, visitor)
-            return connection.execute(
+            risk: int = connection.execute(
                 select(decisions.c.risk_nano).where(
                     decisions.c.experiment_id == identity, decisions.c.visitor == hashed
                 )
             ).scalar_one()
+            return risk
 
     def teardown(self) -> None:
         firm = self.service.firm()

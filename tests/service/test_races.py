@@ -15,6 +15,7 @@ from deniable.errors import InsufficientBudgetError, WrongStateError
 from deniable.service.facade import Deniable
 from deniable.service.facade import open as open_service
 from deniable.storage import commitments, sqlite
+from deniable.storage.records import Decision
 
 CLIENTS = 32
 SERVICES = 4
@@ -51,9 +52,11 @@ def test_the_same_visitor_gets_one_arm(services: list[Deniable]) -> None:
     running(services[0])
     crowd = Crowd(services)
     for number in range(ROUNDS):
-        answers = crowd.all(
-            lambda service, client, v=f"v{number}": service.decide("checkout", v, "ab"[client % 2])
-        )
+
+        def decide(service: Deniable, client: int, visitor: str = f"v{number}") -> Decision:
+            return service.decide("checkout", visitor, "ab"[client % 2])
+
+        answers = crowd.all(decide)
         assert len(set(answers)) == 1
     assert shows(services[0]) == ROUNDS
     assert services[0].verify_ledger().problem is None

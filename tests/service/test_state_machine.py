@@ -5,14 +5,14 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-import psycopg
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
+from tests.postgres import emptied
 from tests.service.machine import UseCases
 
 from deniable.service import batch, runtime
-from deniable.storage import commitments, schema, sqlite
+from deniable.storage import commitments, sqlite
 
 RUNS = 500
 STEPS = 50
@@ -35,20 +35,11 @@ def machine(
                 return f"sqlite:///{tmp_path / 'store.db'}"
 
         return OnSqlite
-    url: str = request.getfixturevalue("postgres").new_database(
-        request.getfixturevalue("postgres_template")
-    )
-    emptied = "; ".join(f"DELETE FROM {t.name}" for t in reversed(schema.metadata.sorted_tables))
-    empty = (
-        f"{emptied}; INSERT INTO writers (id, lease_until, seq, head) "
-        f"VALUES (0, 0, 0, decode('{'00' * 32}', 'hex'))"
-    )
+    url: str = request.getfixturevalue("postgres_database")
 
     class OnPostgres(UseCases):
         def empty_store(self) -> str:
-            with psycopg.connect(url, autocommit=True) as connection:
-                connection.execute(empty.encode())
-            return url
+            return emptied(url)
 
     return OnPostgres
 

@@ -17,7 +17,6 @@ from tests.postgres import PostgresServer
 from tests.service.support import running, serving, shows
 
 from deniable.errors import StoreUnavailableError
-from deniable.service import entropy
 from deniable.service.facade import Deniable
 from deniable.service.facade import open as open_service
 
@@ -118,7 +117,7 @@ def test_sqlite_disk_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         real = sqlite3.connect
 
         def full(*args: Any, **kwargs: Any) -> sqlite3.Connection:
-            connection = real(*args, **kwargs)
+            connection: sqlite3.Connection = real(*args, **kwargs)
             connection.execute(f"PRAGMA max_page_count = {pages}")
             return connection
 
@@ -139,7 +138,7 @@ def test_sqlite_read_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         real = sqlite3.connect
 
         def read_only(path: Any, **kwargs: Any) -> sqlite3.Connection:
-            connection = real(path, **kwargs)
+            connection: sqlite3.Connection = real(path, **kwargs)
             connection.execute("PRAGMA query_only = ON")
             return connection
 
@@ -175,7 +174,7 @@ def test_no_entropy(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
             raise OSError("no entropy")
 
         with monkeypatch.context() as patch:
-            patch.setattr(entropy.os, "urandom", failing)
+            patch.setattr(os, "urandom", failing)
             answers = [service.decide("checkout", f"new-{i}", "ab"[i % 2]) for i in range(20)]
             assert {answer.arm for answer in answers} == {"old"}
             assert len({answer.id for answer in answers}) == 20

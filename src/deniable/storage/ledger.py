@@ -7,7 +7,7 @@ store whose chains were all recomputed by somebody who may write to it. For that
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -126,18 +126,20 @@ def _commitment_chain(connection: Connection, end: Any, found: dict[str, int]) -
 
 def _decision_chains(connection: Connection, ends: dict[int, Any], found: dict[str, int]) -> None:
     heads = dict.fromkeys(ends, (0, GENESIS))
-    for row in _in_order(connection):
-        if row.writer_id not in heads:
-            raise _Broken(
-                f"decision {row.id.hex()} was added under an unknown writer",
-                _name(row.writer_id),
-                row.seq,
-                row,
-            )
-        place, previous = heads[row.writer_id]
-        heads[row.writer_id] = (place + 1, _followed(previous, place + 1, row))
-        found["decisions"] += 1
-        found["erased"] += row.salt is None
+    query = select(decisions).order_by(decisions.c.writer_id, decisions.c.seq)
+    with connection.execution_options(yield_per=_PAGE).execute(query) as rows:
+        for row in rows:
+            if row.writer_id not in heads:
+                raise _Broken(
+                    f"decision {row.id.hex()} was added under an unknown writer",
+                    _name(row.writer_id),
+                    row.seq,
+                    row,
+                )
+            place, previous = heads[row.writer_id]
+            heads[row.writer_id] = (place + 1, _followed(previous, place + 1, row))
+            found["decisions"] += 1
+            found["erased"] += row.salt is None
     for writer, end in ends.items():
         place, head = heads[writer]
         if writer != COMMITMENT_CHAIN and (place, head) != (end.seq, end.head):
@@ -169,12 +171,6 @@ def _followed(previous: bytes, place: int, row: Any) -> bytes:
             row,
         )
     return bytes(row.hash)
-
-
-def _in_order(connection: Connection) -> Iterator[Any]:
-    """All decisions, chain by chain, a page at a time."""
-    query = select(decisions).order_by(decisions.c.writer_id, decisions.c.seq)
-    yield from connection.execution_options(yield_per=_PAGE).execute(query)
 
 
 def _noted_heads(connection: Connection, noted: Mapping[str, str]) -> None:
