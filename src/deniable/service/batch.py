@@ -7,7 +7,6 @@ No statement depends on a segment or on a draw; only on how many visitors are ne
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
 from operator import itemgetter
@@ -48,7 +47,7 @@ class Batch:
         self._rows: list[DecisionRow] = []
         self._members: list[tuple[str, bytes, bytes]] = []
         self._touched: set[tuple[Runtime, int, int]] = set()
-        self._events: Counter[Runtime] = Counter()  # new decisions and rewards
+        self._events: dict[Runtime, int] = {}  # new decisions and rewards
         self.answers: list[tuple[DecideJob, list[Decision]]] = []
 
     @property
@@ -97,7 +96,7 @@ class Batch:
             what = shown[decision]
             runtime.click(what.segment, what.arm, rewards[decision])
             self._touched.add((runtime, what.segment, what.arm))
-            self._events[runtime] += 1
+            self._events[runtime] = self._events.get(runtime, 0) + 1
 
     def store(self) -> Chain:
         """Write everything that was drawn and counted; returns the new end of the chain."""
@@ -156,7 +155,7 @@ class Batch:
             touched.add((runtime, segment, shown))
             answers[visitor] = Decision(identity.hex(), arm_keys[shown])
         self._seq, self._head = seq, head
-        self._events[runtime] += len(new)
+        self._events[runtime] = self._events.get(runtime, 0) + len(new)
         # The shared clock moves once it has gone far enough to change tables: a row seldom written.
         if runtime.shared_clock and runtime.total > runtime.clock + runtime.clock // 64:
             self._tx.set_clock(experiment, runtime.total)
@@ -168,15 +167,16 @@ class Batch:
         """
         cells = list(self._touched)
         for runtime, events in self._events.items():
-            height, width = len(runtime.own_shows), len(runtime.arm_keys)
-            touched = sum(1 for cell in self._touched if cell[0] is runtime)
-            others = (
-                cell
-                for segment in range(UNKNOWN_SEGMENT, height - 1)
-                for arm in range(width)
-                if (cell := (runtime, segment, arm)) not in self._touched
-            )
-            cells += islice(others, min(events, height * width) - touched)
+            missing = min(events, len(runtime.own_shows) * len(runtime.arm_keys))
+            missing -= sum(cell[0] is runtime for cell in self._touched)
+            if missing:
+                others = (
+                    cell
+                    for segment in range(UNKNOWN_SEGMENT, len(runtime.own_shows) - 1)
+                    for arm in range(len(runtime.arm_keys))
+                    if (cell := (runtime, segment, arm)) not in self._touched
+                )
+                cells += islice(others, missing)
         return cells
 
     def _barred(
