@@ -54,7 +54,7 @@ def commitment_hash(
     """The link of one entry of the commitment chain.
 
     >>> commitment_hash(GENESIS, 1, "period", None, 0, "{}", 0).hex()[:16]
-    '8c1e9ad1b7e53dfb'
+    'b35c9e55d88ab1e3'
     """
     experiment = experiment_id.hex() if experiment_id is not None else None
     entry = [seq, kind, experiment, amount_nano, detail, recorded_at]
