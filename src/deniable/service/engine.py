@@ -18,6 +18,7 @@ from deniable.service.fallback import unstored
 from deniable.service.figures import Counts
 from deniable.service.identity import Identity, claim, release
 from deniable.service.jobs import DecideJob, Job
+from deniable.service.runtime import Runtime
 from deniable.storage import times
 from deniable.storage.store import Chain, HotTransaction, Store, TryAgain
 
@@ -66,6 +67,17 @@ class Engine:
         if identity is not None:
             with suppress(StoreUnavailableError):
                 self._store.retried(lambda connection: release(connection, identity))
+
+    def state(self, experiment: str) -> tuple[Runtime | None, Chain | None, Identity | None]:
+        """What a decision needs, as far as it is in memory."""
+        return self._catalogue.get(experiment), self._chain, self._identity
+
+    def extend(self, chain: Chain) -> Chain:
+        """One decision more was chained."""
+        self._chain = chain
+        self.counts.decisions += 1
+        self.counts.new_decisions += 1
+        return chain
 
     def _stored(self, jobs: Sequence[Job]) -> None:
         """One durable transaction, retried where that can help; at once in vain while failing."""

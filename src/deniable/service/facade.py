@@ -22,6 +22,7 @@ from typing import Self
 
 from deniable.service.administration import Administration
 from deniable.service.apikeys import ApiKeys
+from deniable.service.direct import Direct
 from deniable.service.figures import Figures
 from deniable.service.jobs import (
     DecideJob,
@@ -38,6 +39,7 @@ from deniable.service.replies import Replies
 from deniable.service.visitors import check_key, visitor_key
 from deniable.service.writer import Writer
 from deniable.storage.connect import connect
+from deniable.storage.memory import MemoryStore
 from deniable.storage.records import Decision
 from deniable.storage.store import Store
 
@@ -76,6 +78,9 @@ class Deniable(Administration, Oversight, ApiKeys, Lookups, Replies):
         self._store = store
         self._key = key
         self._writer = Writer(store, key, queue_limit=queue_limit)
+        self._direct = (
+            Direct(store, self._writer.engine) if isinstance(store, MemoryStore) else None
+        )
 
     # -- decide and reward -------------------------------------------------------------------
 
@@ -93,6 +98,11 @@ class Deniable(Administration, Oversight, ApiKeys, Lookups, Replies):
             UnknownNameError: no such experiment.
             OverloadedError: too much is queued.
         """
+        if self._direct is not None:
+            checked = checked_visitor(visitor), checked_segment(segment)
+            answer = self._direct.decide(experiment, *checked)
+            if answer is not None:
+                return answer
         return self._decided(experiment, (visitor,), (segment,))[0]
 
     def decide_batch(

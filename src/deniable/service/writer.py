@@ -32,7 +32,7 @@ class Writer:
     def __init__(
         self, store: Store, key: bytes, *, queue_limit: int = 20_000, batch_limit: int = 5_000
     ) -> None:
-        self._engine = Engine(store, key)
+        self.engine = Engine(store, key)
         self._durable = store.durable  # nothing to sync: no thread, each job at once
         self._queue_limit = queue_limit
         self._batch_limit = batch_limit
@@ -54,7 +54,7 @@ class Writer:
             if self._closed:
                 raise StoreUnavailableError("the service is closed")
             if not self._durable:
-                self._engine.run(jobs)
+                self.engine.run(jobs)
                 for job in jobs:
                     job.finish()
                 return ()
@@ -79,7 +79,7 @@ class Writer:
     @property
     def figures(self) -> Figures:
         """Counts since the start."""
-        return Figures(**asdict(self._engine.counts), refused=self._refused, queued=self._queued)
+        return Figures(**asdict(self.engine.counts), refused=self._refused, queued=self._queued)
 
     def ready(self) -> bool:
         """Whether the store takes an (empty) transaction."""
@@ -88,7 +88,7 @@ class Writer:
                 return False
         waiting = threading.Event()
         self.submit(DecideJob("", (), (), lambda _job: waiting.set()))
-        return waiting.wait(5) and not self._engine.failing
+        return waiting.wait(5) and not self.engine.failing
 
     def close(self) -> None:
         """Finish what is queued, then stop."""
@@ -99,14 +99,14 @@ class Writer:
             self._jobs.put(None)
         if self._thread is not None:
             self._thread.join()
-        self._engine.close()
+        self.engine.close()
 
     def _run(self) -> None:
         last = False
         while not last:
             batch, last = self._gathered()
             if batch:
-                self._engine.run(batch)
+                self.engine.run(batch)
                 with self._lock:
                     self._queued -= sum(job.size for job in batch)
                 for job in batch:

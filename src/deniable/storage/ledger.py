@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlalchemy import Connection, func, select
 
-from deniable.storage.chain import GENESIS, commitment, commitment_hash, decision_hash
+from deniable.storage.chain import GENESIS, commitment, commitment_hash, decision_hash, pack_kept
 from deniable.storage.schema import (
     COMMITMENT_CHAIN,
     commitments,
@@ -153,12 +153,12 @@ def _followed(previous: bytes, place: int, row: Any) -> bytes:
     chain = _name(row.writer_id)
     if row.seq > place:
         raise _Broken(f"decision {place} of writer {chain} was removed", chain, place)
-    kept = (row.version, row.decided_at, row.writer_id, row.seq)
+    kept = pack_kept(row.version, row.decided_at, row.writer_id, row.seq)
     committed = row.commitment
     if row.salt is not None:
         erasable = (row.visitor, row.salt, row.segment, row.greedy, row.shown)
         values = (*erasable, row.clock, row.risk_nano)
-        committed = None if None in values else commitment(values)
+        committed = None if None in values else commitment(*values)
     if (
         row.seq < place
         or committed is None
