@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -56,6 +57,9 @@ def test_sigterm_under_load_loses_nothing(tmp_path: Path, secret: str) -> None:
         server.terminate()
         for future in running:
             future.result(60)
+    log = (tmp_path / "log.jsonl").read_text()
+    assert "Application shutdown complete" in log
+    assert '"level":"error"' not in log, log
     with open_service(f"sqlite:///{tmp_path / 'store.db'}") as service:
         for visitor, decision in acknowledged.items():
             assert service.stored_decisions(visitor) == {EXPERIMENT: decision}
@@ -63,9 +67,6 @@ def test_sigterm_under_load_loses_nothing(tmp_path: Path, secret: str) -> None:
         # A reward may be stored whose answer the client did not wait for; never the other way.
         assert len(rewarded) <= clicks <= len(rewarded) + CLIENTS
         assert service.verify_ledger().sound
-    log = (tmp_path / "log.jsonl").read_text()
-    assert "Application shutdown complete" in log
-    assert '"level":"error"' not in log
 
 
 def test_two_workers_agree_on_one_sqlite_file(tmp_path: Path, secret: str) -> None:
@@ -98,6 +99,8 @@ def test_the_demo_is_marked_and_starts_again(tmp_path: Path) -> None:
             secrets.append(server.output[2].split()[-1])
             with Client(server.url, secrets[-1]) as client:
                 assert client.decide("demo-checkout-button", "me", "returning").arm
+            server.process.send_signal(signal.SIGINT)  # Ctrl-C is how a person ends it
+            assert server.process.wait(60) == 0
     with open_service(f"sqlite:///{tmp_path / 'store.db'}") as service:
         assert len(service.experiments()) == 2
         live = [key for key in service.api_keys() if key.revoked_at is None]
