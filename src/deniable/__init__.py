@@ -63,6 +63,9 @@ _HOME = {
     "simulation.results": ("SimulationResult",),
     "simulation.run": ("Case", "simulate", "simulate_many"),
     "simulation.scenario": ("read_scenario",),
+    "service.drafts": ("NewArm",),
+    "service.facade": ("Deniable", "open"),
+    "storage.records": ("Arm", "Decision", "Experiment", "Firm"),
     "theory.arm_specific": (
         "arm_specific_constant_regret",
         "arm_specific_excess",
