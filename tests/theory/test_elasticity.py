@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from tests import oracle
@@ -116,7 +118,7 @@ CORNER_BUDGET = float(mp.log(-1 + 2 / mp.cbrt(2 / mp.e)))
 def _in_the_corner(k: oracle.Real, t: oracle.Real, budget: oracle.Real) -> oracle.Real:
     """Where the clock rests, more budget buys estimation errors faster than it saves exploration."""
     rate = np.asarray(deniable.exploration_from_risk(k, budget))
-    grows = (np.sqrt(t) + np.sqrt(np.e)) * rate**1.5 < 4 * np.sqrt(np.log(np.maximum(t, 1)))
+    grows = (np.sqrt(t) + np.sqrt(math.e)) * rate**1.5 < 4 * np.sqrt(np.log(np.maximum(t, 1)))
     return (k == 2) & (t >= 3) & (budget < CORNER_BUDGET) & (budget > 0) & grows
 
 

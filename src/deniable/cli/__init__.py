@@ -13,8 +13,6 @@ from typing import TextIO
 
 COMMANDS: dict[str, str] = {
     "allocate": "Divide a firm's privacy budget over its experiments.",
-    "plan": "Plan the privacy budget of one experiment.",
-    "simulate": "Run policies against each other on known click rates.",
     "erase": "Forget visitors; totals and promise stay.",
     "experiment": "Create, start, pause, stop and list experiments.",
     "export": "Write an experiment's decisions to a file.",
@@ -24,6 +22,7 @@ COMMANDS: dict[str, str] = {
     "plan": "Plan the privacy budget of one experiment.",
     "purge": "Forget visitors of long ago.",
     "serve": "Serve decisions over HTTP, on SQLite or PostgreSQL.",
+    "simulate": "Run policies against each other on known click rates.",
     "status": "The firm's budget and all experiments' counts.",
 }
 """Command name -> its one-line summary; the code is in `deniable.cli.<name>`, as `app`."""

@@ -6,6 +6,7 @@ ends at its best budget: spending more cannot help. Between its ends it is smoot
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,7 +30,7 @@ CONSTANT, DYNAMIC = 0, 1
 
 Formula = Callable[[FloatArray, FloatArray, FloatArray, FloatArray], Any]
 
-_BRANCH_RATE = np.cbrt(2 / np.e)  # with two arms the clock rests at e until exploration is here
+_BRANCH_RATE = np.cbrt(2 / math.e)  # with two arms the clock rests at e until exploration is here
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class Curves:
         with np.errstate(divide="ignore", invalid="ignore"):
             rate = np.cbrt(self.arms * np.log(clock) / clock)
             several = np.where(
-                self.dynamic & (self.segments > 1) & (clock > np.e) & (rate < 1),
+                self.dynamic & (self.segments > 1) & (clock > math.e) & (rate < 1),
                 _risk(self.arms, rate),
                 np.nan,
             )

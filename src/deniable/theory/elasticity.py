@@ -12,6 +12,8 @@ several segments the bound is humped: positive between a first valley and a late
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -131,7 +133,7 @@ def _gain_of_terms(
     """
     learning, exploration, estimation = terms
     binds = clock < visitors
-    n = np.where(binds, clock, np.e)  # harmless values where the answer is 0
+    n = np.where(binds, clock, math.e)  # harmless values where the answer is 0
     after = np.where(binds, visitors - n, 1.0)
     log_n = np.log(n)
     by_learning, by_estimation = _clock_powers(visitors, segments, n, log_n, after)

@@ -14,6 +14,7 @@ where n is the real exhaustion clock. All bounds hold for any click rates.
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -206,8 +207,8 @@ def _scheduled(
     where that equation has no root.
     """
     whole = np.cbrt(arms * visitors * visitors * np.log(visitors))
-    resting = np.cbrt(arms * np.e**2)
-    bound = np.where(clock > np.e, clock * spent.rate, resting)
+    resting = np.cbrt(arms * math.e**2)
+    bound = np.where(clock > math.e, clock * spent.rate, resting)
     return np.where(clock < visitors, bound, whole)
 
 
