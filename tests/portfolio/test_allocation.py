@@ -17,7 +17,7 @@ from deniable.portfolio.problem import Portfolio
 from deniable.portfolio.rules import equal_split, zero_budgets
 from deniable.theory.best_budget import best_dynamic_budget
 
-BRUTE_FORCE_SEEDS = range(330)
+BRUTE_FORCE_SEEDS = [*range(330), 3173]
 STEPS = 700
 
 

@@ -226,15 +226,18 @@ class Allocator:
         high = np.maximum(low, high)
         caps = np.clip(np.floor(best.budget * NANO + 1e-3).astype(np.int64), low, high)
         over = int(caps.sum()) - available
-        # The sum of rounded budgets may miss by a few nano-nats: those with most room make it good.
-        for unit in np.argsort(low - caps if over > 0 else caps - high):
-            change = min(over, int(caps[unit] - low[unit])) if over > 0 else 0
-            if over < 0 and caps[unit] > low[unit]:  # do not open an experiment for a rest
-                change = -min(-over, int(high[unit] - caps[unit]), int(best.budget.size))
-            caps[unit] -= change
-            over -= change
-            if over == 0:
+        # Rounding misses the sum by a nano-nat a unit at most. Units inside their pieces make it
+        # good: at an end a bound may have a kink, or rise like a square root beyond it.
+        inside = np.minimum(
+            best.budget - pieces.left[best.piece], pieces.right[best.piece] - best.budget
+        )
+        for unit in np.argsort(-inside):
+            if over == 0 or over < -caps.size or (over < 0 and inside[unit] < 1e-6):
                 break
+            room = low[unit] - caps[unit], high[unit] - caps[unit]
+            change = int(np.clip(-over, *room))
+            caps[unit] += change
+            over += change
         return caps
 
     def _per_experiment(self, caps: NanoArray, best: Best) -> tuple[NanoArray, IntArray]:

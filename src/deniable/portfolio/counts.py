@@ -102,4 +102,4 @@ def _side(
     losses: Losses = demand.losses
     pieces: Pieces
     pieces, origin = clip_pieces(losses, demand.pieces, chosen, low[chosen], high[chosen])
-    return place, Demand(losses, pieces, parent=(demand, origin)), origin
+    return place, Demand(losses, pieces, demand.root_slack, (demand, origin)), origin

@@ -71,7 +71,8 @@ class Node:
         pieces, origin = clip_pieces(
             demand.losses, demand.pieces, units, self.low[units], self.high[units]
         )
-        return units, Demand(demand.losses, pieces, parent=(demand, origin)), origin
+        narrowed = Demand(demand.losses, pieces, demand.root_slack, (demand, origin))
+        return units, narrowed, origin
 
 
 def split_unit(node: Node, unit: int, at: float, twins: IntArray | None) -> list[Node]:

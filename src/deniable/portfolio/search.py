@@ -18,7 +18,7 @@ import numpy as np
 from deniable._validation import FloatArray
 from deniable.portfolio.counts import Family, find_families
 from deniable.portfolio.curves import IntArray
-from deniable.portfolio.dual import Demand, Response
+from deniable.portfolio.dual import ROOT_SLACK, Demand, Response
 from deniable.portfolio.nodes import Node, split_count, split_unit
 from deniable.portfolio.pieces import Losses, Pieces
 
@@ -106,6 +106,7 @@ class Search:
 
     def run(self, gap: float, deadline: float) -> SearchResult:
         """Search until the relative gap is reached or time.monotonic() passes the deadline."""
+        self.demand.root_slack = min(ROOT_SLACK, gap / 100)
         first = self.pieces.first
         root = Node(self.pieces.left[first], np.maximum.reduceat(self.pieces.right, first))
         solved = self._solve(root, gap)
