@@ -22,8 +22,7 @@ from deniable.simulation._samplers import binomial, hypergeometric
 def decide(
     u: Any,
     greedy: Any,
-    now: Any,
-    sure: Any,
+    spread: Any,
     leaders: Any,
     ties: Any,
     shows: Any,
@@ -36,7 +35,7 @@ def decide(
     """Segment, arm and click of an undecided visitor, from what its own clock leaves open.
 
     `u` is uniform on what is left open: the first `greedy` of it is the greedy arm's, the rest
-    the arms' exploration `now` beyond what was `sure`.
+    the arms' in parts of sizes `spread`.
     """
     j = 0
     if leaders.size > 1:
@@ -50,8 +49,8 @@ def decide(
     else:
         u -= greedy
         arm = 0
-        while arm < now.size - 1 and u >= now[arm] - sure[arm]:
-            u -= now[arm] - sure[arm]
+        while arm < spread.size - 1 and u >= spread[arm]:
+            u -= spread[arm]
             arm += 1
     out[0] = j
     out[1] = arm

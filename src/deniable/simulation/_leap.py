@@ -25,7 +25,7 @@ from deniable.simulation._block import (
     walk_block,
 )
 from deniable.simulation._block_length import schedule_length, single_leader_length, tied_length
-from deniable.simulation._exploring import ARM_DYNAMIC, DYNAMIC, FIXED, explore
+from deniable.simulation._exploring import ARM_DYNAMIC, DYNAMIC, FIXED, explore, falling_rate
 from deniable.simulation._generator import uniform
 from deniable.simulation._greedy import PRODUCT_SAFE, find_leaders
 from deniable.simulation._pair import LONG, pair_visitors
@@ -81,6 +81,7 @@ def leap_visitors(
     ties = np.empty(n_segments, np.int64)
     sure = np.empty(n_arms)
     last = np.empty(n_arms)
+    spread = np.empty(n_arms)
     shown = np.empty((_DEPTH, n_segments, n_arms), np.int64)
     won = np.empty((_DEPTH, n_segments, n_arms), np.int64)
     sizes = np.empty(_DEPTH, np.int64)
@@ -142,22 +143,27 @@ def leap_visitors(
             for arm in range(n_arms):
                 sure[arm] = min(sure[arm], last[arm])
             loose = max(0.0, 1.0 - bonus - sure.sum())
+            # A convex schedule lies between its tangent at the end and its chord.
             convex = kind == DYNAMIC and bonus > 0.0 and clock >= _CONVEX
+            steepness = falling_rate(n_arms, clock + size) if convex else 0.0
             scale = wait_scale(loose)
             place = failures_before_success(scale, state)
             while place < size:
                 places[n_undecided] = place
+                # The first `greedy` of what is left open is the greedy arm's, the rest explored.
                 u = uniform(state) * loose
-                # Exploration is convex here: beyond its chord, a visitor is greedy for sure.
-                if convex and u >= loose * (size - place) / size:
+                if convex and loose - u >= loose * (size - place) / size:
                     greedy = loose
+                elif convex and loose - u <= steepness * (size - 1 - place):
+                    u, greedy = uniform(state), 0.0
+                    spread[:] = 1.0 / n_arms
                 else:
                     greedy = explore(kind, clock + 1 + place, fixed, floor, budgets, last) - bonus
+                    spread[:] = last - sure
                 decide(
-                    loose - u,
+                    u,
                     greedy,
-                    last,
-                    sure,
+                    spread,
                     leaders,
                     ties,
                     shows,
