@@ -46,6 +46,9 @@ _HOME = {
         "DynamicStrategy",
     ),
     "privacy.tracker": ("Tracker",),
+    "service.drafts": ("NewArm",),
+    "service.facade": ("Deniable", "open"),
+    "storage.records": ("Arm", "Decision", "Experiment", "Firm"),
     "theory.arm_specific": (
         "arm_specific_constant_regret",
         "arm_specific_excess",

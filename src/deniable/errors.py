@@ -6,7 +6,11 @@
     ├── InvalidArgumentError     (also a ValueError)  a caller's mistake: argument, value, allowed
     ├── InvalidTableError        (also a ValueError)  a table with bad rows: all of them
     ├── InsufficientBudgetError  a debit that does not fit: remaining, requested
-    └── BrokenPromiseError       a serving table that would exceed its budget; never served
+    ├── BrokenPromiseError       a serving table that would exceed its budget; never served
+    ├── UnknownNameError         (also a LookupError)  nothing has this name: kind, name
+    ├── WrongStateError          what an experiment's state, or a name in use, forbids
+    ├── OverloadedError          the queue is full: nothing was done, try again in a moment
+    └── StoreUnavailableError    the store did not answer after retries: nothing was acknowledged
 """
 
 from __future__ import annotations
@@ -85,6 +89,33 @@ class InsufficientBudgetError(DeniableError):
 
 class BrokenPromiseError(DeniableError):
     """A table whose exact worst ratio exceeds e^budget. It is never served."""
+
+
+class UnknownNameError(DeniableError, LookupError):
+    """Nothing of this kind has this name.
+
+    >>> raise UnknownNameError("experiment", "checkout")
+    Traceback (most recent call last):
+    ...
+    deniable.errors.UnknownNameError: no experiment is called 'checkout'
+    """
+
+    def __init__(self, kind: str, name: str) -> None:
+        self.kind = kind
+        self.name = name
+        super().__init__(f"no {kind} is called {_shown(name)}")
+
+
+class WrongStateError(DeniableError):
+    """An act that the present state forbids: starting twice, changing what carries the promise."""
+
+
+class OverloadedError(DeniableError):
+    """More is queued than can be answered in time. Nothing was done; whoever asks gets the same."""
+
+
+class StoreUnavailableError(DeniableError):
+    """The store did not take a change, also after retries. The change was not acknowledged."""
 
 
 def _shown(value: object) -> str:

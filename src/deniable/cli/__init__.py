@@ -14,6 +14,7 @@ from typing import TextIO
 COMMANDS: dict[str, str] = {
     "allocate": "Divide a firm's privacy budget over its experiments.",
     "plan": "Plan the privacy budget of one experiment.",
+    "serve": "Serve decisions over HTTP, on SQLite or PostgreSQL.",
 }
 """Command name -> its one-line summary; the code is in `deniable.cli.<name>`, as `app`."""
 

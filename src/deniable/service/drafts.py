@@ -1,0 +1,148 @@
+"""A new experiment, checked: what is accepted here can be served, stored and kept its promise."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from deniable.errors import NANO, InvalidArgumentError
+from deniable.service.runtime import serving_schedule
+from deniable.storage.records import Arm, Experiment, StrategyName
+
+MAX_ARMS = 256
+MAX_SEGMENTS = 1_000
+MAX_DAYS = 3_660
+MAX_BUDGET = 40.0
+"""Nats. e^40 is beyond what 2^64 equal pieces can express; such a cap promises nothing."""
+MAX_SECONDS = 10 * 366 * 86_400
+
+_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_KEY_ALLOWED = "1 to 128 letters, digits, '.', '_' or '-', beginning with a letter or digit"
+
+
+@dataclass(frozen=True)
+class NewArm:
+    """An arm to be created.
+
+    Attributes:
+        key: what `decide` answers.
+        label: for people.
+        budget: this arm's own budget in nats; given for all arms of an experiment or for none.
+    """
+
+    key: str
+    label: str = ""
+    budget: float | None = None
+
+
+def draft(
+    key: str,
+    *,
+    arms: Sequence[str | NewArm],
+    segments: Sequence[str],
+    budget: float | None,
+    strategy: StrategyName,
+    planned_visitors: int | None,
+    group: str | None,
+    default_arm: str | None,
+    attribution_seconds: int | None,
+) -> Experiment:
+    """The experiment as it will be stored; see `Administration.create_experiment`."""
+    from deniable import _validation as check
+
+    wanted = [arm if isinstance(arm, NewArm) else NewArm(arm) for arm in arms]
+    keys = [_key("arms", arm.key) for arm in wanted]
+    check.distinct("arms", keys, 2)
+    names = [_name("segments", name) for name in segments]
+    check.distinct("segments", names, 1)
+    _at_most("arms", len(keys), MAX_ARMS)
+    _at_most("segments", len(names), MAX_SEGMENTS)
+    if strategy not in ("constant", "dynamic"):
+        raise InvalidArgumentError("strategy", strategy, "'constant' or 'dynamic'")
+    budgets = _arm_budgets(wanted, budget)
+    if default_arm is not None and default_arm not in keys:
+        raise InvalidArgumentError("default_arm", default_arm, "one of the arms")
+    if planned_visitors is not None:
+        planned_visitors = check.whole("planned_visitors", planned_visitors, 1, 10**15)
+    if attribution_seconds is not None:
+        attribution_seconds = check.whole(
+            "attribution_seconds", attribution_seconds, 1, MAX_SECONDS
+        )
+    experiment = Experiment(
+        id="",
+        key=_key("key", key),
+        status="draft",
+        arms=tuple(
+            Arm(arm.key, _label(arm.label), arm_budget)
+            for arm, arm_budget in zip(wanted, budgets, strict=True)
+        ),
+        segments=tuple(names),
+        strategy=strategy,
+        budget_nano=max(b for b in budgets if b is not None)
+        if budgets[0] is not None
+        else _nano("budget", budget),
+        planned_visitors=planned_visitors,
+        group=None if group is None else _key("group", group),
+        default_arm=default_arm or keys[0],
+        attribution_seconds=attribution_seconds,
+        version=1,
+        winner=None,
+        exhausted=False,
+        created_at=datetime.now(UTC),
+        started_at=None,
+        stopped_at=None,
+        revision=1,
+    )
+    serving_schedule(experiment).table(1 << 62)  # checked exactly, before it can ever be drawn from
+    return experiment
+
+
+def _arm_budgets(arms: Sequence[NewArm], budget: float | None) -> list[int | None]:
+    given = [arm.budget is not None for arm in arms]
+    if not any(given):
+        return [None] * len(arms)
+    if not all(given):
+        raise InvalidArgumentError("arms", "...", "a budget for every arm, or for none")
+    if budget is not None:
+        raise InvalidArgumentError("budget", budget, "none, because every arm has its own")
+    nano: list[int | None] = [_nano("arms", arm.budget) for arm in arms]
+    if 0 in nano and any(nano):
+        raise InvalidArgumentError("arms", "...", "budgets above 0 for all arms, or 0 for all")
+    return nano
+
+
+def _nano(argument: str, budget: float | None) -> int:
+    from deniable.privacy.composition import nano_down
+
+    if budget is None:
+        raise InvalidArgumentError(argument, budget, f"a budget in nats, 0 to {MAX_BUDGET:g}")
+    nano = nano_down(budget)
+    if nano > MAX_BUDGET * NANO:
+        raise InvalidArgumentError(argument, budget, f"a budget in nats, 0 to {MAX_BUDGET:g}")
+    return nano
+
+
+def _key(argument: str, value: object) -> str:
+    if isinstance(value, str) and _KEY.fullmatch(value):
+        return value
+    raise InvalidArgumentError(argument, value, _KEY_ALLOWED)
+
+
+def _name(argument: str, value: object) -> str:
+    """A segment's name: any printable text."""
+    if isinstance(value, str) and 0 < len(value) <= 128 and value.isprintable():
+        return value
+    raise InvalidArgumentError(argument, "...", "printable names of 1 to 128 characters")
+
+
+def _label(value: object) -> str:
+    if isinstance(value, str) and len(value) <= 500 and (value.isprintable() or not value):
+        return value
+    raise InvalidArgumentError("label", value, "printable text of up to 500 characters")
+
+
+def _at_most(argument: str, count: int, most: int) -> None:
+    if count > most:
+        raise InvalidArgumentError(argument, count, f"at most {most}")

@@ -1,0 +1,208 @@
+"""`deniable.open`: the decision service in process. HTTP, the command line and tests use exactly this.
+
+>>> import deniable
+>>> with deniable.open("memory:") as service:
+...     _ = service.set_firm(budget=3)
+...     _ = service.create_experiment("checkout", arms=["old", "new"], segments=["a", "b"], budget=1)
+...     _ = service.start("checkout")
+...     first = service.decide("checkout", visitor="v-1", segment="a")
+...     again = service.decide("checkout", visitor="v-1", segment="b")
+...     service.reward(first.id, 1)
+>>> first == again, first.arm in ("old", "new"), len(first.id)
+(True, True, 32)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from threading import Lock
+from types import TracebackType
+from typing import Self
+
+from deniable.service.administration import Administration
+from deniable.service.apikeys import ApiKeys
+from deniable.service.figures import Figures
+from deniable.service.jobs import (
+    DecideJob,
+    Job,
+    RewardJob,
+    checked_segment,
+    checked_value,
+    checked_visitor,
+    decision_bytes,
+)
+from deniable.service.lookups import Lookups
+from deniable.service.oversight import Oversight
+from deniable.service.replies import Replies
+from deniable.service.visitors import check_key, visitor_key
+from deniable.service.writer import Writer
+from deniable.storage.connect import connect
+from deniable.storage.records import Decision
+from deniable.storage.store import Store
+
+
+def open(  # noqa: A001 - the public name is deniable.open
+    url: str = "sqlite:///deniable.db",
+    *,
+    key_file: str | Path | None = None,
+    queue_limit: int = 20_000,
+) -> Deniable:
+    """The service on the store at `url`, whose tables are made or migrated where needed.
+
+    Args:
+        url: `sqlite:///path`, `postgresql://user@host/database`, or `memory:` (nothing is kept).
+        key_file: where the key of the visitors' HMACs is; made (mode 0600) where missing. By default
+            beside the SQLite file. The environment's DENIABLE_VISITOR_KEY comes before it.
+        queue_limit: decisions and rewards that may wait; more are refused with OverloadedError.
+
+    Returns:
+        A `Deniable`; close it, or use it in a `with` statement.
+    """
+    store = connect(url)
+    try:
+        key = visitor_key(url, key_file)
+        store.retried(lambda connection: check_key(connection, key))
+    except BaseException:
+        store.close()
+        raise
+    return Deniable(store, key, queue_limit=queue_limit)
+
+
+class Deniable(Administration, Oversight, ApiKeys, Lookups, Replies):
+    """Decide, reward, administer. Any number of threads and processes may share one store."""
+
+    def __init__(self, store: Store, key: bytes, *, queue_limit: int = 20_000) -> None:
+        self._store = store
+        self._key = key
+        self._writer = Writer(store, key, queue_limit=queue_limit)
+
+    # -- decide and reward -------------------------------------------------------------------
+
+    def decide(self, experiment: str, visitor: str, segment: str | None = None) -> Decision:
+        """The arm for this visitor: stored and durable before it is returned.
+
+        A visitor who has a decision gets that one again, whatever segment is given.
+
+        Args:
+            experiment: the experiment's key.
+            visitor: the firm's id of the visitor; only its keyed HMAC is stored.
+            segment: the visitor's segment; one that is not listed, or None, is served uniformly.
+
+        Raises:
+            UnknownNameError: no such experiment.
+            OverloadedError: too much is queued.
+        """
+        return self._decided(experiment, (visitor,), (segment,))[0]
+
+    def decide_batch(
+        self, experiment: str, visitors: Iterable[tuple[str, str | None]]
+    ) -> list[Decision]:
+        """Decisions for (visitor, segment) pairs, in order, in one transaction."""
+        pairs = list(visitors)
+        return self._decided(experiment, [v for v, _ in pairs], [s for _, s in pairs])
+
+    def reward(self, decision: str, value: int) -> None:
+        """Count the response to a decision: 1 a success, 0 none. Only the first one counts.
+
+        Unknown ids, second rewards and late ones are taken the same way and change nothing.
+        """
+        self.reward_batch([(decision, value)])
+
+    def reward_batch(self, rewards: Iterable[tuple[str, int]]) -> None:
+        """Count (decision, value) pairs, in one transaction."""
+        waiting = _Waiting()
+        self.submit_rewards(list(rewards), waiting)
+        waiting.result()
+
+    def submit_decisions(
+        self,
+        experiment: str,
+        visitors: Sequence[str],
+        segments: Sequence[str | None],
+        done: Callable[[DecideJob], None],
+        *,
+        waiter: object = None,
+    ) -> None:
+        """Queue decisions and return at once; `done(job)` is called from the writer's thread.
+
+        `waiter` is kept in the job for the caller.
+
+        Raises InvalidArgumentError and OverloadedError at once; other errors are in `job.error`.
+        """
+        for visitor in visitors:
+            checked_visitor(visitor)
+        for segment in segments:
+            checked_segment(segment)
+        self._writer.submit(DecideJob(experiment, visitors, segments, done, waiter))
+
+    def submit_rewards(
+        self,
+        rewards: Sequence[tuple[str, int]],
+        done: Callable[[RewardJob], None],
+        *,
+        waiter: object = None,
+    ) -> None:
+        """Queue (decision, value) pairs and return at once, like `submit_decisions`."""
+        decisions = [decision_bytes(decision) for decision, _ in rewards]
+        values = [checked_value(value) for _, value in rewards]
+        self._writer.submit(RewardJob(decisions, values, done, waiter))
+
+    # -- life --------------------------------------------------------------------------------
+
+    @property
+    def figures(self) -> Figures:
+        """Counts since the start and the length of the queue; nothing about segments or arms."""
+        return self._writer.figures
+
+    def ready(self) -> bool:
+        """Whether the store can be written to right now."""
+        return self._writer.ready()
+
+    def close(self) -> None:
+        """Finish what is queued, then give everything back. Closing twice is fine."""
+        self._writer.close()
+        self._store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _decided(
+        self, experiment: str, visitors: Sequence[str], segments: Sequence[str | None]
+    ) -> list[Decision]:
+        waiting = _Waiting()
+        self.submit_decisions(experiment, visitors, segments, waiting)
+        job = waiting.result()
+        assert isinstance(job, DecideJob)
+        return job.answers
+
+
+class _Waiting:
+    """A `done` that a thread can wait on: a lock that is released when the job is."""
+
+    __slots__ = ("_job", "_lock")
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._lock.acquire()
+        self._job: Job | None = None
+
+    def __call__(self, job: Job) -> None:
+        self._job = job
+        self._lock.release()
+
+    def result(self) -> Job:
+        """The job, once done; raises its error."""
+        self._lock.acquire()
+        assert self._job is not None
+        if self._job.error is not None:
+            raise self._job.error
+        return self._job

@@ -1,0 +1,48 @@
+"""What routes of FastAPI depend on: the service, and a caller with a scope.
+
+Pages for people use the same: `request.app.state.service`, `request.app.state.authenticator`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Annotated, cast
+
+from fastapi import Depends, Request
+from fastapi.security import HTTPBearer
+
+from deniable.service.facade import Deniable
+from deniable.service.http.auth import Authenticator, Caller
+from deniable.storage.records import Scope
+
+_documented = HTTPBearer(
+    auto_error=False,
+    scheme_name="apiKey",
+    description="An API key, `dnb_...`, from `deniable keys`.",
+)
+
+
+def service_of(request: Request) -> Deniable:
+    """The service of the application that got the request."""
+    return cast(Deniable, request.app.state.service)
+
+
+def authenticator_of(request: Request) -> Authenticator:
+    """The authenticator of the application that got the request."""
+    return cast(Authenticator, request.app.state.authenticator)
+
+
+def require(scope: Scope) -> Callable[..., Awaitable[Caller]]:
+    """A dependency: the caller, if its API key has the scope; else the problem 401 or 403."""
+
+    async def checked(request: Request, _bearer: object = Depends(_documented)) -> Caller:
+        given = request.headers.get("authorization")
+        encoded = given.encode("latin-1") if given is not None else None
+        caller = await authenticator_of(request).caller(encoded)
+        caller.require(scope)
+        return caller
+
+    return checked
+
+
+Service = Annotated[Deniable, Depends(service_of)]

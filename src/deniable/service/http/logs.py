@@ -1,0 +1,64 @@
+"""Logs as JSON lines: the route as a template, never a path, a segment, an id or a message of an error.
+
+A request's line has the same members for every segment and every draw.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import traceback
+from datetime import UTC, datetime
+from typing import Literal, TypeAlias
+
+import orjson
+
+LogRequests: TypeAlias = Literal["all", "administration", "none"]
+
+_log = logging.getLogger("deniable.http")
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """See logging.Formatter."""
+        moment = datetime.fromtimestamp(record.created, UTC)
+        entry: dict[str, object] = {
+            "time": moment.isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "event": record.getMessage(),
+        }
+        entry.update(getattr(record, "members", {}))
+        if record.exc_info and record.exc_info[0] is not None:
+            entry["error"] = record.exc_info[0].__name__
+            # Places only: an exception's message may quote what a visitor's request carried.
+            frames = traceback.extract_tb(record.exc_info[2])
+            entry["at"] = [f"{frame.name}:{frame.lineno}" for frame in frames[-8:]]
+        return orjson.dumps(entry).decode()
+
+
+def log_to_stderr(level: str) -> None:
+    """Send everything at or above the level to stderr as JSON lines, uvicorn's own lines included."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+
+
+def log_request(method: str, route: str, status: int, seconds: float) -> None:
+    """One line for one request."""
+    members = {
+        "method": method,
+        "route": route,
+        "status": status,
+        "milliseconds": round(seconds * 1e3, 3),
+    }
+    _log.info("request", extra={"members": members})
+
+
+def log_failure(route: str, error: BaseException) -> None:
+    """One line for a request that failed in a way nobody planned."""
+    _log.error("request failed", exc_info=error, extra={"members": {"route": route}})

@@ -1,0 +1,53 @@
+"""`Idempotency-Key` on administrative requests: the first success is remembered and repeated.
+
+Refusals are not remembered: they changed nothing. Decide and reward need no key: a visitor's decision
+is stored once, and so is a decision's reward.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+import orjson
+
+from deniable.service.http.problems import Problem
+from deniable.storage.replies import StoredReply
+
+LONGEST_KEY = 200
+REPLAYED = (b"idempotency-replayed", b"true")
+
+
+def reply_key(caller: str, method: str, path: str, given: bytes) -> bytes:
+    """What is stored in place of the caller's key: its hash together with who asked for what."""
+    if not 1 <= len(given) <= LONGEST_KEY or not all(32 < letter < 127 for letter in given):
+        raise Problem(
+            400,
+            "idempotency-key",
+            f"Idempotency-Key: expected 1 to {LONGEST_KEY} visible characters",
+        )
+    return sha256(b"\n".join([caller.encode(), method.encode(), path.encode(), given])).digest()
+
+
+def checked_reply(found: StoredReply, request_hash: bytes) -> StoredReply:
+    """The remembered answer; a problem where it answers another request, or is not there yet."""
+    if found.request_hash != request_hash:
+        raise Problem(
+            422, "idempotency-key-reused", "this Idempotency-Key was used for another request"
+        )
+    if not found.status:
+        raise Problem(409, "idempotency-key-busy", "the first request with this key is at work")
+    return found
+
+
+def remembered_body(status: int, body: bytes) -> bytes | None:
+    """What is stored of an answer: nothing of a refusal, and never a new API key's secret.
+
+    >>> remembered_body(201, b'{"id":"1","secret":"dnb_x"}')
+    b'{"id":"1","secret":null}'
+    """
+    if not 200 <= status < 300:
+        return None
+    document = orjson.loads(body) if body else None
+    if isinstance(document, dict) and document.get("secret") is not None:
+        return orjson.dumps({**document, "secret": None})
+    return body

@@ -1,0 +1,104 @@
+"""What is asked of the writer: one job is one call, of one or many visitors or rewards.
+
+`done(job)` is called once, in the writer's thread, after the transaction is durable. Then either
+`error` is set or, for decisions, `answers` is complete. `waiter` is the caller's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from deniable.errors import InvalidArgumentError
+from deniable.storage.records import Decision
+
+LONGEST_NAME = 512
+"""Visitor ids and segments longer than this are a caller's mistake."""
+
+
+@dataclass(slots=True, eq=False)
+class DecideJob:
+    """Decisions for visitors of one experiment, in order."""
+
+    experiment: str
+    visitors: Sequence[str]
+    segments: Sequence[str | None]
+    done: Callable[[DecideJob], None]
+    waiter: object = None
+    answers: list[Decision] = field(default_factory=list)
+    error: Exception | None = None
+
+    @property
+    def size(self) -> int:
+        """How many decisions."""
+        return len(self.visitors)
+
+    def finish(self) -> None:
+        """Tell whoever waits."""
+        self.done(self)
+
+
+@dataclass(slots=True, eq=False)
+class RewardJob:
+    """Rewards of decisions, in order."""
+
+    decisions: Sequence[bytes]
+    values: Sequence[int]
+    done: Callable[[RewardJob], None]
+    waiter: object = None
+    error: Exception | None = None
+
+    @property
+    def size(self) -> int:
+        """How many rewards."""
+        return len(self.decisions)
+
+    def finish(self) -> None:
+        """Tell whoever waits."""
+        self.done(self)
+
+
+Job: TypeAlias = DecideJob | RewardJob
+
+
+def checked_visitor(visitor: object) -> str:
+    """The visitor's id: text of 1 to 512 characters that can be encoded."""
+    if type(visitor) is str and 0 < len(visitor) <= LONGEST_NAME and _encodable(visitor):
+        return visitor
+    # The value itself is not repeated: errors carry no visitor ids.
+    raise InvalidArgumentError("visitor", "...", f"text of 1 to {LONGEST_NAME} characters")
+
+
+def checked_segment(segment: object) -> str | None:
+    """The segment: any short text, or None. One that the experiment does not list is no mistake."""
+    if segment is None or (
+        type(segment) is str and len(segment) <= LONGEST_NAME and _encodable(segment)
+    ):
+        return segment
+    raise InvalidArgumentError(
+        "segment", "...", f"text of up to {LONGEST_NAME} characters, or none"
+    )
+
+
+def checked_value(value: object) -> int:
+    """The reward: 0 or 1 (also as true, false, 0.0 or 1.0)."""
+    if isinstance(value, int | float) and value in (0, 1):
+        return int(value)
+    raise InvalidArgumentError("value", value, "0 or 1")
+
+
+def decision_bytes(decision: object) -> bytes:
+    """The 16 bytes of a decision's id; what was never an id becomes one that does not exist."""
+    if type(decision) is not str:
+        raise InvalidArgumentError("decision", decision, "the id that `decide` gave")
+    try:
+        raw = bytes.fromhex(decision) if len(decision) == 32 else b""
+    except ValueError:
+        raw = b""
+    return raw if len(raw) == 16 else bytes(16)
+
+
+def _encodable(text: str) -> bool:
+    """Lone surrogates cannot be encoded, NUL cannot be stored in PostgreSQL's text."""
+    return text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text)

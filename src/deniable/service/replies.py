@@ -1,0 +1,36 @@
+"""Answers to administrative requests that carried an idempotency key, kept for a day.
+
+A request reserves its key, acts, then stores its answer; a retry finds that answer and acts no more.
+A reservation whose process died frees itself after a minute.
+"""
+
+from __future__ import annotations
+
+from deniable.storage import replies
+from deniable.storage.replies import StoredReply
+from deniable.storage.store import Store
+
+REMEMBERED_SECONDS = 24 * 3600
+RESERVED_SECONDS = 60
+
+
+class Replies:
+    """The part of `Deniable` that remembers answers."""
+
+    _store: Store
+
+    def reserve_reply(self, key: bytes, request_hash: bytes) -> StoredReply | None:
+        """Take the key for a request and return None, or return what is stored under it."""
+        return self._store.retried(
+            lambda connection: replies.reserve(
+                connection,
+                key,
+                request_hash,
+                forget_seconds=REMEMBERED_SECONDS,
+                stale_seconds=RESERVED_SECONDS,
+            )
+        )
+
+    def finish_reply(self, key: bytes, status: int, body: bytes | None) -> None:
+        """Remember the answer, or free the key where it is None."""
+        self._store.retried(lambda connection: replies.finish(connection, key, status, body))

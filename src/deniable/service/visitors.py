@@ -1,0 +1,114 @@
+"""Visitor ids as keyed HMACs, and where the key comes from.
+
+Only `HMAC-SHA256(key, experiment or group, visitor)`, cut to 16 bytes, is stored: without the key
+nobody can tell who a row is about, nor that two experiments saw the same visitor.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import stat
+from hashlib import sha256
+from pathlib import Path
+
+from sqlalchemy import Connection, insert, select
+
+from deniable.errors import InvalidArgumentError, WrongStateError
+from deniable.storage.schema import facts
+
+ENVIRONMENT = "DENIABLE_VISITOR_KEY"
+KEY_BYTES = 32
+
+
+def visitor_hash(key: bytes, scope: bytes, visitor: str) -> bytes:
+    """The stored form of a visitor within one scope (an experiment's id, or a group).
+
+    >>> visitor_hash(b"k" * 32, bytes(16), "v-1").hex()
+    '00000000000000000000000000000000'
+    """
+    return hmac.digest(key, scope + visitor.encode(), "sha256")[:16]
+
+
+def group_scope(group: str) -> bytes:
+    """The scope of a group's memberships."""
+    return b"group" + sha256(group.encode()).digest()
+
+
+def fingerprint(key: bytes) -> bytes:
+    """Tells keys apart without telling the key; stored, so that a wrong key is noticed."""
+    return hmac.digest(key, b"deniable visitor key", "sha256")
+
+
+def check_key(connection: Connection, key: bytes) -> None:
+    """Remember the first key's fingerprint; refuse any other: it would draw for everybody again."""
+    known = connection.execute(select(facts.c.value).where(facts.c.name == "visitor_key")).scalar()
+    if known is None:
+        connection.execute(insert(facts).values(name="visitor_key", value=fingerprint(key)))
+    elif known != fingerprint(key):
+        raise WrongStateError(
+            "this visitor key is not the one that the store was made with; restore the old one "
+            f"(key file or {ENVIRONMENT}), because with another one every visitor would be new"
+        )
+
+
+def visitor_key(url: str, key_file: str | Path | None = None) -> bytes:
+    """The key: from the environment, else from its file, which is made where missing.
+
+    Args:
+        url: the store; a SQLite file has its key beside it, `<file>.key`.
+        key_file: another place for it.
+    """
+    given = os.environ.get(ENVIRONMENT)
+    if given is not None:
+        return _parsed(given, ENVIRONMENT)
+    if key_file is None and url.startswith("memory:"):
+        return os.urandom(KEY_BYTES)
+    path = Path(key_file) if key_file is not None else _default_file(url)
+    if not path.exists():
+        _create(path)
+    if stat.S_IMODE(path.stat().st_mode) & 0o077:
+        raise WrongStateError(f"{path} can be read by others: chmod 600 {path}")
+    return _parsed(path.read_text("ascii"), str(path))
+
+
+def _default_file(url: str) -> Path:
+    if url.startswith("sqlite:///"):
+        return Path(url.removeprefix("sqlite:///") + ".key")
+    return Path("deniable.key")
+
+
+def _create(path: Path) -> None:
+    """Write a new key whole, then give it its name; whoever is first wins."""
+    draft = path.with_name(f"{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
+    descriptor = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    try:
+        os.write(descriptor, os.urandom(KEY_BYTES).hex().encode() + b"\n")
+        os.fsync(descriptor)
+        os.link(draft, path)
+        _sync_directory(path.parent)
+    except FileExistsError:
+        pass
+    finally:
+        os.close(descriptor)
+        draft.unlink()
+
+
+def _sync_directory(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _parsed(text: str, source: str) -> bytes:
+    try:
+        key = bytes.fromhex(text.strip())
+    except ValueError:
+        key = b""
+    if len(key) < KEY_BYTES:
+        raise InvalidArgumentError(
+            source, "...", f"{KEY_BYTES} or more bytes as hexadecimal digits (openssl rand -hex 32)"
+        )
+    return key

@@ -1,0 +1,111 @@
+"""The writer: one thread that answers everything queued in one durable transaction after another.
+
+While a transaction is being synced to the disk the next jobs gather; together they are the next
+batch (group commit). A job is answered only after its transaction is durable, or, where the store
+cannot take it, with an unstored uniform arm (decisions) or an error (rewards).
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import asdict
+from queue import Empty, SimpleQueue
+
+from deniable.errors import OverloadedError, StoreUnavailableError
+from deniable.service.engine import Engine
+from deniable.service.figures import Figures
+from deniable.service.jobs import DecideJob, Job
+from deniable.storage.store import Store
+
+
+class Writer:
+    """Takes jobs from any thread; finishes them in its own.
+
+    Args:
+        store: where to.
+        key: of the visitors' HMACs.
+        queue_limit: decisions and rewards that may wait.
+        batch_limit: decisions and rewards in one transaction (a larger single job is still one).
+    """
+
+    def __init__(
+        self, store: Store, key: bytes, *, queue_limit: int = 20_000, batch_limit: int = 5_000
+    ) -> None:
+        self._engine = Engine(store, key)
+        self._queue_limit = queue_limit
+        self._batch_limit = batch_limit
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._lock = threading.Lock()  # guards what follows
+        self._queued = 0
+        self._refused = 0
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def submit(self, job: Job) -> None:
+        """Queue a job, or raise OverloadedError."""
+        size = job.size
+        with self._lock:
+            if self._closed:
+                raise StoreUnavailableError("the service is closed")
+            if self._queued + size > self._queue_limit and self._queued:
+                self._refused += 1
+                raise OverloadedError(f"{self._queued} decisions and rewards are waiting already")
+            self._queued += size
+            if self._thread is None:  # started by the first job: looking on needs no thread
+                self._thread = threading.Thread(
+                    target=self._run, name="deniable-writer", daemon=True
+                )
+                self._thread.start()
+            self._jobs.put(job)
+
+    @property
+    def figures(self) -> Figures:
+        """Counts since the start."""
+        return Figures(**asdict(self._engine.counts), refused=self._refused, queued=self._queued)
+
+    def ready(self) -> bool:
+        """Whether the store takes an (empty) transaction."""
+        with self._lock:
+            if self._closed:
+                return False
+        waiting = threading.Event()
+        self.submit(DecideJob("", (), (), lambda _job: waiting.set()))
+        return waiting.wait(5) and not self._engine.failing
+
+    def close(self) -> None:
+        """Finish what is queued, then stop."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            self._jobs.put(None)
+        if self._thread is not None:
+            self._thread.join()
+        self._engine.close()
+
+    def _run(self) -> None:
+        last = False
+        while not last:
+            batch, last = self._gathered()
+            if batch:
+                self._engine.run(batch)
+                with self._lock:
+                    self._queued -= sum(job.size for job in batch)
+                for job in batch:
+                    job.finish()
+
+    def _gathered(self) -> tuple[list[Job], bool]:
+        """Everything queued, up to the limit, and whether that was the last of it."""
+        batch: list[Job] = []
+        size = 0
+        job = self._jobs.get()
+        while job is not None:
+            batch.append(job)
+            size += job.size
+            if size >= self._batch_limit:
+                return batch, False
+            try:
+                job = self._jobs.get_nowait()
+            except Empty:
+                return batch, False
+        return batch, True

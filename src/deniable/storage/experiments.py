@@ -1,0 +1,190 @@
+"""Experiments in the store: read them whole, insert a draft, change one and raise its revision."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, insert, select, true, update
+from sqlalchemy.exc import IntegrityError
+
+from deniable.errors import UnknownNameError, WrongStateError
+from deniable.storage import times
+from deniable.storage.records import Arm, Cell, Experiment
+from deniable.storage.schema import arms, clocks, counters, experiments, segments
+
+
+def by_key(connection: Connection, key: str, *, lock: bool = False) -> Experiment:
+    """One experiment, or UnknownNameError.
+
+    Args:
+        connection: inside a transaction.
+        key: its name.
+        lock: hold it until the transaction ends (SQLite holds the whole file already).
+    """
+    if lock:
+        connection.execute(
+            select(experiments.c.id).where(experiments.c.key == key).with_for_update()
+        )
+    found = matching(connection, experiments.c.key == key)
+    if not found:
+        raise UnknownNameError("experiment", key)
+    return found[0]
+
+
+def everything(connection: Connection) -> list[Experiment]:
+    """All experiments, oldest first."""
+    return matching(connection, true())
+
+
+def insert_draft(connection: Connection, draft: Experiment) -> Experiment:
+    """Store a new draft under ids of its own; WrongStateError where its key is in use."""
+    identity = os.urandom(16)
+    try:
+        connection.execute(
+            insert(experiments).values(
+                id=identity,
+                tag=tag_of(identity),
+                key=draft.key,
+                status="draft",
+                strategy=draft.strategy,
+                budget_nano=draft.budget_nano,
+                planned_visitors=draft.planned_visitors,
+                group_name=draft.group,
+                default_arm=_position(draft, draft.default_arm),
+                attribution_seconds=draft.attribution_seconds,
+                version=1,
+                exhausted=False,
+                revision=1,
+                created_at=times.as_stored(draft.created_at),
+            )
+        )
+    except IntegrityError:
+        raise WrongStateError(f"an experiment {draft.key!r} exists already") from None
+    connection.execute(
+        insert(arms),
+        [
+            {
+                "experiment_id": identity,
+                "position": position,
+                "key": arm.key,
+                "label": arm.label,
+                "budget_nano": arm.budget_nano,
+            }
+            for position, arm in enumerate(draft.arms)
+        ],
+    )
+    connection.execute(
+        insert(segments),
+        [
+            {"experiment_id": identity, "position": position, "name": name}
+            for position, name in enumerate(draft.segments)
+        ],
+    )
+    connection.execute(insert(clocks).values(experiment_id=identity, clock=0))
+    return by_key(connection, draft.key)
+
+
+def change(connection: Connection, experiment: Experiment, **values: object) -> Experiment:
+    """Set columns of an experiment and raise its revision, so that every writer reads it anew."""
+    connection.execute(
+        update(experiments)
+        .where(experiments.c.id == bytes.fromhex(experiment.id))
+        .values(revision=experiments.c.revision + 1, **values)
+    )
+    return by_key(connection, experiment.key)
+
+
+def switch_off(connection: Connection, experiment: Experiment, arm: str) -> Experiment:
+    """A new version of the experiment, without this arm for new visitors."""
+    connection.execute(
+        update(arms)
+        .where(arms.c.experiment_id == bytes.fromhex(experiment.id), arms.c.key == arm)
+        .values(off_since_version=experiment.version + 1)
+    )
+    return change(connection, experiment, version=experiment.version + 1)
+
+
+def cells(connection: Connection, experiment: Experiment) -> list[Cell]:
+    """Shows and clicks of every arm in every segment, over all writers, in declared order."""
+    totals: dict[tuple[int, int], tuple[int, int]] = {}
+    rows = connection.execute(
+        select(counters.c.segment, counters.c.arm, counters.c.shows, counters.c.clicks).where(
+            counters.c.experiment_id == bytes.fromhex(experiment.id)
+        )
+    )
+    for segment, arm, shows, clicks in rows:
+        before = totals.get((segment, arm), (0, 0))
+        totals[segment, arm] = (before[0] + shows, before[1] + clicks)
+    names: list[tuple[int, str | None]] = [*enumerate(experiment.segments), (-1, None)]
+    return [
+        Cell(name, arm.key, *totals.get((segment, position), (0, 0)))
+        for segment, name in names
+        for position, arm in enumerate(experiment.arms)
+    ]
+
+
+def versions_off(connection: Connection, experiment: Experiment) -> dict[int, int]:
+    """Arm position -> the version from which it is off."""
+    rows = connection.execute(
+        select(arms.c.position, arms.c.off_since_version).where(
+            arms.c.experiment_id == bytes.fromhex(experiment.id),
+            arms.c.off_since_version.is_not(None),
+        )
+    )
+    return {row.position: row.off_since_version for row in rows}
+
+
+def tag_of(identity: bytes) -> int:
+    """The first four bytes of an experiment's id; the ids of its decisions begin with them."""
+    return int.from_bytes(identity[:4], "big", signed=True)
+
+
+def _position(experiment: Experiment, arm: str) -> int:
+    return next(i for i, known in enumerate(experiment.arms) if known.key == arm)
+
+
+def matching(connection: Connection, condition: ColumnElement[bool]) -> list[Experiment]:
+    """The experiments that a condition on their table holds for, oldest first."""
+    rows = connection.execute(
+        select(experiments).where(condition).order_by(experiments.c.created_at, experiments.c.key)
+    ).all()
+    ids = [row.id for row in rows]
+    arms_of: dict[bytes, list[Any]] = {identity: [] for identity in ids}
+    names_of: dict[bytes, list[str]] = {identity: [] for identity in ids}
+    for row in connection.execute(
+        select(arms).where(arms.c.experiment_id.in_(ids)).order_by(arms.c.position)
+    ):
+        arms_of[row.experiment_id].append(row)
+    for row in connection.execute(
+        select(segments).where(segments.c.experiment_id.in_(ids)).order_by(segments.c.position)
+    ):
+        names_of[row.experiment_id].append(row.name)
+    return [_experiment(row, arms_of[row.id], names_of[row.id]) for row in rows]
+
+
+def _experiment(row: Any, arm_rows: Sequence[Any], names: Sequence[str]) -> Experiment:
+    return Experiment(
+        id=row.id.hex(),
+        key=row.key,
+        status=row.status,
+        arms=tuple(
+            Arm(arm.key, arm.label, arm.budget_nano, arm.off_since_version is None)
+            for arm in arm_rows
+        ),
+        segments=tuple(names),
+        strategy=row.strategy,
+        budget_nano=row.budget_nano,
+        planned_visitors=row.planned_visitors,
+        group=row.group_name,
+        default_arm=arm_rows[row.default_arm].key,
+        attribution_seconds=row.attribution_seconds,
+        version=row.version,
+        winner=None if row.winner is None else arm_rows[row.winner].key,
+        exhausted=row.exhausted,
+        created_at=times.as_datetime(row.created_at),
+        started_at=times.maybe_datetime(row.started_at),
+        stopped_at=times.maybe_datetime(row.stopped_at),
+        revision=row.revision,
+    )

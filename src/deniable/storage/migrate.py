@@ -1,0 +1,50 @@
+"""Bringing a store to the present schema: Alembic, imported only where there is something to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sqlalchemy import Connection, Engine, inspect, text
+from sqlalchemy.exc import DBAPIError
+
+from deniable.errors import StoreUnavailableError, WrongStateError
+from deniable.storage.schema import HEAD
+
+
+def revision(connection: Connection) -> str | None:
+    """The migration that the store is at; None where it is empty."""
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    return connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+
+
+def migrate(engine: Engine) -> None:
+    """Make or upgrade the tables. Safe when several processes start at once: one does it."""
+    for attempt in range(10):
+        try:
+            with engine.begin() as connection:
+                found = revision(connection)
+                if found == HEAD:
+                    return
+                if found is not None and found > HEAD:
+                    raise WrongStateError(
+                        f"the store is at migration {found}, this version of Deniable knows {HEAD}: "
+                        "use the newer version"
+                    )
+                _upgrade(connection)
+        except DBAPIError as error:  # another process was making the same tables
+            if attempt == 9:
+                raise StoreUnavailableError(f"migration: {error.orig}") from error
+
+
+def _upgrade(connection: Connection) -> None:
+    from alembic.config import Config
+    from alembic.runtime.environment import EnvironmentContext
+    from alembic.script import ScriptDirectory
+
+    scripts = ScriptDirectory(str(Path(__file__).parent / "migrations"))
+    with EnvironmentContext(
+        Config(), scripts, fn=lambda found, _context: scripts._upgrade_revs("head", found)
+    ) as environment:
+        environment.configure(connection=connection)
+        environment.run_migrations()

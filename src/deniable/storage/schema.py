@@ -1,0 +1,216 @@
+"""The one schema, in SQLAlchemy Core: what both databases hold.
+
+Keys are 16 random bytes (UUIDs), times are whole microseconds since 1970 (UTC), budgets whole
+nano-nats. The experiment's id leads every key of what grows with visitors, so that rows can be
+spread over machines by it. No triggers, no sequences, no database functions.
+
+A row of `decisions` is its own ledger entry: chained by `hash` to the row with the previous `seq` of
+the same writer. `commitments` is the chain of everything that touches budgets.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    ForeignKey,
+    Integer,
+    LargeBinary,
+    MetaData,
+    PrimaryKeyConstraint,
+    SmallInteger,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+HEAD = "0001"
+"""The newest migration; a store at this revision needs none."""
+
+metadata = MetaData()
+
+
+def _id(name: str, *, nullable: bool = False) -> Column[bytes]:
+    return Column(name, LargeBinary(16), nullable=nullable)
+
+
+facts = Table(
+    "facts",
+    metadata,
+    Column("name", String(32), primary_key=True),
+    Column("value", LargeBinary(32), nullable=False),
+)
+"""Single values: `visitor_key` is a fingerprint of the key that the visitors' HMACs were made with."""
+
+periods = Table(
+    "periods",
+    metadata,
+    Column("id", LargeBinary(16), primary_key=True),
+    Column("budget_nano", BigInteger, nullable=False),
+    Column("committed_nano", BigInteger, nullable=False),
+    Column("starts_at", BigInteger, nullable=False),
+    Column("ends_at", BigInteger),
+    Column("current", Boolean, nullable=False),
+)
+"""The firm's budget, one row a period; exactly one is current."""
+
+experiments = Table(
+    "experiments",
+    metadata,
+    Column("id", LargeBinary(16), primary_key=True),
+    Column("tag", Integer, nullable=False, unique=True),  # leads the ids of its decisions
+    Column("key", String(128), nullable=False, unique=True),
+    Column("status", String(8), nullable=False),
+    Column("strategy", String(16), nullable=False),
+    Column("budget_nano", BigInteger, nullable=False),
+    Column("planned_visitors", BigInteger),
+    Column("group_name", String(128)),
+    Column("default_arm", SmallInteger, nullable=False),
+    Column("attribution_seconds", BigInteger),
+    Column("version", Integer, nullable=False),
+    Column("winner", SmallInteger),
+    Column("exhausted", Boolean, nullable=False),
+    # Raised by every change; a writer that knows another revision reads the experiment anew.
+    Column("revision", Integer, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("started_at", BigInteger),
+    Column("stopped_at", BigInteger),
+)
+
+arms = Table(
+    "arms",
+    metadata,
+    Column("experiment_id", LargeBinary(16), ForeignKey("experiments.id"), primary_key=True),
+    Column("position", SmallInteger, primary_key=True, autoincrement=False),
+    Column("key", String(128), nullable=False),
+    Column("label", Text, nullable=False),
+    Column("budget_nano", BigInteger),
+    Column("off_since_version", Integer),
+    UniqueConstraint("experiment_id", "key"),
+)
+
+segments = Table(
+    "segments",
+    metadata,
+    Column("experiment_id", LargeBinary(16), ForeignKey("experiments.id"), primary_key=True),
+    Column("position", SmallInteger, primary_key=True, autoincrement=False),
+    Column("name", String(128), nullable=False),
+    UniqueConstraint("experiment_id", "name"),
+)
+
+clocks = Table(
+    "clocks",
+    metadata,
+    Column("experiment_id", LargeBinary(16), ForeignKey("experiments.id"), primary_key=True),
+    Column("clock", BigInteger, nullable=False),
+)
+"""The experiment-wide clock that all writers share, for the arm-specific dynamic strategy.
+
+Apart from `experiments`, whose rows writers hold still together while they decide.
+"""
+
+writers = Table(
+    "writers",
+    metadata,
+    Column("id", LargeBinary(16), primary_key=True),
+    Column("owner", LargeBinary(16)),  # who may write as it; replaced when a lease has run out
+    Column("lease_until", BigInteger, nullable=False),
+    Column("seq", BigInteger, nullable=False),
+    Column("head", LargeBinary(32), nullable=False),
+)
+"""The chains: one row each, with its length and newest hash. Id 0 is the chain of commitments."""
+
+COMMITMENT_CHAIN = bytes(16)
+
+decisions = Table(
+    "decisions",
+    metadata,
+    _id("experiment_id"),
+    _id("id"),
+    # Erasable: all NULL once the visitor is forgotten; `commitment` keeps the chain verifiable.
+    _id("visitor", nullable=True),  # keyed HMAC
+    _id("salt", nullable=True),
+    Column("segment", SmallInteger),
+    Column("greedy", SmallInteger),
+    Column("shown", SmallInteger),
+    Column("clock", BigInteger),
+    Column("risk_nano", BigInteger),
+    # Kept for good.
+    Column("version", Integer, nullable=False),
+    Column("decided_at", BigInteger, nullable=False),
+    _id("writer_id"),
+    Column("seq", BigInteger, nullable=False),
+    Column("commitment", LargeBinary(32), nullable=False),
+    Column("hash", LargeBinary(32), nullable=False),
+    PrimaryKeyConstraint("experiment_id", "id"),
+    UniqueConstraint("experiment_id", "visitor"),
+)
+
+rewards = Table(
+    "rewards",
+    metadata,
+    _id("experiment_id"),
+    _id("decision_id"),
+    Column("value", SmallInteger, nullable=False),
+    Column("rewarded_at", BigInteger, nullable=False),
+    PrimaryKeyConstraint("experiment_id", "decision_id"),
+)
+
+counters = Table(
+    "counters",
+    metadata,
+    _id("experiment_id"),
+    Column("segment", SmallInteger, nullable=False),
+    Column("arm", SmallInteger, nullable=False),
+    _id("writer_id"),
+    Column("shows", BigInteger, nullable=False),
+    Column("clicks", BigInteger, nullable=False),
+    PrimaryKeyConstraint("experiment_id", "segment", "arm", "writer_id"),
+)
+"""Sharded by writer: each writes only its own rows, so none is hot."""
+
+memberships = Table(
+    "memberships",
+    metadata,
+    Column("group_name", String(128), nullable=False),
+    _id("visitor"),
+    _id("experiment_id"),
+    PrimaryKeyConstraint("group_name", "visitor"),
+)
+"""The one experiment of a group that a visitor belongs to."""
+
+commitments = Table(
+    "commitments",
+    metadata,
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("kind", String(16), nullable=False),
+    Column("experiment_id", LargeBinary(16)),
+    Column("amount_nano", BigInteger, nullable=False),
+    Column("detail", Text, nullable=False),
+    Column("recorded_at", BigInteger, nullable=False),
+    Column("hash", LargeBinary(32), nullable=False),
+)
+
+api_keys = Table(
+    "api_keys",
+    metadata,
+    Column("id", LargeBinary(16), primary_key=True),
+    Column("label", Text, nullable=False),
+    Column("secret_hash", LargeBinary(32), nullable=False, unique=True),
+    Column("scopes", String(64), nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("revoked_at", BigInteger),
+)
+
+replies = Table(
+    "replies",
+    metadata,
+    Column("idempotency_key", LargeBinary(32), primary_key=True),
+    Column("request_hash", LargeBinary(32), nullable=False),
+    Column("status", SmallInteger, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+)
+"""Answers to administrative requests that carried an idempotency key."""

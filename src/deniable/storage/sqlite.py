@@ -1,0 +1,146 @@
+"""SQLite, the embedded store: one file, write-ahead log, every commit synced to the disk.
+
+Writers of any process take turns by BEGIN IMMEDIATE. `synchronous=FULL` makes a commit return only
+after the log is on the disk, so an answered decision survives the loss of power.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import NullPool
+
+from deniable.errors import StoreUnavailableError
+from deniable.storage.sqlite_hot import SqliteTransaction
+
+T = TypeVar("T")
+
+BUSY_SECONDS = 10
+"""How long a writer waits for its turn before the store counts as unavailable."""
+
+SYNCHRONOUS = "FULL"
+
+_PRAGMAS = {
+    "journal_mode": "WAL",
+    "busy_timeout": str(BUSY_SECONDS * 1000),
+    "foreign_keys": "ON",
+    "cache_size": "-65536",  # 64 MiB
+    "wal_autocheckpoint": "4000",
+}
+
+
+class SqliteStore:
+    """Implements `Store` on one file."""
+
+    def __init__(self, path: str | Path) -> None:
+        self._path = Path(path)
+        self._engine = _engine(self._path)
+        self._hot: sqlite3.Connection | None = None
+        self._transaction: SqliteTransaction | None = None
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        return f"sqlite:///{self._path}"
+
+    @property
+    def engine(self) -> Engine:
+        """For migrations."""
+        return self._engine
+
+    @contextmanager
+    def hot(self) -> Iterator[SqliteTransaction]:
+        """See Store."""
+        try:
+            if self._hot is None or self._transaction is None:
+                self._hot = _connected(self._path)
+                self._transaction = SqliteTransaction(self._hot)
+            self._hot.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._transaction
+                self._hot.execute("COMMIT")
+            except BaseException:
+                self._undo()
+                raise
+        except sqlite3.Error as error:
+            self._drop()
+            raise StoreUnavailableError(f"SQLite: {error}") from error
+
+    @contextmanager
+    def begin(self) -> Iterator[Connection]:
+        """See Store."""
+        with self._connection(write=True) as connection:
+            yield connection
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """See Store."""
+        with self._connection(write=False) as connection:
+            yield connection
+
+    def retried(self, work: Callable[[Connection], T]) -> T:
+        """See Store; BEGIN IMMEDIATE already waited for its turn."""
+        with self.begin() as connection:
+            return work(connection)
+
+    def close(self) -> None:
+        """See Store."""
+        self._drop()
+        self._engine.dispose()
+
+    @contextmanager
+    def _connection(self, *, write: bool) -> Iterator[Connection]:
+        try:
+            with self._engine.connect() as plain:
+                connection = plain.execution_options(write=write)
+                with connection.begin():
+                    yield connection
+        except DBAPIError as error:
+            if isinstance(error.orig, sqlite3.IntegrityError):
+                raise
+            raise StoreUnavailableError(f"SQLite: {error.orig}") from error
+
+    def _undo(self) -> None:
+        if self._hot is not None and self._hot.in_transaction:
+            self._hot.execute("ROLLBACK")
+
+    def _drop(self) -> None:
+        """Close the writer's connection; the next transaction opens a new one."""
+        connection, self._hot, self._transaction = self._hot, None, None
+        if connection is not None:
+            connection.close()
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    # Transactions are begun by hand; the writer's thread is not the one that closes.
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    _prepare(connection)
+    return connection
+
+
+def _prepare(connection: Any, _record: object = None) -> None:
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    # The timeout first: switching to the write-ahead log may have to wait for another process.
+    for name in ("busy_timeout", *_PRAGMAS):
+        cursor.execute(f"PRAGMA {name} = {_PRAGMAS[name]}")
+    cursor.execute(f"PRAGMA synchronous = {SYNCHRONOUS}")
+    cursor.close()
+
+
+def _engine(path: Path) -> Engine:
+    engine = create_engine(f"sqlite:///{path}", poolclass=NullPool)
+    event.listen(engine, "connect", _prepare)
+    event.listen(engine, "begin", _begin)
+    return engine
+
+
+def _begin(connection: Connection) -> None:
+    write = connection.get_execution_options().get("write", True)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")

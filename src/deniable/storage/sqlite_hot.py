@@ -1,0 +1,161 @@
+"""The writer's transaction on SQLite: multi-row statements of a few prepared sizes.
+
+Each statement handles many rows in a single step, so that the interpreter's lock is handed to other
+threads a few times per batch and not once per row. Inserts are cut into the prepared sizes; lookups
+are padded with NULL, which equals nothing.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import chain as flatten
+from typing import Any
+
+from sqlalchemy import Table
+
+from deniable.storage import schema
+from deniable.storage.store import Chain, DecisionRow, Head, Shown
+
+SIZES = (256, 64, 16, 4, 1)
+
+_Row = Sequence[Any]
+
+
+def _pieces(rows: Sequence[_Row]) -> Iterator[tuple[int, Sequence[_Row]]]:
+    """The rows in pieces of the prepared sizes, largest first."""
+    start = 0
+    for size in SIZES:
+        while len(rows) - start >= size:
+            yield size, rows[start : start + size]
+            start += size
+
+
+@cache
+def _insert(table: Table, size: int, ending: str) -> str:
+    names = ", ".join(table.c.keys())
+    row = f"({', '.join('?' * len(table.c))})"
+    return f"INSERT INTO {table.name} ({names}) VALUES {', '.join([row] * size)} {ending}"
+
+
+@cache
+def _padded(count: int) -> int:
+    return min((size for size in SIZES if size >= count), default=SIZES[0])
+
+
+@cache
+def _in(statement: str, size: int) -> str:
+    return f"{statement} IN ({', '.join('?' * size)})"
+
+
+class SqliteTransaction:
+    """Implements `HotTransaction` on one connection."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._execute = connection.execute
+
+    def heads(self, experiments: Sequence[bytes]) -> dict[bytes, Head]:
+        """See HotTransaction; the write lock of BEGIN IMMEDIATE holds them still."""
+        statement = (
+            "SELECT id, revision, clock FROM experiments JOIN clocks ON experiment_id = id WHERE id"
+        )
+        rows = self._found(statement, (), experiments)
+        return {row[0]: Head(row[1], row[2]) for row in rows}
+
+    def stored(
+        self, experiment: bytes, visitors: Sequence[bytes]
+    ) -> dict[bytes, tuple[bytes, int]]:
+        """See HotTransaction."""
+        statement = "SELECT visitor, id, shown FROM decisions WHERE experiment_id = ? AND visitor"
+        return {row[0]: (row[1], row[2]) for row in self._found(statement, (experiment,), visitors)}
+
+    def add_decisions(self, rows: Sequence[DecisionRow]) -> int:
+        """See HotTransaction."""
+        return self._added(schema.decisions, rows)
+
+    def shown(self, experiment: bytes, decisions: Sequence[bytes]) -> dict[bytes, Shown]:
+        """See HotTransaction."""
+        statement = (
+            "SELECT id, segment, shown, decided_at FROM decisions "
+            "WHERE shown IS NOT NULL AND experiment_id = ? AND id"
+        )
+        rows = self._found(statement, (experiment,), decisions)
+        return {row[0]: Shown(row[1], row[2], row[3]) for row in rows}
+
+    def add_rewards(self, rows: Sequence[tuple[bytes, bytes, int, int]]) -> set[bytes]:
+        """See HotTransaction."""
+        ending = "ON CONFLICT DO NOTHING RETURNING decision_id"
+        fresh: set[bytes] = set()
+        for size, piece in _pieces(rows):
+            values = list(flatten.from_iterable(piece))
+            found = self._execute(_insert(schema.rewards, size, ending), values).fetchall()
+            fresh.update(row[0] for row in found)
+        return fresh
+
+    def save_counters(self, rows: Sequence[tuple[bytes, int, int, bytes, int, int]]) -> None:
+        """See HotTransaction."""
+        ending = (
+            "ON CONFLICT (experiment_id, segment, arm, writer_id) "
+            "DO UPDATE SET shows = excluded.shows, clicks = excluded.clicks"
+        )
+        for size, piece in _pieces(rows):
+            self._execute(
+                _insert(schema.counters, size, ending), list(flatten.from_iterable(piece))
+            )
+
+    def members(self, group: str, visitors: Sequence[bytes]) -> dict[bytes, bytes]:
+        """See HotTransaction."""
+        statement = (
+            "SELECT visitor, experiment_id FROM memberships WHERE group_name = ? AND visitor"
+        )
+        return dict(self._found(statement, (group,), visitors))
+
+    def add_members(self, rows: Sequence[tuple[str, bytes, bytes]]) -> int:
+        """See HotTransaction."""
+        return self._added(schema.memberships, rows)
+
+    def set_clock(self, experiment: bytes, clock: int) -> None:
+        """See HotTransaction."""
+        self._execute(
+            "UPDATE clocks SET clock = ? WHERE experiment_id = ? AND clock < ?",
+            (clock, experiment, clock),
+        )
+
+    def extend(self, writer: bytes, owner: bytes, chain: Chain, lease_until: int) -> bool:
+        """See HotTransaction."""
+        cursor = self._execute(
+            "UPDATE writers SET seq = ?, head = ?, lease_until = ? WHERE id = ? AND owner = ?",
+            (chain.seq, chain.head, lease_until, writer, owner),
+        )
+        return cursor.rowcount == 1
+
+    def counts(self, experiment: bytes) -> list[tuple[int, int, bytes, int, int]]:
+        """See HotTransaction."""
+        return self._execute(
+            "SELECT segment, arm, writer_id, shows, clicks FROM counters WHERE experiment_id = ?",
+            (experiment,),
+        ).fetchall()
+
+    def chain(self, writer: bytes, owner: bytes) -> Chain | None:
+        """See HotTransaction."""
+        row = self._execute(
+            "SELECT seq, head FROM writers WHERE id = ? AND owner = ?", (writer, owner)
+        ).fetchone()
+        return Chain(*row) if row else None
+
+    def _found(self, statement: str, fixed: _Row, wanted: Sequence[bytes]) -> list[Any]:
+        found: list[Any] = []
+        for start in range(0, len(wanted), SIZES[0]):
+            part = wanted[start : start + SIZES[0]]
+            size = _padded(len(part))
+            values = (*fixed, *part, *(None,) * (size - len(part)))
+            found += self._execute(_in(statement, size), values).fetchall()
+        return found
+
+    def _added(self, table: Table, rows: Sequence[_Row]) -> int:
+        added = 0
+        for size, piece in _pieces(rows):
+            values = list(flatten.from_iterable(piece))
+            added += self._execute(_insert(table, size, "ON CONFLICT DO NOTHING"), values).rowcount
+        return added
