@@ -13,7 +13,7 @@ $(READY): pyproject.toml constraints.txt
 	@touch $@
 
 run: $(READY)
-	$(BIN)/deniable plan --arms 2 --visitors 100000 --prior .2 --budget 1
+	$(BIN)/deniable serve --demo --store sqlite:///demo.db
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -6,6 +6,7 @@ be read side by side.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from mpmath import mp as mp
@@ -14,6 +15,8 @@ from mpmath import mpf as mpf
 mp.dps = 50
 
 Real = Any  # mpmath ships no types
+Terms = tuple[Real, Real, Real]
+Bound = Callable[..., Any]
 
 A = 1 + 2 * mp.sqrt(2)
 B = 4 * mp.sqrt(2)
@@ -63,12 +66,12 @@ def nonprivate(k: int, t: float, j: int = 1) -> Real:
     return A * mp.cbrt(mpf(k) * j) * mp.cbrt(exact(t)) ** 2 * mp.cbrt(mp.log(exact(t)))
 
 
-def constant_terms(k: int, t: float, gamma: float, j: int = 1) -> tuple[Real, Real, Real]:
+def constant_terms(k: int, t: float, gamma: float, j: int = 1) -> Terms:
     e, T = eps(k, gamma), exact(t)
     return mpf(0), T * e, B * mp.sqrt(k * j * T * mp.log(T) / e)
 
 
-def dynamic_terms(k: int, t: float, gamma: float) -> tuple[Real, Real, Real]:
+def dynamic_terms(k: int, t: float, gamma: float) -> Terms:
     e, T = eps(k, gamma), exact(t)
     n = min(root(k, gamma), T)
     learning = A * mp.cbrt(k) * mp.cbrt(n) ** 2 * mp.cbrt(mp.log(n))
@@ -79,7 +82,7 @@ def dynamic_terms(k: int, t: float, gamma: float) -> tuple[Real, Real, Real]:
     )
 
 
-def dynamic_terms_j(k: int, t: float, gamma: float, j: int) -> tuple[Real, Real, Real]:
+def dynamic_terms_j(k: int, t: float, gamma: float, j: int) -> Terms:
     e, T = eps(k, gamma), exact(t)
     n = root(k, gamma)
     after = max(T - n, mpf(0))
@@ -169,15 +172,25 @@ def arm_excess_linear(risks: list[float], t: int) -> Real:
     return gap(risks) * bracket
 
 
-def budget_for(bound: Any, k: int, t: float, excess: float, best: float, j: int = 1) -> Real:
-    """The smallest budget within `excess` of the bound at `best`, by a scan and bisection."""
-    target = (1 + exact(excess)) * bound(k, t, best, j)
-    grid = [best * i / 400 for i in range(401)]
-    first = next(i for i, g in enumerate(grid) if i == 400 or bound(k, t, g, j) <= target)
+def budgets_for(
+    bound: Bound, k: int, t: float, excesses: list[float], best: float, j: int = 1
+) -> list[Real]:
+    """The smallest budgets within each excess of the bound at `best`, by a scan and bisection."""
+    grid = [mpf(best) * i / 400 for i in range(401)]
+    values = [bound(k, t, g, j) for g in grid]
+    return [
+        _first_below(bound, k, t, (1 + exact(x)) * values[-1], j, grid, values) for x in excesses
+    ]
+
+
+def _first_below(
+    bound: Bound, k: int, t: float, target: Real, j: int, grid: list[Real], values: list[Real]
+) -> Real:
+    first = next(i for i, value in enumerate(values) if value <= target)
     if first == 0:
         return mpf(0)
-    low, high = mpf(grid[first - 1]), mpf(grid[first])
-    for _ in range(80):
+    low, high = grid[first - 1], grid[first]
+    for _ in range(55):
         mid = (low + high) / 2
         low, high = (low, mid) if bound(k, t, mid, j) <= target else (mid, high)
     return high

@@ -40,14 +40,14 @@ def test_symmetric_matrix_to_the_last_digits() -> None:
         agree([(k, x)], [response.exploration], [oracle.eps(k, x)], 1e-15)
         assert response.risks.tolist() == [x] * k
         assert response.global_risk == x
-        assert response.weights == pytest.approx([1 / k] * k, rel=1e-15)
+        assert response.weights == pytest.approx([1 / k] * k, rel=1e-15, abs=0)
 
 
 def test_ten_thousand_arms() -> None:
     shown = RandomizedResponse(10_000, 5.0).shown_distribution(9_999)
     g = mp.exp(5)
     agree([()] * 2, shown[[0, 9_999]], [1 / (9_999 + g), g / (9_999 + g)], 1e-15)
-    assert shown.sum() == pytest.approx(1, rel=1e-14)
+    assert shown.sum() == pytest.approx(1, rel=1e-14, abs=0)
 
 
 @pytest.mark.parametrize("risks", UNEQUAL)
@@ -72,7 +72,7 @@ def test_risks_beyond_the_range_of_floats_are_purely_greedy(risks: list[float]) 
 
 def test_zero_risks_are_uniform() -> None:
     for response in (ArmSpecificResponse([0, 0, 0]), RandomizedResponse(3, 0)):
-        assert response.exploration == pytest.approx(1, rel=1e-15)
+        assert response.exploration == pytest.approx(1, rel=1e-15, abs=0)
         np.testing.assert_allclose(response.matrix, 1 / 3, rtol=1e-15)
 
 

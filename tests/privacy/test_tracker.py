@@ -73,8 +73,8 @@ def test_odds_are_the_product_of_the_factors() -> None:
     after = tracker.update([0.2, 0.8], shown_arm=0, clicked=True)
     output = tracker.output_factor(shown_arm=0, segment=0, other=1)
     response = tracker.response_factor(shown_arm=0, clicked=True, segment=0, other=1)
-    assert (output, response) == pytest.approx((2.0, 0.25), rel=1e-15)
-    assert after[0] / after[1] == pytest.approx(0.25 * output * response, rel=1e-15)
+    assert (output, response) == pytest.approx((2.0, 0.25), rel=1e-15, abs=0)
+    assert after[0] / after[1] == pytest.approx(0.25 * output * response, rel=1e-15, abs=0)
 
 
 def test_closed_channels_say_nothing() -> None:

@@ -88,8 +88,12 @@ class ServingTable:
             greedy: index of the greedy arm, 0 to K - 1; not checked, which would be a branch.
             entropy: where 8 random bytes come from; anything but the default is for tests.
         """
+        return self.arm_at(int.from_bytes(entropy(8), "little"), greedy)
+
+    def arm_at(self, point: int, greedy: int) -> int:
+        """The arm whose piece of [0, 2^64) holds this uniformly drawn point."""
         n_arms = len(self.pieces)
-        index = bisect_right(self.thresholds, int.from_bytes(entropy(8), "little"))
+        index = bisect_right(self.thresholds, point)
         # index == n_arms is the greedy piece; the product is 0 for every other index.
         return index + (index // n_arms) * (greedy - n_arms)
 

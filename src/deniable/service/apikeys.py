@@ -5,10 +5,22 @@ A secret has 256 random bits, so a plain hash is enough: there is nothing to gue
 
 from __future__ import annotations
 
+import os
+from base64 import urlsafe_b64encode
 from collections.abc import Sequence
+from hashlib import sha256
+from typing import Any
 
-from deniable.storage.records import ApiKey, Scope
+from sqlalchemy import Connection, insert, select, update
+
+from deniable.errors import InvalidArgumentError, UnknownNameError
+from deniable.storage import times
+from deniable.storage.records import SCOPES, ApiKey, Scope
+from deniable.storage.schema import api_keys
 from deniable.storage.store import Store
+
+PREFIX = "dnb_"
+"""Every secret begins with it, so that secret scanners can find a leaked one."""
 
 
 class ApiKeys:
@@ -18,16 +30,78 @@ class ApiKeys:
 
     def create_api_key(self, label: str, scopes: Sequence[Scope]) -> tuple[str, ApiKey]:
         """A new key: the secret (`dnb_...`, not stored) and its record."""
-        raise NotImplementedError
+        if not isinstance(label, str) or not 0 < len(label) <= 200 or not label.isprintable():
+            raise InvalidArgumentError("label", label, "printable text of 1 to 200 characters")
+        wanted = tuple(scope for scope in SCOPES if scope in scopes)
+        if not wanted or len(wanted) != len(set(scopes)):
+            raise InvalidArgumentError("scopes", list(scopes), f"some of {', '.join(SCOPES)}")
+        identity = os.urandom(16)
+        secret = PREFIX + urlsafe_b64encode(os.urandom(32)).decode().rstrip("=")
+
+        def create(connection: Connection) -> ApiKey:
+            connection.execute(
+                insert(api_keys).values(
+                    id=identity,
+                    label=label,
+                    secret_hash=_hashed(secret),
+                    scopes=" ".join(wanted),
+                    created_at=times.now(),
+                )
+            )
+            return _one(connection, identity)
+
+        return secret, self._store.retried(create)
 
     def api_keys(self) -> list[ApiKey]:
         """All keys, also the revoked ones, oldest first."""
-        raise NotImplementedError
+        with self._store.read() as connection:
+            rows = connection.execute(select(api_keys).order_by(api_keys.c.created_at))
+            return [_record(row) for row in rows]
 
     def revoke_api_key(self, key_id: str) -> ApiKey:
-        """From now on this key is refused (by other processes within their cache's age)."""
-        raise NotImplementedError
+        """From now on this key is refused. Revoking twice keeps the first time."""
+        try:
+            identity = bytes.fromhex(key_id)
+        except ValueError:
+            raise UnknownNameError("API key", key_id) from None
+
+        def revoke(connection: Connection) -> ApiKey:
+            connection.execute(
+                update(api_keys)
+                .where(api_keys.c.id == identity, api_keys.c.revoked_at.is_(None))
+                .values(revoked_at=times.now())
+            )
+            return _one(connection, identity)
+
+        return self._store.retried(revoke)
 
     def authenticate(self, secret: str) -> ApiKey | None:
         """The key with this secret, or None if there is none or it was revoked."""
-        raise NotImplementedError
+        with self._store.read() as connection:
+            row = connection.execute(
+                select(api_keys).where(
+                    api_keys.c.secret_hash == _hashed(secret), api_keys.c.revoked_at.is_(None)
+                )
+            ).one_or_none()
+        return None if row is None else _record(row)
+
+
+def _hashed(secret: str) -> bytes:
+    return sha256(secret.encode("utf-8", "surrogatepass")).digest()
+
+
+def _one(connection: Connection, identity: bytes) -> ApiKey:
+    row = connection.execute(select(api_keys).where(api_keys.c.id == identity)).one_or_none()
+    if row is None:
+        raise UnknownNameError("API key", identity.hex())
+    return _record(row)
+
+
+def _record(row: Any) -> ApiKey:
+    return ApiKey(
+        id=row.id.hex(),
+        label=row.label,
+        scopes=tuple(row.scopes.split()),
+        created_at=times.as_datetime(row.created_at),
+        revoked_at=times.maybe_datetime(row.revoked_at),
+    )

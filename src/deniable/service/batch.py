@@ -9,18 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import itemgetter
+from struct import Struct
 
-from deniable.service.entropy import EntropyPool
+from deniable.service.entropy import system_bytes
 from deniable.service.identity import LEASE_MICROSECONDS, Identity
 from deniable.service.jobs import DecideJob, Job, RewardJob
 from deniable.service.runtime import Runtime
-from deniable.service.visitors import group_scope, visitor_hash
+from deniable.service.visitors import VisitorHash, group_scope
 from deniable.storage.chain import commitment, decision_hash
 from deniable.storage.records import UNKNOWN_SEGMENT, Decision
 from deniable.storage.store import Chain, DecisionRow, HotTransaction, TryAgain
 
-ENTROPY_PER_DECISION = 8 + 8 + 8 + 16
-"""Bytes: the greedy arm's tie, the shown arm, the id, the salt."""
+ENTROPY = Struct("<QQ8s16s")
+"""What one decision uses of it: the greedy arm's tie, the shown arm, the id's end, the salt."""
 
 _VISITOR = itemgetter(0, 2)
 """The key on which two writers can meet: experiment and visitor."""
@@ -47,7 +48,7 @@ class Batch:
         self._now = now
         self._rows: list[DecisionRow] = []
         self._members: list[tuple[str, bytes, bytes]] = []
-        self._touched: dict[tuple[bytes, int, int], Runtime] = {}
+        self._touched: set[tuple[Runtime, int, int]] = set()
         self.answers: list[tuple[DecideJob, list[Decision]]] = []
 
     @property
@@ -61,35 +62,27 @@ class Batch:
         return bool(self._touched)
 
     def decide(self, runtime: Runtime, jobs: Sequence[DecideJob]) -> None:
-        """Draw for all new visitors of one experiment that is running or paused."""
-        scope, key, segments = runtime.id, self._key, runtime.segments
-        hashes = [[visitor_hash(key, scope, visitor) for visitor in job.visitors] for job in jobs]
-        wanted = list({visitor for line in hashes for visitor in line})
-        known = self._tx.stored(scope, wanted)
+        """Answer for one experiment that is running or paused, drawing for all new visitors."""
+        names = [name for job in jobs for name in job.visitors]
+        segments = [segment for job in jobs for segment in job.segments]
+        visitors = list(map(VisitorHash(self._key, runtime.id), names))
+        known = self._tx.stored(runtime.id, list(set(visitors)))
         answers = {
             visitor: Decision(identity.hex(), runtime.arm_keys[shown])
             for visitor, (identity, shown) in known.items()
         }
-        missing = len(wanted) - len(known)
-        barred = self._barred(runtime, jobs, hashes, answers) if runtime.group else frozenset()
-        pool = EntropyPool(4 + missing * ENTROPY_PER_DECISION)
-        # Ids begin with the experiment's tag and a mark of the batch: neighbours in the index.
-        prefix = scope[:4] + pool(4)
-        closed = runtime.closed(self._now)
-        for job, line in zip(jobs, hashes, strict=True):
-            found: list[Decision] = []
-            for visitor, segment in zip(line, job.segments, strict=True):
-                answer = answers.get(visitor)
-                if answer is None:
-                    position = segments.get(segment, UNKNOWN_SEGMENT)
-                    answer = self._drawn(
-                        runtime, visitor, position, prefix, pool, closed or visitor in barred
-                    )
-                    answers[visitor] = answer
-                found.append(answer)
-            self.answers.append((job, found))
-        if missing and runtime.shared_clock:
-            self._move_clock(runtime)
+        new: dict[bytes, int] = {}
+        for visitor, segment in zip(visitors, segments, strict=True):
+            if visitor not in answers and visitor not in new:
+                new[visitor] = runtime.segments.get(segment, UNKNOWN_SEGMENT)
+        if new:
+            barred = self._barred(runtime, names, visitors, new) if runtime.group else frozenset()
+            self._draw(runtime, new, barred, answers)
+        start = 0
+        for job in jobs:
+            end = start + len(job.visitors)
+            self.answers.append((job, [answers[visitor] for visitor in visitors[start:end]]))
+            start = end
 
     def reward(self, runtime: Runtime, rewards: dict[bytes, int]) -> None:
         """Count the first reward of each decision of one experiment, within its window."""
@@ -103,7 +96,7 @@ class Batch:
         for decision in self._tx.add_rewards(sorted(rows)):
             what = shown[decision]
             runtime.click(what.segment, what.arm, rewards[decision])
-            self._touched[runtime.id, what.segment, what.arm] = runtime
+            self._touched.add((runtime, what.segment, what.arm))
 
     def store(self) -> Chain:
         """Write everything that was drawn and counted; returns the new end of the chain."""
@@ -113,86 +106,73 @@ class Batch:
         self._rows.sort(key=_VISITOR)
         if self._tx.add_decisions(self._rows) < len(self._rows):
             raise TryAgain("another writer decided for the same visitor")
-        writer = self._identity.writer
+        writer, owner = self._identity.writer, self._identity.owner
         self._tx.save_counters(
             [
                 (
-                    experiment,
+                    runtime.id,
                     segment,
                     arm,
                     writer,
                     runtime.own_shows[segment][arm],
                     runtime.own_clicks[segment][arm],
                 )
-                for (experiment, segment, arm), runtime in self._touched.items()
+                for runtime, segment, arm in self._touched
             ]
         )
         chain = Chain(self._seq, self._head)
-        if not self._tx.extend(writer, self._identity.owner, chain, self._now + LEASE_MICROSECONDS):
+        if not self._tx.extend(writer, owner, chain, self._now + LEASE_MICROSECONDS):
             raise TryAgain("this writer's chain was taken over")
         return chain
 
-    def _drawn(
+    def _draw(
         self,
         runtime: Runtime,
-        visitor: bytes,
-        segment: int,
-        prefix: bytes,
-        pool: EntropyPool,
-        closed: bool,
-    ) -> Decision:
-        greedy, shown, clock, risk = runtime.draw(segment, pool, closed=closed)
-        identity, salt = prefix + pool(8), pool(16)
-        committed = commitment(salt, visitor, segment, greedy, shown, clock, risk)
-        self._seq += 1
-        writer = self._identity.writer
-        self._head = decision_hash(
-            self._head,
-            runtime.id,
-            identity,
-            runtime.version,
-            self._now,
-            writer,
-            self._seq,
-            committed,
-        )
-        self._rows.append(
-            DecisionRow(
-                runtime.id,
-                identity,
-                visitor,
-                salt,
-                segment,
-                greedy,
-                shown,
-                clock,
-                risk,
-                runtime.version,
-                self._now,
-                writer,
-                self._seq,
-                committed,
-                self._head,
+        new: dict[bytes, int],
+        barred: frozenset[bytes],
+        answers: dict[bytes, Decision],
+    ) -> None:
+        """Draw, chain and answer for every new visitor (visitor -> segment)."""
+        experiment, version, now = runtime.id, runtime.version, self._now
+        writer, seq, head = self._identity.writer, self._seq, self._head
+        draw, arm_keys, rows, touched = runtime.draw, runtime.arm_keys, self._rows, self._touched
+        closed = runtime.closed(now)
+        # Ids begin with the experiment's tag and a mark of the batch: neighbours in the index.
+        prefix = experiment[:4] + system_bytes(4)
+        entropy = ENTROPY.iter_unpack(system_bytes(ENTROPY.size * len(new)))
+        for (visitor, segment), (tie_point, shown_point, ending, salt) in zip(
+            new.items(), entropy, strict=True
+        ):
+            greedy, shown, clock, risk = draw(
+                segment, tie_point, shown_point, closed or visitor in barred
             )
-        )
-        self._touched[runtime.id, segment, shown] = runtime
-        return Decision(identity.hex(), runtime.arm_keys[shown])
+            identity = prefix + ending
+            seq += 1
+            erasable = (visitor, salt, segment, greedy, shown, clock, risk)
+            kept = (version, now, writer, seq)
+            head = decision_hash(head, experiment, identity, kept, commitment(erasable))
+            rows.append((experiment, identity, *erasable, *kept, head))
+            touched.add((runtime, segment, shown))
+            answers[visitor] = Decision(identity.hex(), arm_keys[shown])
+        self._seq, self._head = seq, head
+        # The shared clock moves once it has gone far enough to change tables: a row seldom written.
+        if runtime.shared_clock and runtime.total > runtime.clock + runtime.clock // 64:
+            self._tx.set_clock(experiment, runtime.total)
 
     def _barred(
         self,
         runtime: Runtime,
-        jobs: Sequence[DecideJob],
-        hashes: Sequence[Sequence[bytes]],
-        known: dict[bytes, Decision],
+        names: Sequence[str],
+        visitors: Sequence[bytes],
+        new: dict[bytes, int],
     ) -> frozenset[bytes]:
         """New visitors who belong to another experiment of the group; the rest become members."""
         group = runtime.group or ""
-        scope = group_scope(group)
+        hashed = VisitorHash(self._key, group_scope(group))
         members = {
-            visitor_hash(self._key, scope, name): visitor
-            for job, line in zip(jobs, hashes, strict=True)
-            for name, visitor in zip(job.visitors, line, strict=True)
-            if visitor not in known
+            hashed(name): visitor
+            for name, visitor in zip(names, visitors, strict=True)
+            if visitor in new
         }
         found = self._tx.members(group, list(members))
         for row in self._members:  # those that this batch took into another of its experiments
@@ -200,20 +180,17 @@ class Batch:
                 found.setdefault(row[1], row[2])
         self._members += [(group, member, runtime.id) for member in members if member not in found]
         return frozenset(
-            members[member] for member in members if found.get(member, runtime.id) != runtime.id
+            visitor
+            for member, visitor in members.items()
+            if found.get(member, runtime.id) != runtime.id
         )
-
-    def _move_clock(self, runtime: Runtime) -> None:
-        """Share the experiment's clock once it has moved by a part that changes tables."""
-        if runtime.total > runtime.clock + runtime.clock // 64:
-            self._tx.set_clock(runtime.id, runtime.total)
 
 
 def by_experiment(jobs: Sequence[Job]) -> dict[str, list[DecideJob]]:
     """The decide jobs of a batch by their experiment's key, in order."""
     grouped: dict[str, list[DecideJob]] = {}
     for job in jobs:
-        if isinstance(job, DecideJob):
+        if isinstance(job, DecideJob) and job.visitors:
             grouped.setdefault(job.experiment, []).append(job)
     return grouped
 

@@ -47,7 +47,7 @@ class Catalogue:
         transaction: HotTransaction,
         keys: Iterable[str],
         tags: Iterable[bytes],
-        writer: bytes,
+        writer: int,
     ) -> list[Runtime]:
         """The known ones of these, as they are in this transaction, in the order of their ids."""
         wanted = {

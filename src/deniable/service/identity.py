@@ -24,7 +24,7 @@ LEASE_MICROSECONDS = 60_000_000
 class Identity:
     """A writer's id and the mark that proves ownership."""
 
-    writer: bytes
+    writer: int
     owner: bytes
 
 
@@ -44,7 +44,7 @@ def claim(connection: Connection) -> Identity:
         )
         if taken.rowcount == 1:
             return Identity(free, owner)
-    fresh = os.urandom(16)
+    fresh = int.from_bytes(os.urandom(4), "big") >> 1 or 1
     connection.execute(
         insert(writers).values(
             id=fresh, owner=owner, lease_until=now + LEASE_MICROSECONDS, seq=0, head=GENESIS

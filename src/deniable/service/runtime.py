@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from deniable.privacy.serving import Entropy, ServingSchedule, ServingTable, arm_specific_table
+from deniable.privacy.serving import ServingSchedule, ServingTable, arm_specific_table
 from deniable.service.greedy import greedy_arm
 from deniable.storage.records import UNKNOWN_SEGMENT, Experiment
 
@@ -19,6 +19,7 @@ CLOCK_BITS = 6
 
 
 NEVER = float("-inf")
+FOREVER = float("inf")
 
 
 def rounded_clock(clock: int) -> int:
@@ -29,6 +30,16 @@ def rounded_clock(clock: int) -> int:
     """
     excess = clock.bit_length() - CLOCK_BITS
     return clock if excess <= 0 else clock >> excess << excess
+
+
+def next_rounded_clock(clock: int) -> int:
+    """The first later clock that is rounded to another one.
+
+    >>> [next_rounded_clock(n) for n in (1, 63, 65, 1000)]
+    [2, 64, 66, 1008]
+    """
+    excess = max(0, clock.bit_length() - CLOCK_BITS)
+    return ((clock >> excess) + 1) << excess
 
 
 class Runtime:
@@ -69,6 +80,7 @@ class Runtime:
         self.shows = [[0] * width for _ in range(height)]
         self.clicks = [[0] * width for _ in range(height)]
         self.visitors = [0] * height
+        self._tables: list[tuple[ServingTable, int, float]] = [(self.uniform, 0, 0.0)] * height
         self.refreshed_at = NEVER
 
     @property
@@ -84,7 +96,7 @@ class Runtime:
             or (self.period_ends is not None and now >= self.period_ends)
         )
 
-    def count(self, rows: Iterable[tuple[int, int, bytes, int, int]], writer: bytes) -> None:
+    def count(self, rows: Iterable[tuple[int, int, int, int, int]], writer: int) -> None:
         """Take the counters as stored: those of `writer` are its own, the others are added to them."""
         for table in (self.own_shows, self.own_clicks, self.shows, self.clicks):
             for line in table:
@@ -102,26 +114,39 @@ class Runtime:
         """Decisions of the whole experiment, as far as known."""
         return sum(self.visitors)
 
-    def draw(self, segment: int, entropy: Entropy, *, closed: bool) -> tuple[int, int, int, int]:
+    def draw(
+        self, segment: int, tie_point: int, shown_point: int, closed: bool
+    ) -> tuple[int, int, int, int]:
         """Draw for one visitor and count it: (greedy, shown, clock, risk in nano-nats).
 
         Args:
             segment: its position, or UNKNOWN_SEGMENT.
-            entropy: gives random bytes; 16 are used, whatever the segment and the draw.
+            tie_point: uniform in [0, 2^64), for ties of the greedy arm.
+            shown_point: uniform in [0, 2^64), for the shown arm.
             closed: whether this visitor must be served uniformly.
         """
-        shows = self.shows[segment]
+        shows, active = self.shows[segment], self.active
         clock = (self.clock if self.shared_clock else self.visitors[segment]) + 1
-        uniform = closed or segment == UNKNOWN_SEGMENT
-        table = self.uniform if uniform else self.schedule.table(rounded_clock(clock))
-        active = self.active
-        tie_draw = int.from_bytes(entropy(8), "little")
-        greedy = greedy_arm(shows, self.clicks[segment], active, tie_draw)
-        shown = active[table.draw(greedy, entropy)]
+        table, risk, until = self._tables[segment]
+        if clock >= until:
+            table, risk, until = self._tables[segment] = self._table(segment, clock)
+        if closed:
+            table, risk = self.uniform, 0
+        greedy = greedy_arm(shows, self.clicks[segment], active, tie_point)
+        shown = active[table.arm_at(shown_point, greedy)]
         shows[shown] += 1
         self.own_shows[segment][shown] += 1
         self.visitors[segment] += 1
-        return active[greedy], shown, clock, max(table.budgets)
+        return active[greedy], shown, clock, risk
+
+    def _table(self, segment: int, clock: int) -> tuple[ServingTable, int, float]:
+        """The table at this clock, its risk, and the first clock that needs another look."""
+        if segment == UNKNOWN_SEGMENT:
+            return self.uniform, 0, FOREVER
+        table = self.schedule.table(rounded_clock(clock))
+        risk = max(table.budgets)
+        final = not self.schedule.dynamic or risk == max(self.schedule.budgets)
+        return table, risk, FOREVER if final else next_rounded_clock(clock)
 
     def click(self, segment: int, arm: int, value: int) -> None:
         """Count a reward."""

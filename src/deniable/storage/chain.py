@@ -3,7 +3,7 @@
 A decision's hash covers the previous hash, what is kept for good (ids, version, time, place in the
 chain) and a commitment, which is the hash of what can be erased under a random salt:
 
-    commitment = SHA-256(salt, visitor, segment, greedy, shown, clock, risk)
+    commitment = SHA-256(visitor, salt, segment, greedy, shown, clock, risk)
     hash       = SHA-256(previous hash, experiment, id, version, time, writer, seq, commitment)
 
 Erasing a visitor removes the salt and the committed values. The commitment stays, so the chain still
@@ -15,35 +15,31 @@ from __future__ import annotations
 import json
 from hashlib import sha256
 from struct import Struct
+from typing import TypeAlias
 
 GENESIS = bytes(32)
 """The hash before the first entry of a chain."""
 
+Erasable: TypeAlias = tuple[bytes, bytes, int, int, int, int, int]
+"""visitor, salt, segment, greedy, shown, clock, risk: what an erasure removes."""
+
+Kept: TypeAlias = tuple[int, int, int, int]
+"""version, time, writer, seq: what stays."""
+
 _ERASABLE = Struct(">16s16shhhqq").pack
-_KEPT = Struct(">32s16s16sIq16sq32s").pack
+_KEPT = Struct(">Iqiq").pack
 
 
-def commitment(
-    salt: bytes, visitor: bytes, segment: int, greedy: int, shown: int, clock: int, risk_nano: int
-) -> bytes:
+def commitment(erasable: Erasable) -> bytes:
     """Hides and fixes the erasable half of a decision."""
-    return sha256(_ERASABLE(salt, visitor, segment, greedy, shown, clock, risk_nano)).digest()
+    return sha256(_ERASABLE(*erasable)).digest()
 
 
 def decision_hash(
-    previous: bytes,
-    experiment_id: bytes,
-    decision_id: bytes,
-    version: int,
-    decided_at: int,
-    writer_id: bytes,
-    seq: int,
-    committed: bytes,
+    previous: bytes, experiment_id: bytes, decision_id: bytes, kept: Kept, committed: bytes
 ) -> bytes:
-    """The link of one decision."""
-    return sha256(
-        _KEPT(previous, experiment_id, decision_id, version, decided_at, writer_id, seq, committed)
-    ).digest()
+    """The link of one decision to the one before it."""
+    return sha256(previous + experiment_id + decision_id + _KEPT(*kept) + committed).digest()
 
 
 def commitment_hash(

@@ -114,7 +114,7 @@ Apart from `experiments`, whose rows writers hold still together while they deci
 writers = Table(
     "writers",
     metadata,
-    Column("id", LargeBinary(16), primary_key=True),
+    Column("id", Integer, primary_key=True, autoincrement=False),  # random
     Column("owner", LargeBinary(16)),  # who may write as it; replaced when a lease has run out
     Column("lease_until", BigInteger, nullable=False),
     Column("seq", BigInteger, nullable=False),
@@ -122,14 +122,14 @@ writers = Table(
 )
 """The chains: one row each, with its length and newest hash. Id 0 is the chain of commitments."""
 
-COMMITMENT_CHAIN = bytes(16)
+COMMITMENT_CHAIN = 0
 
 decisions = Table(
     "decisions",
     metadata,
     _id("experiment_id"),
     _id("id"),
-    # Erasable: all NULL once the visitor is forgotten; `commitment` keeps the chain verifiable.
+    # Erasable: all NULL once the visitor is forgotten; `commitment` then keeps the chain verifiable.
     _id("visitor", nullable=True),  # keyed HMAC
     _id("salt", nullable=True),
     Column("segment", SmallInteger),
@@ -140,10 +140,11 @@ decisions = Table(
     # Kept for good.
     Column("version", Integer, nullable=False),
     Column("decided_at", BigInteger, nullable=False),
-    _id("writer_id"),
+    Column("writer_id", Integer, nullable=False),
     Column("seq", BigInteger, nullable=False),
-    Column("commitment", LargeBinary(32), nullable=False),
     Column("hash", LargeBinary(32), nullable=False),
+    # Set by the erasure, from the values that it removes.
+    Column("commitment", LargeBinary(32)),
     PrimaryKeyConstraint("experiment_id", "id"),
     UniqueConstraint("experiment_id", "visitor"),
 )
@@ -164,7 +165,7 @@ counters = Table(
     _id("experiment_id"),
     Column("segment", SmallInteger, nullable=False),
     Column("arm", SmallInteger, nullable=False),
-    _id("writer_id"),
+    Column("writer_id", Integer, nullable=False),
     Column("shows", BigInteger, nullable=False),
     Column("clicks", BigInteger, nullable=False),
     PrimaryKeyConstraint("experiment_id", "segment", "arm", "writer_id"),

@@ -33,10 +33,12 @@ def _pieces(rows: Sequence[_Row]) -> Iterator[tuple[int, Sequence[_Row]]]:
 
 
 @cache
-def _insert(table: Table, size: int, ending: str) -> str:
-    names = ", ".join(table.c.keys())
-    row = f"({', '.join('?' * len(table.c))})"
-    return f"INSERT INTO {table.name} ({names}) VALUES {', '.join([row] * size)} {ending}"
+def _insert(table: Table, columns: int, size: int, ending: str = "") -> str:
+    """OR IGNORE also spares SQLite the journal with which it could undo half a statement."""
+    verb = "INSERT" if ending else "INSERT OR IGNORE"
+    names = ", ".join(table.c.keys()[:columns])
+    row = f"({', '.join('?' * columns)})"
+    return f"{verb} INTO {table.name} ({names}) VALUES {', '.join([row] * size)} {ending}"
 
 
 @cache
@@ -89,11 +91,11 @@ class SqliteTransaction:
         fresh: set[bytes] = set()
         for size, piece in _pieces(rows):
             values = list(flatten.from_iterable(piece))
-            found = self._execute(_insert(schema.rewards, size, ending), values).fetchall()
+            found = self._execute(_insert(schema.rewards, 4, size, ending), values).fetchall()
             fresh.update(row[0] for row in found)
         return fresh
 
-    def save_counters(self, rows: Sequence[tuple[bytes, int, int, bytes, int, int]]) -> None:
+    def save_counters(self, rows: Sequence[tuple[bytes, int, int, int, int, int]]) -> None:
         """See HotTransaction."""
         ending = (
             "ON CONFLICT (experiment_id, segment, arm, writer_id) "
@@ -101,7 +103,7 @@ class SqliteTransaction:
         )
         for size, piece in _pieces(rows):
             self._execute(
-                _insert(schema.counters, size, ending), list(flatten.from_iterable(piece))
+                _insert(schema.counters, 6, size, ending), list(flatten.from_iterable(piece))
             )
 
     def members(self, group: str, visitors: Sequence[bytes]) -> dict[bytes, bytes]:
@@ -122,7 +124,7 @@ class SqliteTransaction:
             (clock, experiment, clock),
         )
 
-    def extend(self, writer: bytes, owner: bytes, chain: Chain, lease_until: int) -> bool:
+    def extend(self, writer: int, owner: bytes, chain: Chain, lease_until: int) -> bool:
         """See HotTransaction."""
         cursor = self._execute(
             "UPDATE writers SET seq = ?, head = ?, lease_until = ? WHERE id = ? AND owner = ?",
@@ -130,14 +132,14 @@ class SqliteTransaction:
         )
         return cursor.rowcount == 1
 
-    def counts(self, experiment: bytes) -> list[tuple[int, int, bytes, int, int]]:
+    def counts(self, experiment: bytes) -> list[tuple[int, int, int, int, int]]:
         """See HotTransaction."""
         return self._execute(
             "SELECT segment, arm, writer_id, shows, clicks FROM counters WHERE experiment_id = ?",
             (experiment,),
         ).fetchall()
 
-    def chain(self, writer: bytes, owner: bytes) -> Chain | None:
+    def chain(self, writer: int, owner: bytes) -> Chain | None:
         """See HotTransaction."""
         row = self._execute(
             "SELECT seq, head FROM writers WHERE id = ? AND owner = ?", (writer, owner)
@@ -156,6 +158,6 @@ class SqliteTransaction:
     def _added(self, table: Table, rows: Sequence[_Row]) -> int:
         added = 0
         for size, piece in _pieces(rows):
-            values = list(flatten.from_iterable(piece))
-            added += self._execute(_insert(table, size, "ON CONFLICT DO NOTHING"), values).rowcount
+            statement = _insert(table, len(piece[0]), size)
+            added += self._execute(statement, list(flatten.from_iterable(piece))).rowcount
         return added

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 from sqlalchemy import Connection
 
@@ -27,24 +27,10 @@ class Head(NamedTuple):
     clock: int
 
 
-class DecisionRow(NamedTuple):
-    """One row of `decisions`, in the order of its columns."""
-
-    experiment_id: bytes
-    id: bytes
-    visitor: bytes | None
-    salt: bytes | None
-    segment: int | None
-    greedy: int | None
-    shown: int | None
-    clock: int | None
-    risk_nano: int | None
-    version: int
-    decided_at: int
-    writer_id: bytes
-    seq: int
-    commitment: bytes
-    hash: bytes
+DecisionRow: TypeAlias = tuple[
+    bytes, bytes, bytes, bytes, int, int, int, int, int, int, int, int, int, bytes
+]
+"""One new row of `decisions`, in the order of its columns; a plain tuple, for speed."""
 
 
 class Shown(NamedTuple):
@@ -82,7 +68,7 @@ class HotTransaction(Protocol):
     def add_rewards(self, rows: Sequence[tuple[bytes, bytes, int, int]]) -> set[bytes]:
         """Insert (experiment, decision, value, time); returns the decisions not rewarded before."""
 
-    def save_counters(self, rows: Sequence[tuple[bytes, int, int, bytes, int, int]]) -> None:
+    def save_counters(self, rows: Sequence[tuple[bytes, int, int, int, int, int]]) -> None:
         """Set (experiment, segment, arm, writer) to (shows, clicks): this writer's own totals."""
 
     def members(self, group: str, visitors: Sequence[bytes]) -> dict[bytes, bytes]:
@@ -94,13 +80,13 @@ class HotTransaction(Protocol):
     def set_clock(self, experiment: bytes, clock: int) -> None:
         """Move the shared clock forward, never back."""
 
-    def extend(self, writer: bytes, owner: bytes, chain: Chain, lease_until: int) -> bool:
+    def extend(self, writer: int, owner: bytes, chain: Chain, lease_until: int) -> bool:
         """Store the end of the writer's chain; False: somebody else owns this writer now."""
 
-    def counts(self, experiment: bytes) -> list[tuple[int, int, bytes, int, int]]:
+    def counts(self, experiment: bytes) -> list[tuple[int, int, int, int, int]]:
         """All counters of one experiment: segment, arm, writer, shows, clicks."""
 
-    def chain(self, writer: bytes, owner: bytes) -> Chain | None:
+    def chain(self, writer: int, owner: bytes) -> Chain | None:
         """The end of the writer's chain; None: somebody else owns this writer now."""
 
 

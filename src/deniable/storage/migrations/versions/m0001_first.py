@@ -73,7 +73,7 @@ def upgrade() -> None:
     )
     chains = op.create_table(
         "writers",
-        sa.Column("id", sa.LargeBinary(16), primary_key=True),
+        sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),
         sa.Column("owner", sa.LargeBinary(16)),
         sa.Column("lease_until", sa.BigInteger, nullable=False),
         sa.Column("seq", sa.BigInteger, nullable=False),
@@ -92,10 +92,10 @@ def upgrade() -> None:
         sa.Column("risk_nano", sa.BigInteger),
         sa.Column("version", sa.Integer, nullable=False),
         sa.Column("decided_at", sa.BigInteger, nullable=False),
-        sa.Column("writer_id", sa.LargeBinary(16), nullable=False),
+        sa.Column("writer_id", sa.Integer, nullable=False),
         sa.Column("seq", sa.BigInteger, nullable=False),
-        sa.Column("commitment", sa.LargeBinary(32), nullable=False),
         sa.Column("hash", sa.LargeBinary(32), nullable=False),
+        sa.Column("commitment", sa.LargeBinary(32)),
         sa.PrimaryKeyConstraint("experiment_id", "id"),
         sa.UniqueConstraint("experiment_id", "visitor"),
     )
@@ -112,7 +112,7 @@ def upgrade() -> None:
         sa.Column("experiment_id", sa.LargeBinary(16), nullable=False),
         sa.Column("segment", sa.SmallInteger, nullable=False),
         sa.Column("arm", sa.SmallInteger, nullable=False),
-        sa.Column("writer_id", sa.LargeBinary(16), nullable=False),
+        sa.Column("writer_id", sa.Integer, nullable=False),
         sa.Column("shows", sa.BigInteger, nullable=False),
         sa.Column("clicks", sa.BigInteger, nullable=False),
         sa.PrimaryKeyConstraint("experiment_id", "segment", "arm", "writer_id"),
@@ -152,5 +152,5 @@ def upgrade() -> None:
         sa.Column("created_at", sa.BigInteger, nullable=False),
     )
     op.bulk_insert(
-        chains, [{"id": bytes(16), "owner": None, "lease_until": 0, "seq": 0, "head": bytes(32)}]
+        chains, [{"id": 0, "owner": None, "lease_until": 0, "seq": 0, "head": bytes(32)}]
     )

@@ -1,0 +1,13 @@
+"""A small client of the decision service: `Client`, `AsyncClient`, and a provider for OpenFeature.
+
+::
+
+    with Client("http://127.0.0.1:8000", api_key="dnb_...") as client:
+        decision = client.decide("checkout", visitor="v-1", segment="returning")
+        client.reward(decision.id, 1)
+"""
+
+from deniable.client.calls import Decision, ServiceError
+from deniable.client.clients import AsyncClient, Client
+
+__all__ = ["AsyncClient", "Client", "Decision", "ServiceError"]

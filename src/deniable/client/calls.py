@@ -1,0 +1,135 @@
+"""What both clients share: each call as data, how its answer is read, and when it is tried again.
+
+Every call can be repeated without harm: a visitor's decision is stored once, a reward counts once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar
+from urllib.parse import quote
+
+import httpx
+
+from deniable.errors import DeniableError
+
+T = TypeVar("T")
+
+LONGEST_WAIT_SECONDS = 5.0
+
+
+class Decision(NamedTuple):
+    """A decision of the service.
+
+    Attributes:
+        id: opaque; goes with the reward.
+        arm: the key of the arm to show.
+    """
+
+    id: str
+    arm: str
+
+
+class ServiceError(DeniableError):
+    """The service refused a call, or could not be reached after all attempts.
+
+    Attributes:
+        status: the HTTP status, or None where no answer came.
+        code: the kind of problem, for programs.
+    """
+
+    def __init__(self, status: int | None, code: str, detail: str) -> None:
+        self.status = status
+        self.code = code
+        super().__init__(detail if status is None else f"{status} {code}: {detail}")
+
+
+@dataclass(frozen=True)
+class Call(Generic[T]):
+    """One request and how to read its answer."""
+
+    path: str
+    body: dict[str, Any]
+    read: Callable[[Any], T]
+
+
+def decide(experiment: str, visitor: str, segment: str | None) -> Call[Decision]:
+    """One decision."""
+    path = f"/v1/experiments/{quote(experiment, safe='')}/decisions"
+    return Call(path, {"visitor": visitor, "segment": segment}, _decision)
+
+
+def decide_batch(
+    experiment: str, visitors: Iterable[tuple[str, str | None]]
+) -> Call[list[Decision]]:
+    """Many decisions, in order."""
+    body = {"visitors": [{"visitor": name, "segment": segment} for name, segment in visitors]}
+    path = f"/v1/experiments/{quote(experiment, safe='')}/decisions/batch"
+    return Call(path, body, lambda answer: [_decision(item) for item in answer["decisions"]])
+
+
+def reward(decision: str, value: int) -> Call[None]:
+    """One reward."""
+    return Call("/v1/rewards", {"decision": decision, "value": value}, _nothing)
+
+
+def reward_batch(rewards: Iterable[tuple[str, int]]) -> Call[None]:
+    """Many rewards."""
+    body = {"rewards": [{"decision": name, "value": value} for name, value in rewards]}
+    return Call("/v1/rewards/batch", body, _nothing)
+
+
+def stored(visitor: str) -> Call[dict[str, Decision]]:
+    """The decisions that a visitor has, by experiment; never draws one."""
+    body = {"context": {"targetingKey": visitor}}
+    return Call("/ofrep/v1/evaluate/flags", body, _flags)
+
+
+def answer(call: Call[T], response: httpx.Response) -> T:
+    """The call's result; ServiceError where it was refused."""
+    if response.is_success:
+        return call.read(response.json() if response.content else None)
+    try:
+        problem = response.json()
+    except ValueError:
+        problem = {}
+    code = str(problem.get("type", problem.get("errorCode", "unknown"))).rpartition(":")[2]
+    detail = problem.get("detail", problem.get("errorDetails", response.reason_phrase))
+    raise ServiceError(response.status_code, code, str(detail))
+
+
+def pause(attempt: int, response: httpx.Response | None) -> float:
+    """Seconds until the next attempt: what the service asks for, else 50 ms, 100 ms, 200 ms, ...
+
+    >>> [pause(attempt, None) for attempt in (0, 1, 2)]
+    [0.05, 0.1, 0.2]
+    """
+    asked = response.headers.get("retry-after", "") if response is not None else ""
+    wanted = float(asked) if asked.isdigit() else 0.05 * 2**attempt
+    return min(wanted, LONGEST_WAIT_SECONDS)
+
+
+def worth_repeating(response: httpx.Response) -> bool:
+    """Whether the service could not answer just now."""
+    return response.status_code in (502, 503, 504)
+
+
+def unreachable(error: httpx.TransportError) -> ServiceError:
+    """The error after the last attempt."""
+    return ServiceError(None, "unreachable", f"no answer: {type(error).__name__}")
+
+
+def _decision(found: Any) -> Decision:
+    return Decision(found["decision"], found["arm"])
+
+
+def _flags(found: Any) -> dict[str, Decision]:
+    return {
+        flag["key"]: Decision(flag["metadata"]["decision"], flag["variant"])
+        for flag in found["flags"]
+    }
+
+
+def _nothing(_found: Any) -> None:
+    return None

@@ -1,0 +1,162 @@
+"""`Client` and `AsyncClient`: the same calls, blocking and awaitable."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable
+from typing import Any, Self, TypeVar
+
+import httpx
+
+from deniable.client import calls
+from deniable.client.calls import Call, Decision
+from deniable.errors import InvalidArgumentError
+
+T = TypeVar("T")
+
+
+def _options(url: str, api_key: str, timeout_seconds: float) -> dict[str, Any]:
+    if not url.startswith(("http://", "https://")):
+        raise InvalidArgumentError("url", url, "http://... or https://...")
+    return {
+        "base_url": url,
+        "headers": {"Authorization": f"Bearer {api_key}"},
+        "timeout": timeout_seconds,
+    }
+
+
+class Client:
+    """Blocking calls; may be shared by threads.
+
+    Args:
+        url: of the service, without a path.
+        api_key: with the scopes `decide` and `reward`, or one of them.
+        timeout_seconds: for one attempt.
+        retries: further attempts where the service cannot be reached or answers 503.
+        transport: for tests.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        api_key: str,
+        *,
+        timeout_seconds: float = 2.0,
+        retries: int = 3,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self._http = httpx.Client(**_options(url, api_key, timeout_seconds), transport=transport)
+        self._retries = retries
+
+    def decide(self, experiment: str, visitor: str, segment: str | None = None) -> Decision:
+        """The arm for this visitor, and the id that its reward needs."""
+        return self._done(calls.decide(experiment, visitor, segment))
+
+    def decide_batch(
+        self, experiment: str, visitors: Iterable[tuple[str, str | None]]
+    ) -> list[Decision]:
+        """Decisions for (visitor, segment) pairs, in order."""
+        return self._done(calls.decide_batch(experiment, visitors))
+
+    def reward(self, decision: str, value: int) -> None:
+        """Count the response to a decision: 1 a success, 0 none. Only the first one counts."""
+        self._done(calls.reward(decision, value))
+
+    def reward_batch(self, rewards: Iterable[tuple[str, int]]) -> None:
+        """Count (decision, value) pairs."""
+        self._done(calls.reward_batch(rewards))
+
+    def stored(self, visitor: str) -> dict[str, Decision]:
+        """Experiment -> the decision that this visitor has there; never draws one."""
+        return self._done(calls.stored(visitor))
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.close()
+
+    def _done(self, call: Call[T]) -> T:
+        for attempt in range(self._retries + 1):
+            last = attempt == self._retries
+            try:
+                response = self._http.post(call.path, json=call.body)
+            except httpx.TransportError as error:
+                if last:
+                    raise calls.unreachable(error) from error
+                time.sleep(calls.pause(attempt, None))
+                continue
+            if last or not calls.worth_repeating(response):
+                break
+            time.sleep(calls.pause(attempt, response))
+        return calls.answer(call, response)
+
+
+class AsyncClient:
+    """Awaitable calls; the arguments are those of `Client`."""
+
+    def __init__(
+        self,
+        url: str,
+        api_key: str,
+        *,
+        timeout_seconds: float = 2.0,
+        retries: int = 3,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._http = httpx.AsyncClient(
+            **_options(url, api_key, timeout_seconds), transport=transport
+        )
+        self._retries = retries
+
+    async def decide(self, experiment: str, visitor: str, segment: str | None = None) -> Decision:
+        """See Client."""
+        return await self._done(calls.decide(experiment, visitor, segment))
+
+    async def decide_batch(
+        self, experiment: str, visitors: Iterable[tuple[str, str | None]]
+    ) -> list[Decision]:
+        """See Client."""
+        return await self._done(calls.decide_batch(experiment, visitors))
+
+    async def reward(self, decision: str, value: int) -> None:
+        """See Client."""
+        await self._done(calls.reward(decision, value))
+
+    async def reward_batch(self, rewards: Iterable[tuple[str, int]]) -> None:
+        """See Client."""
+        await self._done(calls.reward_batch(rewards))
+
+    async def stored(self, visitor: str) -> dict[str, Decision]:
+        """See Client."""
+        return await self._done(calls.stored(visitor))
+
+    async def close(self) -> None:
+        """Give the connections back."""
+        await self._http.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_exception: object) -> None:
+        await self.close()
+
+    async def _done(self, call: Call[T]) -> T:
+        for attempt in range(self._retries + 1):
+            last = attempt == self._retries
+            try:
+                response = await self._http.post(call.path, json=call.body)
+            except httpx.TransportError as error:
+                if last:
+                    raise calls.unreachable(error) from error
+                await asyncio.sleep(calls.pause(attempt, None))
+                continue
+            if last or not calls.worth_repeating(response):
+                break
+            await asyncio.sleep(calls.pause(attempt, response))
+        return calls.answer(call, response)

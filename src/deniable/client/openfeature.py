@@ -1,0 +1,193 @@
+"""A provider for OpenFeature: flags are experiments, variants are arms, `track` sends rewards.
+
+::
+
+    api.set_provider(DeniableProvider(Client(url, api_key)))
+    client = api.get_client()
+    context = EvaluationContext("v-1", {"segment": "returning"})
+    arm = client.get_string_value("checkout", "old", context)
+    client.track("checkout", context)
+
+Needs the extra `deniable[openfeature]`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import NoReturn
+
+from openfeature.evaluation_context import EvaluationContext
+from openfeature.exception import (
+    FlagNotFoundError,
+    GeneralError,
+    InvalidContextError,
+    TargetingKeyMissingError,
+    TypeMismatchError,
+)
+from openfeature.flag_evaluation import FlagResolutionDetails, FlagValueType, Reason
+from openfeature.provider import AbstractProvider, Metadata
+from openfeature.track import TrackingEventDetails
+
+from deniable.client.calls import Decision, ServiceError
+from deniable.client.clients import Client
+
+_log = logging.getLogger("deniable.openfeature")
+
+REMEMBERED = 100_000
+"""Decisions whose ids are kept for `track`; older ones are asked for."""
+
+
+class DeniableProvider(AbstractProvider):
+    """Evaluates string flags with a `Client`.
+
+    Args:
+        client: of the service; closed by `shutdown`.
+        events: event name -> the experiments whose reward it is. An event that is not listed is the
+            reward of the experiment of the same name.
+        segment_attribute: the context's attribute that holds the segment.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        events: Mapping[str, Sequence[str]] | None = None,
+        segment_attribute: str = "segment",
+    ) -> None:
+        super().__init__()
+        self._client = client
+        self._events = dict(events or {})
+        self._segment_attribute = segment_attribute
+        self._remembered: OrderedDict[tuple[str, str], str] = OrderedDict()
+
+    def get_metadata(self) -> Metadata:
+        """Its name."""
+        return Metadata(name="deniable")
+
+    def shutdown(self) -> None:
+        """Close the client."""
+        self._client.close()
+
+    def resolve_string_details(
+        self,
+        flag_key: str,
+        default_value: str,
+        evaluation_context: EvaluationContext | None = None,
+    ) -> FlagResolutionDetails[str]:
+        """The visitor's arm. The reason is the same for everybody."""
+        visitor = _visitor(evaluation_context)
+        attributes = evaluation_context.attributes if evaluation_context else {}
+        segment = attributes.get(self._segment_attribute)
+        if segment is not None and not isinstance(segment, str):
+            raise InvalidContextError(f"{self._segment_attribute}: expected text")
+        try:
+            decision = self._client.decide(flag_key, visitor, segment)
+        except ServiceError as error:
+            _raise(error)
+        self._remember(flag_key, visitor, decision)
+        return FlagResolutionDetails(
+            value=decision.arm,
+            variant=decision.arm,
+            reason=Reason.SPLIT,
+            flag_metadata={"decision": decision.id},
+        )
+
+    async def resolve_string_details_async(
+        self,
+        flag_key: str,
+        default_value: str,
+        evaluation_context: EvaluationContext | None = None,
+    ) -> FlagResolutionDetails[str]:
+        """The same, without blocking the event loop."""
+        return await asyncio.to_thread(
+            self.resolve_string_details, flag_key, default_value, evaluation_context
+        )
+
+    def track(
+        self,
+        tracking_event_name: str,
+        evaluation_context: EvaluationContext | None = None,
+        tracking_event_details: TrackingEventDetails | None = None,
+    ) -> None:
+        """Send the event as the reward of its experiments: 1, or the details' value (0 or 1).
+
+        A visitor without a decision is not enrolled by an event. A failure is logged, never raised.
+        """
+        given = tracking_event_details.value if tracking_event_details else None
+        value = 1 if given is None else int(given)
+        try:
+            visitor = _visitor(evaluation_context)
+            wanted = self._events.get(tracking_event_name, (tracking_event_name,))
+            found = self._decisions(visitor, wanted)
+            if found:
+                self._client.reward_batch((decision, value) for decision in found)
+        except (ServiceError, TargetingKeyMissingError) as error:
+            _log.warning("a reward was not sent: %s", type(error).__name__)
+
+    def resolve_boolean_details(
+        self,
+        flag_key: str,
+        default_value: bool,
+        evaluation_context: EvaluationContext | None = None,
+    ) -> FlagResolutionDetails[bool]:
+        """Arms are text."""
+        raise _not_text()
+
+    def resolve_integer_details(
+        self,
+        flag_key: str,
+        default_value: int,
+        evaluation_context: EvaluationContext | None = None,
+    ) -> FlagResolutionDetails[int]:
+        """Arms are text."""
+        raise _not_text()
+
+    def resolve_float_details(
+        self,
+        flag_key: str,
+        default_value: float,
+        evaluation_context: EvaluationContext | None = None,
+    ) -> FlagResolutionDetails[float]:
+        """Arms are text."""
+        raise _not_text()
+
+    def resolve_object_details(
+        self,
+        flag_key: str,
+        default_value: Sequence[FlagValueType] | Mapping[str, FlagValueType],
+        evaluation_context: EvaluationContext | None = None,
+    ) -> FlagResolutionDetails[Sequence[FlagValueType] | Mapping[str, FlagValueType]]:
+        """Arms are text."""
+        raise _not_text()
+
+    def _decisions(self, visitor: str, experiments: Sequence[str]) -> list[str]:
+        """Ids of the visitor's decisions: remembered, else those that the service has stored."""
+        known = {name: self._remembered.get((name, visitor)) for name in experiments}
+        if None in known.values():
+            stored = self._client.stored(visitor)
+            known.update((name, stored[name].id) for name in experiments if name in stored)
+        return [decision for decision in known.values() if decision is not None]
+
+    def _remember(self, experiment: str, visitor: str, decision: Decision) -> None:
+        self._remembered[experiment, visitor] = decision.id
+        self._remembered.move_to_end((experiment, visitor))
+        if len(self._remembered) > REMEMBERED:
+            self._remembered.popitem(last=False)
+
+
+def _visitor(context: EvaluationContext | None) -> str:
+    if context is None or not context.targeting_key:
+        raise TargetingKeyMissingError("the targeting key is the visitor's id")
+    return context.targeting_key
+
+
+def _not_text() -> TypeMismatchError:
+    return TypeMismatchError("an experiment's value is the key of an arm, which is text")
+
+
+def _raise(error: ServiceError) -> NoReturn:
+    kinds = {404: FlagNotFoundError, 400: InvalidContextError, 422: InvalidContextError}
+    raise kinds.get(error.status or 0, GeneralError)(str(error)) from error
