@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from threading import Lock
@@ -158,6 +159,10 @@ class Deniable(Administration, Oversight, ApiKeys, Lookups, Replies):
     def ready(self) -> bool:
         """Whether the store can be written to right now."""
         return self._writer.ready()
+
+    def derived_key(self, purpose: bytes) -> bytes:
+        """32 secret bytes for one purpose, the same in every process of this store."""
+        return hmac.digest(self._key, b"derived for " + purpose, "sha256")
 
     def close(self) -> None:
         """Finish what is queued, then give everything back. Closing twice is fine."""
