@@ -30,7 +30,7 @@ class ApiKeys:
 
     def create_api_key(self, label: str, scopes: Sequence[Scope]) -> tuple[str, ApiKey]:
         """A new key: the secret (`dnb_...`, not stored) and its record."""
-        if not isinstance(label, str) or not 0 < len(label) <= 200 or not label.isprintable():
+        if not 0 < len(label) <= 200 or not label.isprintable():
             raise InvalidArgumentError("label", label, "printable text of 1 to 200 characters")
         wanted = tuple(scope for scope in SCOPES if scope in scopes)
         if not wanted or len(wanted) != len(set(scopes)):

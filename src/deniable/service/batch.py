@@ -15,7 +15,6 @@ from deniable.service.entropy import system_bytes
 from deniable.service.identity import LEASE_MICROSECONDS, Identity
 from deniable.service.jobs import DecideJob, Job, RewardJob
 from deniable.service.runtime import Runtime
-from deniable.service.visitors import VisitorHash, group_scope
 from deniable.storage.chain import commitment, decision_hash
 from deniable.storage.records import UNKNOWN_SEGMENT, Decision
 from deniable.storage.store import Chain, DecisionRow, HotTransaction, TryAgain
@@ -34,17 +33,15 @@ class Batch:
         transaction: the store's.
         identity: which chain is extended.
         chain: its end so far.
-        key: of the visitors' HMACs.
         now: the batch's time.
     """
 
     def __init__(
-        self, transaction: HotTransaction, identity: Identity, chain: Chain, key: bytes, now: int
+        self, transaction: HotTransaction, identity: Identity, chain: Chain, now: int
     ) -> None:
         self._tx = transaction
         self._identity = identity
         self._seq, self._head = chain
-        self._key = key
         self._now = now
         self._rows: list[DecisionRow] = []
         self._members: list[tuple[str, bytes, bytes]] = []
@@ -65,7 +62,7 @@ class Batch:
         """Answer for one experiment that is running or paused, drawing for all new visitors."""
         names = [name for job in jobs for name in job.visitors]
         segments = [segment for job in jobs for segment in job.segments]
-        visitors = list(map(VisitorHash(self._key, runtime.id), names))
+        visitors = list(map(runtime.visitor_hash, names))
         known = self._tx.stored(runtime.id, list(set(visitors)))
         answers = {
             visitor: Decision(identity.hex(), runtime.arm_keys[shown])
@@ -168,7 +165,7 @@ class Batch:
     ) -> frozenset[bytes]:
         """New visitors who belong to another experiment of the group; the rest become members."""
         group = runtime.group or ""
-        hashed = VisitorHash(self._key, group_scope(group))
+        hashed = runtime.member_hash
         members = {
             hashed(name): visitor
             for name, visitor in zip(names, visitors, strict=True)

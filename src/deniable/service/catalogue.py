@@ -23,8 +23,9 @@ REFRESH_SECONDS = 1.0
 class Catalogue:
     """Runtimes by key and by the tag of their decisions' ids."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, key: bytes) -> None:
         self._store = store
+        self._key = key
         self._by_key: dict[str, Runtime] = {}
         self._by_tag: dict[bytes, Runtime] = {}
 
@@ -80,7 +81,7 @@ class Catalogue:
     def _keep(self, connection: Connection, condition: ColumnElement[bool]) -> None:
         ends = commitments.period_end(connection)
         for experiment in experiments.matching(connection, condition):
-            runtime = Runtime(experiment, period_ends=ends)
+            runtime = Runtime(experiment, self._key, period_ends=ends)
             self._by_key[runtime.key] = runtime
             self._by_tag[runtime.id[:4]] = runtime
 

@@ -38,7 +38,7 @@ class Engine:
     def __init__(self, store: Store, key: bytes) -> None:
         self._store = store
         self._key = key
-        self._catalogue = Catalogue(store)
+        self._catalogue = Catalogue(store, key)
         self._identity: Identity | None = None
         self._chain: Chain | None = None
         self.counts = Counts()
@@ -85,7 +85,7 @@ class Engine:
         with self._store.hot() as transaction:
             chain = self._chain or self._reread_chain(transaction, identity)
             now = times.now()
-            batch = Batch(transaction, identity, chain, self._key, now)
+            batch = Batch(transaction, identity, chain, now)
             runtimes = self._catalogue.current(transaction, deciding, rewarding, identity.writer)
             for runtime in runtimes:
                 mine = deciding.get(runtime.key, ())

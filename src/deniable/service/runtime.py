@@ -12,6 +12,7 @@ from collections.abc import Iterable
 
 from deniable.privacy.serving import ServingSchedule, ServingTable, arm_specific_table
 from deniable.service.greedy import greedy_arm
+from deniable.service.visitors import VisitorHash, group_scope
 from deniable.storage.records import UNKNOWN_SEGMENT, Experiment
 
 CLOCK_BITS = 6
@@ -47,15 +48,18 @@ class Runtime:
 
     Args:
         experiment: as stored.
+        key: of the visitors' HMACs.
         period_ends: the end of the firm's period; from then on nothing is left to spend.
     """
 
-    def __init__(self, experiment: Experiment, *, period_ends: int | None) -> None:
+    def __init__(self, experiment: Experiment, key: bytes, *, period_ends: int | None) -> None:
         self.id = bytes.fromhex(experiment.id)
         self.key = experiment.key
         self.revision = experiment.revision
         self.version = experiment.version
         self.group = experiment.group
+        self.visitor_hash = VisitorHash(key, self.id)
+        self.member_hash = VisitorHash(key, group_scope(experiment.group or ""))
         self.status = experiment.status
         self.period_ends = period_ends
         self.exhausted = experiment.exhausted

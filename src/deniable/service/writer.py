@@ -32,10 +32,11 @@ class Writer:
         self, store: Store, key: bytes, *, queue_limit: int = 20_000, batch_limit: int = 5_000
     ) -> None:
         self._engine = Engine(store, key)
+        self._durable = store.durable  # nothing to sync: no thread, each job at once
         self._queue_limit = queue_limit
         self._batch_limit = batch_limit
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
-        self._lock = threading.Lock()  # guards what follows
+        self._lock = threading.RLock()  # guards what follows
         self._queued = 0
         self._refused = 0
         self._thread: threading.Thread | None = None
@@ -50,6 +51,10 @@ class Writer:
             if self._queued + size > self._queue_limit and self._queued:
                 self._refused += 1
                 raise OverloadedError(f"{self._queued} decisions and rewards are waiting already")
+            if not self._durable:
+                self._engine.run((job,))
+                job.finish()
+                return
             self._queued += size
             if self._thread is None:  # started by the first job: looking on needs no thread
                 self._thread = threading.Thread(

@@ -59,7 +59,7 @@ def open_period(connection: Connection, budget_nano: int, ends_at: int | None) -
     # What was exhausted in the old period can draw again on the new one's account.
     connection.execute(
         update(experiments)
-        .where(experiments.c.status.in_(("running", "paused")))
+        .where(experiments.c.status != "stopped")
         .values(exhausted=False, revision=experiments.c.revision + 1)
     )
     record(connection, "period", None, carried, budget_nano=budget_nano, ends_at=ends_at)

@@ -96,6 +96,16 @@ def change(connection: Connection, experiment: Experiment, **values: object) -> 
     return by_key(connection, experiment.key)
 
 
+def exhaust(connection: Connection, experiment: Experiment) -> None:
+    """No budget is left for new draws, here and in the rest of its group."""
+    here = experiments.c.id == bytes.fromhex(experiment.id)
+    if experiment.group is not None:
+        here |= experiments.c.group_name == experiment.group
+    connection.execute(
+        update(experiments).where(here).values(exhausted=True, revision=experiments.c.revision + 1)
+    )
+
+
 def switch_off(connection: Connection, experiment: Experiment, arm: str) -> Experiment:
     """A new version of the experiment, without this arm for new visitors."""
     connection.execute(

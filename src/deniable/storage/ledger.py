@@ -1,4 +1,233 @@
-"""stub"""
+"""Verifying the ledger: every chain from its first entry to its recorded end, then the totals.
+
+The checks go through the rows in order and stop at the first that is wrong. What they cannot see: a
+store whose chains were all recomputed by somebody who may write to it. For that, note the heads that
+`deniable ledger verify` prints somewhere else, and give them back with `--head`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, func, select
+
+from deniable.storage.chain import GENESIS, commitment, commitment_hash, decision_hash
+from deniable.storage.schema import (
+    COMMITMENT_CHAIN,
+    commitments,
+    counters,
+    decisions,
+    experiments,
+    rewards,
+    writers,
+)
+
+_PAGE = 2_000
 
 
-class Verification: ...
+@dataclass(frozen=True)
+class Verification:
+    """The outcome.
+
+    Attributes:
+        problem: what is wrong first, in words that name the row; None where everything holds.
+        chain: the chain of the problem: `commitments`, a writer's number, or `totals`.
+        seq: the place in that chain, where the problem has one.
+        decision: the id of the decision at fault, where there is one.
+        commitments: entries of the commitment chain that were checked.
+        decisions: decisions that were checked.
+        erased: those of them whose visitor was forgotten.
+        heads: chain -> its length and newest hash, to be noted outside of the store.
+    """
+
+    problem: str | None
+    chain: str | None
+    seq: int | None
+    decision: str | None
+    commitments: int
+    decisions: int
+    erased: int
+    heads: dict[str, str]
+
+    @property
+    def sound(self) -> bool:
+        """Whether everything holds."""
+        return self.problem is None
+
+
+class _Broken(Exception):
+    """The first thing that does not hold."""
+
+    def __init__(self, problem: str, chain: str, seq: int | None = None, row: Any = None) -> None:
+        super().__init__(problem)
+        self.chain = chain
+        self.seq = seq
+        self.decision: str | None = row.id.hex() if row is not None else None
+
+
+def verify(connection: Connection) -> Verification:
+    """Check all chains and totals of one consistent state of the store."""
+    found = {"commitments": 0, "decisions": 0, "erased": 0}
+    heads: dict[str, str] = {}
+    broken: _Broken | None = None
+    try:
+        ends = {row.id: row for row in connection.execute(select(writers).order_by(writers.c.id))}
+        for writer, row in ends.items():
+            heads[_name(writer)] = f"{row.seq}:{row.head.hex()}"
+        _commitment_chain(connection, ends[COMMITMENT_CHAIN], found)
+        _decision_chains(connection, ends, found)
+        _totals(connection)
+    except _Broken as problem:
+        broken = problem
+    return Verification(
+        problem=None if broken is None else str(broken),
+        chain=None if broken is None else broken.chain,
+        seq=None if broken is None else broken.seq,
+        decision=None if broken is None else broken.decision,
+        heads=heads,
+        **found,
+    )
+
+
+def _name(writer: int) -> str:
+    return "commitments" if writer == COMMITMENT_CHAIN else str(writer)
+
+
+def _commitment_chain(connection: Connection, end: Any, found: dict[str, int]) -> None:
+    previous, place = GENESIS, 0
+    for row in connection.execute(select(commitments).order_by(commitments.c.seq)):
+        place += 1
+        if row.seq != place:
+            raise _Broken(f"commitment {place} was removed", "commitments", place)
+        link = commitment_hash(
+            previous,
+            row.seq,
+            row.kind,
+            row.experiment_id,
+            row.amount_nano,
+            row.detail,
+            row.recorded_at,
+        )
+        if link != row.hash:
+            raise _Broken(f"commitment {place} was changed or reordered", "commitments", place)
+        previous = link
+        found["commitments"] = place
+    if (place, previous) != (end.seq, end.head):
+        raise _Broken(f"commitment {place + 1} was removed", "commitments", place + 1)
+
+
+def _decision_chains(connection: Connection, ends: dict[int, Any], found: dict[str, int]) -> None:
+    heads = dict.fromkeys(ends, (0, GENESIS))
+    for row in _in_order(connection):
+        if row.writer_id not in heads:
+            raise _Broken(
+                f"decision {row.id.hex()} was added under an unknown writer",
+                _name(row.writer_id),
+                row.seq,
+                row,
+            )
+        place, previous = heads[row.writer_id]
+        heads[row.writer_id] = (place + 1, _followed(previous, place + 1, row))
+        found["decisions"] += 1
+        found["erased"] += row.salt is None
+    for writer, end in ends.items():
+        place, head = heads[writer]
+        if writer != COMMITMENT_CHAIN and (place, head) != (end.seq, end.head):
+            raise _Broken(
+                f"decision {place + 1} of writer {writer} was removed", _name(writer), place + 1
+            )
+
+
+def _followed(previous: bytes, place: int, row: Any) -> bytes:
+    """The hash of a row that is the next of its chain, or the reason why it is not."""
+    chain = _name(row.writer_id)
+    if row.seq > place:
+        raise _Broken(f"decision {place} of writer {chain} was removed", chain, place)
+    kept = (row.version, row.decided_at, row.writer_id, row.seq)
+    committed = row.commitment
+    if row.salt is not None:
+        erasable = (row.visitor, row.salt, row.segment, row.greedy, row.shown)
+        values = (*erasable, row.clock, row.risk_nano)
+        committed = None if None in values else commitment(values)
+    if (
+        row.seq < place
+        or committed is None
+        or decision_hash(previous, row.experiment_id, row.id, kept, committed) != row.hash
+    ):
+        raise _Broken(
+            f"decision {place} of writer {chain} ({row.id.hex()}) was changed or reordered",
+            chain,
+            place,
+            row,
+        )
+    return bytes(row.hash)
+
+
+def _in_order(connection: Connection) -> Iterator[Any]:
+    """All decisions, chain by chain, a page at a time."""
+    query = select(decisions).order_by(decisions.c.writer_id, decisions.c.seq)
+    yield from connection.execution_options(yield_per=_PAGE).execute(query)
+
+
+def _totals(connection: Connection) -> None:
+    """Counters are what the rows add up to; erased rows are missing in them one by one."""
+    counted = _cells(
+        connection,
+        select(
+            counters.c.experiment_id,
+            counters.c.segment,
+            counters.c.arm,
+            func.sum(counters.c.shows),
+            func.sum(counters.c.clicks),
+        ).group_by(counters.c.experiment_id, counters.c.segment, counters.c.arm),
+    )
+    stored = _cells(
+        connection,
+        select(
+            decisions.c.experiment_id,
+            decisions.c.segment,
+            decisions.c.shown,
+            func.count(),
+            func.coalesce(func.sum(rewards.c.value), 0),
+        )
+        .outerjoin(
+            rewards,
+            (rewards.c.experiment_id == decisions.c.experiment_id)
+            & (rewards.c.decision_id == decisions.c.id),
+        )
+        .where(decisions.c.salt.is_not(None))
+        .group_by(decisions.c.experiment_id, decisions.c.segment, decisions.c.shown),
+    )
+    gone = connection.execute(
+        select(decisions.c.experiment_id, func.count())
+        .where(decisions.c.salt.is_(None))
+        .group_by(decisions.c.experiment_id)
+    )
+    erased: dict[bytes, int] = {row[0]: row[1] for row in gone}
+    for identity, key in connection.execute(select(experiments.c.id, experiments.c.key)).all():
+        _experiment_totals(identity, key, counted, stored, erased.get(identity, 0))
+
+
+def _experiment_totals(
+    identity: bytes,
+    key: str,
+    counted: dict[tuple[bytes, int, int], tuple[int, int]],
+    stored: dict[tuple[bytes, int, int], tuple[int, int]],
+    erased: int,
+) -> None:
+    missing = 0
+    for cell in {cell for cell in (*counted, *stored) if cell[0] == identity}:
+        shows, clicks = counted.get(cell, (0, 0))
+        rows, successes = stored.get(cell, (0, 0))
+        gone = shows - rows
+        if gone < 0 or not 0 <= clicks - successes <= gone:
+            raise _Broken(f"the counters of experiment {key!r} do not match its rows", "totals")
+        missing += gone
+    if missing != erased:
+        raise _Broken(f"the counters of experiment {key!r} do not match its rows", "totals")
+
+
+def _cells(connection: Connection, query: Any) -> dict[tuple[bytes, int, int], tuple[int, int]]:
+    return {(row[0], row[1], row[2]): (row[3], row[4]) for row in connection.execute(query)}

@@ -38,6 +38,8 @@ _PRAGMAS = {
 class SqliteStore:
     """Implements `Store` on one file."""
 
+    durable = True
+
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
         self._engine = _engine(self._path)

@@ -93,6 +93,9 @@ class HotTransaction(Protocol):
 class Store(Protocol):
     """One database."""
 
+    durable: bool
+    """Whether a commit survives the process; what does not is written by the caller's own thread."""
+
     @property
     def url(self) -> str:
         """Where it is, without a password."""

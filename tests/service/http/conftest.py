@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from tests.service.http.site import EXPERIMENT, Site, running_site
 
-import deniable
 from deniable.service.facade import Deniable
+from deniable.service.facade import open as open_service
 from deniable.service.http.app import Options
 
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Deniable]:
-    with deniable.open(f"sqlite:///{tmp_path / 'store.db'}") as opened:
+    with open_service(f"sqlite:///{tmp_path / 'store.db'}") as opened:
         opened.set_firm(budget=10.0)
         opened.create_experiment(EXPERIMENT, arms=["old", "new"], segments=["a", "b"], budget=1.0)
         opened.start(EXPERIMENT)

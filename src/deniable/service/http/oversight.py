@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from dataclasses import asdict
 from pathlib import Path as FilePath
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Query
 from fastapi.responses import FileResponse
+from pydantic import BaseModel
 from starlette.background import BackgroundTask
 
+from deniable.errors import NANO
 from deniable.service.http import models
 from deniable.service.http.administration import ExperimentKey, problems
 from deniable.service.http.guard import Service, require
+from deniable.storage.erasure import Erasure
 
 read = APIRouter(
     prefix="/v1", tags=["read"], dependencies=[Depends(require("read"))], responses=problems()
@@ -24,6 +26,33 @@ admin = APIRouter(
 )
 
 
+class VerificationReply(BaseModel):
+    """Whether the ledger holds, and what is wrong first."""
+
+    sound: bool
+    problem: str | None
+    chain: str | None
+    seq: int | None
+    commitments: int
+    decisions: int
+    erased: int
+    heads: dict[str, str]
+
+
+class ErasureReply(BaseModel):
+    """What was forgotten, and what forgetting cost, in nats."""
+
+    decisions: int
+    debits: dict[str, float]
+    exhausted: list[str]
+
+    @classmethod
+    def of(cls, outcome: Erasure) -> ErasureReply:
+        """From the use-case's outcome."""
+        debits = {key: nano / NANO for key, nano in outcome.debits_nano.items()}
+        return cls(decisions=outcome.decisions, debits=debits, exhausted=outcome.exhausted)
+
+
 @read.get("/ledger")
 def ledger(service: Service) -> list[models.CommitmentReply]:
     """Everything that touched the firm's budget or an experiment's state, oldest first."""
@@ -31,23 +60,22 @@ def ledger(service: Service) -> list[models.CommitmentReply]:
 
 
 @read.get("/ledger/verification")
-def verification(service: Service) -> dict[str, Any]:
+def verification(service: Service) -> VerificationReply:
     """Check all chains, counters and totals; tells what is wrong first."""
-    return asdict(service.verify_ledger())  # type: ignore[call-overload,no-any-return]
+    found = service.verify_ledger()
+    return VerificationReply.model_validate(found, from_attributes=True)
 
 
 @admin.post("/erasures")
-def erase(service: Service, wanted: models.ErasureRequest) -> dict[str, Any]:
+def erase(service: Service, wanted: models.ErasureRequest) -> ErasureReply:
     """Forget these visitors; their arm memory goes with them and is debited where that matters."""
-    return asdict(service.erase(wanted.visitors))  # type: ignore[call-overload,no-any-return]
+    return ErasureReply.of(service.erase(wanted.visitors))
 
 
 @admin.post("/purges")
-def purge(service: Service, wanted: models.PurgeRequest) -> dict[str, Any]:
+def purge(service: Service, wanted: models.PurgeRequest) -> ErasureReply:
     """Forget all visitors decided before a time: of stopped experiments, or of all with a debit."""
-    return asdict(  # type: ignore[call-overload,no-any-return]
-        service.purge(before=wanted.before, running=wanted.running)
-    )
+    return ErasureReply.of(service.purge(before=wanted.before, running=wanted.running))
 
 
 @admin.get("/experiments/{key}/export", response_class=FileResponse, responses=problems(404))

@@ -1,0 +1,197 @@
+"""Exports: the private decision log, the public exposure log, and two shapes for off-policy tools.
+
+Rows are streamed, so that memory does not grow with them. Propensities are not stored: the version,
+the risk and the greedy arm name the exact integer table that the arm was drawn from.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, get_args
+
+from sqlalchemy import Connection, select
+
+from deniable.errors import NANO, InvalidArgumentError
+from deniable.privacy.serving import SPACE, ServingTable, arm_specific_table
+from deniable.storage import experiments, times
+from deniable.storage.records import Experiment
+from deniable.storage.schema import decisions, rewards
+
+Shape: TypeAlias = Literal["private", "public", "open-bandit", "vowpal-wabbit"]
+_Record: TypeAlias = dict[str, Any]
+
+_PAGE = 2_000
+
+
+def export(connection: Connection, path: Path, experiment: Experiment, shape: Shape) -> int:
+    """Write the decisions of one experiment that are not erased; see `Oversight.export`."""
+    if shape not in get_args(Shape):
+        raise InvalidArgumentError("shape", shape, f"one of {', '.join(get_args(Shape))}")
+    allowed = (".vw", ".txt") if shape == "vowpal-wabbit" else (".parquet", ".csv", ".jsonl")
+    if path.suffix not in allowed:
+        raise InvalidArgumentError("path", str(path), f"a file ending in {', '.join(allowed)}")
+    log = DecisionLog(connection, experiment)
+    if shape == "vowpal-wabbit":
+        return _write_lines(path, map(log.vowpal_wabbit, log.rows()))
+    record: Callable[[Any], _Record] = {
+        "private": log.private,
+        "public": log.public,
+        "open-bandit": log.open_bandit,
+    }[shape]
+    return _WRITERS[path.suffix](path, map(record, log.rows()))
+
+
+class DecisionLog:
+    """The decisions of one experiment with everything that can be said about them.
+
+    Args:
+        connection: a consistent state of the store.
+        experiment: whose decisions.
+    """
+
+    def __init__(self, connection: Connection, experiment: Experiment) -> None:
+        self._connection = connection
+        self._experiment = experiment
+        self._off_since = experiments.versions_off(connection, experiment)
+        self._table = lru_cache(maxsize=8_192)(self._built)
+
+    def rows(self) -> Iterator[Any]:
+        """The stored decisions in order of time, each with its reward (None: none yet)."""
+        query = (
+            select(decisions, rewards.c.value.label("reward"))
+            .outerjoin(
+                rewards,
+                (rewards.c.experiment_id == decisions.c.experiment_id)
+                & (rewards.c.decision_id == decisions.c.id),
+            )
+            .where(
+                decisions.c.experiment_id == bytes.fromhex(self._experiment.id),
+                decisions.c.salt.is_not(None),
+            )
+            .order_by(decisions.c.decided_at, decisions.c.writer_id, decisions.c.seq)
+        )
+        yield from self._connection.execution_options(yield_per=_PAGE).execute(query)
+
+    def propensities(self, row: Any) -> list[float]:
+        """The probability of each arm for this visitor, 0 for arms that were off."""
+        on, table = self._table(row.version, row.risk_nano)
+        chances = [0.0] * len(self._experiment.arms)
+        greedy = on.index(row.greedy)
+        for index, position in enumerate(on):
+            chances[position] = table.count(index, greedy) / SPACE
+        return chances
+
+    def private(self, row: Any) -> _Record:
+        """Everything; never leaves the trusted zone."""
+        arms = self._experiment.arms
+        chances = self.propensities(row)
+        return {
+            "experiment": self._experiment.key,
+            "decision": row.id.hex(),
+            "visitor": row.visitor.hex(),
+            "decided_at": times.as_datetime(row.decided_at).isoformat(),
+            "segment": self._segment(row),
+            "greedy": arms[row.greedy].key,
+            "shown": arms[row.shown].key,
+            "propensity": chances[row.shown],
+            **{f"propensity_{arm.key}": p for arm, p in zip(arms, chances, strict=True)},
+            "risk": row.risk_nano / NANO,
+            "clock": row.clock,
+            "version": row.version,
+            "reward": row.reward,
+        }
+
+    def public(self, row: Any) -> _Record:
+        """What anybody who watches the page sees anyway."""
+        return {
+            "experiment": self._experiment.key,
+            "decision": row.id.hex(),
+            "decided_at": times.as_datetime(row.decided_at).isoformat(),
+            "arm": self._experiment.arms[row.shown].key,
+        }
+
+    def open_bandit(self, row: Any) -> _Record:
+        """The columns of the Open Bandit Dataset; a decision without a reward counts as no click."""
+        return {
+            "timestamp": times.as_datetime(row.decided_at).isoformat(sep=" "),
+            "item_id": row.shown,
+            "position": 1,
+            "click": row.reward or 0,
+            "propensity_score": self.propensities(row)[row.shown],
+            "user_feature_0": self._segment(row),
+        }
+
+    def vowpal_wabbit(self, row: Any) -> str:
+        """One line of Vowpal Wabbit's contextual bandit format: `action:cost:probability | features`.
+
+        Actions are numbered from 1; the cost of a success is -1.
+        """
+        cost = -(row.reward or 0)
+        chance = self.propensities(row)[row.shown]
+        return f"{row.shown + 1}:{cost}:{chance:.17g} | segment={_feature(self._segment(row))}"
+
+    def _segment(self, row: Any) -> str | None:
+        return None if row.segment < 0 else self._experiment.segments[row.segment]
+
+    def _built(self, version: int, risk_nano: int) -> tuple[list[int], ServingTable]:
+        """The arms that were on in a version, and the table of this risk over them."""
+        arms = self._experiment.arms
+        on = [i for i in range(len(arms)) if self._off_since.get(i, version + 1) > version]
+        own = [arms[i].budget_nano for i in on]
+        risks = [risk_nano if limit is None else min(limit, risk_nano) for limit in own]
+        return on, arm_specific_table(risks)
+
+
+def _feature(segment: str | None) -> str:
+    """A name that Vowpal Wabbit takes as one feature: no blanks, colons or bars."""
+    escaped = "".join(c if c.isalnum() or c in "_-." else f"%{ord(c):02X}" for c in segment or "")
+    return escaped or "%"
+
+
+def _write_lines(path: Path, lines: Iterator[str]) -> int:
+    count = 0
+    with path.open("w", encoding="utf-8") as file:
+        for line in lines:
+            file.write(line + "\n")
+            count += 1
+    return count
+
+
+def _write_jsonl(path: Path, records: Iterator[_Record]) -> int:
+    return _write_lines(path, (json.dumps(record, ensure_ascii=False) for record in records))
+
+
+def _write_csv(path: Path, records: Iterator[_Record]) -> int:
+    count = 0
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer: csv.DictWriter[str] | None = None
+        for record in records:
+            if writer is None:
+                writer = csv.DictWriter(file, list(record))
+                writer.writeheader()
+            writer.writerow(record)
+            count += 1
+    return count
+
+
+def _write_parquet(path: Path, records: Iterator[_Record]) -> int:
+    """Through lines of JSON on the disk, so that memory stays small."""
+    import polars
+
+    lines = path.with_name(path.name + ".jsonl")
+    try:
+        count = _write_jsonl(lines, records)
+        if count:
+            polars.scan_ndjson(lines, infer_schema_length=None).sink_parquet(path)
+        else:
+            polars.DataFrame().write_parquet(path)
+        return count
+    finally:
+        lines.unlink(missing_ok=True)
+
+
+_WRITERS = {".csv": _write_csv, ".jsonl": _write_jsonl, ".parquet": _write_parquet}

@@ -1,0 +1,151 @@
+"""PostgreSQL 15 or newer: the store for several machines.
+
+Writers do not wait for each other: each has its own counters and its own chain of decisions. Where two
+decide for the same visitor the first one's commit wins and the other batch is run again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, TypeVar
+
+import psycopg
+from sqlalchemy import Connection, Engine, create_engine
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import DBAPIError
+
+from deniable.errors import StoreUnavailableError
+from deniable.storage.postgres_hot import PostgresTransaction
+from deniable.storage.store import TryAgain
+
+T = TypeVar("T")
+
+CONNECT_SECONDS = 3
+PAUSES = (0.05, 0.2, 0.5, 1.0, 2.0)
+"""Seconds before each further attempt at an administrative transaction."""
+
+_RUN_AGAIN = ("40001", "40P01", "57P01", "57P02", "57P03", "08")
+"""SQLSTATEs (or classes) after which the same transaction can succeed: races, restarts, lost lines."""
+
+_SETTINGS = b"SET synchronous_commit = on; SET statement_timeout = '10s'; SET lock_timeout = '5s'"
+"""Whatever the server's defaults: an answered decision is on its disk, and nobody waits for ever."""
+
+
+class PostgresStore:
+    """Implements `Store` on one database."""
+
+    durable = True
+
+    def __init__(self, url: str) -> None:
+        parsed = make_url(url)
+        self._url = parsed.render_as_string(hide_password=True)
+        full = parsed.set(drivername="postgresql")
+        self._conninfo = full.render_as_string(hide_password=False)
+        self._engine = create_engine(
+            parsed.set(drivername="postgresql+psycopg"),
+            pool_pre_ping=True,
+            connect_args={"connect_timeout": CONNECT_SECONDS},
+        )
+        self._hot: psycopg.Connection[Any] | None = None
+        self._transaction: PostgresTransaction | None = None
+
+    @property
+    def url(self) -> str:
+        """Where it is, without the password."""
+        return self._url
+
+    @property
+    def engine(self) -> Engine:
+        """For migrations."""
+        return self._engine
+
+    @contextmanager
+    def hot(self) -> Iterator[PostgresTransaction]:
+        """See Store."""
+        try:
+            if self._hot is None or self._transaction is None:
+                self._hot = psycopg.connect(
+                    self._conninfo, autocommit=True, connect_timeout=CONNECT_SECONDS
+                )
+                self._hot.execute(_SETTINGS)
+                self._transaction = PostgresTransaction(self._hot)
+            self._hot.execute(b"BEGIN")
+            try:
+                yield self._transaction
+                self._hot.execute(b"COMMIT")
+            except BaseException:
+                self._undo()
+                raise
+        except psycopg.Error as error:
+            lost = self._hot is None or self._hot.broken or self._hot.closed
+            self._drop()
+            if lost or _run_again(error):
+                raise TryAgain(f"PostgreSQL: {type(error).__name__}") from error
+            raise StoreUnavailableError(f"PostgreSQL: {type(error).__name__}") from error
+
+    @contextmanager
+    def begin(self) -> Iterator[Connection]:
+        """See Store."""
+        with self._engine.begin() as connection:
+            connection.exec_driver_sql("SET LOCAL synchronous_commit = on")
+            connection.exec_driver_sql("SET LOCAL lock_timeout = '30s'")
+            yield connection
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """See Store."""
+        try:
+            with (
+                self._engine.connect().execution_options(
+                    isolation_level="REPEATABLE READ", postgresql_readonly=True
+                ) as connection,
+                connection.begin(),
+            ):
+                yield connection
+        except DBAPIError as error:
+            raise _unavailable(error) from error
+
+    def retried(self, work: Callable[[Connection], T]) -> T:
+        """See Store."""
+        for pause in (*PAUSES, None):
+            try:
+                with self.begin() as connection:
+                    return work(connection)
+            except DBAPIError as error:
+                original = error.orig
+                if isinstance(original, psycopg.IntegrityError):
+                    raise
+                again = error.connection_invalidated or _run_again(original)
+                if pause is None or not again:
+                    raise _unavailable(error) from error
+                time.sleep(pause)
+        raise AssertionError("the last attempt returns or raises")
+
+    def close(self) -> None:
+        """See Store."""
+        self._drop()
+        self._engine.dispose()
+
+    def _undo(self) -> None:
+        if self._hot is not None and not self._hot.closed:
+            with suppress(psycopg.Error):
+                self._hot.execute(b"ROLLBACK")
+
+    def _drop(self) -> None:
+        """Close the writer's connection; the next transaction opens a new one."""
+        connection, self._hot, self._transaction = self._hot, None, None
+        if connection is not None:
+            connection.close()
+
+
+def _run_again(error: BaseException | None) -> bool:
+    state = getattr(error, "sqlstate", None)
+    if state is None:  # never reached the server, or lost it
+        return isinstance(error, psycopg.OperationalError)
+    return str(state).startswith(_RUN_AGAIN)
+
+
+def _unavailable(error: DBAPIError) -> StoreUnavailableError:
+    return StoreUnavailableError(f"PostgreSQL: {type(error.orig).__name__}")

