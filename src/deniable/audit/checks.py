@@ -16,7 +16,7 @@ from deniable.audit.rules import RuleBreaks
 from deniable.errors import NANO
 from deniable.privacy.serving import exp_floor
 
-Outcome: TypeAlias = Literal["kept", "broken", "not tested"]
+Outcome: TypeAlias = Literal["kept", "broken", "not tested", "measured"]
 
 
 @dataclass(frozen=True)
@@ -157,8 +157,8 @@ def belief_checks(promise: Promise, beliefs: Beliefs | None) -> Iterator[Check]:
     )
     yield Check(
         "a tracker that sees responses too",
-        "not tested",
-        f"Measured, not promised: its highest belief is {both.highest:.1%}, it guesses "
+        "measured",
+        f"Not promised: its highest belief is {both.highest:.1%}, it guesses "
         f"{100 * both.guessed:.1f} of 100 right. The part beyond the arm comes from what people "
         "click, which no randomization of arms hides.",
     )

@@ -13,6 +13,7 @@ from typing import TextIO
 
 COMMANDS: dict[str, str] = {
     "allocate": "Divide a firm's privacy budget over its experiments.",
+    "audit": "Check what an experiment promised, exactly and against its decisions.",
     "plan": "Plan the privacy budget of one experiment.",
     "serve": "Serve decisions over HTTP, on SQLite or PostgreSQL.",
 }
