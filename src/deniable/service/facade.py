@@ -37,6 +37,7 @@ from deniable.service.lookups import Lookups
 from deniable.service.oversight import Oversight
 from deniable.service.replies import Replies
 from deniable.service.visitors import check_key, visitor_key
+from deniable.service.watching import Watching
 from deniable.service.writer import Writer
 from deniable.storage.connect import connect
 from deniable.storage.records import Decision
@@ -70,7 +71,7 @@ def open(  # noqa: A001 - the public name is deniable.open
     return Deniable(store, key, queue_limit=queue_limit)
 
 
-class Deniable(Administration, Oversight, ApiKeys, Lookups, Replies):
+class Deniable(Administration, Oversight, Watching, ApiKeys, Lookups, Replies):
     """Decide, reward, administer. Any number of threads and processes may share one store."""
 
     def __init__(self, store: Store, key: bytes, *, queue_limit: int = 20_000) -> None:

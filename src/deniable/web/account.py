@@ -77,5 +77,6 @@ def _asked(request: Request, session: Session, refusal: str = "", status: int = 
 
 def _our_own(path: object) -> str:
     """A path on this host; anything else becomes the overview."""
-    ours = isinstance(path, str) and re.fullmatch(r"/(?![/\\])[!-~]{0,500}", path)
-    return path if ours else "/"
+    if isinstance(path, str) and re.fullmatch(r"/(?![/\\])[!-~]{0,500}", path):
+        return path
+    return "/"

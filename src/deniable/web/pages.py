@@ -8,8 +8,10 @@ from `deniable.web.answers`.
 
 from __future__ import annotations
 
+import asyncio
 from importlib import import_module
 from threading import Thread
+from typing import cast
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -21,11 +23,12 @@ from deniable.service.http.app import Application
 from deniable.service.http.problems import Problem
 from deniable.web import answers, refusals, static
 from deniable.web.sessions import Signer
+from deniable.web.watcher import Watcher
 
-MODULES = ("static", "account", "overview", "experiments")
+MODULES = ("static", "account", "overview", "experiments", "actions", "experiment")
 """Modules of this package with a `router`, in the order in which their paths are tried."""
 
-_REFUSALS = (DeniableError, Problem, HTTPException, RequestValidationError)
+_REFUSALS = (DeniableError, Problem, HTTPException, RequestValidationError, Exception)
 
 
 def mount(application: Application, *, demo: bool = False) -> Application:
@@ -38,6 +41,8 @@ def mount(application: Application, *, demo: bool = False) -> Application:
     api = application.api
     api.state.signer = Signer(api.state.service.derived_key(b"web sessions"))
     api.state.demo = demo
+    api.state.watcher = Watcher(api.state.service)
+    application.companions.append(api.state.watcher)
     for name in MODULES:
         api.include_router(import_module(f"deniable.web.{name}").router, include_in_schema=False)
     for kind in _REFUSALS:
@@ -48,12 +53,12 @@ def mount(application: Application, *, demo: bool = False) -> Application:
 
 def _tell_people(api: FastAPI, kind: type[Exception]) -> None:
     """Answer browsers that asked for a page with one; programs get problem details as before."""
-    told_to_programs = api.exception_handlers[kind]
+    told_to_programs = api.exception_handlers.get(kind, api.exception_handlers[DeniableError])
 
     async def told(request: Request, error: Exception) -> Response:
         if refusals.wants_page(request):
-            return refusals.page(request, error)
-        return await told_to_programs(request, error)  # type: ignore[misc]
+            return await asyncio.to_thread(refusals.page, request, error)
+        return cast(Response, await told_to_programs(request, error))  # type: ignore[misc]
 
     api.add_exception_handler(kind, told)
 

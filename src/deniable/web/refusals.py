@@ -23,6 +23,10 @@ WORDS = {
     409: ("That cannot be done now", "Nothing was changed."),
     413: ("That was too long", "Nothing was changed. Send less at once."),
     422: ("Something in the form is not right", "Nothing was changed. Go back and correct it."),
+    500: (
+        "Something went wrong here",
+        "It is not your fault. Whoever runs the service finds it in the log.",
+    ),
     503: ("The service is busy", "Nothing was changed. Try again in a moment."),
 }
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
+
+from deniable.errors import NANO
+from deniable.storage.records import Commitment
 
 
 def whole(value: float) -> str:
@@ -24,6 +28,15 @@ def percent(share: float | None, digits: int = 1) -> str:
     ('12.3%', 'none yet')
     """
     return "none yet" if share is None or math.isnan(share) else f"{share * 100:.{digits}f}%"
+
+
+def signed_percent(share: float) -> str:
+    """A change.
+
+    >>> signed_percent(0.1234), signed_percent(-0.5)
+    ('+12.3%', '−50.0%')
+    """
+    return ("+" if share >= 0 else "−") + percent(abs(share))
 
 
 def nats(budget: float) -> str:
@@ -66,8 +79,37 @@ def capitalised(sentence: str) -> str:
     return (sentence[:1].upper() + sentence[1:]).rstrip(".")
 
 
+_EVENTS = {
+    "create": "Created as a draft",
+    "start": "Started",
+    "pause": "Paused",
+    "resume": "Resumed",
+    "stop": "Stopped",
+    "switch_off": "Arm switched off",
+    "exhaust": "Budget exhausted: new visitors get random arms",
+    "erase": "Visitors erased on request",
+    "purge": "Old visitors purged",
+    "replan": "Budget of the draft changed",
+}
+
+
+def event_words(event: Commitment) -> str:
+    """What happened to an experiment, and what it took of the firm's budget."""
+    words = _EVENTS.get(event.kind, event.kind.replace("_", " ").capitalize())
+    detail = json.loads(event.detail)
+    if event.kind == "stop" and detail.get("winner"):
+        words += f"; everybody gets {detail['winner']}"
+    if event.kind == "switch_off":
+        words += f": {detail.get('arm')}"
+    if event.amount_nano:
+        words += f", {nats(event.amount_nano / NANO)} nats committed"
+    return words
+
+
 FILTERS: dict[str, Callable[..., Any]] = {
     "capitalised": capitalised,
+    "event_words": event_words,
+    "signed_percent": signed_percent,
     "whole": whole,
     "percent": percent,
     "nats": nats,
