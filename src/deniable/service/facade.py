@@ -21,8 +21,10 @@ from threading import Lock
 from types import TracebackType
 from typing import Self
 
+from deniable.service.access_requests import AccessRequests
 from deniable.service.administration import Administration
 from deniable.service.apikeys import ApiKeys
+from deniable.service.audits import Audits
 from deniable.service.figures import Figures
 from deniable.service.jobs import (
     DecideJob,
@@ -35,6 +37,7 @@ from deniable.service.jobs import (
 )
 from deniable.service.lookups import Lookups
 from deniable.service.oversight import Oversight
+from deniable.service.replanning import Replanning
 from deniable.service.replies import Replies
 from deniable.service.visitors import check_key, visitor_key
 from deniable.service.watching import Watching
@@ -71,7 +74,17 @@ def open(  # noqa: A001 - the public name is deniable.open
     return Deniable(store, key, queue_limit=queue_limit)
 
 
-class Deniable(Administration, Oversight, Watching, ApiKeys, Lookups, Replies):
+class Deniable(
+    Administration,
+    Replanning,
+    Oversight,
+    Watching,
+    Audits,
+    AccessRequests,
+    ApiKeys,
+    Lookups,
+    Replies,
+):
     """Decide, reward, administer. Any number of threads and processes may share one store."""
 
     def __init__(self, store: Store, key: bytes, *, queue_limit: int = 20_000) -> None:
