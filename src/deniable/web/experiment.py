@@ -49,7 +49,7 @@ def experiment(request: Request, viewer: Reader, service: Service, key: str) -> 
 
 @router.get("/experiments/{key}/live")
 def live(request: Request, _viewer: Reader, service: Service, key: str) -> Response:
-    """What changes on the page: its parts as HTML, its charts as specifications with their data."""
+    """What changes on the page: its parts as HTML, the data of its charts."""
     found = service.experiment(key)
     values = _values(request, service, found)
     charts = live_charts.charts(**_chart_values(values))
@@ -59,7 +59,7 @@ def live(request: Request, _viewer: Reader, service: Service, key: str) -> Respo
             "parts": {name: answers.rendered(f"parts/{name}.html", **values) for name in PARTS},
             "charts": {
                 one.name: {
-                    "spec": one.spec,
+                    "datasets": one.datasets,
                     "summary": one.summary,
                     "rows": answers.rendered("parts/rows.html", table=one.table),
                 }

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from deniable.charts import experiments as figures
@@ -14,6 +15,7 @@ from deniable.web.standing import ArmStanding, Standing
 from deniable.web.wording import nats, percent, whole
 
 CURVE_POINTS = 40
+_UNITS = {"shows": "visitors", "clicks": "successes"}
 
 
 @dataclass(frozen=True)
@@ -23,8 +25,14 @@ class PageChart:
     name: str
     title: str
     summary: str
-    spec: dict[str, Any]
+    template: dict[str, Any]
+    datasets: dict[str, list[dict[str, Any]]]
     table: dict[str, Any]
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """The specification with its data."""
+        return {**self.template, "datasets": self.datasets}
 
 
 def charts(
@@ -61,7 +69,8 @@ def _arms(leaderboard: Sequence[ArmStanding]) -> PageChart:
         "Arms compared",
         f"“{first.arm.key}” leads with {percent(first.rate)}; with 95% certainty its rate is "
         f"between {percent(first.low)} and {percent(first.high)}.",
-        _spec(figures.arm_intervals(records)),
+        _template(figures.arm_intervals, len(records)),
+        {"arms": records},
         {
             "columns": ["Arm", "Rate", "From", "To"],
             "rows": [
@@ -79,10 +88,11 @@ def _over_time(experiment: Experiment, samples: Sequence[Sample], what: str) -> 
         moments.insert(0, (experiment.started_at, (0,) * len(arms)))
     if experiment.stopped_at:
         moments = [(min(moment, experiment.stopped_at), totals) for moment, totals in moments]
+    drawn = arms[: figures.MOST_ARMS]
     records = [
         {"time": moment.isoformat(), "arm": arm, "total": totals[i]}
         for moment, totals in moments
-        for i, arm in enumerate(arms)
+        for i, arm in enumerate(drawn)
     ]
     last = moments[-1][1]
     most = max(range(len(arms)), key=lambda i: last[i])
@@ -91,7 +101,8 @@ def _over_time(experiment: Experiment, samples: Sequence[Sample], what: str) -> 
         f"{what}-chart",
         "Shows over time" if what == "shows" else "Successes over time",
         f"{whole(last[most])} of {whole(sum(last))} {noun} “{arms[most]}”, more than any other arm.",
-        _spec(figures.totals_over_time(records, arms, "visitors" if what == "shows" else what)),
+        _template(figures.totals_over_time, tuple(drawn), _UNITS[what]),
+        {"totals": records},
         {
             "columns": ["Time (UTC)", *arms],
             "rows": [
@@ -112,10 +123,8 @@ def _regret(
     at_random = [(0, 0.0), (visitors, standing.lost_at_random)]
     records = [
         {"visitors": n, "clicks": clicks, "series": series}
-        for series, points in (
-            ("lost, estimated", [(0, 0.0), *seen]),
-            ("lost at random", at_random),
-            ("bound", bounds),
+        for series, points in zip(
+            figures.REGRET_SERIES, ([(0, 0.0), *seen], at_random, bounds), strict=True
         )
         for n, clicks in points
     ]
@@ -125,7 +134,8 @@ def _regret(
         f"About {whole(standing.lost)} clicks lost so far to learning and to privacy; random arms "
         f"would have lost about {whole(standing.lost_at_random)}. Theory promises at most "
         f"{whole(bound)} on average.",
-        _spec(figures.regret_against_bound(records, visitors)),
+        _template(figures.regret_against_bound),
+        {"regret": records},
         {
             "columns": ["Visitors", "Lost, estimated", "Bound"],
             "rows": [
@@ -144,15 +154,13 @@ def _risks(experiment: Experiment, risks: Sequence[SegmentRisk]) -> PageChart:
         "Risk of the current visitor, against the cap",
         f"The dashed line is the cap of {nats(experiment.budget)} nats. "
         f"{at_cap} of {len(risks)} shown here have reached it; no visitor can be above it.",
-        _spec(
-            figures.segment_risks(
-                [
-                    {"segment": name, "risk": risk.risk}
-                    for name, risk in zip(names, risks, strict=True)
-                ],
-                experiment.budget,
-            )
-        ),
+        _template(figures.segment_risks, len(risks), experiment.budget),
+        {
+            "risks": [
+                {"segment": name, "risk": risk.risk}
+                for name, risk in zip(names, risks, strict=True)
+            ]
+        },
         {
             "columns": ["Segment", "Risk (nats)", "Cap (nats)"],
             "rows": [
@@ -163,7 +171,8 @@ def _risks(experiment: Experiment, risks: Sequence[SegmentRisk]) -> PageChart:
     )
 
 
-def _spec(chart: Any) -> dict[str, Any]:
-    """The specification; not validated again, because its shape is tested."""
-    found: dict[str, Any] = chart.to_dict(validate=False)
+@lru_cache(maxsize=512)
+def _template(made: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
+    """A chart's specification without data: making one is slow, and they are few."""
+    found: dict[str, Any] = made(*arguments).to_dict(validate=False)
     return found

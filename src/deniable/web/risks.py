@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
+from deniable.errors import NANO
 from deniable.privacy.strategy import (
     ArmConstantStrategy,
     ArmDynamicStrategy,
@@ -19,7 +20,6 @@ from deniable.privacy.strategy import (
     Strategy,
 )
 from deniable.service.runtime import active_budgets
-from deniable.errors import NANO
 from deniable.storage.records import Experiment
 from deniable.theory.regret import constant_regret, dynamic_regret
 from deniable.web.standing import Standing

@@ -52,12 +52,12 @@ def factor(budget: float) -> str:
     """How far a budget lets odds move.
 
     >>> factor(1.0), factor(0.0), factor(12.0)
-    ('2.72', '1.00', '163,000')
+    ('2.72', '1', '163,000')
     """
     if budget > 30:
         return "more than a trillion"
     odds = math.exp(budget)
-    return f"{odds:.2f}" if odds < 100 else whole(float(f"{odds:.3g}"))
+    return f"{odds:.3g}" if odds < 100 else whole(float(f"{odds:.3g}"))
 
 
 def moment(time: datetime | None) -> str:
@@ -90,6 +90,7 @@ _EVENTS = {
     "erase": "Visitors erased on request",
     "purge": "Old visitors purged",
     "replan": "Budget of the draft changed",
+    "audit": "Audited",
 }
 
 

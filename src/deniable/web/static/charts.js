@@ -81,6 +81,17 @@ export async function redraw(figure, spec) {
   if (found) await draw(found, spec);
 }
 
+/** Give a drawn figure other data, dataset by dataset: much faster than another specification. */
+export async function refill(figure, datasets) {
+  const found = typeof figure === "string" ? document.getElementById(figure) : figure;
+  const entry = found && drawn.get(found);
+  if (!entry) return;
+  entry.spec.datasets = { ...entry.spec.datasets, ...datasets };
+  if (!entry.result) return; // it is being drawn: with what it was given first, then with this
+  for (const [name, values] of Object.entries(datasets)) entry.result.view.data(name, structuredClone(values));
+  await entry.result.view.runAsync();
+}
+
 /** Draw all charts below an element that were not drawn yet. */
 export function drawAll(within = document) {
   for (const figure of within.querySelectorAll("figure.chart")) {

@@ -1,5 +1,5 @@
 // Keeps an experiment's page up to date: asks every two seconds, only while somebody looks.
-import { redraw } from "./charts.js";
+import { refill } from "./charts.js";
 
 const SECONDS = 2;
 const note = document.getElementById("live-state");
@@ -32,7 +32,7 @@ async function update() {
     if (!figure) return location.reload(); // the first visitors came
     document.getElementById(`${name}-summary`).textContent = chart.summary;
     replace(`${name}-rows`, chart.rows);
-    await redraw(figure, chart.spec);
+    await refill(figure, chart.datasets);
   }
   note.textContent = "Updated every two seconds.";
   document.documentElement.dataset.updates = String(Number(document.documentElement.dataset.updates || 0) + 1);
