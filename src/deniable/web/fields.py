@@ -37,9 +37,9 @@ def whole(argument: str, text: str) -> int:
 
 
 def lines(text: str) -> list[str]:
-    """The lines of a text that are not empty, without spaces around them.
+    r"""The lines of a text that are not empty, without spaces around them.
 
-    >>> lines("new \\n\\n old")
+    >>> lines("new \n\n old")
     ['new', 'old']
     """
     return [line.strip() for line in text.splitlines() if line.strip()]
