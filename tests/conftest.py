@@ -1,7 +1,8 @@
-"""Hypothesis runs the same examples every time, however slow the machine is."""
+"""Hypothesis runs the same examples every time; where DENIABLE_NO_SKIPS is set, a skip is a failure."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,3 +35,15 @@ def store_url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytes
         return f"sqlite:///{tmp_path / 'store.db'}"
     server: PostgresServer = request.getfixturevalue("postgres")
     return server.new_database()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """On CI everything that tests need is installed: what was skipped was not proved."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None or "DENIABLE_NO_SKIPS" not in os.environ:
+        return
+    skipped = len(reporter.stats.get("skipped", []))
+    if skipped and session.exitstatus == pytest.ExitCode.OK:
+        reporter.write_line(f"{skipped} skipped, and DENIABLE_NO_SKIPS is set: failed", red=True)
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -41,8 +41,7 @@ def _panel(title: str, budgets: Any, then: Any) -> Any:
     for i, name in enumerate(TWO_EXPERIMENTS.ids):
         visitors = int(TWO_EXPERIMENTS.visitors[i])
         end = float(best_dynamic_budget(2, visitors))
-        # Below 0.2 the clock rests at its start; the curve begins where the schedule does.
-        grid = np.linspace(0.22, end, 160)[:-1]
+        grid = np.linspace(0, end, 240)[:-1]
         lines += rows(budget=grid, gain=dynamic_gain(2, visitors, grid), experiment=name)
         lines += rows(budget=[end, end + 1e-6], gain=[np.nan, 0], experiment=name)
         here = min(float(budgets[i]), end - 1e-9)
@@ -51,7 +50,7 @@ def _panel(title: str, budgets: Any, then: Any) -> Any:
         if abs(then[i] - budgets[i]) > 1e-6:
             arrows += rows(budget=[here], to=[float(then[i])], gain=[gain], experiment=name)
     x = alt.X("budget:Q", title="privacy budget", scale=alt.Scale(domain=[0, 3]))
-    y = alt.Y("gain:Q", title="marginal learning gain")
+    y = alt.Y("gain:Q", title="marginal learning gain", scale=alt.Scale(domain=[0, 5000]))
     colour = alt.Color("experiment:N", scale=_COLOURS, title="experiment")
     line = (
         alt.Chart(values(r for r in lines if r["gain"] is not None))
@@ -70,6 +69,10 @@ def _panel(title: str, budgets: Any, then: Any) -> Any:
             .transform_calculate(turn="datum.to > datum.budget ? 0 : 180")
             .encode(x="to:Q", y="gain:Q", angle=alt.Angle("turn:Q", scale=None))
         )
-    words = alt.Chart(values(points)).mark_text(dy=-12, color=INK, fontSize=11)
-    layers.append(words.encode(x="budget:Q", y="gain:Q", text=alt.Text("budget:Q", format=".2f")))
+    place = {"dy": -13, "fontSize": 11}
+    words = alt.Chart(values(points)).encode(
+        x="budget:Q", y="gain:Q", text=alt.Text("budget:Q", format=".2f")
+    )
+    layers += [words.mark_text(**place, stroke="white", strokeWidth=4)]
+    layers += [words.mark_text(**place, color=INK)]
     return alt.layer(*layers).properties(title=title, width=230, height=170)

@@ -10,13 +10,14 @@ import numpy as np
 
 from deniable.charts.data import rows, values
 from deniable.charts.theme import ACCENT, INK, STRATEGY_COLOURS, themed
+from deniable.errors import NANO
 from deniable.portfolio.allocation import Allocation
 from deniable.portfolio.rules import RuleOutcome, compare_rules
 from deniable.portfolio.whatif import WhatIf, what_if
 from deniable.theory.best_budget import best_constant_budget, best_dynamic_budget
 from deniable.theory.elasticity import constant_gain, dynamic_gain
 
-MOST_BARS = 40
+MOST_BARS = 36
 MOST_CURVES = 6
 
 _STRATEGY = alt.Color(
@@ -24,6 +25,7 @@ _STRATEGY = alt.Color(
     scale=alt.Scale(domain=list(STRATEGY_COLOURS), range=list(STRATEGY_COLOURS.values())),
     title="strategy",
 )
+_SHORT = "replace(format(datum.value, '~s'), 'G', 'B')"  # 2B, not the engineer's 2G
 _RULE_COLOURS = {
     "optimal": "#0072B2",
     "best budgets": "#555555",
@@ -41,34 +43,41 @@ def allocation_chart(found: Allocation, *, compared: bool = False, n_points: int
         n_points: firm budgets on the what-if curve.
     """
     curve = what_if(found.portfolio, regime=found.regime, n_points=n_points)
-    right = [gain_chart(found), what_if_chart(curve, found)]
+    below = [gain_chart(found), what_if_chart(curve, found)]
     if compared:
-        right.append(rules_chart(compare_rules(found)))
-    panels = alt.hconcat(budget_bars(found), alt.vconcat(*right)).resolve_scale(color="independent")
-    return themed(panels)
+        below.append(rules_chart(compare_rules(found)))
+    panels = alt.vconcat(
+        budget_bars(found), alt.concat(*below, columns=2).resolve_scale(color="independent")
+    )
+    return themed(panels.resolve_scale(color="independent"))
 
 
-def budget_bars(found: Allocation, *, width: int = 360) -> Any:
+def budget_bars(found: Allocation, *, width: int = 920, height: int = 190) -> Any:
     """The largest budgets, one bar an experiment, coloured by strategy."""
     frame = found.frame().head(MOST_BARS)
     shown = frame.filter(frame["budget_nano"] > 0)
     rest = found.portfolio.size - shown.height
     records = shown.select("id", "strategy", "budget", "arms", "visitors").to_dicts()
-    title = alt.TitleParams(
-        f"Budgets, {found.firm_budget:g} nats in all",
-        subtitle=[f"{rest:,} more have less or none"] if rest else [],
-        subtitleColor=INK,
+    title = f"Budgets: {found.spent_nano / NANO:.6g} of {found.firm_budget:g} nats"
+    if rest:
+        title += (
+            f"; {rest:,} more experiments have {'less' if shown.height == MOST_BARS else 'none'}"
+        )
+    size = min(34.0, 0.75 * width / max(len(records), 1))
+    base = alt.Chart(values(records), title=title, width=width, height=height).encode(
+        x=alt.X(
+            "id:N",
+            sort=[record["id"] for record in records],
+            title=None,
+            axis=alt.Axis(labelAngle=0 if len(records) < 10 else -50, grid=False, labelLimit=90),
+        ),
+        y=alt.Y("budget:Q", title="privacy budget"),
     )
-    base = alt.Chart(values(records), title=title, width=width, height=alt.Step(15))
-    y = alt.Y("id:N", sort=[r["id"] for r in records], title=None)
-    bars = base.mark_bar(height=11).encode(
-        y=y,
-        x=alt.X("budget:Q", title="privacy budget"),
-        color=_STRATEGY,
-        tooltip=["id:N", "strategy:N", "budget:Q", "arms:Q", "visitors:Q"],
+    bars = base.mark_bar(size=size).encode(
+        color=_STRATEGY, tooltip=["id:N", "strategy:N", "budget:Q", "arms:Q", "visitors:Q"]
     )
-    words = base.mark_text(align="left", dx=4, fontSize=10, color=INK)
-    return bars + words.encode(y=y, x="budget:Q", text=alt.Text("budget:Q", format=".2f"))
+    words = base.mark_text(dy=-7, fontSize=10, color=INK)
+    return bars + words.encode(text=alt.Text("budget:Q", format=".2f"))
 
 
 def gain_chart(found: Allocation, *, width: int = 400, height: int = 210) -> Any:
@@ -95,7 +104,7 @@ def gain_chart(found: Allocation, *, width: int = 400, height: int = 210) -> Any
         "gain:Q",
         title="marginal learning gain",
         scale=alt.Scale(domain=[0, 1.6 * top], clamp=False),
-        axis=alt.Axis(format="~s"),
+        axis=alt.Axis(labelExpr=_SHORT),
     )
     colour = alt.Color("experiment:N", sort=names, scale=alt.Scale(scheme="dark2"))
     line = (
@@ -104,7 +113,7 @@ def gain_chart(found: Allocation, *, width: int = 400, height: int = 210) -> Any
         .encode(x=alt.X("budget:Q", title="privacy budget"), y=y, color=colour)
     )
     dots = alt.Chart(values(points)).mark_point(filled=True, size=60, opacity=1)
-    rule = alt.Chart(values(rows(gain=[shown], text=[f"lambda {shown:,.4g}"])))
+    rule = alt.Chart(values(rows(gain=[shown], text=[f"lambda = {shown:,.0f}"])))
     return (
         line
         + rule.mark_rule(color=ACCENT, strokeDash=[5, 3]).encode(y="gain:Q")
@@ -133,7 +142,7 @@ def what_if_chart(
                 "regret:Q",
                 title="total regret bound",
                 scale=alt.Scale(domainMin=0),
-                axis=alt.Axis(format="~s"),
+                axis=alt.Axis(labelExpr=_SHORT),
             ),
         )
     )
@@ -162,19 +171,23 @@ def rules_chart(outcomes: Sequence[RuleOutcome], *, width: int = 400) -> Any:
         {
             "rule": outcome.rule,
             "regret": outcome.total_regret,
-            "text": f"{outcome.total_regret:,.0f}  (costs {outcome.cost_nano / 1e9:.4g})",
+            "text": f"{outcome.total_regret:,.0f}  (costs {outcome.cost_nano / NANO:.4g})",
         }
         for outcome in outcomes
     ]
     base = alt.Chart(values(records), title="Rules", width=width, height=alt.Step(26)).encode(
         y=alt.Y("rule:N", sort=None, title=None),
-        x=alt.X("regret:Q", title="total regret bound", axis=alt.Axis(format="~s")),
+        x=alt.X(
+            "regret:Q",
+            title="total regret bound",
+            axis=alt.Axis(labelExpr=_SHORT, tickCount=5),
+            scale=alt.Scale(domain=[0, 1.55 * max(o.total_regret for o in outcomes)]),
+        ),
     )
     scale = alt.Scale(domain=list(_RULE_COLOURS), range=list(_RULE_COLOURS.values()))
     bars = base.mark_bar(height=16).encode(color=alt.Color("rule:N", scale=scale, legend=None))
-    place = {"align": "left", "dx": 4, "fontSize": 11}
-    words = base.encode(x=alt.value(0), text="text:N")
-    return bars + words.mark_text(**place, stroke="white", strokeWidth=3) + words.mark_text(**place)
+    words = base.mark_text(align="left", dx=5, fontSize=11, color=INK).encode(text="text:N")
+    return bars + words
 
 
 def _some(found: Allocation) -> list[int]:

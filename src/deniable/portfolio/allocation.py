@@ -60,6 +60,10 @@ class Allocation:
         certified: whether the gap asked for was reached within the time given.
         nodes: nodes of the branch-and-bound search; 1 where none was needed.
         seconds: the time it took.
+
+    >>> found = allocate(Portfolio.from_sizes([2, 5], [1000, 50_000]), 2.5)
+    >>> found.budgets.tolist(), found.spent_nano, found.certified
+    ([0.0, 2.5], 2500000000, True)
     """
 
     portfolio: Portfolio
@@ -146,7 +150,7 @@ class Allocator:
         self.portfolio, self.regime = portfolio, check_regime(regime)
         self.curves = build_curves(portfolio, self.regime)
         self.losses, self.pieces, self.sketch = _prepare(portfolio, self.curves)
-        self.twins = _twins(portfolio, self.curves)
+        self.kinds, self.twins = _similar(portfolio)
         self.least_nano = portfolio.cost(portfolio.min_nano)
 
     def allocate(
@@ -162,10 +166,11 @@ class Allocator:
         available = firm_nano("firm_budget", firm_budget) - firm_nano("reserve", reserve)
         if available < self.least_nano:
             raise self._over_committed(available)
-        target = float(check.probability("gap", gap, open_at_zero=True))
-        limit = float(check.nonnegative("time_limit", time_limit))
+        target = check.single("gap", check.probability("gap", gap, open_at_zero=True))
+        limit = check.single("time_limit", check.nonnegative("time_limit", time_limit))
         nats = available / NANO
-        search = Search(self.losses, self.pieces, nats, self.sketch.price(nats), self.twins)
+        first_price = self.sketch.price(nats)
+        search = Search(self.losses, self.pieces, nats, first_price, self.kinds, self.twins)
         result = search.run(target, started + limit)
         best, shadow = polish(self.losses, self.pieces, result.best, nats)
         return self._round(best, shadow, result, available, target, started)
@@ -312,15 +317,19 @@ def _prepare(portfolio: Portfolio, curves: Curves) -> tuple[Losses, Pieces, Sket
     return losses, *cut_into_pieces(losses)
 
 
-def _twins(portfolio: Portfolio, curves: Curves) -> IntArray | None:
-    """Labels that are equal for interchangeable loners; None where there are none."""
+def _similar(portfolio: Portfolio) -> tuple[IntArray, IntArray | None]:
+    """Two labels for each unit: equal for similar loners, and for interchangeable ones.
+
+    The second is None where no two are interchangeable.
+    """
     rows = portfolio.loners
-    columns = (portfolio.arms, portfolio.visitors, portfolio.segments, portfolio.strategy_codes)
-    limits = (portfolio.min_nano, portfolio.max_nano)
-    table = np.stack([column[rows] for column in (*columns, *limits)], axis=1)
-    _, label = np.unique(table, axis=0, return_inverse=True)
-    label = label.ravel()
-    if label.size == 0 or int(label.max()) + 1 == label.size:
-        return None
-    groups = label.size + np.arange(len(portfolio.members))
-    return np.concatenate([label, groups])
+    kind = (portfolio.arms, portfolio.segments, portfolio.strategy_codes)
+    whole = (*kind, portfolio.visitors, portfolio.min_nano, portfolio.max_nano)
+    groups = rows.size + np.arange(len(portfolio.members))
+    labels = []
+    for columns in (kind, whole):
+        table = np.stack([column[rows] for column in columns], axis=1)
+        _, label = np.unique(table, axis=0, return_inverse=True)
+        labels.append(np.concatenate([label.ravel(), groups]))
+    kinds, twins = labels
+    return kinds, (None if np.unique(twins).size == twins.size else twins)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +26,8 @@ IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 STRATEGIES = ("constant", "dynamic")
 CONSTANT, DYNAMIC = 0, 1
+
+Formula = Callable[[FloatArray, FloatArray, FloatArray, FloatArray], Any]
 
 _BRANCH_RATE = np.cbrt(2 / np.e)  # with two arms the clock rests at e until exploration is here
 
@@ -49,11 +53,16 @@ class Curves:
 
     def regret(self, curve: IntArray, budget: FloatArray) -> FloatArray:
         """The bound of each curve at its budget."""
-        return self._apply((constant_regret, dynamic_regret), curve, budget)
+        return self._apply((constant_regret, dynamic_regret, dynamic_regret), curve, budget)
 
     def gain(self, curve: IntArray, budget: FloatArray) -> FloatArray:
         """-dR/d budget of each curve at its budget."""
-        return self._apply((constant_gain, dynamic_gain), curve, budget)
+        return self._apply((constant_gain, dynamic_gain, dynamic_gain), curve, budget)
+
+    @cached_property
+    def form(self) -> IntArray:
+        """Which form of the bound holds: 0 constant, 1 dynamic with one segment, 2 with several."""
+        return np.where(self.dynamic, 1 + (self.segments > 1), 0)
 
     def kinks(self) -> FloatArray:
         """Budgets at which a curve's slope jumps, NaN where there is none; shape (curves, 2)."""
@@ -65,25 +74,23 @@ class Curves:
                 _risk(self.arms, rate),
                 np.nan,
             )
-        branch = _risk(np.float64(2), _BRANCH_RATE)
+        branch = _risk(np.array(2.0), np.array(_BRANCH_RATE))
         two = np.where(self.dynamic & (self.arms == 2), branch, np.nan)
         return np.stack([two, several], axis=1)
 
     def _apply(
-        self, formulas: tuple[Callable[..., object], ...], curve: IntArray, budget: FloatArray
+        self, formulas: tuple[Formula, ...], curve: IntArray, budget: FloatArray
     ) -> FloatArray:
-        # One call for each form of the bound: the formula for several segments is not computed
-        # for experiments that have one.
-        kind = np.where(self.dynamic[curve], 1 + (self.segments[curve] > 1), 0)
+        # By form: where all experiments of a call have one segment, the other form is not computed.
+        form = self.form[curve]
         result = np.empty(budget.shape)
-        for form in range(3):
-            chosen = kind == form
-            if not chosen.any():
-                continue
-            rows = curve[chosen]
-            result[chosen] = formulas[min(form, 1)](
-                self.arms[rows], self.visitors[rows], budget[chosen], self.segments[rows]
-            )
+        for which, formula in enumerate(formulas):
+            chosen = np.flatnonzero(form == which)
+            if chosen.size:
+                rows = curve[chosen]
+                result[chosen] = formula(
+                    self.arms[rows], self.visitors[rows], budget[chosen], self.segments[rows]
+                )
         return result
 
 
@@ -98,8 +105,8 @@ def build_curves(portfolio: Portfolio, regime: Regime) -> Curves:
         [np.full(portfolio.size, regime != other) for other in ("dynamic", "constant")], axis=1
     )
     pinned = portfolio.strategy_codes
-    for code in (CONSTANT, DYNAMIC):
-        allowed[pinned == code] = np.arange(2) == code
+    for strategy in (CONSTANT, DYNAMIC):
+        allowed[pinned == strategy] = np.arange(2) == strategy
     both = allowed.all(axis=1)
     allowed[both & (portfolio.segments == 1), CONSTANT] = False
     experiment, code = np.nonzero(allowed)

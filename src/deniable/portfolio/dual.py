@@ -8,12 +8,13 @@ the tangent there still bounds the piece from below, and that bound is the one t
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from deniable._validation import FloatArray
-from deniable.portfolio.curves import IntArray
+from deniable.portfolio.curves import BoolArray, IntArray
 from deniable.portfolio.pieces import Losses, Pieces
 
 _ROOT_STEPS = 60
@@ -42,11 +43,19 @@ class Response:
 
 @dataclass
 class Demand:
-    """Responses of a set of pieces; remembers roots, so that near prices cost little."""
+    """Responses of a set of pieces; remembers roots, so that near prices cost little.
+
+    Attributes:
+        losses: evaluates the pieces.
+        pieces: the pieces.
+        root_slack: how far, as a part of the loss, a bound may be below the minimum.
+        parent: the demand whose pieces these are narrowed from, and which piece of it each is.
+    """
 
     losses: Losses
     pieces: Pieces
     root_slack: float = ROOT_SLACK
+    parent: tuple[Demand, IntArray] | None = None
     _roots: list[tuple[float, FloatArray]] = field(default_factory=list)
 
     def at(self, price: float) -> Response:
@@ -80,7 +89,7 @@ class Demand:
 
     def _may_beat(
         self, price: float, at_left: FloatArray, at_right: FloatArray, least: FloatArray
-    ) -> FloatArray:
+    ) -> BoolArray:
         """Convex pieces with a root whose end tangents dip below the best end of the unit."""
         pieces = self.pieces
         falls, climbs = pieces.left_gain - price, price - pieces.right_gain
@@ -96,54 +105,83 @@ class Demand:
     def _solve(self, price: float, active: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Roots of gain = price on convex pieces, by a bracketing secant on log gain."""
         pieces = self.pieces
-        cell = pieces.cell[active]
-        low, high = pieces.left[active], pieces.right[active]
-        gain_low, gain_high = pieces.left_gain[active], pieces.right_gain[active]
-        for other, roots in self._roots:
-            known = roots[active]
-            if other > price:
-                tighter = known > low  # NaN compares false
+        low, high, gain_low, gain_high = self._between_samples(price, active)
+        for other, known in self._known(active):
+            if other >= price:  # NaN, where no root is known, compares false
+                tighter = (known > low) & (known <= high)
                 low, gain_low = np.where(tighter, known, low), np.where(tighter, other, gain_low)
-            else:
-                tighter = known < high
+            if other <= price:
+                tighter = (known < high) & (known >= low)
                 high, gain_high = (
                     np.where(tighter, known, high),
                     np.where(tighter, other, gain_high),
                 )
-        scale = np.abs(pieces.left_value[active]) + price * pieces.right[active]
-        root, slack = self._bracketing(price, cell, low, high, gain_low, gain_high, scale)
+        root, slack = self._bracketing(price, active, low, high, gain_low, gain_high)
         memory = np.full(pieces.size, np.nan)
         memory[active] = root
         self._roots.append((price, memory))
-        return root, self.losses.value(cell, root), slack
+        return root, self.losses.value(pieces.cell[active], root), slack
+
+    def _between_samples(
+        self, price: float, active: IntArray
+    ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """The neighbouring samples of each piece between which its gain passes the price."""
+        pieces, rows = self.pieces, np.arange(active.size)
+        budget = self.losses.budget[pieces.cell[active]]
+        gain = self.losses.sampled_gain[pieces.cell[active]]
+        left, right = pieces.left[active], pieces.right[active]
+        inside = (budget > left[:, None]) & (budget < right[:, None])
+        above = np.where(inside & (gain > price), budget, -np.inf).argmax(axis=1)
+        below = np.where(inside & (gain <= price), budget, np.inf).argmin(axis=1)
+        has_above = (inside & (gain > price)).any(axis=1)
+        has_below = (inside & (gain <= price)).any(axis=1)
+        return (
+            np.where(has_above, budget[rows, above], left),
+            np.where(has_below, budget[rows, below], right),
+            np.where(has_above, gain[rows, above], pieces.left_gain[active]),
+            np.where(has_below, gain[rows, below], pieces.right_gain[active]),
+        )
+
+    def _known(self, active: IntArray) -> Iterator[tuple[float, FloatArray]]:
+        """Roots found before on these pieces, or on those they are parts of."""
+        yield from ((price, roots[active]) for price, roots in self._roots)
+        if self.parent is not None:
+            demand, origin = self.parent
+            yield from demand._known(origin[active])
 
     def _bracketing(
         self,
         price: float,
-        cell: IntArray,
+        active: IntArray,
         low: FloatArray,
         high: FloatArray,
         gain_low: FloatArray,
         gain_high: FloatArray,
-        scale: FloatArray,
     ) -> tuple[FloatArray, FloatArray]:
-        root, slack = (low + high) / 2, np.full(cell.size, np.inf)
-        todo = np.arange(cell.size)
+        root, slack = (low + high) / 2, np.full(low.size, np.inf)
+        todo = np.arange(low.size)
+        cell = self.pieces.cell[active]
+        left, right = self.pieces.left[active], self.pieces.right[active]
+        scale = np.minimum(
+            np.abs(self.pieces.left_value[active]) + price * left,
+            np.abs(self.pieces.right_value[active]) + price * right,
+        )
         low, high = low.copy(), high.copy()
-        f_low, f_high = _log_ratio(gain_low, price), _log_ratio(gain_high, price)
+        straight = gain_high < 0.2 * price  # near its lowest point a loss is a parabola
+        f_low, f_high = _height(gain_low, price, straight), _height(gain_high, price, straight)
         side = np.zeros(cell.size, dtype=np.int8)
         for step in range(_ROOT_STEPS):
             a, b, fa, fb = low[todo], high[todo], f_low[todo], f_high[todo]
             with np.errstate(divide="ignore", invalid="ignore"):
                 x = b - fb * (b - a) / (fb - fa)
-            poor = ~((x > a) & (x < b)) | (step % 4 == 3)
+            poor = ~((x > a) & (x < b)) | ((step >= 10) & (step % 2 == 0))
             x = np.where(poor, (a + b) / 2, x)
             gain = self.losses.gain(cell[todo], x)
             above = gain > price
-            # The convex piece lies above its tangent at x, whose least value is at a bracket's end.
-            left_over = np.abs(gain - price) * np.where(above, b - x, x - a)
+            # The convex piece lies above its tangent at x, which is least at one of its ends.
+            left_over = np.abs(gain - price) * np.where(above, right[todo] - x, x - left[todo])
             root[todo], slack[todo] = x, left_over
-            f = _log_ratio(gain, price)
+            f = _height(gain, price, straight[todo])
             # Illinois: an end that stays twice counts half, so that both ends move.
             halve_high = above & (side[todo] == 1)
             halve_low = ~above & (side[todo] == -1)
@@ -158,9 +196,15 @@ class Demand:
         return root, slack
 
 
-def _log_ratio(gain: FloatArray, price: float) -> FloatArray:
-    """log(gain / price): nearly straight in the budget, because losses fall like e^-budget."""
-    return np.log(np.maximum(gain / price, 1e-3)) if price > 0 else gain
+def _height(gain: FloatArray, price: float, straight: BoolArray) -> FloatArray:
+    """A function of the gain, 0 at the price, that is nearly straight in the budget.
+
+    Losses fall like e^-budget, so it is log(gain / price), except where the gain nears 0.
+    """
+    if price <= 0:
+        return gain - price
+    ratio = gain / price
+    return np.where(straight, ratio - 1, np.log(np.maximum(ratio, 1e-3)))
 
 
 def _first_least(value: FloatArray, budget: FloatArray, pieces: Pieces) -> IntArray:

@@ -28,6 +28,11 @@ class RealizedRisk:
         mean: over visitors.
         risk: ascending values of total risk, in nats.
         probability: the part of visitors at or below each.
+
+    >>> one = Portfolio.from_sizes([2], [1000])
+    >>> risk = realized_risk(one, np.array([2 * 10**9]), 0.25)
+    >>> risk.quantile(0.75), risk.quantile(0.76), risk.mean
+    (0.0, 2.0, 0.5)
     """
 
     worst_case: float
@@ -37,7 +42,7 @@ class RealizedRisk:
 
     def quantile(self, part: float) -> float:
         """The total risk that this part of visitors does not exceed."""
-        wanted = float(check.probability("part", part))
+        wanted = check.single("part", check.probability("part", part))
         index = int(np.searchsorted(self.probability, wanted - 1e-12))
         return float(self.risk[min(index, self.risk.size - 1)])
 

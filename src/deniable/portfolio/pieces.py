@@ -48,11 +48,21 @@ class Cells:
 
 
 class Losses:
-    """Evaluates cells: the loss, or its gain (minus the slope), at budgets."""
+    """Evaluates cells: the loss, or its gain (minus the slope), at budgets.
+
+    Attributes:
+        curves, cells: what is evaluated.
+        budget, sampled_gain: budgets inside each cell and the gain there, shape (cells, SAMPLES).
+    """
 
     def __init__(self, curves: Curves, cells: Cells) -> None:
+        """Sample the gain of every cell; what is cut and solved later starts from the samples."""
         self.curves, self.cells = curves, cells
         self._single = bool((cells.stop - cells.start == 1).all())
+        spread = np.clip((1 - np.cos(np.linspace(0, np.pi, SAMPLES))) / 2, _INSIDE, 1 - _INSIDE)
+        self.budget = cells.left[:, None] + (cells.right - cells.left)[:, None] * spread
+        each = np.repeat(np.arange(cells.size), SAMPLES)
+        self.sampled_gain = self.gain(each, self.budget.ravel()).reshape(self.budget.shape)
 
     def value(self, cell: IntArray, budget: FloatArray) -> FloatArray:
         """What is lost in each cell at its budget."""
@@ -70,7 +80,7 @@ class Losses:
         row = np.repeat(np.arange(cell.size), counts)
         within = np.arange(row.size) - np.repeat(np.cumsum(counts) - counts, counts)
         terms = formula(cells.term_curve[cells.start[cell][row] + within], budget[row])
-        return np.bincount(row, weights=terms, minlength=cell.size)
+        return np.bincount(row, weights=terms, minlength=cell.size).astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -147,15 +157,12 @@ def cut_into_pieces(losses: Losses) -> tuple[Pieces, Sketch]:
     cells = losses.cells
     cell = np.arange(cells.size)
     left, right = cells.left, cells.right
-    spread = np.clip((1 - np.cos(np.linspace(0, np.pi, SAMPLES))) / 2, _INSIDE, 1 - _INSIDE)
-    budget = left[:, None] + (right - left)[:, None] * spread
-    each = np.repeat(cell, SAMPLES)
-    gain = losses.gain(each, budget.ravel()).reshape(budget.shape)
+    budget, gain = losses.budget, losses.sampled_gain
     rising = _rising(gain)
     row, turn = np.nonzero(rising[:, 1:] != rising[:, :-1])
     cut = _refine(losses, cell[row], budget[row, turn], budget[row, turn + 2], rising[row, turn])
     pieces = _assemble(losses, cell, left, right, row, cut, rising)
-    return pieces, Sketch.of(cells.unit, budget, gain, losses.value(cell, left))
+    return pieces, Sketch.of(cells.unit, left, losses.value(cell, left), budget, gain)
 
 
 def make_pieces(

@@ -29,11 +29,13 @@ def polish(losses: Losses, pieces: Pieces, best: Best, available: float) -> tupl
         would save.
     """
     free, gain = _free(losses, pieces, best)
-    if available - float(best.budget.sum()) > 1e-8 and not free.any():
-        return best, 0.0
+    left_over = available - float(best.budget.sum()) > 1e-8
+    if left_over and (not free.any() or float(np.median(gain)) <= 1e-9 * best.loss):
+        return best, 0.0  # the rest is of no use to anyone
     inside = free & pieces.convex[best.piece]
     if inside.any():
-        moved, price = _equalize(losses, pieces, best, inside, available, float(np.median(gain)))
+        start = max(float(np.median(gain)), 1e-12 * best.loss)
+        moved, price = _equalize(losses, pieces, best, inside, available, start)
         odd = np.flatnonzero(free & ~inside)
         if odd.size == 1:
             moved, price = _settle(losses, pieces, moved, inside, available, price, int(odd[0]))
@@ -65,10 +67,10 @@ def _equalize(
     def excess(at: float) -> float:
         return float(demand.at(at).budget.sum()) - available
 
-    low = high = max(price, 1e-300)
-    e_low = e_high = excess(low)
+    low = high = price
+    e_low = e_high = excess(price)
     grow = 1e-3
-    while e_low < 0 and low > 1e-12 * price:
+    while e_low < 0 and grow < 1e9:
         low, grow = low / (1 + grow), 4 * grow
         e_low = excess(low)
     grow = 1e-3
@@ -97,11 +99,18 @@ def _equalize(
 
 def _chosen(pieces: Pieces, best: Best, inside: BoolArray) -> Pieces:
     index = best.piece[inside]
-    fields = (
-        *(pieces.unit, pieces.cell, pieces.left, pieces.right, pieces.convex),
-        *(pieces.left_value, pieces.right_value, pieces.left_gain, pieces.right_gain),
+    return Pieces(
+        unit=pieces.unit[index],
+        cell=pieces.cell[index],
+        left=pieces.left[index],
+        right=pieces.right[index],
+        convex=pieces.convex[index],
+        left_value=pieces.left_value[index],
+        right_value=pieces.right_value[index],
+        left_gain=pieces.left_gain[index],
+        right_gain=pieces.right_gain[index],
+        first=np.arange(index.size),
     )
-    return Pieces(*(column[index] for column in fields), np.arange(index.size))  # type: ignore[arg-type]
 
 
 def _settle(
@@ -121,20 +130,22 @@ def _settle(
         return float(losses.gain(cell, at.budget[[unit]])[0]) - price
 
     here, gap = best.budget[unit], apart(best, price)
-    step = 1e-3 * min(here - left, right - here) * np.sign(gap)
-    for _ in range(8):
+    step = 1e-4 * min(here - left, right - here) * np.sign(gap)
+    tried = [(abs(gap), price, best)]
+    for _ in range(10):
         there = here + step
-        if abs(gap) <= 1e-9 * price or not left < there < right:
+        if abs(gap) <= 1e-10 * price or not left < there < right:
             break
         trial = Best(best.loss, best.budget.copy(), best.piece)
         trial.budget[unit] = there
-        trial, trial_price = _equalize(losses, pieces, trial, inside, available, price)
-        if trial.loss > best.loss * (1 + 1e-13):
-            break
-        new_gap = apart(trial, trial_price)
+        trial, price = _equalize(losses, pieces, trial, inside, available, price)
+        new_gap = apart(trial, price)
+        tried.append((abs(new_gap), price, trial))
         step = -new_gap * (there - here) / (new_gap - gap) if new_gap != gap else 0.0
-        best, price, here, gap = trial, trial_price, there, new_gap
-    return best, price
+        here, gap = there, new_gap
+    good = [entry for entry in tried if entry[2].loss <= best.loss * (1 + 1e-12)]
+    _, price, settled = min(good, key=lambda entry: entry[0])
+    return settled, price
 
 
 def _next_gain(pieces: Pieces, best: Best) -> float:

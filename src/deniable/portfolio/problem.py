@@ -173,7 +173,7 @@ def nano(nats: float, *, up: bool) -> int:
 
 def firm_nano(name: str, nats: float) -> int:
     """A firm's amount in nano-nats, checked."""
-    amount = float(check.nonnegative(name, nats))
+    amount = check.single(name, check.nonnegative(name, nats))
     if amount > UNLIMITED_NANO / NANO:
         raise InvalidArgumentError(name, nats, f"at most {UNLIMITED_NANO / NANO:.0f} nats")
     return nano(amount, up=False)

@@ -33,6 +33,10 @@ class RuleOutcome:
         total_regret: their sum.
         cost_nano: what the firm would spend.
         affordable: whether that is within the firm budget.
+
+    >>> outcome = equal_split(Portfolio.from_sizes([2, 2], [1000, 10_000]), 3)
+    >>> outcome.rule, outcome.cost_nano, outcome.strategies
+    ('equal split', 3000000000, ('dynamic', 'dynamic'))
     """
 
     rule: str
@@ -77,7 +81,7 @@ def equal_split(portfolio: Portfolio, firm_budget: float, regime: str = "flexibl
     available = firm_nano("firm_budget", firm_budget)
 
     def level(height: int) -> NanoArray:
-        return np.clip(height, portfolio.min_nano, portfolio.max_nano)
+        return np.asarray(np.clip(height, portfolio.min_nano, portfolio.max_nano))
 
     low, high = 0, UNLIMITED_NANO // (2 * portfolio.size)
     while low < high:

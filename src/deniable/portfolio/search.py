@@ -3,7 +3,8 @@
 At the best price nearly every unit knows its budget; one or few jump between two budgets, and the
 best allocation holds one of them in between, or on either side. Splitting such a unit's range in two
 raises the bound on both sides. Every price ever tried is remembered with the response of all units,
-so that a node costs the response of its few narrowed units only.
+so that a node costs the response of its few narrowed units only. Of many similar units it is decided
+how many jump before it is decided which.
 """
 
 from __future__ import annotations
@@ -15,12 +16,15 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from deniable._validation import FloatArray
+from deniable.portfolio.counts import Family, find_families
 from deniable.portfolio.curves import IntArray
 from deniable.portfolio.dual import Demand, Response
-from deniable.portfolio.pieces import Losses, Pieces, clip_pieces
+from deniable.portfolio.nodes import Node, split_count, split_unit
+from deniable.portfolio.pieces import Losses, Pieces
 
 _ROUNDING = 1e-12  # of the sum: more than the rounding errors of the bounds and their sum
 _PRICE_STEPS = 60
+_FAMILY_WIDTH = 1.25  # units that jump within a quarter of the best price may be counted together
 
 
 @dataclass
@@ -49,16 +53,6 @@ class SearchResult:
     nodes: int
 
 
-@dataclass
-class _Node:
-    low: FloatArray
-    high: FloatArray
-    units: IntArray  # whose ends differ from the root's
-    demand: Demand | None = None
-    origin: IntArray | None = None
-    seen: dict[float, Response] = field(default_factory=dict)
-
-
 @dataclass(frozen=True)
 class _Point:
     """The dual function of a node at one price."""
@@ -67,6 +61,17 @@ class _Point:
     value: float
     excess: float
     response: Response
+
+
+@dataclass(frozen=True)
+class _Solved:
+    """A node with its bound, and the unit that keeps its gap open: which, and at which budget."""
+
+    node: Node
+    bound: float
+    price: float
+    unit: tuple[int, float] | None
+    budget: FloatArray
 
 
 class Search:
@@ -78,6 +83,7 @@ class Search:
         pieces: Pieces,
         available: float,
         first_price: float,
+        kinds: IntArray,
         twins: IntArray | None = None,
     ) -> None:
         """Prepare.
@@ -87,101 +93,87 @@ class Search:
             pieces: of all units.
             available: the firm budget in nats.
             first_price: a guess of the best price; any is right, a good one is fast.
+            kinds: a label for each unit; units with the same label are similar.
             twins: a label for each unit; units with the same label are interchangeable.
         """
         self.losses, self.pieces, self.available = losses, pieces, available
         self.first_price = first_price
         self.demand = Demand(losses, pieces)
         self.responses: dict[float, Response] = {}
-        self.low = pieces.left[pieces.first]
-        self.high = np.maximum.reduceat(pieces.right, pieces.first)
-        self.twins = twins
+        self.kinds, self.twins = kinds, twins
+        self.families: list[Family] = []
         self.best = Best()
 
     def run(self, gap: float, deadline: float) -> SearchResult:
         """Search until the relative gap is reached or time.monotonic() passes the deadline."""
-        root = _Node(self.low, self.high, np.empty(0, dtype=np.int64))
-        bound, branch, price = self._solve(root, gap)
-        heap = [(bound, 0, root, branch)]
-        count = nodes = 1
-        lower = bound
+        first = self.pieces.first
+        root = Node(self.pieces.left[first], np.maximum.reduceat(self.pieces.right, first))
+        solved = self._solve(root, gap)
+        price = solved.price
+        if self.best.loss - solved.bound > gap * self.best.loss and price > 0:
+            self.families = find_families(
+                self.kinds,
+                self._point(root, _FAMILY_WIDTH * price).response,
+                self._point(root, price / _FAMILY_WIDTH).response,
+            )
+        heap = [(solved.bound, 0, solved)]
+        nodes = 1
         while heap:
-            lower, _, node, branch = heapq.heappop(heap)
+            lower, _, solved = heapq.heappop(heap)
             lower = min(lower, self.best.loss)
-            if branch is None or self.best.loss - lower <= gap * self.best.loss:
+            if solved.unit is None or self.best.loss - lower <= gap * self.best.loss:
                 break
             if nodes > 1 and time.monotonic() > deadline:
                 break
-            for child in self._split(node, *branch):
-                child_bound, child_branch, _ = self._solve(child, gap)
+            for child in self._split(solved):
                 nodes += 1
-                child_bound = max(child_bound, lower)
-                if child_bound < self.best.loss:
-                    heapq.heappush(heap, (child_bound, count, child, child_branch))
-                    count += 1
+                found = self._solve(child, gap)
+                bound = max(found.bound, lower)
+                if bound < self.best.loss:
+                    heapq.heappush(heap, (bound, nodes, found))
         else:
             lower = self.best.loss
         return SearchResult(self.best, lower, price, nodes)
 
-    def _split(self, node: _Node, unit: int, at: float) -> list[_Node]:
-        """Two children: the unit at or below the budget, and at or above it.
-
-        Twins are interchangeable, so that their budgets may be taken as falling in order: what is
-        below takes the later twins along, what is above the earlier ones.
-        """
-        family = np.array([unit])
-        if self.twins is not None:
-            family = np.flatnonzero(self.twins == self.twins[unit])
-        later, earlier = family[family >= unit], family[family <= unit]
-        high, low = node.high.copy(), node.low.copy()
-        high[later] = np.minimum(high[later], at)
-        low[earlier] = np.maximum(low[earlier], at)
-        children = []
-        for new_low, new_high in ((node.low, high), (low, node.high)):
-            if (new_low > new_high).any() or new_low.sum() > self.available + 1e-12:
+    def _split(self, solved: _Solved) -> list[Node]:
+        """Count a family if its number is what is open; else split the unit's range."""
+        assert solved.unit is not None
+        unit, at = solved.unit
+        for number, family in enumerate(self.families):
+            if unit not in family.units:
                 continue
-            units = np.flatnonzero((new_low > self.low) | (new_high < self.high))
-            children.append(_Node(new_low, new_high, units))
-        return children
+            up = solved.budget[family.units] >= family.split
+            count = int(up.sum()) - int(
+                solved.budget[unit] >= family.split[family.units == unit][0]
+            )
+            least, most = solved.node.counts.get(number, (0, family.units.size))
+            if least <= count < most:
+                return split_count(solved.node, number, count, family.units.size)
+        return split_unit(solved.node, unit, at, self.twins)
 
-    def _solve(self, node: _Node, gap: float) -> tuple[float, tuple[int, float] | None, float]:
-        """The node's lower bound, where to split it next, and its best price."""
+    def _solve(self, node: Node, gap: float) -> _Solved:
+        """The node's lower bound, its best price, and where to split it next."""
+        if node.low.sum() > self.available + 1e-13:
+            return _Solved(node, np.inf, 0.0, None, node.low)
         below, above, value = self._best_price(node, gap)
-        branch = self._candidates(node, below, above)
         price = above.price if above.value >= below.value else below.price
-        return value, branch, price
+        if value >= self.best.loss or above.excess > 0:
+            return _Solved(node, value, price, None, node.low)
+        unit, budget = self._candidates(node, below, above)
+        return _Solved(node, value, price, unit, budget)
 
-    def _point(self, node: _Node, price: float) -> _Point:
+    def _point(self, node: Node, price: float) -> _Point:
         if price not in self.responses:
             self.responses[price] = self.demand.at(price)
-        response = self.responses[price]
-        if node.units.size:
-            response = self._narrowed(node, price, response)
+        response = node.respond(self.demand, self.families, self.responses[price])
         total = float(response.bound.sum())
         value = total - price * self.available - _ROUNDING * (abs(total) + price * self.available)
-        return _Point(price, value, float(response.budget.sum()) - self.available, response)
+        excess = float(response.budget.sum()) - self.available
+        if abs(excess) <= 1e-13 * (1 + self.available):  # the sum's own rounding
+            excess = 0.0
+        return _Point(price, value, excess, response)
 
-    def _narrowed(self, node: _Node, price: float, response: Response) -> Response:
-        if price in node.seen:
-            return node.seen[price]
-        if node.demand is None:
-            pieces, node.origin = clip_pieces(
-                self.losses, self.pieces, node.units, node.low[node.units], node.high[node.units]
-            )
-            node.demand = Demand(self.losses, pieces)
-        own = node.demand.at(price)
-        assert node.origin is not None
-        arrays = [
-            a.copy() for a in (response.bound, response.budget, response.piece, response.loss)
-        ]
-        for whole, part in zip(
-            arrays, (own.bound, own.budget, node.origin[own.piece], own.loss), strict=True
-        ):
-            whole[node.units] = part
-        node.seen[price] = Response(price, *arrays)  # type: ignore[arg-type]
-        return node.seen[price]
-
-    def _best_price(self, node: _Node, gap: float) -> tuple[_Point, _Point, float]:
+    def _best_price(self, node: Node, gap: float) -> tuple[_Point, _Point, float]:
         """Two prices around the best one (too much demand, and not), and the best bound."""
         below, above = self._bracket(node)
         best = max(below.value, above.value)
@@ -209,7 +201,7 @@ class Search:
             below, above = (point, above) if point.excess > 0 else (below, point)
         return below, above, best
 
-    def _bracket(self, node: _Node) -> tuple[_Point, _Point]:
+    def _bracket(self, node: Node) -> tuple[_Point, _Point]:
         """Two prices around the node's best one, among those tried before if possible."""
         prices = sorted(self.responses) or [self.first_price]
         left, right = -1, len(prices)
@@ -222,10 +214,13 @@ class Search:
             else:
                 right, above = middle, point
         step, price = 1.01, prices[-1]
-        while above is None:
+        while above is None:  # demand falls to the low ends, which fit, at a finite price
             price = price * step or 1.0
             point = self._point(node, price)
-            above, below = (point, below) if point.excess <= 0 else (None, point)
+            if point.excess <= 0 or point.value >= self.best.loss or price > 1e100:
+                above = point  # or the node holds nothing better, or nothing at all
+            else:
+                below = point
             step = step**3 if step < 16 else step
         step, price = 1.01, prices[0]
         while below is None:
@@ -238,9 +233,11 @@ class Search:
             step = step**3
         return below, (above if below.excess > 0 else below)
 
-    def _candidates(self, node: _Node, below: _Point, above: _Point) -> tuple[int, float] | None:
-        """Feasible allocations between two responses; returns the unit to split and where."""
-        branch = None
+    def _candidates(
+        self, node: Node, below: _Point, above: _Point
+    ) -> tuple[tuple[int, float] | None, FloatArray]:
+        """Try feasible allocations between two responses; tell the unit that keeps the gap open."""
+        open_unit, most, shown = None, 0.0, above.response.budget
         for jumps_first in (False, True):
             budget, piece, partial = _between(
                 above.response, below.response, self.pieces, self.available, jumps_first
@@ -255,12 +252,11 @@ class Search:
                 self.best = Best(total, budget, piece)
             # What each unit loses above its own bound is what keeps the gap open.
             excess = loss + above.price * budget - above.response.bound
-            width = np.minimum(budget - node.low, node.high - budget)
-            excess[width < 1e-9] = 0
+            excess[np.minimum(budget - node.low, node.high - budget) < 1e-9] = 0
             unit = int(excess.argmax())
-            if excess[unit] > 0 and (branch is None or excess[unit] > branch[2]):
-                branch = (unit, float(budget[unit]), float(excess[unit]))
-        return None if branch is None else branch[:2]
+            if excess[unit] > most:
+                open_unit, most, shown = (unit, float(budget[unit])), float(excess[unit]), budget
+        return open_unit, shown
 
     def _piece_at(self, unit: int, budget: float) -> int:
         """The unit's piece with the least loss at a budget."""

@@ -26,9 +26,15 @@ class Sketch:
 
     @classmethod
     def of(
-        cls, unit: IntArray, budget: FloatArray, gain: FloatArray, at_left: FloatArray
+        cls,
+        unit: IntArray,
+        left: FloatArray,
+        at_left: FloatArray,
+        budget: FloatArray,
+        gain: FloatArray,
     ) -> Sketch:
         """From sampled gains, by the trapezoid rule, with the loss at each cell's left end."""
+        budget = np.concatenate([left[:, None], budget[:, 1:]], axis=1)
         fall = np.diff(budget, axis=1) * (gain[:, 1:] + gain[:, :-1]) / 2
         loss = at_left[:, None] - np.concatenate(
             [np.zeros((unit.size, 1)), np.cumsum(fall, axis=1)], axis=1
@@ -53,7 +59,7 @@ class Sketch:
         if demand(0.0) <= available:
             return 0.0
         high = 1.0
-        while demand(high) > available and high < 1e300:
+        while demand(high) > available * (1 + 1e-12) and high < 1e100:
             high *= 64
         low = high / 64 if high > 1 else 1e-12
         for _ in range(_HALVINGS):

@@ -22,6 +22,12 @@ def read_portfolio(path: str | Path) -> Portfolio:
     Raises:
         InvalidTableError: lists every bad row.
         InvalidArgumentError: where the file's ending is not known.
+
+    >>> read_portfolio("experiments.xlsx")
+    Traceback (most recent call last):
+    ...
+    deniable.errors.InvalidArgumentError: portfolio='experiments.xlsx': expected a file that ends in
+    .csv, .parquet, .toml
     """
     return Portfolio.of(read_rows(path))
 
@@ -60,7 +66,15 @@ def check_out_path(path: str | Path) -> Path:
 
 
 def write_allocation(allocation: Allocation, path: str | Path) -> Path:
-    """Write one row an experiment as CSV, or everything with its certificate as JSON."""
+    """Write one row an experiment as CSV, or everything with its certificate as JSON.
+
+    >>> from deniable.portfolio.allocation import allocate
+    >>> write_allocation(allocate(Portfolio.from_sizes([2], [1000]), 1), "allocation.txt")
+    Traceback (most recent call last):
+    ...
+    deniable.errors.InvalidArgumentError: out='allocation.txt': expected a file that ends in .csv or
+    .json
+    """
     target = check_out_path(path)
     if target.suffix.lower() == ".csv":
         allocation.frame().write_csv(target)

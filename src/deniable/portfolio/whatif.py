@@ -28,6 +28,10 @@ class WhatIf:
         shadow_value: lambda at each.
         certified: whether each reached the gap asked for.
         unlimited_cost: the firm budget beyond which nothing is gained.
+
+    >>> curve = what_if(Portfolio.from_sizes([2], [10_000]), n_points=3)
+    >>> curve.share_of_gain.round(3).tolist()
+    [0.0, 0.365, 1.0]
     """
 
     firm_budgets: FloatArray
@@ -96,7 +100,7 @@ def budget_for_share(portfolio: Portfolio, share: float, *, regime: str = "flexi
     >>> round(budget_for_share(Portfolio.from_sizes([2, 2], [1000, 10_000]), 0.9), 3)
     2.7
     """
-    part = float(check.probability("share", share))
+    part = check.single("share", check.probability("share", share))
     allocator = Allocator(portfolio, regime)
     low = allocator.least_nano / NANO
     high = max(low, best_budgets(portfolio, 0.0, regime).cost_nano / NANO)

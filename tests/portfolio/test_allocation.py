@@ -1,0 +1,246 @@
+"""Optimality: against brute force, by the conditions an optimum meets, and by its certificate."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.portfolio.brute_force import grid_optimum, loss_at
+from tests.portfolio.instances import random_instance
+
+from deniable.errors import InvalidArgumentError, InvalidTableError
+from deniable.portfolio import dual
+from deniable.portfolio.allocation import Allocation, Allocator, allocate
+from deniable.portfolio.problem import Portfolio
+from deniable.portfolio.rules import equal_split, zero_budgets
+from deniable.theory.best_budget import best_dynamic_budget
+
+BRUTE_FORCE_SEEDS = range(330)
+STEPS = 700
+
+
+def solve(seed: int) -> tuple[list[dict[str, Any]], float, str, Allocation]:
+    rows, firm_budget, regime = random_instance(seed)
+    return rows, firm_budget, regime, allocate(Portfolio.of(rows), firm_budget, regime=regime)
+
+
+def verdict(seed: int) -> list[str]:
+    """What brute force finds wrong with the solver's answer to an instance."""
+    rows, firm_budget, regime, found = solve(seed)
+    grid = grid_optimum(rows, firm_budget, regime, STEPS)
+    wrong = []
+    if found.total_regret > grid * (1 + 1e-9):
+        wrong.append("the grid has a better allocation")
+    if found.lower_bound > grid * (1 + 1e-12):
+        wrong.append("the lower bound is above a feasible value")
+    if not found.certified or found.relative_gap > 1e-6:
+        wrong.append("the gap is open")
+    if found.spent_nano > found.firm_nano or found.firm_nano > firm_budget * 1e9 + 0.5:
+        wrong.append("overspent")
+    told = sum(
+        float(loss_at({**row, "strategy": s}, np.array([b]), regime)[0])
+        for row, s, b in zip(rows, found.strategies, found.budgets, strict=True)
+    )
+    if abs(told - found.total_regret) > 1e-9 * told:
+        wrong.append("the total is not the sum of the bounds")
+    return wrong
+
+
+@pytest.mark.parametrize("block", range(11))
+def test_no_division_on_a_fine_grid_is_better(block: int) -> None:
+    seeds = [seed for seed in BRUTE_FORCE_SEEDS if seed % 11 == block]
+    assert {seed: wrong for seed in seeds if (wrong := verdict(seed))} == {}
+
+
+def test_brute_force_sees_a_solver_that_takes_every_bound_for_convex(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def all_convex(self: dual.Demand, price: float, *_: Any) -> Any:
+        pieces = self.pieces
+        return (pieces.left_gain > price) != (pieces.right_gain > price)
+
+    monkeypatch.setattr(dual.Demand, "_may_beat", all_convex)
+    complaints = [wrong for seed in range(24) for wrong in verdict(seed)]
+    assert complaints, "the planted fault was not seen"
+
+
+def test_the_paper_s_two_experiments() -> None:
+    two = Portfolio.from_sizes([2, 2], [1_000, 10_000])
+    large = allocate(two, 4, regime="dynamic")
+    assert large.budgets == pytest.approx([1.2711, 2.7289], abs=5e-5)
+    assert large.budgets[1] == pytest.approx(float(best_dynamic_budget(2, 10_000)), abs=1e-9)
+    assert large.spent_nano == 4_000_000_000
+    small = allocate(two, 1.5, regime="dynamic")
+    assert small.budgets.tolist() == [0.0, 1.5]
+    assert allocate(two, 4).budgets_nano.tolist() == large.budgets_nano.tolist()
+
+
+def mixed(size: int, seed: int, segments: int = 3) -> Portfolio:
+    rng = np.random.default_rng(seed)
+    return Portfolio.from_sizes(
+        rng.integers(2, 21, size),
+        np.floor(10 ** rng.uniform(3, 9, size)),
+        rng.integers(1, segments + 1, size),
+    )
+
+
+@pytest.mark.parametrize("regime", ["flexible", "constant", "dynamic"])
+@pytest.mark.parametrize("firm_budget", [1.0, 30.0, 150.0])
+def test_interior_budgets_have_the_shadow_value_as_gain(regime: str, firm_budget: float) -> None:
+    portfolio = mixed(60, seed=4)
+    found = allocate(portfolio, firm_budget, regime=regime)
+    curves = Allocator(portfolio, regime).curves
+    ends = np.zeros((portfolio.size, 2))
+    for row, strategy in enumerate(found.strategies):
+        own = (curves.experiment == row) & (curves.dynamic == (strategy == "dynamic"))
+        ends[row] = curves.low[own][0], curves.high[own][0]
+    inside = (found.budgets > ends[:, 0] + 1e-7) & (found.budgets < ends[:, 1] - 1e-7)
+    assert inside.sum() > 0
+    assert found.marginal_gain[inside] == pytest.approx(found.shadow_value, rel=2e-5)
+    assert found.spent_nano == found.firm_nano  # a positive price leaves nothing over
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_shadow_value_is_the_slope_of_the_optimal_value(seed: int) -> None:
+    allocator = Allocator(mixed(12, seed=seed))
+    firm_budget, step = 2.0 + 2.5 * seed, 1e-4
+    found = allocator.allocate(firm_budget, gap=1e-9)
+    below = allocator.allocate(firm_budget - step, gap=1e-9)
+    above = allocator.allocate(firm_budget + step, gap=1e-9)
+    slopes = sorted(
+        [
+            (below.total_regret - found.total_regret) / step,
+            (found.total_regret - above.total_regret) / step,
+        ]
+    )
+    tolerance = 2e-3 * found.shadow_value + 1e-6
+    assert slopes[0] - tolerance <= found.shadow_value <= slopes[1] + tolerance
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_more_budget_never_loses_and_simple_rules_never_win(seed: int) -> None:
+    portfolio = mixed(25, seed=seed)
+    allocator = Allocator(portfolio)
+    regrets = []
+    for firm_budget in (0, 0.01, 0.5, 3, 10, 30, 80, 200):
+        found = allocator.allocate(firm_budget)
+        regrets.append(found.total_regret)
+        for rule in (equal_split, zero_budgets):
+            assert found.total_regret <= rule(portfolio, firm_budget).total_regret * (1 + 1e-9)
+    assert all(later <= earlier * (1 + 1e-6) for earlier, later in pairwise(regrets))
+
+
+def test_the_order_of_experiments_does_not_matter() -> None:
+    portfolio = mixed(40, seed=9)
+    order = np.random.default_rng(1).permutation(40)
+    turned = Portfolio.from_sizes(
+        portfolio.arms[order], portfolio.visitors[order], portfolio.segments[order]
+    )
+    one, other = allocate(portfolio, 25, gap=1e-9), allocate(turned, 25, gap=1e-9)
+    assert other.total_regret == pytest.approx(one.total_regret, rel=2e-9)
+    assert other.budgets == pytest.approx(one.budgets[order], abs=1e-3)
+
+
+@pytest.mark.parametrize("firm_budget", [5.0, 10.0, 33.0])
+def test_identical_experiments_are_no_trap(firm_budget: float) -> None:
+    """Twenty-four twins: m of them share the budget, and the best m is found by trying all."""
+    count = 24
+    found = allocate(Portfolio.from_sizes([6] * count, [100_000] * count), firm_budget)
+    row = {"arms": 6, "visitors": 100_000}
+    tries = [
+        m * loss_at(row, np.array([firm_budget / m]), "flexible")[0]
+        + (count - m) * loss_at(row, np.array([0.0]), "flexible")[0]
+        for m in range(1, count + 1)
+    ]
+    assert found.certified
+    assert found.nodes < 200
+    assert found.total_regret <= min(tries) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_budgets_are_whole_nano_nats_within_limits_and_the_firm_budget(seed: int) -> None:
+    _, _, _, found = solve(1000 + seed)
+    portfolio = found.portfolio
+    assert found.budgets_nano.dtype == np.int64
+    assert (found.budgets_nano >= portfolio.min_nano).all()
+    assert (found.budgets_nano <= portfolio.max_nano).all()
+    assert found.spent_nano <= found.firm_nano
+
+
+def test_a_group_costs_its_largest_budget() -> None:
+    rows = [{"id": name, "arms": 3, "visitors": 50_000, "group": "home"} for name in "abc"]
+    found = allocate(Portfolio.of(rows), 2)
+    assert found.budgets.tolist() == [2.0, 2.0, 2.0]
+    assert found.spent_nano == 2_000_000_000
+    alone = allocate(Portfolio.from_sizes([3] * 3, [50_000] * 3), 2)
+    assert found.total_regret < alone.total_regret
+
+
+def test_commitments_stay_and_a_reserve_is_kept() -> None:
+    rows = [
+        {"id": "running", "arms": 4, "visitors": 10_000, "committed": 0.7, "strategy": "constant"},
+        {"id": "new", "arms": 4, "visitors": 90_000},
+    ]
+    found = allocate(Portfolio.of(rows), 3, reserve=0.5)
+    assert found.budgets_nano[0] == 700_000_000
+    assert found.strategies[0] == "constant"
+    assert found.spent_nano == 2_500_000_000
+
+
+def test_decimals_mean_what_was_written() -> None:
+    rows = [
+        {"id": "a", "arms": 2, "visitors": 10_000, "committed": 0.1},
+        {"id": "b", "arms": 2, "visitors": 10_000, "committed": 0.2},
+    ]
+    assert allocate(Portfolio.of(rows), 0.3).spent_nano == 300_000_000
+
+
+def test_commitments_above_the_firm_budget_are_listed() -> None:
+    rows = [
+        {"id": "a", "arms": 2, "visitors": 10_000, "committed": 1},
+        {"id": "b", "arms": 2, "visitors": 10_000},
+        {"id": "c", "arms": 2, "visitors": 10_000, "min_budget": 1.5},
+    ]
+    with pytest.raises(InvalidTableError, match=r"need 2\.5 nats, only 2 are available") as caught:
+        allocate(Portfolio.of(rows), 2)
+    assert [row for row, _ in caught.value.problems] == [0, 1, 3]
+
+
+def test_without_time_the_best_found_is_told_with_its_gap() -> None:
+    rng = np.random.default_rng(3)
+    portfolio = Portfolio.from_sizes([20] * 40, 1_000_000 + rng.integers(0, 900_000, 40))
+    found = allocate(portfolio, 11, gap=1e-12, time_limit=0)
+    assert not found.certified
+    assert 1e-12 < found.relative_gap < 1e-2
+    assert found.spent_nano <= found.firm_nano
+    longer = allocate(portfolio, 11)
+    assert longer.certified
+    assert longer.lower_bound <= found.total_regret
+
+
+@pytest.mark.parametrize(
+    ("options", "argument"),
+    [
+        ({"firm_budget": -1}, "firm_budget"),
+        ({"firm_budget": float("nan")}, "firm_budget"),
+        ({"firm_budget": 1, "regime": "both"}, "regime"),
+        ({"firm_budget": 1, "reserve": -0.1}, "reserve"),
+        ({"firm_budget": 1, "gap": 0}, "gap"),
+        ({"firm_budget": 1, "time_limit": -1}, "time_limit"),
+    ],
+)
+def test_bad_arguments_are_named(options: dict[str, Any], argument: str) -> None:
+    with pytest.raises(InvalidArgumentError) as caught:
+        allocate(Portfolio.from_sizes([2], [1000]), **options)
+    assert caught.value.argument == argument
+
+
+def test_tiny_and_huge_experiments() -> None:
+    portfolio = Portfolio.from_sizes([2, 2, 50, 2, 1000, 3], [1, 2, 3, 10**12, 10**9, 872])
+    for firm_budget in (0.0, 1e-9, 0.2, 5.0, 1e4):
+        found = allocate(portfolio, firm_budget)
+        assert found.certified
+        assert np.isfinite(found.regret).all()
+        assert found.budgets_nano[0] == 0  # one visitor teaches nothing

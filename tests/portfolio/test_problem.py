@@ -1,0 +1,156 @@
+"""Rows and files: everything wrong is told at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from deniable.errors import InvalidArgumentError, InvalidTableError
+from deniable.portfolio.allocation import allocate
+from deniable.portfolio.problem import Portfolio, nano
+from deniable.portfolio.table import read_portfolio, write_allocation
+
+GOOD: dict[str, Any] = {"id": "a", "arms": 2, "visitors": 1000}
+
+
+def problems(rows: list[dict[str, Any]]) -> list[str]:
+    with pytest.raises(InvalidTableError) as caught:
+        Portfolio.of(rows)
+    assert "\n" not in str(caught.value)
+    return [message for _, message in caught.value.problems]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"arms": 1}, "arms=1: expected a whole number, 2 or more"),
+        ({"arms": 2.5}, "arms=2.5"),
+        ({"arms": True}, "arms=True"),
+        ({"arms": "many"}, "arms='many'"),
+        ({"visitors": 0}, "visitors=0"),
+        ({"visitors": float("inf")}, "visitors=inf"),
+        ({"visitors": None}, "visitors is missing"),
+        ({"visitors": float("nan")}, "visitors is missing"),
+        ({"id": ""}, "id is missing"),
+        ({"segments": 0}, "segments=0"),
+        ({"strategy": "both"}, "strategy='both'"),
+        ({"min_budget": -1}, "min_budget=-1"),
+        ({"max_budget": "lots"}, "max_budget='lots'"),
+        ({"committed": float("inf")}, "committed=inf"),
+        ({"min_budget": 2, "max_budget": 1}, "min_budget=2 is above max_budget=1"),
+        ({"committed": 2, "max_budget": 1}, "committed=2 is above max_budget=1"),
+        ({"committed": 1, "min_budget": 2}, "committed=1 is below min_budget=2"),
+        ({"colour": "red"}, "unknown column 'colour'"),
+    ],
+)
+def test_each_mistake_is_named(change: dict[str, Any], message: str) -> None:
+    assert any(message in told for told in problems([{**GOOD, **change}]))
+
+
+def test_one_error_lists_every_bad_row() -> None:
+    rows = [
+        {**GOOD, "arms": 1},
+        {**GOOD, "id": "fine"},
+        {**GOOD, "visitors": -3},
+        {"id": "b", "arms": 2},
+        {**GOOD, "id": "c", "min_budget": 3, "max_budget": 1},
+    ]
+    told = " | ".join(problems(rows))
+    for words in ("row 1 (a): arms=1", "row 1 (a): the id is not unique", "row 3 (a): visitors=-3",
+                  "row 3 (a): the id is not unique", "row 4 (b): visitors is missing",
+                  "row 5 (c): min_budget=3"):  # fmt: skip
+        assert words in told
+    assert "row 2" not in told
+
+
+def test_an_empty_table_is_an_error() -> None:
+    assert problems([]) == ["the table has no experiments"]
+
+
+@pytest.mark.parametrize(
+    ("nats", "up", "expected"),
+    [(0.1, True, 10**8), (0.3, False, 3 * 10**8), (1e-10, True, 1), (1e-10, False, 0)],
+)
+def test_decimals_become_whole_nano_nats(nats: float, up: bool, expected: int) -> None:
+    assert nano(nats, up=up) == expected
+
+
+CSV = """id,arms,visitors,segments,strategy,min_budget,max_budget,committed,group
+home,2,100000,,,,,,
+cart,5,20000,3,dynamic,0.1,2,,
+mail,3,5000,,,,,0.25,letters
+"""
+
+
+def check_file(path: Path) -> None:
+    portfolio = read_portfolio(path)
+    assert portfolio.ids == ("home", "cart", "mail")
+    assert portfolio.segments.tolist() == [1, 3, 1]
+    assert portfolio.strategies == (None, "dynamic", None)
+    assert portfolio.min_nano.tolist() == [0, 10**8, 25 * 10**7]
+    assert portfolio.max_nano[1:].tolist() == [2 * 10**9, 25 * 10**7]
+    assert portfolio.groups == (None, None, "letters")
+
+
+def test_csv_parquet_and_toml_say_the_same(tmp_path: Path) -> None:
+    source = tmp_path / "portfolio.csv"
+    source.write_text(CSV)
+    check_file(source)
+    frame = pl.read_csv(source)
+    frame.write_parquet(tmp_path / "portfolio.parquet")
+    check_file(tmp_path / "portfolio.parquet")
+    tables = []
+    for row in frame.to_dicts():
+        filled = {key: value for key, value in row.items() if value is not None}
+        lines = [
+            f"{k} = {v!r}" if not isinstance(v, str) else f'{k} = "{v}"' for k, v in filled.items()
+        ]
+        tables.append("[[experiment]]\n" + "\n".join(lines))
+    (tmp_path / "portfolio.toml").write_text("\n\n".join(tables))
+    check_file(tmp_path / "portfolio.toml")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("p.csv", "id,arms,visitors\na,2\n", "visitors is missing"),
+        ("p.csv", "id,arms,visitors,colour\na,2,9,red\n", "unknown column 'colour'"),
+        ("p.csv", "", "cannot be read"),
+        ("p.parquet", "not parquet", "cannot be read"),
+        ("p.toml", "[[experiment]\n", "is not TOML"),
+        ("p.toml", "title = 'x'\n", "unknown key 'title'"),
+        ("p.toml", "experiment = 3\n", "no [[experiment]] tables"),
+    ],
+)
+def test_bad_files_are_explained(tmp_path: Path, name: str, text: str, words: str) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(InvalidTableError) as caught:
+        read_portfolio(path)
+    assert words in str(caught.value)
+
+
+def test_unknown_endings_and_missing_files(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgumentError, match="ends in"):
+        read_portfolio(tmp_path / "p.xlsx")
+    with pytest.raises(FileNotFoundError):
+        read_portfolio(tmp_path / "none.csv")
+
+
+def test_an_allocation_is_written_as_csv_and_json(tmp_path: Path) -> None:
+    import json
+
+    found = allocate(Portfolio.from_sizes([2, 5], [1000, 50_000]), 3)
+    frame = pl.read_csv(write_allocation(found, tmp_path / "a.csv"))
+    assert frame["budget_nano"].sum() == found.spent_nano
+    assert frame["budget_nano"].is_sorted(descending=True)
+    told = json.loads(write_allocation(found, tmp_path / "a.json").read_text())
+    assert told["spent_nano"] == found.spent_nano
+    assert told["relative_gap"] <= 1e-6
+    assert np.isclose(sum(e["regret"] for e in told["experiments"]), told["total_regret"])
+    with pytest.raises(InvalidArgumentError, match="out="):
+        write_allocation(found, tmp_path / "a.xml")
