@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
-
 from tests.postgres import PostgresServer
 
 settings.register_profile("deniable", deadline=None, derandomize=True, database=None)
@@ -28,7 +27,9 @@ def postgres() -> Iterator[PostgresServer]:
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def store_url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def store_url(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> str:
     """The URL of a new, empty store: the test runs once on each kind."""
     monkeypatch.setenv("DENIABLE_VISITOR_KEY", "5a" * 32)
     if request.param == "sqlite":

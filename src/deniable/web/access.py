@@ -99,8 +99,9 @@ def seeing(scope: Scope) -> Callable[[Request], Viewer]:
 
 def sending(scope: Scope) -> Callable[[Request, Viewer], Awaitable[Form]]:
     """A dependency: the form that was sent, if the viewer has the scope and the token is right."""
+    asks = Depends(seeing(scope))  # as a default: an annotation could not see `scope`
 
-    async def checked(request: Request, viewer: Annotated[Viewer, Depends(seeing(scope))]) -> Form:
+    async def checked(request: Request, viewer: Viewer = asks) -> Form:
         return Form(viewer, await checked_form(request, viewer.form_token))
 
     return checked

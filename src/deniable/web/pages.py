@@ -25,7 +25,17 @@ from deniable.web import answers, refusals, static
 from deniable.web.sessions import Signer
 from deniable.web.watcher import Watcher
 
-MODULES = ("static", "account", "overview", "experiments", "actions", "experiment")
+MODULES = (
+    "static",
+    "account",
+    "overview",
+    "experiments",
+    "actions",
+    "experiment",
+    "planner",
+    "portfolio",
+    "ledger",
+)
 """Modules of this package with a `router`, in the order in which their paths are tried."""
 
 _REFUSALS = (DeniableError, Problem, HTTPException, RequestValidationError, Exception)
