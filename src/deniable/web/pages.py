@@ -35,6 +35,8 @@ MODULES = (
     "planner",
     "portfolio",
     "ledger",
+    "promises",
+    "visitors",
 )
 """Modules of this package with a `router`, in the order in which their paths are tried."""
 
