@@ -31,6 +31,7 @@ async function update() {
     const figure = document.getElementById(name);
     if (!figure) return location.reload(); // the first visitors came
     document.getElementById(`${name}-summary`).textContent = chart.summary;
+    figure.querySelector("[role=img]").setAttribute("aria-label", `${figure.querySelector("h3").textContent}. ${chart.summary}`);
     replace(`${name}-rows`, chart.rows);
     await refill(figure, chart.datasets);
   }

@@ -47,7 +47,7 @@ async function showChart(name, answer) {
   document.getElementById(`${name}-summary`).textContent = answer.summaries[name];
   const figure = document.getElementById(name);
   const title = figure.querySelector("h3").textContent;
-  figure.querySelector("[data-chart]").setAttribute("aria-label", `${title}. ${answer.summaries[name]}`);
+  figure.querySelector("[role=img]").setAttribute("aria-label", `${title}. ${answer.summaries[name]}`);
   const changed = CHARTS[name].filter((part) => shown[part] !== answer.texts[part]);
   if (changed.length) await refill(name, Object.fromEntries(changed.map((part) => [part, answer.datasets[part]])));
 }

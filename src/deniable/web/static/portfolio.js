@@ -116,7 +116,7 @@ function showChart(name, answer) {
   const summary = answer.summaries[name];
   text(`${name}-summary`, summary);
   const figure = document.getElementById(name);
-  figure.querySelector("[data-chart]").setAttribute("aria-label", `${figure.querySelector("h3").textContent}. ${summary}`);
+  figure.querySelector("[role=img]").setAttribute("aria-label", `${figure.querySelector("h3").textContent}. ${summary}`);
   const table = answer.tables[name];
   if (table) document.getElementById(`${name}-rows`).replaceChildren(...table.rows.map((cells) => {
     const row = document.createElement("tr");
