@@ -179,14 +179,15 @@ def matching(connection: Connection, condition: ColumnElement[bool]) -> list[Exp
         select(experiments).where(condition).order_by(experiments.c.created_at, experiments.c.key)
     ).all()
     ids = [row.id for row in rows]
+    those = select(experiments.c.id).where(condition)
     arms_of: dict[bytes, list[Any]] = {identity: [] for identity in ids}
     names_of: dict[bytes, list[str]] = {identity: [] for identity in ids}
     for row in connection.execute(
-        select(arms).where(arms.c.experiment_id.in_(ids)).order_by(arms.c.position)
+        select(arms).where(arms.c.experiment_id.in_(those)).order_by(arms.c.position)
     ):
         arms_of[row.experiment_id].append(row)
     for row in connection.execute(
-        select(segments).where(segments.c.experiment_id.in_(ids)).order_by(segments.c.position)
+        select(segments).where(segments.c.experiment_id.in_(those)).order_by(segments.c.position)
     ):
         names_of[row.experiment_id].append(row.name)
     return [_experiment(row, arms_of[row.id], names_of[row.id]) for row in rows]

@@ -1,13 +1,12 @@
 """An experiment's totals at some moments: at most a few hundred, spread over its life.
 
-When there are too many, every second one is dropped, so their distance doubles as the experiment
-grows older. They hold nothing by segment.
+When there are too many, the one with the nearest neighbours is dropped, so they stay spread evenly
+over a longer and longer life. They hold nothing by segment.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -62,7 +61,7 @@ def latest(connection: Connection) -> dict[str, tuple[int, int, int]]:
 
 
 def add(connection: Connection, experiment: Experiment, sample: Sample) -> None:
-    """Store a sample, and thin the others out where there are too many."""
+    """Store a sample, and drop one where there are too many."""
     identity = bytes.fromhex(experiment.id)
     figures = json.dumps([sample.shows, sample.clicks, round(sample.lost, 3)])
     moment = times.as_stored(sample.taken_at)
@@ -77,15 +76,12 @@ def add(connection: Connection, experiment: Experiment, sample: Sample) -> None:
         ).scalars()
     )
     if len(known) > MOST:
-        _drop(connection, identity, known[1:-1:2])
-
-
-def _drop(connection: Connection, identity: bytes, moments: Sequence[int]) -> None:
-    connection.execute(
-        delete(samples).where(
-            samples.c.experiment_id == identity, samples.c.taken_at.in_(list(moments))
+        crowded = min(range(1, len(known) - 1), key=lambda i: known[i + 1] - known[i - 1])
+        connection.execute(
+            delete(samples).where(
+                samples.c.experiment_id == identity, samples.c.taken_at == known[crowded]
+            )
         )
-    )
 
 
 def _sample(taken_at: int, figures: str) -> Sample:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -60,12 +61,12 @@ class Standing:
         self.clicks: FloatArray = np.array([c.clicks for c in cells], dtype=float).reshape(shape)
         self._on = np.array([arm.active for arm in experiment.arms])
 
-    @property
+    @cached_property
     def visitors(self) -> int:
         """Everybody who was decided for."""
         return int(self.shows.sum())
 
-    @property
+    @cached_property
     def successes(self) -> int:
         """All clicks."""
         return int(self.clicks.sum())

@@ -82,7 +82,7 @@ def vega_bundle() -> bytes:
 
 @cache
 def _bundle() -> bytes:
-    folder = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     kept = Path(folder) / "deniable" / f"vega-{version('vl-convert-python')}.js.gz"
     with suppress(OSError):
         return kept.read_bytes()
