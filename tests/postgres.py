@@ -1,4 +1,4 @@
-"""A real PostgreSQL for tests: its own cluster in a temporary folder, on a Unix socket, stopped at the end.
+"""A real PostgreSQL for tests: its own cluster in a temporary folder, on a Unix socket.
 
 PostgreSQL does not run as root: there an existing unprivileged user runs it.
 """
@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+
+from deniable.storage.schema import metadata
 
 USERS = ("postgres", "nobody")
 
@@ -51,7 +53,18 @@ class PostgresServer:
         self._server: subprocess.Popen[bytes] | None = None
         self._databases = 0
         subprocess.run(
-            [folder / "initdb", "-D", self._data, "-U", "deniable", "-A", "trust", "-E", "UTF8", "-N"],
+            [
+                folder / "initdb",
+                "-D",
+                self._data,
+                "-U",
+                "deniable",
+                "-A",
+                "trust",
+                "-E",
+                "UTF8",
+                "-N",
+            ],
             check=True,
             capture_output=True,
             env=self._environment,
@@ -67,13 +80,14 @@ class PostgresServer:
     def _environment(self) -> dict[str, str]:
         return {"PATH": os.environ["PATH"], "TMPDIR": str(self.home), "LC_ALL": "C"}
 
-    def start(self) -> None:
+    def start(self, **overrides: str) -> None:
         settings = {
             "listen_addresses": "",
             "unix_socket_directories": str(self.home),
             "max_connections": "120",
             "shared_buffers": "32MB",
-            "synchronous_commit": "on",
+            "fsync": "off",  # processes are killed here, machines are not
+            **overrides,
         }
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         with (self.home / "log").open("ab") as log:
@@ -88,7 +102,7 @@ class PostgresServer:
         self._wait()
 
     def _wait(self) -> None:
-        ready = [self._bin / "pg_isready", "-q", "-h", self.home, "-U", "deniable"]
+        ready = [str(self._bin / "pg_isready"), "-q", "-h", str(self.home), "-U", "deniable"]
         while subprocess.run(ready, check=False, capture_output=True).returncode != 0:
             assert self._server is not None
             if self._server.poll() is not None:
@@ -109,7 +123,7 @@ class PostgresServer:
             self._server = None
 
     def remove(self) -> None:
-        self.stop()
+        self.crash()
         shutil.rmtree(self.home, ignore_errors=True)
 
     def url(self, database: str) -> str:
@@ -131,6 +145,16 @@ class PostgresServer:
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() "
             "AND backend_type = 'client backend'"
         )
+
+
+def emptied(url: str) -> str:
+    """The same database as it was when its tables had just been made."""
+    statements = [f"DELETE FROM {table.name}" for table in reversed(metadata.sorted_tables)]
+    chain = f"VALUES (0, 0, 0, decode('{'00' * 32}', 'hex'))"
+    statements.append(f"INSERT INTO writers (id, lease_until, seq, head) {chain}")
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("; ".join(statements).encode())
+    return url
 
 
 def _account(name: str) -> pwd.struct_passwd | None:

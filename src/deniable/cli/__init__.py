@@ -14,8 +14,16 @@ from typing import TextIO
 COMMANDS: dict[str, str] = {
     "allocate": "Divide a firm's privacy budget over its experiments.",
     "audit": "Check what an experiment promised, exactly and against its decisions.",
+    "erase": "Forget visitors; totals and promise stay.",
+    "experiment": "Create, start, pause, stop and list experiments.",
+    "export": "Write an experiment's decisions to a file.",
+    "init": "Make a store, the firm's budget and an admin key.",
+    "keys": "Create, list and revoke API keys.",
+    "ledger": "Verify the append-only ledger, or show it.",
     "plan": "Plan the privacy budget of one experiment.",
+    "purge": "Forget visitors of long ago.",
     "serve": "Serve decisions over HTTP, on SQLite or PostgreSQL.",
+    "status": "The firm's budget and all experiments' counts.",
 }
 """Command name -> its one-line summary; the code is in `deniable.cli.<name>`, as `app`."""
 

@@ -7,7 +7,8 @@
         client.reward(decision.id, 1)
 """
 
-from deniable.client.calls import Decision, ServiceError
+from deniable.client.calls import ServiceError
 from deniable.client.clients import AsyncClient, Client
+from deniable.storage.records import Decision
 
 __all__ = ["AsyncClient", "Client", "Decision", "ServiceError"]

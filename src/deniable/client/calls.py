@@ -7,28 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
 import httpx
 
 from deniable.errors import DeniableError
+from deniable.storage.records import Decision
 
 T = TypeVar("T")
 
 LONGEST_WAIT_SECONDS = 5.0
-
-
-class Decision(NamedTuple):
-    """A decision of the service.
-
-    Attributes:
-        id: opaque; goes with the reward.
-        arm: the key of the arm to show.
-    """
-
-    id: str
-    arm: str
 
 
 class ServiceError(DeniableError):

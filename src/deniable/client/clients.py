@@ -10,8 +10,9 @@ from typing import Any, Self, TypeVar
 import httpx
 
 from deniable.client import calls
-from deniable.client.calls import Call, Decision
+from deniable.client.calls import Call
 from deniable.errors import InvalidArgumentError
+from deniable.storage.records import Decision
 
 T = TypeVar("T")
 

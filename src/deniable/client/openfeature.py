@@ -31,8 +31,9 @@ from openfeature.flag_evaluation import FlagResolutionDetails, FlagValueType, Re
 from openfeature.provider import AbstractProvider, Metadata
 from openfeature.track import TrackingEventDetails
 
-from deniable.client.calls import Decision, ServiceError
+from deniable.client.calls import ServiceError
 from deniable.client.clients import Client
+from deniable.storage.records import Decision
 
 _log = logging.getLogger("deniable.openfeature")
 

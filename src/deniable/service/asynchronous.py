@@ -1,7 +1,7 @@
-"""The same service for asyncio: awaitable decide and reward, one wake-up of the loop per batch.
+"""The same service for asyncio: awaitable decide and reward, handed over in heaps both ways.
 
-The writer finishes many jobs at once. They are collected and handed to the event loop in a single
-call, which then sets all their futures.
+What is asked in one turn of the event loop goes to the writer together: one wake-up, one transaction.
+What the writer finishes at once comes back in a single call, which then sets all the futures.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 
+from deniable.errors import DeniableError, OverloadedError
 from deniable.service.facade import Deniable
 from deniable.service.jobs import DecideJob, Job
 from deniable.storage.records import Decision
@@ -18,7 +19,7 @@ from deniable.storage.records import Decision
 class AsyncDecisions:
     """Awaitable decide and reward of one `Deniable`, for one event loop.
 
-    InvalidArgumentError and OverloadedError are raised by the call, everything else by awaiting.
+    InvalidArgumentError is raised by the call, everything else by awaiting.
 
     Args:
         service: the service.
@@ -28,6 +29,7 @@ class AsyncDecisions:
     def __init__(self, service: Deniable, loop: asyncio.AbstractEventLoop | None = None) -> None:
         self._service = service
         self._loop = loop or asyncio.get_running_loop()
+        self._asked: list[Job] = []
         self._finished: deque[Job] = deque()
         self._awake = False
 
@@ -36,14 +38,34 @@ class AsyncDecisions:
     ) -> asyncio.Future[list[Decision]]:
         """Decisions for these visitors of one experiment, in order, once they are durable."""
         future: asyncio.Future[list[Decision]] = self._loop.create_future()
-        self._service.submit_decisions(experiment, visitors, segments, self._done, waiter=future)
+        self._ask(
+            self._service.decide_job(experiment, visitors, segments, self._done, waiter=future)
+        )
         return future
 
     def reward(self, rewards: Sequence[tuple[str, int]]) -> asyncio.Future[None]:
         """Count (decision, value) pairs; done once they are durable."""
         future: asyncio.Future[None] = self._loop.create_future()
-        self._service.submit_rewards(rewards, self._done, waiter=future)
+        self._ask(self._service.reward_job(rewards, self._done, waiter=future))
         return future
+
+    def _ask(self, job: Job) -> None:
+        """The first job of a turn of the loop hands over all of them, once the turn has ended."""
+        if not self._asked:
+            self._loop.call_soon(self._submit)
+        self._asked.append(job)
+
+    def _submit(self) -> None:
+        jobs, self._asked = self._asked, []
+        refused: Sequence[Job] = jobs
+        error: DeniableError = OverloadedError("too much is queued")
+        try:
+            refused = self._service.submit(jobs)
+        except DeniableError as closed:
+            error = closed
+        for job in refused:
+            job.error = error
+            self._done(job)
 
     def _done(self, job: Job) -> None:
         """In the writer's thread: the first job of a batch wakes the loop for all of them."""

@@ -93,11 +93,11 @@ def _frame(connection: Connection, experiment: Experiment) -> pl.DataFrame:
 
     whole = dict.fromkeys(_COLUMNS, pl.Int64)
     schema: dict[str, Any] = {**whole, "visitor": pl.Binary}
-    result = connection.execution_options(yield_per=_PAGE).execute(_query(experiment))
-    pages = [
-        pl.DataFrame([tuple(row) for row in page], schema=schema, orient="row")
-        for page in result.partitions()
-    ]
+    with connection.execution_options(yield_per=_PAGE).execute(_query(experiment)) as found:
+        pages = [
+            pl.DataFrame([tuple(row) for row in page], schema=schema, orient="row")
+            for page in found.partitions()
+        ]
     return pl.concat(pages) if pages else pl.DataFrame(schema=schema)
 
 

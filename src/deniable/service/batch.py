@@ -8,6 +8,7 @@ No statement depends on a segment or on a draw; only on how many visitors are ne
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from operator import itemgetter
 from struct import Struct
 
@@ -15,7 +16,7 @@ from deniable.service.entropy import system_bytes
 from deniable.service.identity import LEASE_MICROSECONDS, Identity
 from deniable.service.jobs import DecideJob, Job, RewardJob
 from deniable.service.runtime import Runtime
-from deniable.storage.chain import commitment, decision_hash
+from deniable.storage.chain import commitment, decision_hash, pack_kept
 from deniable.storage.records import UNKNOWN_SEGMENT, Decision
 from deniable.storage.store import Chain, DecisionRow, HotTransaction, TryAgain
 
@@ -24,6 +25,9 @@ ENTROPY = Struct("<QQ8s16s")
 
 _VISITOR = itemgetter(0, 2)
 """The key on which two writers can meet: experiment and visitor."""
+
+_CELL = itemgetter(4, 6)
+"""The counter of a decision: segment and shown arm."""
 
 
 class Batch:
@@ -46,6 +50,7 @@ class Batch:
         self._rows: list[DecisionRow] = []
         self._members: list[tuple[str, bytes, bytes]] = []
         self._touched: set[tuple[Runtime, int, int]] = set()
+        self._events: dict[Runtime, int] = {}  # new decisions and rewards
         self.answers: list[tuple[DecideJob, list[Decision]]] = []
 
     @property
@@ -94,6 +99,7 @@ class Batch:
             what = shown[decision]
             runtime.click(what.segment, what.arm, rewards[decision])
             self._touched.add((runtime, what.segment, what.arm))
+            self._events[runtime] = self._events.get(runtime, 0) + 1
 
     def store(self) -> Chain:
         """Write everything that was drawn and counted; returns the new end of the chain."""
@@ -114,7 +120,7 @@ class Batch:
                     runtime.own_shows[segment][arm],
                     runtime.own_clicks[segment][arm],
                 )
-                for runtime, segment, arm in self._touched
+                for runtime, segment, arm in self._cells()
             ]
         )
         chain = Chain(self._seq, self._head)
@@ -130,31 +136,42 @@ class Batch:
         answers: dict[bytes, Decision],
     ) -> None:
         """Draw, chain and answer for every new visitor (visitor -> segment)."""
-        experiment, version, now = runtime.id, runtime.version, self._now
-        writer, seq, head = self._identity.writer, self._seq, self._head
-        draw, arm_keys, rows, touched = runtime.draw, runtime.arm_keys, self._rows, self._touched
-        closed = runtime.closed(now)
-        # Ids begin with the experiment's tag and a mark of the batch: neighbours in the index.
-        prefix = experiment[:4] + system_bytes(4)
-        entropy = ENTROPY.iter_unpack(system_bytes(ENTROPY.size * len(new)))
-        for (visitor, segment), (tie_point, shown_point, ending, salt) in zip(
-            new.items(), entropy, strict=True
-        ):
-            greedy, shown, clock, risk = draw(
-                segment, tie_point, shown_point, closed or visitor in barred
-            )
-            identity = prefix + ending
-            seq += 1
-            erasable = (visitor, salt, segment, greedy, shown, clock, risk)
-            kept = (version, now, writer, seq)
-            head = decision_hash(head, experiment, identity, kept, commitment(erasable))
-            rows.append((experiment, identity, *erasable, *kept, head))
-            touched.add((runtime, segment, shown))
-            answers[visitor] = Decision(identity.hex(), arm_keys[shown])
-        self._seq, self._head = seq, head
+        closed = runtime.closed(self._now)
+        rows = drawn(
+            runtime,
+            [(visitor, segment, closed or visitor in barred) for visitor, segment in new.items()],
+            self._now,
+            self._identity.writer,
+            Chain(self._seq, self._head),
+        )
+        self._rows += rows
+        self._seq, self._head = rows[-1][12:14]
+        self._touched.update([(runtime, segment, arm) for segment, arm in set(map(_CELL, rows))])
+        self._events[runtime] = self._events.get(runtime, 0) + len(rows)
+        arms = runtime.arm_keys
+        answers.update([(row[2], Decision(row[1].hex(), arms[row[6]])) for row in rows])
         # The shared clock moves once it has gone far enough to change tables: a row seldom written.
         if runtime.shared_clock and runtime.total > runtime.clock + runtime.clock // 64:
-            self._tx.set_clock(experiment, runtime.total)
+            self._tx.set_clock(runtime.id, runtime.total)
+
+    def _cells(self) -> list[tuple[Runtime, int, int]]:
+        """The counters to write, filled up with untouched ones.
+
+        How many there are depends on the number of visitors and rewards, not on segments or arms.
+        """
+        cells = list(self._touched)
+        for runtime, events in self._events.items():
+            missing = min(events, len(runtime.own_shows) * len(runtime.arm_keys))
+            missing -= sum(cell[0] is runtime for cell in self._touched)
+            if missing:
+                others = (
+                    cell
+                    for segment in range(UNKNOWN_SEGMENT, len(runtime.own_shows) - 1)
+                    for arm in range(len(runtime.arm_keys))
+                    if (cell := (runtime, segment, arm)) not in self._touched
+                )
+                cells += islice(others, missing)
+        return cells
 
     def _barred(
         self,
@@ -181,6 +198,58 @@ class Batch:
             for member, visitor in members.items()
             if found.get(member, runtime.id) != runtime.id
         )
+
+
+def drawn(
+    runtime: Runtime,
+    visitors: Sequence[tuple[bytes, int, bool]],
+    now: int,
+    writer: int,
+    chain: Chain,
+) -> list[DecisionRow]:
+    """The rows of new decisions, drawn and chained in order.
+
+    Args:
+        runtime: the experiment; its counters go on.
+        visitors: each as stored, with the position of the segment and whether to serve uniformly.
+        now: the time.
+        writer: whose chain.
+        chain: its end so far.
+    """
+    rows: list[DecisionRow] = []
+    draw, experiment, version = runtime.draw, runtime.id, runtime.version
+    seq, head = chain
+    random = system_bytes(4 + ENTROPY.size * len(visitors))
+    # Ids begin with the experiment's tag and a mark of the batch: neighbours in the index.
+    prefix = experiment[:4] + random[:4]
+    for (visitor, segment, closed), (tie_point, shown_point, ending, salt) in zip(
+        visitors, ENTROPY.iter_unpack(random[4:]), strict=True
+    ):
+        greedy, shown, clock, risk = draw(segment, tie_point, shown_point, closed)
+        identity = prefix + ending
+        seq += 1
+        committed = commitment(visitor, salt, segment, greedy, shown, clock, risk)
+        kept = pack_kept(version, now, writer, seq)
+        head = decision_hash(head, experiment, identity, kept, committed)
+        rows.append(
+            (
+                experiment,
+                identity,
+                visitor,
+                salt,
+                segment,
+                greedy,
+                shown,
+                clock,
+                risk,
+                version,
+                now,
+                writer,
+                seq,
+                head,
+            )
+        )
+    return rows
 
 
 def by_experiment(jobs: Sequence[Job]) -> dict[str, list[DecideJob]]:

@@ -18,6 +18,7 @@ from deniable.service.fallback import unstored
 from deniable.service.figures import Counts
 from deniable.service.identity import Identity, claim, release
 from deniable.service.jobs import DecideJob, Job
+from deniable.service.runtime import Runtime
 from deniable.storage import times
 from deniable.storage.store import Chain, HotTransaction, Store, TryAgain
 
@@ -48,10 +49,13 @@ class Engine:
         """Answer every job: `answers` or `error` is set when this returns."""
         try:
             self._stored(jobs)
+            if self.failing:
+                _log.warning("decisions are stored again")
             self.failing = False
         # Whatever goes wrong: nothing was acknowledged, the answer is uniform, the writer lives on.
         except Exception as error:  # noqa: BLE001
-            _log.error("a batch was not stored: %s", type(error).__name__)
+            if not self.failing:  # once, not for every batch of a long outage
+                _log.error("decisions cannot be stored: %s", type(error).__name__)
             self.failing = True
             self._forget()
             self._answer_without_store(jobs, error)
@@ -63,6 +67,17 @@ class Engine:
         if identity is not None:
             with suppress(StoreUnavailableError):
                 self._store.retried(lambda connection: release(connection, identity))
+
+    def state(self, experiment: str) -> tuple[Runtime | None, Chain | None, Identity | None]:
+        """What a decision needs, as far as it is in memory."""
+        return self._catalogue.get(experiment), self._chain, self._identity
+
+    def extend(self, chain: Chain) -> Chain:
+        """One decision more was chained."""
+        self._chain = chain
+        self.counts.decisions += 1
+        self.counts.new_decisions += 1
+        return chain
 
     def _stored(self, jobs: Sequence[Job]) -> None:
         """One durable transaction, retried where that can help; at once in vain while failing."""

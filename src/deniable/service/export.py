@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
@@ -35,14 +36,15 @@ def export(connection: Connection, path: Path, experiment: Experiment, shape: Sh
     if path.suffix not in allowed:
         raise InvalidArgumentError("path", str(path), f"a file ending in {', '.join(allowed)}")
     log = DecisionLog(connection, experiment)
-    if shape == "vowpal-wabbit":
-        return _write_lines(path, map(log.vowpal_wabbit, log.rows()))
-    record: Callable[[Any], _Record] = {
-        "private": log.private,
-        "public": log.public,
-        "open-bandit": log.open_bandit,
-    }[shape]
-    return _WRITERS[path.suffix](path, map(record, log.rows()))
+    with closing(log.rows()) as rows:
+        if shape == "vowpal-wabbit":
+            return _write_lines(path, map(log.vowpal_wabbit, rows))
+        record: Callable[[Any], _Record] = {
+            "private": log.private,
+            "public": log.public,
+            "open-bandit": log.open_bandit,
+        }[shape]
+        return _WRITERS[path.suffix](path, map(record, rows))
 
 
 class DecisionLog:
@@ -59,12 +61,13 @@ class DecisionLog:
         self._off_since = experiments.versions_off(connection, experiment)
         self._table = lru_cache(maxsize=8_192)(self._built)
 
-    def rows(self) -> Iterator[Any]:
+    def rows(self) -> Generator[Any, None, None]:
         """The stored decisions in order of time, each with its reward (None: none yet)."""
         query = self._query().order_by(
             decisions.c.decided_at, decisions.c.writer_id, decisions.c.seq
         )
-        yield from self._connection.execution_options(yield_per=_PAGE).execute(query)
+        with self._connection.execution_options(yield_per=_PAGE).execute(query) as found:
+            yield from found
 
     def some(self, limit: int) -> Iterator[Any]:
         """Up to `limit` of them, in the order of their random ids, which the index gives for free."""

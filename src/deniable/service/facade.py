@@ -25,6 +25,7 @@ from deniable.service.access_requests import AccessRequests
 from deniable.service.administration import Administration
 from deniable.service.apikeys import ApiKeys
 from deniable.service.audits import Audits
+from deniable.service.direct import Direct
 from deniable.service.figures import Figures
 from deniable.service.jobs import (
     DecideJob,
@@ -43,6 +44,7 @@ from deniable.service.visitors import check_key, visitor_key
 from deniable.service.watching import Watching
 from deniable.service.writer import Writer
 from deniable.storage.connect import connect
+from deniable.storage.memory import MemoryStore
 from deniable.storage.records import Decision
 from deniable.storage.store import Store
 
@@ -91,6 +93,9 @@ class Deniable(
         self._store = store
         self._key = key
         self._writer = Writer(store, key, queue_limit=queue_limit)
+        self._direct = (
+            Direct(store, self._writer.engine) if isinstance(store, MemoryStore) else None
+        )
 
     # -- decide and reward -------------------------------------------------------------------
 
@@ -108,6 +113,11 @@ class Deniable(
             UnknownNameError: no such experiment.
             OverloadedError: too much is queued.
         """
+        if self._direct is not None:
+            checked = checked_visitor(visitor), checked_segment(segment)
+            answer = self._direct.decide(experiment, *checked)
+            if answer is not None:
+                return answer
         return self._decided(experiment, (visitor,), (segment,))[0]
 
     def decide_batch(
@@ -127,8 +137,40 @@ class Deniable(
     def reward_batch(self, rewards: Iterable[tuple[str, int]]) -> None:
         """Count (decision, value) pairs, in one transaction."""
         waiting = _Waiting()
-        self.submit_rewards(list(rewards), waiting)
+        self._writer.submit(self.reward_job(list(rewards), waiting))
         waiting.result()
+
+    def decide_job(
+        self,
+        experiment: str,
+        visitors: Sequence[str],
+        segments: Sequence[str | None],
+        done: Callable[[DecideJob], None],
+        *,
+        waiter: object = None,
+    ) -> DecideJob:
+        """A checked job for `submit`; `done(job)` will be called once, from the writer's thread.
+
+        `waiter` is kept in the job for the caller. Raises InvalidArgumentError at once; other errors
+        will be in `job.error`.
+        """
+        for visitor in visitors:
+            checked_visitor(visitor)
+        for segment in segments:
+            checked_segment(segment)
+        return DecideJob(experiment, visitors, segments, done, waiter)
+
+    def reward_job(
+        self,
+        rewards: Sequence[tuple[str, int]],
+        done: Callable[[RewardJob], None],
+        *,
+        waiter: object = None,
+    ) -> RewardJob:
+        """A checked job of (decision, value) pairs, like `decide_job`."""
+        decisions = [decision_bytes(decision) for decision, _ in rewards]
+        values = [checked_value(value) for _, value in rewards]
+        return RewardJob(decisions, values, done, waiter)
 
     def submit_decisions(
         self,
@@ -139,29 +181,12 @@ class Deniable(
         *,
         waiter: object = None,
     ) -> None:
-        """Queue decisions and return at once; `done(job)` is called from the writer's thread.
+        """Queue decisions and return at once; see `decide_job`. OverloadedError where it is full."""
+        self._writer.submit(self.decide_job(experiment, visitors, segments, done, waiter=waiter))
 
-        `waiter` is kept in the job for the caller.
-
-        Raises InvalidArgumentError and OverloadedError at once; other errors are in `job.error`.
-        """
-        for visitor in visitors:
-            checked_visitor(visitor)
-        for segment in segments:
-            checked_segment(segment)
-        self._writer.submit(DecideJob(experiment, visitors, segments, done, waiter))
-
-    def submit_rewards(
-        self,
-        rewards: Sequence[tuple[str, int]],
-        done: Callable[[RewardJob], None],
-        *,
-        waiter: object = None,
-    ) -> None:
-        """Queue (decision, value) pairs and return at once, like `submit_decisions`."""
-        decisions = [decision_bytes(decision) for decision, _ in rewards]
-        values = [checked_value(value) for _, value in rewards]
-        self._writer.submit(RewardJob(decisions, values, done, waiter))
+    def submit(self, jobs: Sequence[Job]) -> Sequence[Job]:
+        """Queue jobs and return at once, with those for which the queue is too full."""
+        return self._writer.submit_all(jobs)
 
     # -- life --------------------------------------------------------------------------------
 
@@ -198,7 +223,7 @@ class Deniable(
         self, experiment: str, visitors: Sequence[str], segments: Sequence[str | None]
     ) -> list[Decision]:
         waiting = _Waiting()
-        self.submit_decisions(experiment, visitors, segments, waiting)
+        self._writer.submit(self.decide_job(experiment, visitors, segments, waiting))
         job = waiting.result()
         assert isinstance(job, DecideJob)
         return job.answers

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import TypeAlias
@@ -33,10 +33,15 @@ class Oversight:
         with self._store.read() as connection:
             return commitments.entries(connection)
 
-    def verify_ledger(self) -> Verification:
-        """Check both kinds of chains, the counters and the totals; says what is wrong first."""
+    def verify_ledger(self, *, noted: Mapping[str, str] | None = None) -> Verification:
+        """Check both kinds of chains, the counters and the totals; says what is wrong first.
+
+        Args:
+            noted: `heads` of an earlier verification, kept outside of the store: each must still be
+                part of its chain.
+        """
         with self._store.read() as connection:
-            return verify(connection)
+            return verify(connection, noted or {})
 
     def export(self, path: str | Path, *, experiment: str, shape: Shape = "private") -> int:
         """Write decisions to a file by its ending (.parquet, .csv, .jsonl, .vw); returns the rows.

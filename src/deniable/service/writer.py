@@ -8,6 +8,7 @@ cannot take it, with an unstored uniform arm (decisions) or an error (rewards).
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from dataclasses import asdict
 from queue import Empty, SimpleQueue
 
@@ -31,11 +32,11 @@ class Writer:
     def __init__(
         self, store: Store, key: bytes, *, queue_limit: int = 20_000, batch_limit: int = 5_000
     ) -> None:
-        self._engine = Engine(store, key)
+        self.engine = Engine(store, key)
         self._durable = store.durable  # nothing to sync: no thread, each job at once
         self._queue_limit = queue_limit
         self._batch_limit = batch_limit
-        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._jobs: SimpleQueue[Sequence[Job] | None] = SimpleQueue()
         self._lock = threading.RLock()  # guards what follows
         self._queued = 0
         self._refused = 0
@@ -44,29 +45,41 @@ class Writer:
 
     def submit(self, job: Job) -> None:
         """Queue a job, or raise OverloadedError."""
-        size = job.size
+        if self.submit_all((job,)):
+            raise OverloadedError("too many decisions and rewards are waiting already")
+
+    def submit_all(self, jobs: Sequence[Job]) -> Sequence[Job]:
+        """Queue jobs in order, as many as fit; returns those that were refused."""
         with self._lock:
             if self._closed:
                 raise StoreUnavailableError("the service is closed")
-            if self._queued + size > self._queue_limit and self._queued:
-                self._refused += 1
-                raise OverloadedError(f"{self._queued} decisions and rewards are waiting already")
             if not self._durable:
-                self._engine.run((job,))
-                job.finish()
-                return
-            self._queued += size
+                self.engine.run(jobs)
+                for job in jobs:
+                    job.finish()
+                return ()
+            queued, taken = self._queued, 0
+            for job in jobs:
+                size = job.size
+                if queued + size > self._queue_limit and queued:
+                    break
+                queued += size
+                taken += 1
+            self._queued = queued
+            self._refused += len(jobs) - taken
             if self._thread is None:  # started by the first job: looking on needs no thread
                 self._thread = threading.Thread(
                     target=self._run, name="deniable-writer", daemon=True
                 )
                 self._thread.start()
-            self._jobs.put(job)
+            if taken:
+                self._jobs.put(jobs[:taken])
+            return jobs[taken:]
 
     @property
     def figures(self) -> Figures:
         """Counts since the start."""
-        return Figures(**asdict(self._engine.counts), refused=self._refused, queued=self._queued)
+        return Figures(**asdict(self.engine.counts), refused=self._refused, queued=self._queued)
 
     def ready(self) -> bool:
         """Whether the store takes an (empty) transaction."""
@@ -75,7 +88,7 @@ class Writer:
                 return False
         waiting = threading.Event()
         self.submit(DecideJob("", (), (), lambda _job: waiting.set()))
-        return waiting.wait(5) and not self._engine.failing
+        return waiting.wait(5) and not self.engine.failing
 
     def close(self) -> None:
         """Finish what is queued, then stop."""
@@ -86,14 +99,14 @@ class Writer:
             self._jobs.put(None)
         if self._thread is not None:
             self._thread.join()
-        self._engine.close()
+        self.engine.close()
 
     def _run(self) -> None:
         last = False
         while not last:
             batch, last = self._gathered()
             if batch:
-                self._engine.run(batch)
+                self.engine.run(batch)
                 with self._lock:
                     self._queued -= sum(job.size for job in batch)
                 for job in batch:
@@ -103,14 +116,14 @@ class Writer:
         """Everything queued, up to the limit, and whether that was the last of it."""
         batch: list[Job] = []
         size = 0
-        job = self._jobs.get()
-        while job is not None:
-            batch.append(job)
-            size += job.size
+        jobs = self._jobs.get()
+        while jobs is not None:
+            batch += jobs
+            size += sum(job.size for job in jobs)
             if size >= self._batch_limit:
                 return batch, False
             try:
-                job = self._jobs.get_nowait()
+                jobs = self._jobs.get_nowait()
             except Empty:
                 return batch, False
         return batch, True

@@ -15,31 +15,28 @@ from __future__ import annotations
 import json
 from hashlib import sha256
 from struct import Struct
-from typing import TypeAlias
 
 GENESIS = bytes(32)
 """The hash before the first entry of a chain."""
 
-Erasable: TypeAlias = tuple[bytes, bytes, int, int, int, int, int]
-"""visitor, salt, segment, greedy, shown, clock, risk: what an erasure removes."""
-
-Kept: TypeAlias = tuple[int, int, int, int]
-"""version, time, writer, seq: what stays."""
-
-_ERASABLE = Struct(">16s16shhhqq").pack
-_KEPT = Struct(">Iqiq").pack
+_erasable = Struct(">16s16shhhqq").pack
+pack_kept = Struct(">Iqiq").pack
+"""version, time, writer, seq: what stays of a decision, beside its ids."""
 
 
-def commitment(erasable: Erasable) -> bytes:
+def commitment(
+    visitor: bytes, salt: bytes, segment: int, greedy: int, shown: int, clock: int, risk_nano: int
+) -> bytes:
     """Hides and fixes the erasable half of a decision."""
-    return sha256(_ERASABLE(*erasable)).digest()
+    packed = _erasable(visitor, salt, segment, greedy, shown, clock, risk_nano)
+    return sha256(packed).digest()
 
 
 def decision_hash(
-    previous: bytes, experiment_id: bytes, decision_id: bytes, kept: Kept, committed: bytes
+    previous: bytes, experiment_id: bytes, decision_id: bytes, kept: bytes, committed: bytes
 ) -> bytes:
-    """The link of one decision to the one before it."""
-    return sha256(previous + experiment_id + decision_id + _KEPT(*kept) + committed).digest()
+    """The link of one decision to the one before it; `kept` by `pack_kept`."""
+    return sha256(previous + experiment_id + decision_id + kept + committed).digest()
 
 
 def commitment_hash(
@@ -54,7 +51,7 @@ def commitment_hash(
     """The link of one entry of the commitment chain.
 
     >>> commitment_hash(GENESIS, 1, "period", None, 0, "{}", 0).hex()[:16]
-    '8c1e9ad1b7e53dfb'
+    'b35c9e55d88ab1e3'
     """
     experiment = experiment_id.hex() if experiment_id is not None else None
     entry = [seq, kind, experiment, amount_nano, detail, recorded_at]

@@ -124,7 +124,7 @@ def _strip(connection: Connection, rows: Sequence[Any]) -> None:
                 shown=None,
                 clock=None,
                 risk_nano=None,
-                commitment=commitment((*erasable, row.clock, row.risk_nano)),
+                commitment=commitment(*erasable, row.clock, row.risk_nano),
             )
         )
         connection.execute(

@@ -7,13 +7,13 @@ store whose chains were all recomputed by somebody who may write to it. For that
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, func, select
 
-from deniable.storage.chain import GENESIS, commitment, commitment_hash, decision_hash
+from deniable.storage.chain import GENESIS, commitment, commitment_hash, decision_hash, pack_kept
 from deniable.storage.schema import (
     COMMITMENT_CHAIN,
     commitments,
@@ -67,8 +67,13 @@ class _Broken(Exception):
         self.decision: str | None = row.id.hex() if row is not None else None
 
 
-def verify(connection: Connection) -> Verification:
-    """Check all chains and totals of one consistent state of the store."""
+def verify(connection: Connection, noted: Mapping[str, str]) -> Verification:
+    """Check all chains and totals of one consistent state of the store.
+
+    Args:
+        connection: that state.
+        noted: chain -> `length:hash`, noted outside of the store at an earlier time.
+    """
     found = {"commitments": 0, "decisions": 0, "erased": 0}
     heads: dict[str, str] = {}
     broken: _Broken | None = None
@@ -78,6 +83,7 @@ def verify(connection: Connection) -> Verification:
             heads[_name(writer)] = f"{row.seq}:{row.head.hex()}"
         _commitment_chain(connection, ends[COMMITMENT_CHAIN], found)
         _decision_chains(connection, ends, found)
+        _noted_heads(connection, noted)
         _totals(connection)
     except _Broken as problem:
         broken = problem
@@ -120,18 +126,20 @@ def _commitment_chain(connection: Connection, end: Any, found: dict[str, int]) -
 
 def _decision_chains(connection: Connection, ends: dict[int, Any], found: dict[str, int]) -> None:
     heads = dict.fromkeys(ends, (0, GENESIS))
-    for row in _in_order(connection):
-        if row.writer_id not in heads:
-            raise _Broken(
-                f"decision {row.id.hex()} was added under an unknown writer",
-                _name(row.writer_id),
-                row.seq,
-                row,
-            )
-        place, previous = heads[row.writer_id]
-        heads[row.writer_id] = (place + 1, _followed(previous, place + 1, row))
-        found["decisions"] += 1
-        found["erased"] += row.salt is None
+    query = select(decisions).order_by(decisions.c.writer_id, decisions.c.seq)
+    with connection.execution_options(yield_per=_PAGE).execute(query) as rows:
+        for row in rows:
+            if row.writer_id not in heads:
+                raise _Broken(
+                    f"decision {row.id.hex()} was added under an unknown writer",
+                    _name(row.writer_id),
+                    row.seq,
+                    row,
+                )
+            place, previous = heads[row.writer_id]
+            heads[row.writer_id] = (place + 1, _followed(previous, place + 1, row))
+            found["decisions"] += 1
+            found["erased"] += row.salt is None
     for writer, end in ends.items():
         place, head = heads[writer]
         if writer != COMMITMENT_CHAIN and (place, head) != (end.seq, end.head):
@@ -145,12 +153,12 @@ def _followed(previous: bytes, place: int, row: Any) -> bytes:
     chain = _name(row.writer_id)
     if row.seq > place:
         raise _Broken(f"decision {place} of writer {chain} was removed", chain, place)
-    kept = (row.version, row.decided_at, row.writer_id, row.seq)
+    kept = pack_kept(row.version, row.decided_at, row.writer_id, row.seq)
     committed = row.commitment
     if row.salt is not None:
         erasable = (row.visitor, row.salt, row.segment, row.greedy, row.shown)
         values = (*erasable, row.clock, row.risk_nano)
-        committed = None if None in values else commitment(values)
+        committed = None if None in values else commitment(*values)
     if (
         row.seq < place
         or committed is None
@@ -165,10 +173,20 @@ def _followed(previous: bytes, place: int, row: Any) -> bytes:
     return bytes(row.hash)
 
 
-def _in_order(connection: Connection) -> Iterator[Any]:
-    """All decisions, chain by chain, a page at a time."""
-    query = select(decisions).order_by(decisions.c.writer_id, decisions.c.seq)
-    yield from connection.execution_options(yield_per=_PAGE).execute(query)
+def _noted_heads(connection: Connection, noted: Mapping[str, str]) -> None:
+    """Each head that was noted once is still the hash at that length of its chain."""
+    for chain, end in noted.items():
+        length, _, head = end.partition(":")
+        seq = int(length) if length.isdecimal() else -1
+        query = select(decisions.c.hash).where(
+            decisions.c.writer_id == (int(chain) if chain.isdecimal() else -1),
+            decisions.c.seq == seq,
+        )
+        if chain == "commitments":
+            query = select(commitments.c.hash).where(commitments.c.seq == seq)
+        found = connection.execute(query).scalar() if seq else GENESIS
+        if found is None or found.hex() != head:
+            raise _Broken(f"chain {chain} no longer holds the head noted at {seq}", chain, seq)
 
 
 def _totals(connection: Connection) -> None:

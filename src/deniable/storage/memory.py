@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
@@ -83,11 +84,11 @@ class MemoryTransaction:
     def __init__(self, connection: sqlite3.Connection, lock: threading.RLock) -> None:
         self._connection = connection
         self._behind = SqliteTransaction(connection)
-        self._lock = lock
+        self.lock = lock
         self.stale = True
         self._heads: dict[bytes, Head] = {}
-        self._stored: dict[bytes, dict[bytes, tuple[bytes, int]]] = {}
-        self._shown: dict[bytes, dict[bytes, Shown]] = {}
+        self._stored: dict[bytes, dict[bytes, tuple[bytes, int]]] = defaultdict(dict)
+        self._shown: dict[bytes, dict[bytes, tuple[int, int, int]]] = defaultdict(dict)
         self._rewarded: set[bytes] = set()
         self._counters: dict[tuple[bytes, int, int, int], tuple[int, int]] = {}
         self._members: dict[str, dict[bytes, bytes]] = {}
@@ -97,7 +98,7 @@ class MemoryTransaction:
         self._new_end: tuple[int, bytes, Chain, int] | None = None
 
     def __enter__(self) -> Self:
-        self._lock.acquire()
+        self.lock.acquire()
         if self.stale:
             self._reread()
         return self
@@ -108,7 +109,7 @@ class MemoryTransaction:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._lock.release()
+        self.lock.release()
 
     def heads(self, experiments: Sequence[bytes]) -> dict[bytes, Head]:
         """See HotTransaction."""
@@ -118,8 +119,12 @@ class MemoryTransaction:
         self, experiment: bytes, visitors: Sequence[bytes]
     ) -> dict[bytes, tuple[bytes, int]]:
         """See HotTransaction."""
-        known = self._stored.get(experiment, {})
+        known = self._stored[experiment]
         return {visitor: known[visitor] for visitor in visitors if visitor in known}
+
+    def known(self, experiment: bytes, visitor: bytes) -> tuple[bytes, int] | None:
+        """Decision id and shown arm of one visitor who has one."""
+        return self._stored[experiment].get(visitor)
 
     def add_decisions(self, rows: Sequence[DecisionRow]) -> int:
         """See HotTransaction."""
@@ -130,8 +135,8 @@ class MemoryTransaction:
 
     def shown(self, experiment: bytes, decisions: Sequence[bytes]) -> dict[bytes, Shown]:
         """See HotTransaction."""
-        known = self._shown.get(experiment, {})
-        return {decision: known[decision] for decision in decisions if decision in known}
+        known = self._shown[experiment]
+        return {decision: Shown(*known[decision]) for decision in decisions if decision in known}
 
     def add_rewards(self, rows: Sequence[tuple[bytes, bytes, int, int]]) -> set[bytes]:
         """See HotTransaction."""
@@ -199,15 +204,17 @@ class MemoryTransaction:
     def _keep(
         self, experiment: bytes, identity: bytes, visitor: bytes, segment: int, arm: int, at: int
     ) -> None:
-        self._stored.setdefault(experiment, {})[visitor] = (identity, arm)
-        self._shown.setdefault(experiment, {})[identity] = Shown(segment, arm, at)
+        self._stored[experiment][visitor] = (identity, arm)
+        self._shown[experiment][identity] = (segment, arm, at)
 
     def _reread(self) -> None:
         """Somebody administered: take everything from SQLite again."""
         execute = self._connection.execute
         heads = "SELECT id, revision, clock FROM experiments JOIN clocks ON experiment_id = id"
         self._heads = {row[0]: Head(row[1], row[2]) for row in execute(heads)}
-        self._stored, self._shown, self._members = {}, {}, {}
+        self._stored.clear()
+        self._shown.clear()
+        self._members.clear()
         for row in execute(
             "SELECT experiment_id, id, visitor, segment, shown, decided_at FROM decisions "
             "WHERE salt IS NOT NULL"

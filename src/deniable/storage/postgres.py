@@ -89,8 +89,9 @@ class PostgresStore:
     def begin(self) -> Iterator[Connection]:
         """See Store."""
         with self._engine.begin() as connection:
-            connection.exec_driver_sql("SET LOCAL synchronous_commit = on")
-            connection.exec_driver_sql("SET LOCAL lock_timeout = '30s'")
+            connection.exec_driver_sql(
+                "SET LOCAL synchronous_commit = on; SET LOCAL lock_timeout = '30s'"
+            )
             yield connection
 
     @contextmanager

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.pool import NullPool
+from sqlalchemy.pool import QueuePool
 
 from deniable.errors import StoreUnavailableError
 from deniable.storage.sqlite_hot import SqliteTransaction
@@ -137,7 +137,9 @@ def _prepare(connection: Any, _record: object = None) -> None:
 
 
 def _engine(path: Path) -> Engine:
-    engine = create_engine(f"sqlite:///{path}", poolclass=NullPool)
+    engine = create_engine(
+        f"sqlite:///{path}", poolclass=QueuePool, connect_args={"check_same_thread": False}
+    )
     event.listen(engine, "connect", _prepare)
     event.listen(engine, "begin", _begin)
     return engine

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 
 from deniable.errors import NANO
 from deniable.service.drafts import (
@@ -36,6 +36,13 @@ from deniable.storage.records import (
 Key = Annotated[str, Field(pattern=EXPERIMENT_KEY, max_length=128)]
 Budget = Annotated[float, Field(ge=0, le=MAX_BUDGET, allow_inf_nan=False, strict=True)]
 VisitorId = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]
+
+
+def _text(value: object) -> object:
+    """A time is sent as text: a bare number could be seconds or milliseconds."""
+    if not isinstance(value, str):
+        raise ValueError("expected text, such as 2026-01-31T00:00:00Z")
+    return value
 
 
 class _Request(BaseModel):
@@ -100,7 +107,7 @@ class ErasureRequest(_Request):
 class PurgeRequest(_Request):
     """Visitors of a time to forget."""
 
-    before: datetime
+    before: Annotated[AwareDatetime, BeforeValidator(_text)]
     running: Annotated[bool, Field(strict=True)] = False
 
 

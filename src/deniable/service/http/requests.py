@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 from deniable.service.http.problems import Problem
-from deniable.service.jobs import LONGEST_NAME, checked_segment, checked_visitor
+from deniable.service.jobs import LONGEST_NAME
 
 EXPERIMENT_KEY = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
 LONGEST_DECISION = 64
@@ -54,11 +54,11 @@ def known_key(key: str) -> str:
     return key
 
 
-def visitor_and_segment(document: Any) -> tuple[str, str | None]:
-    """The members of one request for a decision."""
+def visitor_and_segment(document: Any) -> tuple[Any, Any]:
+    """The members of one request for a decision; the service checks their values."""
     if type(document) is not dict or not document.keys() <= _VISITOR_MEMBERS:
         raise invalid("body", "an object with the members `visitor` and, optionally, `segment`")
-    return checked_visitor(document.get("visitor")), checked_segment(document.get("segment"))
+    return document.get("visitor"), document.get("segment")
 
 
 def decision_and_value(document: Any) -> tuple[str, int]:

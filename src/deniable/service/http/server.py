@@ -10,6 +10,7 @@ import os
 import socket
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,8 @@ def address(sock: socket.socket) -> str:
 def serve(app: AsgiApp, settings: Settings, sock: socket.socket) -> None:
     """Serve one application in this process until a signal ends it."""
     log_to_stderr(settings.log_level)
-    uvicorn.Server(_config(app, settings)).run(sockets=[sock])
+    with suppress(KeyboardInterrupt):  # raised again after a shutdown in good order
+        uvicorn.Server(_config(app, settings)).run(sockets=[sock])
 
 
 def serve_workers(factory: str, settings: Settings, sock: socket.socket) -> None:

@@ -1,0 +1,24 @@
+"""`deniable erase`: forget visitors, keep the totals and the promise."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from deniable.cli.erasures import print_erasure
+from deniable.cli.stores import DEFAULT_STORE, AsJson, KeyFile, Store, opened
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def erase(
+    visitor: Annotated[list[str], typer.Argument(help="Visitor ids, as `decide` got them.")],
+    store: Store = DEFAULT_STORE,
+    key_file: KeyFile = "",
+    as_json: AsJson = False,
+) -> None:
+    """Forget these visitors everywhere. Together they cost one debit, each call another."""
+    with opened(store, key_file) as service:
+        print_erasure(service.erase(visitor), as_json)

@@ -1,0 +1,171 @@
+"""`deniable experiment`: create, start, pause, resume, stop, switch off an arm, list."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from deniable.cli.stores import (
+    DEFAULT_STORE,
+    AsJson,
+    KeyFile,
+    Store,
+    opened,
+    print_json,
+    print_table,
+)
+from deniable.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from deniable.service.drafts import NewArm
+    from deniable.storage.records import Experiment
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="The life of an experiment.")
+
+Key = Annotated[str, typer.Argument(help="The experiment's key.")]
+
+
+@app.command()
+def create(
+    key: Key,
+    arm: Annotated[list[str], typer.Option(help="KEY, KEY=BUDGET; once for each arm.")],
+    segment: Annotated[list[str], typer.Option(help="Once for each segment.")],
+    budget: Annotated[float | None, typer.Option(help="Cap on a visitor's risk, in nats.")] = None,
+    strategy: Annotated[str, typer.Option(help="dynamic or constant.")] = "dynamic",
+    planned_visitors: Annotated[int | None, typer.Option(help="For people.")] = None,
+    group: Annotated[str | None, typer.Option(help="Never shares visitors within it.")] = None,
+    default_arm: Annotated[str | None, typer.Option(help="Before and after; the first.")] = None,
+    attribution_seconds: Annotated[
+        int | None, typer.Option(help="Later rewards do not count.")
+    ] = None,
+    store: Store = DEFAULT_STORE,
+    key_file: KeyFile = "",
+    as_json: AsJson = False,
+) -> None:
+    """A new draft."""
+    with opened(store, key_file) as service:
+        created = service.create_experiment(
+            key,
+            arms=[_arm(text) for text in arm],
+            segments=segment,
+            budget=budget,
+            strategy=_strategy(strategy),
+            planned_visitors=planned_visitors,
+            group=group,
+            default_arm=default_arm,
+            attribution_seconds=attribution_seconds,
+        )
+    _print(created, as_json)
+
+
+@app.command()
+def start(
+    key: Key, store: Store = DEFAULT_STORE, key_file: KeyFile = "", as_json: AsJson = False
+) -> None:
+    """Commit the budget and begin."""
+    with opened(store, key_file) as service:
+        _print(service.start(key), as_json)
+
+
+@app.command()
+def pause(
+    key: Key, store: Store = DEFAULT_STORE, key_file: KeyFile = "", as_json: AsJson = False
+) -> None:
+    """Serve new visitors uniformly."""
+    with opened(store, key_file) as service:
+        _print(service.pause(key), as_json)
+
+
+@app.command()
+def resume(
+    key: Key, store: Store = DEFAULT_STORE, key_file: KeyFile = "", as_json: AsJson = False
+) -> None:
+    """Go on after a pause."""
+    with opened(store, key_file) as service:
+        _print(service.resume(key), as_json)
+
+
+@app.command()
+def stop(
+    key: Key,
+    promote: Annotated[str | None, typer.Option(help="The arm that everybody gets now.")] = None,
+    store: Store = DEFAULT_STORE,
+    key_file: KeyFile = "",
+    as_json: AsJson = False,
+) -> None:
+    """End it for good; everybody gets the promoted (or default) arm."""
+    with opened(store, key_file) as service:
+        _print(service.stop(key, promote=promote), as_json)
+
+
+@app.command("switch-off")
+def switch_off(
+    key: Key,
+    arm: Annotated[str, typer.Argument(help="The arm that new visitors no longer get.")],
+    store: Store = DEFAULT_STORE,
+    key_file: KeyFile = "",
+    as_json: AsJson = False,
+) -> None:
+    """A new version without an arm; who holds it keeps it."""
+    with opened(store, key_file) as service:
+        _print(service.switch_off(key, arm), as_json)
+
+
+@app.command("list")
+def list_all(store: Store = DEFAULT_STORE, key_file: KeyFile = "", as_json: AsJson = False) -> None:
+    """All experiments."""
+    with opened(store, key_file) as service:
+        found = service.experiments()
+    if as_json:
+        print_json(found)
+        return
+    print_table(
+        "Experiments",
+        ("key", "status", "arms", "segments", "strategy", "budget", "group", "winner", "started"),
+        [
+            (
+                e.key,
+                "exhausted" if e.exhausted and e.status == "running" else e.status,
+                ", ".join(a.key if a.active else f"({a.key})" for a in e.arms),
+                len(e.segments),
+                f"arm-specific {e.strategy}" if e.arm_specific else e.strategy,
+                e.budget,
+                e.group,
+                e.winner,
+                e.started_at,
+            )
+            for e in found
+        ],
+    )
+
+
+def _arm(text: str) -> NewArm:
+    from deniable.service.drafts import NewArm
+
+    key, separator, budget = text.partition("=")
+    if not separator:
+        return NewArm(key)
+    try:
+        return NewArm(key, budget=float(budget))
+    except ValueError:
+        raise InvalidArgumentError("arm", text, "KEY or KEY=BUDGET, such as new=.5") from None
+
+
+def _strategy(name: str) -> Literal["constant", "dynamic"]:
+    if name == "constant":
+        return "constant"
+    if name == "dynamic":
+        return "dynamic"
+    raise InvalidArgumentError("strategy", name, "constant or dynamic")
+
+
+def _print(experiment: Experiment, as_json: bool) -> None:
+    if as_json:
+        print_json(experiment)
+    else:
+        winner = f", everybody gets {experiment.winner}" if experiment.winner else ""
+        typer.echo(
+            f"{experiment.key}: {experiment.status}, version {experiment.version}, "
+            f"budget {experiment.budget:g} nats{winner}"
+        )

@@ -1,0 +1,65 @@
+"""`deniable keys`: API keys of the HTTP service."""
+
+from __future__ import annotations
+
+from typing import Annotated, cast
+
+import typer
+
+from deniable.cli.stores import (
+    DEFAULT_STORE,
+    AsJson,
+    KeyFile,
+    Store,
+    opened,
+    print_json,
+    print_table,
+)
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="API keys and their scopes.")
+
+
+@app.command()
+def create(
+    label: Annotated[str, typer.Argument(help="What it is for.")],
+    scope: Annotated[list[str], typer.Option(help="decide, reward, read or admin; may repeat.")],
+    store: Store = DEFAULT_STORE,
+    key_file: KeyFile = "",
+    as_json: AsJson = False,
+) -> None:
+    """A new key; its secret is printed once and never stored."""
+    from deniable.storage.records import Scope
+
+    with opened(store, key_file) as service:
+        secret, key = service.create_api_key(label, cast(list[Scope], scope))
+    if as_json:
+        print_json({"secret": secret, "key": key})
+    else:
+        typer.echo(secret)
+
+
+@app.command("list")
+def list_all(store: Store = DEFAULT_STORE, key_file: KeyFile = "", as_json: AsJson = False) -> None:
+    """All keys, without their secrets."""
+    with opened(store, key_file) as service:
+        found = service.api_keys()
+    if as_json:
+        print_json(found)
+        return
+    print_table(
+        "API keys",
+        ("id", "label", "scopes", "created", "revoked"),
+        [(k.id, k.label, " ".join(k.scopes), k.created_at, k.revoked_at) for k in found],
+    )
+
+
+@app.command()
+def revoke(
+    key_id: Annotated[str, typer.Argument(help="The id that `deniable keys list` shows.")],
+    store: Store = DEFAULT_STORE,
+    key_file: KeyFile = "",
+) -> None:
+    """Refuse a key from now on."""
+    with opened(store, key_file) as service:
+        key = service.revoke_api_key(key_id)
+    typer.echo(f"{key.id} ({key.label}) is revoked")

@@ -1,0 +1,80 @@
+"""`deniable ledger`: verify the chains, or show the commitments."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from deniable.cli.stores import (
+    DEFAULT_STORE,
+    AsJson,
+    KeyFile,
+    Store,
+    opened,
+    print_json,
+    print_table,
+)
+from deniable.errors import NANO
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="The append-only ledger.")
+
+BROKEN = 1
+"""Exit status of a ledger that does not hold."""
+
+
+@app.command()
+def verify(
+    head: Annotated[
+        list[str] | None, typer.Option(help="CHAIN=LENGTH:HASH noted earlier; may repeat.")
+    ] = None,
+    store: Store = DEFAULT_STORE,
+    key_file: KeyFile = "",
+    as_json: AsJson = False,
+) -> None:
+    """Check every chain and total; exit 1 and name the first row that is wrong."""
+    with opened(store, key_file) as service:
+        result = service.verify_ledger(noted=_noted(head or []))
+    if as_json:
+        print_json({"sound": result.sound, **vars(result)})
+    elif result.sound:
+        typer.echo(
+            f"sound: {result.commitments:,} commitments, {result.decisions:,} decisions "
+            f"({result.erased:,} erased)"
+        )
+        for chain, end in result.heads.items():
+            typer.echo(f"  {chain}={end}")
+    else:
+        typer.echo(f"BROKEN: {result.problem}", err=True)
+    if not result.sound:
+        raise typer.Exit(BROKEN)
+
+
+@app.command()
+def show(store: Store = DEFAULT_STORE, key_file: KeyFile = "", as_json: AsJson = False) -> None:
+    """Everything that touched the budget or an experiment's state."""
+    with opened(store, key_file) as service:
+        entries = service.ledger()
+    if as_json:
+        print_json(entries)
+        return
+    print_table(
+        "Ledger",
+        ("no", "when", "what", "experiment", "nats", "detail"),
+        [
+            (e.seq, e.recorded_at, e.kind, e.experiment, e.amount_nano / NANO, e.detail)
+            for e in entries
+        ],
+    )
+
+
+def _noted(heads: list[str]) -> dict[str, str]:
+    from deniable.errors import InvalidArgumentError
+
+    noted: dict[str, str] = {}
+    for text in heads:
+        chain, separator, end = text.partition("=")
+        if not separator or ":" not in end:
+            raise InvalidArgumentError("head", text, "CHAIN=LENGTH:HASH as `verify` prints it")
+        noted[chain] = end
+    return noted

@@ -1,0 +1,32 @@
+"""`deniable purge`: retention, forgetting everybody who was decided for long ago."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+import typer
+
+from deniable.cli.erasures import print_erasure
+from deniable.cli.stores import DEFAULT_STORE, AsJson, KeyFile, Store, opened
+from deniable.errors import InvalidArgumentError
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def purge(
+    older_than_days: Annotated[float, typer.Option(help="Forget decisions older than this.")],
+    running: Annotated[
+        bool, typer.Option(help="Also where visitors are still drawn for; costs a debit.")
+    ] = False,
+    store: Store = DEFAULT_STORE,
+    key_file: KeyFile = "",
+    as_json: AsJson = False,
+) -> None:
+    """Forget visitors of stopped experiments (or of all) who were decided for long ago."""
+    if not 0 <= older_than_days <= 36_600:
+        raise InvalidArgumentError("older_than_days", older_than_days, "0 to 36600")
+    before = datetime.now(UTC) - timedelta(days=older_than_days)
+    with opened(store, key_file) as service:
+        print_erasure(service.purge(before=before, running=running), as_json)

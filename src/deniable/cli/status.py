@@ -1,0 +1,53 @@
+"""`deniable status`: the firm's budget and every experiment's counts. For trusted eyes."""
+
+from __future__ import annotations
+
+import typer
+
+from deniable.cli.stores import (
+    DEFAULT_STORE,
+    AsJson,
+    KeyFile,
+    Store,
+    opened,
+    print_json,
+    print_table,
+)
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def status(store: Store = DEFAULT_STORE, key_file: KeyFile = "", as_json: AsJson = False) -> None:
+    """The firm's budget, and shows and clicks by experiment, segment and arm."""
+    with opened(store, key_file) as service:
+        firm = service.firm()
+        counted = [(e, service.counts(e.key)) for e in service.experiments()]
+    if as_json:
+        print_json(
+            {"firm": firm, "experiments": [{"experiment": e, "counts": c} for e, c in counted]}
+        )
+        return
+    print_table(
+        "Firm",
+        ("budget", "committed", "remaining", "since", "until"),
+        [(firm.budget, firm.committed, firm.remaining, firm.starts_at, firm.ends_at)],
+    )
+    print_table(
+        "Experiments",
+        ("experiment", "status", "segment", "arm", "shows", "clicks", "rate"),
+        [
+            (
+                experiment.key,
+                experiment.status,
+                cell.segment or "(other)",
+                cell.arm,
+                cell.shows,
+                cell.clicks,
+                cell.clicks / max(1, cell.shows),
+            )
+            for experiment, cells in counted
+            for cell in cells
+            if cell.shows or cell.segment is not None
+        ],
+    )

@@ -1,0 +1,122 @@
+"""The commands that need only a store: one way through them all, and one line for each mistake."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from deniable.cli import main
+from deniable.service.facade import open as open_service
+from deniable.storage.schema import decisions
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.delenv("DENIABLE_VISITOR_KEY", raising=False)
+    url = f"sqlite:///{tmp_path / 'store.db'}"
+    monkeypatch.setenv("DENIABLE_STORE", url)
+    return url
+
+
+def ok(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(arguments) == 0, capsys.readouterr().err
+    return capsys.readouterr().out
+
+
+def failed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ")
+    assert error.count("\n") == 1
+    return error
+
+
+def test_a_whole_life(store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = json.loads(ok(capsys, "init", "--budget", "3", "--days", "30", "--json"))
+    assert made["firm"]["budget_nano"] == 3 * 10**9
+    assert made["admin_key"].startswith("dnb_")
+    assert "kept the existing one" in ok(capsys, "init", "--budget", "3")
+    ok(
+        capsys,
+        *("experiment", "create", "checkout", "--arm", "old", "--arm", "new", "--arm", "bold"),
+        *("--segment", "a", "--segment", "b", "--budget", "1", "--strategy", "constant"),
+    )
+    assert "running" in ok(capsys, "experiment", "start", "checkout")
+    with open_service(store) as service:
+        answers = service.decide_batch("checkout", [(f"v{i}", "a") for i in range(20)])
+        service.reward_batch([(answer.id, 1) for answer in answers])
+    assert "paused" in ok(capsys, "experiment", "pause", "checkout")
+    assert "running" in ok(capsys, "experiment", "resume", "checkout")
+    assert "version 2" in ok(capsys, "experiment", "switch-off", "checkout", "bold")
+    listed = json.loads(ok(capsys, "experiment", "list", "--json"))
+    assert [(e["key"], e["status"]) for e in listed] == [("checkout", "running")]
+    assert "checkout" in ok(capsys, "experiment", "list")
+    status = json.loads(ok(capsys, "status", "--json"))
+    assert sum(c["shows"] for c in status["experiments"][0]["counts"]) == 20
+    assert "remaining" in ok(capsys, "status")
+    assert "sound: " in ok(capsys, "ledger", "verify")
+    heads = json.loads(ok(capsys, "ledger", "verify", "--json"))["heads"]
+    noted = [part for chain, end in heads.items() for part in ("--head", f"{chain}={end}")]
+    assert "sound: " in ok(capsys, "ledger", "verify", *noted)
+    assert "switch_off" in ok(capsys, "ledger", "show")
+    ok(capsys, "export", "checkout", str(tmp_path / "log.parquet"))
+    ok(capsys, "export", "checkout", str(tmp_path / "log.vw"), "--shape", "vowpal-wabbit")
+    assert len((tmp_path / "log.vw").read_text().splitlines()) == 20
+    erased = ok(capsys, "erase", "v0", "v1")
+    assert "2 decisions forgotten" in erased
+    assert "1 nats debited" in erased
+    assert "0 decisions" in ok(capsys, "purge", "--older-than-days", "1")
+    assert "everybody gets new" in ok(capsys, "experiment", "stop", "checkout", "--promote", "new")
+
+
+def test_a_broken_ledger_exits_with_1(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    ok(capsys, "init", "--budget", "3")
+    ok(
+        capsys,
+        "experiment",
+        "create",
+        "e",
+        "--arm",
+        "x",
+        "--arm",
+        "y",
+        "--segment",
+        "s",
+        "--budget",
+        "1",
+    )
+    ok(capsys, "experiment", "start", "e")
+    with open_service(store) as service:
+        decision = service.decide("e", "v", "s")
+        with service._store.begin() as connection:
+            connection.execute(decisions.update().values(shown=9))
+    assert main(["ledger", "verify"]) == 1
+    assert decision.id in capsys.readouterr().err
+
+
+def test_keys(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    secret = ok(capsys, "keys", "create", "app", "--scope", "decide", "--scope", "reward").strip()
+    (key,) = json.loads(ok(capsys, "keys", "list", "--json"))
+    assert (key["label"], key["scopes"]) == ("app", ["decide", "reward"])
+    assert secret not in ok(capsys, "keys", "list")
+    assert "revoked" in ok(capsys, "keys", "revoke", key["id"])
+    with open_service(store) as service:
+        assert service.authenticate(secret) is None
+
+
+def test_mistakes_are_told_in_one_line(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "firm budget" in failed(capsys, "status")
+    ok(capsys, "init", "--budget", ".5")
+    create = ("experiment", "create", "e", "--segment", "s")
+    assert "2 or more" in failed(capsys, *create, "--arm", "x", "--budget", "1")
+    assert "KEY=BUDGET" in failed(capsys, *create, "--arm", "x=much", "--arm", "y")
+    assert "strategy" in failed(capsys, *create, "--arm", "x", "--arm", "y", "--strategy", "mad")
+    ok(capsys, *create, "--arm", "x=1", "--arm", "y=2")
+    assert "only 0.5 remain" in failed(capsys, "experiment", "start", "e")
+    assert "'nope'" in failed(capsys, "experiment", "start", "nope")
+    assert "scopes" in failed(capsys, "keys", "create", "app", "--scope", "root")
+    assert "shape" in failed(capsys, "export", "e", "f.csv", "--shape", "secret")
+    assert "head" in failed(capsys, "ledger", "verify", "--head", "x")
+    assert "sqlite:///FILE" in failed(capsys, "status", "--store", "mysql://x")

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+import httpx
+import pytest
+
+from deniable.client import AsyncClient, Client, Decision, ServiceError
+from deniable.errors import InvalidArgumentError
+
+ANSWER = {"decision": "0" * 32, "arm": "new"}
+PROBLEM = {
+    "type": "urn:problem-type:deniable:scope-missing",
+    "title": "Forbidden",
+    "status": 403,
+    "detail": "no",
+}
+Handler = Callable[[httpx.Request], httpx.Response]
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """What would have been waited for; nothing is."""
+    found: list[float] = []
+
+    async def note(seconds: float) -> None:
+        found.append(seconds)
+
+    monkeypatch.setattr(time, "sleep", found.append)
+    monkeypatch.setattr(asyncio, "sleep", note)
+    return found
+
+
+def _decide(kind: str, handler: Handler, **options: int) -> Decision:
+    """One decision through either client."""
+    transport = httpx.MockTransport(handler)
+    if kind == "sync":
+        with Client("http://service", "dnb_x", transport=transport, **options) as client:
+            return client.decide("checkout", "v", "a")
+
+    async def decide() -> Decision:
+        async with AsyncClient("http://service", "dnb_x", transport=transport, **options) as client:
+            return await client.decide("checkout", "v", "a")
+
+    return asyncio.run(decide())
+
+
+BOTH = pytest.mark.parametrize("kind", ["sync", "async"])
+
+
+@BOTH
+def test_a_call_is_what_the_service_expects(kind: str) -> None:
+    seen: list[httpx.Request] = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        seen.append(request)
+        return httpx.Response(200, json=ANSWER)
+
+    assert _decide(kind, handler) == Decision("0" * 32, "new")
+    assert seen[0].url.path == "/v1/experiments/checkout/decisions"
+    assert seen[0].headers["authorization"] == "Bearer dnb_x"
+    assert seen[0].content == b'{"visitor":"v","segment":"a"}'
+
+
+@BOTH
+def test_busy_and_unreachable_services_are_asked_again(kind: str, waits: list[float]) -> None:
+    def handler(request: httpx.Request) -> httpx.Response:
+        match len(waits):
+            case 0:
+                return httpx.Response(503, headers={"Retry-After": "1"})
+            case 1:
+                raise httpx.ConnectError("refused", request=request)
+            case _:
+                return httpx.Response(200, json=ANSWER)
+
+    assert _decide(kind, handler).arm == "new"
+    assert waits == [1.0, 0.1]
+
+
+@BOTH
+def test_it_gives_up_and_says_so(kind: str, waits: list[float]) -> None:
+    with pytest.raises(ServiceError) as busy:
+        _decide(kind, lambda _request: httpx.Response(503), retries=2)
+    assert (busy.value.status, len(waits)) == (503, 2)
+
+    def gone(request: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("refused", request=request)
+
+    with pytest.raises(ServiceError) as unreachable:
+        _decide(kind, gone, retries=0)
+    assert (unreachable.value.status, unreachable.value.code) == (None, "unreachable")
+
+
+@BOTH
+def test_refusals_are_not_repeated(kind: str, waits: list[float]) -> None:
+    with pytest.raises(ServiceError, match="403 scope-missing: no") as refused:
+        _decide(kind, lambda _request: httpx.Response(403, json=PROBLEM))
+    assert (refused.value.status, refused.value.code, waits) == (403, "scope-missing", [])
+
+
+@BOTH
+def test_answers_that_are_no_json_are_told_too(kind: str) -> None:
+    with pytest.raises(ServiceError, match="404"):
+        _decide(kind, lambda _request: httpx.Response(404, text="<html>"))
+
+
+def test_the_address_is_checked() -> None:
+    with pytest.raises(InvalidArgumentError, match="url"):
+        Client("127.0.0.1:8000", "dnb_x")
+
+
+def test_an_experiment_cannot_escape_its_place_in_the_path() -> None:
+    seen: list[str] = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        seen.append(request.url.raw_path.decode())
+        return httpx.Response(200, json=ANSWER)
+
+    with Client("http://service", "dnb_x", transport=httpx.MockTransport(handler)) as client:
+        client.decide("../../rewards?x=", "v")
+    assert seen == ["/v1/experiments/..%2F..%2Frewards%3Fx%3D/decisions"]

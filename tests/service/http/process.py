@@ -1,0 +1,70 @@
+"""A real `deniable serve` on a free port, in processes of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+
+START_SECONDS = 60
+
+
+class Server:
+    """A running server: its address, and how to end it."""
+
+    def __init__(self, process: subprocess.Popen[str], url: str, output: list[str]) -> None:
+        self.process = process
+        self.url = url
+        self.output = output
+
+    def terminate(self) -> int:
+        """SIGTERM, as systemd does it; returns the exit status once it has ended."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(60)
+
+
+@contextmanager
+def serving(folder: Path, *flags: str, lines: int = 1) -> Iterator[Server]:
+    """A server whose store is in the folder, once it is ready; ended with the block."""
+    store = f"sqlite:///{folder / 'store.db'}"
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("DENIABLE_")}
+    log = (folder / "log.jsonl").open("w")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "deniable", "serve", "--store", store, "--port", "0", *flags],
+        stdout=subprocess.PIPE,
+        stderr=log,
+        text=True,
+        env=environment,
+    )
+    try:
+        assert process.stdout is not None
+        output = [process.stdout.readline() for _ in range(lines)]
+        assert output[0].startswith("Deniable answers on "), (folder / "log.jsonl").read_text()
+        url = output[0].split()[3]
+        _wait_until_ready(url, process)
+        yield Server(process, url, output)
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            process.wait(60)
+        if process.stdout is not None:
+            process.stdout.close()
+        log.close()
+
+
+def _wait_until_ready(url: str, process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            if httpx.get(f"{url}/readyz", timeout=10).status_code == 200:
+                return
+        except httpx.TransportError:
+            time.sleep(0.05)
+    raise AssertionError(f"the server is not ready; exit status {process.poll()}")

@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+import asyncio
+import datetime
+from collections.abc import Callable
+
+import pytest
+from tests.service.http.site import DECISIONS, Site
+
+from deniable.service.http.auth import Authenticator
+from deniable.service.http.problems import Problem
+from deniable.storage.records import SCOPES, ApiKey, Scope
+
+ROUTES: list[tuple[str, str, Scope]] = [
+    ("POST", DECISIONS, "decide"),
+    ("POST", f"{DECISIONS}/batch", "decide"),
+    ("POST", "/ofrep/v1/evaluate/flags/checkout", "decide"),
+    ("POST", "/ofrep/v1/evaluate/flags", "decide"),
+    ("POST", "/v1/rewards", "reward"),
+    ("POST", "/v1/rewards/batch", "reward"),
+    ("GET", "/v1/firm", "read"),
+    ("GET", "/v1/experiments", "read"),
+    ("GET", "/v1/experiments/checkout", "read"),
+    ("GET", "/v1/experiments/checkout/counts", "read"),
+    ("GET", "/v1/ledger", "read"),
+    ("GET", "/v1/ledger/verification", "read"),
+    ("POST", "/v1/firm", "admin"),
+    ("POST", "/v1/experiments", "admin"),
+    ("POST", "/v1/experiments/checkout/start", "admin"),
+    ("POST", "/v1/experiments/checkout/pause", "admin"),
+    ("POST", "/v1/experiments/checkout/resume", "admin"),
+    ("POST", "/v1/experiments/checkout/stop", "admin"),
+    ("POST", "/v1/experiments/checkout/arms/old/switch-off", "admin"),
+    ("GET", "/v1/experiments/checkout/export", "admin"),
+    ("GET", "/v1/keys", "admin"),
+    ("POST", "/v1/keys", "admin"),
+    ("POST", f"/v1/keys/{'0' * 32}/revoke", "admin"),
+    ("POST", "/v1/erasures", "admin"),
+    ("POST", "/v1/purges", "admin"),
+]
+OPEN = {"/healthz", "/readyz", "/metrics"}
+
+
+def test_the_table_is_complete(site: Site) -> None:
+    declared = site.app.api.openapi()["paths"]
+    listed = {
+        (method.upper(), path)
+        for path, methods in declared.items()
+        for method in methods
+        if path not in OPEN
+    }
+    filled = {
+        (method, path.replace("{key}", "checkout").replace("{arm}", "old"))
+        for method, path in listed
+    }
+    filled = {(method, path.replace("{key_id}", "0" * 32)) for method, path in filled}
+    assert filled == {(method, path) for method, path, _ in ROUTES}
+
+
+def test_every_route_wants_its_scope_and_admin_may_everything(site: Site) -> None:
+    """The body is not even looked at before the key is."""
+    for method, path, wanted in ROUTES:
+        for scope in SCOPES:
+            answer = site.client.request(method, path, content=b"{", headers=site.headers(scope))
+            refused = answer.status_code == 403
+            assert refused == (scope not in (wanted, "admin")), (method, path, scope)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Authorization": ""},
+        {"Authorization": "Bearer"},
+        {"Authorization": "Bearer "},
+        {"Authorization": "Bearer dnb_wrong"},
+        {"Authorization": "Basic ZG5iOng="},
+        {"Authorization": "Bearer " + "x" * 10_000},
+        {"Authorization": "Bearer \x80\xff"},
+        {"Authorization": "Bearer dnb_x' OR '1'='1"},
+    ],
+)
+def test_nobody_unknown_gets_in(site: Site, headers: dict[str, str]) -> None:
+    encoded = {name: value.encode("latin-1") for name, value in headers.items()}
+    for method, path, _scope in ROUTES:
+        answer = site.client.request(method, path, headers=encoded)
+        assert answer.status_code == 401, (method, path)
+        assert answer.headers["www-authenticate"] == "Bearer"
+
+
+def test_open_routes_need_no_key(site: Site) -> None:
+    assert [site.client.get(path).status_code for path in sorted(OPEN)] == [200, 200, 200]
+
+
+def test_a_revoked_key_is_refused_at_once_here(site: Site) -> None:
+    secret, key = site.service.create_api_key("short-lived", ["read"])
+    headers = {"Authorization": f"Bearer {secret}"}
+    assert site.client.get("/v1/firm", headers=headers).status_code == 200
+    site.client.post(f"/v1/keys/{key.id}/revoke", headers=site.headers())
+    assert site.client.get("/v1/firm", headers=headers).status_code == 401
+
+
+class _Keys:
+    """Counts how often it is asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.known = {"dnb_right"}
+
+    def authenticate(self, secret: str) -> ApiKey | None:
+        self.asked.append(secret)
+        now = datetime.datetime.now(datetime.UTC)
+        return ApiKey("0" * 32, "test", ("read",), now, None) if secret in self.known else None
+
+
+@pytest.fixture
+def clocked() -> tuple[_Keys, Authenticator, Callable[[float], None]]:
+    keys, time = _Keys(), [0.0]
+    authenticator = Authenticator(keys, max_age_seconds=5, clock=lambda: time[0])
+
+    def advance(seconds: float) -> None:
+        time[0] += seconds
+
+    return keys, authenticator, advance
+
+
+Clocked = tuple[_Keys, Authenticator, Callable[[float], None]]
+
+
+def test_the_store_is_asked_once_in_a_while(clocked: Clocked) -> None:
+    keys, authenticator, advance = clocked
+
+    async def use() -> None:
+        for _ in range(100):
+            await authenticator.caller(b"Bearer dnb_right")
+        advance(5.1)
+        keys.known.clear()  # revoked elsewhere
+        with pytest.raises(Problem):
+            await authenticator.caller(b"Bearer dnb_right")
+
+    asyncio.run(use())
+    assert keys.asked == ["dnb_right", "dnb_right"]
+
+
+def test_guessing_does_not_reach_the_store_twice(clocked: Clocked) -> None:
+    keys, authenticator, _advance = clocked
+
+    async def guess() -> None:
+        for _ in range(100):
+            with pytest.raises(Problem) as refused:
+                await authenticator.caller(b"Bearer dnb_guess")
+            assert refused.value.status == 401
+
+    asyncio.run(guess())
+    assert keys.asked == ["dnb_guess"]
+
+
+def test_the_memory_of_secrets_is_bounded_and_holds_none(clocked: Clocked) -> None:
+    _keys, authenticator, _advance = clocked
+
+    async def guess() -> None:
+        for number in range(10_050):
+            with pytest.raises(Problem):
+                await authenticator.caller(b"Bearer dnb_%d" % number)
+
+    asyncio.run(guess())
+    assert len(authenticator._remembered) <= 10_000
+    assert not any(b"dnb_" in digest for digest in authenticator._remembered)

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+from typing import Any
+
+from tests.service.http.site import Site
+
+FLAGS = "/ofrep/v1/evaluate/flags"
+
+
+def _evaluate(site: Site, visitor: str | None, path: str = f"{FLAGS}/checkout") -> Any:
+    context = {"segment": "a", "country": "NL"} | ({"targetingKey": visitor} if visitor else {})
+    return site.client.post(path, json={"context": context}, headers=site.headers("decide"))
+
+
+def test_an_evaluation_is_a_decision(site: Site) -> None:
+    answer = _evaluate(site, "v-1")
+    decision = site.decide("v-1", "b")
+    assert answer.status_code == 200
+    assert answer.json() == {
+        "key": "checkout",
+        "reason": "SPLIT",
+        "variant": decision["arm"],
+        "value": decision["arm"],
+        "metadata": {"decision": decision["decision"]},
+    }
+
+
+def test_errors_have_the_shape_of_the_protocol(site: Site) -> None:
+    missing = _evaluate(site, None)
+    assert (missing.status_code, missing.json()["errorCode"]) == (400, "TARGETING_KEY_MISSING")
+    unknown = _evaluate(site, "v-1", f"{FLAGS}/nothing")
+    assert (unknown.status_code, unknown.json()["errorCode"]) == (404, "FLAG_NOT_FOUND")
+    assert unknown.json()["key"] == "nothing"
+    broken = site.client.post(f"{FLAGS}/checkout", content=b"{", headers=site.headers("decide"))
+    assert (broken.status_code, broken.json()["errorCode"]) == (400, "PARSE_ERROR")
+
+
+def test_bulk_never_draws(site: Site) -> None:
+    before = site.service.counts("checkout")
+    assert _evaluate(site, "v-1", FLAGS).json() == {"flags": []}
+    assert site.service.counts("checkout") == before
+    decision = site.decide("v-1")
+    flags = _evaluate(site, "v-1", FLAGS).json()["flags"]
+    assert [(flag["key"], flag["metadata"]["decision"]) for flag in flags] == [
+        ("checkout", decision["decision"])
+    ]
+    assert _evaluate(site, "v-2", FLAGS).json() == {"flags": []}
+
+
+def test_bulk_tells_nothing_of_a_stopped_experiment(site: Site) -> None:
+    """Everybody gets its winner then; a visitor's old arm would be another one."""
+    site.decide("v-1")
+    site.service.stop("checkout", promote="new")
+    assert _evaluate(site, "v-1", FLAGS).json() == {"flags": []}
+    assert _evaluate(site, "v-1").json()["variant"] == "new"

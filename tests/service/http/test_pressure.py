@@ -1,0 +1,110 @@
+"""Past the queue's limit everybody gets the same 503, and nothing is done for them."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from tests.service.http.site import DECISIONS, EXPERIMENT, Site, running_site
+
+from deniable.service.engine import Engine
+from deniable.service.facade import open as open_service
+from deniable.service.http.app import Options
+
+
+def test_a_full_queue_refuses_everybody_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go, run = threading.Event(), Engine.run
+
+    def held(engine: Engine, jobs: Any) -> None:
+        go.wait(60)
+        run(engine, jobs)
+
+    store = f"sqlite:///{tmp_path / 'store.db'}"
+    with open_service(store, queue_limit=10) as service:
+        service.set_firm(budget=3.0)
+        service.create_experiment(EXPERIMENT, arms=["old", "new"], segments=["a", "b"], budget=1.0)
+        service.start(EXPERIMENT)
+        monkeypatch.setattr(Engine, "run", held)
+        with running_site(service) as site:
+            answers = site.client.wait(_all_at_once(site, go))
+    taken = [answer for answer in answers if answer.status_code == 200]
+    refused = [answer for answer in answers if answer.status_code == 503]
+    assert (len(taken), len(refused)) == (10, 30)
+    assert {(a.content, tuple(a.headers.items())) for a in refused} == {
+        (refused[0].content, tuple(refused[0].headers.items()))
+    }
+    assert refused[0].headers["retry-after"] == "1"
+    assert refused[0].headers["content-type"] == "application/problem+json"
+    with open_service(store) as service:
+        shows = sum(cell.shows for cell in service.counts(EXPERIMENT))
+        assert shows == 10
+
+
+async def _all_at_once(site: Site, go: threading.Event) -> list[httpx.Response]:
+    """40 requests while the writer is held; it goes on once all others have been refused."""
+    transport = httpx.ASGITransport(site.app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://site") as client:
+        await client.post("/v1/rewards", json={}, headers=site.headers())  # the key is known now
+
+        async def visit(number: int) -> httpx.Response:
+            body = {"visitor": f"v-{number}", "segment": "ab"[number % 2]}
+            return await client.post(DECISIONS, json=body, headers=site.headers())
+
+        waiting = [asyncio.create_task(visit(number)) for number in range(40)]
+        while sum(task.done() for task in waiting) < 30:
+            await asyncio.sleep(0)
+        go.set()
+        return await asyncio.gather(*waiting)
+
+
+def test_too_many_requests_in_flight_are_refused(
+    make_site: Callable[..., Site], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = make_site(Options(in_flight_limit=2))
+    go, inside = threading.Event(), threading.Semaphore(0)
+
+    def slow() -> list[Any]:
+        inside.release()
+        go.wait(60)
+        return []
+
+    monkeypatch.setattr(site.service, "experiments", slow)
+    with _in_background(site, 2) as done:
+        inside.acquire()
+        inside.acquire()
+        assert site.client.get("/v1/firm", headers=site.headers()).status_code == 503
+        assert site.decide("v-1")  # decide and reward have their own limit
+        go.set()
+    assert done == [200, 200]
+    assert site.client.get("/v1/firm", headers=site.headers()).status_code == 200
+
+
+@contextmanager
+def _in_background(site: Site, count: int) -> Any:
+    """Requests of experiments in threads; the list of their statuses is complete after the block."""
+    done: list[int] = []
+
+    def ask() -> None:
+        done.append(site.client.get("/v1/experiments", headers=site.headers()).status_code)
+
+    threads = [threading.Thread(target=ask) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    yield done
+    for thread in threads:
+        thread.join(60)
+
+
+def test_readiness_follows_the_store(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(site.service, "ready", lambda: False)
+    answer = site.client.get("/readyz")
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+    assert site.client.get("/healthz").status_code == 200

@@ -1,0 +1,119 @@
+"""Schemathesis sends what the OpenAPI allows and what it forbids: 10,400 cases, all checks on.
+
+Every answer is in the document, none is a 5xx, what is allowed is accepted, what is forbidden is
+refused, and the store is sound afterwards.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis.errors import Unsatisfiable
+from schemathesis.python import asgi
+from schemathesis.specs.openapi.checks import positive_data_acceptance
+
+from deniable.service.facade import open as open_service
+from deniable.service.http.app import Options, create_app
+
+SHARDS = 4
+CASES_PER_SHARD = 2_600
+MODES = (schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE)
+
+BEYOND_JSON_SCHEMA = {"POST /v1/experiments", "POST /v1/keys"}
+"""Arms that differ in their key, and printable names: the schema cannot say it."""
+
+
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_every_answer_is_the_documented_one(tmp_path: Path, shard: int) -> None:
+    service = open_service(f"sqlite:///{tmp_path / 'store.db'}")
+    service.set_firm(budget=100.0)
+    for key in ("checkout", "hero", "banner"):
+        service.create_experiment(key, arms=["a", "b", "c"], segments=["x"], budget=1.0)
+        service.start(key)
+    secret, _ = service.create_api_key("schemathesis", ["admin"])
+    app: Any = create_app(service, Options(log_requests="none"))
+    schema = schemathesis.openapi.from_asgi("/openapi.json", app)
+    found: list[Any] = list(schema.get_all_operations())
+    operations = [item.ok() for item in found]
+    mine = [op for op in operations if _varied(op)][shard::SHARDS]
+    each = -(-CASES_PER_SHARD // (len(mine) * len(MODES)))
+    statuses: Counter[int] = Counter()
+    with asgi.get_client(app) as client:
+        for operation in mine:
+            for mode in MODES:
+                _send(
+                    operation, mode, each, {"Authorization": f"Bearer {secret}"}, client, statuses
+                )
+    assert statuses.total() >= CASES_PER_SHARD
+    assert statuses[422] + statuses[400] > CASES_PER_SHARD / 8  # the forbidden half was sent
+    assert statuses[200] + statuses[201] + statuses[204] > CASES_PER_SHARD / 8
+    assert service.verify_ledger().sound
+    asgi.shutdown_lifespans()
+    service.close()
+
+
+def test_the_document_names_every_route() -> None:
+    """Also those that FastAPI does not know."""
+    with open_service("memory:") as service:
+        app = create_app(service)
+        paths = app.api.openapi()["paths"]
+        routes = {path for route in app.api.routes if (path := getattr(route, "path", None))}
+    assert routes - paths.keys() == {"/openapi.json"}
+    assert {
+        "/v1/experiments/{key}/decisions",
+        "/v1/experiments/{key}/decisions/batch",
+        "/v1/rewards",
+        "/v1/rewards/batch",
+        "/ofrep/v1/evaluate/flags",
+        "/ofrep/v1/evaluate/flags/{key}",
+    } <= paths.keys()
+
+
+def _varied(operation: Any) -> bool:
+    """Whether there is anything to vary: a key, a body."""
+    return bool(operation.body) or "{" in operation.path
+
+
+def _send(
+    operation: Any,
+    mode: schemathesis.GenerationMode,
+    cases: int,
+    headers: dict[str, str],
+    client: Any,
+    statuses: Counter[int],
+) -> None:
+    excluded = [positive_data_acceptance] if operation.label in BEYOND_JSON_SCHEMA else []
+    keys = ("checkout", "hero", "banner", None, "no-such-experiment")
+
+    @given(operation.as_strategy(generation_mode=mode))
+    @settings(
+        max_examples=cases,
+        deadline=None,
+        database=None,
+        derandomize=True,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    def run(case: Any) -> None:
+        known = keys[statuses.total() % len(keys)]  # most cases meet an experiment that exists
+        if known is not None and mode is MODES[0] and "key" in (case.path_parameters or {}):
+            case.path_parameters["key"] = known
+        answer = case.call(session=client, headers=headers)
+        statuses[answer.status_code] += 1
+        assert "cache-control" in answer.headers
+        case.validate_response(
+            answer,
+            headers=headers,
+            excluded_checks=excluded,
+            transport_kwargs={"session": client, "headers": headers},
+        )
+
+    try:
+        run()
+    except Unsatisfiable:  # nothing can be forbidden about it
+        assert mode is MODES[1]

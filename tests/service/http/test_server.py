@@ -1,0 +1,110 @@
+"""Real server processes: what was acknowledged survives SIGTERM, and workers agree on one file."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+from tests.service.http.process import serving
+from tests.service.http.site import EXPERIMENT
+
+from deniable.client import Client, Decision, ServiceError
+from deniable.service.facade import open as open_service
+
+CLIENTS = 8
+
+
+@pytest.fixture
+def secret(tmp_path: Path) -> str:
+    with open_service(f"sqlite:///{tmp_path / 'store.db'}") as service:
+        service.set_firm(budget=3.0)
+        service.create_experiment(EXPERIMENT, arms=["old", "new"], segments=["a", "b"], budget=1.0)
+        service.start(EXPERIMENT)
+        return service.create_api_key("test", ["admin"])[0]
+
+
+def _metric(url: str, name: str) -> float:
+    lines = httpx.get(f"{url}/metrics").text.splitlines()
+    return next(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name + " "))
+
+
+def test_sigterm_under_load_loses_nothing(tmp_path: Path, secret: str) -> None:
+    acknowledged: dict[str, Decision] = {}
+    rewarded: list[str] = []
+    enough = threading.Event()
+
+    def visit(client_number: int) -> None:
+        with Client(server.url, secret, retries=0) as client:
+            for number in range(100_000):
+                visitor = f"v-{client_number}-{number}"
+                try:
+                    decision = client.decide(EXPERIMENT, visitor, "ab"[number % 2])
+                    acknowledged[visitor] = decision
+                    client.reward(decision.id, 1)
+                    rewarded.append(visitor)
+                except ServiceError:
+                    return  # the server has gone
+                if len(acknowledged) > 300:
+                    enough.set()
+
+    with serving(tmp_path) as server, ThreadPoolExecutor(CLIENTS) as pool:
+        running = [pool.submit(visit, number) for number in range(CLIENTS)]
+        assert enough.wait(60)
+        server.terminate()
+        for future in running:
+            future.result(60)
+    log = (tmp_path / "log.jsonl").read_text()
+    assert "Application shutdown complete" in log
+    assert '"level":"error"' not in log, log
+    with open_service(f"sqlite:///{tmp_path / 'store.db'}") as service:
+        for visitor, decision in acknowledged.items():
+            assert service.stored_decisions(visitor) == {EXPERIMENT: decision}
+        clicks = sum(cell.clicks for cell in service.counts(EXPERIMENT))
+        # A reward may be stored whose answer the client did not wait for; never the other way.
+        assert len(rewarded) <= clicks <= len(rewarded) + CLIENTS
+        assert service.verify_ledger().sound
+
+
+def test_two_workers_agree_on_one_sqlite_file(tmp_path: Path, secret: str) -> None:
+    visitors = [f"v-{number}" for number in range(100)]
+
+    def visit(_client: int) -> list[Decision]:
+        # A new connection for each visitor: both workers get some of them.
+        fresh = httpx.HTTPTransport(limits=httpx.Limits(max_keepalive_connections=0))
+        with Client(server.url, secret, timeout_seconds=20, transport=fresh) as client:
+            return [client.decide(EXPERIMENT, visitor, "a") for visitor in visitors]
+
+    with serving(tmp_path, "--workers", "2") as server:
+        with ThreadPoolExecutor(CLIENTS) as pool:
+            answers = list(pool.map(visit, range(CLIENTS)))
+        counted = _metric(server.url, 'deniable_requests_total{route="decide",status="2xx"}')
+        assert server.terminate() == 0
+    assert all(answer == answers[0] for answer in answers)
+    assert counted == CLIENTS * len(visitors)
+    with open_service(f"sqlite:///{tmp_path / 'store.db'}") as service:
+        checked = service.verify_ledger()
+        assert (checked.problem, checked.decisions) == (None, len(visitors))
+        assert len(checked.heads) == 3  # the commitments, and one chain for each worker
+
+
+def test_the_demo_is_marked_and_starts_again(tmp_path: Path) -> None:
+    secrets = []
+    for _ in range(2):
+        with serving(tmp_path, "--demo", "--demo-visitors", "500", lines=3) as server:
+            assert "DEMO" in server.output[1]
+            secrets.append(server.output[2].split()[-1])
+            with Client(server.url, secrets[-1]) as client:
+                assert client.decide("demo-checkout-button", "me", "returning").arm
+            server.process.send_signal(signal.SIGINT)  # Ctrl-C is how a person ends it
+            assert server.process.wait(60) == 0
+    with open_service(f"sqlite:///{tmp_path / 'store.db'}") as service:
+        assert len(service.experiments()) == 2
+        live = [key for key in service.api_keys() if key.revoked_at is None]
+        assert [key.label for key in live] == ["demo: admin"]
+        assert service.authenticate(secrets[0]) is None
+        shows = sum(cell.shows for cell in service.counts("demo-homepage-hero"))
+        assert 0 < shows <= 1_000

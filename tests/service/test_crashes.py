@@ -1,0 +1,66 @@
+"""Killed at random moments under load: what was acknowledged is there, once, and everything agrees."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from sqlalchemy import func, select
+from tests.service.support import running, serving
+
+from deniable.service.facade import Deniable
+from deniable.service.facade import open as open_service
+from deniable.service.visitors import visitor_hash
+from deniable.storage.schema import decisions, rewards
+
+KILLS = 200
+PARTS = 4
+"""The ledger and the counters are checked after each part of the kills."""
+
+
+def test_two_hundred_kills_lose_and_double_nothing(store_url: str, tmp_path: Path) -> None:
+    with serving(store_url) as service:
+        running(service, "load")
+    path = tmp_path / "acknowledged"
+    for part in range(PARTS):
+        subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "tests.service.victim",
+                store_url,
+                str(KILLS // PARTS),
+                str(path),
+                str(part),
+            ],
+            check=True,
+            timeout=300,
+        )
+        with open_service(store_url) as service:
+            assert service.verify_ledger().problem is None  # chains, totals, counters
+            check_acknowledged(service, path.read_text().splitlines())
+
+
+def check_acknowledged(service: Deniable, lines: list[str]) -> None:
+    identity = bytes.fromhex(service.experiment("load").id)
+    arms = [arm.key for arm in service.experiment("load").arms]
+    with service._store.read() as connection:
+        stored = {
+            row.visitor: (row.id.hex(), arms[row.shown])
+            for row in connection.execute(select(decisions))
+        }
+        rewarded = {row.decision_id.hex(): row.value for row in connection.execute(select(rewards))}
+        visitors = connection.execute(
+            select(func.count(func.distinct(decisions.c.visitor)))
+        ).scalar()
+    assert visitors == len(stored)
+    acknowledged = [line.split() for line in lines]
+    assert len(acknowledged) > KILLS  # the load was real
+    for kind, *what in acknowledged:
+        if kind == "D":
+            visitor, *answer = what
+            assert stored[visitor_hash(service._key, identity, visitor)] == tuple(answer)
+        else:
+            decision, value = what
+            assert rewarded[decision] == int(value)

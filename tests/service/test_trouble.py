@@ -1,0 +1,203 @@
+"""Trouble with the store or the entropy: closed, uniform answers of the same shape, then recovery."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.postgres import PostgresServer
+from tests.service.support import running, serving, shows
+
+from deniable.errors import StoreUnavailableError
+from deniable.service.facade import Deniable
+from deniable.service.facade import open as open_service
+
+SURE = 60
+"""Uniform answers over three arms in a row: all of one arm by chance with 3^-59 < 1e-28."""
+
+
+def eventually(condition: Callable[[], bool]) -> None:
+    """Wait until it holds; fail after a minute."""
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end, "did not recover"
+        time.sleep(0.01)
+
+
+def check_uniform_and_unstored(service: Deniable, kept: dict[str, Any]) -> None:
+    """While the store is in trouble: decisions of the usual shape, rewards refused."""
+    answers = [service.decide("checkout", f"trouble-{i}", "a") for i in range(SURE)]
+    assert {len(answer.id) for answer in answers} == {32}
+    assert set(Counter(answer.arm for answer in answers)) == {"old", "new", "bold"}
+    with pytest.raises(StoreUnavailableError):
+        service.reward(kept["v0"].id, 1)
+    assert not service.ready()
+
+
+def check_recovered(service: Deniable, kept: dict[str, Any]) -> None:
+    """After the trouble: ready without help, nothing lost, trouble's visitors drawn for once."""
+    eventually(service.ready)
+    for visitor, answer in kept.items():
+        assert service.decide("checkout", visitor, "b") == answer
+    first = service.decide("checkout", "trouble-0", "a")
+    assert service.decide("checkout", "trouble-0", "b") == first
+    assert shows(service) == len(kept) + 1
+    assert service.verify_ledger().problem is None
+
+
+def started(service: Deniable) -> dict[str, Any]:
+    running(service, strategy="constant", budget=4.0)
+    return {f"v{i}": service.decide("checkout", f"v{i}", "a") for i in range(5)}
+
+
+@pytest.fixture
+def own_postgres(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setenv("DENIABLE_VISITOR_KEY", "5a" * 32)
+    try:
+        server = PostgresServer()
+    except (FileNotFoundError, PermissionError) as reason:
+        pytest.skip(f"POSTGRESQL NOT TESTED: {reason}")
+    server.start()
+    yield server
+    server.remove()
+
+
+@pytest.mark.parametrize("ending", ["stop", "crash"])
+def test_postgres_down_and_up_again(own_postgres: PostgresServer, ending: str) -> None:
+    with serving(own_postgres.new_database()) as service:
+        kept = started(service)
+        getattr(own_postgres, ending)()
+        check_uniform_and_unstored(service, kept)
+        own_postgres.start()
+        check_recovered(service, kept)
+
+
+def test_cut_connections_are_not_even_noticed(own_postgres: PostgresServer) -> None:
+    with serving(own_postgres.new_database()) as service:
+        kept = started(service)
+        for _ in range(3):
+            own_postgres.cut_connections()
+            kept |= {f"w{len(kept)}": service.decide("checkout", f"w{len(kept)}", "a")}
+        assert service.figures.unstored == 0
+        check_recovered(service, kept)
+
+
+def test_postgres_read_only(own_postgres: PostgresServer) -> None:
+    url = own_postgres.new_database()
+    name = url.split("/")[3].split("?")[0]
+    with serving(url) as service:
+        kept = started(service)
+        own_postgres.admin(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+        own_postgres.cut_connections()
+        check_uniform_and_unstored(service, kept)
+        own_postgres.admin(f"ALTER DATABASE {name} SET default_transaction_read_only = off")
+        own_postgres.cut_connections()
+        check_recovered(service, kept)
+
+
+def sqlite_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setenv("DENIABLE_VISITOR_KEY", "5a" * 32)
+    return serving(f"sqlite:///{tmp_path / 'store.db'}")
+
+
+def test_sqlite_disk_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`max_page_count` makes SQLite report a full disk exactly where a full disk would."""
+    with sqlite_service(tmp_path, monkeypatch) as service:
+        kept = started(service)
+        store = service._store
+        pages = store._hot.execute("PRAGMA page_count").fetchone()[0]
+        real = sqlite3.connect
+
+        def full(*args: Any, **kwargs: Any) -> sqlite3.Connection:
+            connection: sqlite3.Connection = real(*args, **kwargs)
+            connection.execute(f"PRAGMA max_page_count = {pages}")
+            return connection
+
+        store._drop()
+        monkeypatch.setattr(sqlite3, "connect", full)
+        fill = [f"fill-{i}" for i in range(400)]  # needs more pages than there are
+        service.decide_batch("checkout", [(visitor, "a") for visitor in fill])
+        assert service.figures.unstored == len(fill)
+        monkeypatch.setattr(sqlite3, "connect", real)
+        store._drop()
+        check_recovered(service, kept)
+
+
+def test_sqlite_read_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with sqlite_service(tmp_path, monkeypatch) as service:
+        kept = started(service)
+        store = service._store
+        real = sqlite3.connect
+
+        def read_only(path: Any, **kwargs: Any) -> sqlite3.Connection:
+            connection: sqlite3.Connection = real(path, **kwargs)
+            connection.execute("PRAGMA query_only = ON")
+            return connection
+
+        store._drop()
+        monkeypatch.setattr(sqlite3, "connect", read_only)
+        check_uniform_and_unstored(service, kept)
+        monkeypatch.setattr(sqlite3, "connect", real)
+        check_recovered(service, kept)
+
+
+def test_a_writer_that_holds_the_file_for_too_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from deniable.storage import sqlite
+
+    monkeypatch.setitem(sqlite._PRAGMAS, "busy_timeout", "50")
+    with sqlite_service(tmp_path, monkeypatch) as service:
+        kept = started(service)
+        other = sqlite3.connect(tmp_path / "store.db", isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        check_uniform_and_unstored(service, kept)
+        other.execute("ROLLBACK")
+        other.close()
+        check_recovered(service, kept)
+
+
+def test_no_entropy(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing can be drawn: the default arm for everybody new, the stored arm is not even looked at."""
+    with serving(store_url) as service:
+        kept = started(service)
+
+        def failing(_count: int) -> bytes:
+            raise OSError("no entropy")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "urandom", failing)
+            answers = [service.decide("checkout", f"new-{i}", "ab"[i % 2]) for i in range(20)]
+            assert {answer.arm for answer in answers} == {"old"}
+            assert len({answer.id for answer in answers}) == 20
+            assert {len(answer.id) for answer in answers} == {32}
+        check_recovered(service, kept)
+
+
+def test_the_visitor_key_file_is_made_once_and_kept_private(tmp_path: Path) -> None:
+    environment = {k: v for k, v in os.environ.items() if k != "DENIABLE_VISITOR_KEY"}
+    code = "import sys; from deniable.service.facade import open; open(sys.argv[1]).close()"
+    url = f"sqlite:///{tmp_path / 'store.db'}"
+    starting = [
+        subprocess.Popen([sys.executable, "-c", code, url], env=environment) for _ in range(6)
+    ]
+    assert [process.wait(60) for process in starting] == [0] * 6
+    key = tmp_path / "store.db.key"
+    assert key.stat().st_mode & 0o777 == 0o600
+    assert len(bytes.fromhex(key.read_text().strip())) == 32
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["store.db", "store.db.key"]
+
+
+def test_open_says_plainly_that_the_store_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailableError):
+        open_service(f"sqlite:///{tmp_path / 'no' / 'such' / 'folder' / 'store.db'}")
+    with pytest.raises(StoreUnavailableError):
+        open_service(f"postgresql://deniable@/none?host={tmp_path}", key_file=tmp_path / "key")

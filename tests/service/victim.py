@@ -1,0 +1,84 @@
+"""A process that is killed again and again while it decides and rewards.
+
+Run as `python -m tests.service.victim URL ROUNDS ACKNOWLEDGEMENTS SEED`. For each round it forks a
+child that opens the store and loads it from several threads. The child gets SIGKILL a random time
+after its first acknowledgement; every fifth one while it is still opening the store. Whatever a call
+returned to its caller is written, line by line, to the file of acknowledgements.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+import threading
+import time
+
+from deniable.service.facade import Deniable
+from deniable.service.facade import open as open_service
+
+THREADS = 4
+LONGEST = 0.04
+"""Seconds to the kill, at most."""
+
+
+def load(service: Deniable, acknowledgements: int, name: str) -> None:
+    number = 0
+    while True:
+        number += 1
+        visitors = [(f"{name}-{number}-{i}", "ab"[i % 2]) for i in range(1 + number % 3)]
+        for (visitor, _), answer in zip(
+            visitors, service.decide_batch("load", visitors), strict=True
+        ):
+            acknowledge(acknowledgements, f"D {visitor} {answer.id} {answer.arm}")
+            service.reward(answer.id, number % 2)
+            acknowledge(acknowledgements, f"R {answer.id} {number % 2}")
+        shared = f"shared-{number}"
+        answer = service.decide("load", shared, "a")
+        acknowledge(acknowledgements, f"D {shared} {answer.id} {answer.arm}")
+
+
+def acknowledge(file: int, line: str) -> None:
+    os.write(file, line.encode() + b"\n")
+
+
+def child(url: str, acknowledgements: int, name: str) -> None:
+    service = open_service(url)
+    for thread in range(1, THREADS):
+        threading.Thread(
+            target=load, args=(service, acknowledgements, f"{name}-{thread}"), daemon=True
+        ).start()
+    load(service, acknowledgements, f"{name}-0")
+
+
+def wait_for_growth(path: str, process: int) -> None:
+    """Until the child has acknowledged something."""
+    before = os.stat(path).st_size
+    while os.stat(path).st_size == before:
+        if os.waitpid(process, os.WNOHANG) != (0, 0):
+            sys.exit("a child ended by itself")
+        time.sleep(0.0005)
+
+
+def main(url: str, rounds: int, path: str, seed: int) -> None:
+    moments = random.Random(seed)
+    acknowledgements = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+    for number in range(rounds):
+        process = os.fork()
+        if process == 0:
+            try:
+                child(url, acknowledgements, f"round{seed}.{number}")
+            finally:
+                os._exit(1)
+        if number % 5:
+            wait_for_growth(path, process)
+        time.sleep(moments.uniform(0, LONGEST))  # the random moment itself
+        os.kill(process, signal.SIGKILL)
+        _, status = os.waitpid(process, 0)
+        if not os.WIFSIGNALED(status):
+            sys.exit("a child ended by itself")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4]))

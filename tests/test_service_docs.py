@@ -1,0 +1,80 @@
+"""The service's guides are run: every bash, Python and JavaScript block of them, in order."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from tests.service.http.process import serving
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+
+
+def _blocks(name: str) -> list[tuple[str, str]]:
+    text = (DOCS / name).read_text("utf-8")
+    return re.findall(r"^```(bash|python|js)\n(.*?)^```", text, re.M | re.S)
+
+
+def _run(kind: str, code: str, folder: Path, environment: dict[str, str]) -> str:
+    command = {
+        "bash": ["bash", "-euo", "pipefail", "-c", code],
+        "python": [sys.executable, "-W", "error", "-c", code],
+        "js": ["node", "-e", code],
+    }[kind]
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"NOT RUN: {command[0]} is not installed, which the guide's {kind} needs")
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def _environment() -> dict[str, str]:
+    bare = {name: value for name, value in os.environ.items() if not name.startswith("DENIABLE_")}
+    return bare | {"PATH": f"{Path(sys.executable).parent}:{bare['PATH']}"}
+
+
+def test_integrate(tmp_path: Path) -> None:
+    if shutil.which("jq") is None or shutil.which("curl") is None:
+        pytest.skip("NOT RUN: curl and jq are not installed, which the guide needs")
+    (setup_kind, setup), *rest = _blocks("integrate.md")
+    setup = setup.replace("shop.db", "store.db") + 'echo "KEY=$DENIABLE_API_KEY"\n'
+    told = _run(setup_kind, setup, tmp_path, _environment())
+    secret = told.rpartition("KEY=")[2].strip()
+    assert secret.startswith("dnb_")
+    assert [kind for kind, _ in rest] == ["bash", "python", "js", "python"]
+    with serving(tmp_path) as server:
+        environment = _environment() | {"DENIABLE_URL": server.url, "DENIABLE_API_KEY": secret}
+        outputs = [_run(kind, code, tmp_path, environment) for kind, code in rest]
+    assert outputs[0].splitlines()[-1].endswith("204")
+    assert outputs[2].strip() in ("grey", "green")
+
+
+def test_back_up(tmp_path: Path) -> None:
+    _run("bash", "deniable init --budget 3", tmp_path, _environment())
+    for kind, code in _blocks("operate.md"):
+        _run(kind, code, tmp_path, _environment())
+    assert (tmp_path / "copy.db").stat().st_size > 0
+
+
+def test_deployment_files_name_real_settings_and_commands() -> None:
+    from dataclasses import fields
+
+    from deniable.service.settings import CONFIG, Settings, variable
+    from deniable.service.visitors import ENVIRONMENT
+
+    known = {variable(item.name) for item in fields(Settings)} | {CONFIG, ENVIRONMENT}
+    for path in (ROOT / "Dockerfile", ROOT / "compose.yaml", ROOT / "deploy" / "deniable.service"):
+        named = set(re.findall(r"DENIABLE_[A-Z_]+", path.read_text("utf-8")))
+        assert named
+        assert named <= known, path.name
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert "postgres" in extras["optional-dependencies"]
