@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deniable.cli.sections import print_sections
+from deniable.cli.stores import DEFAULT_STORE, AsJson, KeyFile, Store, opened
 from deniable.errors import NANO, InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -24,16 +25,12 @@ BROKEN = 1
 @app.command()
 def audit(
     experiment: Annotated[str, typer.Argument(help="The experiment's key.")],
-    store: Annotated[
-        str, typer.Option(help="Where it is stored.", envvar="DENIABLE_STORE")
-    ] = "sqlite:///deniable.db",
-    key_file: Annotated[
-        Path | None, typer.Option(help="The visitor key, where it is not beside the store.")
-    ] = None,
+    store: Store = DEFAULT_STORE,
+    key_file: KeyFile = "",
     record: Annotated[
         bool, typer.Option("--record", help="Enter the verdict into the ledger.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
+    as_json: AsJson = False,
     chart: Annotated[Path | None, typer.Option(help="Draw to FILE.(svg|png|pdf|html).")] = None,
 ) -> None:
     """Check an experiment's promise: every table in exact arithmetic, every decision against it.
@@ -41,14 +38,12 @@ def audit(
     The exit status is 0 where the promise is kept and 1 where it is not.
     """
     from deniable.charts.save import check_chart_path, save_chart
-    from deniable.service.facade import open as open_service
 
     if chart is not None:
         check_chart_path(chart)
-    file = Path(store.removeprefix("sqlite:///"))
-    if store.startswith("sqlite:///") and not file.exists():
-        raise InvalidArgumentError("store", store, "a store that exists")
-    with open_service(store, key_file=key_file) as service:
+    if store.startswith("sqlite:///") and not Path(store.removeprefix("sqlite:///")).exists():
+        raise InvalidArgumentError("store", store, "a store that exists")  # opening would make one
+    with opened(store, key_file) as service:
         found = service.audit(experiment, record=record)
     if as_json:
         typer.echo(json.dumps(found.to_dict(), indent=2))
