@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 import pytest
 from sqlalchemy import update
@@ -88,7 +89,7 @@ def test_samples_stay_few_and_span_the_whole_life(service: Deniable) -> None:
     assert len(kept) == MOST
     assert kept[0].shows[0] == 0
     assert kept[-1].shows[0] == 999
-    gaps = [b.shows[0] - a.shows[0] for a, b in zip(kept, kept[1:], strict=False)]
+    gaps = [b.shows[0] - a.shows[0] for a, b in pairwise(kept)]
     assert max(gaps) <= 4 * 1_000 / MOST
 
 

@@ -120,7 +120,7 @@ def _regret(
     seen = [(sum(sample.shows), sample.lost) for sample in samples]
     steps = sorted({max(1, round(visitors * i / CURVE_POINTS)) for i in range(CURVE_POINTS + 1)})
     bounds = [(n, regret_bound(experiment, n)) for n in steps]
-    at_random = [(0, 0.0), (visitors, standing.lost_at_random)]
+    at_random = [(n, standing.lost_at_random * n / visitors) for n in (0, *steps)]
     records = [
         {"visitors": n, "clicks": clicks, "series": series}
         for series, points in zip(
@@ -132,8 +132,7 @@ def _regret(
         "regret-chart",
         "Clicks lost, against the bound",
         f"About {whole(standing.lost)} clicks lost so far to learning and to privacy; random arms "
-        f"would have lost about {whole(standing.lost_at_random)}. Theory promises at most "
-        f"{whole(bound)} on average.",
+        f"would have lost about {whole(standing.lost_at_random)}. {_bound_words(bound, visitors)}",
         _template(figures.regret_against_bound),
         {"regret": records},
         {
@@ -144,6 +143,12 @@ def _regret(
             ],
         },
     )
+
+
+def _bound_words(bound: float, visitors: int) -> str:
+    if bound >= visitors:
+        return "The bound says nothing yet: it is still above one click for each visitor."
+    return f"The theory’s bound on the average loss is {whole(bound)}."
 
 
 def _risks(experiment: Experiment, risks: Sequence[SegmentRisk]) -> PageChart:

@@ -25,6 +25,8 @@ _log = logging.getLogger("deniable.web")
 SECONDS = 5.0
 CHECK_SECONDS = 60
 CHECKS_AT_ONCE = 8
+FEW = 500
+"""Decisions; a check of fewer is made again at once."""
 SUSPICIOUS = 1e-6
 """A mismatch less likely than this by chance is told as an alert; 200 experiments checked each
 minute for ten years then raise some false alarms, not one a day."""
@@ -100,7 +102,9 @@ class Watcher(threading.Thread):
 
     def _checked_seconds_ago(self, experiment: Experiment, now: datetime) -> float:
         found = self.health.get(experiment.key)
-        return math.inf if found is None else (now - found.checked_at).total_seconds()
+        if found is None or found.check.decisions < FEW:
+            return math.inf
+        return (now - found.checked_at).total_seconds()
 
     def _sample(self, live: list[Experiment]) -> None:
         moment, taken = times.now(), self._service.sampled()

@@ -39,6 +39,17 @@ def signed_percent(share: float) -> str:
     return ("+" if share >= 0 else "−") + percent(abs(share))
 
 
+def chance(probability: float) -> str:
+    """A probability that is never told as certain.
+
+    >>> chance(0.9999), chance(0.42), chance(0.0)
+    ('over 99%', '42%', 'under 1%')
+    """
+    if probability > 0.99:
+        return "over 99%"
+    return "under 1%" if probability < 0.01 else percent(probability, 0)
+
+
 def nats(budget: float) -> str:
     """A budget, as short as it can be told.
 
@@ -109,6 +120,7 @@ def event_words(event: Commitment) -> str:
 
 FILTERS: dict[str, Callable[..., Any]] = {
     "capitalised": capitalised,
+    "chance": chance,
     "event_words": event_words,
     "signed_percent": signed_percent,
     "whole": whole,
