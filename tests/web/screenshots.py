@@ -30,6 +30,12 @@ SHOTS: tuple[tuple[str, str, Theme, int, int], ...] = (
     ("experiment-dark", f"/experiments/{EXPERIMENT}", "dark", 1200, 1560),
     ("experiment-phone", f"/experiments/{EXPERIMENT}", "light", 390, 1500),
     ("promote", f"/experiments/{EXPERIMENT}/do/promote", "light", 1000, 0),
+    ("planner", "/planner", "light", 1200, 1250),
+    ("planner-dark-phone", "/planner", "dark", 390, 1500),
+    ("portfolio", "/portfolio", "light", 1200, 1350),
+    ("ledger", "/ledger", "light", 1200, 1200),
+    ("promise", f"/ledger/promises/{EXPERIMENT}", "light", 1000, 1400),
+    ("visitors", "/ledger/visitors", "light", 1000, 0),
 )
 EMPTY_SHOTS: tuple[tuple[str, str, Theme, int, int], ...] = (("first-run", "/", "light", 1000, 0),)
 
