@@ -37,6 +37,9 @@ SHOTS: tuple[tuple[str, str, Theme, int, int], ...] = (
     ("promise", f"/ledger/promises/{EXPERIMENT}", "light", 1000, 1400),
     ("visitors", "/ledger/visitors", "light", 1000, 0),
 )
+PRESSED = {"portfolio": ["An example"]}
+"""Buttons that are pressed before the picture is taken."""
+
 EMPTY_SHOTS: tuple[tuple[str, str, Theme, int, int], ...] = (("first-run", "/", "light", 1000, 0),)
 
 
@@ -67,6 +70,10 @@ def take(site: Site, shots: tuple[tuple[str, str, Theme, int, int], ...]) -> Non
             ) as opened:
                 opened.page.set_viewport_size({"width": width, "height": height or 900})
                 opened.open(path or "/login")
+                for label in PRESSED.get(name, ()):
+                    opened.page.get_by_role("button", name=label).click()
+                    opened.page.wait_for_load_state("networkidle")
+                    opened.settled()
                 target = FOLDER / f"{name}.png"
                 opened.page.screenshot(path=target, full_page=not height, animations="disabled")
                 size = target.stat().st_size

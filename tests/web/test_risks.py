@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -26,7 +27,7 @@ from deniable.web.standing import Standing
 NOW = datetime(2026, 1, 12, tzinfo=UTC)
 
 
-def standing(shows: list[tuple[int, ...]], **more: object) -> Standing:
+def standing(shows: Sequence[tuple[int, ...]], **more: object) -> Standing:
     experiment = experiment_of(n_arms=len(shows[0]), n_segments=len(shows) - 1, **more)  # type: ignore[arg-type]
     return Standing(experiment, cells_of(experiment, shows, [(0,) * len(shows[0])] * len(shows)))
 
@@ -92,7 +93,7 @@ def test_no_small_cell_is_told_or_follows_from_what_is_told(shows: list[tuple[in
     for position in told:
         assert min(shows[position]) >= SMALLEST_CELL
     # The page also tells the total: what is hidden must not be one small group alone.
-    hidden = [i for i in range(len(shows)) if i not in told and sum(shows[i])]
+    hidden = [i for i in range(len(shows)) if i not in told and any(shows[i])]
     if told and len(hidden) == 1:
         assert hidden[0] == len(shows) - 1  # visitors of no listed segment...
         assert sum(shows[-1]) >= SMALLEST_CELL  # ...and enough of them

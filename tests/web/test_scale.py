@@ -45,7 +45,7 @@ def fill(service: Deniable) -> None:
             arms=["a", "b", "c"],
             segments=["p", "q", "r", "s"],
             budget=1 + number % 3,
-            strategy=("dynamic", "constant")[number % 2],  # type: ignore[arg-type]
+            strategy=("dynamic", "constant")[number % 2],
         )
         service.start(made.key)
         values = {"experiment": bytes.fromhex(made.id)}

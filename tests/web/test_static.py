@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+from importlib.metadata import version
+from pathlib import Path
 
 import httpx
 import pytest
@@ -38,12 +40,12 @@ def test_the_chart_library_interprets_and_is_small_enough() -> None:
     assert text.count("expressionInterpreter") >= 1
 
 
-def test_it_is_kept_between_starts(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_kept_between_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = static.vega_bundle()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    kept = tmp_path / "deniable"  # type: ignore[operator]
+    kept = tmp_path / "deniable"
     kept.mkdir()
-    name = f"vega-{static.version('vl-convert-python')}.js.gz"
+    name = f"vega-{version('vl-convert-python')}.js.gz"
     (kept / name).write_bytes(made)
     static._bundle.cache_clear()
     assert static.vega_bundle() == made

@@ -27,6 +27,9 @@ from deniable.web.watcher import Watcher, sample_of
 
 router = APIRouter()
 
+MOST_EVENTS = 100
+"""Of the timeline, newest first; the ledger has all of them."""
+
 PARTS = ("figures", "leaderboard", "risks", "segments", "health", "timeline")
 """Templates `parts/<name>.html`, each the content of the element with this id."""
 
@@ -88,7 +91,7 @@ def _values(request: Request, service: Deniable, found: Experiment) -> dict[str,
         "smallest_cell": SMALLEST_CELL,
         "bound": regret_bound(found, standing.visitors),
         "health": watcher.health.get(found.key),
-        "events": service.events(found.key)[::-1],
+        "events": service.events(found.key)[: -MOST_EVENTS - 1 : -1],
         "samples": [*service.samples(found.key), sample_of(standing, now)],
     }
 
