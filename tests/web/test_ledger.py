@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import time
 from fractions import Fraction
 
 import pytest
@@ -201,6 +202,33 @@ def test_a_statement_prints_on_its_own(demo_site: Site, browser: Browser) -> Non
         expect(opened.page.get_by_role("heading", name="Why it holds")).to_be_visible()
         pages = opened.page.pdf(format="A4").count(b"/Type /Page\n")
         assert pages <= 1
+
+
+@pytest.mark.parametrize("path", ["/planner", "/portfolio", "/ledger", STATEMENT])
+def test_pages_are_quick_and_small(demo_site: Site, browser: Browser, path: str) -> None:
+    """The best of five visits; bytes of the very first one, the sign-in page included."""
+    with tab(browser, demo_site, secret=demo_site.secret("read")) as opened:
+        opened.open(path)
+        opened.settled()
+        assert opened.transferred < 1_500_000
+        seconds = []
+        for _ in range(5):
+            start = time.perf_counter()
+            opened.page.goto(demo_site.url + path, wait_until="domcontentloaded")
+            seconds.append(time.perf_counter() - start)
+        assert min(seconds) < 0.5, seconds
+
+
+def test_a_long_ledger_of_many_experiments_is_quick(site: Site) -> None:
+    for number in range(200):
+        site.service.create_experiment(f"e{number}", arms=["a", "b"], segments=["s"], budget=0.1)
+    with site.signed_in("read") as client:
+        seconds = []
+        for _ in range(5):
+            start = time.perf_counter()
+            assert client.get("/ledger").status_code == 200
+            seconds.append(time.perf_counter() - start)
+        assert min(seconds) < 0.5, seconds
 
 
 def test_an_empty_store(empty_site: Site, browser: Browser) -> None:

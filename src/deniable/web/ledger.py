@@ -48,7 +48,7 @@ def ledger(request: Request, viewer: Reader) -> Response:
         query=_query(asked),
         kinds=ledger_view.KINDS,
         experiments=experiments,
-        audits={e.key: ledger_view.latest_audit(stored, e.key) for e in experiments},
+        audits=ledger_view.latest_audits(stored),
         firm=_firm(request),
         spending={**specification(), "datasets": {"spending": spending}} if spending else None,
         spending_table={

@@ -104,12 +104,13 @@ def as_csv(found: Sequence[Entry]) -> str:
     return file.getvalue()
 
 
-def latest_audit(ledger: Sequence[Commitment], experiment: str) -> dict[str, Any] | None:
-    """The newest recorded audit of an experiment: its time, verdict and figures."""
-    for line in reversed(ledger):
-        if line.kind == "audit" and line.experiment == experiment:
-            return {"time": line.recorded_at, "seq": line.seq, **_detail(line)}
-    return None
+def latest_audits(ledger: Sequence[Commitment]) -> dict[str, dict[str, Any]]:
+    """Experiment -> its newest recorded audit: time, verdict and figures."""
+    newest = {line.experiment: line for line in ledger if line.kind == "audit" and line.experiment}
+    return {
+        key: {"time": line.recorded_at, "seq": line.seq, **_detail(line)}
+        for key, line in newest.items()
+    }
 
 
 def spending(found: Sequence[Entry], budgets: Mapping[int, float]) -> list[dict[str, Any]]:

@@ -76,8 +76,11 @@ def _tell_people(api: FastAPI, kind: type[Exception]) -> None:
 
 
 def _warm() -> None:
-    """Load what the first visit would wait for: templates, the chart library, its browser bundle."""
+    """Load what the first visit would wait for: templates, charts, their browser bundle."""
     answers.environment()
-    import altair  # noqa: F401
+    from deniable.web import allocation_view, ledger, plan_view
 
+    plan_view.specifications()
+    allocation_view.specifications()
+    ledger.specification()
     static.vega_bundle()

@@ -40,7 +40,7 @@ def statement(request: Request, viewer: Reader, key: str) -> Response:
         worst=decimal(max(proof.worst.ratio for proof in proofs), 12),
         holds=all(proof.holds for proof in proofs),
         beliefs=[(prior, float(highest_belief(prior, budget))) for prior in PRIORS],
-        audit=ledger_view.latest_audit(service.ledger(), key),
+        audit=ledger_view.latest_audits(service.ledger()).get(key),
     )
 
 

@@ -56,7 +56,7 @@ function pin(row, name, line) {
 
 function choice(row, line) {
   const select = document.createElement("select");
-  for (const [value, word] of [["", "the better"], ["constant", "constant"], ["dynamic", "dynamic"]]) {
+  for (const [value, word] of [["", "best"], ["constant", "constant"], ["dynamic", "dynamic"]]) {
     select.add(new Option(word, value, false, (row.strategy ?? "") === value));
   }
   select.setAttribute("aria-label", `Strategy, ${row.id}`);
@@ -69,10 +69,9 @@ function build() {
     const line = document.createElement("tr");
     const name = cell(line, row.id, "th");
     name.scope = "row"; name.className = "name";
-    const notes = [row.group && `group ${row.group}`, drafts.has(row.id) && "draft"].filter(Boolean);
-    if (notes.length) name.append(Object.assign(document.createElement("small"), { textContent: notes.join(", ") }));
-    cell(line, row.arms).className = "number";
-    cell(line, number(Number(row.visitors))).className = "number";
+    const notes = [`${row.arms} arms, ${number(Number(row.visitors))} visitors`, row.group && `group ${row.group}`,
+      !example && drafts.has(row.id) && "draft"].filter(Boolean);
+    name.append(Object.assign(document.createElement("small"), { textContent: notes.join(", ") }));
     cell(line, "").className = "number budget";
     if (row.committed === null || row.committed === undefined || row.committed === "") {
       choice(row, line); pin(row, "min_budget", line); pin(row, "max_budget", line);
@@ -94,7 +93,7 @@ function showLines(lines) {
     row.querySelector(".saved").textContent = number(line.saved);
     row.querySelector(".gain").textContent = line.budget > 0 ? short(line.gain) : "–";
     const select = row.querySelector("select");
-    if (select) select.options[0].textContent = `the better (${line.strategy})`;
+    if (select) select.options[0].textContent = `best: ${line.strategy}`;
   });
 }
 
