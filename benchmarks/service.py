@@ -24,7 +24,7 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks.timing import row, seconds
+from benchmarks.timing import row
 from deniable.service.facade import Deniable
 from deniable.service.facade import open as open_service
 
@@ -89,14 +89,15 @@ def main() -> bool:
 
 
 def _in_process() -> list[bool]:
+    """Nothing is waited for here, so that CPU time is the time on an idle machine."""
     with _prepared("memory:") as service:
-        visitors = iter(range(10**9))
-
-        def thousand() -> None:
-            for _ in range(1_000):
-                service.decide(EXPERIMENT, f"v-{next(visitors)}", "a")
-
-        return [row("decide in process, not durable", seconds(thousand) * 1e3, "us", 15)]
+        costs = []
+        for number in range(15):
+            start = time.process_time()
+            for visitor in range(1_000):
+                service.decide(EXPERIMENT, f"v-{number}-{visitor}", "a")
+            costs.append(time.process_time() - start)
+    return [row("decide in process, not durable", statistics.median(costs) * 1e3, "us", 15)]
 
 
 def _memory() -> list[bool]:

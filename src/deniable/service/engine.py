@@ -44,19 +44,26 @@ class Engine:
         self._chain: Chain | None = None
         self.counts = Counts()
         self.failing = False
+        self._closed_until = 0.0
 
     def run(self, jobs: Sequence[Job]) -> None:
         """Answer every job: `answers` or `error` is set when this returns."""
+        began = time.monotonic()
         try:
+            if began < self._closed_until and any(job.size for job in jobs):
+                raise StoreUnavailableError("the store did not answer a moment ago")
             self._stored(jobs)
             if self.failing:
                 _log.warning("decisions are stored again")
-            self.failing = False
+            self.failing, self._closed_until = False, 0.0
         # Whatever goes wrong: nothing was acknowledged, the answer is uniform, the writer lives on.
         except Exception as error:  # noqa: BLE001
             if not self.failing:  # once, not for every batch of a long outage
                 _log.error("decisions cannot be stored: %s", type(error).__name__)
             self.failing = True
+            # Waiting for a store that hangs takes at most half of the time.
+            took = time.monotonic() - began
+            self._closed_until = max(self._closed_until, began + 2 * took)
             self._forget()
             self._answer_without_store(jobs, error)
         self.counts.add(jobs)

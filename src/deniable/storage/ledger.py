@@ -7,6 +7,8 @@ store whose chains were all recomputed by somebody who may write to it. For that
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +22,7 @@ from deniable.storage.schema import (
     counters,
     decisions,
     experiments,
+    periods,
     rewards,
     writers,
 )
@@ -81,10 +84,11 @@ def verify(connection: Connection, noted: Mapping[str, str]) -> Verification:
         ends = {row.id: row for row in connection.execute(select(writers).order_by(writers.c.id))}
         for writer, row in ends.items():
             heads[_name(writer)] = f"{row.seq}:{row.head.hex()}"
-        _commitment_chain(connection, ends[COMMITMENT_CHAIN], found)
+        owed, erased = _commitment_chain(connection, ends[COMMITMENT_CHAIN], found)
         _decision_chains(connection, ends, found)
         _noted_heads(connection, noted)
-        _totals(connection)
+        _account(connection, owed)
+        _totals(connection, erased)
     except _Broken as problem:
         broken = problem
     return Verification(
@@ -101,8 +105,12 @@ def _name(writer: int) -> str:
     return "commitments" if writer == COMMITMENT_CHAIN else str(writer)
 
 
-def _commitment_chain(connection: Connection, end: Any, found: dict[str, int]) -> None:
+def _commitment_chain(
+    connection: Connection, end: Any, found: dict[str, int]
+) -> tuple[int, Counter[bytes]]:
+    """Check it; returns what the current period owes by it, and erasures by experiment."""
     previous, place = GENESIS, 0
+    owed, erased = 0, Counter[bytes]()
     for row in connection.execute(select(commitments).order_by(commitments.c.seq)):
         place += 1
         if row.seq != place:
@@ -120,8 +128,12 @@ def _commitment_chain(connection: Connection, end: Any, found: dict[str, int]) -
             raise _Broken(f"commitment {place} was changed or reordered", "commitments", place)
         previous = link
         found["commitments"] = place
+        owed = row.amount_nano + (0 if row.kind == "period" else owed)
+        if row.kind in ("erase", "purge"):
+            erased[row.experiment_id] += json.loads(row.detail)["decisions"]
     if (place, previous) != (end.seq, end.head):
         raise _Broken(f"commitment {place + 1} was removed", "commitments", place + 1)
+    return owed, erased
 
 
 def _decision_chains(connection: Connection, ends: dict[int, Any], found: dict[str, int]) -> None:
@@ -189,7 +201,14 @@ def _noted_heads(connection: Connection, noted: Mapping[str, str]) -> None:
             raise _Broken(f"chain {chain} no longer holds the head noted at {seq}", chain, seq)
 
 
-def _totals(connection: Connection) -> None:
+def _account(connection: Connection, owed: int) -> None:
+    """The current period has committed exactly what the chain says."""
+    committed = connection.execute(select(periods.c.committed_nano).where(periods.c.current))
+    if (committed.scalar() or 0) != owed:
+        raise _Broken("the firm's account is not what the commitments add up to", "totals")
+
+
+def _totals(connection: Connection, recorded: Counter[bytes]) -> None:
     """Counters are what the rows add up to; erased rows are missing in them one by one."""
     counted = _cells(
         connection,
@@ -225,6 +244,8 @@ def _totals(connection: Connection) -> None:
     )
     erased: dict[bytes, int] = {row[0]: row[1] for row in gone}
     for identity, key in connection.execute(select(experiments.c.id, experiments.c.key)).all():
+        if erased.get(identity, 0) != recorded[identity]:
+            raise _Broken(f"erasures of experiment {key!r} were not recorded", "totals")
         _experiment_totals(identity, key, counted, stored, erased.get(identity, 0))
 
 

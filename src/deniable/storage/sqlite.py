@@ -7,6 +7,7 @@ after the log is on the disk, so an answered decision survives the loss of power
 from __future__ import annotations
 
 import sqlite3
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -43,6 +44,7 @@ class SqliteStore:
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
         self._engine = _engine(self._path)
+        self._turn = threading.Lock()
         self._hot: sqlite3.Connection | None = None
         self._transaction: SqliteTransaction | None = None
 
@@ -77,7 +79,8 @@ class SqliteStore:
     @contextmanager
     def begin(self) -> Iterator[Connection]:
         """See Store."""
-        with self._connection(write=True) as connection:
+        # Threads of one process queue here: SQLite's own way of waiting is to try again.
+        with self._turn, self._connection(write=True) as connection:
             yield connection
 
     @contextmanager
