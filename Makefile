@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: run test lint bench clean system
+.PHONY: run test lint bench clean screenshots system
 .DEFAULT_GOAL := run
 
 $(READY): pyproject.toml constraints.txt
@@ -26,6 +26,9 @@ system:
 
 test: system lint
 	$(BIN)/python -m pytest -n auto
+
+screenshots: $(READY)
+	PYTHONPATH=. $(BIN)/python -m tests.web.screenshots
 
 bench: $(READY) system
 	$(BIN)/python -m benchmarks

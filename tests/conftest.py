@@ -17,18 +17,6 @@ settings.register_profile("deniable", deadline=None, derandomize=True, database=
 settings.load_profile("deniable")
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """On CI everything that tests need is installed: what was skipped was not proved."""
-    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    if reporter is None or "DENIABLE_NO_SKIPS" not in os.environ:
-        return
-    skipped = len(reporter.stats.get("skipped", []))
-    if skipped and session.exitstatus == pytest.ExitCode.OK:
-        reporter.write_line(f"{skipped} skipped, and DENIABLE_NO_SKIPS is set: failed", red=True)
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
-
-
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
     """A real PostgreSQL, or a loud skip where none can be started."""
@@ -66,3 +54,15 @@ def store_url(
         shutil.copy(request.getfixturevalue("sqlite_template"), tmp_path / "store.db")
         return f"sqlite:///{tmp_path / 'store.db'}"
     return emptied(request.getfixturevalue("postgres_database"))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """On CI everything that tests need is installed: what was skipped was not proved."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None or "DENIABLE_NO_SKIPS" not in os.environ:
+        return
+    skipped = len(reporter.stats.get("skipped", []))
+    if skipped and session.exitstatus == pytest.ExitCode.OK:
+        reporter.write_line(f"{skipped} skipped, and DENIABLE_NO_SKIPS is set: failed", red=True)
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED

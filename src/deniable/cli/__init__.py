@@ -13,6 +13,7 @@ from typing import TextIO
 
 COMMANDS: dict[str, str] = {
     "allocate": "Divide a firm's privacy budget over its experiments.",
+    "audit": "Check what an experiment promised, exactly and against its decisions.",
     "erase": "Forget visitors; totals and promise stay.",
     "experiment": "Create, start, pause, stop and list experiments.",
     "export": "Write an experiment's decisions to a file.",

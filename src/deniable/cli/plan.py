@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deniable.cli.numbers import number_list, whole_number
+from deniable.cli.plan_files import kept_number, plan_file
 from deniable.cli.sections import print_sections
 from deniable.errors import InvalidArgumentError
 
@@ -22,10 +23,12 @@ app = typer.Typer(add_completion=False)
 
 @app.command()
 def plan(
-    visitors: Annotated[str, typer.Option(help="Visitors planned for; 1e6 is fine.")],
+    visitors: Annotated[str | None, typer.Option(help="Visitors planned for; 1e6 is fine.")] = None,
     arms: Annotated[str | None, typer.Option(help="Number of arms, 2 or more.")] = None,
-    segments: Annotated[str, typer.Option(help="Number of segments.")] = "1",
-    prior: Annotated[float, typer.Option(help="What a tracker believes before.")] = 0.2,
+    segments: Annotated[str | None, typer.Option(help="Number of segments; 1.")] = None,
+    prior: Annotated[
+        float | None, typer.Option(help="What a tracker believes before; 0.2.")
+    ] = None,
     budget: Annotated[
         float | None, typer.Option(help="Budget in nats; without it, a table.")
     ] = None,
@@ -33,6 +36,9 @@ def plan(
         float | None, typer.Option(help="The most a tracker may believe.")
     ] = None,
     arm_budgets: Annotated[str | None, typer.Option(help="A budget for each arm: .5,1,2")] = None,
+    source: Annotated[
+        Path | None, typer.Option("--from", help="A plan.toml from the planner page.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
     chart: Annotated[Path | None, typer.Option(help="Draw to FILE.(svg|png|pdf|html).")] = None,
 ) -> None:
@@ -42,7 +48,22 @@ def plan(
 
     if chart is not None:
         check_chart_path(chart)
-    horizon, n_segments = whole_number("visitors", visitors), whole_number("segments", segments)
+    if source is not None:
+        kept = plan_file(source)
+        visitors, arms, segments = (
+            given or kept.get(name)
+            for name, given in (("visitors", visitors), ("arms", arms), ("segments", segments))
+        )
+        prior, budget, max_belief = (
+            kept_number(name, kept) if given is None else given
+            for name, given in (("prior", prior), ("budget", budget), ("max_belief", max_belief))
+        )
+        arm_budgets = arm_budgets or kept.get("arm_budgets")
+    if visitors is None:
+        raise InvalidArgumentError("visitors", None, "--visitors, a whole number, 1 or more")
+    prior = 0.2 if prior is None else prior
+    horizon = whole_number("visitors", visitors)
+    n_segments = whole_number("segments", segments or "1")
     planned: Plan | ArmPlan
     if arm_budgets is not None:
         planned, sections = _arms(arms, arm_budgets, horizon, n_segments, prior, budget, max_belief)

@@ -64,19 +64,21 @@ def worker() -> Any:
     from deniable.service.http.app import create_app
     from deniable.service.http.logs import log_to_stderr
     from deniable.service.http.server import open_service, options_of
+    from deniable.web.pages import mount
 
     settings = load()
     log_to_stderr(settings.log_level)
-    return create_app(open_service(settings), options_of(settings), extra_routers=_pages())
+    return mount(create_app(open_service(settings), options_of(settings)))
 
 
 def _serve_one(settings: Settings) -> None:
     from deniable.service.http import server
     from deniable.service.http.app import create_app
+    from deniable.web.pages import mount
 
     sock = server.listening_socket(settings)
     service = server.open_service(settings)
-    app = create_app(service, server.options_of(settings), extra_routers=_pages())
+    app = mount(create_app(service, server.options_of(settings)))
     typer.echo(f"Deniable answers on {server.address(sock)}")
     server.serve(app, settings, sock)
 
@@ -94,12 +96,13 @@ def _serve_demo(settings: Settings) -> None:
     from deniable.service import demo
     from deniable.service.http import server
     from deniable.service.http.app import create_app
+    from deniable.web.pages import mount
 
     sock = server.listening_socket(settings)
     service = server.open_service(settings)
     secret = demo.prepare(service)
     simulator = demo.Simulator(service, settings.demo_visitors)
-    app = create_app(service, server.options_of(settings), extra_routers=_pages())
+    app = mount(create_app(service, server.options_of(settings)), demo=True)
     here = server.address(sock)
     typer.echo(
         f"Deniable answers on {here}\n"
@@ -116,8 +119,3 @@ def _serve_demo(settings: Settings) -> None:
         server.serve(app, settings, sock)
     finally:
         simulator.end()
-
-
-def _pages() -> list[Any]:
-    """Routers of the pages for people, on the same port."""
-    return []

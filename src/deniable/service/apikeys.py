@@ -85,6 +85,16 @@ class ApiKeys:
             ).one_or_none()
         return None if row is None else _record(row)
 
+    def valid_api_key(self, key_id: str) -> ApiKey | None:
+        """The key with this id, or None if there is none or it was revoked: for signed-in people."""
+        with self._store.read() as connection:
+            row = connection.execute(
+                select(api_keys).where(
+                    api_keys.c.id == bytes.fromhex(key_id), api_keys.c.revoked_at.is_(None)
+                )
+            ).one_or_none()
+        return None if row is None else _record(row)
+
 
 def _hashed(secret: str) -> bytes:
     return sha256(secret.encode("utf-8", "surrogatepass")).digest()

@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, Select, select
 
 from deniable.errors import NANO, InvalidArgumentError
 from deniable.privacy.serving import SPACE, ServingTable, arm_specific_table
@@ -63,7 +63,18 @@ class DecisionLog:
 
     def rows(self) -> Generator[Any, None, None]:
         """The stored decisions in order of time, each with its reward (None: none yet)."""
-        query = (
+        query = self._query().order_by(
+            decisions.c.decided_at, decisions.c.writer_id, decisions.c.seq
+        )
+        with self._connection.execution_options(yield_per=_PAGE).execute(query) as found:
+            yield from found
+
+    def some(self, limit: int) -> Iterator[Any]:
+        """Up to `limit` of them, in the order of their random ids, which the index gives for free."""
+        yield from self._connection.execute(self._query().order_by(decisions.c.id).limit(limit))
+
+    def _query(self) -> Select[Any]:
+        return (
             select(decisions, rewards.c.value.label("reward"))
             .outerjoin(
                 rewards,
@@ -74,10 +85,7 @@ class DecisionLog:
                 decisions.c.experiment_id == bytes.fromhex(self._experiment.id),
                 decisions.c.salt.is_not(None),
             )
-            .order_by(decisions.c.decided_at, decisions.c.writer_id, decisions.c.seq)
         )
-        with self._connection.execution_options(yield_per=_PAGE).execute(query) as found:
-            yield from found
 
     def propensities(self, row: Any) -> list[float]:
         """The probability of each arm for this visitor, 0 for arms that were off."""

@@ -14,14 +14,17 @@
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
 from typing import Self
 
+from deniable.service.access_requests import AccessRequests
 from deniable.service.administration import Administration
 from deniable.service.apikeys import ApiKeys
+from deniable.service.audits import Audits
 from deniable.service.direct import Direct
 from deniable.service.figures import Figures
 from deniable.service.jobs import (
@@ -35,8 +38,10 @@ from deniable.service.jobs import (
 )
 from deniable.service.lookups import Lookups
 from deniable.service.oversight import Oversight
+from deniable.service.replanning import Replanning
 from deniable.service.replies import Replies
 from deniable.service.visitors import check_key, visitor_key
+from deniable.service.watching import Watching
 from deniable.service.writer import Writer
 from deniable.storage.connect import connect
 from deniable.storage.memory import MemoryStore
@@ -71,7 +76,17 @@ def open(  # noqa: A001 - the public name is deniable.open
     return Deniable(store, key, queue_limit=queue_limit)
 
 
-class Deniable(Administration, Oversight, ApiKeys, Lookups, Replies):
+class Deniable(
+    Administration,
+    Replanning,
+    Oversight,
+    Watching,
+    Audits,
+    AccessRequests,
+    ApiKeys,
+    Lookups,
+    Replies,
+):
     """Decide, reward, administer. Any number of threads and processes may share one store."""
 
     def __init__(self, store: Store, key: bytes, *, queue_limit: int = 20_000) -> None:
@@ -183,6 +198,10 @@ class Deniable(Administration, Oversight, ApiKeys, Lookups, Replies):
     def ready(self) -> bool:
         """Whether the store can be written to right now."""
         return self._writer.ready()
+
+    def derived_key(self, purpose: bytes) -> bytes:
+        """32 secret bytes for one purpose, the same in every process of this store."""
+        return hmac.digest(self._key, b"derived for " + purpose, "sha256")
 
     def close(self) -> None:
         """Finish what is queued, then give everything back. Closing twice is fine."""

@@ -149,13 +149,16 @@ def record(
     )
 
 
-def entries(connection: Connection) -> list[Commitment]:
-    """The whole chain, oldest first."""
-    rows = connection.execute(
+def entries(connection: Connection, experiment: Experiment | None = None) -> list[Commitment]:
+    """The whole chain, oldest first, or what of it concerns one experiment."""
+    query = (
         select(commitments, experiments.c.key)
         .outerjoin(experiments, experiments.c.id == commitments.c.experiment_id)
         .order_by(commitments.c.seq)
     )
+    if experiment is not None:
+        query = query.where(commitments.c.experiment_id == bytes.fromhex(experiment.id))
+    rows = connection.execute(query)
     return [
         Commitment(
             seq=row.seq,

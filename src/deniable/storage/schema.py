@@ -26,7 +26,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-HEAD = "0001"
+HEAD = "0002"
 """The newest migration; a store at this revision needs none."""
 
 metadata = MetaData()
@@ -215,3 +215,13 @@ replies = Table(
     Column("created_at", BigInteger, nullable=False),
 )
 """Answers to administrative requests that carried an idempotency key."""
+
+samples = Table(
+    "samples",
+    metadata,
+    _id("experiment_id"),
+    Column("taken_at", BigInteger, nullable=False),
+    Column("figures", Text, nullable=False),
+    PrimaryKeyConstraint("experiment_id", "taken_at"),
+)
+"""Totals of an experiment at some moments, over all segments: for drawing them over time."""

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from fastapi import APIRouter, FastAPI
 
@@ -58,6 +59,16 @@ class Options:
     close_service: bool = False
 
 
+class Companion(Protocol):
+    """Something that works beside an application while it serves."""
+
+    def start(self) -> None:
+        """Begin, without waiting."""
+
+    def end(self) -> None:
+        """Finish; returns once it is done."""
+
+
 def create_app(
     service: Deniable, options: Options | None = None, *, extra_routers: Sequence[APIRouter] = ()
 ) -> Application:
@@ -78,6 +89,7 @@ class Application:
 
     Attributes:
         api: its FastAPI half.
+        companions: threads that are started and ended with the application.
     """
 
     def __init__(
@@ -92,6 +104,7 @@ class Application:
         limits = Limits(options.body_limit, options.batch_limit)
         self._hot = HotRoutes(authenticator, limits)
         self.api: FastAPI = make_api(service, authenticator, self._tally, limits, extra_routers)
+        self.companions: list[Companion] = []
         self._framework = FrameworkRoutes(
             self.api,
             service,
@@ -142,11 +155,15 @@ class Application:
         await receive()
         self._hot.connect(AsyncDecisions(self._service))
         observing = asyncio.create_task(self._observe())
+        for companion in self.companions:
+            companion.start()
         await send({"type": "lifespan.startup.complete"})
         await receive()
         observing.cancel()
         with suppress(asyncio.CancelledError):
             await observing
+        for companion in self.companions:
+            await asyncio.to_thread(companion.end)
         if self._options.close_service:
             await asyncio.to_thread(self._service.close)
         await send({"type": "lifespan.shutdown.complete"})

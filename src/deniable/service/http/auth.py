@@ -80,7 +80,7 @@ class Authenticator:
 
     def authenticate(self, secret: str) -> Caller | None:
         """The caller with this secret, asked anew: for signing people in."""
-        return _caller(self._service.authenticate(secret)) if secret.isascii() else None
+        return caller_of(self._service.authenticate(secret)) if secret.isascii() else None
 
     def forget(self) -> None:
         """Forget all answers: after a key was revoked in this process."""
@@ -107,7 +107,8 @@ def _unauthorized(detail: str) -> Problem:
     return Problem(401, "unauthorized", detail, headers={"WWW-Authenticate": "Bearer"})
 
 
-def _caller(key: ApiKey | None) -> Caller | None:
+def caller_of(key: ApiKey | None) -> Caller | None:
+    """A key as a caller; `admin` has every scope."""
     if key is None:
         return None
     scopes = SCOPES if "admin" in key.scopes else key.scopes

@@ -14,6 +14,7 @@ from fastapi import FastAPI
 
 from deniable.service.facade import Deniable
 from deniable.service.http.auth import Authenticator
+from deniable.service.http.logs import log_failure
 from deniable.service.http.messages import (
     NO_STORE,
     Message,
@@ -81,7 +82,13 @@ class FrameworkRoutes:
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> int:
         response = _Response(send)
-        await self._api(scope, receive, response)
+        try:
+            await self._api(scope, receive, response)
+        except Exception as error:
+            if not response.started:
+                raise
+            # The framework has answered already, and raises again for whoever keeps a log.
+            log_failure(getattr(scope.get("route"), "path", "unknown"), error)
         return response.status
 
     async def _once(self, given: bytes, scope: Scope, body: bytes, send: Send) -> int:
@@ -110,11 +117,13 @@ class _Response:
         self._send = send
         self._messages: list[Message] = []
         self.status = 500
+        self.started = False
         self.body = bytearray()
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
+            self.started = True
             present = {name.lower() for name, _ in message["headers"]}
             added = [pair for pair in _DEFAULT_HEADERS if pair[0] not in present]
             message = {**message, "headers": [*message["headers"], *added]}

@@ -1,0 +1,1 @@
+"""The audit layer: the tracker as an adversary, exact and statistical checks of the promise."""

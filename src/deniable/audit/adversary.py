@@ -1,0 +1,97 @@
+"""The tracker as an adversary who has only counts: what it can prove from them.
+
+It counts how often each arm was shown to each segment. Where the promise is kept, the number of times
+arm j is shown to n visitors lies, in distribution, between binomials with the smallest and the largest
+probability of the table, whatever was learned meanwhile. So exact binomial intervals (Clopper and
+Pearson) give a risk that, with the stated confidence, the experiment has at least. It needs neither
+the recorded greedy arms nor the recorded risks: a log that lies about them does not help.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from deniable._validation import FloatArray
+from deniable.audit.decisions import DecisionLog, Ints
+from deniable.errors import NANO
+
+if TYPE_CHECKING:
+    from deniable.audit.promise import Promise
+
+
+@dataclass(frozen=True)
+class ProvenRisk:
+    """The largest risk, relative to its arm's budget, that the counts prove.
+
+    Attributes:
+        nats: with this confidence the experiment's risk is at least this; 0 where nothing is proven.
+        budget: what is promised for the arm it was found on.
+        arm: its position; None where nothing could be compared.
+        alpha: how often a sound experiment would be accused.
+        visitors: those counted.
+    """
+
+    nats: float
+    budget: float
+    arm: int | None
+    alpha: float
+    visitors: int
+
+    @property
+    def exceeds(self) -> bool:
+        """Whether the counts contradict the promise."""
+        return self.nats > self.budget
+
+
+def proven_risk(promise: Promise, log: DecisionLog, alpha: float = 1e-3) -> ProvenRisk:
+    """What counts alone prove, over all pairs of segments, arms and versions together.
+
+    With budgets that differ by arm, only visitors who were given the whole budget are counted:
+    tables of different times are not promised to be close to each other there.
+
+    Args:
+        promise: what to hold against it.
+        log: all decisions.
+        alpha: the family-wise rate of false accusations.
+    """
+    usable = log.segment >= 0
+    if not promise.symmetric:
+        usable &= log.risk_nano >= promise.budget_nano
+    tables = [
+        (arms, _counts(log.where(usable & (log.version == version)), promise)[:, list(arms)])
+        for version, arms in promise.versions.items()
+    ]
+    n_intervals = 2 * sum(counts.size for _, counts in tables)
+    best = ProvenRisk(0.0, promise.budget_nano / NANO, None, alpha, int(usable.sum()))
+    for arms, counts in tables:
+        low, high = _intervals(counts, alpha / max(n_intervals, 1))
+        # Lowest of the largest over highest of the smallest, arm by arm.
+        with np.errstate(divide="ignore"):
+            nats = np.log(low.max(axis=0)) - np.log(high.min(axis=0))
+        for place, arm in enumerate(arms):
+            budget = promise.budgets_nano[arm] / NANO
+            found = max(float(nats[place]), 0.0)
+            if best.arm is None or found - budget > best.nats - best.budget:
+                best = ProvenRisk(found, budget, arm, alpha, best.visitors)
+    return best
+
+
+def _counts(log: DecisionLog, promise: Promise) -> Ints:
+    """Shows of each arm (column) in each segment (row)."""
+    shape = (len(promise.segments), len(promise.arms))
+    cells = np.bincount(log.segment * shape[1] + log.shown, minlength=shape[0] * shape[1])
+    return cells.reshape(shape).astype(np.int64)
+
+
+def _intervals(counts: Ints, alpha: float) -> tuple[FloatArray, FloatArray]:
+    """One-sided Clopper-Pearson limits of each cell's share of its row; (0, 1) for empty rows."""
+    from scipy.special import betaincinv
+
+    total = counts.sum(axis=1, keepdims=True) * np.ones_like(counts)
+    low = np.where(counts > 0, betaincinv(np.maximum(counts, 1), total - counts + 1, alpha), 0.0)
+    full = counts == total
+    high = betaincinv(counts + 1, np.maximum(total - counts, 1), 1 - alpha)
+    return np.asarray(low), np.asarray(np.where(full, 1.0, high))

@@ -1,0 +1,137 @@
+"""The tracker at its best: it knows the algorithm's whole state, and every visitor's segment is a guess.
+
+For each visitor it knows which arm each segment's visitors would most likely be shown just then (the
+greedy arm and the table of each segment at that moment), starts from the segments' shares as its prior
+and applies Bayes' rule to the arm. Apart from that, it may see the response too; then it is given
+click rates estimated from these very data, which flatters it. Only the first is promised.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from deniable._validation import FloatArray
+from deniable.audit.decisions import DecisionLog, Ints
+from deniable.audit.draws import design
+from deniable.errors import NANO
+from deniable.privacy.belief import highest_belief
+from deniable.privacy.serving import SPACE
+
+if TYPE_CHECKING:
+    from deniable.audit.promise import Promise
+
+MOST_CELLS = 20_000_000
+ROUNDING = 1e-9
+"""Nats. Beliefs are floats; whether the promise holds is for the exact check to say."""
+
+
+@dataclass(frozen=True)
+class Belief:
+    """What a tracker came to believe.
+
+    Attributes:
+        moved: the largest move of its log odds for or against any segment, in nats.
+        highest: the largest belief it held in some visitor's segment.
+        bound: the largest that the budget allows, for that segment's prior.
+        guessed: share of visitors whose segment it would guess right.
+        guessed_before: the same without seeing anything: the largest segment's share.
+    """
+
+    moved: float
+    highest: float
+    bound: float
+    guessed: float
+    guessed_before: float
+
+
+@dataclass(frozen=True)
+class Beliefs:
+    """Both trackers.
+
+    Attributes:
+        visitors: how many were looked at, the most recent ones.
+        arm: the tracker that sees the arm.
+        arm_and_response: the one that sees the response too; measured, not promised.
+    """
+
+    visitors: int
+    arm: Belief
+    arm_and_response: Belief
+
+
+def realized_beliefs(promise: Promise, log: DecisionLog) -> Beliefs | None:
+    """Bayes' rule for every listed visitor; None with fewer than two segments or no visitors."""
+    listed = log.where(log.segment >= 0)
+    places = np.unique(listed.segment)
+    if places.size < 2:
+        return None
+    recent = np.zeros(listed.size, dtype=bool)
+    recent[-(MOST_CELLS // len(promise.segments)) :] = True
+    seen = listed.where(recent)
+    prior = np.bincount(seen.segment, minlength=len(promise.segments)) / seen.size
+    likelihood = np.empty((seen.size, len(promise.segments)))
+    for version in promise.versions:
+        mine = seen.version == version
+        if mine.any():
+            likelihood[mine] = _likelihoods(promise, version, seen.where(mine))
+    budget = promise.budget_nano / NANO
+    rates = _click_rates(promise, seen)[:, seen.shown].T
+    response = np.where((seen.reward == 1)[:, None], rates, 1 - rates)
+    return Beliefs(
+        seen.size,
+        _belief(prior, likelihood, seen.segment, budget),
+        _belief(prior, likelihood * response, seen.segment, budget),
+    )
+
+
+def _likelihoods(promise: Promise, version: int, log: DecisionLog) -> FloatArray:
+    """Probability of each shown arm, were its visitor of each segment; shape (visitors, J)."""
+    drawn = design(promise, log)
+    arms = promise.versions[version]
+    first = promise.schedule(version).table(1)
+    start = np.zeros(len(promise.arms))  # of a segment nobody of which was seen: ties are random
+    start[list(arms)] = [(piece + first.bonus / len(arms)) / SPACE for piece in first.pieces]
+    rows = np.arange(log.size)
+    found = np.empty((log.size, len(promise.segments)))
+    for place in range(len(promise.segments)):
+        last = np.maximum.accumulate(np.where(log.segment == place, rows, -1))
+        known = last >= 0
+        # Budgets by arm run on one clock for all segments: there, the visitor's own table counts.
+        table = drawn.table[last] if promise.symmetric else drawn.table
+        shown = drawn.pieces[table, log.shown]
+        shown += drawn.bonus[table] * (log.shown == drawn.greedy[last])
+        found[:, place] = np.where(known, shown, start[log.shown])
+    return found
+
+
+def _click_rates(promise: Promise, log: DecisionLog) -> FloatArray:
+    """Click rate of each arm (column) in each segment (row), half a click added to either side."""
+    shape = (len(promise.segments), len(promise.arms))
+    cell = log.segment * shape[1] + log.shown
+    shows = np.bincount(cell, minlength=shape[0] * shape[1])
+    clicks = np.bincount(cell, weights=log.reward == 1, minlength=shape[0] * shape[1])
+    return np.asarray(((clicks + 0.5) / (shows + 1)).reshape(shape))
+
+
+def _belief(prior: FloatArray, likelihood: FloatArray, segment: Ints, budget: float) -> Belief:
+    possible = prior > 0
+    before, weight = prior[possible], likelihood[:, possible]
+    joint = before * weight
+    total = joint.sum(axis=1, keepdims=True)
+    # log odds after minus before = log(weight_s) - log(mean weight of the other segments)
+    others = (total - joint) / (1 - before)
+    with np.errstate(divide="ignore"):
+        moved = np.abs(np.log(weight) - np.log(others)).max()
+    belief = joint / total
+    row, place = np.unravel_index(int(belief.argmax()), belief.shape)
+    names = np.flatnonzero(possible)
+    return Belief(
+        moved=float(moved),
+        highest=float(belief[row, place]),
+        bound=float(highest_belief(float(before[place]), budget)),
+        guessed=float((names[belief.argmax(axis=1)] == segment).mean()),
+        guessed_before=float(before.max()),
+    )

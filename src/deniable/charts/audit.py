@@ -1,0 +1,63 @@
+"""An audit as a picture: what was shown against the design, and each arm's worst case."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import altair as alt
+
+from deniable.charts.data import values
+from deniable.charts.theme import ACCENT, INK
+
+WIDTH = 360
+_SHARES = alt.Scale(domain=["observed", "designed"], range=["#0072B2", "#999999"])
+
+
+def audit_chart(
+    *, arms: Sequence[tuple[str, int, float]], ratios: Sequence[tuple[str, float, float]]
+) -> Any:
+    """Two panels: shares of arms, observed and designed; worst move of odds against the budget.
+
+    Args:
+        arms: (arm, observed count, expected count); empty before the first visitor.
+        ratios: (arm, worst move of log odds in nats, budget in nats).
+    """
+    panels = [_ratios(ratios)]
+    if arms:
+        panels.insert(0, _shares(arms))
+    return alt.hconcat(*panels).resolve_scale(color="independent")
+
+
+def _shares(arms: Sequence[tuple[str, int, float]]) -> Any:
+    total = sum(observed for _, observed, _ in arms) or 1
+    records = [
+        {"arm": name, "share": count / total, "which": which}
+        for name, observed, expected in arms
+        for which, count in (("observed", observed), ("designed", expected))
+    ]
+    names = [name for name, _, _ in arms]
+    return (
+        alt.Chart(values(records), title="Arms shown", width=WIDTH, height=alt.Step(14))
+        .mark_bar()
+        .encode(
+            y=alt.Y("arm:N", sort=names, title=None),
+            yOffset=alt.YOffset("which:N", sort=["observed", "designed"]),
+            x=alt.X("share:Q", title="share of visitors", axis=alt.Axis(format=".0%")),
+            color=alt.Color("which:N", scale=_SHARES, title=None),
+        )
+    )
+
+
+def _ratios(ratios: Sequence[tuple[str, float, float]]) -> Any:
+    records = [{"arm": name, "worst": worst, "budget": cap} for name, worst, cap in ratios]
+    names = [name for name, _, _ in ratios]
+    base = alt.Chart(
+        values(records), title="Worst case of each shown arm", width=WIDTH, height=alt.Step(28)
+    ).encode(y=alt.Y("arm:N", sort=names, title=None))
+    bars = base.mark_bar(height=14, color="#0072B2").encode(
+        x=alt.X("worst:Q", title="move of a tracker's log odds, nats")
+    )
+    cap = base.mark_tick(color=ACCENT, thickness=3, height=24).encode(x="budget:Q")
+    words = base.mark_text(align="left", dx=8, color=INK, fontSize=11)
+    return bars + cap + words.encode(x="budget:Q", text=alt.Text("budget:Q", format=".3~g"))

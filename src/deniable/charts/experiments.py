@@ -1,0 +1,125 @@
+"""A running experiment as pictures: arms compared, shows and clicks over time, risk, regret.
+
+The charts are made without data, which come later and often: each names its dataset, and whoever
+draws it gives records under that name. So a page that is redrawn every two seconds only sends records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import altair as alt
+
+from deniable.charts.theme import ACCENT, BENCHMARK_COLOURS, INK, STRATEGY_COLOURS
+
+HEIGHT = 220
+ARM_COLOURS = (
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#CC79A7",
+    "#8A6D00",
+    "#56A0D3",
+    "#7A7A7A",
+    "#5B4A9E",
+)
+MOST_ARMS = len(ARM_COLOURS)
+"""Arms with a line of their own; the others are in the table."""
+
+REGRET_SERIES = ("lost, estimated", "lost at random", "bound")
+
+
+def arm_intervals(n_arms: int) -> Any:
+    """Success rate of each arm with its 95% interval; dataset `arms`: arm, rate, low, high."""
+    base = alt.Chart(alt.NamedData("arms"), height=max(200, 28 * n_arms)).encode(
+        y=alt.Y("arm:N", sort=None, title=None, axis=alt.Axis(labelLimit=150)),
+    )
+    rate = {"title": "success rate if everybody were shown it", "axis": alt.Axis(format="~%")}
+    scale = alt.Scale(zero=False, nice=True)
+    blue = STRATEGY_COLOURS["dynamic"]
+    spans = base.mark_rule(strokeWidth=5, opacity=0.35, color=blue).encode(
+        x=alt.X("low:Q", scale=scale, **rate), x2="high:Q"
+    )
+    points = base.mark_point(filled=True, size=90, opacity=1, color=blue).encode(
+        x=alt.X("rate:Q", scale=scale, **rate)
+    )
+    return spans + points
+
+
+def totals_over_time(arms: Sequence[str], title: str) -> Any:
+    """Running totals by arm; dataset `totals`: time (ISO), arm, total."""
+    return (
+        alt.Chart(alt.NamedData("totals"), height=HEIGHT)
+        .mark_line()
+        .encode(
+            x=alt.X("time:T", title=None, scale=alt.Scale(type="utc"), axis=alt.Axis(tickCount=5)),
+            y=alt.Y("total:Q", title=title, axis=alt.Axis(format=",d", tickCount=5)),
+            color=alt.Color(
+                "arm:N",
+                title=None,
+                sort=list(arms),
+                scale=alt.Scale(domain=list(arms), range=list(ARM_COLOURS[: len(arms)])),
+                legend=alt.Legend(orient="top", labelLimit=110, columns=3),
+            ),
+        )
+    )
+
+
+def segment_risks(n_segments: int, cap: float) -> Any:
+    """Risk of each segment's next visitor as a bar up to the cap; dataset `risks`: segment, risk."""
+    bars = (
+        alt.Chart(alt.NamedData("risks"), height=26 * n_segments)
+        .mark_bar(height=14, color=STRATEGY_COLOURS["dynamic"])
+        .encode(
+            y=alt.Y("segment:N", sort=None, title=None, axis=alt.Axis(labelLimit=150)),
+            x=alt.X(
+                "risk:Q",
+                title="privacy risk of the next visitor, in nats",
+                axis=alt.Axis(tickCount=6),
+            ),
+        )
+    )
+    line = (
+        alt.Chart(alt.Data(values=[{"cap": cap}]))
+        .mark_rule(color=ACCENT, strokeDash=[5, 3], strokeWidth=2)
+        .encode(x=alt.X("cap:Q", scale=alt.Scale(domain=[0, cap * 1.05 or 1])))
+    )
+    return bars + line
+
+
+def regret_against_bound() -> Any:
+    """Clicks lost over visitors, small and large ones; dataset `regret`: visitors, clicks, series."""
+    series = list(REGRET_SERIES)
+    colours = [STRATEGY_COLOURS["dynamic"], BENCHMARK_COLOURS["random"], INK]
+    return (
+        alt.Chart(alt.NamedData("regret"), height=HEIGHT)
+        .mark_line(clip=True)
+        .encode(
+            x=alt.X(
+                "visitors:Q",
+                title="visitors",
+                scale=alt.Scale(nice=False),
+                axis=alt.Axis(format=",d", tickCount=5),
+            ),
+            y=alt.Y(
+                "clicks:Q",
+                title="clicks",
+                scale=alt.Scale(type="symlog", domainMin=0),
+                axis=alt.Axis(format=",d", values=[0, *(10**power for power in range(8))]),
+            ),
+            color=alt.Color(
+                "series:N",
+                title=None,
+                sort=series,
+                scale=alt.Scale(domain=series, range=colours),
+                legend=alt.Legend(orient="top", columns=2),
+            ),
+            strokeDash=alt.StrokeDash(
+                "series:N",
+                title=None,
+                sort=series,
+                scale=alt.Scale(domain=series, range=[[1, 0], [3, 3], [8, 3]]),
+            ),
+        )
+    )

@@ -1,0 +1,112 @@
+"""The portfolio page's charts: made once, filled with data as the firm's budget moves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import altair as alt
+
+from deniable.charts.theme import ACCENT, INK, STRATEGY_COLOURS
+
+HEIGHT = 240
+RULES = ("this allocation", "equal split", "zero", "best for each")
+_NUMBER = alt.Axis(format="~s", tickCount=6)
+
+
+def bars_chart() -> Any:
+    """The largest budgets, one bar an experiment, coloured by strategy."""
+    names = list(STRATEGY_COLOURS)
+    colour = alt.Color(
+        "strategy:N",
+        scale=alt.Scale(domain=names, range=list(STRATEGY_COLOURS.values())),
+        legend=alt.Legend(orient="top", title=None),
+    )
+    base = alt.Chart(alt.NamedData(name="bars")).encode(
+        y=alt.Y("id:N", sort=None, title=None, axis=alt.Axis(labelLimit=140)),
+        x=alt.X("budget:Q", title="privacy budget", axis=alt.Axis(tickCount=6)),
+    )
+    words = base.mark_text(align="left", dx=4, fontSize=11, color=INK)
+    return (
+        base.mark_bar(size=13).encode(color=colour)
+        + words.encode(text=alt.Text("budget:Q", format=".2f"))
+    ).properties(height=int(1.6 * HEIGHT))
+
+
+def gains_chart() -> Any:
+    """What one more nat would save in some experiments; those with budget meet at lambda."""
+    colour = alt.Color(
+        "experiment:N",
+        sort=None,
+        scale=alt.Scale(scheme="tableau10"),
+        legend=alt.Legend(orient="bottom", title=None, columns=2, labelLimit=160),
+    )
+    lines = (
+        alt.Chart(alt.NamedData(name="gains"))
+        .mark_line(clip=True)
+        .encode(
+            x=alt.X("budget:Q", title="privacy budget", axis=alt.Axis(tickCount=6)),
+            y=alt.Y("gain:Q", title="clicks saved per further nat", axis=_NUMBER),
+            color=colour,
+        )
+    )
+    dots = alt.Chart(alt.NamedData(name="dots")).mark_point(filled=True, size=80, opacity=1)
+    price = alt.Chart(alt.NamedData(name="price")).encode(y="gain:Q")
+    words = price.mark_text(align="left", dx=6, dy=-8, color=ACCENT, fontSize=12)
+    return alt.layer(
+        lines,
+        price.mark_rule(color=ACCENT, strokeDash=[5, 3], strokeWidth=1.5),
+        dots.encode(x="budget:Q", y="gain:Q", color=colour),
+        words.encode(x=alt.value(0), text="text:N"),
+    ).properties(height=HEIGHT)
+
+
+def what_if_chart() -> Any:
+    """Clicks lost over the firm's budget; where the present one is."""
+    line = (
+        alt.Chart(alt.NamedData(name="what_if"))
+        .mark_line(color=INK)
+        .encode(
+            x=alt.X("firm_budget:Q", title="the firm's budget", axis=alt.Axis(tickCount=6)),
+            y=alt.Y("regret:Q", title="clicks lost, at most", axis=_NUMBER),
+        )
+    )
+    here = alt.Chart(alt.NamedData(name="here")).encode(x="firm_budget:Q", y="regret:Q")
+    words = here.mark_text(align="left", dx=9, dy=-9, color=ACCENT, fontSize=12)
+    return alt.layer(
+        line,
+        here.mark_point(filled=True, size=90, color=ACCENT, opacity=1),
+        words.encode(text="text:N"),
+    ).properties(height=HEIGHT)
+
+
+def rules_chart() -> Any:
+    """The allocation against simpler rules."""
+    colours = ["#0072B2", "#E69F00", "#999999", "#009E73"]
+    base = alt.Chart(alt.NamedData(name="rules")).encode(
+        y=alt.Y("rule:N", sort=list(RULES), title=None, axis=alt.Axis(labelLimit=120)),
+        x=alt.X("regret:Q", title="clicks lost, at most", axis=_NUMBER),
+    )
+    scale = alt.Scale(domain=list(RULES), range=colours)
+    return (
+        base.mark_bar(height=22)
+        .encode(color=alt.Color("rule:N", scale=scale, legend=None))
+        .properties(height=150)
+    )
+
+
+CHARTS: dict[str, Callable[[], Any]] = {
+    "bars": bars_chart,
+    "gains": gains_chart,
+    "what_if": what_if_chart,
+    "rules": rules_chart,
+}
+"""Every chart of the page by name."""
+
+DATASETS: dict[str, tuple[str, ...]] = {
+    "bars": ("bars",),
+    "gains": ("gains", "dots", "price"),
+    "what_if": ("what_if", "here"),
+    "rules": ("rules",),
+}
+"""The data each chart reads."""

@@ -1,0 +1,25 @@
+"""The firm's budget over time: what was available and what was committed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import altair as alt
+
+from deniable.charts.theme import ACCENT, STRATEGY_COLOURS
+
+
+def spending_chart() -> Any:
+    """Steps of committed nats under the firm's budget; reads the dataset `spending`."""
+    base = alt.Chart(alt.NamedData(name="spending")).encode(
+        x=alt.X("time:T", title=None, axis=alt.Axis(tickCount=6))
+    )
+    y = alt.Y("committed:Q", title="nats", axis=alt.Axis(tickCount=5))
+    committed = base.mark_area(
+        interpolate="step-after",
+        color=STRATEGY_COLOURS["dynamic"],
+        opacity=0.35,
+        line={"color": STRATEGY_COLOURS["dynamic"]},
+    )
+    limit = base.mark_line(interpolate="step-after", color=ACCENT, strokeDash=[5, 3])
+    return (committed.encode(y=y) + limit.encode(y="budget:Q")).properties(height=200)

@@ -1,0 +1,89 @@
+"""An experiment's totals at some moments: at most a few hundred, spread over its life.
+
+When there are too many, the one with the nearest neighbours is dropped, so they stay spread evenly
+over a longer and longer life. They hold nothing by segment.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Connection, delete, func, insert, select
+
+from deniable.storage import times
+from deniable.storage.records import Experiment
+from deniable.storage.schema import samples
+
+MOST = 240
+"""Samples kept of one experiment."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Totals over all segments at one moment.
+
+    Attributes:
+        taken_at: when.
+        shows: of each arm, in declared order.
+        clicks: of each arm.
+        lost: estimated clicks lost against always showing each segment its best arm.
+    """
+
+    taken_at: datetime
+    shows: tuple[int, ...]
+    clicks: tuple[int, ...]
+    lost: float
+
+
+def of(connection: Connection, experiment: Experiment) -> list[Sample]:
+    """The samples of one experiment, oldest first."""
+    rows = connection.execute(
+        select(samples.c.taken_at, samples.c.figures)
+        .where(samples.c.experiment_id == bytes.fromhex(experiment.id))
+        .order_by(samples.c.taken_at)
+    )
+    return [_sample(row.taken_at, row.figures) for row in rows]
+
+
+def latest(connection: Connection) -> dict[str, tuple[int, int, int]]:
+    """Experiment id -> when its first and last sample were taken, as stored, and how many it has."""
+    rows = connection.execute(
+        select(
+            samples.c.experiment_id,
+            func.min(samples.c.taken_at),
+            func.max(samples.c.taken_at),
+            func.count(),
+        ).group_by(samples.c.experiment_id)
+    )
+    return {identity.hex(): (first, last, count) for identity, first, last, count in rows}
+
+
+def add(connection: Connection, experiment: Experiment, sample: Sample) -> None:
+    """Store a sample, and drop one where there are too many."""
+    identity = bytes.fromhex(experiment.id)
+    figures = json.dumps([sample.shows, sample.clicks, round(sample.lost, 3)])
+    moment = times.as_stored(sample.taken_at)
+    connection.execute(
+        insert(samples).values(experiment_id=identity, taken_at=moment, figures=figures)
+    )
+    known = list(
+        connection.execute(
+            select(samples.c.taken_at)
+            .where(samples.c.experiment_id == identity)
+            .order_by(samples.c.taken_at)
+        ).scalars()
+    )
+    if len(known) > MOST:
+        crowded = min(range(1, len(known) - 1), key=lambda i: known[i + 1] - known[i - 1])
+        connection.execute(
+            delete(samples).where(
+                samples.c.experiment_id == identity, samples.c.taken_at == known[crowded]
+            )
+        )
+
+
+def _sample(taken_at: int, figures: str) -> Sample:
+    shows, clicks, lost = json.loads(figures)
+    return Sample(times.as_datetime(taken_at), tuple(shows), tuple(clicks), lost)

@@ -1,0 +1,1 @@
+"""Pages for people: what budgets buy and cost, what runs, and what the firm has promised."""

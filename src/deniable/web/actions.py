@@ -1,0 +1,232 @@
+"""Start, pause, resume, stop, promote, switch off: each asks first, and says what it does to privacy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from deniable.errors import DeniableError, UnknownNameError
+from deniable.service.facade import Deniable
+from deniable.service.http.guard import Service
+from deniable.service.http.problems import Problem
+from deniable.storage.records import Experiment, Firm, Status
+from deniable.web import answers, fields
+from deniable.web.access import Administrator, Submission
+from deniable.web.overview import current_firm
+from deniable.web.standing import Standing
+from deniable.web.wording import factor, nats
+
+router = APIRouter()
+
+
+@dataclass(frozen=True)
+class Action:
+    """Something that can be done to an experiment.
+
+    Attributes:
+        title: the question.
+        button: the answer yes.
+        done: what is told afterwards.
+        states: in which it can be done.
+        act: does it; the third argument is the chosen arm, empty for actions without one.
+        says: what it does, to visitors and to privacy.
+        chooses_arm: whether an arm is chosen.
+        final: whether it cannot be undone.
+    """
+
+    title: str
+    button: str
+    done: str
+    states: tuple[Status, ...]
+    act: Callable[[Deniable, str, str], object]
+    says: Callable[[Experiment, Firm | None], list[str]]
+    chooses_arm: bool = False
+    final: bool = False
+
+
+@router.get("/experiments/{key}/do/{name}")
+def asked(
+    request: Request, viewer: Administrator, service: Service, key: str, name: str, arm: str = ""
+) -> Response:
+    """Ask before anything is done."""
+    action, experiment = _action(name), service.experiment(key)
+    if experiment.status not in action.states:
+        refusal = f"This experiment is {experiment.status}; that cannot be done now."
+        return answers.redirect(request, f"/experiments/{key}", refusal, "bad")
+    ranked = Standing(experiment, service.counts(key)).leaderboard()
+    return answers.show(
+        request,
+        "action.html",
+        viewer,
+        experiment=experiment,
+        action=action,
+        name=name,
+        says=action.says(experiment, current_firm(service)),
+        ranked=[one for one in ranked if one.arm.active],
+        chosen=arm,
+    )
+
+
+@router.post("/experiments/{key}/do/{name}")
+def act(request: Request, form: Submission, service: Service, key: str, name: str) -> Response:
+    """Do it."""
+    action, place = _action(name), f"/experiments/{service.experiment(key).key}"
+    try:
+        action.act(service, key, form.text("arm"))
+    except DeniableError as error:
+        return answers.redirect(request, place, fields.in_words(error), "bad")
+    return answers.redirect(request, place, action.done)
+
+
+def possible(experiment: Experiment) -> list[tuple[str, Action]]:
+    """The actions that the experiment's state allows, with their names."""
+    many = len(experiment.active_arms) > 2
+    return [
+        (name, action)
+        for name, action in ACTIONS.items()
+        if experiment.status in action.states and (many or name != "switch-off")
+    ]
+
+
+def _action(name: str) -> Action:
+    if name not in ACTIONS:
+        raise Problem(404, "unknown-name", "there is no such action")
+    return ACTIONS[name]
+
+
+def _starting(experiment: Experiment, firm: Firm | None) -> list[str]:
+    said = [
+        f"Commits {nats(experiment.budget)} nats of the firm’s budget. They stay committed until "
+        "the period ends, also if you stop early.",
+        "From then on the arm a visitor sees may depend on the visitor’s segment. Whoever watches "
+        f"which arm is shown can move the odds of any segment by a factor of at most "
+        f"{factor(experiment.budget)}.",
+        "Arms, segments, strategy and budget can no longer be changed.",
+    ]
+    if firm is None:
+        return ["The firm has no budget yet: set one on the overview first.", *said]
+    after = firm.remaining - experiment.budget
+    if experiment.group:
+        said.append(
+            f"It belongs to the group “{experiment.group}”, whose experiments never share a "
+            "visitor: together they cost only their largest budget."
+        )
+    elif after < 0:
+        said.insert(0, f"Only {nats(firm.remaining)} nats are free, so this will be refused.")
+    else:
+        said.append(f"{nats(after)} of {nats(firm.budget)} nats will be left free.")
+    return said
+
+
+def _pausing(_experiment: Experiment, _firm: Firm | None) -> list[str]:
+    return [
+        "Visitors who have seen an arm keep it.",
+        "New visitors get a random arm, which tells nothing about them.",
+        "No budget is spent while it is paused, and none is given back.",
+    ]
+
+
+def _resuming(experiment: Experiment, _firm: Firm | None) -> list[str]:
+    return [
+        "New visitors are again shown arms that may depend on their segment, within the same "
+        f"promise as before: a factor of at most {factor(experiment.budget)}.",
+        "Nothing more is committed: the budget was committed at the start.",
+    ]
+
+
+def _ending(shown: str, experiment: Experiment) -> list[str]:
+    return [
+        f"From now on everybody is shown {shown}, whatever their segment and whatever they saw "
+        "before. It cannot be started again.",
+        "An arm that everybody gets tells nothing about anybody: from now on this experiment adds "
+        "no risk for new visitors.",
+        "What was shown until now stays covered by the promise: a factor of at most "
+        f"{factor(experiment.budget)} for each visitor. Those {nats(experiment.budget)} nats stay "
+        "committed until the period ends.",
+    ]
+
+
+def _stopping(experiment: Experiment, _firm: Firm | None) -> list[str]:
+    return _ending(f"the default arm “{experiment.default_arm}”", experiment)
+
+
+def _promoting(experiment: Experiment, _firm: Firm | None) -> list[str]:
+    return [
+        *_ending("the arm you choose", experiment),
+        "Whoever watches will notice which arm won. That is a conclusion from all visitors "
+        "together; the promise is about the arm that each single visitor was shown.",
+    ]
+
+
+def _switching(_experiment: Experiment, _firm: Firm | None) -> list[str]:
+    return [
+        "New visitors no longer get this arm. Visitors who have it keep it.",
+        "The promise stays the same: the other arms are drawn from new tables, checked against the "
+        "same budget before anybody is served.",
+    ]
+
+
+def _stop_and_promote(service: Deniable, key: str, arm: str) -> object:
+    if arm not in {known.key for known in service.experiment(key).arms}:
+        raise UnknownNameError("arm", arm)
+    return service.stop(key, promote=arm)
+
+
+ACTIONS: dict[str, Action] = {
+    "start": Action(
+        "Start this experiment?",
+        "Start",
+        "It runs.",
+        ("draft",),
+        lambda service, key, _: service.start(key),
+        _starting,
+    ),
+    "pause": Action(
+        "Pause this experiment?",
+        "Pause",
+        "It is paused: new visitors get random arms.",
+        ("running",),
+        lambda service, key, _: service.pause(key),
+        _pausing,
+    ),
+    "resume": Action(
+        "Resume this experiment?",
+        "Resume",
+        "It runs again.",
+        ("paused",),
+        lambda service, key, _: service.resume(key),
+        _resuming,
+    ),
+    "promote": Action(
+        "Promote a winner?",
+        "Promote and stop",
+        "It is stopped; everybody gets the arm you promoted.",
+        ("running", "paused"),
+        _stop_and_promote,
+        _promoting,
+        chooses_arm=True,
+        final=True,
+    ),
+    "switch-off": Action(
+        "Switch an arm off?",
+        "Switch off",
+        "The arm is off for new visitors.",
+        ("running", "paused"),
+        lambda service, key, arm: service.switch_off(key, arm),
+        _switching,
+        chooses_arm=True,
+        final=True,
+    ),
+    "stop": Action(
+        "Stop this experiment?",
+        "Stop for good",
+        "It is stopped; everybody gets its default arm.",
+        ("running", "paused"),
+        lambda service, key, _: service.stop(key),
+        _stopping,
+        final=True,
+    ),
+}

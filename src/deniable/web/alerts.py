@@ -1,0 +1,114 @@
+"""What needs a look, in words: one sentence each, the serious ones first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from deniable.service.figures import Figures
+from deniable.storage.records import Experiment, Firm
+from deniable.web.answers import MessageKind
+from deniable.web.standing import Standing
+from deniable.web.watcher import Health
+from deniable.web.wording import day, nats, percent, whole
+
+SILENT_AFTER = 1_000
+"""Visitors without a single response: somebody forgot to send them."""
+
+
+@dataclass(frozen=True)
+class Alert:
+    """One sentence.
+
+    Attributes:
+        kind: how serious: bad, note or good.
+        text: the sentence.
+        experiment: the key it is about, if it is about one.
+    """
+
+    kind: MessageKind
+    text: str
+    experiment: str | None = None
+
+
+def alerts(
+    firm: Firm | None,
+    standings: Sequence[Standing],
+    health: Mapping[str, Health],
+    figures: Figures,
+    now: datetime | None = None,
+) -> list[Alert]:
+    """All of them."""
+    found = _of_the_firm(firm, now or datetime.now(UTC)) + _of_the_service(figures)
+    for standing in standings:
+        found += _of_one(standing, health.get(standing.experiment.key))
+    return sorted(found, key=lambda alert: ("bad", "note", "good").index(alert.kind))
+
+
+def _of_the_firm(firm: Firm | None, now: datetime) -> list[Alert]:
+    if firm is None:
+        return []
+    found = []
+    if firm.ends_at and firm.ends_at <= now:
+        found.append(
+            Alert(
+                "bad",
+                f"The firm’s budget period ended on {day(firm.ends_at)}: new visitors get random "
+                "arms until a new period is opened.",
+            )
+        )
+    elif firm.ends_at and firm.ends_at - now < timedelta(days=7):
+        found.append(Alert("note", f"The firm’s budget period ends on {day(firm.ends_at)}."))
+    if firm.budget_nano and firm.remaining_nano < firm.budget_nano / 10:
+        found.append(
+            Alert(
+                "note",
+                f"Only {nats(firm.remaining)} of the firm’s {nats(firm.budget)} nats are free: "
+                "further experiments may not fit into this period.",
+            )
+        )
+    return found
+
+
+def _of_the_service(figures: Figures) -> list[Alert]:
+    found = []
+    if figures.unstored:
+        found.append(
+            Alert(
+                "bad",
+                f"{whole(figures.unstored)} answers since the start were random arms that could "
+                "not be stored. Those visitors may see another arm when they come back.",
+            )
+        )
+    if figures.refused:
+        found.append(
+            Alert("note", f"{whole(figures.refused)} requests were refused: the queue was full.")
+        )
+    return found
+
+
+def _of_one(standing: Standing, health: Health | None) -> list[Alert]:
+    experiment = standing.experiment
+    key, found = experiment.key, []
+    if health is not None and not health.as_designed:
+        found.append(
+            Alert("bad", "Arms do not come in the designed proportions. Pause it and look.", key)
+        )
+    if experiment.exhausted:
+        found.append(Alert("bad", "No budget is left: new visitors get random arms.", key))
+    if standing.visitors >= SILENT_AFTER and standing.successes == 0:
+        found.append(
+            Alert("bad", f"{whole(standing.visitors)} visitors and not one success reported.", key)
+        )
+    elif health is not None and health.rewarded_share is not None and health.rewarded_share < 0.01:
+        share = percent(health.rewarded_share)
+        found.append(Alert("note", f"Only {share} of the decisions had a response reported.", key))
+    if _planned_is_over(experiment, standing.visitors):
+        found.append(Alert("note", "It has seen as many visitors as planned: time to decide.", key))
+    return found
+
+
+def _planned_is_over(experiment: Experiment, visitors: int) -> bool:
+    planned = experiment.planned_visitors
+    return experiment.status == "running" and planned is not None and visitors >= planned

@@ -1,0 +1,258 @@
+"""What the portfolio page shows for one set of experiments and one firm budget, as plain data."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache, lru_cache
+from typing import Any
+
+import numpy as np
+
+from deniable.errors import NANO, InvalidTableError
+from deniable.portfolio.allocation import Allocation, Allocator
+from deniable.portfolio.problem import Portfolio
+from deniable.portfolio.rows import COLUMNS
+from deniable.portfolio.rules import RuleOutcome, best_budgets, compare_rules, zero_budgets
+from deniable.theory.best_budget import best_constant_budget, best_dynamic_budget
+from deniable.theory.elasticity import constant_gain, dynamic_gain
+from deniable.web.wording import whole
+
+MOST_EXPERIMENTS = 2_000
+MOST_BARS = 24
+MOST_CURVES = 6
+QUICK = {"gap": 1e-3, "time_limit": 0.25}
+"""While a slider moves; what is applied is solved to the usual proof."""
+RULE_NAMES = {
+    "optimal": "this allocation",
+    "best budgets": "best for each",
+    "equal split": "equal split",
+    "zero": "zero",
+}
+
+Row = Mapping[str, Any]
+
+
+def rows_of_csv(text: str) -> list[dict[str, Any]]:
+    """The rows of a CSV text as they stand; InvalidTableError where it is not one."""
+    import polars as pl
+
+    try:
+        frame = pl.read_csv(io.BytesIO(text.encode()), infer_schema=False)
+    except (pl.exceptions.PolarsError, UnicodeError) as error:
+        reason = " ".join(str(error).split())[:120]
+        raise InvalidTableError([(0, f"the file cannot be read as CSV: {reason}")]) from None
+    return frame.rename(str.strip).to_dicts()
+
+
+def checked_rows(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """The rows with the known columns only, without what is empty; checked by `Portfolio.of`."""
+    if len(rows) > MOST_EXPERIMENTS:
+        raise InvalidTableError([(0, f"{len(rows):,} experiments; at most {MOST_EXPERIMENTS:,}")])
+    plain = [{k: v for k, v in row.items() if v not in (None, "")} for row in rows]
+    Portfolio.of(plain)
+    return [{column: row.get(column) for column in COLUMNS} for row in plain]
+
+
+def allocator(rows: Sequence[Row], regime: str) -> Allocator:
+    """The solver for these rows, prepared once and remembered."""
+    return _allocator(json.dumps(list(rows), sort_keys=True), regime)
+
+
+@lru_cache(maxsize=64)
+def _allocator(text: str, regime: str) -> Allocator:
+    return Allocator(Portfolio.of(json.loads(text)), regime)
+
+
+def view(found: Allocation) -> dict[str, Any]:
+    """Numbers, sentences and chart data of one allocation."""
+    outcomes = compare_rules(found)
+    by_rule = {outcome.rule: outcome.total_regret for outcome in outcomes}
+    funded = int((found.budgets_nano > 0).sum())
+    return {
+        "lines": [_line(found, row) for row in range(found.portfolio.size)],
+        "funded": funded,
+        "spent": found.spent_nano / NANO,
+        "total": found.total_regret,
+        "price": found.shadow_value,
+        "gap": found.relative_gap,
+        "certified": found.certified,
+        "verdict": _verdict(found, by_rule, funded),
+        "datasets": _datasets(found, outcomes),
+        "summaries": _summaries(found, by_rule),
+        "tables": _tables(found, outcomes),
+    }
+
+
+@lru_cache(maxsize=32)
+def what_if(text: str, regime: str, points: int = 13) -> list[dict[str, float]]:
+    """Least loss over firm budgets from the least possible to the largest useful."""
+    solver = _allocator(text, regime)
+    least = solver.least_nano / NANO
+    most = max(least, best_budgets(solver.portfolio, 0.0, regime).cost_nano / NANO)
+    budgets = least + (most - least) * np.linspace(0, 1, points) ** 2
+    nothing = zero_budgets(solver.portfolio, least, regime).total_regret
+    found = [solver.allocate(np.ceil(b * NANO) / NANO, **QUICK).total_regret for b in budgets[1:]]
+    return [
+        {"firm_budget": float(budget), "regret": regret}
+        for budget, regret in zip(budgets, [nothing, *found], strict=True)
+    ]
+
+
+@cache
+def specifications() -> dict[str, dict[str, Any]]:
+    """The charts as Vega-Lite, without data."""
+    from deniable.charts.portfolio_page import CHARTS
+
+    return {name: make().to_dict() for name, make in CHARTS.items()}
+
+
+def filled(name: str, datasets: Mapping[str, Sequence[Row]]) -> dict[str, Any]:
+    """One chart with its data; what is not known yet is empty."""
+    from deniable.charts.portfolio_page import DATASETS
+
+    return {**specifications()[name], "datasets": {d: datasets.get(d, []) for d in DATASETS[name]}}
+
+
+def _line(found: Allocation, row: int) -> dict[str, Any]:
+    return {
+        "id": found.portfolio.ids[row],
+        "strategy": found.strategies[row],
+        "budget": round(float(found.budgets[row]), 9),
+        "regret": float(found.regret[row]),
+        "saved": float(found.saved[row]),
+        "gain": float(found.marginal_gain[row]),
+    }
+
+
+def _verdict(found: Allocation, by_rule: Mapping[str, float], funded: int) -> str:
+    return (
+        f"{funded:,} of {found.portfolio.size:,} experiments get budget, "
+        f"{found.spent_nano / NANO:.4g} nats in all. At most {whole(found.total_regret)} clicks are "
+        f"lost: {_less(found.total_regret, by_rule['equal split'])} than with an equal split, "
+        f"{_less(found.total_regret, by_rule['zero'])} than with none."
+    )
+
+
+def _less(value: float, other: float) -> str:
+    return f"{(other - value) / other:.1%} less" if other > value else "no less"
+
+
+def _datasets(
+    found: Allocation, outcomes: Sequence[RuleOutcome]
+) -> dict[str, list[dict[str, Any]]]:
+    order = np.argsort(-found.budgets_nano, kind="stable")
+    top = [int(row) for row in order[:MOST_BARS] if found.budgets_nano[row] > 0]
+    gains, dots = [], []
+    for row in _some(found, order):
+        curve, dot = _gain_curve(found, row)
+        gains += curve
+        dots.append(dot)
+    return {
+        "bars": [
+            {
+                "id": found.portfolio.ids[row],
+                "strategy": found.strategies[row],
+                "budget": float(found.budgets[row]),
+            }
+            for row in top
+        ],
+        "gains": _cut(gains, dots, found.shadow_value),
+        "dots": dots,
+        "price": [{"gain": found.shadow_value, "text": f"lambda: {_short(found.shadow_value)}"}],
+        "here": [
+            {
+                "firm_budget": found.firm_budget,
+                "regret": found.total_regret,
+                "text": f"{found.firm_budget:.3g} nats: {whole(found.total_regret)}",
+            }
+        ],
+        "rules": [
+            {"rule": RULE_NAMES[outcome.rule], "regret": outcome.total_regret}
+            for outcome in outcomes
+        ],
+    }
+
+
+def _some(found: Allocation, order: Any) -> list[int]:
+    """Experiments that were given budget, from the largest to the smallest, evenly picked."""
+    free = found.portfolio.min_nano[order] < found.portfolio.max_nano[order]
+    funded = order[free & (found.budgets_nano[order] > 0)]
+    pool = funded if funded.size else order
+    places = np.unique(np.linspace(0, pool.size - 1, MOST_CURVES).round().astype(int))
+    return [int(pool[place]) for place in places]
+
+
+def _gain_curve(found: Allocation, row: int) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    portfolio = found.portfolio
+    sizes = int(portfolio.arms[row]), int(portfolio.visitors[row])
+    segments, dynamic = int(portfolio.segments[row]), found.strategies[row] == "dynamic"
+    best = (best_dynamic_budget if dynamic else best_constant_budget)(*sizes, segments)
+    grid = np.linspace(0, float(best), 62)[1:-1]
+    heights = np.asarray((dynamic_gain if dynamic else constant_gain)(*sizes, grid, segments))
+    name = portfolio.ids[row]
+    curve = [
+        {"budget": float(f"{x:.5g}"), "gain": float(f"{y:.5g}"), "experiment": name}
+        for x, y in zip(grid, heights, strict=True)
+    ]
+    dot = {
+        "budget": float(found.budgets[row]),
+        "gain": float(found.marginal_gain[row]),
+        "experiment": name,
+    }
+    return curve, dot
+
+
+def _cut(gains: list[dict[str, Any]], dots: Sequence[Row], price: float) -> list[dict[str, Any]]:
+    """Curves up to a height at which the points where they meet can still be seen."""
+    top = 1.8 * max([price, 1e-9, *(dot["gain"] for dot in dots)])
+    return [point for point in gains if 0 <= point["gain"] <= top]
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _summaries(found: Allocation, by_rule: Mapping[str, float]) -> dict[str, str]:
+    rest = found.portfolio.size - min(MOST_BARS, int((found.budgets_nano > 0).sum()))
+    more = f" {rest:,} more have less, or none." if rest else ""
+    return {
+        "bars": f"The largest budgets.{more}",
+        "gains": "Each curve is one experiment: what one more nat would save it. Those that get budget "
+        f"all stand at one height, lambda: {_short(found.shadow_value)} clicks per nat"
+        + (", members of a group together." if found.portfolio.members else "."),
+        "what_if": f"With {found.firm_budget:.3g} nats at most {whole(found.total_regret)} clicks "
+        "are lost; the curve shows other budgets.",
+        "rules": f"Equal split: {whole(by_rule['equal split'])}. No budget: {whole(by_rule['zero'])}. "
+        f"Each experiment's own best, whatever it costs: {whole(by_rule['best budgets'])}.",
+    }
+
+
+def _tables(found: Allocation, outcomes: Sequence[RuleOutcome]) -> dict[str, Any]:
+    frame = found.frame().head(MOST_BARS)
+    return {
+        "bars": {
+            "columns": ["experiment", "strategy", "budget"],
+            "rows": [[r["id"], r["strategy"], f"{r['budget']:.4f}"] for r in frame.to_dicts()],
+        },
+        "gains": {
+            "columns": ["experiment", "budget", "clicks saved per further nat"],
+            "rows": [
+                [r["id"], f"{r['budget']:.4f}", f"{r['marginal_gain']:,.4g}"]
+                for r in frame.to_dicts()
+            ],
+        },
+        "rules": {
+            "columns": ["rule", "clicks lost, at most", "costs", "within the budget"],
+            "rows": [
+                [
+                    RULE_NAMES[o.rule],
+                    whole(o.total_regret),
+                    f"{o.cost_nano / NANO:.4g}",
+                    "yes" if o.affordable else "no",
+                ]
+                for o in outcomes
+            ],
+        },
+    }

@@ -1,0 +1,132 @@
+"""What a page's route answers: a template filled in, or a redirect with a message for the next page.
+
+Every answer carries a policy under which the browser runs only our own files: no inline script or
+style, no eval, no other host, no frames.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from functools import cache
+from typing import Literal, TypeAlias
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from deniable.web import static, wording
+from deniable.web.access import Viewer, signer_of
+
+MessageKind: TypeAlias = Literal["good", "bad", "note"]
+
+MESSAGE_COOKIE = "deniable_message"
+POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self' data:",
+        "connect-src 'self'",
+        "form-action 'self'",
+        "base-uri 'none'",
+        "frame-ancestors 'none'",
+    )
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
+    "Vary": "Cookie",
+}
+NAVIGATION = (
+    ("/", "Overview"),
+    ("/planner", "Planner"),
+    ("/experiments", "Experiments"),
+    ("/portfolio", "Portfolio"),
+    ("/ledger", "Ledger"),
+)
+
+
+@cache
+def environment() -> Environment:
+    """The templates; all that is filled in is escaped, and what is missing is an error."""
+    made = Environment(
+        loader=PackageLoader("deniable.web", "templates"),
+        autoescape=select_autoescape(default=True, default_for_string=True),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.globals.update(asset=static.address, navigation=NAVIGATION)
+    made.filters.update(wording.FILTERS)
+    return made
+
+
+def rendered(template: str, **values: object) -> str:
+    """A template filled in: for the parts of a page that are sent again while it is open."""
+    return environment().get_template(template).render(**values)
+
+
+def show(
+    request: Request,
+    template: str,
+    viewer: Viewer | None,
+    /,
+    *,
+    status: int = 200,
+    **values: object,
+) -> HTMLResponse:
+    """A page.
+
+    Args:
+        request: what is answered.
+        template: its file in `templates/`, which extends `base.html`.
+        viewer: who is signed in.
+        status: the HTTP status.
+        values: what the template fills in.
+    """
+    messages = _messages(request)
+    html = rendered(
+        template,
+        viewer=viewer,
+        path=request.url.path,
+        demo=request.app.state.demo,
+        messages=messages,
+        **values,
+    )
+    answer = HTMLResponse(html, status, HEADERS)
+    if messages:
+        answer.delete_cookie(MESSAGE_COOKIE, path="/")
+    return answer
+
+
+def redirect(
+    request: Request, path: str, message: str = "", kind: MessageKind = "good"
+) -> Response:
+    """Send the browser to a page of ours, which then shows the message once."""
+    answer = RedirectResponse(path, 303, HEADERS)
+    if message:
+        text = base64.urlsafe_b64encode(json.dumps([kind, message[:600]]).encode()).decode()
+        signed = f"{text}.{signer_of(request).sign('message', text)}"
+        set_cookie(request, answer, MESSAGE_COOKIE, signed, 60)
+    return answer
+
+
+def set_cookie(request: Request, answer: Response, name: str, value: str, seconds: int) -> None:
+    """Give the browser something to keep: unseen by scripts, sent only from our own pages."""
+    encrypted = "https" in (request.url.scheme, request.headers.get("x-forwarded-proto"))
+    answer.set_cookie(
+        name, value, max_age=seconds, path="/", secure=encrypted, httponly=True, samesite="strict"
+    )
+
+
+def _messages(request: Request) -> list[tuple[str, str]]:
+    """The message that the last redirect left, if it is ours."""
+    text, _, signature = request.cookies.get(MESSAGE_COOKIE, "").rpartition(".")
+    signer = signer_of(request)
+    if not text or not signer.same(signature, signer.sign("message", text)):
+        return []
+    kind, message = json.loads(base64.urlsafe_b64decode(text))
+    return [(kind, message)]

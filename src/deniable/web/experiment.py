@@ -1,0 +1,114 @@
+"""One experiment while it runs: its page, and the same parts again as JSON every few seconds."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import JSONResponse, Response
+
+from deniable.service.facade import Deniable
+from deniable.service.http.guard import Service
+from deniable.storage.records import Experiment
+from deniable.web import answers, live_charts
+from deniable.web.access import Reader
+from deniable.web.actions import possible
+from deniable.web.risks import (
+    SMALLEST_CELL,
+    random_share,
+    regret_bound,
+    segment_risks,
+    told_segments,
+    waiting_words,
+)
+from deniable.web.standing import Standing
+from deniable.web.watcher import Watcher, sample_of
+
+router = APIRouter()
+
+MOST_EVENTS = 100
+"""Of the timeline, newest first; the ledger has all of them."""
+
+PARTS = ("figures", "leaderboard", "risks", "segments", "health", "timeline")
+"""Templates `parts/<name>.html`, each the content of the element with this id."""
+
+
+@router.get("/experiments/{key}")
+def experiment(request: Request, viewer: Reader, service: Service, key: str) -> Response:
+    """The page."""
+    found = service.experiment(key)
+    values = _values(request, service, found)
+    return answers.show(
+        request,
+        "experiment.html",
+        viewer,
+        parts=PARTS,
+        charts=live_charts.charts(**_chart_values(values)),
+        actions=possible(found),
+        **values,
+    )
+
+
+@router.get("/experiments/{key}/live")
+def live(request: Request, _viewer: Reader, service: Service, key: str) -> Response:
+    """What changes on the page: its parts as HTML, the data of its charts."""
+    found = service.experiment(key)
+    values = _values(request, service, found)
+    charts = live_charts.charts(**_chart_values(values))
+    return JSONResponse(
+        {
+            "state": [found.status, found.revision],
+            "parts": {name: answers.rendered(f"parts/{name}.html", **values) for name in PARTS},
+            "charts": {
+                one.name: {
+                    "datasets": one.datasets,
+                    "summary": one.summary,
+                    "rows": answers.rendered("parts/rows.html", table=one.table),
+                }
+                for one in charts
+            },
+        },
+        headers=answers.HEADERS,
+    )
+
+
+def _values(request: Request, service: Deniable, found: Experiment) -> dict[str, Any]:
+    """Everything that the parts fill in."""
+    now = datetime.now(UTC)
+    standing = Standing(found, service.counts(found.key))
+    watcher: Watcher = request.app.state.watcher
+    risks = [] if found.status == "draft" else segment_risks(standing, now)
+    told = told_segments(standing)
+    return {
+        "experiment": found,
+        "standing": standing,
+        "leaderboard": standing.leaderboard(),
+        "random_share": random_share(standing),
+        "risks": [(risk, waiting_words(risk, now)) for risk in risks],
+        "segments": [_segment(standing, position) for position in told],
+        "untold": len(found.segments) - len(told),
+        "smallest_cell": SMALLEST_CELL,
+        "bound": regret_bound(found, standing.visitors),
+        "health": watcher.health.get(found.key),
+        "events": service.events(found.key)[: -MOST_EVENTS - 1 : -1],
+        "samples": [*service.samples(found.key), sample_of(standing, now)],
+    }
+
+
+def _segment(standing: Standing, position: int) -> dict[str, Any]:
+    """One segment that may be told apart: its visitors and the rate of each arm that is on."""
+    shows, clicks = standing.shows[position], standing.clicks[position]
+    arms = [(i, arm) for i, arm in enumerate(standing.experiment.arms) if arm.active]
+    rates = {arm.key: clicks[i] / shows[i] for i, arm in arms}
+    return {
+        "name": standing.experiment.segments[position],
+        "visitors": int(shows.sum()),
+        "rates": rates,
+        "best": max(rates, key=lambda key: rates[key]),
+    }
+
+
+def _chart_values(values: dict[str, Any]) -> dict[str, Any]:
+    wanted = ("experiment", "standing", "leaderboard", "samples", "risks", "bound")
+    return {name: values[name] for name in wanted}

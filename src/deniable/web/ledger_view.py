@@ -1,0 +1,174 @@
+"""The ledger in words: what every entry says, filtered, as a table, a file and a line over time."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from deniable.errors import NANO
+from deniable.storage.records import Commitment
+from deniable.web.wording import nats, whole
+
+PAGE = 100
+
+KINDS = {
+    "period": "New firm budget",
+    "create": "Draft created",
+    "replan": "Draft changed",
+    "start": "Started",
+    "pause": "Paused",
+    "resume": "Resumed",
+    "stop": "Stopped",
+    "switch_off": "Arm switched off",
+    "exhaust": "Budget used up",
+    "erase": "Visitors erased",
+    "purge": "Old visitors erased",
+    "audit": "Audited",
+}
+"""Every kind of entry, as people say it."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry for people.
+
+    Attributes:
+        seq: its place in the chain.
+        time: when it was recorded.
+        kind: as stored.
+        title: what happened.
+        experiment: the key, or None for the firm.
+        taken: nats of the firm's budget.
+        committed: nats committed in this period, this entry included.
+        told: further facts, as a sentence.
+    """
+
+    seq: int
+    time: datetime
+    kind: str
+    title: str
+    experiment: str | None
+    taken: float
+    committed: float
+    told: str
+
+
+def entries(ledger: Sequence[Commitment]) -> list[Entry]:
+    """All entries, oldest first, with the running total of their period."""
+    found, committed = [], 0
+    for line in ledger:
+        # A new period carries what still runs: its amount is the new total, not an addition.
+        committed = line.amount_nano if line.kind == "period" else committed + line.amount_nano
+        detail = _detail(line)
+        found.append(
+            Entry(
+                seq=line.seq,
+                time=line.recorded_at,
+                kind=line.kind,
+                title=KINDS.get(line.kind, line.kind),
+                experiment=line.experiment,
+                taken=line.amount_nano / NANO,
+                committed=committed / NANO,
+                told=_told(line.kind, detail),
+            )
+        )
+    return found
+
+
+def chosen(found: Sequence[Entry], *, experiment: str, kind: str, spends: bool) -> list[Entry]:
+    """The entries that a filter lets through; empty words let everything through."""
+    return [
+        entry
+        for entry in found
+        if (not experiment or entry.experiment == experiment)
+        and (not kind or entry.kind == kind)
+        and (not spends or entry.taken > 0)
+    ]
+
+
+def as_csv(found: Sequence[Entry]) -> str:
+    """Entries as a file; a cell never begins with a sign that spreadsheets take as a formula."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(("seq", "time", "kind", "experiment", "taken_nats", "committed_nats", "detail"))
+    for entry in found:
+        cells = (entry.kind, entry.experiment or "", entry.told)
+        kind, experiment, told = (f"'{c}" if c[:1] in "=+-@" and c else c for c in cells)
+        amounts = (f"{entry.taken:.9f}", f"{entry.committed:.9f}")
+        writer.writerow((entry.seq, entry.time.isoformat(), kind, experiment, *amounts, told))
+    return file.getvalue()
+
+
+def latest_audits(ledger: Sequence[Commitment]) -> dict[str, dict[str, Any]]:
+    """Experiment -> its newest recorded audit: time, verdict and figures."""
+    newest = {line.experiment: line for line in ledger if line.kind == "audit" and line.experiment}
+    return {
+        key: {"time": line.recorded_at, "seq": line.seq, **_detail(line)}
+        for key, line in newest.items()
+    }
+
+
+def spending(found: Sequence[Entry], budgets: Mapping[int, float]) -> list[dict[str, Any]]:
+    """Committed and available nats over time, for the chart.
+
+    Args:
+        found: all entries, oldest first.
+        budgets: place of a period's entry -> its budget in nats.
+    """
+    points, budget = [], 0.0
+    for entry in found:
+        budget = budgets.get(entry.seq, budget)
+        if entry.taken > 0 or entry.kind == "period":
+            points.append(_point(entry.time, entry.committed, budget))
+    if points:
+        points.append({**points[-1], "time": _stamp(datetime.now(UTC))})
+    return points
+
+
+def period_budgets(ledger: Sequence[Commitment]) -> dict[int, float]:
+    """Place of each period's entry -> its budget in nats."""
+    return {
+        line.seq: _detail(line).get("budget_nano", 0) / NANO
+        for line in ledger
+        if line.kind == "period"
+    }
+
+
+def _point(time: datetime, committed: float, budget: float) -> dict[str, Any]:
+    return {"time": _stamp(time), "committed": committed, "budget": budget}
+
+
+def _stamp(time: datetime) -> str:
+    return time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _detail(line: Commitment) -> dict[str, Any]:
+    found = json.loads(line.detail or "{}")
+    return found if isinstance(found, dict) else {}
+
+
+def _told(kind: str, detail: Mapping[str, Any]) -> str:
+    budget = nats(detail.get("budget_nano", 0) / NANO)
+    strategy = detail.get("strategy", "")
+    if kind == "period":
+        return f"The firm's budget is {budget} nats; what still runs is carried over."
+    if kind == "create":
+        return f"{len(detail.get('arms', ()))} arms, budget {budget}, {strategy} strategy."
+    if kind == "replan":
+        return f"Budget {budget}, {strategy} strategy."
+    if kind == "stop":
+        winner = detail.get("winner")
+        return f"Everybody gets {winner} from now on." if winner else "Without a winner."
+    if kind == "switch_off":
+        return f"New visitors no longer get {detail.get('arm', '')}."
+    if kind == "audit":
+        return str(detail.get("verdict", ""))
+    if kind in ("erase", "purge") and "decisions" in detail:
+        count = detail["decisions"]
+        return f"{whole(count)} decision{'' if count == 1 else 's'} stripped of the visitor."
+    return ""

@@ -1,0 +1,89 @@
+"""The overview: the firm's budget, what runs, how it does, and what needs a look.
+
+Everything on it comes from counters and from what the watcher found: it does not grow with decisions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from deniable.errors import DeniableError, UnknownNameError
+from deniable.service.facade import Deniable
+from deniable.service.http.guard import Service
+from deniable.storage.records import Experiment, Firm
+from deniable.web import answers, fields
+from deniable.web.access import Reader, Submission
+from deniable.web.alerts import alerts
+from deniable.web.risks import random_share
+from deniable.web.standing import Standing
+from deniable.web.watcher import Health, Watcher
+
+router = APIRouter()
+
+
+@dataclass(frozen=True)
+class Row:
+    """One running or paused experiment as the overview tells it."""
+
+    experiment: Experiment
+    visitors: int
+    random_share: float
+    success_rate: float | None
+    gain: float | None
+    health: Health | None
+
+
+@router.get("/")
+def overview(request: Request, viewer: Reader, service: Service) -> Response:
+    """The first page; before anything runs it says what to do first."""
+    watcher: Watcher = request.app.state.watcher
+    firm, everything = current_firm(service), service.experiments()
+    live = [e for e in everything if e.status in ("running", "paused")]
+    counts = service.all_counts(live)
+    standings = [Standing(e, counts[e.key]) for e in live]
+    return answers.show(
+        request,
+        "overview.html",
+        viewer,
+        here=str(request.base_url).rstrip("/"),
+        firm=firm,
+        rows=[_row(standing, watcher.health) for standing in standings],
+        drafts=[e for e in everything if e.status == "draft"],
+        stopped=sum(e.status == "stopped" for e in everything),
+        first_run=firm is None or not any(e.started_at for e in everything),
+        alerts=alerts(firm, standings, watcher.health, service.figures),
+    )
+
+
+@router.post("/firm")
+def open_period(request: Request, form: Submission, service: Service) -> Response:
+    """Open a period of the firm's budget."""
+    try:
+        budget = fields.number("budget", form.text("budget"))
+        days = fields.number("days", form.text("days")) if form.text("days") else None
+        service.set_firm(budget=budget, days=days)
+    except DeniableError as error:
+        return answers.redirect(request, "/", fields.in_words(error), "bad")
+    return answers.redirect(request, "/", "A new period of the firm’s budget has begun.")
+
+
+def current_firm(service: Deniable) -> Firm | None:
+    """The firm's present period; None before the first."""
+    try:
+        return service.firm()
+    except UnknownNameError:
+        return None
+
+
+def _row(standing: Standing, health: dict[str, Health]) -> Row:
+    return Row(
+        standing.experiment,
+        standing.visitors,
+        random_share(standing),
+        standing.success_rate,
+        standing.gain_over_random,
+        health.get(standing.experiment.key),
+    )

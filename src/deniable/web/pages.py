@@ -1,0 +1,86 @@
+"""The pages on the service's application: which modules there are, and how they are mounted.
+
+A page is a module of this package with a `router` (FastAPI). To add one: write the module, add it
+to MODULES, and its place in the header to NAVIGATION. Routes take `Reader`, `Administrator` or
+`Submission` from `deniable.web.access`, which check who asks, and answer with `show` or `redirect`
+from `deniable.web.answers`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from importlib import import_module
+from threading import Thread
+from typing import cast
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from deniable.errors import DeniableError
+from deniable.service.http.app import Application
+from deniable.service.http.problems import Problem
+from deniable.web import answers, refusals, static
+from deniable.web.sessions import Signer
+from deniable.web.watcher import Watcher
+
+MODULES = (
+    "static",
+    "account",
+    "overview",
+    "experiments",
+    "actions",
+    "experiment",
+    "planner",
+    "portfolio",
+    "ledger",
+    "promises",
+    "visitors",
+)
+"""Modules of this package with a `router`, in the order in which their paths are tried."""
+
+_REFUSALS = (DeniableError, Problem, HTTPException, RequestValidationError, Exception)
+
+
+def mount(application: Application, *, demo: bool = False) -> Application:
+    """Add the pages to an application and return it.
+
+    Args:
+        application: from `create_app`, not yet serving.
+        demo: whether its visitors are simulated; every page then says so.
+    """
+    api = application.api
+    api.state.signer = Signer(api.state.service.derived_key(b"web sessions"))
+    api.state.demo = demo
+    api.state.watcher = Watcher(api.state.service)
+    application.companions.append(api.state.watcher)
+    for name in MODULES:
+        api.include_router(import_module(f"deniable.web.{name}").router, include_in_schema=False)
+    for kind in _REFUSALS:
+        _tell_people(api, kind)
+    Thread(target=_warm, name="deniable-warm", daemon=True).start()
+    return application
+
+
+def _tell_people(api: FastAPI, kind: type[Exception]) -> None:
+    """Answer browsers that asked for a page with one; programs get problem details as before."""
+    told_to_programs = api.exception_handlers.get(kind, api.exception_handlers[DeniableError])
+
+    async def told(request: Request, error: Exception) -> Response:
+        if refusals.wants_page(request):
+            return await asyncio.to_thread(refusals.page, request, error)
+        return cast(Response, await told_to_programs(request, error))  # type: ignore[misc]
+
+    api.add_exception_handler(kind, told)
+
+
+def _warm() -> None:
+    """Load what the first visit would wait for: templates, charts, their browser bundle."""
+    answers.environment()
+    from deniable.web import allocation_view, ledger, plan_view
+
+    plan_view.specifications()
+    allocation_view.specifications()
+    ledger.specification()
+    static.vega_bundle()

@@ -1,0 +1,192 @@
+"""The portfolio: the firm's budget over its experiments, tried out and applied to drafts."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse
+from starlette.responses import Response
+
+from deniable.errors import NANO, DeniableError, InvalidArgumentError, UnknownNameError
+from deniable.portfolio.allocation import Allocation
+from deniable.portfolio.problem import REGIMES
+from deniable.service.facade import Deniable
+from deniable.service.http.guard import service_of
+from deniable.storage.commitments import joint_cost
+from deniable.storage.records import Experiment
+from deniable.web import allocation_view, answers, fields
+from deniable.web.access import Form, Reader, ReaderSubmission, Submission
+
+router = APIRouter(prefix="/portfolio")
+
+USUAL_BUDGET = 4.0
+EXAMPLE = """id,arms,visitors,segments,strategy,min_budget,max_budget,committed,group
+homepage,2,1000000,3,,,,,
+checkout,3,250000,2,,,1.5,,
+search,4,4000000,3,,,,,results
+ranking,2,900000,3,,,,,results
+newsletter,2,40000,2,constant,,,,
+"""
+
+
+@dataclass(frozen=True)
+class Ours:
+    """What the store has: rows for the solver, and what cannot be allocated.
+
+    Attributes:
+        rows: drafts, and live experiments with their budget as committed.
+        left_out: experiments without planned visitors.
+        firm_budget: the present period's, or a usual one where none is set.
+        reserve: what stopped, erased and left-out experiments have taken of it.
+    """
+
+    rows: list[dict[str, Any]]
+    left_out: list[str]
+    firm_budget: float
+    reserve: float
+
+
+@router.get("")
+def portfolio(request: Request, viewer: Reader) -> Response:
+    """The page, with the store's own experiments."""
+    ours = experiments_of(service_of(request))
+    return answers.show(
+        request,
+        "portfolio.html",
+        viewer,
+        ours=ours,
+        example=EXAMPLE,
+        regimes=REGIMES,
+        charts={
+            name: allocation_view.filled(name, {}) for name in allocation_view.specifications()
+        },
+        drafts=[row["id"] for row in ours.rows if row["committed"] is None],
+    )
+
+
+@router.post("/data")
+async def data(request: Request, _form: ReaderSubmission) -> Response:
+    """One allocation: quick while the slider moves."""
+    return await _answered(request, _quick)
+
+
+@router.post("/what-if")
+async def what_if(request: Request, _form: ReaderSubmission) -> Response:
+    """The curve over firm budgets."""
+    return await _answered(request, _curve)
+
+
+@router.post("/allocation.csv")
+async def download(form: ReaderSubmission) -> Response:
+    """The allocation as a file."""
+    found = await asyncio.to_thread(_proven, form)
+    headers = {**answers.HEADERS, "Content-Disposition": 'attachment; filename="allocation.csv"'}
+    return Response(found.frame().write_csv(), headers=headers, media_type="text/csv")
+
+
+@router.post("/apply")
+async def apply(request: Request, form: Submission) -> Response:
+    """Give the drafts their budgets and strategies."""
+    service = service_of(request)
+    try:
+        changed = await asyncio.to_thread(_applied, service, form)
+    except DeniableError as error:
+        return answers.redirect(request, "/portfolio", fields.in_words(error), "bad")
+    who = "1 draft has" if changed == 1 else f"{changed} drafts have"
+    told = f"{who} a new budget. Nothing is committed until they start."
+    return answers.redirect(request, "/portfolio", told)
+
+
+def experiments_of(service: Deniable) -> Ours:
+    """The store's drafts and live experiments as a portfolio."""
+    wanted = [e for e in service.experiments() if e.status != "stopped"]
+    live = [e for e in wanted if e.status != "draft"]
+    try:
+        firm = service.firm()
+        budget, committed = firm.budget, firm.committed_nano
+    except UnknownNameError:
+        budget, committed = USUAL_BUDGET, 0
+    counted = [e for e in live if e.planned_visitors is not None]
+    known = joint_cost((e.group, e.budget_nano) for e in counted)
+    return Ours(
+        rows=[_row(e) for e in wanted if e.planned_visitors is not None],
+        left_out=[e.key for e in wanted if e.planned_visitors is None],
+        firm_budget=budget,
+        reserve=max(0, committed - known) / NANO,
+    )
+
+
+def _row(experiment: Experiment) -> dict[str, Any]:
+    held = experiment.status != "draft" or experiment.arm_specific
+    return {
+        "id": experiment.key,
+        "arms": len(experiment.active_arms),
+        "visitors": experiment.planned_visitors,
+        "segments": len(experiment.segments),
+        "strategy": experiment.strategy if held else None,
+        "min_budget": None,
+        "max_budget": None,
+        "committed": experiment.budget if held else None,
+        "group": experiment.group,
+    }
+
+
+async def _answered(request: Request, work: Any) -> Response:
+    try:
+        asked = await request.json()
+        if not isinstance(asked, dict):
+            raise InvalidArgumentError("body", "...", "an object")
+        return JSONResponse(await asyncio.to_thread(work, asked), headers=answers.HEADERS)
+    except (ValueError, TypeError, AttributeError) as error:  # also every refusal of the solver
+        told = str(error) if isinstance(error, DeniableError) else "That is not a portfolio."
+        return JSONResponse({"wrong": told[:600]}, 422, answers.HEADERS)
+
+
+def _quick(asked: dict[str, Any]) -> dict[str, Any]:
+    rows, regime, available = _question(asked)
+    found = allocation_view.allocator(rows, regime).allocate(available, **allocation_view.QUICK)
+    return {"rows": rows, **allocation_view.view(found)}
+
+
+def _curve(asked: dict[str, Any]) -> dict[str, Any]:
+    rows, regime, _ = _question(asked)
+    return {"what_if": allocation_view.what_if(json.dumps(rows, sort_keys=True), regime)}
+
+
+def _question(asked: dict[str, Any]) -> tuple[list[dict[str, Any]], str, float]:
+    csv = asked.get("csv")
+    raw = allocation_view.rows_of_csv(csv) if isinstance(csv, str) else asked.get("rows")
+    if not isinstance(raw, list) or not all(isinstance(row, dict) for row in raw):
+        raise InvalidArgumentError("rows", "...", "a list of experiments")
+    budget, reserve = (
+        fields.number(name, str(asked.get(name, 0))) for name in ("firm_budget", "reserve")
+    )
+    return (
+        allocation_view.checked_rows(raw),
+        str(asked.get("regime", "flexible")),
+        max(0.0, budget - reserve),
+    )
+
+
+def _proven(form: Form) -> Allocation:
+    """The allocation of a form, solved to the usual proof."""
+    text = form.data.get("rows")
+    asked = {name: form.text(name) for name in ("firm_budget", "reserve", "regime")}
+    raw = json.loads(text) if isinstance(text, str) and text else []
+    rows, regime, available = _question({**asked, "rows": raw})
+    return allocation_view.allocator(rows, regime).allocate(available)
+
+
+def _applied(service: Deniable, form: Form) -> int:
+    found = _proven(form)
+    drafts = {e.key for e in service.experiments() if e.status == "draft" and not e.arm_specific}
+    wanted = {
+        name: (int(found.budgets_nano[row]), found.strategies[row])
+        for row, name in enumerate(found.portfolio.ids)
+        if name in drafts
+    }
+    return len(service.replan(wanted))  # type: ignore[arg-type]

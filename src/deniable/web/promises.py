@@ -1,0 +1,83 @@
+"""What we promise about one experiment: a page that can be printed, signed and filed."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from deniable.audit.exact import VersionProof, decimal, exact_proof
+from deniable.audit.promise import Promise
+from deniable.errors import NANO
+from deniable.privacy.belief import highest_belief
+from deniable.privacy.serving import SPACE
+from deniable.service.http.guard import service_of
+from deniable.web import answers, ledger_view
+from deniable.web.access import Reader, Submission
+
+router = APIRouter(prefix="/ledger/promises")
+
+PRIORS = (0.01, 0.1, 0.2, 0.5)
+
+
+@router.get("/{key}")
+def statement(request: Request, viewer: Reader, key: str) -> Response:
+    """The statement, with its exact table and the newest recorded audit."""
+    service = service_of(request)
+    experiment = service.experiment(key)
+    promise = service.promise(key)
+    proofs = exact_proof(promise)
+    budget = promise.budget_nano / NANO
+    return answers.show(
+        request,
+        "promise.html",
+        viewer,
+        experiment=experiment,
+        budget=budget,
+        tables=[_table(promise, proof) for proof in proofs],
+        worst=decimal(max(proof.worst.ratio for proof in proofs), 12),
+        holds=all(proof.holds for proof in proofs),
+        beliefs=[(prior, float(highest_belief(prior, budget))) for prior in PRIORS],
+        audit=ledger_view.latest_audits(service.ledger()).get(key),
+    )
+
+
+@router.post("/{key}/audit")
+async def audit(request: Request, key: str, form: Submission) -> Response:
+    """Audit now, and enter the verdict into the ledger."""
+    found = await asyncio.to_thread(service_of(request).audit, key, record=True)
+    place = f"/ledger/promises/{found.promise.name}#audit"
+    return answers.redirect(request, place, found.verdict, "good" if found.sound else "bad")
+
+
+@router.get("/{key}/audit")
+def audit_page(request: Request, viewer: Reader, key: str) -> Response:
+    """A full audit, made now, check by check; nothing is recorded."""
+    found = service_of(request).audit(key)
+    return answers.show(request, "audit.html", viewer, found=found, key=key)
+
+
+def _table(promise: Promise, proof: VersionProof) -> dict[str, Any]:
+    """One version's exact numbers, arm by arm."""
+    final = proof.final
+    return {
+        "version": proof.version,
+        "n_tables": proof.n_tables,
+        "rows": [
+            {
+                "arm": promise.arms[arm.arm],
+                "budget": arm.budget_nano / NANO,
+                "greedy": final.count(place, place),
+                "other": final.pieces[place],
+                "greedy_share": final.count(place, place) / SPACE,
+                "other_share": final.pieces[place] / SPACE,
+                "ratio": decimal(arm.ratio),
+                "fraction": f"{arm.ratio.numerator}/{arm.ratio.denominator}",
+                "bound": decimal(arm.bound),
+                "holds": arm.holds,
+            }
+            for place, arm in enumerate(proof.arms)
+        ],
+    }

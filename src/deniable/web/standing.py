@@ -1,0 +1,148 @@
+"""Where an experiment stands, from its counters alone: arms compared, clicks won and lost.
+
+Visitors of different segments see the arms in different proportions, so an arm's plain click rate
+flatters whichever arm is shown to eager segments. Arms are compared as if everybody had been shown
+each of them: rates are taken by segment and weighted by the segments' visitors. That is also what
+promoting an arm does. Rates are Beta posteriors; the prior is worth two visitors at the experiment's
+average rate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from deniable._validation import FloatArray
+from deniable.storage.records import Arm, Cell, Experiment
+
+PRIOR_VISITORS = 2.0
+DRAWS = 4_000
+_MOST_NUMBERS = 2_000_000
+
+
+@dataclass(frozen=True)
+class ArmStanding:
+    """One arm against the others.
+
+    Attributes:
+        arm: which.
+        shows: how often it was shown.
+        clicks: how often that was a success.
+        rate: its success rate if everybody had been shown it, as estimated.
+        low: 95% of the belief about that rate is above this...
+        high: ...and below this.
+        best_chance: probability that its rate is the largest of the arms that are on.
+    """
+
+    arm: Arm
+    shows: int
+    clicks: int
+    rate: float
+    low: float
+    high: float
+    best_chance: float
+
+
+class Standing:
+    """The counters of one experiment as arrays: a row for each segment, the last for unlisted ones.
+
+    Args:
+        experiment: whose.
+        cells: as `counts` gives them, in declared order.
+    """
+
+    def __init__(self, experiment: Experiment, cells: Sequence[Cell]) -> None:
+        self.experiment = experiment
+        shape = (len(experiment.segments) + 1, len(experiment.arms))
+        self.shows: FloatArray = np.array([c.shows for c in cells], dtype=float).reshape(shape)
+        self.clicks: FloatArray = np.array([c.clicks for c in cells], dtype=float).reshape(shape)
+        self._on = np.array([arm.active for arm in experiment.arms])
+
+    @cached_property
+    def visitors(self) -> int:
+        """Everybody who was decided for."""
+        return int(self.shows.sum())
+
+    @cached_property
+    def successes(self) -> int:
+        """All clicks."""
+        return int(self.clicks.sum())
+
+    @property
+    def success_rate(self) -> float | None:
+        """Clicks per visitor; None before the first."""
+        return self.successes / self.visitors if self.visitors else None
+
+    @property
+    def lost(self) -> float:
+        """Estimated clicks lost so far against showing each segment its best arm from the start."""
+        rates = self._rates()
+        best = rates[:, self._on].max(axis=1, keepdims=True)
+        return float((self.shows * np.maximum(best - rates, 0)).sum())
+
+    @property
+    def lost_at_random(self) -> float:
+        """The same, had every visitor been shown a random arm."""
+        rates = self._rates()[:, self._on]
+        return float((self.shows.sum(axis=1) * (rates.max(axis=1) - rates.mean(axis=1))).sum())
+
+    @property
+    def random_clicks(self) -> float:
+        """Estimated clicks that showing random arms to the same visitors would have brought."""
+        rates = self._rates()[:, self._on]
+        return float((self.shows.sum(axis=1) * rates.mean(axis=1)).sum())
+
+    @property
+    def gain_over_random(self) -> float | None:
+        """Clicks won over random arms, as a share of theirs; None while there is too little."""
+        if self.visitors < 100 or self.successes < 10:
+            return None
+        return self.successes / self.random_clicks - 1
+
+    def leaderboard(self) -> list[ArmStanding]:
+        """The arms, best first."""
+        posterior = self._drawn_rates()
+        low, high = np.quantile(posterior, [0.025, 0.975], axis=0)
+        contending = np.where(self._on, posterior, -1.0)
+        winners = np.bincount(contending.argmax(axis=1), minlength=len(self._on)) / len(posterior)
+        rates = posterior.mean(axis=0)
+        found = [
+            ArmStanding(
+                arm,
+                int(self.shows[:, i].sum()),
+                int(self.clicks[:, i].sum()),
+                float(rates[i]),
+                float(low[i]),
+                float(high[i]),
+                float(winners[i]),
+            )
+            for i, arm in enumerate(self.experiment.arms)
+        ]
+        return sorted(found, key=lambda one: (-one.arm.active, -one.best_chance, -one.rate))
+
+    def _prior(self) -> tuple[float, float]:
+        average = (self.successes + 1) / (self.visitors + 2)
+        return PRIOR_VISITORS * average, PRIOR_VISITORS * (1 - average)
+
+    def _rates(self) -> FloatArray:
+        """The posterior mean of every cell."""
+        won, lost = self._prior()
+        rates: FloatArray = (self.clicks + won) / (self.shows + won + lost)
+        return rates
+
+    def _drawn_rates(self) -> FloatArray:
+        """Draws of each arm's rate over all visitors, shape (draws, K)."""
+        weights = self.shows.sum(axis=1)
+        seen = weights > 0 if weights.any() else np.arange(len(weights)) == 0
+        clicks, shows = self.clicks[seen], self.shows[seen]
+        weights = weights[seen] if weights.any() else np.ones(1)
+        won, lost = self._prior()
+        draws = int(np.clip(_MOST_NUMBERS // clicks.size, 200, DRAWS))
+        # Seeded: a page that is loaded twice shows the same figures. Nothing here decides anything.
+        rng = np.random.default_rng(2)
+        cells = rng.beta(clicks + won, np.maximum(shows - clicks, 0) + lost, (draws, *clicks.shape))
+        rates: FloatArray = np.einsum("s,dsk->dk", weights / weights.sum(), cells)
+        return rates

@@ -1,0 +1,97 @@
+"""Our scripts and styles, and the chart library that vl-convert carries: compressed, kept for good.
+
+Addresses contain a hash of everything, so browsers ask for a file once for each release.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+from contextlib import suppress
+from functools import cache
+from hashlib import sha256
+from importlib.metadata import version
+from importlib.resources import files
+from pathlib import Path
+from threading import Lock
+
+from fastapi import APIRouter, Request
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+router = APIRouter()
+
+BUNDLE = "vega.js"
+TYPES = {
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+_FOREVER = "public, max-age=31536000, immutable"
+_SNIPPET = "export { vegaEmbed };"
+_bundling = Lock()
+
+
+@router.get("/static/{release}/{name}")
+def file(request: Request, release: str, name: str) -> Response:
+    """One file, compressed for whoever can take it."""
+    if release != digest() or (name != BUNDLE and name not in contents()):
+        raise HTTPException(404, "no such file")
+    body = vega_bundle() if name == BUNDLE else contents()[name]
+    headers = {"Cache-Control": _FOREVER, "Vary": "Accept-Encoding"}
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        headers["Content-Encoding"] = "gzip"
+    else:
+        body = gzip.decompress(body)
+    return Response(body, headers=headers, media_type=TYPES[Path(name).suffix])
+
+
+def address(name: str) -> str:
+    """Where a file is served, until it changes."""
+    return f"/static/{digest()}/{name}"
+
+
+@cache
+def contents() -> dict[str, bytes]:
+    """Our own files, compressed, by name."""
+    return {
+        found.name: gzip.compress(found.read_bytes(), mtime=0)
+        for found in sorted(files("deniable.web").joinpath("static").iterdir(), key=str)
+        if Path(found.name).suffix in TYPES
+    }
+
+
+@cache
+def digest() -> str:
+    """Tells one release of all files from another."""
+    found = sha256(version("vl-convert-python").encode())
+    for name, body in contents().items():
+        found.update(name.encode() + body)
+    return found.hexdigest()[:16]
+
+
+def vega_bundle() -> bytes:
+    """Vega, Vega-Lite and Vega-Embed with its expression interpreter, as one compressed module.
+
+    Putting it together takes seconds, so it is kept in the user's cache folder; whoever asks while
+    that is done waits.
+    """
+    with _bundling:
+        return _bundle()
+
+
+@cache
+def _bundle() -> bytes:
+    folder = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    kept = Path(folder) / "deniable" / f"vega-{version('vl-convert-python')}.js.gz"
+    with suppress(OSError):
+        return kept.read_bytes()
+    import vl_convert
+
+    made = gzip.compress(vl_convert.javascript_bundle(_SNIPPET).encode(), 9, mtime=0)
+    with suppress(OSError):  # a folder that cannot be written to: made again at the next start
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        draft = kept.with_name(f"{kept.name}.{os.getpid()}")
+        draft.write_bytes(made)
+        draft.replace(kept)
+    return made

@@ -1,0 +1,111 @@
+// Draws every <figure class="chart"> from the Vega-Lite specification beside it.
+//
+// Vega's expressions are interpreted from their syntax tree: nothing is evaluated as code, so the
+// page's policy needs no exception. The bundle is loaded only where a page has a chart.
+
+const root = document.documentElement;
+const systemDark = matchMedia("(prefers-color-scheme: dark)");
+const drawn = new Map(); // figure -> { spec, view }
+let embed = null;
+
+// What the house style's colours become on a dark page; all others are readable on both.
+const DARK = {
+  "#2b2b2b": "#e4e6e8", "#e3e3e3": "#363d45", white: "#1b2026", "#ffffff": "#1b2026",
+  "#0072b2": "#56b4e9", "#d55e00": "#f58b4c", "#009e73": "#2fc79a", "#555555": "#b9bec4",
+  "#b3261e": "#ff8a80", "#46085c": "#c9a0dc", "#3b528b": "#8fa8e8", "#21918c": "#4fc4be",
+};
+
+const isDark = () => (root.dataset.theme || (systemDark.matches ? "dark" : "light")) === "dark";
+
+function recoloured(value) {
+  if (typeof value === "string") return DARK[value.toLowerCase()] ?? value;
+  if (Array.isArray(value)) return value.map(recoloured);
+  if (value && typeof value === "object") {
+    return Object.fromEntries(
+      // Data are left alone: an arm may be called "white".
+      Object.entries(value).map(([key, inner]) => [
+        key, ["values", "datasets", "domain", "text", "title"].includes(key) ? inner : recoloured(inner),
+      ]),
+    );
+  }
+  return value;
+}
+
+function config(dark) {
+  const ink = dark ? "#d7dade" : "#3a3f45";
+  const grid = dark ? "#2f363e" : "#e6e4df";
+  const text = { labelColor: ink, titleColor: ink, labelFontSize: 12, titleFontSize: 12, titleFontWeight: "normal" };
+  return {
+    aria: false,
+    background: null,
+    font: "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', Arial, sans-serif",
+    axis: { ...text, gridColor: grid, domainColor: dark ? "#5a636d" : "#b9b5ad", tickColor: grid },
+    legend: { ...text, symbolStrokeWidth: 2.5, symbolSize: 140 },
+    header: { labelColor: ink, titleColor: ink },
+    title: { color: ink, anchor: "start", fontSize: 13 },
+    text: { color: ink },
+    view: { stroke: null },
+    line: { strokeWidth: 2 },
+  };
+}
+
+// A chart of one panel fills its figure; several panels keep the size they were made with.
+function fitted(spec) {
+  if (spec.concat || spec.hconcat || spec.vconcat || spec.facet || spec.repeat) return spec;
+  return { ...spec, width: "container", autosize: { type: "fit-x", contains: "padding" } };
+}
+
+async function draw(figure, spec) {
+  embed ??= import("./vega.js").then((module) => module.vegaEmbed);
+  const vegaEmbed = await embed;
+  const dark = isDark();
+  const { config: _printed, ...bare } = spec; // the style for paper
+  const wanted = fitted(dark ? recoloured(bare) : bare);
+  const canvas = figure.querySelector("[data-chart]");
+  const previous = drawn.get(figure);
+  const before = canvas.offsetHeight;
+  if (before) canvas.style.minHeight = `${before}px`; // the page does not jump
+  const result = await vegaEmbed(canvas, wanted, {
+    ast: true, actions: false, renderer: "canvas", defaultStyle: false, mode: "vega-lite",
+    config: config(dark), tooltip: { disableDefaultStyle: true },
+  });
+  previous?.result?.finalize();
+  drawn.set(figure, { spec, result });
+  canvas.style.minHeight = "";
+  figure.dataset.drawn = dark ? "dark" : "light";
+}
+
+/** Draw another specification in a figure: the element, or its id. */
+export async function redraw(figure, spec) {
+  const found = typeof figure === "string" ? document.getElementById(figure) : figure;
+  if (found) await draw(found, spec);
+}
+
+/** Give a drawn figure other data, dataset by dataset: much faster than another specification. */
+export async function refill(figure, datasets) {
+  const found = typeof figure === "string" ? document.getElementById(figure) : figure;
+  const entry = found && drawn.get(found);
+  if (!entry) return;
+  entry.spec.datasets = { ...entry.spec.datasets, ...datasets };
+  if (!entry.result) return; // it is being drawn: with what it was given first, then with this
+  for (const [name, values] of Object.entries(datasets)) entry.result.view.data(name, structuredClone(values));
+  await entry.result.view.runAsync();
+}
+
+/** Draw all charts below an element that were not drawn yet. */
+export function drawAll(within = document) {
+  for (const figure of within.querySelectorAll("figure.chart")) {
+    if (drawn.has(figure)) continue;
+    const spec = JSON.parse(figure.querySelector('script[type="application/json"]').textContent);
+    drawn.set(figure, { spec });
+    draw(figure, spec).catch((error) => {
+      figure.dataset.drawn = "failed";
+      console.error(error);
+    });
+  }
+}
+
+const again = () => { for (const [figure, { spec }] of drawn) draw(figure, spec); };
+root.addEventListener("themechange", again);
+systemDark.addEventListener("change", again);
+drawAll();

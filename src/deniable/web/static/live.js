@@ -1,0 +1,62 @@
+// Keeps an experiment's page up to date: asks every two seconds, only while somebody looks.
+import { refill } from "./charts.js";
+
+const SECONDS = 2;
+const note = document.getElementById("live-state");
+const toggle = document.getElementById("live-toggle");
+let held = false;
+let state = null;
+let waiting = null;
+
+const written = new Map(); // id -> what was last written into it
+
+function replace(id, html) {
+  const element = document.getElementById(id);
+  // What somebody reads by keyboard is left alone.
+  if (!element || written.get(id) === html || element.contains(document.activeElement)) return;
+  element.innerHTML = html; // from our own templates, which escape
+  written.set(id, html);
+}
+
+async function update() {
+  const answer = await fetch(`${location.pathname}/live`, { headers: { accept: "application/json" } });
+  if (answer.status === 401) return location.reload();
+  if (!answer.ok) throw new Error(`status ${answer.status}`);
+  const found = await answer.json();
+  const now = JSON.stringify(found.state);
+  if (state !== null && state !== now) return location.reload(); // somebody started, paused, stopped it
+  state = now;
+  for (const [id, html] of Object.entries(found.parts)) replace(id, html);
+  for (const [name, chart] of Object.entries(found.charts)) {
+    const figure = document.getElementById(name);
+    if (!figure) return location.reload(); // the first visitors came
+    document.getElementById(`${name}-summary`).textContent = chart.summary;
+    figure.querySelector("[role=img]").setAttribute("aria-label", `${figure.querySelector("h3").textContent}. ${chart.summary}`);
+    replace(`${name}-rows`, chart.rows);
+    await refill(figure, chart.datasets);
+  }
+  note.textContent = "Updated every two seconds.";
+  document.documentElement.dataset.updates = String(Number(document.documentElement.dataset.updates || 0) + 1);
+}
+
+async function tick() {
+  clearTimeout(waiting);
+  if (!held && !document.hidden) {
+    try {
+      await update();
+    } catch {
+      note.textContent = "The service does not answer; trying again.";
+    }
+  }
+  waiting = setTimeout(tick, SECONDS * 1000);
+}
+
+toggle.hidden = false;
+toggle.addEventListener("click", () => {
+  held = !held;
+  toggle.setAttribute("aria-pressed", String(held));
+  toggle.textContent = held ? "Go on" : "Hold still";
+  note.textContent = held ? "Held still." : "Updated every two seconds.";
+});
+document.addEventListener("visibilitychange", () => { if (!document.hidden) tick(); });
+waiting = setTimeout(tick, SECONDS * 1000);

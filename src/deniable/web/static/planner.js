@@ -1,0 +1,113 @@
+// The planner: asks for the numbers of the present setting while it changes, and shows them.
+import { refill } from "./charts.js";
+
+const CHARTS = {
+  belief: ["belief", "belief_here"], schedule: ["schedule"], regret: ["regret", "best", "chosen"],
+  parts: ["parts"], elasticity: ["elasticity", "zero", "chosen"],
+};
+const setting = document.getElementById("setting");
+const slider = document.getElementById("slider");
+const budget = document.getElementById("budget");
+const wrong = document.getElementById("wrong");
+const recommended = document.getElementById("recommended");
+const arms = document.getElementById("arm_names");
+const segments = document.getElementById("segment_names");
+
+let waiting = false;
+let stale = false;
+let shown = {}; // each dataset that the charts hold, as text: what did not change is not drawn again
+
+const query = () => {
+  const fields = [...new FormData(setting)].filter(([, value]) => value !== "");
+  return new URLSearchParams(fields).toString();
+};
+
+function mark(id, counts) {
+  document.getElementById(id).querySelectorAll("use").forEach((person, place) => {
+    person.setAttribute("class", counts.find(([, upTo]) => place < upTo)?.[0] ?? "");
+  });
+}
+
+function showIcons(icons) {
+  mark("believed", [["before", icons.before], ["after", icons.after]]);
+  mark("chance", [["random", icons.random]]);
+  for (const place of document.querySelectorAll("[data-icon]")) place.textContent = icons[place.dataset.icon];
+  document.getElementById("believed").setAttribute(
+    "aria-label", `Before ${icons.before} of 100, afterwards at most ${icons.after} of 100`);
+  document.getElementById("chance").setAttribute("aria-label", `${icons.random} of 100 are shown an arm drawn by lot`);
+}
+
+async function showChart(name, answer) {
+  const rows = answer.tables[name].rows.map((cells) => {
+    const row = document.createElement("tr");
+    for (const cell of cells) row.appendChild(document.createElement("td")).textContent = cell;
+    return row;
+  });
+  document.getElementById(`${name}-rows`).replaceChildren(...rows);
+  document.getElementById(`${name}-summary`).textContent = answer.summaries[name];
+  const figure = document.getElementById(name);
+  const title = figure.querySelector("h3").textContent;
+  figure.querySelector("[role=img]").setAttribute("aria-label", `${title}. ${answer.summaries[name]}`);
+  const changed = CHARTS[name].filter((part) => shown[part] !== answer.texts[part]);
+  if (changed.length) await refill(name, Object.fromEntries(changed.map((part) => [part, answer.datasets[part]])));
+}
+
+async function show(answer) {
+  showIcons(answer.icons);
+  document.getElementById("words").innerHTML = answer.words; // made and escaped by our own templates
+  recommended.dataset.budget = answer.recommended;
+  recommended.hidden = false;
+  recommended.textContent = `Recommended: ${answer.recommended.toPrecision(3)}`;
+  for (const link of document.querySelectorAll("[data-follows]")) link.href = `${link.dataset.follows}?${answer.query}`;
+  for (const copy of document.querySelectorAll("[data-copies]")) {
+    copy.value = setting.elements[copy.dataset.copies]?.value ?? "";
+  }
+  history.replaceState(null, "", `/planner?${answer.query}${location.hash}`);
+  answer.texts = Object.fromEntries(Object.entries(answer.datasets).map(([part, data]) => [part, JSON.stringify(data)]));
+  await Promise.all(Object.keys(CHARTS).map((name) => showChart(name, answer)));
+  shown = answer.texts;
+}
+
+async function ask() {
+  if (waiting) { stale = true; return; }
+  waiting = true;
+  const asked = performance.now();
+  try {
+    const response = await fetch(`/planner/data?${query()}`, { headers: { Accept: "application/json" } });
+    const answer = await response.json();
+    setting.dataset.answered = (performance.now() - asked).toFixed(1);
+    wrong.hidden = response.ok;
+    if (response.ok) await show(answer);
+    else wrong.textContent = answer.wrong ?? answer.detail ?? "That did not work.";
+    setting.dataset.took = (performance.now() - asked).toFixed(1);
+  } catch (error) {
+    wrong.hidden = false;
+    wrong.textContent = "The service did not answer. What you see is from before.";
+  } finally {
+    waiting = false;
+    if (stale) { stale = false; ask(); }
+  }
+}
+
+function fill(area, count, word) {
+  if (!area || area.dataset.touched) return;
+  area.value = Array.from({ length: Math.min(count, 256) }, (_, place) => `${word}-${place + 1}`).join("\n");
+}
+
+function suggest() {
+  fill(arms, Number(setting.elements.arms.value), "arm");
+  fill(segments, Number(setting.elements.segments.value), "segment");
+}
+
+slider.addEventListener("input", () => { budget.value = slider.value; });
+budget.addEventListener("input", () => { slider.value = budget.value; });
+recommended.addEventListener("click", () => {
+  budget.value = Number(recommended.dataset.budget).toPrecision(4);
+  slider.value = budget.value;
+  ask();
+});
+for (const area of [arms, segments]) area?.addEventListener("input", () => { area.dataset.touched = "yes"; });
+setting.addEventListener("input", () => { suggest(); ask(); });
+setting.addEventListener("submit", (event) => { event.preventDefault(); ask(); });
+suggest();
+ask();

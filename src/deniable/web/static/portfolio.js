@@ -1,0 +1,207 @@
+// The portfolio: sends experiments and the firm's budget, shows the allocation while they change.
+import { drawAll, refill } from "./charts.js";
+
+const CHARTS = { bars: ["bars"], gains: ["gains", "dots", "price"], what_if: ["what_if", "here"], rules: ["rules"] };
+const state = JSON.parse(document.getElementById("state").textContent);
+const drafts = new Set(state.drafts);
+const setting = document.getElementById("setting");
+const slider = document.getElementById("slider");
+const budget = document.getElementById("firm_budget");
+const reserve = document.getElementById("reserve");
+const wrong = document.getElementById("wrong");
+const application = document.getElementById("application");
+const ownReserve = reserve.value;
+const show = (id) => { document.getElementById(id).hidden = false; };
+const text = (id, value) => { document.getElementById(id).textContent = value; };
+const number = (value) => value.toLocaleString("en", { maximumFractionDigits: 0 });
+const short = (value) => value.toLocaleString("en", { maximumSignificantDigits: 4 });
+
+let rows = state.rows;
+let waiting = false;
+let stale = false;
+let example = false; // its names may be those of drafts by chance
+let curveOf = ""; // the experiments and strategies that the what-if curve on the page is for
+let curve = [];
+
+async function post(path, question) {
+  const response = await fetch(path, {
+    method: "POST",
+    headers: {
+      "Content-Type": "application/json", Accept: "application/json",
+      "X-Form-Token": document.querySelector('meta[name="form-token"]').content,
+    },
+    body: JSON.stringify(question),
+  });
+  const answer = await response.json();
+  if (!response.ok) throw new Error(answer.wrong ?? answer.detail ?? "That did not work.");
+  return answer;
+}
+
+const chosen = () => ({ firm_budget: budget.value || "0", reserve: reserve.value, regime: setting.elements.regime.value });
+
+function cell(row, content, kind = "td") {
+  const made = document.createElement(kind);
+  if (content instanceof Node) made.append(content); else made.textContent = content;
+  row.append(made);
+  return made;
+}
+
+function pin(row, name, line) {
+  const input = document.createElement("input");
+  input.type = "number"; input.min = "0"; input.step = "any"; input.value = row[name] ?? "";
+  input.setAttribute("aria-label", `${name === "min_budget" ? "At least" : "At most"}, ${row.id}`);
+  input.addEventListener("change", () => { row[name] = input.value; ask(); });
+  cell(line, input);
+}
+
+function choice(row, line) {
+  const select = document.createElement("select");
+  for (const [value, word] of [["", "best"], ["constant", "constant"], ["dynamic", "dynamic"]]) {
+    select.add(new Option(word, value, false, (row.strategy ?? "") === value));
+  }
+  select.setAttribute("aria-label", `Strategy, ${row.id}`);
+  select.addEventListener("change", () => { row.strategy = select.value; ask(); });
+  cell(line, select);
+}
+
+function build() {
+  document.getElementById("lines").replaceChildren(...rows.map((row) => {
+    const line = document.createElement("tr");
+    const name = cell(line, row.id, "th");
+    name.scope = "row"; name.className = "name";
+    const notes = [`${row.arms} arms, ${number(Number(row.visitors))} visitors`, row.group && `group ${row.group}`,
+      !example && drafts.has(row.id) && "draft"].filter(Boolean);
+    name.append(Object.assign(document.createElement("small"), { textContent: notes.join(", ") }));
+    cell(line, "").className = "number budget";
+    if (row.committed === null || row.committed === undefined || row.committed === "") {
+      choice(row, line); pin(row, "min_budget", line); pin(row, "max_budget", line);
+    } else {
+      cell(line, row.strategy ?? "");
+      const held = cell(line, "promised"); held.colSpan = 2; held.className = "soft";
+    }
+    for (const part of ["regret", "saved", "gain"]) cell(line, "").className = `number ${part}`;
+    return line;
+  }));
+}
+
+function showLines(lines) {
+  const places = document.getElementById("lines").rows;
+  lines.forEach((line, place) => {
+    const row = places[place];
+    row.querySelector(".budget").textContent = line.budget.toFixed(3);
+    row.querySelector(".regret").textContent = number(line.regret);
+    row.querySelector(".saved").textContent = number(line.saved);
+    row.querySelector(".gain").textContent = line.budget > 0 ? short(line.gain) : "–";
+    const select = row.querySelector("select");
+    if (select) select.options[0].textContent = `best: ${line.strategy}`;
+  });
+}
+
+// The charts come with the first answer: before, there is nothing to draw.
+function makeCharts(answer) {
+  const place = document.getElementById("charts");
+  if (place.children.length) return;
+  place.append(document.getElementById("drawings").content.cloneNode(true));
+  for (const [name, parts] of Object.entries(CHARTS)) {
+    const source = document.getElementById(name).querySelector('script[type="application/json"]');
+    const data = { what_if: answer.datasets.here, ...answer.datasets };
+    const datasets = Object.fromEntries(parts.map((part) => [part, data[part]]));
+    source.textContent = JSON.stringify({ ...JSON.parse(source.textContent), datasets });
+  }
+  drawAll(place);
+}
+
+function showChart(name, answer) {
+  const summary = answer.summaries[name];
+  text(`${name}-summary`, summary);
+  const figure = document.getElementById(name);
+  figure.querySelector("[role=img]").setAttribute("aria-label", `${figure.querySelector("h3").textContent}. ${summary}`);
+  const table = answer.tables[name];
+  if (table) document.getElementById(`${name}-rows`).replaceChildren(...table.rows.map((cells) => {
+    const row = document.createElement("tr");
+    for (const content of cells) cell(row, content);
+    return row;
+  }));
+  const data = Object.fromEntries(CHARTS[name].filter((part) => answer.datasets[part]).map((part) => [part, answer.datasets[part]]));
+  return refill(name, data);
+}
+
+async function showAll(answer) {
+  rows.length === answer.lines.length || build();
+  showLines(answer.lines);
+  text("verdict", answer.verdict);
+  text("spent", short(answer.spent));
+  text("total", number(answer.total));
+  text("price", short(answer.price));
+  text("gap", answer.gap < 1e-5 ? "0.001%" : `${(100 * answer.gap).toFixed(3)}%`);
+  const affected = example ? 0 : rows.filter((row) => drafts.has(row.id)).length;
+  const apply = document.getElementById("apply");
+  if (apply) { apply.disabled = !affected; text("affected", `${affected} draft${affected === 1 ? "" : "s"}`); }
+  for (const [name, value] of Object.entries({ ...chosen(), rows: JSON.stringify(rows) })) application.elements[name].value = value;
+  for (const part of ["outcome", "allocation", "charts"]) show(part);
+  document.getElementById("empty").hidden = true;
+  makeCharts(answer);
+  await Promise.all(Object.keys(CHARTS).map((name) => showChart(name, answer)));
+}
+
+async function drawCurve() {
+  const key = JSON.stringify([rows, setting.elements.regime.value]);
+  if (key === curveOf) return;
+  curveOf = key;
+  try {
+    const answer = await post("/portfolio/what-if", { rows, ...chosen() });
+    if (curveOf !== key) return;
+    curve = answer.what_if;
+    document.getElementById("what_if-rows").replaceChildren(...curve.map((point) => {
+      const row = document.createElement("tr");
+      cell(row, point.firm_budget.toFixed(3)).className = "number";
+      cell(row, number(point.regret)).className = "number";
+      return row;
+    }));
+    const least = curve[curve.length - 1].firm_budget;
+    if (least > Number(slider.max)) slider.max = Math.ceil(least);
+    await refill("what_if", { what_if: curve });
+  } catch { curveOf = ""; }
+}
+
+async function ask(question = { rows }) {
+  if (waiting) { stale = true; return; }
+  waiting = true;
+  const asked = performance.now();
+  try {
+    const answer = await post("/portfolio/data", { ...question, ...chosen() });
+    wrong.hidden = true;
+    if (question.csv) { rows = answer.rows; build(); }
+    await showAll(answer);
+    setting.dataset.took = (performance.now() - asked).toFixed(1);
+    drawCurve();
+  } catch (error) {
+    wrong.hidden = false;
+    wrong.textContent = error.message;
+    setting.dataset.took = "failed";
+  } finally {
+    waiting = false;
+    if (stale) { stale = false; ask(); }
+  }
+}
+
+slider.addEventListener("input", () => { budget.value = slider.value; });
+budget.addEventListener("input", () => { slider.value = budget.value; });
+setting.addEventListener("input", (event) => { if (event.target.type !== "file") ask(); });
+setting.addEventListener("submit", (event) => event.preventDefault());
+document.getElementById("ours").addEventListener("click", () => {
+  rows = structuredClone(state.rows); example = false; reserve.value = ownReserve; build(); ask();
+});
+document.getElementById("example").addEventListener("click", () => {
+  reserve.value = 0; example = true; ask({ csv: state.example });
+});
+document.getElementById("file").addEventListener("change", async (event) => {
+  const file = event.target.files[0];
+  if (!file) return;
+  reserve.value = 0; example = false;
+  ask({ csv: await file.text() });
+});
+const sure = document.getElementById("sure");
+document.getElementById("apply")?.addEventListener("click", () => sure.showModal());
+document.getElementById("keep")?.addEventListener("click", () => sure.close());
+if (rows.length) { build(); ask(); }

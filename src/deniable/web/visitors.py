@@ -1,0 +1,85 @@
+"""Visitors who ask: what is stored about them, and erasing it. Ids travel in forms, never in URLs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import asdict
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from deniable.errors import NANO, InvalidArgumentError
+from deniable.service.http.guard import service_of
+from deniable.service.jobs import LONGEST_NAME, checked_visitor
+from deniable.storage.erasure import Erasure
+from deniable.web import answers
+from deniable.web.access import Administrator, Form, Submission, Viewer
+from deniable.web.wording import nats, whole
+
+router = APIRouter(prefix="/ledger/visitors")
+
+
+@router.get("")
+def asked(request: Request, viewer: Administrator) -> Response:
+    """Where to ask."""
+    return _page(request, viewer)
+
+
+@router.post("")
+async def look_up(request: Request, form: Submission) -> Response:
+    """Everything stored about one visitor; the id is hashed here."""
+    visitor = _visitor(form)
+    if visitor is None:
+        return _page(request, form.viewer, wrong=f"Enter an id of 1 to {LONGEST_NAME} characters.")
+    found = await asyncio.to_thread(service_of(request).decisions_of, visitor)
+    if form.text("as") == "json":
+        body = json.dumps([asdict(line) for line in found], default=str, indent=2)
+        headers = {**answers.HEADERS, "Content-Disposition": 'attachment; filename="visitor.json"'}
+        return Response(body, headers=headers, media_type="application/json")
+    return _page(request, form.viewer, visitor=visitor, found=found)
+
+
+@router.post("/erase")
+async def erase(request: Request, form: Submission) -> Response:
+    """Forget a visitor in every experiment."""
+    visitor = _visitor(form)
+    if visitor is None or form.text("sure") != "yes":
+        return answers.redirect(request, "/ledger/visitors", "Nothing was erased.", "note")
+    done = await asyncio.to_thread(service_of(request).erase, [visitor])
+    return answers.redirect(request, "/ledger/visitors", _told(done))
+
+
+def _visitor(form: Form) -> str | None:
+    """The id as it was typed: spaces may belong to it."""
+    given = form.data.get("visitor")
+    try:
+        return checked_visitor(given)
+    except InvalidArgumentError:
+        return None
+
+
+def _told(done: Erasure) -> str:
+    if not done.decisions:
+        return "Nothing was stored about this visitor."
+    who = (
+        "1 decision no longer has"
+        if done.decisions == 1
+        else f"{whole(done.decisions)} decisions no longer have"
+    )
+    told = f"Erased: {who} a visitor."
+    debit = sum(done.debits_nano.values()) / NANO
+    if debit:
+        told += f" A possible second draw costs {nats(debit)} of the firm's budget."
+    if done.exhausted:
+        told += (
+            f" No budget was left in {', '.join(done.exhausted)}: new visitors get a random arm."
+        )
+    return told
+
+
+def _page(request: Request, viewer: Viewer, **more: object) -> Response:
+    values = {"visitor": "", "found": None, "wrong": "", **more}
+    return answers.show(
+        request, "visitors.html", viewer, status=422 if values["wrong"] else 200, **values
+    )

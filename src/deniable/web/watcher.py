@@ -1,0 +1,151 @@
+"""The watcher: a thread that remembers totals over time and spot-checks what runs.
+
+Pages read what it found, so none of them waits for it. Each process of a service has one; whoever
+comes first takes a sample, and the others find it taken.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from deniable.errors import DeniableError
+from deniable.service.facade import Deniable
+from deniable.service.watching import SpotCheck
+from deniable.storage import times
+from deniable.storage.records import Experiment
+from deniable.storage.samples import MOST, Sample
+from deniable.web.standing import Standing
+
+_log = logging.getLogger("deniable.web")
+
+SECONDS = 5.0
+CHECK_SECONDS = 60
+CHECKS_AT_ONCE = 8
+FEW = 500
+"""Decisions; a check of fewer is made again at once."""
+SUSPICIOUS = 1e-6
+"""A mismatch less likely than this by chance is told as an alert; 200 experiments checked each
+minute for ten years then raise some false alarms, not one a day."""
+
+
+@dataclass(frozen=True)
+class Health:
+    """What a spot check found.
+
+    Attributes:
+        check: its figures.
+        chance: that so large a mismatch between shown arms and tables comes by chance, at most.
+        checked_at: when.
+    """
+
+    check: SpotCheck
+    chance: float
+    checked_at: datetime
+
+    @property
+    def as_designed(self) -> bool:
+        """Whether the arms come in the designed proportions."""
+        return self.chance >= SUSPICIOUS
+
+    @property
+    def rewarded_share(self) -> float | None:
+        """Share of the decisions that had a response, success or not."""
+        return self.check.rewarded / self.check.decisions if self.check.decisions else None
+
+
+class Watcher(threading.Thread):
+    """Looks at all experiments every few seconds.
+
+    Args:
+        service: what is watched.
+
+    Attributes:
+        health: experiment key -> the latest spot check.
+    """
+
+    def __init__(self, service: Deniable) -> None:
+        super().__init__(name="deniable-watcher", daemon=True)
+        self._service = service
+        self._ended = threading.Event()
+        self.health: dict[str, Health] = {}
+
+    def run(self) -> None:
+        """See threading.Thread."""
+        while not self._ended.is_set():
+            try:
+                self.look()
+            except DeniableError as error:  # the store is away; it may come back
+                _log.warning("watching: %s", type(error).__name__)
+            self._ended.wait(SECONDS)
+
+    def end(self) -> None:
+        """Stop looking."""
+        self._ended.set()
+        if self.is_alive():
+            self.join()
+
+    def look(self) -> None:
+        """Take the samples that are due, and check what was not checked for longest."""
+        live = [e for e in self._service.experiments() if e.status in ("running", "paused")]
+        self._sample(live)
+        now = datetime.now(UTC)
+        due = [e for e in live if self._checked_seconds_ago(e, now) >= CHECK_SECONDS]
+        due.sort(key=lambda e: -self._checked_seconds_ago(e, now))
+        for experiment in due[:CHECKS_AT_ONCE]:
+            check = self._service.spot_check(experiment)
+            if check.decisions:
+                self.health[experiment.key] = Health(check, mismatch_chance(check), now)
+
+    def _checked_seconds_ago(self, experiment: Experiment, now: datetime) -> float:
+        found = self.health.get(experiment.key)
+        if found is None or found.check.decisions < FEW:
+            return math.inf
+        return (now - found.checked_at).total_seconds()
+
+    def _sample(self, live: list[Experiment]) -> None:
+        moment, taken = times.now(), self._service.sampled()
+        due = []
+        for experiment in live:
+            first, last, _count = taken.get(experiment.id, (0, 0, 0))
+            if moment - last >= max(SECONDS * 1e6, (last - first) / MOST):
+                due.append(experiment)
+        counts = self._service.all_counts(due) if due else {}
+        samples = []
+        for experiment in due:
+            standing = Standing(experiment, counts[experiment.key])
+            if standing.visitors:
+                samples.append((experiment, sample_of(standing, times.as_datetime(moment))))
+        if samples:
+            self._service.add_samples(samples)
+
+
+def sample_of(standing: Standing, moment: datetime) -> Sample:
+    """The totals of an experiment now."""
+    shows = tuple(int(n) for n in standing.shows.sum(axis=0))
+    clicks = tuple(int(n) for n in standing.clicks.sum(axis=0))
+    return Sample(moment, shows, clicks, standing.lost)
+
+
+def mismatch_chance(check: SpotCheck) -> float:
+    """A bound on the probability of so uneven arms, were they drawn from their tables.
+
+    For each arm the shown count is a sum of independent draws of known probabilities; Bernstein's
+    inequality bounds its tail by ``2 exp(-d^2 / (2 variance + 2 d / 3))`` with d the distance from
+    its mean, whatever the sample's size. The smallest is multiplied by the number of arms.
+
+    >>> check = SpotCheck(100, 0, shown=(80, 20), expected=(50.0, 50.0), variance=(25.0, 25.0))
+    >>> f"{mismatch_chance(check):.1e}"
+    '1.0e-05'
+    """
+    smallest = 1.0
+    for shown, expected, variance in zip(check.shown, check.expected, check.variance, strict=True):
+        distance = abs(shown - expected)
+        if distance > 0:
+            smallest = min(
+                smallest, 2 * math.exp(-(distance**2) / (2 * variance + 2 * distance / 3))
+            )
+    return min(1.0, smallest * len(check.shown))

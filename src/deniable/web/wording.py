@@ -1,0 +1,132 @@
+"""Numbers, times and budgets as people read them: the templates' filters."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from deniable.errors import NANO
+from deniable.storage.records import Commitment
+
+
+def whole(value: float) -> str:
+    """A count.
+
+    >>> whole(1234567)
+    '1,234,567'
+    """
+    return f"{value:,.0f}"
+
+
+def percent(share: float | None, digits: int = 1) -> str:
+    """A share.
+
+    >>> percent(0.1234), percent(None)
+    ('12.3%', 'none yet')
+    """
+    return "none yet" if share is None or math.isnan(share) else f"{share * 100:.{digits}f}%"
+
+
+def signed_percent(share: float) -> str:
+    """A change.
+
+    >>> signed_percent(0.1234), signed_percent(-0.5)
+    ('+12.3%', '−50.0%')
+    """
+    return ("+" if share >= 0 else "−") + percent(abs(share))
+
+
+def chance(probability: float) -> str:
+    """A probability that is never told as certain.
+
+    >>> chance(0.9999), chance(0.42), chance(0.0)
+    ('over 99%', '42%', 'under 1%')
+    """
+    if probability > 0.99:
+        return "over 99%"
+    return "under 1%" if probability < 0.01 else percent(probability, 0)
+
+
+def nats(budget: float) -> str:
+    """A budget, as short as it can be told.
+
+    >>> nats(1.0), nats(0.25), nats(1 / 3)
+    ('1', '0.25', '0.3333')
+    """
+    return f"{budget:.4g}" if abs(budget) < 1e4 else whole(budget)
+
+
+def factor(budget: float) -> str:
+    """How far a budget lets odds move.
+
+    >>> factor(1.0), factor(0.0), factor(12.0)
+    ('2.72', '1', '163,000')
+    """
+    if budget > 30:
+        return "more than a trillion"
+    odds = math.exp(budget)
+    return f"{odds:.3g}" if odds < 100 else whole(float(f"{odds:.3g}"))
+
+
+def moment(time: datetime | None) -> str:
+    """A time in UTC, to the minute."""
+    return "not yet" if time is None else f"{time.astimezone(UTC):%-d %b %Y, %H:%M} UTC"
+
+
+def day(time: datetime | None) -> str:
+    """A date."""
+    return "open" if time is None else f"{time.astimezone(UTC):%-d %b %Y}"
+
+
+def capitalised(sentence: str) -> str:
+    """A sentence with a large first letter, without its full stop.
+
+    >>> capitalised("there is none.")
+    'There is none'
+    """
+    return (sentence[:1].upper() + sentence[1:]).rstrip(".")
+
+
+_EVENTS = {
+    "create": "Created as a draft",
+    "start": "Started",
+    "pause": "Paused",
+    "resume": "Resumed",
+    "stop": "Stopped",
+    "switch_off": "Arm switched off",
+    "exhaust": "Budget exhausted: new visitors get random arms",
+    "erase": "Visitors erased on request",
+    "purge": "Old visitors purged",
+    "replan": "Budget of the draft changed",
+    "audit": "Audited",
+}
+
+
+def event_words(event: Commitment) -> str:
+    """What happened to an experiment, and what it took of the firm's budget."""
+    words = _EVENTS.get(event.kind, event.kind.replace("_", " ").capitalize())
+    detail = json.loads(event.detail)
+    if event.kind == "stop" and detail.get("winner"):
+        words += f"; everybody gets {detail['winner']}"
+    if event.kind == "switch_off":
+        words += f": {detail.get('arm')}"
+    if event.amount_nano:
+        words += f", {nats(event.amount_nano / NANO)} nats committed"
+    return words
+
+
+FILTERS: dict[str, Callable[..., Any]] = {
+    "capitalised": capitalised,
+    "chance": chance,
+    "event_words": event_words,
+    "signed_percent": signed_percent,
+    "whole": whole,
+    "percent": percent,
+    "nats": nats,
+    "factor": factor,
+    "moment": moment,
+    "day": day,
+}

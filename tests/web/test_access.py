@@ -1,0 +1,192 @@
+"""Who may see and do what, over HTTP: keys, sessions, tokens, scopes."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import httpx
+import pytest
+from tests.web.site import EXPERIMENT, HTML, Site, send, sign_in, token_of
+
+from deniable.web.sessions import COOKIE, Session
+
+PAGES = ("/", "/experiments", "/experiments/new", f"/experiments/{EXPERIMENT}")
+ADMIN_PAGES = ("/experiments/new", f"/experiments/{EXPERIMENT}/do/pause")
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_whoever_is_not_signed_in_is_sent_to_the_sign_in_page(demo_site: Site, path: str) -> None:
+    with demo_site.client() as client:
+        answer = client.get(path)
+        assert answer.status_code == 303
+        assert answer.headers["location"].startswith("/login")
+
+
+def test_a_program_that_is_not_signed_in_gets_401_and_no_redirect(demo_site: Site) -> None:
+    answer = httpx.get(f"{demo_site.url}/experiments/{EXPERIMENT}/live")
+    assert answer.status_code == 401
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+@pytest.mark.parametrize("secret", ["dnb_wrong", "x" * 5_000, "dnb_\u202e\U0001f600", "", " "])
+def test_a_wrong_key_is_refused_in_words(demo_site: Site, secret: str) -> None:
+    with demo_site.client() as client:
+        answer = sign_in(client, secret)
+        assert answer.status_code == 403
+        assert 'role="alert"' in answer.text
+        assert client.get("/").status_code == 303
+
+
+def test_a_revoked_key_ends_its_sessions(site: Site) -> None:
+    secret, key = site.service.create_api_key("gone soon", ["admin"])
+    with site.client() as client:
+        assert sign_in(client, secret).status_code == 303
+        assert client.get("/").status_code == 200
+        site.service.revoke_api_key(key.id)
+        assert client.get("/").status_code == 303
+        assert sign_in(client, secret).status_code == 403
+
+
+@pytest.mark.parametrize("scopes", [("decide",), ("reward",), ("decide", "reward")])
+def test_keys_that_may_not_read_see_no_page(demo_site: Site, scopes: tuple[str, ...]) -> None:
+    with demo_site.client() as client:
+        answer = sign_in(client, demo_site.secret(*scopes))  # type: ignore[arg-type]
+        assert answer.status_code == 403
+        assert "read" in answer.text
+        assert client.get("/").status_code == 303
+
+
+def test_a_session_made_for_a_decide_only_key_is_refused_all_the_same(demo_site: Site) -> None:
+    _, key = demo_site.service.create_api_key("decides", ["decide"])
+    signer = demo_site.app.api.state.signer
+    cookie = signer.written(signer.new(key.id))
+    for path in (*PAGES, f"/experiments/{EXPERIMENT}/live"):
+        answer = httpx.get(demo_site.url + path, cookies={COOKIE: cookie}, headers=HTML)
+        assert answer.status_code == 403, path
+
+
+@pytest.mark.parametrize("path", ADMIN_PAGES)
+def test_readers_look_but_do_not_touch(demo_site: Site, path: str) -> None:
+    with demo_site.signed_in("read") as client:
+        assert client.get(path).status_code == 403
+        page = client.get(f"/experiments/{EXPERIMENT}")
+        assert page.status_code == 200
+        assert "/do/" not in page.text
+        token = token_of(page)
+        answer = client.post(f"/experiments/{EXPERIMENT}/do/stop", data={"form_token": token})
+        assert answer.status_code == 403
+    assert demo_site.service.experiment(EXPERIMENT).status == "running"
+
+
+def test_an_expired_session_is_over(demo_site: Site) -> None:
+    _, key = demo_site.service.create_api_key("yesterday", ["admin"])
+    signer = demo_site.app.api.state.signer
+    old = signer.written(Session("ab" * 16, key.id, int(time.time()) - 1))
+    fresh = signer.written(Session("ab" * 16, key.id, int(time.time()) + 60))
+    for cookie, status in ((old, 303), (fresh, 200)):
+        answer = httpx.get(demo_site.url, cookies={COOKIE: cookie}, headers=HTML)
+        assert answer.status_code == status
+
+
+def test_a_session_cannot_be_stretched_or_moved_to_another_key(demo_site: Site) -> None:
+    _, key = demo_site.service.create_api_key("mine", ["read"])
+    _, other = demo_site.service.create_api_key("theirs", ["admin"])
+    signer = demo_site.app.api.state.signer
+    good = signer.written(signer.new(key.id))
+    identity, key_id, expires, signature = good.split(".")
+    for forged in (
+        f"{identity}.{other.id}.{expires}.{signature}",
+        f"{identity}.{key_id}.{int(expires) + 9_999}.{signature}",
+        f"{identity}.{key_id}.{expires}.{'0' * 64}",
+        f"{identity}.{key_id}.{expires}",
+        "",
+        "....",
+        "\u00e9" * 20,
+    ):
+        cookie = f"{COOKIE}={forged}".encode("latin-1")
+        answer = httpx.get(demo_site.url, headers=[(b"accept", b"text/html"), (b"cookie", cookie)])
+        assert answer.status_code == 303, forged
+
+
+def test_the_cookie_is_unseen_by_scripts_and_stays_on_our_pages(demo_site: Site) -> None:
+    with demo_site.client() as client:
+        answer = sign_in(client, demo_site.secret("read"))
+        cookie = answer.headers["set-cookie"]
+        for part in ("HttpOnly", "SameSite=strict", "Path=/", "Max-Age="):
+            assert part in cookie
+        assert "Secure" not in cookie  # plain HTTP on loopback
+        assert "dnb_" not in cookie
+    with demo_site.client() as client:
+        client.headers["x-forwarded-proto"] = "https"
+        assert "Secure" in client.get("/login").headers["set-cookie"]
+
+
+@pytest.mark.parametrize("token", [None, "", "0" * 64, "é"])
+def test_a_form_without_the_right_token_does_nothing(site: Site, token: str | None) -> None:
+    with site.signed_in("admin") as client:
+        data = {} if token is None else {"form_token": token}
+        answer = client.post(f"/experiments/{EXPERIMENT}/do/stop", data=data)
+        assert answer.status_code == 403
+        assert client.post("/firm", data={**data, "budget": "9"}).status_code == 403
+        assert client.post("/experiments/new", data=data).status_code == 403
+        assert client.post("/logout", data=data).status_code == 403
+    assert site.service.experiment(EXPERIMENT).status == "running"
+    assert site.service.firm().budget == 6.0
+
+
+def test_a_token_of_another_session_does_nothing(site: Site) -> None:
+    with site.signed_in("admin") as mine, site.signed_in("admin") as theirs:
+        token = token_of(theirs.get("/"))
+        answer = mine.post(f"/experiments/{EXPERIMENT}/do/stop", data={"form_token": token})
+        assert answer.status_code == 403
+    assert site.service.experiment(EXPERIMENT).status == "running"
+
+
+def test_signing_in_needs_the_token_of_its_own_page(site: Site) -> None:
+    secret = site.secret("admin")
+    with site.client() as client:
+        assert client.post("/login", data={"key": secret}).status_code == 403
+        client.get("/login")
+        assert client.post("/login", data={"key": secret}).status_code == 403
+        assert client.get("/").status_code == 303
+
+
+@pytest.mark.parametrize(
+    ("wanted", "place"),
+    [
+        ("/experiments", "/experiments"),
+        ("//evil.example", "/"),
+        ("/\\evil.example", "/"),
+        ("https://evil.example", "/"),
+        ("/a\r\nSet-Cookie: x=1", "/"),
+        ("javascript:alert(1)", "/"),
+    ],
+)
+def test_signing_in_leads_only_to_our_own_pages(demo_site: Site, wanted: str, place: str) -> None:
+    with demo_site.client() as client:
+        answer = sign_in(client, demo_site.secret("read"), next=wanted)
+        assert answer.headers["location"] == place
+
+
+def test_signing_out_ends_it(demo_site: Site) -> None:
+    with demo_site.signed_in("read") as client:
+        assert send(client, "/", "/logout").status_code == 303
+        assert client.get("/").status_code == 303
+
+
+@pytest.mark.parametrize("path", ["/", "/login", "/nothing-here", f"/experiments/{EXPERIMENT}"])
+def test_every_page_forbids_foreign_and_inline_code(demo_site: Site, path: str) -> None:
+    with demo_site.signed_in("read") as client:
+        answer = client.get(path)
+        policy = answer.headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "script-src 'self'" in policy
+        assert "unsafe" not in policy
+        assert answer.headers["x-frame-options"] == "DENY"
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["referrer-policy"] == "no-referrer"
+        assert answer.headers["cache-control"] == "private, no-store"
+        assert not re.search(r"<script(?![^>]*(src=|application/json))", answer.text)
+        assert not re.search(r"\son\w+=|\sstyle=|<style|javascript:", answer.text)
+        assert not re.search(r"""(?:src|href|action)=["'](?!/|#)""", answer.text)

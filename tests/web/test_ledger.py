@@ -1,0 +1,239 @@
+"""Ledger, statements, audits and visitors who ask: what a privacy officer files."""
+
+from __future__ import annotations
+
+import csv
+import io
+import time
+from fractions import Fraction
+
+import pytest
+from playwright.sync_api import Browser, expect
+from sqlalchemy import update
+from tests.web.site import EXPERIMENT, HOSTILE, Site, send, token_of
+from tests.web.test_hostile import assert_harmless
+from tests.web.watching import Theme, tab
+
+from deniable.privacy.serving import ServingSchedule, exp_floor
+from deniable.storage.schema import commitments
+from deniable.web import ledger_view
+
+STATEMENT = f"/ledger/promises/{EXPERIMENT}"
+PAGES = ("/ledger", STATEMENT, f"{STATEMENT}/audit", "/ledger/visitors")
+
+
+def test_the_ledger_adds_up(site: Site) -> None:
+    site.service.create_experiment("third", arms=["a", "b"], segments=["s"], budget=0.5)
+    site.service.start("third")
+    site.service.stop("third")
+    site.service.set_firm(budget=8)
+    found = ledger_view.entries(site.service.ledger())
+    assert [entry.committed for entry in found] == [0, 0, 2, 2, 3, 3, 3.5, 3.5, 3]
+    assert found[-1].committed == site.service.firm().committed
+    points = ledger_view.spending(found, ledger_view.period_budgets(site.service.ledger()))
+    assert [(p["committed"], p["budget"]) for p in points] == [
+        (0, 6), (2, 6), (3, 6), (3.5, 6), (3, 8), (3, 8),
+    ]  # fmt: skip
+
+
+def test_filters_and_export(site: Site) -> None:
+    with site.signed_in("read") as client:
+        everything = list(csv.DictReader(io.StringIO(client.get("/ledger/ledger.csv").text)))
+        assert [row["kind"] for row in everything] == [
+            "period",
+            "create",
+            "start",
+            "create",
+            "start",
+        ]
+        some = client.get("/ledger/ledger.csv", params={"experiment": EXPERIMENT, "spends": "yes"})
+        rows = list(csv.DictReader(io.StringIO(some.text)))
+        assert [(row["kind"], float(row["taken_nats"])) for row in rows] == [("start", 2)]
+        page = client.get("/ledger", params={"kind": "start", "first": "99999"}).text
+        assert "2 of 5 entries" in page
+        assert "Draft created" not in page.split("<tbody")[-1]
+
+
+def test_a_cell_is_no_formula() -> None:
+    entry = ledger_view.Entry(
+        1, __import__("datetime").datetime.now(), "x", "x", "=1+1", 0, 0, "@x"
+    )
+    row = ledger_view.as_csv([entry]).splitlines()[1]
+    assert ",'=1+1," in row
+    assert row.endswith(",'@x")
+
+
+def test_long_ledgers_are_paged(site: Site) -> None:
+    for _ in range(60):
+        site.service.pause(EXPERIMENT)
+        site.service.resume(EXPERIMENT)
+    with site.signed_in("read") as client:
+        first = client.get("/ledger").text
+        assert first.count("<tr") > 100
+        assert "Older" in first
+        assert "Newer" not in first
+        second = client.get("/ledger", params={"first": "100"}).text
+        assert "Newer" in second
+        assert "New firm budget" in second
+
+
+def test_the_chain_is_verified_and_a_change_is_found(site: Site) -> None:
+    site.send_visitors(200)
+    with site.signed_in("read") as client:
+        good = client.get("/ledger/verification").json()
+        assert (good["sound"], good["commitments"], good["decisions"]) == (True, 5, 400)
+        with site.service._store.begin() as connection:
+            connection.execute(
+                update(commitments).where(commitments.c.seq == 3).values(amount_nano=1)
+            )
+        bad = client.get("/ledger/verification").json()
+        assert bad["sound"] is False
+        assert "commitment 3" in bad["problem"]
+
+
+def test_a_statement_shows_the_table_that_is_drawn_from(site: Site) -> None:
+    table = ServingSchedule((2_000_000_000,) * 3, dynamic=True).table(10**9)
+    worst = Fraction(table.pieces[0] + table.bonus, table.pieces[0])
+    assert worst <= exp_floor(2_000_000_000)
+    with site.signed_in("read") as client:
+        page = client.get(STATEMENT).text
+        assert f"{table.count(0, 0):,}" in page
+        assert f"{table.pieces[0]:,}" in page
+        assert f"{worst.numerator}/{worst.denominator}" in page
+        assert "at most the factor 7.39" in page
+        assert "None has been recorded yet" in page
+        assert "Audit now and record it" not in page  # only for administrators
+        assert client.get("/ledger/promises/nothing").status_code == 404
+
+
+def test_an_audit_is_recorded_once_asked(site: Site) -> None:
+    site.send_visitors(300)
+    with site.signed_in("read") as client:
+        token = token_of(client.get("/ledger"))
+        assert client.post(f"{STATEMENT}/audit", data={"form_token": token}).status_code == 403
+        page = client.get(f"{STATEMENT}/audit", timeout=60)
+        assert "by design and over 300 decisions" in page.text
+        assert_harmless(page.text)
+    assert site.service.ledger()[-1].kind != "audit"
+    with site.signed_in("admin") as client:
+        assert client.post(f"{STATEMENT}/audit").status_code == 403
+        token = token_of(client.get(STATEMENT))
+        client.post(f"{STATEMENT}/audit", data={"form_token": token}, timeout=60)
+        assert "over 300 decisions" in client.get(STATEMENT).text
+    assert site.service.ledger()[-1].kind == "audit"
+
+
+def test_only_administrators_look_visitors_up(site: Site) -> None:
+    with site.signed_in("read") as client:
+        assert client.get("/ledger/visitors").status_code == 403
+        token = token_of(client.get("/ledger"))
+        answer = client.post("/ledger/visitors", data={"form_token": token, "visitor": "me"})
+        assert answer.status_code == 403
+    with site.signed_in("admin") as client:
+        assert client.post("/ledger/visitors", data={"visitor": "me"}).status_code == 403
+
+
+@pytest.mark.parametrize("value", [*HOSTILE, ""])
+def test_hostile_ids(site: Site, value: str) -> None:
+    with site.signed_in("admin") as client:
+        answer = send(client, "/ledger/visitors", "/ledger/visitors", visitor=value)
+        assert answer.status_code == (200 if 0 < len(value) <= 512 else 422)
+        assert_harmless(answer.text)
+
+
+@pytest.mark.parametrize("value", HOSTILE)
+def test_hostile_addresses(demo_site: Site, value: str) -> None:
+    with demo_site.signed_in("admin") as client:
+        parameters = dict.fromkeys(("experiment", "kind", "spends", "first"), value[:3_000])
+        answer = client.get("/ledger", params=parameters)
+        assert answer.status_code == 200
+        assert_harmless(answer.text)
+        assert client.get("/ledger/ledger.csv", params=parameters).status_code == 200
+
+
+def test_a_visitor_asks_and_is_erased(site: Site, browser: Browser) -> None:
+    site.service.decide(EXPERIMENT, "me & <you>", "returning")
+    with tab(browser, site, secret=site.secret("admin")) as opened:
+        page = opened.page
+        opened.open("/ledger")
+        page.get_by_role("link", name="A visitor asks").click()
+        page.get_by_label("The visitor's id").fill("me & <you>")
+        page.get_by_role("button", name="Look it up").click()
+        expect(page.get_by_role("rowheader", name=EXPERIMENT)).to_be_visible()
+        expect(page.get_by_role("cell", name="returning")).to_be_visible()
+        assert "me" not in page.url.rsplit("/", 1)[-1]
+        opened.assert_accessible()
+        page.get_by_label("Erase this visitor").check()
+        page.get_by_role("button", name="Erase").click()
+        expect(page.get_by_role("status")).to_contain_text("1 decision no longer has a visitor")
+        page.get_by_label("The visitor's id").fill("me & <you>")
+        page.get_by_role("button", name="Look it up").click()
+        expect(page.get_by_text("Nothing is stored about this id")).to_be_visible()
+        opened.assert_well_behaved()
+    assert site.service.decisions_of("me & <you>") == []
+    assert site.service.verify_ledger().sound
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1200, 390])
+def test_the_pages_in_a_browser(
+    demo_site: Site, browser: Browser, theme: Theme, width: int
+) -> None:
+    with tab(
+        browser, demo_site, secret=demo_site.secret("admin"), theme=theme, width=width
+    ) as opened:
+        for path in PAGES:
+            opened.open(path)
+            if path == "/ledger":
+                expect(opened.page.locator("#seal[data-checked=sound]")).to_be_visible(
+                    timeout=30_000
+                )
+            opened.assert_well_behaved()
+            opened.assert_accessible()
+
+
+def test_a_statement_prints_on_its_own(demo_site: Site, browser: Browser) -> None:
+    with tab(browser, demo_site, secret=demo_site.secret("read")) as opened:
+        opened.open(STATEMENT)
+        expect(opened.page.get_by_role("button", name="Print")).to_be_visible()
+        opened.page.emulate_media(media="print")
+        expect(opened.page.get_by_role("navigation")).to_be_hidden()
+        expect(opened.page.get_by_role("button", name="Print")).to_be_hidden()
+        expect(opened.page.get_by_role("heading", name="Why it holds")).to_be_visible()
+        pages = opened.page.pdf(format="A4").count(b"/Type /Page\n")
+        assert pages <= 1
+
+
+@pytest.mark.parametrize("path", ["/planner", "/portfolio", "/ledger", STATEMENT])
+def test_pages_are_quick_and_small(demo_site: Site, browser: Browser, path: str) -> None:
+    """The best of five visits; bytes of the very first one, the sign-in page included."""
+    with tab(browser, demo_site, secret=demo_site.secret("read")) as opened:
+        opened.open(path)
+        opened.settled()
+        assert opened.transferred < 1_500_000
+        seconds = []
+        for _ in range(5):
+            start = time.perf_counter()
+            opened.page.goto(demo_site.url + path, wait_until="domcontentloaded")
+            seconds.append(time.perf_counter() - start)
+        assert min(seconds) < 0.5, seconds
+
+
+def test_a_long_ledger_of_many_experiments_is_quick(site: Site) -> None:
+    for number in range(200):
+        site.service.create_experiment(f"e{number}", arms=["a", "b"], segments=["s"], budget=0.1)
+    with site.signed_in("read") as client:
+        seconds = []
+        for _ in range(5):
+            start = time.perf_counter()
+            assert client.get("/ledger").status_code == 200
+            seconds.append(time.perf_counter() - start)
+        assert min(seconds) < 0.5, seconds
+
+
+def test_an_empty_store(empty_site: Site, browser: Browser) -> None:
+    with tab(browser, empty_site, secret=empty_site.secret("admin"), width=390) as opened:
+        opened.open("/ledger")
+        expect(opened.page.get_by_text("There are no experiments yet")).to_be_visible()
+        opened.assert_well_behaved()
+        opened.assert_accessible()

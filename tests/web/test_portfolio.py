@@ -1,0 +1,229 @@
+"""The portfolio page: allocations that are the solver's, pins, uploads, drafts changed."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from typing import Any
+
+import httpx
+import polars as pl
+import pytest
+from playwright.sync_api import Browser, expect
+from tests.web.site import EXPERIMENT, HOSTILE, Site, token_of
+from tests.web.watching import Theme, tab
+
+from deniable.portfolio.allocation import allocate
+from deniable.portfolio.problem import Portfolio
+from deniable.service.drafts import NewArm
+from deniable.web.portfolio import EXAMPLE, experiments_of
+
+TWO = [{"id": "A", "arms": 2, "visitors": 1000}, {"id": "B", "arms": 2, "visitors": 10_000}]
+DONE = re.compile(r"[0-9.]+")
+
+
+def ask(client: httpx.Client, to: str = "data", **question: Any) -> httpx.Response:
+    token = token_of(client.get("/portfolio"))
+    given = {"firm_budget": 4, "regime": "dynamic", **question}
+    return client.post(f"/portfolio/{to}", json=given, headers={"x-form-token": token}, timeout=60)
+
+
+def test_an_allocation_is_the_solvers(demo_site: Site) -> None:
+    direct = allocate(Portfolio.of(TWO), 4, regime="dynamic")
+    with demo_site.signed_in("read") as client:
+        found = ask(client, rows=TWO).json()
+        assert [line["budget"] for line in found["lines"]] == pytest.approx(
+            [1.2711, 2.7289], abs=2e-3
+        )
+        assert found["total"] == pytest.approx(direct.total_regret, rel=1e-3)
+        assert found["certified"] is True
+        rules = {line["rule"]: line["regret"] for line in found["datasets"]["rules"]}
+        assert rules["zero"] == pytest.approx(14031, abs=1)
+        all_to_one = ask(client, rows=TWO, firm_budget=1.5).json()
+        assert [line["budget"] for line in all_to_one["lines"]] == [0, 1.5]
+        reserved = ask(client, rows=TWO, firm_budget=2, reserve=0.5).json()
+        assert reserved["spent"] == pytest.approx(1.5)
+        curve = ask(client, "what-if", rows=TWO).json()["what_if"]
+        losses = [point["regret"] for point in curve]
+        assert losses[0] == pytest.approx(14031, abs=1)
+        assert losses == sorted(losses, reverse=True)
+
+
+def test_pins_groups_and_csv(demo_site: Site) -> None:
+    pinned = [{**TWO[0], "min_budget": "1.5"}, {**TWO[1], "strategy": "constant"}]
+    with demo_site.signed_in("read") as client:
+        found = ask(client, rows=pinned, regime="flexible").json()["lines"]
+        assert found[0]["budget"] >= 1.5
+        assert found[1]["strategy"] == "constant"
+        grouped = [{**row, "group": "page"} for row in TWO]
+        together = ask(client, rows=grouped, firm_budget=1).json()
+        assert together["spent"] == 1
+        assert [line["budget"] for line in together["lines"]] == [1, 1]
+        uploaded = ask(client, csv=EXAMPLE, regime="flexible").json()
+        assert [row["id"] for row in uploaded["rows"]][:2] == ["homepage", "checkout"]
+        assert uploaded["lines"][1]["budget"] <= 1.5
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        {"rows": []},
+        {"rows": "x"},
+        {"rows": [{"id": "a", "arms": 1, "visitors": 10}]},
+        {"csv": "id,arms\na,2\n"},
+        {"csv": "\x00\x01"},
+        {"csv": ""},
+        {"rows": TWO, "firm_budget": "nan"},
+        {"rows": TWO, "firm_budget": -1e99},
+        {"rows": TWO, "regime": "<script>"},
+        {"rows": [{**TWO[0], "committed": 9}]},
+        {"rows": [{"id": {"a": 1}, "arms": [], "visitors": None}]},
+        {"rows": [{**TWO[0], "id": f"e{i}"} for i in range(2_001)]},
+    ],
+    ids=str,
+)
+def test_what_is_no_portfolio_is_told(demo_site: Site, question: dict[str, Any]) -> None:
+    with demo_site.signed_in("read") as client:
+        answer = ask(client, **question)
+        if question.get("firm_budget") == -1e99:  # below 0 is nothing to divide
+            assert answer.status_code == 200
+            return
+        assert answer.status_code == 422
+        assert len(answer.json()["wrong"]) > 10
+
+
+@pytest.mark.parametrize("value", HOSTILE)
+def test_hostile_names_are_data(demo_site: Site, value: str) -> None:
+    with demo_site.signed_in("read") as client:
+        answer = ask(client, rows=[{**TWO[0], "id": value}, TWO[1]])
+        assert answer.status_code in (200, 422)
+        assert answer.headers["content-type"].startswith("application/json")
+        assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+def test_tokens_and_scopes(site: Site) -> None:
+    with site.signed_in("read") as client:
+        assert client.post("/portfolio/data", json={"rows": TWO}).status_code == 403
+        assert ask(client, "apply", rows=TWO).status_code == 403
+    with site.client() as client:
+        assert client.post("/portfolio/data", json={"rows": TWO}).status_code in (303, 401)
+
+
+def test_ours_are_drafts_and_what_runs(site: Site) -> None:
+    service = site.service
+    service.create_experiment(
+        "draft", arms=["a", "b"], segments=["s"], budget=1, planned_visitors=9_000
+    )
+    service.create_experiment("unplanned", arms=["a", "b"], segments=["s"], budget=1)
+    own = [NewArm("a", budget=0.5), NewArm("b", budget=1)]
+    service.create_experiment("own", arms=own, segments=["s"], planned_visitors=5_000)
+    service.create_experiment(
+        "over", arms=["a", "b"], segments=["s"], budget=0.25, planned_visitors=10
+    )
+    service.start("over")
+    service.stop("over")
+    ours = experiments_of(service)
+    rows = {row["id"]: row for row in ours.rows}
+    assert set(rows) == {EXPERIMENT, "demo-homepage-hero", "draft", "own"}
+    assert rows["draft"]["committed"] is None
+    assert rows["own"]["committed"] == 1
+    assert rows[EXPERIMENT]["committed"] == 2
+    assert ours.left_out == ["unplanned"]
+    assert (ours.firm_budget, ours.reserve) == (6, 0.25)
+
+
+def test_an_allocation_applied_and_downloaded(site: Site) -> None:
+    service = site.service
+    for key, visitors in (("small", 20_000), ("large", 2_000_000)):
+        service.create_experiment(
+            key, arms=["a", "b"], segments=["s"], budget=0.1, planned_visitors=visitors
+        )
+    rows = experiments_of(service).rows
+    fields = {"rows": json.dumps(rows), "firm_budget": "5", "reserve": "0", "regime": "flexible"}
+    with site.signed_in("admin") as client:
+        token = token_of(client.get("/portfolio"))
+        answer = client.post("/portfolio/apply", data={"form_token": token, **fields}, timeout=60)
+        assert answer.status_code == 303
+        assert "2 drafts have a new budget" in client.get("/portfolio").text
+        table = client.post(
+            "/portfolio/allocation.csv", data={"form_token": token, **fields}, timeout=60
+        )
+        frame = pl.read_csv(io.StringIO(table.text))
+    direct = allocate(Portfolio.of(rows), 5)
+    wanted = dict(zip(direct.portfolio.ids, direct.budgets_nano.tolist(), strict=True))
+    assert {e.key: e.budget_nano for e in service.experiments()} == wanted
+    assert dict(zip(frame["id"], frame["budget_nano"], strict=True)) == wanted
+    assert sum(e.budget_nano for e in service.experiments()) <= 5 * 10**9
+    assert service.firm().committed == 3  # nothing was committed by it
+    assert service.verify_ledger().sound
+
+
+@pytest.mark.parametrize(("theme", "width"), [("light", 1200), ("dark", 390)])
+def test_the_page_in_a_browser(demo_site: Site, browser: Browser, theme: Theme, width: int) -> None:
+    with tab(
+        browser, demo_site, secret=demo_site.secret("admin"), theme=theme, width=width
+    ) as opened:
+        page = opened.page
+        opened.open("/portfolio")
+        expect(page.locator("#rules[data-drawn]")).to_be_visible(timeout=30_000)
+        expect(page.locator("#lines tr")).to_have_count(2)
+        page.get_by_role("button", name="An example").click()
+        expect(page.locator("#lines tr")).to_have_count(5)
+        expect(page.locator("#what_if-rows tr")).to_have_count(13, timeout=30_000)
+        expect(page.get_by_role("button", name="Apply to our drafts")).to_be_disabled()
+        opened.settled()
+        opened.assert_well_behaved()
+        opened.assert_accessible()
+
+
+def test_the_slider_pins_and_upload(demo_site: Site, browser: Browser) -> None:
+    with tab(browser, demo_site, secret=demo_site.secret("read")) as opened:
+        page = opened.page
+        opened.open("/portfolio")
+        expect(page.locator("#rules[data-drawn]")).to_be_visible(timeout=30_000)
+        table = b"id,arms,visitors\nA,2,1000\n<b>B</b>,2,10000\n"
+        page.locator("#file").set_input_files(
+            {"name": "x.csv", "mimeType": "text/csv", "buffer": table}
+        )
+        budgets = page.locator("#lines .budget")
+        expect(budgets).to_have_count(2)
+        expect(page.get_by_role("rowheader", name="<b>B</b>")).to_be_visible()
+        page.locator("#regime").select_option("dynamic")
+        page.locator("#firm_budget").fill("1.5")
+        expect(budgets.nth(0)).to_have_text("0.000")
+        expect(budgets.nth(1)).to_have_text("1.500")
+        page.get_by_label("At least, A").fill("0.5")
+        page.get_by_label("At least, A").blur()
+        expect(budgets.nth(0)).to_have_text("0.500")
+        page.get_by_label("At least, A").fill("7")
+        page.get_by_label("At least, A").blur()
+        expect(page.get_by_role("alert")).to_contain_text("only 1.5 are available")
+        assert all("422" in complaint for complaint in opened.complaints), opened.complaints
+
+
+def test_drafts_are_changed_after_asking(busy_site: Site, browser: Browser) -> None:
+    busy_site.service.create_experiment(
+        "to-be-changed", arms=["a", "b"], segments=["s"], budget=0.01, planned_visitors=10**6
+    )
+    with tab(browser, busy_site, secret=busy_site.secret("admin")) as opened:
+        page = opened.page
+        opened.open("/portfolio")
+        expect(page.locator("#lines tr").first).to_be_visible()
+        page.get_by_role("button", name="Apply to our drafts").click()
+        page.get_by_role("button", name="Keep them").click()
+        assert busy_site.service.experiment("to-be-changed").budget == 0.01
+        page.get_by_role("button", name="Apply to our drafts").click()
+        opened.assert_accessible()
+        page.get_by_role("button", name="Change them").click()
+        expect(page.get_by_role("status")).to_contain_text("a new budget", timeout=30_000)
+        opened.assert_well_behaved()
+    assert busy_site.service.experiment("to-be-changed").budget > 1
+
+
+def test_an_empty_store_says_what_to_do(empty_site: Site, browser: Browser) -> None:
+    with tab(browser, empty_site, secret=empty_site.secret("read"), width=390) as opened:
+        opened.open("/portfolio")
+        expect(opened.page.get_by_role("heading", name="Nothing to divide yet")).to_be_visible()
+        opened.assert_well_behaved()
+        opened.assert_accessible()

@@ -1,0 +1,107 @@
+"""The watcher: samples stay few, spot checks find a planted fault and no other."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+
+import pytest
+from sqlalchemy import update
+from tests.web.making import cells_of, experiment_of
+from tests.web.site import EXPERIMENT, create_demo
+
+from deniable.service.demo import Simulator
+from deniable.service.facade import Deniable
+from deniable.storage import samples
+from deniable.storage.samples import MOST, Sample
+from deniable.storage.schema import decisions
+from deniable.web.alerts import alerts
+from deniable.web.standing import Standing
+from deniable.web.watcher import SUSPICIOUS, Watcher, mismatch_chance
+
+
+@pytest.fixture
+def watched(service: Deniable) -> Deniable:
+    create_demo(service)
+    Simulator(service, 1_000, seed=3).step(1_000)
+    return service
+
+
+def test_honest_draws_are_as_designed(watched: Deniable) -> None:
+    watcher = Watcher(watched)
+    watcher.look()
+    health = watcher.health[EXPERIMENT]
+    assert health.check.decisions == 1_000
+    assert sum(health.check.expected) == pytest.approx(1_000)
+    assert health.rewarded_share == 1
+    assert health.as_designed
+
+
+def test_a_planted_fault_is_noticed_and_told(watched: Deniable) -> None:
+    """The same store, with most of the greedy arm's shows turned into another arm's."""
+    with watched._store.begin() as connection:
+        connection.execute(
+            update(decisions)
+            .where(decisions.c.shown == 2, decisions.c.clock % 2 == 0)
+            .values(shown=0)
+        )
+    watcher = Watcher(watched)
+    watcher.look()
+    assert not watcher.health[EXPERIMENT].as_designed
+    standing = Standing(watched.experiment(EXPERIMENT), watched.counts(EXPERIMENT))
+    told = alerts(watched.firm(), [standing], watcher.health, watched.figures)
+    assert [(one.kind, one.experiment) for one in told] == [("bad", EXPERIMENT)]
+    assert "designed proportions" in told[0].text
+
+
+@pytest.mark.parametrize(("sigmas", "suspicious"), [(0, False), (3, False), (9, True)])
+def test_chance_is_not_suspicious_and_nine_deviations_are(
+    watched: Deniable, sigmas: int, suspicious: bool
+) -> None:
+    check = watched.spot_check(watched.experiment(EXPERIMENT))
+    for arm, (expected, variance) in enumerate(zip(check.expected, check.variance, strict=True)):
+        shown = [round(mean) for mean in check.expected]
+        shown[arm] = round(expected + sigmas * variance**0.5)
+        moved = type(check)(check.decisions, 0, tuple(shown), check.expected, check.variance)
+        assert (mismatch_chance(moved) < SUSPICIOUS) is suspicious
+
+
+def test_samples_are_taken_when_due_and_not_before(watched: Deniable) -> None:
+    watcher = Watcher(watched)
+    watcher.look()
+    watcher.look()
+    taken = watched.samples(EXPERIMENT)
+    assert len(taken) == 1
+    assert sum(taken[0].shows) == 1_000
+    standing = Standing(watched.experiment(EXPERIMENT), watched.counts(EXPERIMENT))
+    assert sum(taken[0].clicks) == standing.successes
+    assert taken[0].lost == pytest.approx(standing.lost, abs=0.01)
+
+
+def test_samples_stay_few_and_span_the_whole_life(service: Deniable) -> None:
+    experiment = service.create_experiment("long", arms=["a", "b"], segments=["s"], budget=1)
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    with service._store.begin() as connection:
+        for n in range(1_000):
+            moment = start + timedelta(seconds=5 * n)
+            samples.add(connection, experiment, Sample(moment, (n, 0), (0, 0), 0.0))
+    kept = service.samples("long")
+    assert len(kept) == MOST
+    assert kept[0].shows[0] == 0
+    assert kept[-1].shows[0] == 999
+    gaps = [b.shows[0] - a.shows[0] for a, b in pairwise(kept)]
+    assert max(gaps) <= 4 * 1_000 / MOST
+
+
+def test_alerts_are_told_in_words(service: Deniable) -> None:
+    firm = service.set_firm(budget=1.0, days=3)
+    silent = experiment_of(exhausted=True, planned_visitors=1_000)
+    cells = cells_of(silent, [(900, 900), (0, 0), (0, 0)], [(0, 0)] * 3)
+    told = [a.text for a in alerts(firm, [Standing(silent, cells)], {}, service.figures)]
+    assert any("period ends on" in text for text in told)
+    assert any("No budget is left" in text for text in told)
+    assert any("not one success" in text for text in told)
+    assert any("as planned" in text for text in told)
+    later = datetime.now(UTC) + timedelta(days=4)
+    ended = alerts(firm, [], {}, service.figures, later)
+    assert [one.kind for one in ended] == ["bad"]

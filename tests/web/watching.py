@@ -1,0 +1,108 @@
+"""A browser tab that notes whatever a page must not do, and asks axe what it thinks of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Literal
+
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, Request, expect
+from tests.web.site import Site
+
+Theme = Literal["light", "dark"]
+
+_REPORT = """
+window.violations = [];
+document.addEventListener("securitypolicyviolation", (event) => {
+  window.violations.push(`${event.violatedDirective} ${event.blockedURI} ${event.sourceFile}`);
+});
+"""
+
+
+class Tab:
+    """One page of a browser.
+
+    Attributes:
+        page: Playwright's.
+        complaints: errors on the console, scripts that failed, requests to other hosts.
+        transferred: bytes of all answers, headers included.
+    """
+
+    def __init__(self, page: Page, site: Site) -> None:
+        self.page, self.site = page, site
+        self.complaints: list[str] = []
+        self.transferred = 0
+        page.add_init_script(_REPORT)
+        page.on("console", self._said)
+        page.on("pageerror", lambda error: self.complaints.append(f"script failed: {error}"))
+        page.on("request", self._asked)
+        network = page.context.new_cdp_session(page)
+        network.send("Network.enable")
+        network.on("Network.loadingFinished", self._got)
+
+    def open(self, path: str) -> None:
+        """Go to a page and wait until its charts are drawn."""
+        self.page.goto(self.site.url + path)
+        self.settled()
+
+    def settled(self) -> None:
+        expect(self.page.locator("figure.chart:not([data-drawn])")).to_have_count(0, timeout=30_000)
+
+    def sign_in(self, secret: str) -> None:
+        self.page.goto(self.site.url + "/login")
+        self.page.get_by_label("API key").fill(secret)
+        self.page.get_by_role("button", name="Sign in").click()
+        expect(self.page.get_by_role("button", name="Sign out")).to_be_visible()
+
+    def assert_well_behaved(self) -> None:
+        """Nothing on the console, nothing against the policy, nothing wider than the screen."""
+        violations = self.page.evaluate("window.violations")
+        assert not violations, violations
+        assert not self.complaints, self.complaints
+        width = self.page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+        assert width[0] <= width[1], f"{self.page.url} is {width[0]} wide on {width[1]}"
+
+    def assert_accessible(self) -> None:
+        """No violation that axe calls serious or critical."""
+        found = Axe().run(self.page).response["violations"]
+        grave = [
+            (one["id"], one["help"], [node["target"] for node in one["nodes"]][:5])
+            for one in found
+            if one["impact"] in ("serious", "critical")
+        ]
+        assert not grave, grave
+
+    def _said(self, message: object) -> None:
+        kind, text = message.type, message.text  # type: ignore[attr-defined]
+        if kind in ("error", "warning"):
+            self.complaints.append(f"{kind}: {text}")
+
+    def _asked(self, request: Request) -> None:
+        if not request.url.startswith((self.site.url, "data:", "blob:")):
+            self.complaints.append(f"asked another host: {request.url}")
+
+    def _got(self, event: dict[str, Any]) -> None:
+        self.transferred += int(event["encodedDataLength"])
+
+
+@contextmanager
+def tab(
+    browser: Browser,
+    site: Site,
+    *,
+    secret: str = "",
+    theme: Theme = "light",
+    width: int = 1200,
+) -> Iterator[Tab]:
+    """A new tab with nothing in its memory, signed in where a secret is given."""
+    context = browser.new_context(
+        color_scheme=theme, viewport={"width": width, "height": 800}, reduced_motion="reduce"
+    )
+    try:
+        opened = Tab(context.new_page(), site)
+        if secret:
+            opened.sign_in(secret)
+        yield opened
+    finally:
+        context.close()
