@@ -4,11 +4,14 @@
 
     DeniableError
     ├── InvalidArgumentError     (also a ValueError)  a caller's mistake: argument, value, allowed
+    ├── InvalidTableError        (also a ValueError)  a table with bad rows: all of them
     ├── InsufficientBudgetError  a debit that does not fit: remaining, requested
     └── BrokenPromiseError       a serving table that would exceed its budget; never served
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 NANO = 1_000_000_000
 """Nano-nats in one nat; budgets are stored as integers of this unit."""
@@ -37,6 +40,25 @@ class InvalidArgumentError(DeniableError, ValueError):
         self.value = value
         self.allowed = allowed
         super().__init__(f"{argument}={_shown(value)}: expected {allowed}")
+
+
+class InvalidTableError(DeniableError, ValueError):
+    """A table with rows that cannot be used.
+
+    Attributes:
+        problems: (row number, what is wrong with it), for every bad row; row 0 is the table itself.
+
+    >>> raise InvalidTableError([(2, "row 2 (b): visitors is missing")])
+    Traceback (most recent call last):
+    ...
+    deniable.errors.InvalidTableError: 1 problem: row 2 (b): visitors is missing
+    """
+
+    def __init__(self, problems: Sequence[tuple[int, str]]) -> None:
+        self.problems = tuple(problems)
+        plural = "" if len(self.problems) == 1 else "s"
+        told = "; ".join(message for _, message in self.problems)
+        super().__init__(f"{len(self.problems)} problem{plural}: {told}")
 
 
 class InsufficientBudgetError(DeniableError):

@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import TextIO
 
 COMMANDS: dict[str, str] = {
+    "allocate": "Divide a firm's privacy budget over its experiments.",
     "plan": "Plan the privacy budget of one experiment.",
 }
 """Command name -> its one-line summary; the code is in `deniable.cli.<name>`, as `app`."""

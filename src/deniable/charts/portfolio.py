@@ -1,0 +1,187 @@
+"""An allocation as pictures: who gets what, why, and what another firm budget would change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import altair as alt
+import numpy as np
+
+from deniable.charts.data import rows, values
+from deniable.charts.theme import ACCENT, INK, STRATEGY_COLOURS, themed
+from deniable.portfolio.allocation import Allocation
+from deniable.portfolio.rules import RuleOutcome, compare_rules
+from deniable.portfolio.whatif import WhatIf, what_if
+from deniable.theory.best_budget import best_constant_budget, best_dynamic_budget
+from deniable.theory.elasticity import constant_gain, dynamic_gain
+
+MOST_BARS = 40
+MOST_CURVES = 6
+
+_STRATEGY = alt.Color(
+    "strategy:N",
+    scale=alt.Scale(domain=list(STRATEGY_COLOURS), range=list(STRATEGY_COLOURS.values())),
+    title="strategy",
+)
+_RULE_COLOURS = {
+    "optimal": "#0072B2",
+    "best budgets": "#555555",
+    "equal split": "#E69F00",
+    "zero": "#999999",
+}
+
+
+def allocation_chart(found: Allocation, *, compared: bool = False, n_points: int = 25) -> Any:
+    """Budgets as bars, marginal gains meeting at lambda, the what-if curve; and the rules if asked.
+
+    Args:
+        found: the allocation.
+        compared: add the rules' total regret.
+        n_points: firm budgets on the what-if curve.
+    """
+    curve = what_if(found.portfolio, regime=found.regime, n_points=n_points)
+    right = [gain_chart(found), what_if_chart(curve, found)]
+    if compared:
+        right.append(rules_chart(compare_rules(found)))
+    panels = alt.hconcat(budget_bars(found), alt.vconcat(*right)).resolve_scale(color="independent")
+    return themed(panels)
+
+
+def budget_bars(found: Allocation, *, width: int = 360) -> Any:
+    """The largest budgets, one bar an experiment, coloured by strategy."""
+    frame = found.frame().head(MOST_BARS)
+    shown = frame.filter(frame["budget_nano"] > 0)
+    rest = found.portfolio.size - shown.height
+    records = shown.select("id", "strategy", "budget", "arms", "visitors").to_dicts()
+    title = alt.TitleParams(
+        f"Budgets, {found.firm_budget:g} nats in all",
+        subtitle=[f"{rest:,} more have less or none"] if rest else [],
+        subtitleColor=INK,
+    )
+    base = alt.Chart(values(records), title=title, width=width, height=alt.Step(15))
+    y = alt.Y("id:N", sort=[r["id"] for r in records], title=None)
+    bars = base.mark_bar(height=11).encode(
+        y=y,
+        x=alt.X("budget:Q", title="privacy budget"),
+        color=_STRATEGY,
+        tooltip=["id:N", "strategy:N", "budget:Q", "arms:Q", "visitors:Q"],
+    )
+    words = base.mark_text(align="left", dx=4, fontSize=10, color=INK)
+    return bars + words.encode(y=y, x="budget:Q", text=alt.Text("budget:Q", format=".2f"))
+
+
+def gain_chart(found: Allocation, *, width: int = 400, height: int = 210) -> Any:
+    """Marginal gains over the budget for some experiments; points where they meet lambda."""
+    lines, points = [], []
+    for row in _some(found):
+        portfolio = found.portfolio
+        sizes = (int(portfolio.arms[row]), int(portfolio.visitors[row]))
+        segments = int(portfolio.segments[row])
+        dynamic = found.strategies[row] == "dynamic"
+        gain = dynamic_gain if dynamic else constant_gain
+        best = (best_dynamic_budget if dynamic else best_constant_budget)(*sizes, segments)
+        budget = np.linspace(0, float(best), 161)[1:-1]
+        height_of = np.asarray(gain(*sizes, budget, segments))
+        name = portfolio.ids[row]
+        lines += rows(budget=budget, gain=height_of, experiment=name)
+        points += rows(
+            budget=[found.budgets[row]], gain=[found.marginal_gain[row]], experiment=name
+        )
+    names = [point["experiment"] for point in points]
+    shown = found.shadow_value
+    top = max([point["gain"] for point in points] + [shown, 1.0])
+    y = alt.Y(
+        "gain:Q",
+        title="marginal learning gain",
+        scale=alt.Scale(domain=[0, 1.6 * top], clamp=False),
+        axis=alt.Axis(format="~s"),
+    )
+    colour = alt.Color("experiment:N", sort=names, scale=alt.Scale(scheme="dark2"))
+    line = (
+        alt.Chart(values(lines), title="Marginal gains meet at lambda", width=width, height=height)
+        .mark_line(clip=True)
+        .encode(x=alt.X("budget:Q", title="privacy budget"), y=y, color=colour)
+    )
+    dots = alt.Chart(values(points)).mark_point(filled=True, size=60, opacity=1)
+    rule = alt.Chart(values(rows(gain=[shown], text=[f"lambda {shown:,.4g}"])))
+    return (
+        line
+        + rule.mark_rule(color=ACCENT, strokeDash=[5, 3]).encode(y="gain:Q")
+        + dots.encode(x="budget:Q", y="gain:Q", color=colour)
+        + rule.mark_text(align="right", dy=-7, color=ACCENT, fontSize=11).encode(
+            y="gain:Q", x=alt.value(width), text="text:N"
+        )
+    )
+
+
+def what_if_chart(
+    curve: WhatIf, found: Allocation | None = None, *, width: int = 400, height: int = 210
+) -> Any:
+    """Least total regret over the firm budget; the allocation's place as a point."""
+    line = (
+        alt.Chart(
+            values(rows(budget=curve.firm_budgets, regret=curve.total_regret)),
+            title="What another firm budget would change",
+            width=width,
+            height=height,
+        )
+        .mark_line(color=INK)
+        .encode(
+            x=alt.X("budget:Q", title="firm budget"),
+            y=alt.Y(
+                "regret:Q",
+                title="total regret bound",
+                scale=alt.Scale(domainMin=0),
+                axis=alt.Axis(format="~s"),
+            ),
+        )
+    )
+    if found is None:
+        return line
+    here = alt.Chart(
+        values(
+            rows(
+                budget=[found.firm_budget],
+                regret=[found.total_regret],
+                text=[f"{found.firm_budget:g} nats: {found.total_regret:,.0f}"],
+            )
+        )
+    ).encode(x="budget:Q", y="regret:Q")
+    dot = here.mark_point(filled=True, color=ACCENT, size=80, opacity=1)
+    return (
+        line
+        + dot
+        + here.mark_text(align="left", dx=8, dy=-8, color=ACCENT, fontSize=11).encode(text="text:N")
+    )
+
+
+def rules_chart(outcomes: Sequence[RuleOutcome], *, width: int = 400) -> Any:
+    """Total regret by rule; what a rule would cost is written on its bar."""
+    records = [
+        {
+            "rule": outcome.rule,
+            "regret": outcome.total_regret,
+            "text": f"{outcome.total_regret:,.0f}  (costs {outcome.cost_nano / 1e9:.4g})",
+        }
+        for outcome in outcomes
+    ]
+    base = alt.Chart(values(records), title="Rules", width=width, height=alt.Step(26)).encode(
+        y=alt.Y("rule:N", sort=None, title=None),
+        x=alt.X("regret:Q", title="total regret bound", axis=alt.Axis(format="~s")),
+    )
+    scale = alt.Scale(domain=list(_RULE_COLOURS), range=list(_RULE_COLOURS.values()))
+    bars = base.mark_bar(height=16).encode(color=alt.Color("rule:N", scale=scale, legend=None))
+    place = {"align": "left", "dx": 4, "fontSize": 11}
+    words = base.encode(x=alt.value(0), text="text:N")
+    return bars + words.mark_text(**place, stroke="white", strokeWidth=3) + words.mark_text(**place)
+
+
+def _some(found: Allocation) -> list[int]:
+    """Funded experiments from the largest budget to the smallest, evenly picked."""
+    order = np.argsort(-found.budgets_nano, kind="stable")
+    funded = order[found.budgets_nano[order] > 0]
+    if funded.size == 0:
+        return [int(row) for row in order[:MOST_CURVES]]
+    picked = np.unique(np.linspace(0, funded.size - 1, MOST_CURVES).round().astype(int))
+    return [int(funded[i]) for i in picked]

@@ -1,0 +1,1 @@
+"""The portfolio layer: one budget of the firm, divided over its experiments to a certified optimum."""

@@ -1,0 +1,326 @@
+"""Allocate: the firm's budget over its experiments, with a proof of how good the answer is.
+
+minimize    sum of regret bounds
+subject to  sum of loners' budgets + sum over groups of their largest budget <= firm budget
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from deniable import _validation as check
+from deniable._validation import FloatArray
+from deniable.errors import NANO
+from deniable.portfolio.curves import STRATEGIES, Curves, IntArray, build_curves
+from deniable.portfolio.dual import Demand
+from deniable.portfolio.groups import cells_of_group
+from deniable.portfolio.pieces import (
+    Losses,
+    Pieces,
+    cells_of_loners,
+    clip_pieces,
+    cut_into_pieces,
+    join_cells,
+)
+from deniable.portfolio.polish import polish
+from deniable.portfolio.problem import NanoArray, Portfolio, Regime, check_regime, firm_nano
+from deniable.portfolio.rows import over_commitment
+from deniable.portfolio.search import Best, Search, SearchResult
+from deniable.portfolio.sketch import Sketch
+
+if TYPE_CHECKING:
+    import polars as pl
+
+CERTIFIED_GAP = 1e-6
+TIME_LIMIT = 10.0
+
+
+@dataclass(frozen=True, eq=False)
+class Allocation:
+    """Budgets and strategies for a portfolio, and what is proven about them.
+
+    Attributes:
+        portfolio: what was allocated to.
+        regime: which strategies were allowed.
+        firm_nano: the budget that could be spent, in nano-nats.
+        budgets_nano: the budget of each experiment, in nano-nats.
+        strategies: "constant" or "dynamic" for each.
+        regret: the bound of each at its budget.
+        saved: by how much that is below the bound at budget 0.
+        marginal_gain: what the last nano-nat of each saved, in regret per nat.
+        shadow_value: lambda, the regret that one more nat of firm budget would save.
+        total_regret: the sum of the bounds.
+        lower_bound: no allocation has a smaller sum.
+        relative_gap: (total_regret - lower_bound) / total_regret.
+        certified: whether the gap asked for was reached within the time given.
+        nodes: nodes of the branch-and-bound search; 1 where none was needed.
+        seconds: the time it took.
+    """
+
+    portfolio: Portfolio
+    regime: Regime
+    firm_nano: int
+    budgets_nano: NanoArray
+    strategies: tuple[str, ...]
+    regret: FloatArray
+    saved: FloatArray
+    marginal_gain: FloatArray
+    shadow_value: float
+    total_regret: float
+    lower_bound: float
+    relative_gap: float
+    certified: bool
+    nodes: int
+    seconds: float
+
+    @property
+    def budgets(self) -> FloatArray:
+        """The budgets in nats."""
+        return self.budgets_nano / NANO
+
+    @property
+    def firm_budget(self) -> float:
+        """The firm budget in nats."""
+        return self.firm_nano / NANO
+
+    @property
+    def spent_nano(self) -> int:
+        """What the budgets cost: loners in sum, each group its largest."""
+        return self.portfolio.cost(self.budgets_nano)
+
+    def frame(self) -> pl.DataFrame:
+        """One row an experiment, largest budget first."""
+        import polars as pl
+
+        columns: dict[str, Any] = {
+            "id": list(self.portfolio.ids),
+            "arms": self.portfolio.arms,
+            "visitors": self.portfolio.visitors,
+            "segments": self.portfolio.segments,
+            "group": list(self.portfolio.groups),
+            "strategy": list(self.strategies),
+            "budget": self.budgets,
+            "budget_nano": self.budgets_nano,
+            "regret": self.regret,
+            "saved": self.saved,
+            "marginal_gain": self.marginal_gain,
+        }
+        schema = {"id": pl.String, "group": pl.String, "strategy": pl.String}
+        frame = pl.DataFrame(columns, schema_overrides=schema)
+        return frame.sort(["budget_nano", "id"], descending=[True, False])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain numbers, for JSON."""
+        return {
+            "regime": self.regime,
+            "firm_budget": self.firm_budget,
+            "spent": self.spent_nano / NANO,
+            "spent_nano": self.spent_nano,
+            "shadow_value": self.shadow_value,
+            "total_regret": self.total_regret,
+            "lower_bound": self.lower_bound,
+            "relative_gap": self.relative_gap,
+            "certified": self.certified,
+            "nodes": self.nodes,
+            "seconds": self.seconds,
+            "experiments": self.frame().to_dicts(),
+        }
+
+
+class Allocator:
+    """A portfolio prepared once, to be allocated for any number of firm budgets.
+
+    >>> portfolio = Portfolio.from_sizes([2, 2], [1000, 10_000])
+    >>> allocator = Allocator(portfolio, regime="dynamic")
+    >>> allocator.allocate(4).budgets.round(4).tolist()
+    [1.2711, 2.7289]
+    """
+
+    def __init__(self, portfolio: Portfolio, regime: str = "flexible") -> None:
+        """Cut every experiment's bound into convex and concave pieces."""
+        self.portfolio, self.regime = portfolio, check_regime(regime)
+        self.curves = build_curves(portfolio, self.regime)
+        self.losses, self.pieces, self.sketch = _prepare(portfolio, self.curves)
+        self.twins = _twins(portfolio, self.curves)
+        self.least_nano = portfolio.cost(portfolio.min_nano)
+
+    def allocate(
+        self,
+        firm_budget: float,
+        *,
+        reserve: float = 0.0,
+        gap: float = CERTIFIED_GAP,
+        time_limit: float = TIME_LIMIT,
+    ) -> Allocation:
+        """The best allocation; see `allocate`."""
+        started = time.monotonic()
+        available = firm_nano("firm_budget", firm_budget) - firm_nano("reserve", reserve)
+        if available < self.least_nano:
+            raise self._over_committed(available)
+        target = float(check.probability("gap", gap, open_at_zero=True))
+        limit = float(check.nonnegative("time_limit", time_limit))
+        nats = available / NANO
+        search = Search(self.losses, self.pieces, nats, self.sketch.price(nats), self.twins)
+        result = search.run(target, started + limit)
+        best, shadow = polish(self.losses, self.pieces, result.best, nats)
+        return self._round(best, shadow, result, available, target, started)
+
+    def _over_committed(self, available: int) -> Exception:
+        held = np.flatnonzero(self.portfolio.min_nano > 0)
+        rows = [(int(row) + 1, self.portfolio.ids[row]) for row in held]
+        return over_commitment(rows, self.least_nano / NANO, max(available, 0) / NANO)
+
+    def _round(
+        self,
+        best: Best,
+        shadow: float,
+        result: SearchResult,
+        available: int,
+        target: float,
+        started: float,
+    ) -> Allocation:
+        caps = self._whole_caps(best, available)
+        budgets, curve = self._per_experiment(caps, best)
+        nats = budgets / NANO
+        everyone = np.arange(self.portfolio.size)
+        regret = self.curves.regret(curve, nats)
+        zero = self._zero_regret()
+        just_below = np.maximum(nats - 1 / NANO, 0.0)
+        total = math.fsum(regret)
+        lower = min(result.lower_bound, total)
+        relative = (total - lower) / total if total > 0 else 0.0
+        assert (self.curves.experiment[curve] == everyone).all()
+        return Allocation(
+            portfolio=self.portfolio,
+            regime=self.regime,
+            firm_nano=available,
+            budgets_nano=budgets,
+            strategies=tuple(STRATEGIES[int(code)] for code in self.curves.dynamic[curve]),
+            regret=regret,
+            saved=zero - regret,
+            marginal_gain=self.curves.gain(curve, just_below),
+            shadow_value=shadow,
+            total_regret=total,
+            lower_bound=lower,
+            relative_gap=relative,
+            certified=relative <= target,
+            nodes=result.nodes,
+            seconds=time.monotonic() - started,
+        )
+
+    def _whole_caps(self, best: Best, available: int) -> NanoArray:
+        """Units' budgets in whole nano-nats, within the firm budget exactly."""
+        first, pieces = self.pieces.first, self.pieces
+        low = np.ceil(pieces.left[first] * NANO - 1e-3).astype(np.int64)
+        high = np.floor(np.maximum.reduceat(pieces.right, first) * NANO + 1e-3).astype(np.int64)
+        high = np.maximum(low, high)
+        caps = np.clip(np.floor(best.budget * NANO + 1e-3).astype(np.int64), low, high)
+        over = int(caps.sum()) - available
+        # The sum of rounded budgets may miss by a few nano-nats: those with most room make it good.
+        for unit in np.argsort(low - caps if over > 0 else caps - high):
+            change = min(over, int(caps[unit] - low[unit])) if over > 0 else 0
+            if over < 0 and caps[unit] > low[unit]:  # do not open an experiment for a rest
+                change = -min(-over, int(high[unit] - caps[unit]), int(best.budget.size))
+            caps[unit] -= change
+            over -= change
+            if over == 0:
+                break
+        return caps
+
+    def _per_experiment(self, caps: NanoArray, best: Best) -> tuple[NanoArray, IntArray]:
+        """Each experiment's budget and curve, from the units' budgets."""
+        portfolio = self.portfolio
+        budgets = np.zeros(portfolio.size, dtype=np.int64)
+        curve = np.zeros(portfolio.size, dtype=np.int64)
+        loners = portfolio.loners
+        cells = self.losses.cells
+        budgets[loners] = caps[: loners.size]
+        start = cells.start[self.pieces.cell[best.piece[: loners.size]]]
+        curve[loners] = cells.term_curve[start] if loners.size else start
+        for unit, rows in enumerate(portfolio.members, start=loners.size):
+            budgets[rows], curve[rows] = self._under_cap(rows, int(caps[unit]))
+        return budgets, curve
+
+    def _under_cap(self, rows: IntArray, cap: int) -> tuple[NanoArray, IntArray]:
+        """What the members of a group do with its cap: each its own best at or below it."""
+        mine = np.flatnonzero(np.isin(self.curves.experiment, rows))
+        _, unit = np.unique(self.curves.experiment[mine], return_inverse=True)
+        losses = Losses(self.curves, cells_of_loners(self.curves, mine, unit))
+        pieces, _ = cut_into_pieces(losses)
+        low = self.portfolio.low[np.sort(rows)]
+        narrowed, _ = clip_pieces(
+            losses, pieces, np.arange(rows.size), low, np.maximum(low, cap / NANO)
+        )
+        response = Demand(losses, narrowed).at(0.0)
+        nano = np.floor(response.budget * NANO + 1e-3).astype(np.int64)
+        own = losses.cells.term_curve[losses.cells.start[narrowed.cell[response.piece]]]
+        place = np.argsort(np.argsort(rows))
+        least, most = self.portfolio.min_nano[rows], np.maximum(self.portfolio.min_nano[rows], cap)
+        return np.clip(nano[place], least, most), own[place]
+
+    def _zero_regret(self) -> FloatArray:
+        """The least bound of each experiment at budget 0 over its curves."""
+        curves = self.curves
+        at_zero = curves.regret(np.arange(curves.experiment.size), np.zeros(curves.experiment.size))
+        least = np.full(self.portfolio.size, np.inf)
+        np.minimum.at(least, curves.experiment, at_zero)
+        return least
+
+
+def allocate(
+    portfolio: Portfolio,
+    firm_budget: float,
+    *,
+    regime: str = "flexible",
+    reserve: float = 0.0,
+    gap: float = CERTIFIED_GAP,
+    time_limit: float = TIME_LIMIT,
+) -> Allocation:
+    """The best division of the firm budget over the experiments, with its certificate.
+
+    Args:
+        portfolio: the experiments.
+        firm_budget: Gamma, in nats.
+        regime: "flexible" lets each experiment have the better strategy; "constant" and "dynamic"
+            allow one. An experiment's own pin counts more.
+        reserve: what to keep back for experiments to come.
+        gap: the relative gap to prove.
+        time_limit: seconds after which the best found is returned with the gap it has.
+
+    >>> two = Portfolio.from_sizes([2, 2], [1000, 10_000])
+    >>> allocate(two, 1.5, regime="dynamic").budgets.tolist()
+    [0.0, 1.5]
+    """
+    allocator = Allocator(portfolio, regime)
+    return allocator.allocate(firm_budget, reserve=reserve, gap=gap, time_limit=time_limit)
+
+
+def _prepare(portfolio: Portfolio, curves: Curves) -> tuple[Losses, Pieces, Sketch]:
+    """Loners are the first units, in their order; groups follow."""
+    unit = np.full(portfolio.size, -1)
+    unit[portfolio.loners] = np.arange(portfolio.loners.size)
+    alone = np.flatnonzero(unit[curves.experiment] >= 0)
+    parts = [cells_of_loners(curves, alone, unit[curves.experiment[alone]])]
+    for number, rows in enumerate(portfolio.members, start=portfolio.loners.size):
+        parts.append(cells_of_group(curves, rows, number))
+    losses = Losses(curves, join_cells(parts))
+    return losses, *cut_into_pieces(losses)
+
+
+def _twins(portfolio: Portfolio, curves: Curves) -> IntArray | None:
+    """Labels that are equal for interchangeable loners; None where there are none."""
+    rows = portfolio.loners
+    columns = (portfolio.arms, portfolio.visitors, portfolio.segments, portfolio.strategy_codes)
+    limits = (portfolio.min_nano, portfolio.max_nano)
+    table = np.stack([column[rows] for column in (*columns, *limits)], axis=1)
+    _, label = np.unique(table, axis=0, return_inverse=True)
+    label = label.ravel()
+    if label.size == 0 or int(label.max()) + 1 == label.size:
+        return None
+    groups = label.size + np.arange(len(portfolio.members))
+    return np.concatenate([label, groups])

@@ -1,0 +1,250 @@
+"""Pieces: stretches of budget on which what a unit loses is convex, or concave, in its budget.
+
+A unit is what the firm pays for once: an experiment of its own, or a group. A convex piece has its
+minimum where its gain meets the price; a concave one at an end. That makes a global minimum exact:
+compare a few candidates. Inflections are found where the sampled gain turns, and refined; a missed
+turn would be smaller than the samples' spacing, and tests compare with dense grids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from deniable._validation import FloatArray
+from deniable.portfolio.curves import BoolArray, Curves, IntArray
+from deniable.portfolio.sketch import Sketch
+
+Formula = Callable[[IntArray, FloatArray], FloatArray]
+
+SAMPLES = 33
+"""Gains sampled in each cell to find its inflections."""
+
+_INSIDE = 1e-8  # gains at an end are read this part of the width inside: they may jump at the end
+_ZOOMS, _ZOOM_POINTS = 6, 10  # to 1e-4 of the samples' spacing: an inflection errs in third order
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Stretches [left, right] of a unit on which one sum of curves holds.
+
+    The loss is `offset` plus the regret of the curves term_curve[start:stop] of the cell.
+    """
+
+    unit: IntArray
+    left: FloatArray
+    right: FloatArray
+    offset: FloatArray
+    start: IntArray
+    stop: IntArray
+    term_curve: IntArray
+
+    @property
+    def size(self) -> int:
+        """How many cells."""
+        return self.unit.size
+
+
+class Losses:
+    """Evaluates cells: the loss, or its gain (minus the slope), at budgets."""
+
+    def __init__(self, curves: Curves, cells: Cells) -> None:
+        self.curves, self.cells = curves, cells
+        self._single = bool((cells.stop - cells.start == 1).all())
+
+    def value(self, cell: IntArray, budget: FloatArray) -> FloatArray:
+        """What is lost in each cell at its budget."""
+        return self.cells.offset[cell] + self._sum(self.curves.regret, cell, budget)
+
+    def gain(self, cell: IntArray, budget: FloatArray) -> FloatArray:
+        """What one more nat saves in each cell at its budget."""
+        return self._sum(self.curves.gain, cell, budget)
+
+    def _sum(self, formula: Formula, cell: IntArray, budget: FloatArray) -> FloatArray:
+        cells = self.cells
+        if self._single:
+            return formula(cells.term_curve[cells.start[cell]], budget)
+        counts = cells.stop[cell] - cells.start[cell]
+        row = np.repeat(np.arange(cell.size), counts)
+        within = np.arange(row.size) - np.repeat(np.cumsum(counts) - counts, counts)
+        terms = formula(cells.term_curve[cells.start[cell][row] + within], budget[row])
+        return np.bincount(row, weights=terms, minlength=cell.size)
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Convex and concave pieces, sorted by unit; `first` is where each unit's pieces begin.
+
+    Attributes:
+        unit, cell: the unit, and the cell that evaluates the piece.
+        left, right: its ends in nats.
+        convex: its shape.
+        left_value, right_value: the loss at its ends.
+        left_gain, right_gain: the gain just inside its ends.
+        first: index of each unit's first piece.
+    """
+
+    unit: IntArray
+    cell: IntArray
+    left: FloatArray
+    right: FloatArray
+    convex: BoolArray
+    left_value: FloatArray
+    right_value: FloatArray
+    left_gain: FloatArray
+    right_gain: FloatArray
+    first: IntArray
+
+    @property
+    def size(self) -> int:
+        """How many pieces."""
+        return self.unit.size
+
+
+def cells_of_loners(curves: Curves, chosen: IntArray, unit: IntArray) -> Cells:
+    """Cells of curves that stand alone, cut at their kinks.
+
+    Args:
+        curves: all of them.
+        chosen: the curves to cut.
+        unit: the unit of each chosen curve.
+    """
+    edges = np.concatenate(
+        [curves.low[chosen, None], curves.kinks()[chosen], curves.high[chosen, None]], axis=1
+    )
+    edges = np.where(np.isnan(edges), edges[:, :1], edges)
+    edges = np.sort(np.clip(edges, edges[:, :1], edges[:, -1:]), axis=1)
+    row, column = np.nonzero(edges[:, 1:] - edges[:, :-1] > 1e-12)
+    points = np.nonzero(edges[:, -1] - edges[:, 0] <= 1e-12)[0]  # nothing to choose: one point
+    row, column = np.append(row, points), np.append(column, np.zeros_like(points))
+    right = np.where(np.arange(row.size) < row.size - points.size, edges[row, column + 1], 0.0)
+    right[row.size - points.size :] = edges[points, 0]
+    index = np.arange(row.size)
+    return Cells(
+        unit[row], edges[row, column], right, np.zeros(row.size), index, index + 1, chosen[row]
+    )
+
+
+def join_cells(parts: list[Cells]) -> Cells:
+    """One list of cells."""
+    shift = np.cumsum([0, *(part.term_curve.size for part in parts)])
+    pairs = list(zip(parts, shift, strict=False))
+    return Cells(
+        np.concatenate([part.unit for part in parts]),
+        np.concatenate([part.left for part in parts]),
+        np.concatenate([part.right for part in parts]),
+        np.concatenate([part.offset for part in parts]),
+        np.concatenate([part.start + by for part, by in pairs]),
+        np.concatenate([part.stop + by for part, by in pairs]),
+        np.concatenate([part.term_curve for part in parts]),
+    )
+
+
+def cut_into_pieces(losses: Losses) -> tuple[Pieces, Sketch]:
+    """The pieces of all cells, and a sketch of them from the samples that found the cuts."""
+    cells = losses.cells
+    cell = np.arange(cells.size)
+    left, right = cells.left, cells.right
+    spread = np.clip((1 - np.cos(np.linspace(0, np.pi, SAMPLES))) / 2, _INSIDE, 1 - _INSIDE)
+    budget = left[:, None] + (right - left)[:, None] * spread
+    each = np.repeat(cell, SAMPLES)
+    gain = losses.gain(each, budget.ravel()).reshape(budget.shape)
+    rising = _rising(gain)
+    row, turn = np.nonzero(rising[:, 1:] != rising[:, :-1])
+    cut = _refine(losses, cell[row], budget[row, turn], budget[row, turn + 2], rising[row, turn])
+    pieces = _assemble(losses, cell, left, right, row, cut, rising)
+    return pieces, Sketch.of(cells.unit, budget, gain, losses.value(cell, left))
+
+
+def make_pieces(
+    losses: Losses, cell: IntArray, left: FloatArray, right: FloatArray, convex: BoolArray
+) -> Pieces:
+    """Pieces from their ends: values and gains are computed, units put in order."""
+    order = np.lexsort((left, cell, losses.cells.unit[cell]))
+    cell, left, right, convex = cell[order], left[order], right[order], convex[order]
+    inside = _INSIDE * (right - left)
+    both = np.concatenate([cell, cell])
+    value = losses.value(both, np.concatenate([left, right]))
+    gain = losses.gain(both, np.concatenate([left + inside, right - inside]))
+    unit = losses.cells.unit[cell]
+    half = cell.size
+    first = np.flatnonzero(np.append(True, unit[1:] != unit[:-1]))
+    return Pieces(
+        *(unit, cell, left, right, convex),
+        *(value[:half], value[half:], gain[:half], gain[half:], first),
+    )
+
+
+def clip_pieces(
+    losses: Losses, pieces: Pieces, units: IntArray, low: FloatArray, high: FloatArray
+) -> tuple[Pieces, IntArray]:
+    """The pieces of some units within narrower ends, and the index of each in the original.
+
+    Args:
+        losses: evaluates the pieces.
+        pieces: all of them.
+        units: the units wanted, in order.
+        low: the narrower left end of each unit.
+        high: the narrower right end.
+    """
+    counts = np.diff(np.append(pieces.first, pieces.size))[units]
+    which = np.repeat(np.arange(units.size), counts)
+    within = np.arange(which.size) - np.repeat(np.cumsum(counts) - counts, counts)
+    index = pieces.first[units][which] + within
+    left = np.clip(pieces.left[index], low[which], high[which])
+    right = np.clip(pieces.right[index], low[which], high[which])
+    # A piece outside of the ends has shrunk to a point at one of them, which need not be its own.
+    touches = (pieces.left[index] <= high[which]) & (pieces.right[index] >= low[which])
+    index, left, right = index[touches], left[touches], right[touches]
+    clipped = make_pieces(losses, pieces.cell[index], left, right, pieces.convex[index])
+    return clipped, index
+
+
+def _rising(gain: FloatArray) -> BoolArray:
+    """Whether the gain rises (the loss is concave) between samples; noise takes its neighbour's."""
+    step = np.diff(gain, axis=1)
+    noise = 1e-11 * np.abs(gain).max(axis=1, keepdims=True)
+    clear = np.abs(step) > noise
+    index = np.where(clear, np.arange(step.shape[1]), 0)
+    last_clear = np.maximum.accumulate(index, axis=1)
+    first_clear = np.argmax(clear, axis=1)[:, None]
+    last_clear = np.where(np.arange(step.shape[1]) < first_clear, first_clear, last_clear)
+    return np.take_along_axis(step > noise, last_clear, axis=1)
+
+
+def _refine(
+    losses: Losses, cell: IntArray, left: FloatArray, right: FloatArray, peak: BoolArray
+) -> FloatArray:
+    """The gain's maximum (where it stops rising) or minimum between two samples, by zooming in."""
+    sign = np.where(peak, 1.0, -1.0)[:, None]
+    low, high = left, right
+    rows = np.arange(cell.size)
+    for _ in range(_ZOOMS if cell.size else 0):
+        x = np.linspace(low, high, _ZOOM_POINTS, axis=1)
+        gain = losses.gain(np.repeat(cell, _ZOOM_POINTS), x.ravel()).reshape(x.shape)
+        top = np.clip((sign * gain).argmax(axis=1), 1, _ZOOM_POINTS - 2)
+        low, high = x[rows, top - 1], x[rows, top + 1]
+    return (low + high) / 2
+
+
+def _assemble(
+    losses: Losses,
+    cell: IntArray,
+    left: FloatArray,
+    right: FloatArray,
+    row: IntArray,
+    cut: FloatArray,
+    rising: BoolArray,
+) -> Pieces:
+    # Edges of every cell in order: its left end, its cuts; a piece runs to the next edge.
+    index = np.concatenate([np.arange(cell.size), row])
+    edge = np.concatenate([left, cut])
+    order = np.lexsort((edge, index))
+    index, edge = index[order], edge[order]
+    last = np.append(index[1:] != index[:-1], True)
+    end = np.where(last, right[index], np.append(edge[1:], 0.0))
+    number = np.arange(index.size) - np.flatnonzero(np.append(True, index[1:] != index[:-1]))[index]
+    concave = rising[index, 0] ^ (number % 2 == 1)  # shapes alternate from cut to cut
+    return make_pieces(losses, cell[index], edge, end, ~concave)

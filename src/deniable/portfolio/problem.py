@@ -1,0 +1,190 @@
+"""The firm's problem: experiments, what is already decided about them, and one budget.
+
+Budgets are whole nano-nats. What a person writes as 0.1 means one tenth, so amounts are read as
+decimals: minimum and committed budgets are rounded up, maximum and firm budgets down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, TypeAlias, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from deniable import _validation as check
+from deniable._validation import FloatArray
+from deniable.errors import NANO, InvalidArgumentError
+from deniable.portfolio.rows import clean_rows
+
+Regime: TypeAlias = Literal["flexible", "constant", "dynamic"]
+REGIMES: tuple[Regime, ...] = get_args(Regime)
+NanoArray: TypeAlias = NDArray[np.int64]
+
+UNLIMITED_NANO = 2**62
+"""A maximum that never binds; far above any best budget and safe to add up in int64 pairs."""
+
+
+@dataclass(frozen=True, eq=False)
+class Portfolio:
+    """Experiments that share a firm budget, column by column.
+
+    Attributes:
+        ids: their names, all different.
+        arms, visitors, segments: K, T and J.
+        strategies: "constant", "dynamic", or None where the solver chooses.
+        min_nano, max_nano: the least and the most budget; equal for a committed one.
+        committed: whether the budget is already promised and cannot change.
+        groups: the group's name; None for an experiment of its own. A visitor enters at most one
+            experiment of a group, so a group costs its largest budget, not the sum.
+
+    >>> two = Portfolio.of([{"id": "A", "arms": 2, "visitors": 1000},
+    ...                     {"id": "B", "arms": 2, "visitors": 10_000, "max_budget": 1.5}])
+    >>> two.size, two.max_nano[1].item()
+    (2, 1500000000)
+    """
+
+    ids: tuple[str, ...]
+    arms: NanoArray
+    visitors: NanoArray
+    segments: NanoArray
+    strategies: tuple[str | None, ...]
+    min_nano: NanoArray
+    max_nano: NanoArray
+    committed: NDArray[np.bool_]
+    groups: tuple[str | None, ...]
+
+    @classmethod
+    def of(cls, experiments: Iterable[Mapping[str, Any]]) -> Portfolio:
+        """From rows: id, arms, visitors; optional segments, strategy, min_budget, max_budget,
+        committed, group. Raises one InvalidTableError that lists every bad row.
+        """
+        rows = clean_rows(list(experiments))
+        least = [_first(row.committed, row.min_budget, 0.0) for row in rows]
+        most = [_first(row.committed, row.max_budget, None) for row in rows]
+        min_nano = np.array([nano(value, up=True) for value in least], dtype=np.int64)
+        held = np.array([row.committed is not None for row in rows], dtype=bool)
+        max_nano = np.array(
+            [UNLIMITED_NANO if value is None else nano(value, up=False) for value in most],
+            dtype=np.int64,
+        )
+        return cls(
+            ids=tuple(row.id for row in rows),
+            arms=np.array([row.arms for row in rows], dtype=np.int64),
+            visitors=np.array([row.visitors for row in rows], dtype=np.int64),
+            segments=np.array([row.segments for row in rows], dtype=np.int64),
+            strategies=tuple(row.strategy for row in rows),
+            min_nano=min_nano,
+            max_nano=np.where(held, min_nano, np.maximum(max_nano, min_nano)),
+            committed=held,
+            groups=tuple(row.group for row in rows),
+        )
+
+    @classmethod
+    def from_sizes(
+        cls, arms: ArrayLike, visitors: ArrayLike, segments: ArrayLike = 1, prefix: str = "e"
+    ) -> Portfolio:
+        """Experiments e1, e2, ... from arrays alone: fast, and without limits.
+
+        >>> Portfolio.from_sizes([2, 5], [1000, 10_000]).ids
+        ('e1', 'e2')
+        """
+        columns = np.broadcast_arrays(
+            *(
+                np.atleast_1d(check.count(name, value, least))
+                for name, value, least in (
+                    ("arms", arms, 2),
+                    ("visitors", visitors, 1),
+                    ("segments", segments, 1),
+                )
+            )
+        )
+        size = columns[0].size
+        k, t, j = (column.astype(np.int64).ravel() for column in columns)
+        return cls(
+            tuple(f"{prefix}{row}" for row in range(1, size + 1)),
+            *(k, t, j),
+            (None,) * size,
+            np.zeros(size, dtype=np.int64),
+            np.full(size, UNLIMITED_NANO),
+            np.zeros(size, dtype=bool),
+            (None,) * size,
+        )
+
+    @property
+    def size(self) -> int:
+        """How many experiments."""
+        return len(self.ids)
+
+    @cached_property
+    def low(self) -> FloatArray:
+        """The least budgets in nats."""
+        return self.min_nano / NANO
+
+    @cached_property
+    def high(self) -> FloatArray:
+        """The largest budgets in nats."""
+        return self.max_nano / NANO
+
+    @cached_property
+    def strategy_codes(self) -> NanoArray:
+        """0 constant, 1 dynamic, -1 where the solver chooses."""
+        codes = {None: -1, "constant": 0, "dynamic": 1}
+        return np.array([codes[name] for name in self.strategies], dtype=np.int64)
+
+    @cached_property
+    def members(self) -> tuple[NanoArray, ...]:
+        """The rows of each group, in order of first appearance; loners are not among them."""
+        rows: dict[str, list[int]] = {}
+        for row, group in enumerate(self.groups):
+            if group is not None:
+                rows.setdefault(group, []).append(row)
+        return tuple(np.array(found, dtype=np.int64) for found in rows.values())
+
+    @cached_property
+    def loners(self) -> NanoArray:
+        """The rows that belong to no group."""
+        return np.array([r for r, group in enumerate(self.groups) if group is None], dtype=np.int64)
+
+    def cost(self, budgets_nano: NanoArray) -> int:
+        """What budgets cost the firm, in nano-nats: loners in sum, each group its largest.
+
+        >>> pair = [{"id": i, "arms": 2, "visitors": 99, "group": "home"} for i in "ab"]
+        >>> Portfolio.of(pair).cost(np.array([3, 5]))
+        5
+        """
+        alone = sum(int(value) for value in budgets_nano[self.loners])
+        return alone + sum(int(budgets_nano[rows].max()) for rows in self.members)
+
+
+def nano(nats: float, *, up: bool) -> int:
+    """Nano-nats of a decimal amount; what is finer than a nano-nat is rounded up or down.
+
+    >>> nano(0.1, up=True), nano(0.1, up=False), nano(1e-10, up=True)
+    (100000000, 100000000, 1)
+    """
+    from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+
+    exact = Decimal(repr(float(nats))) * NANO
+    return int(exact.to_integral_value(ROUND_CEILING if up else ROUND_FLOOR))
+
+
+def firm_nano(name: str, nats: float) -> int:
+    """A firm's amount in nano-nats, checked."""
+    amount = float(check.nonnegative(name, nats))
+    if amount > UNLIMITED_NANO / NANO:
+        raise InvalidArgumentError(name, nats, f"at most {UNLIMITED_NANO / NANO:.0f} nats")
+    return nano(amount, up=False)
+
+
+def check_regime(regime: str) -> Regime:
+    """One of the regimes, or InvalidArgumentError."""
+    if regime not in REGIMES:
+        raise InvalidArgumentError("regime", regime, " or ".join(REGIMES))
+    return regime
+
+
+def _first(*values: float | None) -> Any:
+    return next((value for value in values if value is not None), None)

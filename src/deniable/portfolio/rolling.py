@@ -1,0 +1,105 @@
+"""A portfolio over time: experiments start and end, commitments stay, the rest is allocated anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from deniable.errors import NANO, InvalidArgumentError
+from deniable.portfolio.allocation import Allocation, allocate
+from deniable.portfolio.problem import Portfolio, check_regime, firm_nano
+
+
+@dataclass
+class RollingBudget:
+    """A firm budget that is committed step by step.
+
+    A budget, once given to a running experiment, never changes: visitors were promised it. When an
+    experiment ends its budget stays spent, because a tracker remembers, unless `release_ended`: choose
+    that only where visitors cannot be linked across the end, for example because identifiers rotate.
+
+    Attributes:
+        firm_budget: Gamma, in nats.
+        regime: as in `allocate`.
+        reserve: what each step keeps back for experiments to come, in nats.
+        release_ended: whether an ended experiment's budget can be given again.
+
+    >>> rolling = RollingBudget(firm_budget=4, regime="dynamic", reserve=1)
+    >>> first = rolling.start([{"id": "A", "arms": 2, "visitors": 1000},
+    ...                        {"id": "B", "arms": 2, "visitors": 10_000}])
+    >>> first.budgets.round(4).tolist()
+    [0.2711, 2.7289]
+    >>> rolling.start([{"id": "C", "arms": 2, "visitors": 5000}], reserve=0).budgets.round(4).tolist()
+    [0.2711, 2.7289, 1.0]
+    """
+
+    firm_budget: float
+    regime: str = "flexible"
+    reserve: float = 0.0
+    release_ended: bool = False
+    _rows: dict[str, dict[str, Any]] = field(default_factory=dict)
+    _ended: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_regime(self.regime)
+        firm_nano("firm_budget", self.firm_budget)
+        firm_nano("reserve", self.reserve)
+
+    @property
+    def committed(self) -> dict[str, float]:
+        """The budget of each running experiment, in nats."""
+        return {name: row["committed"] for name, row in self._rows.items()}
+
+    @property
+    def spent(self) -> float:
+        """What running experiments, and ended ones unless released, cost in nats."""
+        rows = self._counted()
+        if not rows:
+            return 0.0
+        portfolio = Portfolio.of(rows)
+        return portfolio.cost(portfolio.min_nano) / NANO
+
+    def start(
+        self, experiments: Iterable[Mapping[str, Any]], *, reserve: float | None = None
+    ) -> Allocation:
+        """Allocate what is left to new experiments, and commit it.
+
+        Args:
+            experiments: rows as for `Portfolio.of`.
+            reserve: what to keep back this time; the usual reserve by default. It is lowered to
+                what is left where commitments have eaten into it.
+
+        Returns:
+            The allocation over all that count: earlier ones first, unchanged, then the new.
+        """
+        new = [dict(row) for row in experiments]
+        portfolio = Portfolio.of([*self._counted(), *new])
+        wanted = self.reserve if reserve is None else reserve
+        least = portfolio.cost(portfolio.min_nano)
+        room = max(0, firm_nano("firm_budget", self.firm_budget) - least)
+        kept = min(firm_nano("reserve", wanted), room) / NANO
+        allocation = allocate(portfolio, self.firm_budget, regime=self.regime, reserve=kept)
+        for row in range(portfolio.size - len(new), portfolio.size):
+            self._rows[portfolio.ids[row]] = {
+                "id": portfolio.ids[row],
+                "arms": int(portfolio.arms[row]),
+                "visitors": int(portfolio.visitors[row]),
+                "segments": int(portfolio.segments[row]),
+                "strategy": allocation.strategies[row],
+                "committed": float(allocation.budgets_nano[row]) / NANO,
+                "group": portfolio.groups[row],
+            }
+        return allocation
+
+    def end(self, ids: Iterable[str]) -> None:
+        """Mark experiments as ended; their budgets stay spent unless `release_ended`."""
+        for name in ids:
+            if name not in self._rows:
+                running = ", ".join(self._rows) or "none"
+                raise InvalidArgumentError("ids", name, f"a running experiment: {running}")
+            self._ended[name] = self._rows.pop(name)
+
+    def _counted(self) -> list[dict[str, Any]]:
+        ended = [] if self.release_ended else list(self._ended.values())
+        return [*ended, *self._rows.values()]

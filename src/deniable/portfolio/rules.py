@@ -1,0 +1,149 @@
+"""Rules that a firm might use instead: each experiment's best budget, an equal split, nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from deniable._validation import FloatArray
+from deniable.errors import NANO
+from deniable.portfolio.allocation import Allocation
+from deniable.portfolio.curves import STRATEGIES, Curves, build_curves
+from deniable.portfolio.problem import (
+    UNLIMITED_NANO,
+    NanoArray,
+    Portfolio,
+    check_regime,
+    firm_nano,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class RuleOutcome:
+    """What a rule gives to each experiment, what that costs and what it loses.
+
+    Attributes:
+        rule: its name.
+        budgets_nano: the budgets in nano-nats.
+        strategies: the better strategy of each at its budget, among those allowed.
+        regret: the bound of each.
+        total_regret: their sum.
+        cost_nano: what the firm would spend.
+        affordable: whether that is within the firm budget.
+    """
+
+    rule: str
+    budgets_nano: NanoArray
+    strategies: tuple[str, ...]
+    regret: FloatArray
+    total_regret: float
+    cost_nano: int
+    affordable: bool
+
+    @property
+    def budgets(self) -> FloatArray:
+        """The budgets in nats."""
+        return self.budgets_nano / NANO
+
+
+def best_budgets(portfolio: Portfolio, firm_budget: float, regime: str = "flexible") -> RuleOutcome:
+    """Each experiment's own best budget, whatever the sum: what no limit would cost.
+
+    >>> outcome = best_budgets(Portfolio.from_sizes([2, 2], [1000, 10_000]), 4)
+    >>> outcome.budgets.round(4).tolist(), outcome.affordable
+    ([1.9927, 2.7289], False)
+    """
+    curves = build_curves(portfolio, check_regime(regime))
+    index = np.arange(curves.experiment.size)
+    at_best = curves.regret(index, curves.high)
+    order = np.lexsort((at_best, curves.experiment))
+    first = np.append(True, np.diff(curves.experiment[order]) != 0)
+    chosen = np.rint(curves.high[order[first]] * NANO).astype(np.int64)
+    return _outcome("best budgets", portfolio, curves, chosen, firm_budget)
+
+
+def equal_split(portfolio: Portfolio, firm_budget: float, regime: str = "flexible") -> RuleOutcome:
+    """The same budget for every experiment, with the better strategy at that cap.
+
+    A group counts once. Where minimums, maximums or commitments bind, the others share the rest.
+
+    >>> equal_split(Portfolio.from_sizes([2, 2], [1000, 10_000]), 4).budgets.tolist()
+    [2.0, 2.0]
+    """
+    curves = build_curves(portfolio, check_regime(regime))
+    available = firm_nano("firm_budget", firm_budget)
+
+    def level(height: int) -> NanoArray:
+        return np.clip(height, portfolio.min_nano, portfolio.max_nano)
+
+    low, high = 0, UNLIMITED_NANO // (2 * portfolio.size)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (
+            (middle, high) if portfolio.cost(level(middle)) <= available else (low, middle - 1)
+        )
+    return _outcome("equal split", portfolio, curves, level(low), firm_budget)
+
+
+def zero_budgets(
+    portfolio: Portfolio, firm_budget: float = 0.0, regime: str = "flexible"
+) -> RuleOutcome:
+    """Nothing beyond what is committed or the least: arms shown uniformly at random.
+
+    >>> round(zero_budgets(Portfolio.from_sizes([2, 2], [1000, 10_000])).total_regret)
+    14031
+    """
+    curves = build_curves(portfolio, check_regime(regime))
+    return _outcome("zero", portfolio, curves, portfolio.min_nano.copy(), firm_budget)
+
+
+RULES: dict[str, Callable[[Portfolio, float, str], RuleOutcome]] = {
+    "best budgets": best_budgets,
+    "equal split": equal_split,
+    "zero": zero_budgets,
+}
+"""Every rule by name; `compare_rules` runs them all."""
+
+
+def compare_rules(allocation: Allocation) -> list[RuleOutcome]:
+    """The allocation and every rule on the same portfolio, budget and regime; the allocation first.
+
+    >>> from deniable.portfolio.allocation import allocate
+    >>> best = allocate(Portfolio.from_sizes([2, 2], [1000, 10_000]), 4)
+    >>> [(o.rule, round(o.total_regret)) for o in compare_rules(best)]
+    [('optimal', 5938), ('best budgets', 5612), ('equal split', 7375), ('zero', 14031)]
+    """
+    portfolio = allocation.portfolio
+    optimal = RuleOutcome(
+        "optimal",
+        allocation.budgets_nano,
+        allocation.strategies,
+        allocation.regret,
+        allocation.total_regret,
+        allocation.spent_nano,
+        True,
+    )
+    others = (rule(portfolio, allocation.firm_budget, allocation.regime) for rule in RULES.values())
+    return [optimal, *others]
+
+
+def _outcome(
+    name: str, portfolio: Portfolio, curves: Curves, budgets: NanoArray, firm_budget: float
+) -> RuleOutcome:
+    index = np.arange(curves.experiment.size)
+    regret = curves.regret(index, budgets[curves.experiment] / NANO)
+    order = np.lexsort((regret, curves.experiment))
+    chosen = order[np.append(True, np.diff(curves.experiment[order]) != 0)]
+    cost = portfolio.cost(budgets)
+    return RuleOutcome(
+        name,
+        budgets,
+        tuple(STRATEGIES[int(code)] for code in curves.dynamic[chosen]),
+        regret[chosen],
+        math.fsum(regret[chosen]),
+        cost,
+        cost <= firm_nano("firm_budget", firm_budget),
+    )

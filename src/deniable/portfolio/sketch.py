@@ -1,0 +1,62 @@
+"""A sketch of the problem on sampled budgets: near which price does the search begin?
+
+Losses between samples are sums of the sampled gains. Nothing is proven here; a good first price saves
+most of the exact responses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from deniable._validation import FloatArray
+from deniable.portfolio.curves import IntArray
+
+_HALVINGS = 26
+
+
+@dataclass(frozen=True)
+class Sketch:
+    """Sampled budgets of each cell and the loss there, shape (cells, samples); cells by unit."""
+
+    unit: IntArray
+    budget: FloatArray
+    loss: FloatArray
+
+    @classmethod
+    def of(
+        cls, unit: IntArray, budget: FloatArray, gain: FloatArray, at_left: FloatArray
+    ) -> Sketch:
+        """From sampled gains, by the trapezoid rule, with the loss at each cell's left end."""
+        fall = np.diff(budget, axis=1) * (gain[:, 1:] + gain[:, :-1]) / 2
+        loss = at_left[:, None] - np.concatenate(
+            [np.zeros((unit.size, 1)), np.cumsum(fall, axis=1)], axis=1
+        )
+        order = np.argsort(unit, kind="stable")
+        return cls(unit[order], budget[order], loss[order])
+
+    def price(self, available: float) -> float:
+        """About the price at which demand is the available budget; 0 where all fits."""
+        first = np.flatnonzero(np.append(True, np.diff(self.unit) != 0))
+        counts = np.diff(np.append(first, self.unit.size))
+
+        def demand(price: float) -> float:
+            value = self.loss + price * self.budget
+            column = value.argmin(axis=1)
+            rows = np.arange(self.unit.size)
+            least = value[rows, column]
+            winner = least <= np.repeat(np.minimum.reduceat(least, first), counts)
+            budget = np.where(winner, self.budget[rows, column], np.inf)
+            return float(np.minimum.reduceat(budget, first).sum())
+
+        if demand(0.0) <= available:
+            return 0.0
+        high = 1.0
+        while demand(high) > available and high < 1e300:
+            high *= 64
+        low = high / 64 if high > 1 else 1e-12
+        for _ in range(_HALVINGS):
+            middle = float(np.sqrt(low * high))
+            low, high = (middle, high) if demand(middle) > available else (low, middle)
+        return high

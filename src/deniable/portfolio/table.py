@@ -1,0 +1,84 @@
+"""Portfolios from files, and allocations to files: CSV, Parquet, TOML, JSON."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from deniable.errors import InvalidArgumentError, InvalidTableError
+from deniable.portfolio.allocation import Allocation
+from deniable.portfolio.problem import Portfolio
+
+READABLE = (".csv", ".parquet", ".toml")
+WRITABLE = (".csv", ".json")
+
+
+def read_portfolio(path: str | Path) -> Portfolio:
+    """Experiments from a file with columns id, arms, visitors; optional segments, strategy,
+    min_budget, max_budget, committed, group. In TOML: one [[experiment]] table for each.
+
+    Raises:
+        InvalidTableError: lists every bad row.
+        InvalidArgumentError: where the file's ending is not known.
+    """
+    return Portfolio.of(read_rows(path))
+
+
+def read_rows(path: str | Path) -> list[dict[str, Any]]:
+    """The rows of a portfolio file as they stand."""
+    source = Path(path)
+    ending = source.suffix.lower()
+    if ending not in READABLE:
+        raise InvalidArgumentError(
+            "portfolio", str(path), f"a file that ends in {', '.join(READABLE)}"
+        )
+    if ending == ".toml":
+        return _toml(source)
+    import polars as pl
+
+    with source.open("rb"):  # a missing file is the operating system's error, not the parser's
+        pass
+    try:
+        # Cells stay text: what is wrong with one is told with its row, not by the parser.
+        frame = (
+            pl.read_csv(source, infer_schema=False) if ending == ".csv" else pl.read_parquet(source)
+        )
+    except pl.exceptions.PolarsError as error:
+        reason = " ".join(str(error).split())[:200]
+        raise InvalidTableError([(0, f"{source.name} cannot be read: {reason}")]) from None
+    return frame.rename(str.strip).to_dicts()
+
+
+def check_out_path(path: str | Path) -> Path:
+    """The path of an allocation to write, once its ending is known to be good."""
+    target = Path(path)
+    if target.suffix.lower() not in WRITABLE:
+        raise InvalidArgumentError("out", str(path), f"a file that ends in {' or '.join(WRITABLE)}")
+    return target
+
+
+def write_allocation(allocation: Allocation, path: str | Path) -> Path:
+    """Write one row an experiment as CSV, or everything with its certificate as JSON."""
+    target = check_out_path(path)
+    if target.suffix.lower() == ".csv":
+        allocation.frame().write_csv(target)
+    else:
+        target.write_text(json.dumps(allocation.to_dict(), indent=2) + "\n", encoding="utf-8")
+    return target
+
+
+def _toml(source: Path) -> list[dict[str, Any]]:
+    try:
+        document = tomllib.loads(source.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidTableError([(0, f"{source.name} is not TOML: {error}")]) from None
+    rows = document.pop("experiment", None)
+    wrong = [(0, f"unknown key {key!r}: expected [[experiment]] tables only") for key in document]
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        wrong.append((0, "no [[experiment]] tables"))
+    if wrong:
+        raise InvalidTableError(wrong)
+    assert isinstance(rows, list)
+    return rows
