@@ -1,0 +1,86 @@
+"""What a study is given: its scale, its data, and simulations that are kept once they are run."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from deniable import Case
+
+BUDGETS = (0.05, 0.5, 1.0, 3.0, 5.0)
+"""The privacy budgets of the paper's figures."""
+
+
+def silent(done: int, total: int) -> None:
+    """No progress is told."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """How to run.
+
+    Attributes:
+        kept: the folder where finished simulations are kept.
+        quick: whether small numbers will do: to see that all works, not to conclude from.
+        seed: of every simulation.
+        data: the folder of public data; None where there is none.
+        workers: processes to use; None for one on each processor.
+        executor: where simulations run; None to run them in this process.
+        progress: told the repetitions done and their total.
+    """
+
+    kept: Path
+    quick: bool = False
+    seed: int = 0
+    data: Path | None = None
+    workers: int | None = None
+    executor: Executor | None = None
+    progress: Callable[[int, int], None] = silent
+
+    def scale(self, full: int, quick: int) -> int:
+        """The number for this run's scale."""
+        return quick if self.quick else full
+
+    def simulate(self, cases: Sequence[Case], repetitions: int) -> pl.DataFrame:
+        """One row a case, repetition and checkpoint: environment, policy, visitors, clicks, regret.
+
+        A run that is already on disk is read, not repeated. Its key holds everything that its
+        numbers depend on, so that a changed parameter is a new run.
+        """
+        import polars as pl
+
+        from deniable import simulate_many
+
+        file = self.kept / f"{self._key(cases, repetitions)}.parquet"
+        if file.exists():
+            return pl.read_parquet(file)
+        frame = simulate_many(
+            cases,
+            repetitions,
+            self.seed,
+            executor=self.executor,
+            workers=self.workers if self.executor else 1,
+            progress=self.progress,
+        ).frame
+        self.kept.mkdir(parents=True, exist_ok=True)
+        partial = file.with_suffix(".partial")
+        frame.write_parquet(partial)
+        os.replace(partial, file)  # whatever has its final name is whole
+        return frame
+
+    def _key(self, cases: Sequence[Case], repetitions: int) -> str:
+        digest = hashlib.sha256(f"{self.seed} {repetitions}".encode())
+        for case in cases:
+            world = case.environment
+            horizon = case.horizon or world.horizon
+            digest.update(f"{world.name} {case.policy!r} {horizon} {case.checkpoints}".encode())
+            digest.update(world.rates.tobytes() + world.shares.tobytes())
+        return digest.hexdigest()[:24]
