@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 NANO = 1_000_000_000
 """Nano-nats in one nat; budgets are stored as integers of this unit."""
@@ -39,7 +40,10 @@ class InvalidArgumentError(DeniableError, ValueError):
         self.argument = argument
         self.value = value
         self.allowed = allowed
-        super().__init__(f"{argument}={_shown(value)}: expected {allowed}")
+        super().__init__(argument, value, allowed)  # as given, so that the error can be pickled
+
+    def __str__(self) -> str:
+        return f"{self.argument}={_shown(self.value)}: expected {self.allowed}"
 
 
 class InvalidTableError(DeniableError, ValueError):
@@ -81,6 +85,9 @@ class InsufficientBudgetError(DeniableError):
             f"requested {requested / NANO:.9g} nats of privacy budget, "
             f"only {remaining / NANO:.9g} remain"
         )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return partial(type(self), remaining=self.remaining, requested=self.requested), ()
 
 
 class BrokenPromiseError(DeniableError):

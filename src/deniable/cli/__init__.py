@@ -15,6 +15,7 @@ COMMANDS: dict[str, str] = {
     "allocate": "Divide a firm's privacy budget over its experiments.",
     "plan": "Plan the privacy budget of one experiment.",
     "reproduce": "Recompute the paper: figures, tables, claims and a report.",
+    "simulate": "Run policies against each other on known click rates.",
 }
 """Command name -> its one-line summary; the code is in `deniable.cli.<name>`, as `app`."""
 

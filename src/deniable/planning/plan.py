@@ -44,6 +44,10 @@ class Plan:
         dynamic: the dynamic strategy at this budget.
         recommendation: the budget we would take.
         table: a grid of budgets.
+
+    >>> planned = plan(n_arms=2, horizon=10_000, budget=1)
+    >>> round(planned.highest_belief, 3), planned.dynamic.binds_at
+    (0.405, 51)
     """
 
     n_arms: int
@@ -113,16 +117,21 @@ def plan(
     arms = check.whole("n_arms", n_arms, 2)
     visitors = check.whole("horizon", horizon, 1)
     segments = check.whole("n_segments", n_segments, 1)
-    before = float(check.probability("prior", prior))
+    before = check.single("prior", check.probability("prior", prior))
     if max_belief is not None:
         check.probability("max_belief", max_belief)
     advice = recommend(
         n_arms=arms, horizon=visitors, n_segments=segments, prior=before, max_belief=max_belief
     )
-    cap = advice.budget if budget is None else float(check.nonnegative("budget", budget))
+    cap = advice.budget if budget is None else _one_budget(budget)
     sizes = {"n_arms": arms, "horizon": visitors, "n_segments": segments}
     constant, dynamic = (outlook(name, **sizes, budget=cap) for name in ("constant", "dynamic"))
-    marks = {*map(float, budgets), cap, constant.best_budget, dynamic.best_budget}
+    marks = {
+        *check.nonnegative("budgets", budgets).ravel().tolist(),
+        cap,
+        constant.best_budget,
+        dynamic.best_budget,
+    }
     return Plan(
         **sizes,
         prior=before,
@@ -135,6 +144,10 @@ def plan(
         recommendation=advice,
         table=tuple(_line(mark, before, sizes) for mark in sorted(marks)),
     )
+
+
+def _one_budget(budget: float) -> float:
+    return check.single("budget", check.nonnegative("budget", budget))
 
 
 def _line(budget: float, prior: float, sizes: dict[str, int]) -> BudgetLine:

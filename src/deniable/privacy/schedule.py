@@ -88,7 +88,8 @@ def exhaustion_times(
     >>> exhaustion_times(2, 0.3, ["new", "old", "new", "new", "new", "new", "new"])
     {'new': 7, 'old': None}
     """
-    threshold = float(exhaustion_clock(n_arms, budget))
+    cap = check.single("budget", check.nonnegative("budget", budget))
+    threshold = float(exhaustion_clock(check.whole("n_arms", n_arms, 2), cap))
     clocks: dict[Hashable, int] = {}
     reached: dict[Hashable, int | None] = {}
     for visitor, segment in enumerate(arrivals, start=1):

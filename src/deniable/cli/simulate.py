@@ -1,0 +1,225 @@
+"""`deniable simulate`: policies against each other on click rates that are known."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from deniable.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from deniable.simulation.results import SimulationResult
+    from deniable.simulation.scenario import Scenario
+
+app = typer.Typer(add_completion=False)
+
+_CURVE_POINTS = 24
+
+
+@app.command()
+def simulate(
+    scenario: Annotated[
+        Path | None, typer.Argument(help="A scenario as a TOML file.", show_default=False)
+    ] = None,
+    rates: Annotated[
+        str | None, typer.Option(help="Click rates by arm, such as .324,.295.")
+    ] = None,
+    visitors: Annotated[str | None, typer.Option(help="Visitors, such as 1e8.")] = None,
+    policies: Annotated[
+        str | None,
+        typer.Option(
+            help="Of constant, dynamic, arm-constant, arm-dynamic, epsilon-greedy, gittins, random, perfect."
+        ),
+    ] = None,
+    budget: Annotated[str | None, typer.Option(help="Privacy budget, or several: 1,3.")] = None,
+    budgets: Annotated[
+        str | None, typer.Option(help="Privacy budgets by arm, for arm-constant and arm-dynamic.")
+    ] = None,
+    discount: Annotated[float | None, typer.Option(help="Of the Gittins index.")] = None,
+    repetitions: Annotated[
+        int | None, typer.Option(help="Independent runs of each policy.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Same seed, same results.")] = None,
+    kernel: Annotated[
+        str | None, typer.Option(help="leap, or step for visitor by visitor.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    chart: Annotated[
+        Path | None, typer.Option(help="Draw to a .svg, .png, .pdf or .html file.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write every repetition to a .parquet file.")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Processes; all processors by default.")
+    ] = None,
+    dask: Annotated[str | None, typer.Option(help="Address of a Dask scheduler to run on.")] = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option(help="A folder to keep finished work in, and to go on from."),
+    ] = None,
+) -> None:
+    """Run policies on known click rates: total clicks and regret, with 95% intervals."""
+    flags: dict[str, Any] = {
+        "rates": _numbers("rates", rates),
+        "visitors": _number("visitors", visitors),
+        "policies": policies.split(",") if policies is not None else None,
+        "budget": _numbers("budget", budget),
+        "budgets": _numbers("budgets", budgets),
+        "discount": discount,
+        "repetitions": repetitions,
+        "seed": seed,
+        "kernel": kernel,
+    }
+    chosen = _scenario(scenario, {key: value for key, value in flags.items() if value is not None})
+    if out is not None and out.suffix != ".parquet":
+        raise InvalidArgumentError("out", str(out), "a file name that ends in .parquet")
+    result = _run(chosen, workers, dask, resume, curves=chart is not None)
+    if out is not None:
+        result.frame.write_parquet(out)
+    if chart is not None:
+        from deniable.charts.save import save_chart
+        from deniable.charts.simulation import simulation_chart
+
+        save_chart(simulation_chart(result, chosen.environment, chosen.policies), chart)
+    if as_json:
+        typer.echo(json.dumps(_document(chosen, result)))
+    else:
+        _print(chosen, result)
+
+
+def _scenario(path: Path | None, flags: dict[str, Any]) -> Scenario:
+    import tomllib
+
+    from deniable.simulation.scenario import make_scenario, read_scenario
+
+    if path is None:
+        return make_scenario(flags)
+    if not flags:
+        return read_scenario(path)
+    read_scenario(path)  # errors of the file first
+    return make_scenario({**tomllib.loads(path.read_text(encoding="utf-8")), **flags})
+
+
+def _run(
+    scenario: Scenario, workers: int | None, dask: str | None, resume: Path | None, *, curves: bool
+) -> SimulationResult:
+    from contextlib import ExitStack
+
+    from deniable.simulation.progress import no_progress, progress_bar
+    from deniable.simulation.run import simulate as run
+
+    with ExitStack() as stack:
+        executor = None
+        if dask is not None:
+            executor = stack.enter_context(_dask_client(dask)).get_executor()
+        progress = stack.enter_context(progress_bar()) if sys.stderr.isatty() else no_progress
+        return run(
+            scenario.environment,
+            scenario.policies,
+            repetitions=scenario.repetitions,
+            seed=scenario.seed,
+            checkpoints=scenario.checkpoints or (_curve(scenario) if curves else ()),
+            kernel=scenario.kernel,
+            executor=executor,
+            workers=workers,
+            progress=progress,
+            folder=resume,
+            by_arm=False,
+        )
+
+
+def _curve(scenario: Scenario) -> tuple[int, ...]:
+    """Checkpoints for the regret curve, even on a log axis."""
+    import numpy as np
+
+    horizon = scenario.environment.horizon
+    points = np.geomspace(min(100, horizon), horizon, _CURVE_POINTS)
+    return tuple(sorted({int(point) for point in points}))
+
+
+def _dask_client(address: str) -> Any:
+    try:
+        from distributed import Client
+    except ImportError:
+        raise InvalidArgumentError(
+            "dask", address, "an installed Dask: pip install 'deniable[cluster]'"
+        ) from None
+    return Client(address, timeout=10)
+
+
+def _at_horizon(scenario: Scenario, result: SimulationResult, value: str) -> pl.DataFrame:
+    import polars as pl
+
+    return result.summary(value).filter(pl.col("visitors") == scenario.environment.horizon)
+
+
+def _document(scenario: Scenario, result: SimulationResult) -> dict[str, Any]:
+    rows = []
+    clicks = _at_horizon(scenario, result, "clicks").to_dicts()
+    regret = _at_horizon(scenario, result, "regret").to_dicts()
+    keys = ("mean", "low", "high", "median", "q25", "q75", "q025", "q975")
+    for one, other in zip(clicks, regret, strict=True):
+        rows.append(
+            {
+                "policy": one["policy"],
+                "clicks": {key: one[key] for key in keys},
+                "regret": {key: other[key] for key in keys},
+            }
+        )
+    return {
+        "environment": scenario.environment.name,
+        "visitors": scenario.environment.horizon,
+        "repetitions": scenario.repetitions,
+        "seed": scenario.seed,
+        "kernel": scenario.kernel,
+        "policies": rows,
+    }
+
+
+def _print(scenario: Scenario, result: SimulationResult) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    world = scenario.environment
+    table = Table(
+        title=f"{world.name}: {world.horizon:,} visitors, {scenario.repetitions:,} repetitions"
+    )
+    table.add_column("policy")
+    for head in ("clicks", "95% interval", "median", "quartiles", "regret"):
+        table.add_column(head, justify="right")
+    clicks = _at_horizon(scenario, result, "clicks").to_dicts()
+    regret = _at_horizon(scenario, result, "regret").to_dicts()
+    for one, other in zip(clicks, regret, strict=True):
+        table.add_row(
+            one["policy"],
+            f"{one['mean']:,.1f}",
+            f"{one['low']:,.1f} to {one['high']:,.1f}",
+            f"{one['median']:,.0f}",
+            f"{one['q25']:,.0f} to {one['q75']:,.0f}",
+            f"{other['mean']:,.1f}",
+        )
+    Console().print(table)
+
+
+def _numbers(argument: str, text: str | None) -> list[float] | None:
+    if text is None:
+        return None
+    return [_parsed(argument, part) for part in text.split(",")]
+
+
+def _number(argument: str, text: str | None) -> float | None:
+    return None if text is None else _parsed(argument, text)
+
+
+def _parsed(argument: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise InvalidArgumentError(argument, text, "a number") from None

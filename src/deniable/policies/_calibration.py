@@ -1,0 +1,162 @@
+"""The Bernoulli Gittins index by calibration: which sure payment is as good as going on?
+
+With payment x for each visitor, D(s, n) is the value over being paid forever, in units of clicks per
+visitor, after s clicks in n shows of an arm with a Beta(1, 1) prior and posterior mean m = (s+1)/(n+2):
+
+    A(s, n) = (1 - discount) (m - x) + discount [m D(s+1, n+1) + (1-m) D(s, n+1)],  D = max(0, A).
+
+The index of (s, n) is the x at which A(s, n) = 0. One sweep from the horizon back to 0 shows goes through
+all states for one x. Only states near m = x need it: further up nobody stops (D = m - x), further down
+nobody goes on (D = 0).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from deniable.policies._compile import compiled
+
+_BAND = 6.5  # standard deviations of the posterior mean around x that are swept
+
+
+@compiled
+def _edges(payment: Any, shows: Any) -> Any:
+    width = _BAND * math.sqrt(payment * (1.0 - payment) * (shows + 2.0)) + _BAND
+    middle = payment * (shows + 2.0) - 1.0
+    low = max(0, np.int64(middle - width))
+    return min(low, shows), min(shows, np.int64(middle + width))
+
+
+@compiled
+def sweep(
+    payment: Any,
+    discount: Any,
+    horizon: Any,
+    start: Any,
+    values: Any,
+    edge_at: Any,
+    edges: Any,
+) -> None:
+    """Sweep from D at the horizon back to A at `start` shows, in place.
+
+    Args:
+        payment: x.
+        discount: in (0, 1).
+        horizon: shows from which to go back.
+        start: shows at which to end.
+        values: D(s, horizon), becomes A(s, start), (horizon + 2,).
+        edge_at: the n at which to record the boundary, ascending.
+        edges: receives the real s with A(s, n) = 0 at each of them, or nan.
+    """
+    low, high = _edges(payment, horizon)
+    due = edge_at.size - 1
+    for n in range(horizon - 1, start - 1, -1):
+        # The neighbours just outside the swept band of n + 1.
+        values[high + 1] = max(0.0, (high + 2.0) / (n + 3.0) - payment)
+        if low > 0:
+            values[low - 1] = 0.0
+        low, high = _edges(payment, n)
+        recording = due >= 0 and edge_at[due] == n
+        if recording:
+            edges[due] = np.nan
+            due -= 1
+        before = 0.0
+        for s in range(low, high + 1):
+            m = (s + 1.0) / (n + 2.0)
+            going_on = (1.0 - discount) * (m - payment) + discount * (
+                m * values[s + 1] + (1.0 - m) * values[s]
+            )
+            values[s] = max(0.0, going_on) if n > start else going_on
+            if recording and going_on > 0.0:
+                if s > low:
+                    edges[due + 1] = s - going_on / (going_on - before)
+                recording = False
+            before = going_on
+    for s in range(low):
+        values[s] = (1.0 - discount) * ((s + 1.0) / (start + 2.0) - payment)
+    for s in range(high + 1, start + 1):
+        values[s] = (s + 1.0) / (start + 2.0) - payment
+
+
+@compiled
+def without_learning(payment: Any, shows: Any, out: Any) -> None:
+    """D where nothing more is learnt: max(0, m - x)."""
+    for s in range(shows + 1):
+        out[s] = max(0.0, (s + 1.0) / (shows + 2.0) - payment)
+
+
+@compiled
+def between(payment: Any, payments: Any, table: Any, shows: Any, out: Any) -> None:
+    """D(s, n) at a payment, from A at the payments around it.
+
+    In units of the posterior's standard deviation A hardly changes with the payment, so it is
+    read at the same distance from the payment in those units. D has a kink where A is 0; A has not.
+
+    Args:
+        payment: x.
+        payments: sin^2 of even angles, ascending, (P,).
+        table: A(s, n) at each of them, (P, n + 1).
+        shows: n.
+        out: receives D(s, n) at x, (n + 1,).
+    """
+    angle = math.asin(math.sqrt(payment)) / (math.pi / 2) * payments.size - 0.5
+    k = min(max(np.int64(math.floor(angle)), 0), payments.size - 2)
+    part = min(max(angle - k, 0.0), 1.0)
+    scale = math.sqrt(payment * (1.0 - payment))
+    for s in range(shows + 1):
+        m = (s + 1.0) / (shows + 2.0)
+        total = 0.0
+        for side in range(2):
+            x = payments[k + side]
+            own = math.sqrt(x * (1.0 - x))
+            place = (x + (m - payment) / scale * own) * (shows + 2.0) - 1.0
+            if place >= shows:
+                read = (place + 1.0) / (shows + 2.0) - x
+            elif place <= 0.0:
+                read = table[k + side, 0]
+            else:
+                i = np.int64(place)
+                read = table[k + side, i] + (place - i) * (
+                    table[k + side, i + 1] - table[k + side, i]
+                )
+            total += (part if side == 1 else 1.0 - part) * read / own
+        out[s] = max(0.0, total * scale, m - payment)
+
+
+@compiled
+def first_indices(discount: Any, payments: Any, later: Any, steps: Any, out: Any) -> None:
+    """The index of every state with few shows, from A one show later at some payments.
+
+    Each step sweeps the few shows at one payment and notes the states whose A has just fallen
+    through 0.
+
+    Args:
+        discount: in (0, 1).
+        payments: ascending, (P,).
+        later: A(s, N) at each of them, (P, N + 1).
+        steps: how many payments to try.
+        out: receives the indices by shows and clicks, (N, N).
+    """
+    size = out.shape[0]
+    before = np.ones((size, size))
+    values = np.empty(size + 1)
+    previous = 0.0
+    out[:] = 1.0
+    for step in range(steps):
+        payment = math.sin((step + 0.5) / steps * (math.pi / 2)) ** 2
+        between(payment, payments, later, size, values)
+        for n in range(size - 1, -1, -1):
+            for s in range(n + 1):
+                m = (s + 1.0) / (n + 2.0)
+                going_on = (1.0 - discount) * (m - payment) + discount * (
+                    m * values[s + 1] + (1.0 - m) * values[s]
+                )
+                values[s] = max(0.0, going_on)
+                old = before[n, s]
+                if going_on <= 0.0 and old > 0.0:
+                    out[n, s] = payment - (payment - previous) * going_on / (going_on - old)
+                before[n, s] = going_on
+        previous = payment

@@ -1,0 +1,69 @@
+"""Every policy by the name that scenario files and the command line use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from deniable.errors import InvalidArgumentError
+from deniable.policies.arm_constant import ArmConstantPolicy
+from deniable.policies.arm_dynamic import ArmDynamicPolicy
+from deniable.policies.constant import ConstantPolicy
+from deniable.policies.contract import Policy
+from deniable.policies.dynamic import DynamicPolicy
+from deniable.policies.epsilon_greedy import EpsilonGreedyPolicy
+from deniable.policies.gittins import GittinsPolicy
+from deniable.policies.perfect import PerfectPolicy
+from deniable.policies.random import RandomPolicy
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What policies can be given by name.
+
+    Attributes:
+        budget: for constant and dynamic.
+        budgets: by arm, for arm-constant and arm-dynamic.
+        discount: for gittins; None for the horizon's.
+    """
+
+    budget: float | None = None
+    budgets: Sequence[float] | None = None
+    discount: float | None = None
+
+
+def _budget(settings: Settings) -> float:
+    if settings.budget is None:
+        raise InvalidArgumentError("budget", None, "a budget for the policies constant and dynamic")
+    return settings.budget
+
+
+def _budgets(settings: Settings) -> Sequence[float]:
+    if settings.budgets is None:
+        raise InvalidArgumentError(
+            "budgets", None, "a budget by arm for the policies arm-constant and arm-dynamic"
+        )
+    return settings.budgets
+
+
+POLICIES: dict[str, Callable[[Settings], Policy]] = {
+    "constant": lambda given: ConstantPolicy(_budget(given)),
+    "dynamic": lambda given: DynamicPolicy(_budget(given)),
+    "arm-constant": lambda given: ArmConstantPolicy(_budgets(given)),
+    "arm-dynamic": lambda given: ArmDynamicPolicy(_budgets(given)),
+    "epsilon-greedy": lambda given: EpsilonGreedyPolicy(),
+    "gittins": lambda given: GittinsPolicy(given.discount),
+    "random": lambda given: RandomPolicy(),
+    "perfect": lambda given: PerfectPolicy(),
+}
+
+
+def policy_named(name: str, settings: Settings | None = None) -> Policy:
+    """The policy of this name.
+
+    >>> policy_named("dynamic", Settings(budget=3)).label
+    'dynamic(3)'
+    """
+    if name not in POLICIES:
+        raise InvalidArgumentError("policies", name, "names from " + ", ".join(POLICIES))
+    return POLICIES[name](settings or Settings())

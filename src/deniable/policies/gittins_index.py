@@ -1,0 +1,200 @@
+"""Gittins indices for Bernoulli rewards with a Beta(1, 1) prior: tables by discount, cached.
+
+Up to 255 shows of an arm the table holds the index of each state. Beyond, it holds the bonus
+
+    index = m + bonus(m, n) sqrt(m (1 - m) / (n + 2)),   m = (clicks + 1) / (n + 2),
+
+on a grid of arcsin(sqrt m) by log n, interpolated linearly; beyond the grid the bonus falls like Brezzi
+and Lai's psi(1 / (n log(1/discount))), which describes large n. Measured against calibrations with
+finer payments and a longer horizon, the table is within 1e-4 of the index everywhere, and within 5e-6
+for the first 255 shows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deniable import _validation as check
+from deniable._validation import FloatArray
+from deniable.errors import InvalidArgumentError
+from deniable.policies._compile import compiled
+
+_VERSION = 1
+_SMALL = 256  # shows below which each state has its own entry
+_MIDDLE = 2048  # shows below which payments are finer
+_COARSE, _FINER, _FINEST = 64, 512, 4096  # payments swept: late, in the middle, for the first shows
+_MEANS = 129
+_GROWTH = 1.1  # from one n of the grid to the next
+
+
+@dataclass(frozen=True, eq=False)
+class GittinsTable:
+    """What the kernels look indices up in.
+
+    Attributes:
+        discount: weight of the next click.
+        small: index by shows and clicks, (256, 256).
+        bonus: by shows and posterior mean on the grid.
+        grid: log of the first n, log step, step of arcsin(sqrt m), last n, -log(discount).
+    """
+
+    discount: float
+    small: FloatArray
+    bonus: FloatArray
+    grid: FloatArray
+
+    @property
+    def arrays(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """small, bonus, grid."""
+        return self.small, self.bonus, self.grid
+
+
+def gittins_index(clicks: int, shows: int, discount: float) -> float:
+    """The index of an arm with this many clicks in this many shows.
+
+    Args:
+        clicks: s; the prior Beta(1, 1) is added to it.
+        shows: n.
+        discount: in (0, .9999].
+
+    >>> round(gittins_index(0, 0, 0.9), 4), round(gittins_index(0, 0, 0.99), 4)
+    (0.7029, 0.8699)
+    """
+    n = check.whole("shows", shows, 0)
+    s = check.whole("clicks", clicks, 0, n)
+    return float(look_up(s, n, *gittins_table(discount).arrays))
+
+
+@lru_cache(maxsize=8)
+def gittins_table(discount: float) -> GittinsTable:
+    """The table for one discount: from memory, from the cache on disk, or computed (seconds)."""
+    if not 0 < discount <= 0.9999:
+        raise InvalidArgumentError("discount", discount, "a number above 0, up to .9999")
+    path = cache_folder() / f"gittins-{_VERSION}-{float(discount)!r}.npz"
+    with contextlib.suppress(OSError, ValueError, KeyError, EOFError), np.load(path) as stored:
+        return GittinsTable(discount, stored["small"], stored["bonus"], stored["grid"])
+    table = compute_table(discount)
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(f"{path.stem}.{os.getpid()}.partial.npz")
+        np.savez_compressed(partial, small=table.small, bonus=table.bonus, grid=table.grid)
+        os.replace(partial, path)
+    return table
+
+
+def cache_folder() -> Path:
+    """Where tables are kept: DENIABLE_CACHE, or the user's cache folder."""
+    given = os.environ.get("DENIABLE_CACHE")
+    if given:
+        return Path(given)
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "deniable"
+
+
+def compute_table(
+    discount: float,
+    payments: tuple[int, int, int] = (_COARSE, _FINER, _FINEST),
+    largest: int = 10_000,
+    beyond: int = 20_000,
+) -> GittinsTable:
+    """Calibrate: from the horizon back in three stages, with ever more payments.
+
+    Args:
+        discount: in (0, 1).
+        payments: how many payments to sweep in each stage.
+        largest: n of the grid at most.
+        beyond: shows to sweep beyond the grid at most.
+    """
+    from deniable.policies import _calibration as stage
+
+    patience = 1 / (1 - discount)
+    last = int(min(largest, max(4 * _MIDDLE, 30 * patience)))
+    horizon = last + int(min(beyond, max(_SMALL, 28 * patience)))
+    shows, even = _grid_of_shows(last)
+    late, middle = shows[shows >= _MIDDLE], shows[shows < _MIDDLE]
+    coarse, finer = _payments(payments[0]), _payments(payments[1])
+    edges_late = np.full((coarse.size, late.size), np.nan)
+    edges_middle = np.full((finer.size, middle.size), np.nan)
+    at_middle = np.zeros((coarse.size, _MIDDLE + 1))
+    at_small = np.zeros((finer.size, _SMALL + 1))
+    values = np.zeros(horizon + 2)
+    for i, x in enumerate(coarse):
+        stage.without_learning(x, horizon, values)
+        stage.sweep(x, discount, horizon, _MIDDLE, values, late, edges_late[i])
+        at_middle[i] = values[: _MIDDLE + 1]
+    for i, x in enumerate(finer):
+        stage.between(x, coarse, at_middle, _MIDDLE, values)
+        stage.sweep(x, discount, _MIDDLE, _SMALL, values, middle, edges_middle[i])
+        at_small[i] = values[: _SMALL + 1]
+    small = np.zeros((_SMALL, _SMALL))
+    stage.first_indices(discount, finer, at_small, payments[2], small)
+    rows = [_bonus_row(n, edges_middle[:, k], finer) for k, n in enumerate(middle)]
+    rows += [_bonus_row(n, edges_late[:, k], coarse) for k, n in enumerate(late)]
+    columns = np.vstack(rows).T
+    bonus = np.column_stack([np.interp(np.log(even), np.log(shows), one) for one in columns])
+    steps = [math.log(even[0]), math.log(even[1] / even[0]), math.pi / 2 / (_MEANS - 1)]
+    return GittinsTable(discount, small, bonus, np.array([*steps, last, -math.log(discount)]))
+
+
+def _payments(count: int) -> FloatArray:
+    return np.asarray(np.sin((np.arange(count) + 0.5) / count * (math.pi / 2)) ** 2)
+
+
+def _grid_of_shows(last: int) -> tuple[NDArray[np.int64], FloatArray]:
+    """Whole n that are nearly even in log n, and those that are."""
+    count = 1 + math.ceil(math.log(last / _SMALL) / math.log(_GROWTH))
+    even = np.geomspace(_SMALL, last, count)
+    return np.unique(np.round(even).astype(np.int64)), even
+
+
+def _bonus_row(n: int, edges: FloatArray, paid: FloatArray) -> FloatArray:
+    """The bonus on the grid of means, from the boundary s of each payment."""
+    good = np.isfinite(edges)
+    means = (edges[good] + 1) / (n + 2)
+    scaled = (paid[good] - means) / np.sqrt(means * (1 - means) / (n + 2))
+    angles = np.arcsin(np.sqrt(means))
+    return np.interp(np.arange(_MEANS) * (math.pi / 2) / (_MEANS - 1), angles, scaled)
+
+
+@compiled
+def look_up(clicks: Any, shows: Any, small: Any, bonus: Any, grid: Any) -> Any:
+    """The index of a state, from a table's arrays."""
+    if shows < small.shape[0]:
+        return small[shows, clicks]
+    n = min(np.float64(shows), grid[3])
+    row = (math.log(n) - grid[0]) / grid[1]
+    k = min(np.int64(row), bonus.shape[0] - 2)
+    part = row - k
+    mean = (clicks + 1.0) / (shows + 2.0)
+    column = math.asin(math.sqrt(mean)) / grid[2]
+    i = min(np.int64(column), bonus.shape[1] - 2)
+    rest = column - i
+    value = (1.0 - part) * ((1.0 - rest) * bonus[k, i] + rest * bonus[k, i + 1]) + part * (
+        (1.0 - rest) * bonus[k + 1, i] + rest * bonus[k + 1, i + 1]
+    )
+    if shows > grid[3]:
+        value *= _psi(1.0 / (shows * grid[4])) / _psi(1.0 / (grid[3] * grid[4]))
+    return mean + value * math.sqrt(mean * (1.0 - mean) / (shows + 2.0))
+
+
+@compiled
+def _psi(s: Any) -> Any:
+    """Brezzi and Lai's (2002) approximation of the boundary for Brownian motion."""
+    if s <= 0.2:
+        return math.sqrt(s / 2.0)
+    if s <= 1.0:
+        return 0.49 - 0.11 / math.sqrt(s)
+    if s <= 5.0:
+        return 0.63 - 0.26 / math.sqrt(s)
+    if s <= 15.0:
+        return 0.77 - 0.58 / math.sqrt(s)
+    return math.sqrt(2.0 * math.log(s) - math.log(math.log(s)) - math.log(16.0 * math.pi))

@@ -1,0 +1,225 @@
+"""Exact binomial, hypergeometric and geometric draws for the leap kernel.
+
+Small cases are drawn by counting or by inversion, large ones by transformed rejection (binomial:
+Hoermann 1993) and ratio of uniforms (hypergeometric: Stadlober 1990). Ratios of probabilities are
+formed from Stirling corrections and log1p, not from log-gamma, so that they keep their digits for
+counts far beyond 1e9.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from deniable.policies._compile import compiled
+from deniable.simulation._generator import positive_uniform, uniform
+
+_COUNTING = 10  # up to here, tossing each coin is cheapest
+_INVERSION_MEAN = 10.0
+_FAR = 4_611_686_018_427_387_904.0  # 2^62: "never", for waiting times
+
+_STIRLING = np.array(
+    [
+        math.lgamma(k + 1) - ((k + 0.5) * math.log(k + 1) - (k + 1) + 0.5 * math.log(2 * math.pi))
+        for k in range(16)
+    ]
+)
+
+
+@compiled
+def stirling_correction(k: Any) -> Any:
+    """log k! - [(k + 1/2) log(k + 1) - (k + 1) + log(2 pi) / 2]."""
+    if k < 16:
+        return _STIRLING[k]
+    inverse = 1.0 / (k + 1.0)
+    square = inverse * inverse
+    return (1 / 12 - (1 / 360 - (1 / 1260 - square / 1680) * square) * square) * inverse
+
+
+@compiled
+def binomial(n: Any, p: Any, state: Any) -> Any:
+    """Successes in n independent trials of probability p."""
+    if n <= 0 or p <= 0.0:
+        return 0
+    if p >= 1.0:
+        return n
+    if n <= _COUNTING:
+        hits = 0
+        for _ in range(n):
+            hits += 1 if uniform(state) < p else 0
+        return hits
+    flipped = p > 0.5
+    rare = 1.0 - p if flipped else p
+    if n * rare < _INVERSION_MEAN:
+        hits = _binomial_by_inversion(n, rare, state)
+    else:
+        hits = _binomial_by_rejection(n, rare, state)
+    return n - hits if flipped else hits
+
+
+@compiled
+def _binomial_by_inversion(n: Any, p: Any, state: Any) -> Any:
+    odds = p / (1.0 - p)
+    start = math.exp(n * math.log1p(-p))
+    step = (n + 1) * odds
+    while True:
+        u = uniform(state)
+        mass = start
+        hits = 0
+        while u >= mass:
+            u -= mass
+            hits += 1
+            mass *= step / hits - odds
+            if mass <= 1e-300:
+                break
+        if u < mass and hits <= n:
+            return hits
+
+
+@compiled
+def _binomial_by_rejection(n: Any, p: Any, state: Any) -> Any:
+    q = 1.0 - p
+    spread = math.sqrt(n * p * q)
+    b = 1.15 + 2.53 * spread
+    a = -0.0873 + 0.0248 * b + 0.01 * p
+    centre = n * p + 0.5
+    sure = 0.92 - 4.2 / b
+    while True:
+        u = uniform(state) - 0.5
+        v = uniform(state)
+        us = 0.5 - abs(u)
+        if us <= 0.0:
+            continue
+        k = np.int64(math.floor((2.0 * a / us + b) * u + centre))
+        if us >= 0.07 and v <= sure:
+            return k
+        if k < 0 or k > n:
+            continue
+        alpha = (2.83 + 5.1 / b) * spread
+        v = math.log(v * alpha / (a / (us * us) + b)) if v > 0.0 else -1e300
+        m = np.int64(math.floor((n + 1) * p))
+        if v <= _binomial_log_ratio(n, p, k, m):
+            return k
+
+
+@compiled
+def _binomial_log_ratio(n: Any, p: Any, k: Any, m: Any) -> Any:
+    """log of P(k) / P(m)."""
+    return (
+        (m + 0.5) * math.log1p((m - k) / (k + 1.0))
+        + (n - m + 0.5) * math.log1p((k - m) / (n - k + 1.0))
+        + (k - m) * math.log((n - k + 1.0) * p / ((k + 1.0) * (1.0 - p)))
+        + stirling_correction(m)
+        + stirling_correction(n - m)
+        - stirling_correction(k)
+        - stirling_correction(n - k)
+    )
+
+
+@compiled
+def hypergeometric(good: Any, bad: Any, sample: Any, state: Any) -> Any:
+    """Good items in a sample drawn without replacement from `good` and `bad` ones."""
+    total = good + bad
+    if sample <= 0 or good <= 0:
+        return 0
+    if bad <= 0:
+        return sample
+    if sample >= total:
+        return good
+    # The law is symmetric in good/bad and in sampled/left: draw the smallest corner.
+    few = min(good, bad)
+    taken = min(sample, total - sample)
+    if min(few, taken) <= _COUNTING:
+        hits = _hypergeometric_by_counting(few, total, taken, state)
+    else:
+        hits = _hypergeometric_by_rejection(few, total, taken, state)
+    if taken != sample:
+        hits = few - hits
+    return hits if few == good else sample - hits
+
+
+@compiled
+def _hypergeometric_by_counting(few: Any, total: Any, taken: Any, state: Any) -> Any:
+    # Also symmetric in (few, taken): toss the smaller number of coins.
+    draws, marked = (few, taken) if few < taken else (taken, few)
+    hits = 0
+    for left in range(draws):
+        if uniform(state) * (total - left) < marked - hits:
+            hits += 1
+    return hits
+
+
+@compiled
+def _hypergeometric_by_rejection(few: Any, total: Any, taken: Any, state: Any) -> Any:
+    share = few / total
+    mean = taken * share
+    spread = math.sqrt(
+        (total - taken) * (taken / total) * share * (1.0 - share) * (total / (total - 1.0)) + 0.5
+    )
+    width = 1.7155277699214135 * spread + 0.8989161620588988  # 2 sqrt(2/e), 3 - 2 sqrt(3/e)
+    mode = np.int64(math.floor((taken + 1.0) * ((few + 1.0) / (total + 2.0))))
+    largest = min(few, taken)
+    top = min(largest + 1.0, math.floor(mean + 0.5 + 16.0 * spread + 16.0))
+    rest = total - few - taken
+    while True:
+        u = positive_uniform(state)
+        v = uniform(state)
+        place = mean + 0.5 + width * (v - 0.5) / u
+        if place < 0.0 or place >= top:
+            continue
+        k = np.int64(math.floor(place))
+        ratio = _hypergeometric_log_ratio(few, taken, rest, k, mode)
+        if u * (4.0 - u) - 3.0 <= ratio:
+            return k
+        if u * (u - ratio) >= 1.0:
+            continue
+        if 2.0 * math.log(u) <= ratio:
+            return k
+
+
+@compiled
+def _hypergeometric_log_ratio(few: Any, taken: Any, rest: Any, k: Any, m: Any) -> Any:
+    """log of P(k) / P(m), where `rest` = total - few - taken."""
+    return (
+        _log_factorial_ratio(m, k)
+        + _log_factorial_ratio(few - m, few - k)
+        + _log_factorial_ratio(taken - m, taken - k)
+        + _log_factorial_ratio(rest + m, rest + k)
+        + (m - k) * math.log((k + 1.0) / (few - k + 1.0) * ((rest + k + 1.0) / (taken - k + 1.0)))
+    )
+
+
+@compiled
+def _log_factorial_ratio(x: Any, y: Any) -> Any:
+    """log x! - log y! - (x - y) (log(y + 1) - 1)."""
+    return (
+        (x + 0.5) * math.log1p((x - y) / (y + 1.0))
+        + stirling_correction(x)
+        - stirling_correction(y)
+    )
+
+
+@compiled
+def failures_before_success(p: Any, state: Any) -> Any:
+    """A geometric waiting time, 0 or more; 2^62 where p is 0."""
+    if p >= 1.0:
+        return 0
+    if p <= 0.0:
+        return np.int64(_FAR)
+    wait = math.floor(math.log(positive_uniform(state)) / math.log1p(-p))
+    return np.int64(min(wait, _FAR))
+
+
+@compiled
+def split_multinomial(visitors: Any, cumulative: Any, out: Any, state: Any) -> None:
+    """How many of the visitors fall into each class: multinomial, by conditional binomials."""
+    before = 0.0
+    for j in range(out.size - 1):
+        rest = 1.0 - before
+        share = (cumulative[j] - before) / rest if rest > 0.0 else 0.0
+        out[j] = binomial(visitors, min(1.0, share), state)
+        visitors -= out[j]
+        before = cumulative[j]
+    out[out.size - 1] = visitors

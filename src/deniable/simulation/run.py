@@ -1,0 +1,168 @@
+"""Runs: policies against environments, many repetitions, on as many processors as there are.
+
+Same seed, same results, whatever the number of workers, the order, or how often a run was broken off
+and taken up again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from deniable import _validation as check
+from deniable.errors import InvalidArgumentError
+from deniable.policies.contract import IndexRule, Policy
+from deniable.simulation.environment import Environment
+from deniable.simulation.folder import BatchFolder, missing
+from deniable.simulation.job import Job, Kernel, make_job
+from deniable.simulation.progress import no_progress
+from deniable.simulation.results import Described, SimulationResult, collect
+from deniable.simulation.work import Batch, Span, run_jobs
+
+Progress: TypeAlias = Callable[[int, int], None]
+"""Called with the repetitions finished so far and their total."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One policy in one environment, of a run over many.
+
+    Attributes:
+        environment: the truth; environments of one run have different names.
+        policy: how arms are chosen.
+        horizon: T, if other than the environment's.
+        checkpoints: visitors at which to keep counts besides the horizon.
+    """
+
+    environment: Environment
+    policy: Policy
+    horizon: int | None = None
+    checkpoints: tuple[int, ...] = ()
+
+
+def simulate(
+    environment: Environment,
+    policies: Sequence[Policy],
+    horizon: int | None = None,
+    repetitions: int = 100,
+    seed: int = 0,
+    checkpoints: Sequence[int] = (),
+    *,
+    kernel: Kernel = "leap",
+    executor: Executor | None = None,
+    workers: int | None = None,
+    progress: Progress = no_progress,
+    folder: Path | None = None,
+    by_arm: bool = True,
+) -> SimulationResult:
+    """Run each policy in the environment.
+
+    Args:
+        environment: the truth.
+        policies: with different labels.
+        horizon: T, if other than the environment's.
+        repetitions: independent runs of each policy.
+        seed: of everything.
+        checkpoints: visitors at which to keep counts besides the horizon.
+        kernel: "leap" (exact in law, fast) or "step" (visitor by visitor).
+        executor: any executor, such as Dask's `Client.get_executor()`; None for processes of its
+            own. A script that may need those must guard its entry with `__name__ == "__main__"`.
+        workers: processes to use; None for all processors, 1 for this process alone.
+        progress: called as repetitions finish; see `deniable.simulation.progress`.
+        folder: keep finished batches here and resume from them.
+        by_arm: also return counts by segment and arm.
+
+    >>> from deniable.policies.constant import ConstantPolicy
+    >>> page = Environment([0.324, 0.295], horizon=10**8)
+    >>> result = simulate(page, [ConstantPolicy(3)], repetitions=20, seed=1, workers=1)
+    >>> round(result.summary()["mean"].item() / 1e6, 2)
+    32.26
+    """
+    cases = [Case(environment, policy, horizon, tuple(checkpoints)) for policy in policies]
+    return simulate_many(
+        cases,
+        repetitions,
+        seed,
+        kernel=kernel,
+        executor=executor,
+        workers=workers,
+        progress=progress,
+        folder=folder,
+        by_arm=by_arm,
+    )
+
+
+def simulate_many(
+    cases: Iterable[Case],
+    repetitions: int = 100,
+    seed: int = 0,
+    *,
+    kernel: Kernel = "leap",
+    executor: Executor | None = None,
+    workers: int | None = None,
+    progress: Progress = no_progress,
+    folder: Path | None = None,
+    by_arm: bool = False,
+) -> SimulationResult:
+    """Run many cases at once, as one pool of work; arguments as in `simulate`.
+
+    A case's numbers depend on its environment's name, its policy's label, the seed and the
+    repetition, and on no other case of the run.
+    """
+    listed = list(cases)
+    count = check.whole("repetitions", repetitions, 1)
+    entropy = check.whole("seed", seed, 0)
+    used = None if workers is None else check.whole("workers", workers, 1)
+    jobs = _jobs(listed, kernel)
+    store = None if folder is None else BatchFolder(Path(folder), jobs, entropy)
+    finished = [] if store is None else store.read(count)
+    spans = missing(len(jobs), count, finished)
+    _run(jobs, spans, entropy, executor, used, progress, store, finished, count)
+    described = [
+        Described(
+            case.environment, case.policy.label, case.policy.risk_cap, job.checkpoints.tolist()
+        )
+        for case, job in zip(listed, jobs, strict=True)
+    ]
+    return collect(described, finished, by_arm=by_arm)
+
+
+def _jobs(cases: Sequence[Case], kernel: Kernel) -> list[Job]:
+    if not cases:
+        raise InvalidArgumentError("policies", [], "1 or more policies")
+    labels = [(case.environment.name, case.policy.label) for case in cases]
+    check.distinct("policies", labels, 1)
+    jobs = [
+        make_job(case.environment, case.policy, case.horizon, case.checkpoints, kernel)
+        for case in cases
+    ]
+    for discount in {job.rule.discount for job in jobs if isinstance(job.rule, IndexRule)}:
+        from deniable.policies.gittins_index import gittins_table
+
+        gittins_table(discount)  # once here, on disk for all workers
+    return jobs
+
+
+def _run(
+    jobs: Sequence[Job],
+    spans: Sequence[Span],
+    seed: int,
+    executor: Executor | None,
+    workers: int | None,
+    progress: Progress,
+    store: BatchFolder | None,
+    finished: list[Batch],
+    repetitions: int,
+) -> None:
+    total = len(jobs) * repetitions
+    done = sum(len(batch.shows) for batch in finished)
+    progress(done, total)
+    for batch in run_jobs(jobs, spans, seed, executor, workers):
+        finished.append(batch)
+        if store is not None:
+            store.write([batch])
+        done += len(batch.shows)
+        progress(done, total)

@@ -1,0 +1,156 @@
+"""Scenarios: an environment and a run as a TOML file, or as the command line's flags.
+
+::
+
+    name = "landing page"
+    visitors = 1e6
+    policies = ["constant", "dynamic", "gittins", "random", "perfect"]
+    budget = [1, 3]                          # one policy for each
+    repetitions = 100
+    seed = 1
+
+    [rates]                                  # by arm, and within an arm by segment
+    old = [0.31, 0.20]
+    new = [0.29, 0.25]
+
+    [shares]
+    mobile = 0.7
+    desktop = 0.3
+
+Rates and shares can also be plain lists.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from deniable import _validation as check
+from deniable.errors import InvalidArgumentError
+from deniable.policies.catalogue import Settings, policy_named
+from deniable.policies.contract import Policy
+from deniable.simulation.environment import LONGEST_HORIZON, Environment
+from deniable.simulation.job import KERNELS, Kernel
+
+DEFAULTS: dict[str, Any] = {
+    "name": "experiment",
+    "shares": None,
+    "policies": ["constant", "dynamic", "epsilon-greedy", "gittins", "random", "perfect"],
+    "budget": 1.0,
+    "budgets": None,
+    "discount": None,
+    "repetitions": 100,
+    "seed": 0,
+    "checkpoints": [],
+    "kernel": "leap",
+}
+"""Keys that may be left out; `rates` and `visitors` may not."""
+
+KEYS = ("rates", "visitors", *DEFAULTS)
+
+
+@dataclass(frozen=True, eq=False)
+class Scenario:
+    """What to run.
+
+    Attributes:
+        environment: the truth.
+        policies: with different labels.
+        repetitions: of each policy.
+        seed: of everything.
+        checkpoints: visitors at which to keep counts besides the horizon.
+        kernel: "leap" or "step".
+    """
+
+    environment: Environment
+    policies: tuple[Policy, ...]
+    repetitions: int
+    seed: int
+    checkpoints: tuple[int, ...]
+    kernel: Kernel
+
+
+def read_scenario(path: Path) -> Scenario:
+    """The scenario of a TOML file; raises with the key that is wrong."""
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidArgumentError("scenario", str(path), f"TOML ({error})") from None
+    return make_scenario(values)
+
+
+def make_scenario(values: Mapping[str, Any]) -> Scenario:
+    """The scenario of a table of values.
+
+    >>> scenario = make_scenario({"rates": [0.3, 0.2], "visitors": 1e6, "budget": [1, 3],
+    ...                           "policies": ["dynamic", "random"]})
+    >>> [policy.label for policy in scenario.policies]
+    ['dynamic(1)', 'dynamic(3)', 'random']
+    """
+    for key in values:
+        if key not in KEYS:
+            raise InvalidArgumentError(key, values[key], "one of the keys " + ", ".join(KEYS))
+    for key in ("rates", "visitors"):
+        if key not in values:
+            raise InvalidArgumentError(key, None, "a value: every scenario needs it")
+    filled = {**DEFAULTS, **values}
+    visitors = check.whole("visitors", filled["visitors"], 1, LONGEST_HORIZON)
+    kernel = filled["kernel"]
+    if kernel not in KERNELS:
+        raise InvalidArgumentError("kernel", kernel, "leap or step")
+    environment = _environment(filled, visitors)
+    return Scenario(
+        environment=environment,
+        policies=_policies(filled),
+        repetitions=check.whole("repetitions", filled["repetitions"], 1),
+        seed=check.whole("seed", filled["seed"], 0),
+        checkpoints=tuple(
+            check.whole("checkpoints", point, 1, visitors)
+            for point in _list("checkpoints", filled["checkpoints"])
+        ),
+        kernel=kernel,
+    )
+
+
+def _environment(values: Mapping[str, Any], visitors: int) -> Environment:
+    rates, shares, name = values["rates"], values["shares"], values["name"]
+    if not isinstance(name, str) or not name:
+        raise InvalidArgumentError("name", name, "a name")
+    arms = tuple(rates) if isinstance(rates, dict) else None
+    segments = tuple(shares) if isinstance(shares, dict) else None
+    return Environment(
+        list(rates.values()) if isinstance(rates, dict) else rates,
+        visitors,
+        list(shares.values()) if isinstance(shares, dict) else shares,
+        name=name,
+        arms=arms,
+        segments=segments,
+    )
+
+
+def _policies(values: Mapping[str, Any]) -> tuple[Policy, ...]:
+    names = values["policies"]
+    if isinstance(names, str) or not isinstance(names, Sequence) or not names:
+        raise InvalidArgumentError("policies", names, "a list of policy names")
+    discount = values["discount"]
+    if discount is not None:
+        discount = float(check.probability("discount", discount, open_at_zero=True))
+    made: list[Policy] = []
+    for name in names:
+        for budget in _list("budget", values["budget"]) or [None]:
+            settings = Settings(budget, values["budgets"], discount)
+            policy = policy_named(name, settings)
+            if policy not in made:
+                made.append(policy)
+    return tuple(made)
+
+
+def _list(argument: str, value: Any) -> list[Any]:
+    if isinstance(value, list | tuple):
+        return list(value)
+    if isinstance(value, str | dict):
+        raise InvalidArgumentError(argument, value, "a number or a list of numbers")
+    return [value]

@@ -1,0 +1,85 @@
+"""The public names: sorted, importable, documented with an example, and known to type checkers."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import deniable
+
+STUB = Path(deniable.__file__).with_suffix(".pyi")
+
+
+def test_names_are_sorted_and_live_in_one_place() -> None:
+    assert deniable.__all__ == sorted(set(deniable.__all__))
+    assert dir(deniable) == deniable.__all__
+    names = [name for names in deniable._HOME.values() for name in names]
+    assert sorted(names) == deniable.__all__
+
+
+@pytest.mark.parametrize("name", deniable.__all__)
+def test_every_name_is_itself(name: str) -> None:
+    home = next(module for module, names in deniable._HOME.items() if name in names)
+    value = getattr(deniable, name)
+    assert value is getattr(import_module(f"deniable.{home}"), name)
+    assert value.__module__ == f"deniable.{home}"
+
+
+@pytest.mark.parametrize("name", deniable.__all__)
+def test_every_name_is_documented_with_an_example(name: str) -> None:
+    value = getattr(deniable, name)
+    text = value.__doc__ or ""
+    assert len(text.split("\n")[0]) > 20, "one line that says what it is"
+    assert ">>>" in text, "an example"
+    if inspect.isclass(value):
+        for attribute, member in vars(value).items():
+            if inspect.isfunction(member) and not attribute.startswith("_"):
+                assert member.__doc__, f"{name}.{attribute}"
+
+
+def test_unknown_names_fail_as_usual() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        deniable.nothing  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_the_stub_spells_out_the_same_names() -> None:
+    """Each lazy name is re-exported in `__init__.pyi`, from its home: add the line there too."""
+    imports = [
+        node for node in ast.parse(STUB.read_text()).body if isinstance(node, ast.ImportFrom)
+    ]
+    spelt = {(node.module, alias.name, alias.asname) for node in imports for alias in node.names}
+    homes = deniable._HOME.items()
+    assert spelt == {(f"deniable.{home}", n, n) for home, names in homes for n in names}
+
+
+def test_type_checkers_see_real_types(tmp_path: Path) -> None:
+    """A wrong argument, a wrong name and a wrong use of a result are found; right ones are not."""
+    script = tmp_path / "uses.py"
+    script.write_text(
+        "import deniable\n"
+        "good: float = deniable.DynamicStrategy(n_arms=2, budget=1.0).binds_at\n"
+        "bad: str = deniable.DynamicStrategy(n_arms=2, budget=1.0).binds_at\n"
+        "deniable.RandomizedResponse(n_arms='two', risk=1.0)\n"
+        "deniable.nothing\n"
+    )
+    command = [sys.executable, "-m", "mypy", "--strict", "--no-incremental", str(script)]
+    result = subprocess.run(
+        command, capture_output=True, text=True, timeout=300, cwd=tmp_path, check=False
+    )
+    lines = [line.split(":")[1] for line in result.stdout.splitlines() if ": error:" in line]
+    assert lines == ["3", "4", "5"], result.stdout
+
+
+def test_importing_the_package_imports_next_to_nothing() -> None:
+    script = "import sys, deniable; print(*sorted(sys.modules))"
+    modules = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert not {"numpy", "scipy", "numba", "polars", "altair", "typer"} & set(modules)
+    assert [name for name in modules if name.startswith("deniable")] == ["deniable"]
