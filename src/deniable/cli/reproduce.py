@@ -101,7 +101,7 @@ def _dask(address: str) -> Executor:
         from distributed import Client
     except ImportError:
         raise InvalidArgumentError(
-            "dask", address, "the package distributed: pip install 'deniable[dask]'"
+            "dask", address, "an installed Dask: pip install 'deniable[cluster]'"
         ) from None
     try:
         executor: Executor = Client(address, timeout="10s").get_executor()

@@ -11,9 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import polars as pl
-
-    from deniable import Case
+    from deniable import Case, SimulationResult
 
 BUDGETS = (0.05, 0.5, 1.0, 3.0, 5.0)
 """The privacy budgets of the paper's figures."""
@@ -49,32 +47,33 @@ class Context:
         """The number for this run's scale."""
         return quick if self.quick else full
 
-    def simulate(self, cases: Sequence[Case], repetitions: int) -> pl.DataFrame:
-        """One row a case, repetition and checkpoint: environment, policy, visitors, clicks, regret.
+    def simulate(self, cases: Sequence[Case], repetitions: int) -> SimulationResult:
+        """Run every case; see `deniable.simulate_many`.
 
         A run that is already on disk is read, not repeated. Its key holds everything that its
         numbers depend on, so that a changed parameter is a new run.
         """
         import polars as pl
 
-        from deniable import simulate_many
+        from deniable import SimulationResult, simulate_many
 
         file = self.kept / f"{self._key(cases, repetitions)}.parquet"
         if file.exists():
-            return pl.read_parquet(file)
-        frame = simulate_many(
+            frame = pl.read_parquet(file)
+            return SimulationResult(frame, frame.clear())
+        result = simulate_many(
             cases,
             repetitions,
             self.seed,
             executor=self.executor,
             workers=self.workers if self.executor else 1,
             progress=self.progress,
-        ).frame
+        )
         self.kept.mkdir(parents=True, exist_ok=True)
         partial = file.with_suffix(".partial")
-        frame.write_parquet(partial)
+        result.frame.write_parquet(partial)
         os.replace(partial, file)  # whatever has its final name is whole
-        return frame
+        return result
 
     def _key(self, cases: Sequence[Case], repetitions: int) -> str:
         digest = hashlib.sha256(f"{self.seed} {repetitions}".encode())
