@@ -12,6 +12,10 @@ from __future__ import annotations
 from importlib import import_module
 
 _HOME = {
+    "datasets.asos": ("asos",),
+    "datasets.experiment": ("ExperimentData",),
+    "datasets.open_bandit": ("open_bandit",),
+    "datasets.synthetic": ("synthetic_portfolio",),
     "planning.arm_plan": ("ArmPlan", "plan_arms"),
     "planning.plan": ("Plan", "plan"),
     "policies.arm_constant": ("ArmConstantPolicy",),

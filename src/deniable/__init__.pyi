@@ -1,9 +1,22 @@
 """The lazy names of `deniable`, spelt out for type checkers; a test keeps this in step."""
 
+from deniable.datasets.asos import asos as asos
+from deniable.datasets.experiment import ExperimentData as ExperimentData
+from deniable.datasets.open_bandit import open_bandit as open_bandit
+from deniable.datasets.synthetic import synthetic_portfolio as synthetic_portfolio
 from deniable.planning.arm_plan import ArmPlan as ArmPlan
 from deniable.planning.arm_plan import plan_arms as plan_arms
 from deniable.planning.plan import Plan as Plan
 from deniable.planning.plan import plan as plan
+from deniable.policies.arm_constant import ArmConstantPolicy as ArmConstantPolicy
+from deniable.policies.arm_dynamic import ArmDynamicPolicy as ArmDynamicPolicy
+from deniable.policies.constant import ConstantPolicy as ConstantPolicy
+from deniable.policies.dynamic import DynamicPolicy as DynamicPolicy
+from deniable.policies.epsilon_greedy import EpsilonGreedyPolicy as EpsilonGreedyPolicy
+from deniable.policies.gittins import GittinsPolicy as GittinsPolicy
+from deniable.policies.gittins_index import gittins_index as gittins_index
+from deniable.policies.perfect import PerfectPolicy as PerfectPolicy
+from deniable.policies.random import RandomPolicy as RandomPolicy
 from deniable.privacy.belief import belief_curve as belief_curve
 from deniable.privacy.belief import budget_for_belief as budget_for_belief
 from deniable.privacy.belief import highest_belief as highest_belief
@@ -31,6 +44,12 @@ from deniable.privacy.strategy import ArmDynamicStrategy as ArmDynamicStrategy
 from deniable.privacy.strategy import ConstantStrategy as ConstantStrategy
 from deniable.privacy.strategy import DynamicStrategy as DynamicStrategy
 from deniable.privacy.tracker import Tracker as Tracker
+from deniable.simulation.environment import Environment as Environment
+from deniable.simulation.results import SimulationResult as SimulationResult
+from deniable.simulation.run import Case as Case
+from deniable.simulation.run import simulate as simulate
+from deniable.simulation.run import simulate_many as simulate_many
+from deniable.simulation.scenario import read_scenario as read_scenario
 from deniable.theory.arm_specific import (
     arm_specific_constant_regret as arm_specific_constant_regret,
 )

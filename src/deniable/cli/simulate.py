@@ -34,7 +34,8 @@ def simulate(
     policies: Annotated[
         str | None,
         typer.Option(
-            help="Of constant, dynamic, arm-constant, arm-dynamic, epsilon-greedy, gittins, random, perfect."
+            help="Of constant, dynamic, arm-constant, arm-dynamic, epsilon-greedy, gittins, "
+            "random, perfect."
         ),
     ] = None,
     budget: Annotated[str | None, typer.Option(help="Privacy budget, or several: 1,3.")] = None,
@@ -191,21 +192,24 @@ def _print(scenario: Scenario, result: SimulationResult) -> None:
     table = Table(
         title=f"{world.name}: {world.horizon:,} visitors, {scenario.repetitions:,} repetitions"
     )
-    table.add_column("policy")
-    for head in ("clicks", "95% interval", "median", "quartiles", "regret"):
-        table.add_column(head, justify="right")
+    table.add_column("policy", no_wrap=True)
+    for head in ("clicks", "±95%", "median", "regret"):
+        table.add_column(head, justify="right", no_wrap=True)
     clicks = _at_horizon(scenario, result, "clicks").to_dicts()
     regret = _at_horizon(scenario, result, "regret").to_dicts()
     for one, other in zip(clicks, regret, strict=True):
-        table.add_row(
-            one["policy"],
-            f"{one['mean']:,.1f}",
-            f"{one['low']:,.1f} to {one['high']:,.1f}",
-            f"{one['median']:,.0f}",
-            f"{one['q25']:,.0f} to {one['q75']:,.0f}",
-            f"{other['mean']:,.1f}",
+        numbers = (
+            one["mean"],
+            one["high"] - one["mean"],
+            one["median"],
+            other["mean"],
         )
+        table.add_row(one["policy"], *map(_shown, numbers))
     Console().print(table)
+
+
+def _shown(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.1f}"
 
 
 def _numbers(argument: str, text: str | None) -> list[float] | None:

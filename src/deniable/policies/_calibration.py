@@ -5,7 +5,7 @@ visitor, after s clicks in n shows of an arm with a Beta(1, 1) prior and posteri
 
     A(s, n) = (1 - discount) (m - x) + discount [m D(s+1, n+1) + (1-m) D(s, n+1)],  D = max(0, A).
 
-The index of (s, n) is the x at which A(s, n) = 0. One sweep from the horizon back to 0 shows goes through
+The index of (s, n) is the x at which A(s, n) = 0. One sweep from the horizon back goes through
 all states for one x. Only states near m = x need it: further up nobody stops (D = m - x), further down
 nobody goes on (D = 0).
 """

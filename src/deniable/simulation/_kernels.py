@@ -76,7 +76,6 @@ def run_greedy(
                     budgets,
                     turns[-1],
                     clocks[w],
-                    on_segment_clock,
                     own_rates[w],
                     own_arrival,
                     visitors[w],

@@ -102,7 +102,6 @@ def leap_visitors(
                 budgets,
                 settles_at,
                 clocks,
-                False,
                 rates,
                 arrival,
                 run,

@@ -26,7 +26,6 @@ def step_visitors(
     budgets: Any,
     settles_at: Any,
     clocks: Any,
-    on_segment_clock: Any,
     rates: Any,
     arrival: Any,
     visitors: Any,
@@ -42,8 +41,7 @@ def step_visitors(
         floor: the rule's least exploration.
         budgets: the rule's budget by arm, (K,).
         settles_at: the clock from which the rule stays as it is.
-        clocks: visitors so far, (J,) by segment or (1,) for the whole experiment.
-        on_segment_clock: whether `clocks` is by segment.
+        clocks: visitors so far, (J,) for clocks by segment or (1,) for one of the experiment.
         rates: click rates, (J, K).
         arrival: cumulative shares of the segments, (J,).
         visitors: how many.
@@ -65,7 +63,7 @@ def step_visitors(
             place = uniform(state)
             while j < n_segments - 1 and place >= arrival[j]:
                 j += 1
-        own = j if on_segment_clock else 0
+        own = j if clocks.size > 1 else 0
         clocks[own] += 1
         clock = clocks[own]
         if clock >= refresh_at[own]:

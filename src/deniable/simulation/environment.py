@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from deniable import _validation as check
 from deniable._validation import FloatArray
+from deniable.datasets.experiment import ExperimentData
 from deniable.errors import InvalidArgumentError
 
 LONGEST_HORIZON = 10**12
@@ -70,6 +71,11 @@ class Environment:
         }
         for key, value in values.items():
             object.__setattr__(self, key, value)
+
+    @classmethod
+    def of(cls, data: ExperimentData) -> Environment:
+        """The environment in which an experiment's observed rates are the truth."""
+        return cls(data.rates, data.visitors, name=data.name)
 
     @property
     def n_arms(self) -> int:

@@ -68,7 +68,9 @@ def make_job(
     return Job(
         key=zlib.crc32(f"{environment.name}\0{policy.label}".encode()),
         rule=policy.rule(environment.rates, end),
-        rates=np.ascontiguousarray(environment.rates.T),
+        rates=np.array(
+            environment.rates.T, order="C"
+        ),  # writable, as after pickling: one compilation
         arrival=_cumulated(environment.shares),
         checkpoints=np.array(sorted(points | {end}), dtype=np.int64),
         kernel=kernel,

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
+from dataclasses import replace
 from multiprocessing import get_context
 from typing import NamedTuple
 
@@ -82,12 +83,19 @@ def run_jobs(
     if executor is None:
         # The first slice runs here: a short run is over before a pool would have started.
         seconds = float("inf") if count == 1 else TASK_SECONDS
+        _compile_for(jobs)
         batches, left = run_spans(dict(enumerate(jobs)), list(waiting), seed, seconds)
         yield from batches
         waiting = deque(left)
     if waiting:
         with _pool(executor, count) as pool:
             yield from _run_on(pool, jobs, waiting, seed, count)
+
+
+def _compile_for(jobs: Sequence[Job]) -> None:
+    """Compile what the jobs need here, once, so that workers find it in the cache on disk."""
+    for job in {(type(job.rule), job.kernel): job for job in jobs}.values():
+        run_repetition(replace(job, checkpoints=np.ones(1, np.int64)), 0, 0)
 
 
 def _run_on(

@@ -1,0 +1,46 @@
+"""An experiment as data: what was seen of its arms, and how many visitors it had."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from deniable.errors import InvalidArgumentError
+
+
+@dataclass(frozen=True)
+class ExperimentData:
+    """One experiment of a portfolio.
+
+    Attributes:
+        name: what it is called.
+        rates: click rate of each arm; the control is first where there is one.
+        visitors: of all arms together.
+        days: how long it ran; 0 where that is not known.
+    """
+
+    name: str
+    rates: tuple[float, ...]
+    visitors: int
+    days: float = 0.0
+
+    @property
+    def n_arms(self) -> int:
+        """K."""
+        return len(self.rates)
+
+
+def data_folder() -> Path:
+    """Where downloaded data is looked for: DENIABLE_DATA, or ../shared/data where that exists."""
+    return Path(os.environ.get("DENIABLE_DATA") or Path("..") / "shared" / "data")
+
+
+def data_file(path: Path | str | None, *default: str) -> Path:
+    """The file given, or the default below the data folder; raises where there is none."""
+    file = data_folder().joinpath(*default) if path is None else Path(path)
+    if not file.is_file():
+        raise InvalidArgumentError(
+            "path", str(file), "a downloaded file, or DENIABLE_DATA set to the folder that has it"
+        )
+    return file
