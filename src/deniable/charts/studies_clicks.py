@@ -73,9 +73,7 @@ def _panel(records: list[dict[str, Any]], budgets: Sequence[float], *, title: st
     for record in records:
         policy = record["policy"]
         budget = record["budget"]
-        record["x"] = (
-            end + _OTHERS[policy] if budget is None else place[budget] + _APART[policy]
-        )
+        record["x"] = end + _OTHERS[policy] if budget is None else place[budget] + _APART[policy]
     labels = [f"{budget:g}" for budget in budgets] + ["other"]
     words = "[" + ",".join(f"'{label}'" for label in labels) + "][datum.value]"
     x = alt.X(

@@ -57,7 +57,7 @@ def reproduce(
     entropy = whole_number("seed", seed)
     if entropy < 0:
         raise InvalidArgumentError("seed", seed, "a whole number, 0 or more")
-    folder = data_folder(data)
+    folder = _data(data)
 
     from deniable.cli.study_progress import StudyProgress
     from deniable.studies.reproduce import reproduce as run
@@ -79,12 +79,14 @@ def reproduce(
     typer.echo(f"report: {out / 'report.html'}")
 
 
-def data_folder(given: Path | None) -> Path | None:
-    """The folder of public data: as told, or $DENIABLE_DATA, or none."""
-    named = given or (
-        Path(os.environ["DENIABLE_DATA"]) if os.environ.get("DENIABLE_DATA") else None
-    )
-    if named is not None and not named.is_dir():
+def _data(given: Path | None) -> Path | None:
+    """The folder of public data: as told, or where it is looked for by default, or none."""
+    from deniable.datasets.experiment import data_folder
+
+    if given is None and not os.environ.get("DENIABLE_DATA"):
+        return data_folder() if data_folder().is_dir() else None
+    named = given or data_folder()
+    if not named.is_dir():
         raise InvalidArgumentError("data", str(named), "a folder that exists")
     return named
 
