@@ -44,9 +44,10 @@ def clicks_table(
         *(DynamicPolicy(budget) for budget in budgets),
         *BENCHMARKS,
     ]
+    batches = [[Case(world, policy) for policy in policies] for world in worlds]
+    results = context.simulate_each(batches, repetitions)
     tables = []
-    for world, names in worlds.items():
-        result = context.simulate([Case(world, policy) for policy in policies], repetitions)
+    for names, result in zip(worlds.values(), results, strict=True):
         kinds = pl.DataFrame(
             {
                 "label": [policy.label for policy in policies],

@@ -6,7 +6,8 @@ import hashlib
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,12 @@ BUDGETS = (0.05, 0.5, 1.0, 3.0, 5.0)
 
 def silent(done: int, total: int) -> None:
     """No progress is told."""
+
+
+def _shifted(
+    progress: Callable[[int, int], None], before: int, total: int, done: int, _: int
+) -> None:
+    progress(before + done, total)
 
 
 @dataclass(frozen=True)
@@ -46,6 +53,19 @@ class Context:
     def scale(self, full: int, quick: int) -> int:
         """The number for this run's scale."""
         return quick if self.quick else full
+
+    def simulate_each(
+        self, batches: Sequence[Sequence[Case]], repetitions: int
+    ) -> list[SimulationResult]:
+        """The result of each batch of cases; each is kept once it is run."""
+        total = repetitions * sum(len(cases) for cases in batches)
+        results, before = [], 0
+        for cases in batches:
+            shifted = partial(_shifted, self.progress, before, total)
+            results.append(replace(self, progress=shifted).simulate(cases, repetitions))
+            before += repetitions * len(cases)
+            self.progress(before, total)
+        return results
 
     def simulate(self, cases: Sequence[Case], repetitions: int) -> SimulationResult:
         """Run every case; see `deniable.simulate_many`.

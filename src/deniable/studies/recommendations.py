@@ -37,8 +37,8 @@ def run(context: Context) -> StudyResult:
     return StudyResult(
         paragraphs=(
             "Fashion items with click rates between .0011 and .0053, from a field experiment that "
-            "showed them at random. With more items the same budget means more random arms, so the constant "
-            "strategy can use a larger budget before it becomes too greedy.",
+            "showed them at random. With more items the same budget means more random arms, so the "
+            "constant strategy can use a larger budget before it becomes too greedy.",
         ),
         figures=(figure,),
         claims=(
