@@ -14,6 +14,11 @@ from deniable.charts.theme import ACCENT, INK, themed
 if TYPE_CHECKING:
     import polars as pl
 
+SI_AXIS = alt.Axis(
+    labelExpr="datum.value == 0 ? '0' : replace(format(datum.value, '~s'), 'G', 'B')"
+)
+"""Thousands, millions and billions; a plain 0."""
+
 RULE_COLOURS = {"regret-based": "#0072B2", "equal split": "#E69F00"}
 REGIME_SHAPES = {"flexible": "circle", "constant": "triangle-up", "dynamic": "square"}
 _RULE_APART = {"regret-based": -0.2, "equal split": 0.2}
@@ -74,7 +79,7 @@ def _histogram(
         alt.Chart(values(records), title=title, **size)
         .mark_bar(color="#0072B2")
         .encode(
-            x=alt.X("x:Q", bin=alt.Bin(step=step), title=x, axis=alt.Axis(grid=False)),
+            x=alt.X("x:Q", bin=alt.Bin(step=step), title=x, axis=alt.Axis(grid=False, format="~g")),
             y=alt.Y("count()", title=y),
         )
     )
@@ -107,7 +112,7 @@ def firm_clicks(table: pl.DataFrame, upper: float, perfect: float) -> Any:
         scale=alt.Scale(domain=[-0.6, len(firm_budgets) - 0.4], nice=False),
         axis=alt.Axis(values=list(place.values()), labelExpr=labels, grid=False),
     )
-    y = alt.Y("median:Q", title="clicks more than random arms", axis=alt.Axis(format="~s"))
+    y = alt.Y("median:Q", title="clicks more than random arms", axis=SI_AXIS)
     rule = alt.Color(
         "rule:N",
         scale=alt.Scale(domain=list(RULE_COLOURS), range=list(RULE_COLOURS.values())),
@@ -125,7 +130,7 @@ def firm_clicks(table: pl.DataFrame, upper: float, perfect: float) -> Any:
     )
     return themed(
         alt.layer(
-            _level(0.0, "random arms", [5, 4]),
+            _level(0.0, "random arms", [5, 4], below=True),
             _level(upper, "every experiment at its best budget", [1, 0]),
             _level(perfect, "perfect information", [2, 3]),
             bars,
@@ -135,9 +140,9 @@ def firm_clicks(table: pl.DataFrame, upper: float, perfect: float) -> Any:
     )
 
 
-def _level(height: float, words: str, dash: list[int]) -> Any:
+def _level(height: float, words: str, dash: list[int], *, below: bool = False) -> Any:
     base = alt.Chart(values([{"y": height, "text": words}])).encode(y="y:Q")
-    text = base.mark_text(align="left", dx=6, dy=-7, fontSize=10, color=INK)
+    text = base.mark_text(align="left", dx=6, dy=9 if below else -7, fontSize=10, color=INK)
     return base.mark_rule(color=INK, opacity=0.7, strokeDash=dash) + text.encode(
         x=alt.value(0), text="text:N"
     )
@@ -162,12 +167,12 @@ def _differences(records: list[dict[str, Any]], place: dict[float, int], x: Any)
 
 
 def short(number: float) -> str:
-    """A number in three digits: +1.23M, -45.6k.
+    """A number with its sign in three digits.
 
     >>> short(1_234_567), short(-45_600), short(12)
-    ('+1.23M', '-45.6k', '+12')
+    ('+1.23M', '−45.6k', '+12')
     """
     for unit, letter in ((1e6, "M"), (1e3, "k")):
         if abs(number) >= unit:
-            return f"{number / unit:+.3g}{letter}"
-    return f"{number:+.0f}"
+            return f"{number / unit:+.3g}{letter}".replace("-", "\N{MINUS SIGN}")
+    return f"{number:+.0f}".replace("-", "\N{MINUS SIGN}")

@@ -36,30 +36,30 @@ def arm_cost(cost: pl.DataFrame, limits: pl.DataFrame) -> Any:
 
 
 def _excess(cost: pl.DataFrame) -> Any:
-    named = {"excess": "excess", "linear_bound": "its linear bound"}
-    long = cost.unpivot(on=list(named), index="visitor").with_columns(
-        variable=cost.unpivot(on=list(named))["variable"].replace(named)
+    last = float(cost["visitor"].max() or 1)  # type: ignore[arg-type]
+    x = alt.X(
+        "visitor:Q",
+        scale=alt.Scale(type="log", nice=False),
+        axis=alt.Axis(format="~s", values=powers_of_ten(last)),
+        title="visitor",
     )
-    order = list(named.values())
-    scale = alt.Scale(domain=order, range=["#0072B2", "#E69F00"])
-    dash = alt.Scale(domain=order, range=[[1, 0], [6, 3]])
-    legend = alt.Legend(orient="top-right", title=None)
-    return (
-        alt.Chart(values(long.to_dicts()), title="Excess regret of a visitor", width=WIDTH)
-        .properties(height=HEIGHT)
-        .mark_line()
-        .encode(
-            x=alt.X(
-                "visitor:Q",
-                scale=alt.Scale(type="log", nice=False),
-                axis=alt.Axis(format="~s", values=powers_of_ten(float(cost["visitor"].max() or 1))),
-                title="visitor",
-            ),
-            y=alt.Y("value:Q", title="excess of the bound"),
-            color=alt.Color("variable:N", scale=scale, legend=legend),
-            strokeDash=alt.StrokeDash("variable:N", scale=dash, legend=legend),
+    base = alt.Chart(
+        values(cost.to_dicts()), title="Excess regret of a visitor", width=WIDTH, height=HEIGHT
+    ).encode(x=x)
+    layers = []
+    for column, words, colour, dash in (
+        ("excess", "excess", "#0072B2", [1, 0]),
+        ("linear_bound", "its linear bound", "#B35C00", [6, 3]),
+    ):
+        y = alt.Y(f"{column}:Q", title="excess of the bound")
+        layers.append(base.mark_line(color=colour, strokeDash=dash).encode(y=y))
+        end = alt.Chart(values(cost.tail(1).to_dicts())).encode(x=x, y=y)
+        layers.append(
+            end.mark_text(align="right", dy=-9, color=colour, fontSize=11).encode(
+                text=alt.value(words)
+            )
         )
-    )
+    return alt.layer(*layers)
 
 
 def _exploration(limits: pl.DataFrame) -> Any:
@@ -73,7 +73,7 @@ def _bound(limits: pl.DataFrame) -> Any:
 def _over_first_risk(limits: pl.DataFrame, column: str, title: str, axis: str, form: str) -> Any:
     # The smaller the risk, the stronger the protection: read from left to right.
     x = alt.X("first_risk:Q", title="risk of the first arm (others 2)")
-    x = x.scale(type="log", reverse=True).axis(values=[2, 1, 0.5, 0.2, 0.1, 0.05, 0.01])
+    x = x.scale(type="log", reverse=True, nice=False).axis(values=[2, 1, 0.5, 0.2, 0.1, 0.05, 0.01])
     base = alt.Chart(values(limits.to_dicts()), title=title, width=WIDTH, height=HEIGHT).encode(
         x=x, y=alt.Y(f"{column}:Q", title=axis, axis=alt.Axis(format=form))
     )

@@ -45,6 +45,11 @@ STUDIES = (
     Study("illustration", "Two experiments share a budget"),
     Study("heterogeneity", "A budget for each arm"),
     Study("firm", "The firm's budget over its experiments"),
+    Study("segments", "Segments that really differ", in_paper=False),
+    Study("tracker", "What a tracker comes to believe", in_paper=False),
+    Study("tightness", "How tight the bounds are", in_paper=False),
+    Study("participation", "Visitors who meet only some experiments", in_paper=False),
+    Study("groups", "Experiments that exclude each other", in_paper=False),
 )
 """All studies; `all` runs them in this order."""
 
