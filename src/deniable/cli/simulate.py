@@ -81,14 +81,20 @@ def simulate(
     chosen = _scenario(scenario, {key: value for key, value in flags.items() if value is not None})
     if out is not None and out.suffix != ".parquet":
         raise InvalidArgumentError("out", str(out), "a file name that ends in .parquet")
+    if chart is not None:
+        from deniable.charts.save import check_chart_path
+
+        check_chart_path(chart)
     result = _run(chosen, workers, dask, resume, curves=chart is not None)
     if out is not None:
         result.frame.write_parquet(out)
     if chart is not None:
         from deniable.charts.save import save_chart
         from deniable.charts.simulation import simulation_chart
+        from deniable.charts.theme import themed
 
-        save_chart(simulation_chart(result, chosen.environment, chosen.policies), chart)
+        picture = simulation_chart(result, chosen.environment, chosen.policies)
+        save_chart(themed(picture), chart)
     if as_json:
         typer.echo(json.dumps(_document(chosen, result)))
     else:

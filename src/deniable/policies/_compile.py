@@ -1,18 +1,46 @@
 """How kernels are compiled: cached on disk, IEEE arithmetic, no check for division by zero.
 
 Kernels are written so that no divisor is ever 0; the check would cost a branch in each inner loop.
+
+Numba's cache looks at a function's own file only, and would go on using a caller compiled with an old
+version of a function from another file. So the cache's folder is named after the contents of all files
+with kernels.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from numba import njit
+from deniable.policies.cache import cache_folder
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+_PACKAGE = Path(__file__).parents[1]
 
 
 def compiled(function: Function) -> Function:
     """The function, compiled by Numba when it is first called and cached on disk."""
-    return cast(Function, njit(cache=True, error_model="numpy")(function))
+    import numba
+
+    usual = numba.config.CACHE_DIR
+    numba.config.CACHE_DIR = str(kernel_folder())
+    try:
+        made = numba.njit(cache=True, error_model="numpy")(function)
+    finally:
+        numba.config.CACHE_DIR = usual
+    return cast(Function, made)
+
+
+@lru_cache(maxsize=1)
+def kernel_folder() -> Path:
+    """Where this version's compiled kernels are kept."""
+    digest = hashlib.sha256()
+    for name in ("policies", "simulation"):
+        for source in sorted((_PACKAGE / name).glob("*.py")):
+            if b"@compiled" in (text := source.read_bytes()):
+                digest.update(source.name.encode() + b"\0" + text)
+    return cache_folder() / "kernels" / digest.hexdigest()[:16]

@@ -17,7 +17,6 @@ import math
 import os
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,6 +26,7 @@ from deniable import _validation as check
 from deniable._validation import FloatArray
 from deniable.errors import InvalidArgumentError
 from deniable.policies._compile import compiled
+from deniable.policies.cache import cache_folder
 
 _VERSION = 1
 _SMALL = 256  # shows below which each state has its own entry
@@ -89,15 +89,6 @@ def gittins_table(discount: float) -> GittinsTable:
         np.savez_compressed(partial, small=table.small, bonus=table.bonus, grid=table.grid)
         os.replace(partial, path)
     return table
-
-
-def cache_folder() -> Path:
-    """Where tables are kept: DENIABLE_CACHE, or the user's cache folder."""
-    given = os.environ.get("DENIABLE_CACHE")
-    if given:
-        return Path(given)
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "deniable"
 
 
 def compute_table(

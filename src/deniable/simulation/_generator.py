@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from deniable.policies._compile import compiled
 
-_S17, _S45, _S19, _S11 = np.uint64(17), np.uint64(45), np.uint64(19), np.uint64(11)
+_S11, _S17, _S19, _S23, _S41, _S45 = (np.uint64(shift) for shift in (11, 17, 19, 23, 41, 45))
 _UNIT = 2.0**-53
 
 State = NDArray[np.uint64]
@@ -41,6 +41,13 @@ def next_word(state: Any) -> Any:
     state[2] = s2 ^ shifted
     state[3] = (s3 << _S45) | (s3 >> _S19)
     return word
+
+
+@compiled
+def scrambled_word(state: Any) -> Any:
+    """64 random bits of which each is as good as any other (the ++ scrambler)."""
+    s0, total = state[0], next_word(state)
+    return ((total << _S23) | (total >> _S41)) + s0
 
 
 @compiled

@@ -19,10 +19,11 @@ import numpy as np
 
 from deniable.policies._compile import compiled
 from deniable.simulation._block_length import schedule_length, single_leader_length, tied_length
-from deniable.simulation._exploring import FIXED, explore
+from deniable.simulation._exploring import ARM_DYNAMIC, DYNAMIC, FIXED, explore
 from deniable.simulation._generator import uniform
-from deniable.simulation._greedy import find_leaders, tied_arm
+from deniable.simulation._greedy import PRODUCT_SAFE, find_leaders, tied_arm
 from deniable.simulation._holding import keeps_leader, keeps_tie
+from deniable.simulation._pair import LONG, pair_visitors
 from deniable.simulation._samplers import binomial, failures_before_success, hypergeometric
 from deniable.simulation._step import step_visitors
 
@@ -31,6 +32,7 @@ _SINGLE_RUN = 16  # visitors to take one by one before looking for a block again
 _LEAF = 16  # sub-blocks of this size are walked through
 _DEPTH = 64
 _CANDIDATES = 8.0  # undecided visitors to expect in a block
+_CONVEX = 32  # from here on a falling schedule is a convex function of the clock
 _ROOM = 64  # undecided visitors a block can hold; it ends at the last that fits
 
 
@@ -93,6 +95,21 @@ def leap_visitors(
         matters = bonus > 0.0 or not settled
         if matters:
             size = _quiet_length(shows, clicks, leaders, ties, sure, bonus, rates, arrival, size)
+        pair = n_arms == 2 and n_segments == 1 and kind != ARM_DYNAMIC
+        if pair and size < LONG and max(shows[0, 0], shows[0, 1]) < PRODUCT_SAFE:
+            pair_visitors(
+                kind,
+                fixed,
+                floor,
+                settles_at,
+                clocks,
+                rates[0],
+                end - clock,
+                shows[0],
+                clicks[0],
+                state,
+            )
+            continue
         if size < _SHORT_BLOCK:
             run = min(_SINGLE_RUN, end - clock)
             step_visitors(
@@ -117,15 +134,21 @@ def leap_visitors(
             for arm in range(n_arms):
                 sure[arm] = min(sure[arm], last[arm])
             loose = max(0.0, 1.0 - bonus - sure.sum())
+            convex = kind == DYNAMIC and bonus > 0.0 and clock >= _CONVEX
             place = failures_before_success(loose, state)
             while place < size:
                 places[n_undecided] = place
-                now = explore(kind, clock + 1 + place, fixed, floor, budgets, last)
+                u = uniform(state) * loose
+                # Exploration is convex here: beyond its chord, a visitor is greedy for sure.
+                if convex and u >= loose * (size - place) / size:
+                    greedy = loose
+                else:
+                    greedy = explore(kind, clock + 1 + place, fixed, floor, budgets, last) - bonus
                 _decide(
-                    now - bonus,
+                    loose - u,
+                    greedy,
                     last,
                     sure,
-                    loose,
                     leaders,
                     ties,
                     shows,
@@ -246,10 +269,10 @@ def _quiet_length(
 
 @compiled
 def _decide(
+    u: Any,
     greedy: Any,
     now: Any,
     sure: Any,
-    loose: Any,
     leaders: Any,
     ties: Any,
     shows: Any,
@@ -259,13 +282,16 @@ def _decide(
     out: Any,
     state: Any,
 ) -> None:
-    """Segment, arm and click of an undecided visitor, from what its own clock leaves open."""
+    """Segment, arm and click of an undecided visitor, from what its own clock leaves open.
+
+    `u` is uniform on what is left open: the first `greedy` of it is the greedy arm's, the rest
+    the arms' exploration `now` beyond what was `sure`.
+    """
     j = 0
     if leaders.size > 1:
         place = uniform(state)
         while j < leaders.size - 1 and place >= arrival[j]:
             j += 1
-    u = uniform(state) * loose
     if u < greedy:
         arm = leaders[j]
         if ties[j] > 1:

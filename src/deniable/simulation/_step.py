@@ -15,7 +15,8 @@ import numpy as np
 from deniable.policies._compile import compiled
 from deniable.simulation._exploring import FIXED, explore
 from deniable.simulation._generator import uniform
-from deniable.simulation._greedy import find_leaders, is_above, tied_arm
+from deniable.simulation._greedy import PRODUCT_SAFE, find_leaders, is_above, tied_arm
+from deniable.simulation._step_pair import step_pair
 
 
 @compiled
@@ -57,7 +58,16 @@ def step_visitors(
     exploring = np.empty((clocks.size, n_arms))
     sure_bonus = np.zeros(clocks.size)  # at most the bonus at the clock's present value
     refresh_at = np.zeros(clocks.size, np.int64)
-    for _ in range(visitors):
+    pair = n_segments == 1 and n_arms == 2
+    left = visitors
+    while left > 0:
+        left -= 1
+        if pair and refresh_at[0] == 2**62 and min(shows[0, 0], shows[0, 1]) > 0:
+            if clocks[0] + left < PRODUCT_SAFE:
+                step_pair(exploring[0], rates[0], left + 1, shows[0], clicks[0], state)
+                clocks[0] += left + 1
+                return
+            pair = False
         j = 0
         if n_segments > 1:
             place = uniform(state)

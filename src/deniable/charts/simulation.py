@@ -1,0 +1,131 @@
+"""A simulation as a picture: total clicks by policy, and regret as visitors come, under its bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import altair as alt
+
+from deniable.charts.data import powers_of_ten, values
+from deniable.charts.theme import BENCHMARK_COLOURS, ORDERED_COLOURS, STRATEGY_COLOURS
+from deniable.policies.constant import ConstantPolicy
+from deniable.policies.contract import Policy
+from deniable.policies.dynamic import DynamicPolicy
+from deniable.policies.epsilon_greedy import EpsilonGreedyPolicy
+from deniable.simulation.environment import Environment
+from deniable.simulation.results import SimulationResult
+from deniable.theory.regret import constant_regret, dynamic_regret, nonprivate_regret
+
+WIDTH, HEIGHT = 380, 300
+
+
+def simulation_chart(
+    result: SimulationResult, environment: Environment, policies: Sequence[Policy]
+) -> Any:
+    """Clicks at the horizon and, where there are checkpoints before it, regret on the way."""
+    clicks = clicks_chart(result, environment, policies)
+    if result.frame["visitors"].n_unique() < 3:
+        return clicks
+    return alt.hconcat(clicks, regret_chart(result, environment, policies)).resolve_scale(
+        color="shared"
+    )
+
+
+def clicks_chart(
+    result: SimulationResult, environment: Environment, policies: Sequence[Policy]
+) -> Any:
+    """Mean clicks at the horizon, best policy on top: 95% of the repetitions, 95% of the mean."""
+    table = [
+        row for row in result.summary("clicks").to_dicts() if row["visitors"] == environment.horizon
+    ]
+    order = [row["policy"] for row in sorted(table, key=lambda row: -row["mean"])]
+    base = alt.Chart(
+        values(table),
+        title=f"Clicks of {environment.horizon:,} visitors",
+        width=WIDTH,
+        height=HEIGHT,
+    ).encode(
+        y=alt.Y("policy:N", sort=order, title=None),
+        color=_colour(policies, legend=False),
+    )
+    scale = alt.Scale(zero=False, nice=True)
+    spread = base.mark_rule(strokeWidth=1.5, opacity=0.5).encode(
+        x=alt.X("q025:Q", title="clicks", scale=scale, axis=alt.Axis(format="~s", tickCount=5)),
+        x2="q975:Q",
+    )
+    sure = base.mark_rule(strokeWidth=5).encode(x=alt.X("low:Q", scale=scale), x2="high:Q")
+    mean = base.mark_point(filled=True, size=70, opacity=1).encode(x=alt.X("mean:Q", scale=scale))
+    return spread + sure + mean
+
+
+def regret_chart(
+    result: SimulationResult, environment: Environment, policies: Sequence[Policy]
+) -> Any:
+    """Mean pseudo-regret over visitors on log axes, with the theory's bounds dashed above it."""
+    table = [row for row in result.summary("regret").to_dicts() if row["mean"] > 0]
+    bounds = [
+        {"visitors": point, "bound": bound, "policy": policy.label}
+        for policy in policies
+        for point in sorted({row["visitors"] for row in table})
+        if (bound := _bound(policy, environment, point)) is not None
+    ]
+    axes = {
+        "x": alt.X(
+            "visitors:Q",
+            scale=alt.Scale(type="log"),
+            title="visitors",
+            axis=alt.Axis(values=powers_of_ten(environment.horizon), format="~s"),
+        ),
+        "color": _colour(policies, legend=True),
+    }
+    title = "Regret, and its bounds (dashed)"
+    lines = (
+        alt.Chart(values(table), title=title, width=WIDTH, height=HEIGHT)
+        .mark_line()
+        .encode(
+            y=alt.Y(
+                "mean:Q",
+                scale=alt.Scale(type="log"),
+                title="clicks lost",
+                axis=alt.Axis(format="~s", tickCount=6),
+            ),
+            **axes,
+        )
+    )
+    dashed = (
+        alt.Chart(values(bounds))
+        .mark_line(strokeDash=[5, 4], strokeWidth=1.3)
+        .encode(y=alt.Y("bound:Q", scale=alt.Scale(type="log")), **axes)
+    )
+    return lines + dashed if bounds else lines
+
+
+def _bound(policy: Policy, environment: Environment, visitors: int) -> float | None:
+    sizes = (environment.n_arms, visitors)
+    if isinstance(policy, ConstantPolicy):
+        return float(constant_regret(*sizes, policy.budget, environment.n_segments))
+    if isinstance(policy, DynamicPolicy):
+        return float(dynamic_regret(*sizes, policy.budget, environment.n_segments))
+    if isinstance(policy, EpsilonGreedyPolicy):
+        return float(nonprivate_regret(*sizes, environment.n_segments))
+    return None
+
+
+def _colour(policies: Sequence[Policy], *, legend: bool) -> alt.Color:
+    labels = [policy.label for policy in policies]
+    named = {**STRATEGY_COLOURS, **BENCHMARK_COLOURS}
+    taken: set[str] = set()
+    colours = []
+    for i, policy in enumerate(policies):
+        colour = named.get(policy.name, "")
+        if not colour or colour in taken:  # several budgets of one strategy
+            colour = ORDERED_COLOURS[i % len(ORDERED_COLOURS)]
+        taken.add(colour)
+        colours.append(colour)
+    return alt.Color(
+        "policy:N",
+        sort=labels,
+        scale=alt.Scale(domain=labels, range=colours),
+        legend=alt.Legend(title="policy") if legend else None,
+    )
