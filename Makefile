@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: run test lint bench clean
+.PHONY: run test lint bench clean system
 .DEFAULT_GOAL := run
 
 $(READY): pyproject.toml constraints.txt
@@ -21,10 +21,13 @@ lint: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: lint
+system:
+	@scripts/system-packages
+
+test: system lint
 	$(BIN)/python -m pytest -n auto
 
-bench: $(READY)
+bench: $(READY) system
 	$(BIN)/python -m benchmarks
 
 clean:

@@ -99,6 +99,14 @@ def test_long_arrays_are_their_parts(bound: oracle.Bound) -> None:
 
 
 @pytest.mark.parametrize("bound", FORMULAS)
+def test_absurd_budgets_are_finite_and_silent(bound: oracle.Bound) -> None:
+    """Beyond 1,300 nats the bounds stay where they are there, some 280 powers of ten up."""
+    for k, t, j in grid((2, 10_000), (1, 10**12), (1, 1000)):
+        assert np.isfinite(bound(k, t, [1300, 1500, 1e6], j)).all()
+    assert np.isfinite(bound(2, 1000, 1e300))
+
+
+@pytest.mark.parametrize("bound", FORMULAS)
 def test_scalars_arrays_and_broadcasting_agree(bound: oracle.Bound) -> None:
     k, t = np.array([2, 5])[:, None, None, None], np.array([10, 10**6])[:, None, None]
     b, j = np.array([0.1, 1.0, 3.0])[:, None], np.array([1, 2, 20, 1])

@@ -58,7 +58,7 @@ class _AtBudget(NamedTuple):
     Attributes:
         rate: e = K / (K - 1 + e^budget), the exploration.
         fall: -(1/e) de/d budget = e^budget / (K - 1 + e^budget), the greedy arm's probability.
-        root: sqrt(K / e), finite where e^budget is not.
+        root: sqrt(K / e), finite for every budget.
     """
 
     rate: FloatArray
@@ -67,7 +67,8 @@ class _AtBudget(NamedTuple):
 
 
 def _at_budget(arms: FloatArray, budget: FloatArray) -> _AtBudget:
-    half = np.exp(-budget / 2)
+    # From 1,300 nats on the root stays at e^650, so that no bound built on it overflows.
+    half = np.exp(np.maximum(budget / -2, -650.0))
     decay = half * half
     inverse = 1 + (arms - 1) * decay
     fall = 1 / inverse
