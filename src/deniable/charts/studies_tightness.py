@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import altair as alt
 
 from deniable.charts.data import values
+from deniable.charts.studies_firm import SI_AXIS
 from deniable.charts.theme import INK, STRATEGY_COLOURS, themed
 
 if TYPE_CHECKING:
@@ -32,8 +33,8 @@ def bound_chart(table: pl.DataFrame) -> Any:
         y=alt.Y(
             "regret:Q",
             title="clicks lost",
-            scale=alt.Scale(type="log"),
-            axis=alt.Axis(format="~s", values=[100, 1000, 10_000, 100_000]),
+            scale=alt.Scale(type="log", domain=[300, 200_000], nice=False),
+            axis=alt.Axis(format="~s", values=[1000, 10_000, 100_000]),
         ),
         color=alt.Color(
             "strategy:N",
@@ -43,7 +44,9 @@ def bound_chart(table: pl.DataFrame) -> Any:
     dash = alt.StrokeDash(
         "kind:N", title=None, scale=alt.Scale(domain=list(kinds.values()), range=[[5, 4], [1, 0]])
     )
-    return themed(base.mark_line().encode(strokeDash=dash) + base.mark_point(filled=True, size=35))
+    return themed(
+        base.mark_line().encode(strokeDash=dash) + base.mark_point(filled=True, size=35, opacity=1)
+    )
 
 
 def difference_chart(budgets: pl.DataFrame, lost: pl.DataFrame) -> Any:
@@ -71,9 +74,7 @@ def difference_chart(budgets: pl.DataFrame, lost: pl.DataFrame) -> Any:
         .encode(
             x=alt.X("firm_budget:O", title="firm budget", axis=alt.Axis(labelAngle=0)),
             xOffset=alt.XOffset("allocated_by:N", sort=list(WAYS)),
-            y=alt.Y(
-                "lost_clicks:Q", title="clicks lost by all experiments", axis=alt.Axis(format="~s")
-            ),
+            y=alt.Y("lost_clicks:Q", title="clicks lost by all experiments", axis=SI_AXIS),
             color=alt.Color(
                 "allocated_by:N",
                 title="allocated by",

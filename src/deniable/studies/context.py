@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -96,7 +97,7 @@ class Context:
         return result
 
     def _key(self, cases: Sequence[Case], repetitions: int) -> str:
-        digest = hashlib.sha256(f"{self.seed} {repetitions}".encode())
+        digest = hashlib.sha256(f"{version('deniable')} {self.seed} {repetitions}".encode())
         for case in cases:
             world = case.environment
             horizon = case.horizon or world.horizon

@@ -44,9 +44,9 @@ def run(context: Context) -> StudyResult:
     )
     return StudyResult(
         paragraphs=(
-            "If a visitor can enter at most one experiment of a group, the group costs the firm only its "
-            "largest budget. Here the same 78 experiments, with the same visitors, are put into groups in "
-            "the order of their names. The same promise to every visitor then buys much more learning.",
+            "If a visitor can enter at most one experiment of a group, the group costs the firm only "
+            "its largest budget. Here the same 78 experiments, with the same visitors, are put into "
+            "groups in the order of their names. The same promise to every visitor then buys much more.",
             firm.source,
         ),
         figures=(Figure("groups", caption, group_chart(table, clicks), table),),

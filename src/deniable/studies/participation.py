@@ -88,7 +88,7 @@ def _below(risks: dict[tuple[str, float], RealizedRisk]) -> Claim:
     return Claim(
         "A customer exposed to 10% of the experiments generally faces a risk below the worst case",
         "generally below",
-        f"mean {risk.mean:.2f}, 99% of visitors at most {risk.quantile(0.99):.2f} of {risk.worst_case:g}",
+        f"mean {risk.mean:.2f}, 99% at most {risk.quantile(0.99):.2f}, worst case {risk.worst_case:g}",
         judged(risk.quantile(0.99) < risk.worst_case),
         "Each experiment is met with probability .1, independently. The promise remains the worst case.",
     )

@@ -26,7 +26,7 @@ def report_html(folder: Path, studies: Sequence[Study]) -> str:
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f"<title>{_TITLE}</title>",
             f"<style>{_STYLE}</style></head><body><main>",
-            _opening([record for _, record in found], quick=quick),
+            _opening(found, quick=quick),
             _contents([study for study, _ in found]),
             _differences(found),
             *(_section(folder, study, record) for study, record in found),
@@ -35,8 +35,8 @@ def report_html(folder: Path, studies: Sequence[Study]) -> str:
     )
 
 
-def _opening(records: Sequence[Record], *, quick: bool) -> str:
-    claims = [claim for record in records for claim in record.claims]
+def _opening(found: Sequence[tuple[Study, Record]], *, quick: bool) -> str:
+    claims = [claim for study, record in found if study.in_paper for claim in record.claims]
     counts = {mark: sum(claim.verdict == mark for claim in claims) for mark in _MARK}
     told = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
     warning = (
@@ -49,7 +49,8 @@ def _opening(records: Sequence[Record], *, quick: bool) -> str:
 <p class="lead">Experiments show visitors what works for people like them, and so tell a third-party
 tracker who they are. A privacy budget bounds what one shown arm can tell. This report recomputes the
 figures and claims of “A Privacy Budgeting Framework for Online Experimentation” (Ponte and Ferecatu)
-and says of each claim whether it holds. Of {len(claims)} claims, {told}.</p>{warning}</header>"""
+and says of each claim whether it holds. Of {len(claims)} claims, {told}. Further studies go beyond the
+paper.</p>{warning}</header>"""
 
 
 def _contents(studies: Sequence[Study]) -> str:
@@ -69,9 +70,9 @@ def _differences(found: Sequence[tuple[Study, Record]]) -> str:
     """The claims to know first: those that do not hold, and those that had to be settled."""
     claims = [
         claim
-        for _, record in found
+        for study, record in found
         for claim in record.claims
-        if claim.settled or claim.verdict != "holds"
+        if study.in_paper and (claim.settled or claim.verdict != "holds")
     ]
     if not claims:
         return ""
