@@ -17,6 +17,24 @@ from deniable.policies.gittins import GittinsPolicy as GittinsPolicy
 from deniable.policies.gittins_index import gittins_index as gittins_index
 from deniable.policies.perfect import PerfectPolicy as PerfectPolicy
 from deniable.policies.random import RandomPolicy as RandomPolicy
+from deniable.portfolio.allocation import Allocation as Allocation
+from deniable.portfolio.allocation import Allocator as Allocator
+from deniable.portfolio.allocation import allocate as allocate
+from deniable.portfolio.participation import RealizedRisk as RealizedRisk
+from deniable.portfolio.participation import realized_risk as realized_risk
+from deniable.portfolio.participation import sampled_risk as sampled_risk
+from deniable.portfolio.problem import Portfolio as Portfolio
+from deniable.portfolio.rolling import RollingBudget as RollingBudget
+from deniable.portfolio.rules import RuleOutcome as RuleOutcome
+from deniable.portfolio.rules import best_budgets as best_budgets
+from deniable.portfolio.rules import compare_rules as compare_rules
+from deniable.portfolio.rules import equal_split as equal_split
+from deniable.portfolio.rules import zero_budgets as zero_budgets
+from deniable.portfolio.table import read_portfolio as read_portfolio
+from deniable.portfolio.table import write_allocation as write_allocation
+from deniable.portfolio.whatif import WhatIf as WhatIf
+from deniable.portfolio.whatif import budget_for_share as budget_for_share
+from deniable.portfolio.whatif import what_if as what_if
 from deniable.privacy.belief import belief_curve as belief_curve
 from deniable.privacy.belief import budget_for_belief as budget_for_belief
 from deniable.privacy.belief import highest_belief as highest_belief
@@ -77,7 +95,3 @@ from deniable.theory.regret import (
 )
 from deniable.theory.regret import nonprivate_regret as nonprivate_regret
 from deniable.theory.regret import per_round_regret as per_round_regret
-
-__all__: list[str]
-
-_HOME: dict[str, tuple[str, ...]]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -62,7 +64,7 @@ def reproduce(
     from deniable.cli.study_progress import StudyProgress
     from deniable.studies.reproduce import reproduce as run
 
-    with StudyProgress() as progress:
+    with _cluster(dask) as executor, StudyProgress() as progress:
         done = run(
             chosen,
             out,
@@ -70,7 +72,7 @@ def reproduce(
             seed=entropy,
             data=folder,
             workers=count,
-            executor=None if dask is None else _dask(dask),
+            executor=executor,
             started=progress.started,
             finished=progress.finished,
             progress=progress.repetitions,
@@ -98,15 +100,17 @@ def _summary(done: list[Finished]) -> str:
     return f"{len(done)} studies, {len(verdicts)} claims: {told}"
 
 
-def _dask(address: str) -> Executor:
+@contextmanager
+def _cluster(address: str | None) -> Iterator[Executor | None]:
+    """Workers of a Dask scheduler as an executor; none without an address."""
+    if address is None:
+        yield None
+        return
     try:
         from distributed import Client
     except ImportError:
         raise InvalidArgumentError(
             "dask", address, "an installed Dask: pip install 'deniable[cluster]'"
         ) from None
-    try:
-        executor: Executor = Client(address, timeout="10s").get_executor()
-    except (OSError, ValueError) as error:
-        raise InvalidArgumentError("dask", address, f"a scheduler that answers: {error}") from None
-    return executor
+    with Client(address, timeout=10) as client:
+        yield client.get_executor()

@@ -18,6 +18,14 @@ from deniable import (
 )
 from deniable.studies.context import Context
 
+Policy = (
+    ConstantPolicy
+    | DynamicPolicy
+    | EpsilonGreedyPolicy
+    | GittinsPolicy
+    | PerfectPolicy
+    | RandomPolicy
+)
 BENCHMARKS = (EpsilonGreedyPolicy(), GittinsPolicy(), PerfectPolicy(), RandomPolicy())
 
 
@@ -39,7 +47,7 @@ def clicks_table(
         Columns of the worlds, visitors, policy, budget (null for benchmarks), mean, low, high,
         error (the standard error of the mean), share (of the way from random to perfect).
     """
-    policies = [
+    policies: list[Policy] = [
         *(ConstantPolicy(budget) for budget in budgets),
         *(DynamicPolicy(budget) for budget in budgets),
         *BENCHMARKS,
@@ -79,7 +87,7 @@ def clicks_table(
 def best_budget(table: pl.DataFrame, policy: str) -> float:
     """The budget with the most clicks."""
     rows = table.filter(pl.col("policy") == policy)
-    return float(rows["budget"].gather(rows["mean"].arg_max()).item())
+    return float(rows.sort("mean", descending=True)["budget"][0])
 
 
 def difference(table: pl.DataFrame, budget: float) -> tuple[float, float]:

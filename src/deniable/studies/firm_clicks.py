@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from deniable import (
     Allocation,
@@ -28,6 +29,7 @@ REGIMES = ("flexible", "constant", "dynamic")
 SOLVER_SECONDS = 120.0
 """Far more than is needed: a time limit that binds would make numbers depend on the machine."""
 
+Clicks = NDArray[np.int64]
 Policy = ConstantPolicy | DynamicPolicy | RandomPolicy
 
 
@@ -96,20 +98,16 @@ class FirmClicks:
         clicks: (experiment, policy) -> clicks of each repetition.
     """
 
-    clicks: dict[tuple[str, str], np.ndarray[tuple[int], np.dtype[np.int64]]]
+    clicks: dict[tuple[str, str], Clicks]
 
-    def improvement(
-        self, names: Sequence[str], policies: Sequence[Policy]
-    ) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    def improvement(self, names: Sequence[str], policies: Sequence[Policy]) -> Clicks:
         """Clicks of the whole firm minus those of random arms, by repetition."""
         random = RandomPolicy().label
-        return np.sum(
-            [
-                self.clicks[name, policy.label] - self.clicks[name, random]
-                for name, policy in zip(names, policies, strict=True)
-            ],
-            axis=0,
-        )
+        gained = [
+            self.clicks[name, policy.label] - self.clicks[name, random]
+            for name, policy in zip(names, policies, strict=True)
+        ]
+        return np.asarray(np.sum(gained, axis=0))
 
 
 def simulate_firm(

@@ -102,7 +102,7 @@ def _allocations(context: Context, firm: Firm) -> tuple[pl.DataFrame, pl.DataFra
     rows, lost = [], []
     for total in FIRM_BUDGETS:
         by_bound = allocator.allocate(total, time_limit=SOLVER_SECONDS).budgets
-        by_regret = spend_on_curves(curves, round(total / STEP)) * STEP
+        by_regret = np.asarray(spend_on_curves(curves, round(total / STEP)) * STEP)
         for way, budgets in (("bound", by_bound), ("simulated regret", by_regret)):
             lost.append(
                 {
