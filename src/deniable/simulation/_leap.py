@@ -24,14 +24,19 @@ from deniable.simulation._generator import uniform
 from deniable.simulation._greedy import PRODUCT_SAFE, find_leaders, tied_arm
 from deniable.simulation._holding import keeps_leader, keeps_tie
 from deniable.simulation._pair import LONG, pair_visitors
-from deniable.simulation._samplers import binomial, failures_before_success, hypergeometric
+from deniable.simulation._samplers import (
+    binomial,
+    failures_before_success,
+    hypergeometric,
+    wait_scale,
+)
 from deniable.simulation._step import step_visitors
 
 _SHORT_BLOCK = 24  # below this, single visitors are cheaper
 _SINGLE_RUN = 16  # visitors to take one by one before looking for a block again
 _LEAF = 16  # sub-blocks of this size are walked through
 _DEPTH = 64
-_CANDIDATES = 8.0  # undecided visitors to expect in a block
+_CANDIDATES = 12.0  # undecided visitors to expect in a block
 _CONVEX = 32  # from here on a falling schedule is a convex function of the clock
 _ROOM = 64  # undecided visitors a block can hold; it ends at the last that fits
 
@@ -135,7 +140,8 @@ def leap_visitors(
                 sure[arm] = min(sure[arm], last[arm])
             loose = max(0.0, 1.0 - bonus - sure.sum())
             convex = kind == DYNAMIC and bonus > 0.0 and clock >= _CONVEX
-            place = failures_before_success(loose, state)
+            scale = wait_scale(loose)
+            place = failures_before_success(scale, state)
             while place < size:
                 places[n_undecided] = place
                 u = uniform(state) * loose
@@ -161,7 +167,7 @@ def leap_visitors(
                 n_undecided += 1
                 if n_undecided == _ROOM:
                     size = place + 1
-                place += 1 + failures_before_success(loose, state)
+                place += 1 + failures_before_success(scale, state)
         _draw_totals(
             size - n_undecided,
             sure,

@@ -21,7 +21,7 @@ from deniable.policies._compile import compiled
 from deniable.simulation._exploring import FIXED, scheduled
 from deniable.simulation._generator import scrambled_word, uniform
 from deniable.simulation._greedy import PRODUCT_SAFE
-from deniable.simulation._samplers import failures_before_success
+from deniable.simulation._samplers import failures_before_success, wait_scale
 
 _FIVES, _THREES = np.uint64(0x5555555555555555), np.uint64(0x3333333333333333)
 _FS, _ONES = np.uint64(0x0F0F0F0F0F0F0F0F), np.uint64(0x0101010101010101)
@@ -124,7 +124,7 @@ def pair_visitors(
     explored = (fixed[0], fixed[1])
     epoch_end = np.int64(2**62) if kind == FIXED else clock
     rare_at = np.int64(2**62)
-    loose = 0.0
+    loose, scale = 0.0, 0.0
     show_limits = (threshold(explored[1]), threshold(explored[0]))
     while clock < end:
         if clock >= epoch_end:
@@ -137,7 +137,8 @@ def pair_visitors(
             else:
                 rate = max(floor, scheduled(2, epoch_end))
             loose = first - rate
-            rare_at = clock + failures_before_success(loose, state)
+            scale = wait_scale(loose)
+            rare_at = clock + failures_before_success(scale, state)
             sure = 1.0 - loose
             explored = (rate / 2.0 / sure, rate / 2.0 / sure)
             show_limits = (threshold(explored[1]), threshold(explored[0]))
@@ -149,7 +150,7 @@ def pair_visitors(
             arm = _greedy_or_not(gap, wanders, state)
             _show(arm, rates, shows, clicks, state)
             clock += 1
-            rare_at = clock + failures_before_success(loose, state)
+            rare_at = clock + failures_before_success(scale, state)
             continue
         if gap == 0:
             u = uniform(state)

@@ -202,14 +202,17 @@ def _log_factorial_ratio(x: Any, y: Any) -> Any:
 
 
 @compiled
-def failures_before_success(p: Any, state: Any) -> Any:
-    """A geometric waiting time, 0 or more; 2^62 where p is 0."""
-    if p >= 1.0:
-        return 0
-    if p <= 0.0:
+def wait_scale(p: Any) -> Any:
+    """What `failures_before_success` needs of the probability: 1 / log(1 - p), or 0 for none."""
+    return 1.0 / math.log1p(-p) if p > 0.0 else 0.0
+
+
+@compiled
+def failures_before_success(scale: Any, state: Any) -> Any:
+    """A geometric waiting time, 0 or more, from `wait_scale(p)`; 2^62 where p is 0."""
+    if scale == 0.0:
         return np.int64(_FAR)
-    wait = math.floor(math.log(positive_uniform(state)) / math.log1p(-p))
-    return np.int64(min(wait, _FAR))
+    return np.int64(min(math.log(positive_uniform(state)) * scale, _FAR))
 
 
 @compiled

@@ -86,10 +86,16 @@ def run_repetition(job: Job, seed: int, repetition: int) -> tuple[Counts, Counts
     >>> shows.shape, int(shows.sum())
     ((1, 1, 2), 10)
     """
-    from deniable.simulation import _kernels
     from deniable.simulation._generator import generator_state
 
-    state = generator_state(np.random.SeedSequence(seed, spawn_key=(job.key, repetition)))
+    child = np.random.SeedSequence(seed, spawn_key=(job.key, repetition))
+    return run_from(job, generator_state(child))
+
+
+def run_from(job: Job, state: NDArray[np.uint64]) -> tuple[Counts, Counts]:
+    """The same from a generator's state, which is used up."""
+    from deniable.simulation import _kernels
+
     shape = (job.checkpoints.size, *job.rates.shape)
     shows, clicks = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
     leap = job.kernel == "leap"
