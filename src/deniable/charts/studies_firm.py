@@ -79,7 +79,12 @@ def _histogram(
         alt.Chart(values(records), title=title, **size)
         .mark_bar(color="#0072B2")
         .encode(
-            x=alt.X("x:Q", bin=alt.Bin(step=step), title=x, axis=alt.Axis(grid=False, format="~g")),
+            x=alt.X(
+                "x:Q",
+                bin=alt.Bin(step=step),
+                title=x,
+                axis=alt.Axis(grid=False, format="~g", labelOverlap="parity"),
+            ),
             y=alt.Y("count()", title=y),
         )
     )

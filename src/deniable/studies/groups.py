@@ -68,7 +68,7 @@ def _clicks(context: Context, firm: Firm, chosen: dict[int, Allocation]) -> pl.D
         size: [policy_of(*pair) for pair in zip(found.strategies, found.budgets, strict=True)]
         for size, found in chosen.items()
     }
-    repetitions = context.scale(30, 3)
+    repetitions = context.scale(30, 2)
     simulated = simulate_firm(context, firm.experiments, list(policies.values()), repetitions)
     names = [each.name for each in firm.experiments]
     rows = []

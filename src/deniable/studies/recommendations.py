@@ -26,7 +26,7 @@ def run(context: Context) -> StudyResult:
         for arms in ARMS
         for visitors in VISITORS
     }
-    table = clicks_table(context, worlds, BUDGETS, context.scale(1000, 60))
+    table = clicks_table(context, worlds, BUDGETS, context.scale(1000, 150))
     figure = Figure(
         "recommendations",
         f"Total clicks with 2, 4 and 8 items: means over {table['repetitions'][0]:,} repetitions with "

@@ -164,8 +164,9 @@ table { border-collapse: collapse; width: 100%; font-size: .88rem; line-height: 
 th, td { text-align: left; vertical-align: top; padding: .55rem .9rem .55rem 0;
   border-bottom: 1px solid var(--line); min-width: 6rem; }
 th { font-weight: 600; border-bottom: 1.5px solid var(--ink); }
-td:first-child { min-width: 14rem; }
-td:last-child { min-width: 15rem; color: #3a4149; padding-right: 0; }
+td:first-child { min-width: 13rem; width: 25%; }
+td:nth-child(2) { width: 14%; } td:nth-child(3) { width: 21%; }
+td:last-child { min-width: 15rem; width: 30%; color: #3a4149; padding-right: 0; }
 .number { font-variant-numeric: tabular-nums; }
 .verdict { font-weight: 600; white-space: nowrap; }
 .holds { color: #006b4f; } .holds-in-part { color: #8a5a00; } .does-not-hold { color: #b3261e; }

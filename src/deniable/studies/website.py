@@ -28,7 +28,7 @@ def run(context: Context) -> StudyResult:
         for name, rates in RATES.items()
         for visitors in VISITORS
     }
-    table = clicks_table(context, worlds, BUDGETS, context.scale(1000, 60))
+    table = clicks_table(context, worlds, BUDGETS, context.scale(1000, 150))
     figures = tuple(
         Figure(
             f"website_{rates[0]:g}".replace("0.", ""),
