@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 from deniable import Environment
+from deniable.datasets.facts import RECOMMENDATION_COUNTS, RECOMMENDATION_RATES
 from deniable.studies import recommendations, website
 from deniable.studies.clicks import best_budget, clicks_table, difference, row_of
 from deniable.studies.context import BUDGETS, Context
@@ -96,7 +97,7 @@ def test_verdicts_follow_the_numbers(table: pl.DataFrame) -> None:
 
 
 def test_eight_items_shift_the_peak_to_larger_budgets(tmp_path: Path) -> None:
-    world = Environment(recommendations.RECOMMENDATION_RATES, 1_000_000, name="eight items")
+    world = Environment(RECOMMENDATION_RATES, 1_000_000, name="eight items")
     table = clicks_table(Context(kept=tmp_path), {world: {"arms": "8 items"}}, (3.0, 5.0), 40)
     for policy in ("constant", "dynamic"):
         three, five = (row_of(table, policy, budget) for budget in (3.0, 5.0))
@@ -110,7 +111,7 @@ def test_the_eight_items_are_the_first_not_the_best(tmp_path: Path) -> None:
     assert "built-in counts" in without_file[0].ours
     folder = tmp_path / "open_bandit"
     folder.mkdir()
-    counts = [*recommendations.RECOMMENDATION_COUNTS, (999, 1000)]
+    counts = [*RECOMMENDATION_COUNTS, (999, 1000)]
     lines = [f"{item},{c},{n},all" for item, (c, n) in enumerate(counts)]
     text = "item_id,clicks,impressions,campaign\n" + "\n".join(lines)
     (folder / "item_ctr_random_policy.csv").write_text(text)

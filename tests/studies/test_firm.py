@@ -23,7 +23,7 @@ def test_regret_based_beats_equal_split_at_mid_budgets(tmp_path: Path) -> None:
     result = firm.run(Context(kept=tmp_path, quick=True))
     table = result.figures[1].data
     gaps = firm._gaps(table)
-    assert gaps[5.0] == (pytest.approx(gaps[5.0][0]), True)  # quartiles apart
+    assert gaps[5.0][1]  # quartiles apart
     assert gaps[20.0][1]
     assert gaps[20.0][0] > 5 * abs(gaps[0.1][0])
     upper = firm._one(table, "best budgets", "flexible", None)["median"]
@@ -36,7 +36,7 @@ def test_regret_based_beats_equal_split_at_mid_budgets(tmp_path: Path) -> None:
         e.visitors * (max(e.rates) - np.mean(e.rates))
         for e in load_firm(Context(kept=tmp_path)).experiments
     )
-    assert table["median"].max() < perfect  # type: ignore[operator]
+    assert table["median"].max() < perfect
     assert result.paragraphs[0].startswith("SYNTHETIC DATA")
     assert all("SYNTHETIC" in figure.caption for figure in result.figures)
 
