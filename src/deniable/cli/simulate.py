@@ -153,12 +153,13 @@ def _curve(scenario: Scenario) -> tuple[int, ...]:
 
 def _dask_client(address: str) -> Any:
     try:
-        from distributed import Client
+        import distributed
     except ImportError:
         raise InvalidArgumentError(
             "dask", address, "an installed Dask: pip install 'deniable[cluster]'"
         ) from None
-    return Client(address, timeout=10)
+    connect: Any = distributed.Client
+    return connect(address, timeout=10)
 
 
 def _at_horizon(scenario: Scenario, result: SimulationResult, value: str) -> pl.DataFrame:

@@ -19,6 +19,12 @@ def asos(path: Path | str | None = None) -> list[ExperimentData]:
     Args:
         path: the Parquet file; None for asos/asos_digital_experiments_dataset.parquet in the data
             folder.
+
+    >>> asos("nowhere.parquet")
+    Traceback (most recent call last):
+    ...
+    deniable.errors.InvalidArgumentError: path='nowhere.parquet': expected a downloaded file, or
+    DENIABLE_DATA set to the folder that has it
     """
     import polars as pl
 

@@ -18,6 +18,9 @@ class ExperimentData:
         rates: click rate of each arm; the control is first where there is one.
         visitors: of all arms together.
         days: how long it ran; 0 where that is not known.
+
+    >>> ExperimentData("page", rates=(0.3, 0.2), visitors=1000).n_arms
+    2
     """
 
     name: str

@@ -18,6 +18,12 @@ def open_bandit(campaign: str = "all", path: Path | str | None = None) -> list[t
         campaign: "all", "men" or "women".
         path: a CSV file with item_id, clicks, impressions, campaign; None for
             open_bandit/item_ctr_random_policy.csv in the data folder.
+
+    >>> open_bandit("all", "nowhere.csv")
+    Traceback (most recent call last):
+    ...
+    deniable.errors.InvalidArgumentError: path='nowhere.csv': expected a downloaded file, or
+    DENIABLE_DATA set to the folder that has it
     """
     import polars as pl
 

@@ -63,17 +63,23 @@ def sweep(
         if recording:
             edges[due] = np.nan
             due -= 1
-        before = 0.0
+        before, chord = 0.0, 0.0
+        first, at_first = -1, 0.0  # the smallest s at which going on is better, and A there
         for s in range(low, high + 1):
             m = (s + 1.0) / (n + 2.0)
             going_on = (1.0 - discount) * (m - payment) + discount * (
                 m * values[s + 1] + (1.0 - m) * values[s]
             )
             values[s] = max(0.0, going_on) if n > start else going_on
-            if recording and going_on > 0.0:
-                if s > low:
-                    edges[due + 1] = s - going_on / (going_on - before)
+            if recording and first >= 0:
+                # Between s - 1 and s, A bends from a flat line to a steep one: the root is between
+                # those of the chord and of the steep line. Take the middle.
+                steep = min(at_first / (going_on - at_first), 1.0)
+                edges[due + 1] = first - 0.5 * (steep + chord) if first > low else first - steep
                 recording = False
+            elif recording and going_on > 0.0:
+                first, at_first = s, going_on
+                chord = going_on / (going_on - before)
             before = going_on
     for s in range(low):
         values[s] = (1.0 - discount) * ((s + 1.0) / (start + 2.0) - payment)

@@ -26,12 +26,13 @@ def compiled(function: Function) -> Function:
     """The function, compiled by Numba when it is first called and cached on disk."""
     import numba
 
-    usual = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = str(kernel_folder())
+    settings: Any = numba.config
+    usual = settings.CACHE_DIR
+    settings.CACHE_DIR = str(kernel_folder())
     try:
         made = numba.njit(cache=True, error_model="numpy")(function)
     finally:
-        numba.config.CACHE_DIR = usual
+        settings.CACHE_DIR = usual
     return cast(Function, made)
 
 

@@ -13,7 +13,7 @@ from deniable.policies.contract import FixedRule
 
 @dataclass(frozen=True)
 class RandomPolicy:
-    """1/K for each arm.
+    """Every arm with probability 1/K.
 
     >>> RandomPolicy().rule(np.full((4, 1), 0.1), 100).shown.ravel().tolist()
     [0.25, 0.25, 0.25, 0.25]

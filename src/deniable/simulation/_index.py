@@ -105,6 +105,9 @@ def leap_index(
             size = _quiet_length(
                 clicks[arm], shows[arm], rates[arm], indices[arm] - rival, visitors
             )
+        if shows[arm] < small.shape[0]:
+            # The table's two halves meet with a tiny step: a block stays within one of them.
+            size = min(size, small.shape[0] - 1 - shows[arm])
         if size < _SHORT_BLOCK:
             shows[arm] += 1
             if uniform(state) < rates[arm]:

@@ -26,6 +26,12 @@ class SimulationResult:
         frame: environment, policy, risk_cap, repetition, visitors, clicks, regret. Regret is the
             pseudo-regret: the sum over visitors of the best arm's rate minus the shown arm's.
         arms: the same by segment and arm, with shows; empty unless asked for.
+
+    >>> from deniable.policies.perfect import PerfectPolicy
+    >>> from deniable.simulation.run import simulate
+    >>> page = Environment([1.0, 0.0], horizon=100)
+    >>> simulate(page, [PerfectPolicy()], repetitions=3, workers=1).summary()["mean"].to_list()
+    [100.0]
     """
 
     frame: pl.DataFrame

@@ -35,6 +35,10 @@ class Case:
         policy: how arms are chosen.
         horizon: T, if other than the environment's.
         checkpoints: visitors at which to keep counts besides the horizon.
+
+    >>> from deniable.policies.random import RandomPolicy
+    >>> Case(Environment([0.3, 0.2], horizon=10, name="page"), RandomPolicy()).policy.label
+    'random'
     """
 
     environment: Environment
@@ -111,6 +115,12 @@ def simulate_many(
 
     A case's numbers depend on its environment's name, its policy's label, the seed and the
     repetition, and on no other case of the run.
+
+    >>> from deniable.policies.random import RandomPolicy
+    >>> pages = [Environment([0.3, 0.2], horizon=10, name=name) for name in ("first", "second")]
+    >>> result = simulate_many([Case(page, RandomPolicy()) for page in pages], 2, workers=1)
+    >>> result.frame["environment"].to_list()
+    ['first', 'first', 'second', 'second']
     """
     listed = list(cases)
     count = check.whole("repetitions", repetitions, 1)

@@ -74,7 +74,15 @@ class Scenario:
 
 
 def read_scenario(path: Path) -> Scenario:
-    """The scenario of a TOML file; raises with the key that is wrong."""
+    r"""The scenario of a TOML file; raises with the key that is wrong.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "page.toml"
+    ...     _ = path.write_text("rates = [0.3, 0.2]\nvisitors = 1e6")
+    ...     read_scenario(path).environment.horizon
+    1000000
+    """
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

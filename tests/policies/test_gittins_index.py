@@ -1,0 +1,113 @@
+"""Indices against published values, markovianbandit, and a brute-force calibration."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+import pytest
+
+from deniable.errors import InvalidArgumentError
+from deniable.policies.gittins_index import gittins_index, gittins_table, look_up
+
+# Gittins, Glazebrook and Weber (2011), tables of the Bernoulli index, Beta(a, b) with a + b small.
+PUBLISHED = {
+    0.9: {(1, 1): 0.7029, (1, 2): 0.5001, (2, 1): 0.8001, (2, 2): 0.6346},
+    0.99: {(1, 1): 0.8699, (1, 2): 0.7005, (2, 1): 0.9102},
+}
+
+
+@pytest.mark.parametrize(
+    ("discount", "state", "value"),
+    [(d, state, value) for d, table in PUBLISHED.items() for state, value in table.items()],
+)
+def test_published_values(discount: float, state: tuple[int, int], value: float) -> None:
+    a, b = state
+    assert abs(gittins_index(a - 1, a + b - 2, discount) - value) < 6e-5
+
+
+def _calibrated(clicks: int, shows: int, discount: float, horizon: int) -> float:
+    """Bisection on the payment, one plain dynamic program for each try."""
+
+    def goes_on(payment: float) -> bool:
+        means = (np.arange(horizon + 1) + 1) / (horizon + 2)
+        values = np.maximum(0.0, means - payment)
+        for n in range(horizon - 1, shows - 1, -1):
+            m = (np.arange(n + 1) + 1) / (n + 2)
+            going_on = (1 - discount) * (m - payment) + discount * (
+                m * values[1 : n + 2] + (1 - m) * values[: n + 1]
+            )
+            values = np.maximum(0.0, going_on)
+        return bool(going_on[clicks] > 0)
+
+    low, high = 0.0, 1.0
+    for _ in range(30):
+        middle = (low + high) / 2
+        low, high = (middle, high) if goes_on(middle) else (low, middle)
+    return low
+
+
+@pytest.mark.parametrize(
+    ("clicks", "shows"), [(0, 0), (0, 3), (3, 3), (5, 20), (1, 60), (40, 90), (100, 200), (3, 250)]
+)
+def test_first_shows_against_bisection(clicks: int, shows: int) -> None:
+    for discount, horizon in ((0.9, 700), (0.99, 2600)):
+        want = _calibrated(clicks, shows, discount, horizon)
+        assert abs(gittins_index(clicks, shows, discount) - want) < 1e-4
+
+
+@pytest.mark.parametrize(("clicks", "shows"), [(30, 400), (300, 400), (5, 900), (600, 1200)])
+def test_the_approximation_for_many_shows(clicks: int, shows: int) -> None:
+    want = _calibrated(clicks, shows, 0.99, shows + 2400)
+    assert abs(gittins_index(clicks, shows, 0.99) - want) < 3e-4
+
+
+def test_beyond_the_grid_the_index_is_close_to_the_mean() -> None:
+    for shows in (20_000, 10**6, 10**12):
+        index = gittins_index(shows // 5, shows, 0.9999)
+        assert 0.2 < index < 0.2 + 1 / np.sqrt(shows)
+
+
+def test_against_markovianbandit() -> None:
+    import markovianbandit as bandit
+
+    discount, size = 0.9, 24  # the chain of all states with fewer than `size` shows
+    states = [(s, n) for n in range(size) for s in range(n + 1)]
+    place = {state: i for i, state in enumerate(states)}
+    moves = np.zeros((len(states), len(states)))
+    rewards = np.array([(s + 1) / (n + 2) for s, n in states])
+    for (s, n), i in place.items():
+        mean = (s + 1) / (n + 2)
+        if n + 1 < size:
+            moves[i, place[s + 1, n + 1]] = mean
+            moves[i, place[s, n + 1]] = 1 - mean
+        else:
+            moves[i, i] = 1.0
+    indices = bandit.restless_bandit_from_P0P1_R0R1(
+        np.eye(len(states)), moves, np.zeros(len(states)), rewards
+    ).whittle_indices(discount=discount)
+    for state in [(0, 0), (0, 1), (1, 1), (1, 3), (3, 4)]:
+        want = indices[place[state]]
+        # The chain stops learning after 24 shows, worth at most .9^20 of the bonus.
+        assert abs(gittins_index(*state, discount) - want) < 4e-3
+
+
+@lru_cache(maxsize=1)
+def _arrays() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return gittins_table(0.9999).arrays
+
+
+def test_the_index_rises_with_clicks_and_falls_with_failures() -> None:
+    rng = np.random.default_rng(1)
+    for shows in [*range(0, 300, 7), 255, 256, 500, 2000, 9999, 10_001, 50_000, 10**7]:
+        for clicks in {0, shows, *rng.integers(0, shows + 1, 12).tolist()}:
+            here = look_up(clicks, shows, *_arrays())
+            assert look_up(clicks + 1, shows + 1, *_arrays()) >= here - 2e-4
+            assert look_up(clicks, shows + 1, *_arrays()) <= here + 2e-4
+            assert here > (clicks + 1) / (shows + 2)
+
+
+@pytest.mark.parametrize("discount", [0.0, 1.0, 0.99999, -1])
+def test_bad_discounts_are_named(discount: float) -> None:
+    with pytest.raises(InvalidArgumentError, match="discount"):
+        gittins_table(discount)

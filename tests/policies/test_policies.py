@@ -1,0 +1,128 @@
+"""One contract for every policy that exists: a new file is found and checked."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import pickle
+from dataclasses import FrozenInstanceError
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import deniable.policies
+from deniable.errors import InvalidArgumentError
+from deniable.policies.catalogue import POLICIES, Settings, policy_named
+from deniable.policies.contract import FixedRule, GreedyRule, IndexRule, Policy
+from deniable.privacy.mechanism import ArmSpecificResponse, RandomizedResponse
+from deniable.privacy.strategy import ArmDynamicStrategy, DynamicStrategy
+from deniable.simulation._exploring import explore
+
+KINDS = {"fixed": 0, "dynamic": 1, "arm-dynamic": 2}
+SETTINGS = Settings(budget=2.0, budgets=(0.5, 1.0, 2.0), discount=0.9)
+
+
+def _classes() -> list[type]:
+    found = []
+    for file in Path(next(iter(deniable.policies.__path__))).glob("*.py"):
+        module = import_module(f"deniable.policies.{file.stem}")
+        found += [
+            value
+            for name, value in vars(module).items()
+            if inspect.isclass(value) and name.endswith("Policy") and value is not Policy
+            if value.__module__ == module.__name__
+        ]
+    return found
+
+
+def test_every_policy_is_in_the_catalogue() -> None:
+    assert {kind.name for kind in _classes()} == set(POLICIES)  # type: ignore[attr-defined]
+    for name in POLICIES:
+        assert policy_named(name, SETTINGS).name == name
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_the_contract(name: str) -> None:
+    policy = policy_named(name, SETTINGS)
+    assert policy.label.startswith(name)
+    assert policy.risk_cap >= 0
+    assert pickle.loads(pickle.dumps(policy)) == policy
+    assert hash(policy) == hash(policy_named(name, SETTINGS))
+    with pytest.raises((FrozenInstanceError, AttributeError)):
+        policy.label = "mine"  # type: ignore[misc]
+    rates = np.array([[0.1, 0.4], [0.2, 0.3], [0.3, 0.2]])
+    rule = policy.rule(rates, 1000)
+    if isinstance(rule, FixedRule):
+        assert rule.shown.shape == rates.shape
+        assert np.allclose(rule.shown.sum(axis=0), 1)
+    elif isinstance(rule, IndexRule):
+        assert 0 < rule.discount < 1
+    else:
+        _check_greedy(rule, policy.risk_cap)
+
+
+def _check_greedy(rule: GreedyRule, cap: float) -> None:
+    """At every clock the shown arm's probabilities keep the cap, and the bonus never falls."""
+    assert (np.diff(rule.turns) >= 0).all()
+    exploring = np.empty(3)
+    before = 0.0
+    for clock in [*range(1, 200), 10**3, 10**4, 10**6, 10**9]:
+        bonus = float(
+            explore(KINDS[rule.kind], clock, rule.exploring, rule.floor, rule.budgets, exploring)
+        )
+        assert abs(exploring.sum() + bonus - 1) < 1e-12
+        assert bonus >= before - 1e-15
+        before = bonus
+        risks = np.log1p(bonus / exploring)
+        assert risks.max() <= cap + 1e-9 or math.isinf(cap)
+
+
+@pytest.mark.parametrize("clock", [1, 2, 3, 10, 100, 5000, 10**7])
+@pytest.mark.parametrize("n_arms", [2, 3, 8])
+def test_rules_are_the_mechanisms(clock: int, n_arms: int) -> None:
+    """The kernels' exploration against the privacy layer's mechanisms."""
+    rates = np.full((n_arms, 1), 0.1)
+    budgets = tuple(np.linspace(0.5, 4, n_arms).tolist())
+    given = Settings(3.0, budgets)
+    wanted: dict[str, Any] = {
+        "constant": RandomizedResponse(n_arms, 3.0),
+        "dynamic": DynamicStrategy(n_arms, 3.0).mechanism(clock),
+        "arm-constant": ArmSpecificResponse(budgets),
+        "arm-dynamic": ArmDynamicStrategy(budgets).mechanism(clock),
+    }
+    for name, mechanism in wanted.items():
+        rule = policy_named(name, given).rule(rates, 10**8)
+        assert isinstance(rule, GreedyRule)
+        out = np.empty(n_arms)
+        bonus = explore(KINDS[rule.kind], clock, rule.exploring, rule.floor, rule.budgets, out)
+        shown = out.copy()
+        shown[1] += bonus
+        assert np.allclose(shown, mechanism.shown_distribution(1), rtol=1e-12, atol=1e-14), name
+
+
+def test_only_perfect_information_looks_at_the_rates() -> None:
+    one, other = np.array([[0.1], [0.2], [0.3]]), np.array([[0.3], [0.2], [0.1]])
+    for name in POLICIES:
+        rules = [policy_named(name, SETTINGS).rule(rates, 100) for rates in (one, other)]
+        texts = [repr(vars(rule)) for rule in rules]
+        assert (texts[0] != texts[1]) == (name == "perfect")
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "named"),
+    [
+        ("constant", Settings(), "budget"),
+        ("dynamic", Settings(budget=-1), "budget"),
+        ("arm-constant", Settings(budget=1), "budgets"),
+        ("arm-dynamic", Settings(budgets=(0.0, 1.0)), "budgets"),
+        ("gittins", Settings(discount=1.0), "discount"),
+        ("thompson", Settings(), "policies"),
+    ],
+)
+def test_bad_settings_are_named(name: str, settings: Settings, named: str) -> None:
+    with pytest.raises(InvalidArgumentError) as caught:
+        policy_named(name, settings)
+    assert caught.value.argument == named

@@ -1,0 +1,53 @@
+"""Dask: a real cluster of processes gives the same bytes, also when a worker is killed mid-run."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from deniable.policies.constant import ConstantPolicy
+from deniable.policies.contract import Policy
+from deniable.policies.dynamic import DynamicPolicy
+from deniable.simulation import work
+from deniable.simulation.environment import Environment
+from deniable.simulation.run import simulate
+
+distributed = pytest.importorskip("distributed", reason="the extra `cluster` is not installed")
+
+PAGE = Environment([0.2, 0.201, 0.199], 200_000)
+PAIR: list[Policy] = [ConstantPolicy(3), DynamicPolicy(3)]
+
+
+def test_a_cluster_survives_the_death_of_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = simulate(PAGE, PAIR, repetitions=60, seed=1, workers=1)
+    monkeypatch.setattr(
+        work, "TASK_SECONDS", 0.02
+    )  # many tasks, so that one is running when it dies
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        victim = next(iter(client.run(os.getpid).values()))
+        killed: list[int] = []
+
+        def kill_one(done: int, total: int) -> None:
+            if done > 5 and not killed:
+                killed.append(done)
+                os.kill(victim, signal.SIGKILL)
+
+        shared = simulate(
+            PAGE,
+            PAIR,
+            repetitions=60,
+            seed=1,
+            executor=client.get_executor(),
+            workers=2,
+            progress=kill_one,
+        )
+    assert killed
+    assert killed[0] < 120
+    assert shared.frame.equals(alone.frame)

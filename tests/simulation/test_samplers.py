@@ -1,0 +1,192 @@
+"""Samplers against SciPy's exact probabilities; an error of one in a thousand draws is found."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numba import njit
+from numpy.typing import NDArray
+from scipy import stats
+
+from deniable.simulation._generator import generator_state, next_word, scrambled_word, uniform
+from deniable.simulation._pair import coins, ones, threshold
+from deniable.simulation._samplers import (
+    binomial,
+    failures_before_success,
+    hypergeometric,
+    split_multinomial,
+    wait_scale,
+)
+
+DRAWS = 400_000
+NEVER = 1e-9
+
+
+@njit
+def _binomials(n: int, p: float, draws: int, state: Any) -> Any:
+    out = np.empty(draws, np.int64)
+    for i in range(draws):
+        out[i] = binomial(n, p, state)
+    return out
+
+
+@njit
+def _hypergeometrics(good: int, bad: int, size: int, draws: int, state: Any) -> Any:
+    out = np.empty(draws, np.int64)
+    for i in range(draws):
+        out[i] = hypergeometric(good, bad, size, state)
+    return out
+
+
+@njit
+def _waits(p: float, draws: int, state: Any) -> Any:
+    out = np.empty(draws, np.int64)
+    for i in range(draws):
+        out[i] = failures_before_success(wait_scale(p), state)
+    return out
+
+
+@njit
+def _coin_counts(p: float, draws: int, state: Any) -> Any:
+    lanes = np.zeros(64, np.int64)
+    totals = np.empty(draws, np.int64)
+    for i in range(draws):
+        word = coins(threshold(p), state)
+        totals[i] = ones(word)
+        for lane in range(64):
+            lanes[lane] += np.int64((word >> np.uint64(lane)) & np.uint64(1))
+    return lanes, totals
+
+
+def _state(seed: int) -> NDArray[np.uint64]:
+    return generator_state(np.random.SeedSequence(seed))
+
+
+def _p_value(drawn: NDArray[np.int64], law: Any) -> float:
+    """Chi-square against an exact law, with its tails pooled."""
+    low, high = int(law.ppf(1e-4)), int(law.ppf(1 - 1e-4))
+    inner = np.arange(low, high + 1)
+    wanted = np.concatenate([[law.cdf(low - 1)], law.pmf(inner), [law.sf(high)]]) * drawn.size
+    counted = np.bincount(np.clip(drawn, low - 1, high + 1) - (low - 1), minlength=wanted.size)
+    big = wanted > 5
+    pooled_counts = np.append(counted[big], counted[~big].sum())
+    pooled = np.append(wanted[big], wanted[~big].sum())
+    good = pooled > 0
+    if pooled_counts[~good].sum() > 0:
+        return 0.0  # something impossible was drawn
+    return float(stats.chisquare(pooled_counts[good], pooled[good]).pvalue)
+
+
+BINOMIALS = [
+    (5, 0.3),
+    (12, 0.2),
+    (30, 0.1),
+    (50, 0.3),
+    (109, 0.047),
+    (100, 0.995),
+    (1000, 0.5),
+    (10**5, 0.3),
+    (10**6, 2e-6),
+    (10**6, 0.9999),
+]
+HYPERGEOMETRICS = [
+    (5, 10, 7),
+    (50, 60, 55),
+    (20, 500, 260),
+    (500, 20, 100),
+    (1000, 1000, 1000),
+    (10**5, 10**6, 5 * 10**5),
+    (100, 300, 11),
+    (300, 100, 380),
+]
+
+
+@pytest.mark.parametrize(("n", "p"), BINOMIALS)
+def test_binomial(n: int, p: float) -> None:
+    drawn = _binomials(n, p, DRAWS, _state(1))
+    law = stats.binom(n, p)
+    assert _p_value(drawn, law) > NEVER
+    shifted = drawn.copy()
+    shifted[: DRAWS // 20] = np.minimum(shifted[: DRAWS // 20] + max(1, int(law.std())), n)
+    assert _p_value(shifted, law) < NEVER, "one draw in twenty off by a standard deviation"
+
+
+@pytest.mark.parametrize(("good", "bad", "size"), HYPERGEOMETRICS)
+def test_hypergeometric(good: int, bad: int, size: int) -> None:
+    drawn = _hypergeometrics(good, bad, size, DRAWS, _state(2))
+    law = stats.hypergeom(good + bad, good, size)
+    assert drawn.min() >= max(0, size - bad)
+    assert drawn.max() <= min(good, size)
+    assert _p_value(drawn, law) > NEVER
+    if law.std() < 100:
+        assert _p_value(np.minimum(drawn + 1, min(good, size)), law) < NEVER, "off by one"
+
+
+@pytest.mark.parametrize("p", [0.7, 0.05, 1e-3])
+def test_waits(p: float) -> None:
+    drawn = _waits(p, DRAWS, _state(3))
+    law = stats.geom(p, loc=-1)
+    assert _p_value(drawn, law) > NEVER
+    assert _p_value(drawn, stats.geom(p * 0.95, loc=-1)) < NEVER, "five percent too long"
+    assert abs(drawn.mean() - law.mean()) < 6 * law.std() / np.sqrt(DRAWS)
+
+
+@pytest.mark.parametrize("p", [0.5, 0.195, 0.9999, 1e-4, 0.0066929])
+def test_coins(p: float) -> None:
+    lanes, totals = _coin_counts(p, 100_000, _state(4))
+    assert _p_value(totals, stats.binom(64, p)) > NEVER
+    exact = [stats.binomtest(int(count), 100_000, p).pvalue for count in lanes]
+    assert min(exact) * 64 > NEVER
+    assert _p_value(totals, stats.binom(64, p * 1.5 if p < 0.5 else p - 0.01)) < NEVER
+
+
+def test_large_counts_keep_their_moments() -> None:
+    n, p = 10**12, 0.3
+    drawn = _binomials(n, p, 20_000, _state(5))
+    z = (drawn.mean() - n * p) / np.sqrt(n * p * (1 - p) / drawn.size)
+    assert abs(z) < 6
+    assert abs(drawn.var() / (n * p * (1 - p)) - 1) < 0.06
+    halves = _hypergeometrics(3 * 10**11, 7 * 10**11, 5 * 10**11, 20_000, _state(6))
+    variance = n * 0.25 * 0.3 * 0.7  # of the halves of 1e12 visitors, .3 of them marked
+    assert abs(halves.mean() - 0.15 * n) < 6 * np.sqrt(variance / halves.size)
+    assert abs(halves.var() / variance - 1) < 0.06
+
+
+def test_certain_and_impossible() -> None:
+    state = _state(7)
+    assert binomial(10, 0.0, state) == 0
+    assert binomial(10, 1.0, state) == 10
+    assert binomial(0, 0.5, state) == 0
+    assert hypergeometric(0, 5, 3, state) == 0
+    assert hypergeometric(5, 0, 3, state) == 3
+    assert hypergeometric(5, 4, 9, state) == 5
+    assert failures_before_success(wait_scale(0.0), state) == 2**62
+    out = np.zeros(3, np.int64)
+    split_multinomial(7, np.array([0.0, 1.0, 1.0]), out, state)
+    assert out.tolist() == [0, 7, 0]
+
+
+def test_the_generator_is_xoshiro256() -> None:
+    """Against the published recurrence in unbounded integers."""
+    mask = 2**64 - 1
+    state = np.array([1, 2, 3, 2**63 + 5], dtype=np.uint64)
+    s = [int(word) for word in state]
+    for draw in range(1000):
+        plus = (s[0] + s[3]) & mask
+        mixed = (((plus << 23) | (plus >> 41)) + s[0]) & mask
+        shifted = (s[1] << 17) & mask
+        s[2] ^= s[0]
+        s[3] ^= s[1]
+        s[1] ^= s[2]
+        s[0] ^= s[3]
+        s[2] ^= shifted
+        s[3] = ((s[3] << 45) | (s[3] >> 19)) & mask
+        if draw % 3 == 0:
+            assert int(next_word(state)) == plus
+        elif draw % 3 == 1:
+            assert int(scrambled_word(state)) == mixed
+        else:
+            assert float(uniform(state)) == (plus >> 11) * 2.0**-53
+    assert [int(word) for word in state] == s

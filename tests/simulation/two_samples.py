@@ -1,0 +1,60 @@
+"""Two-sample tests with thresholds that never flake: is one simulator the other, in law?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from deniable.policies.contract import Policy
+from deniable.simulation.environment import Environment
+from deniable.simulation.job import Job, Kernel, make_job, run_repetition
+
+Samples = NDArray[np.float64]
+NEVER = 1e-9
+
+
+def sample(
+    environment: Environment,
+    policy: Policy,
+    kernel: Kernel,
+    repetitions: int,
+    seed: int,
+    run: Callable[[Job, int, int], Any] = run_repetition,
+) -> Samples:
+    """Per repetition: shows and clicks by arm and segment, at T/5 and at T, and total clicks."""
+    job = make_job(environment, policy, checkpoints=[-(-environment.horizon // 5)], kernel=kernel)
+    rows = []
+    for repetition in range(repetitions):
+        shows, clicks = run(job, seed, repetition)
+        rows.append([*shows.ravel(), *clicks.ravel(), *clicks.sum(axis=(1, 2))])
+    return np.array(rows, dtype=np.float64)
+
+
+def least_p_value(one: Samples, other: Samples) -> float:
+    """The smallest p-value over the columns, times their number: chi-square on shared bins."""
+    columns = [_p_value(one[:, i], other[:, i]) for i in range(one.shape[1])]
+    return min(1.0, min(columns) * len(columns))
+
+
+def _p_value(one: Samples, other: Samples, bins: int = 12) -> float:
+    pooled = np.concatenate([one, other])
+    cuts = np.unique(np.quantile(pooled, np.linspace(0, 1, bins + 1)[1:-1]))
+    counts = np.array(
+        [
+            np.bincount(np.searchsorted(cuts, x, "left"), minlength=cuts.size + 1)
+            for x in (one, other)
+        ]
+    )
+    counts = counts[:, counts.sum(axis=0) > 0]
+    while counts.shape[1] > 1 and counts.sum(axis=0).min() < 40:
+        thin = int(counts.sum(axis=0).argmin())
+        into = thin - 1 if thin > 0 else 1
+        counts[:, into] += counts[:, thin]
+        counts = np.delete(counts, thin, axis=1)
+    if counts.shape[1] < 2:
+        return 1.0
+    return float(stats.chi2_contingency(counts, correction=False).pvalue)
