@@ -40,7 +40,7 @@ def elasticity_panels(
         for name, horizon in zip(names, horizons, strict=True):
             end = float(best(n_arms, horizon))
             top = largest_budget if strategy == "constant" else end
-            budget = np.linspace(0, top, 300)[:-1]
+            budget = np.linspace(0, top, 201)[:-1]
             panel = f"{n_arms} arms"
             height_of = elasticity(n_arms, horizon, budget)
             lines += rows(budget=budget, elasticity=height_of, visitors=name, panel=panel)
@@ -55,19 +55,21 @@ def elasticity_panels(
     dash = alt.StrokeDash(
         "visitors:N", sort=names, scale=alt.Scale(domain=names, range=dashes), title="visitors"
     )
-    base = alt.Chart(values(lines), width=width, height=height)
+
+    def of_panel(records: list[dict[str, Any]], n_arms: int) -> Any:
+        return alt.Chart(values(r for r in records if r["panel"] == f"{n_arms} arms"))
+
     return alt.hconcat(
         *(
             (
                 alt.Chart(values(rows(y=[0]))).mark_rule(color=INK, opacity=0.5).encode(y="y:Q")
-                + base.transform_filter(f"datum.panel === '{n_arms} arms'")
+                + of_panel(lines, n_arms)
                 .mark_line()
                 .encode(x=x, y=y, color=colour, strokeDash=dash)
-                + alt.Chart(values(points))
-                .transform_filter(f"datum.panel === '{n_arms} arms'")
+                + of_panel(points, n_arms)
                 .mark_point(filled=True, size=50, color=ACCENT, opacity=1)
                 .encode(x=x, y=y)
-            ).properties(title=f"{n_arms} arms")
+            ).properties(title=f"{n_arms} arms", width=width, height=height)
             for n_arms in arms
         )
     ).resolve_scale(y="shared")

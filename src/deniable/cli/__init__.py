@@ -22,6 +22,7 @@ COMMANDS: dict[str, str] = {
     "ledger": "Verify the append-only ledger, or show it.",
     "plan": "Plan the privacy budget of one experiment.",
     "purge": "Forget visitors of long ago.",
+    "reproduce": "Recompute the paper: figures, tables, claims and a report.",
     "serve": "Serve decisions over HTTP, on SQLite or PostgreSQL.",
     "simulate": "Run policies against each other on known click rates.",
     "status": "The firm's budget and all experiments' counts.",

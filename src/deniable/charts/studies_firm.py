@@ -1,0 +1,183 @@
+"""The firm's experiments and what its budget earns, as pictures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import altair as alt
+
+from deniable.charts.data import values
+from deniable.charts.theme import ACCENT, INK, themed
+
+if TYPE_CHECKING:
+    import polars as pl
+
+SI_AXIS = alt.Axis(
+    labelExpr="datum.value == 0 ? '0' : replace(format(datum.value, '~s'), 'G', 'B')"
+)
+"""Thousands, millions and billions; a plain 0."""
+
+RULE_COLOURS = {"regret-based": "#0072B2", "equal split": "#E69F00"}
+REGIME_SHAPES = {"flexible": "circle", "constant": "triangle-up", "dynamic": "square"}
+_RULE_APART = {"regret-based": -0.2, "equal split": 0.2}
+_REGIME_APART = {"flexible": -0.11, "constant": 0.0, "dynamic": 0.11}
+
+
+def summary_panels(
+    arms: Sequence[int], visitors: Sequence[int], rates: Sequence[float], uplifts: Sequence[float]
+) -> Any:
+    """Four panels: arms and visitors an experiment, click rates and uplifts an arm.
+
+    Args:
+        arms: one an experiment.
+        visitors: one an experiment.
+        rates: one an arm, in percent.
+        uplifts: one a treatment, in percentage points over its control.
+    """
+    number = [{"x": value} for value in arms]
+    size = {"width": 300, "height": 170}
+    counts = (
+        alt.Chart(values(number), title="Arms of an experiment", **size)
+        .mark_bar(color="#0072B2")
+        .encode(
+            x=alt.X("x:O", title="arms", axis=alt.Axis(labelAngle=0)),
+            y=alt.Y("count()", title="experiments"),
+        )
+    )
+    logs = [{"x": math.log10(value)} for value in visitors]
+    sizes = _histogram(logs, "Visitors of an experiment", "visitors", "experiments", 0.25, size)
+    sizes = sizes.encode(
+        x=alt.X(
+            "x:Q",
+            bin=alt.Bin(step=0.25),
+            title="visitors",
+            axis=alt.Axis(
+                values=[5, 6, 7, 8], labelExpr="format(pow(10, datum.value), '~s')", grid=False
+            ),
+        )
+    )
+    click = _histogram(
+        [{"x": value} for value in rates], "Click rates", "click rate, %", "arms", 5, size
+    )
+    gain = _histogram(
+        [{"x": value} for value in uplifts],
+        "Uplift over the control",
+        "percentage points",
+        "treatments",
+        0.1,
+        size,
+    )
+    return themed(alt.vconcat(alt.hconcat(counts, sizes), alt.hconcat(click, gain)))
+
+
+def _histogram(
+    records: list[dict[str, float]], title: str, x: str, y: str, step: float, size: dict[str, int]
+) -> Any:
+    return (
+        alt.Chart(values(records), title=title, **size)
+        .mark_bar(color="#0072B2")
+        .encode(
+            x=alt.X(
+                "x:Q",
+                bin=alt.Bin(step=step),
+                title=x,
+                axis=alt.Axis(grid=False, format="~g", labelOverlap="parity"),
+            ),
+            y=alt.Y("count()", title=y),
+        )
+    )
+
+
+def firm_clicks(table: pl.DataFrame, upper: float, perfect: float) -> Any:
+    """Median improvement over random arms by firm budget; quartiles as bars; differences written.
+
+    Args:
+        table: columns rule, regime, firm_budget, median, q25, q75.
+        upper: the median improvement of each experiment's best budget.
+        perfect: the improvement with perfect information.
+    """
+    firm_budgets = sorted(table["firm_budget"].drop_nulls().unique().to_list())
+    place = {budget: index for index, budget in enumerate(firm_budgets)}
+    records = [
+        {
+            **row,
+            "x": place[row["firm_budget"]]
+            + _RULE_APART[row["rule"]]
+            + _REGIME_APART[row["regime"]],
+        }
+        for row in table.iter_rows(named=True)
+        if row["firm_budget"] is not None
+    ]
+    labels = "[" + ",".join(f"'{budget:g}'" for budget in firm_budgets) + "][datum.value]"
+    x = alt.X(
+        "x:Q",
+        title="firm budget",
+        scale=alt.Scale(domain=[-0.6, len(firm_budgets) - 0.4], nice=False),
+        axis=alt.Axis(values=list(place.values()), labelExpr=labels, grid=False),
+    )
+    y = alt.Y("median:Q", title="clicks more than random arms", axis=SI_AXIS)
+    rule = alt.Color(
+        "rule:N",
+        scale=alt.Scale(domain=list(RULE_COLOURS), range=list(RULE_COLOURS.values())),
+        legend=alt.Legend(title="rule"),
+    )
+    regime = alt.Shape(
+        "regime:N",
+        scale=alt.Scale(domain=list(REGIME_SHAPES), range=list(REGIME_SHAPES.values())),
+        legend=alt.Legend(title="strategies allowed", symbolFillColor=INK, symbolStrokeWidth=0),
+    )
+    base = alt.Chart(values(records), width=700, height=330)
+    bars = base.mark_rule(strokeWidth=1.5).encode(x=x, y=alt.Y("q25:Q"), y2="q75:Q", color=rule)
+    dots = base.mark_point(filled=True, size=55, opacity=1).encode(
+        x=x, y=y, color=rule, shape=regime
+    )
+    return themed(
+        alt.layer(
+            _level(0.0, "random arms", [5, 4], below=True),
+            _level(upper, "every experiment at its best budget", [1, 0]),
+            _level(perfect, "perfect information", [2, 3]),
+            bars,
+            dots,
+            _differences(records, place, x),
+        )
+    )
+
+
+def _level(height: float, words: str, dash: list[int], *, below: bool = False) -> Any:
+    base = alt.Chart(values([{"y": height, "text": words}])).encode(y="y:Q")
+    text = base.mark_text(align="left", dx=6, dy=9 if below else -7, fontSize=10, color=INK)
+    return base.mark_rule(color=INK, opacity=0.7, strokeDash=dash) + text.encode(
+        x=alt.value(0), text="text:N"
+    )
+
+
+def _differences(records: list[dict[str, Any]], place: dict[float, int], x: Any) -> Any:
+    """The regret-based median minus the equal split's, flexible regime, above the points."""
+    medians = {
+        (row["rule"], row["firm_budget"]): row for row in records if row["regime"] == "flexible"
+    }
+    words = []
+    for budget, index in place.items():
+        best, even = (medians[rule, budget] for rule in RULE_COLOURS)
+        gap = best["median"] - even["median"]
+        top = max(row["q75"] for row in records if row["firm_budget"] == budget)
+        words.append({"x": index, "median": top, "text": f"Δ {short(gap)}"})
+    return (
+        alt.Chart(values(words))
+        .mark_text(dy=-10, fontSize=10.5, color=ACCENT)
+        .encode(x=x, y="median:Q", text="text:N")
+    )
+
+
+def short(number: float) -> str:
+    """A number with its sign in three digits.
+
+    >>> short(1_234_567), short(-45_600), short(12)
+    ('+1.23M', '−45.6k', '+12')
+    """
+    for unit, letter in ((1e6, "M"), (1e3, "k")):
+        if abs(number) >= unit:
+            return f"{number / unit:+.3g}{letter}".replace("-", "\N{MINUS SIGN}")
+    return f"{number:+.0f}".replace("-", "\N{MINUS SIGN}")

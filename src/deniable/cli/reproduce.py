@@ -1,0 +1,116 @@
+"""`deniable reproduce`: every figure, table and claim of the paper, with one command."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from deniable.cli.numbers import whole_number
+from deniable.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from deniable.studies.reproduce import Finished
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def reproduce(
+    studies: Annotated[
+        list[str] | None, typer.Argument(help="all, or names of studies; --list tells them.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="The folder for results; taken up again.")] = Path(
+        "results"
+    ),
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Small numbers: see that it works.")
+    ] = False,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Folder of public data; else $DENIABLE_DATA, else none."),
+    ] = None,
+    workers: Annotated[
+        str | None, typer.Option(help="Processes; one a processor if not told.")
+    ] = None,
+    dask: Annotated[str | None, typer.Option(help="Address of a Dask scheduler to run on.")] = None,
+    seed: Annotated[str, typer.Option(help="Same seed, same tables.")] = "0",
+    listed: Annotated[bool, typer.Option("--list", help="List the studies and stop.")] = False,
+) -> None:
+    """Recompute the paper's figures, tables and claims into a folder, with a report."""
+    from deniable.studies.registry import STUDIES, chosen_studies
+
+    if listed:
+        for study in STUDIES:
+            typer.echo(
+                f"{study.name:<16}{study.title}{'' if study.in_paper else ' (beyond the paper)'}"
+            )
+        return
+    chosen = chosen_studies(studies or ["all"])
+    count = None if workers is None else whole_number("workers", workers)
+    if count is not None and count < 1:
+        raise InvalidArgumentError("workers", workers, "a whole number, 1 or more")
+    entropy = whole_number("seed", seed)
+    if entropy < 0:
+        raise InvalidArgumentError("seed", seed, "a whole number, 0 or more")
+    folder = _data(data)
+
+    from deniable.cli.study_progress import StudyProgress
+    from deniable.studies.reproduce import reproduce as run
+
+    with _cluster(dask) as executor, StudyProgress() as progress:
+        done = run(
+            chosen,
+            out,
+            quick=quick,
+            seed=entropy,
+            data=folder,
+            workers=count,
+            executor=executor,
+            started=progress.started,
+            finished=progress.finished,
+            progress=progress.repetitions,
+        )
+    typer.echo(_summary(done))
+    typer.echo(f"report: {out / 'report.html'}")
+
+
+def _data(given: Path | None) -> Path | None:
+    """The folder of public data: as told, or where it is looked for by default, or none."""
+    from deniable.datasets.experiment import data_folder
+
+    if given is None and not os.environ.get("DENIABLE_DATA"):
+        return data_folder() if data_folder().is_dir() else None
+    named = given or data_folder()
+    if not named.is_dir():
+        raise InvalidArgumentError("data", str(named), "a folder that exists")
+    return named
+
+
+def _summary(done: list[Finished]) -> str:
+    verdicts = [claim.verdict for study in done for claim in study.record.claims]
+    counts = {verdict: verdicts.count(verdict) for verdict in dict.fromkeys(verdicts)}
+    told = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
+    return f"{len(done)} studies, {len(verdicts)} claims: {told}"
+
+
+@contextmanager
+def _cluster(address: str | None) -> Iterator[Executor | None]:
+    """Workers of a Dask scheduler as an executor; none without an address."""
+    if address is None:
+        yield None
+        return
+    try:
+        from distributed import Client
+    except ImportError:
+        raise InvalidArgumentError(
+            "dask", address, "an installed Dask: pip install 'deniable[cluster]'"
+        ) from None
+    with Client(address, timeout=10) as client:
+        yield client.get_executor()

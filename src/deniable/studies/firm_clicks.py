@@ -1,0 +1,164 @@
+"""What each way to divide the firm's budget earns: allocations, simulated at true visitor counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from deniable import (
+    Allocation,
+    Allocator,
+    Case,
+    ConstantPolicy,
+    DynamicPolicy,
+    Environment,
+    ExperimentData,
+    Portfolio,
+    RandomPolicy,
+    RuleOutcome,
+    best_budgets,
+    equal_split,
+)
+from deniable.studies.context import Context
+
+REGIMES = ("flexible", "constant", "dynamic")
+SOLVER_SECONDS = 120.0
+"""Far more than is needed: a time limit that binds would make numbers depend on the machine."""
+
+Clicks = NDArray[np.int64]
+Policy = ConstantPolicy | DynamicPolicy | RandomPolicy
+
+
+@dataclass(frozen=True)
+class Division:
+    """A way to divide a firm budget.
+
+    Attributes:
+        rule: "regret-based", "equal split" or "best budgets".
+        regime: which strategies are allowed.
+        firm_budget: Gamma; None for best budgets, which ask for no limit.
+        policies: one an experiment.
+        budgets: one an experiment.
+        regret_bound: the sum of the bounds.
+    """
+
+    rule: str
+    regime: str
+    firm_budget: float | None
+    policies: tuple[Policy, ...]
+    budgets: tuple[float, ...]
+    regret_bound: float
+
+
+def policy_of(strategy: str, budget: float) -> Policy:
+    """The policy of a strategy at a budget, of which six digits count; none at all is random.
+
+    >>> policy_of("dynamic", 1.23456789), policy_of("constant", 0.0)
+    (DynamicPolicy(budget=1.23457), RandomPolicy())
+    """
+    digits = float(f"{budget:.6g}")
+    if digits == 0:
+        return RandomPolicy()
+    return ConstantPolicy(digits) if strategy == "constant" else DynamicPolicy(digits)
+
+
+def divisions(portfolio: Portfolio, firm_budgets: Sequence[float]) -> list[Division]:
+    """Both rules in every regime for each firm budget, and each regime's best budgets."""
+    found = []
+    for regime in REGIMES:
+        allocator = Allocator(portfolio, regime)
+        for firm in firm_budgets:
+            best = allocator.allocate(firm, time_limit=SOLVER_SECONDS)
+            found.append(_division("regret-based", regime, firm, best))
+            found.append(
+                _division("equal split", regime, firm, equal_split(portfolio, firm, regime))
+            )
+        free = best_budgets(portfolio, max(firm_budgets), regime)
+        found.append(_division("best budgets", regime, None, free))
+    return found
+
+
+def _division(
+    rule: str, regime: str, firm_budget: float | None, chosen: Allocation | RuleOutcome
+) -> Division:
+    budgets = tuple(chosen.budgets.tolist())
+    policies = tuple(map(policy_of, chosen.strategies, budgets))
+    return Division(rule, regime, firm_budget, policies, budgets, chosen.total_regret)
+
+
+@dataclass(frozen=True, eq=False)
+class FirmClicks:
+    """Simulated clicks by experiment and policy.
+
+    Attributes:
+        clicks: (experiment, policy) -> clicks of each repetition.
+    """
+
+    clicks: dict[tuple[str, str], Clicks]
+
+    def improvement(self, names: Sequence[str], policies: Sequence[Policy]) -> Clicks:
+        """Clicks of the whole firm minus those of random arms, by repetition."""
+        random = RandomPolicy().label
+        gained = [
+            self.clicks[name, policy.label] - self.clicks[name, random]
+            for name, policy in zip(names, policies, strict=True)
+        ]
+        return np.asarray(np.sum(gained, axis=0))
+
+
+def simulate_firm(
+    context: Context,
+    experiments: Sequence[ExperimentData],
+    policies: Sequence[Sequence[Policy]],
+    repetitions: int,
+) -> FirmClicks:
+    """Simulate every policy that some division uses in an experiment once, and random arms.
+
+    Args:
+        context: how to run.
+        experiments: with their true click rates and numbers of visitors.
+        policies: of each division, one an experiment.
+        repetitions: of each.
+    """
+    batches = []
+    for index, experiment in enumerate(experiments):
+        world = Environment(experiment.rates, experiment.visitors, name=experiment.name)
+        used = {RandomPolicy().label: RandomPolicy()} | {
+            chosen[index].label: chosen[index] for chosen in policies
+        }
+        batches.append([Case(world, used[label]) for label in sorted(used)])
+    clicks = {}
+    for experiment, result in zip(
+        experiments, context.simulate_each(batches, repetitions), strict=True
+    ):
+        for (label,), rows in result.frame.group_by("policy"):
+            clicks[experiment.name, str(label)] = rows.sort("repetition")["clicks"].to_numpy()
+    return FirmClicks(clicks)
+
+
+def improvements(firm: FirmClicks, names: Sequence[str], found: Sequence[Division]) -> pl.DataFrame:
+    """Median and quartiles of the improvement over random arms, one row a division."""
+    rows = []
+    for division in found:
+        gained = firm.improvement(names, division.policies)
+        low, middle, high = (float(value) for value in np.quantile(gained, (0.25, 0.5, 0.75)))
+        rows.append(
+            {
+                "rule": division.rule,
+                "regime": division.regime,
+                "firm_budget": division.firm_budget,
+                "median": middle,
+                "q25": low,
+                "q75": high,
+                "spent": sum(division.budgets),
+                "funded": sum(budget > 0 for budget in division.budgets),
+                "dynamic": sum(isinstance(policy, DynamicPolicy) for policy in division.policies),
+                "regret_bound": division.regret_bound,
+                "repetitions": gained.size,
+            }
+        )
+    return pl.DataFrame(rows, schema_overrides={"firm_budget": pl.Float64})

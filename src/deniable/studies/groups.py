@@ -1,0 +1,107 @@
+"""Experiments that exclude each other: a group costs its largest budget, not the sum."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import polars as pl
+
+from deniable import Allocation, Allocator, Portfolio
+from deniable.charts.studies_firm import short
+from deniable.charts.studies_groups import group_chart
+from deniable.studies.context import Context
+from deniable.studies.contract import Claim, Figure, StudyResult, judged
+from deniable.studies.firm_clicks import SOLVER_SECONDS, policy_of, simulate_firm
+from deniable.studies.portfolio_data import Firm, load_firm
+
+SIZES = (1, 2, 6, 26, 78)
+"""Experiments a group; 1 is no groups, 78 one group of all."""
+
+FIRM_BUDGETS = (1.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0)
+SIMULATED = 20.0
+
+
+def run(context: Context) -> StudyResult:
+    """The same experiments and visitors, in groups of growing size."""
+    firm = load_firm(context)
+    rows, chosen = [], {}
+    for size in SIZES:
+        allocator = Allocator(grouped(firm.portfolio, size), "dynamic")
+        for total in FIRM_BUDGETS:
+            found = allocator.allocate(total, time_limit=SOLVER_SECONDS)
+            rows.append(
+                {"group_size": size, "firm_budget": total, "regret_bound": found.total_regret}
+            )
+            if total == SIMULATED:
+                chosen[size] = found
+    table = pl.DataFrame(rows)
+    clicks = _clicks(context, firm, chosen)
+    caption = (
+        "Left: least regret bound over the firm budget, by experiments a group. Right: clicks beyond "
+        f"random arms at a firm budget of {SIMULATED:g}, median and quartiles." + firm.mark
+    )
+    return StudyResult(
+        paragraphs=(
+            "If a visitor can enter at most one experiment of a group, the group costs the firm only "
+            "its largest budget. Here the same 78 experiments, with the same visitors, are put into "
+            "groups in the order of their names. The same promise to every visitor then buys much more.",
+            firm.source,
+        ),
+        figures=(Figure("groups", caption, group_chart(table, clicks), table),),
+        claims=(_falls(table), _pays(clicks)),
+        tables={"clicks": clicks},
+    )
+
+
+def grouped(portfolio: Portfolio, size: int) -> Portfolio:
+    """The portfolio with each `size` neighbours in a group; size 1 leaves it alone."""
+    if size == 1:
+        return portfolio
+    names = tuple(f"group {row // size}" for row in range(portfolio.size))
+    return replace(portfolio, groups=names)
+
+
+def _clicks(context: Context, firm: Firm, chosen: dict[int, Allocation]) -> pl.DataFrame:
+    policies = {
+        size: [policy_of(*pair) for pair in zip(found.strategies, found.budgets, strict=True)]
+        for size, found in chosen.items()
+    }
+    repetitions = context.scale(30, 2)
+    simulated = simulate_firm(context, firm.experiments, list(policies.values()), repetitions)
+    names = [each.name for each in firm.experiments]
+    rows = []
+    for size, used in policies.items():
+        gained = simulated.improvement(names, used)
+        low, middle, high = (float(value) for value in np.quantile(gained, (0.25, 0.5, 0.75)))
+        funded = int((chosen[size].budgets > 0).sum())
+        rows.append(
+            {"group_size": size, "funded": funded, "median": middle, "q25": low, "q75": high}
+        )
+    return pl.DataFrame(rows)
+
+
+def _falls(table: pl.DataFrame) -> Claim:
+    at = table.filter(pl.col("firm_budget") == SIMULATED)["regret_bound"].to_list()
+    return Claim(
+        "Groups make the firm budget go further",
+        "not studied",
+        f"bound at {SIMULATED:g}: "
+        + ", ".join(f"{size}: {short(value)[1:]}" for size, value in zip(SIZES, at, strict=True)),
+        judged(all(a >= b for a, b in pairwise(at))),
+        "Experiments a group, and the least sum of bounds. A division without groups stays possible "
+        "with them, so it can only fall.",
+    )
+
+
+def _pays(clicks: pl.DataFrame) -> Claim:
+    first, last = clicks.row(0, named=True), clicks.row(-1, named=True)
+    return Claim(
+        "It pays in clicks",
+        "not studied",
+        f"{short(first['median'])} without groups, {short(last['median'])} with one group of all",
+        judged(last["q25"] > first["q75"]),
+        f"{first['funded']} and {last['funded']} experiments have a budget. In practice exclusion "
+        "divides visitors among experiments; that cost is not counted here.",
+    )

@@ -1,0 +1,66 @@
+"""The firm's experiments: ASOS's where the file is there, else a synthetic firm like it."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from deniable import ExperimentData, Portfolio, asos, synthetic_portfolio
+from deniable.studies.context import Context
+
+FILE = ("asos", "asos_digital_experiments_dataset.parquet")
+SHA256 = "bdf88b27185d3f7e65912cbb421129a32ae347c2fb0d9442fe54d74266551524"
+"""Of the file that the published numbers were checked with."""
+
+
+@dataclass(frozen=True)
+class Firm:
+    """Experiments and where they come from.
+
+    Attributes:
+        experiments: by name.
+        synthetic: whether they are drawn, not observed.
+        source: one sentence for the report.
+    """
+
+    experiments: tuple[ExperimentData, ...]
+    synthetic: bool
+    source: str
+
+    @property
+    def portfolio(self) -> Portfolio:
+        """The same, as the solver takes it."""
+        return Portfolio.of(
+            {"id": each.name, "arms": each.n_arms, "visitors": each.visitors}
+            for each in self.experiments
+        )
+
+    @property
+    def mark(self) -> str:
+        """What captions end with."""
+        return " SYNTHETIC portfolio, not ASOS data." if self.synthetic else ""
+
+
+def load_firm(context: Context) -> Firm:
+    """ASOS's 78 experiments if the data folder has them, else 78 synthetic ones."""
+    file = context.data.joinpath(*FILE) if context.data else None
+    if file is None or not file.exists():
+        return Firm(
+            tuple(synthetic_portfolio(seed=context.seed)),
+            True,
+            "SYNTHETIC DATA: the ASOS file was not given, so these 78 experiments are drawn to match "
+            "its published summary statistics. Conclusions about ASOS need the file.",
+        )
+    known = sha256(file) == SHA256
+    checked = "its checksum is verified" if known else "ITS CHECKSUM IS NOT THE ONE KNOWN"
+    return Firm(
+        tuple(asos(file)),
+        False,
+        f"The ASOS Digital Experiments Dataset (Liu et al. 2021, CC BY 4.0); {checked}.",
+    )
+
+
+def sha256(file: Path) -> str:
+    """The file's checksum."""
+    return hashlib.sha256(file.read_bytes()).hexdigest()

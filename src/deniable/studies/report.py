@@ -1,0 +1,182 @@
+"""The report: one HTML file with everything inside, that reads offline and prints well."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+
+from deniable.studies.contract import Claim
+from deniable.studies.publish import Record, read_record
+from deniable.studies.registry import Study
+
+_MARK = {"holds": "✓", "holds in part": "◐", "does not hold": "✗"}
+_TITLE = "A privacy budget for online experiments: the paper, reproduced"
+
+
+def report_html(folder: Path, studies: Sequence[Study]) -> str:
+    """The report over the studies that the folder holds, in their order."""
+    found = [(study, record) for study in studies if (record := read_record(folder / study.name))]
+    quick = any(record.quick for _, record in found)
+    return "\n".join(
+        [
+            "<!doctype html>",
+            '<html lang="en"><head><meta charset="utf-8">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f"<title>{_TITLE}</title>",
+            f"<style>{_STYLE}</style></head><body><main>",
+            _opening(found, quick=quick),
+            _contents([study for study, _ in found]),
+            _differences(found),
+            *(_section(folder, study, record) for study, record in found),
+            "</main></body></html>\n",
+        ]
+    )
+
+
+def _opening(found: Sequence[tuple[Study, Record]], *, quick: bool) -> str:
+    claims = [claim for study, record in found if study.in_paper for claim in record.claims]
+    counts = {mark: sum(claim.verdict == mark for claim in claims) for mark in _MARK}
+    told = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
+    warning = (
+        '<p class="quick"><strong>Quick run.</strong> Small numbers of repetitions: it shows that '
+        "everything works. Conclude from a full run.</p>"
+        if quick
+        else ""
+    )
+    return f"""<header><h1>{_TITLE}</h1>
+<p class="lead">Experiments show visitors what works for people like them, and so tell a third-party
+tracker who they are. A privacy budget bounds what one shown arm can tell. This report recomputes the
+figures and claims of “A Privacy Budgeting Framework for Online Experimentation” (Ponte and Ferecatu)
+and says of each claim whether it holds. Of {len(claims)} claims, {told}. Further studies go beyond the
+paper.</p>{warning}</header>"""
+
+
+def _contents(studies: Sequence[Study]) -> str:
+    parts = []
+    for heading, in_paper in (("In the paper", True), ("Beyond the paper", False)):
+        items = "".join(
+            f'<li><a href="#{study.name}">{escape(study.title)}</a></li>'
+            for study in studies
+            if study.in_paper == in_paper
+        )
+        if items:
+            parts.append(f"<div><h2>{heading}</h2><ul>{items}</ul></div>")
+    return f'<nav aria-label="Contents">{"".join(parts)}</nav>'
+
+
+def _differences(found: Sequence[tuple[Study, Record]]) -> str:
+    """The claims to know first: those that do not hold, and those that had to be settled."""
+    claims = [
+        claim
+        for study, record in found
+        for claim in record.claims
+        if study.in_paper and (claim.settled or claim.verdict != "holds")
+    ]
+    if not claims:
+        return ""
+    return (
+        '<section id="differences"><h2>Where this differs from the paper</h2>'
+        "<p>Claims that do not hold as written, and places where the paper is silent or says two "
+        f"things, so that a choice was made.</p>{_claims(claims)}</section>"
+    )
+
+
+def _section(folder: Path, study: Study, record: Record) -> str:
+    paragraphs = "".join(f"<p>{escape(text)}</p>" for text in record.paragraphs)
+    figures = "".join(
+        _figure(
+            folder / study.name / "figures" / f"{figure.name}.svg", study, index, figure.caption
+        )
+        for index, figure in enumerate(record.figures, start=1)
+    )
+    tables = ", ".join(
+        f'<a href="{study.name}/tables/{name}.csv">{name}.csv</a>' for name in record.tables
+    )
+    beyond = "" if study.in_paper else '<p class="beyond">Beyond the paper</p>'
+    return (
+        f'<section id="{study.name}">{beyond}<h2>{escape(study.title)}</h2>{paragraphs}{figures}'
+        f'{_claims(record.claims)}<p class="files">Numbers: {tables}</p></section>'
+    )
+
+
+def _figure(file: Path, study: Study, index: int, caption: str) -> str:
+    svg = inline_svg(file.read_text(encoding="utf-8"), f"{study.name}{index}-", caption)
+    return f"<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>"
+
+
+def inline_svg(svg: str, prefix: str, label: str) -> str:
+    """An SVG that may stand beside others: its ids are its own, and it scales to the page.
+
+    >>> inline_svg('<svg width="9" height="4"><g id="a"/><use href="#a"/></svg>', "x-", "A")
+    '<svg role="img" aria-label="A" viewBox="0 0 9 4" width="9"><g id="x-a"/><use href="#x-a"/></svg>'
+    """
+    body = svg[svg.index("<svg") :]
+    body = re.sub(r'\bid="([^"]+)"', rf'id="{prefix}\1"', body)
+    body = re.sub(r'href="#([^"]+)"', rf'href="#{prefix}\1"', body)
+    body = re.sub(r"url\(#([^)]+)\)", rf"url(#{prefix}\1)", body)
+    opening, rest = body.split(">", 1)
+    size = dict(re.findall(r'\b(width|height)="([\d.]+)"', opening))
+    box = re.search(r'viewBox="([^"]+)"', opening)
+    view = box.group(1) if box else f"0 0 {size['width']} {size['height']}"
+    named = f'<svg role="img" aria-label="{escape(label, quote=True)}"'
+    return f'{named} viewBox="{view}" width="{size["width"]}">{rest}'.strip()
+
+
+def _claims(claims: Sequence[Claim]) -> str:
+    if not claims:
+        return ""
+    rows = "".join(
+        f'<tr><td>{escape(claim.text)}</td><td class="number">{escape(claim.paper)}</td>'
+        f'<td class="number">{escape(claim.ours)}</td>'
+        f'<td class="verdict {claim.verdict.replace(" ", "-")}">'
+        f"<span>{_MARK[claim.verdict]}</span> {claim.verdict}</td><td>{escape(claim.why)}</td></tr>"
+        for claim in claims
+    )
+    head = "<th>Claim</th><th>Paper</th><th>Here</th><th>Verdict</th><th>Why</th>"
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+    return f'<div class="claims">{table}</div>'
+
+
+_STYLE = """
+:root { color-scheme: light; --ink: #22262b; --soft: #5b636d; --line: #e2e5e9; --accent: #0072b2; }
+* { box-sizing: border-box; }
+body { margin: 0; background: #fff; color: var(--ink);
+  font: 400 16px/1.6 system-ui, "Liberation Sans", "Helvetica Neue", Arial, sans-serif; }
+main { max-width: 62rem; margin: 0 auto; padding: 3rem 1.5rem 5rem; }
+h1 { font-size: 2rem; line-height: 1.2; font-weight: 650; margin: 0 0 1rem; max-width: 40rem;
+  text-wrap: balance; }
+h2 { font-size: 1.35rem; line-height: 1.3; font-weight: 650; margin: 0 0 .6rem; }
+p { max-width: 44rem; margin: 0 0 1rem; }
+.lead { font-size: 1.1rem; color: #3a4149; }
+.quick { border-left: 4px solid #e69f00; background: #fdf6e7; padding: .6rem 1rem; }
+a { color: var(--accent); }
+nav { display: flex; flex-wrap: wrap; gap: 0 4rem; margin: 2rem 0; padding: 1.2rem 0;
+  border-block: 1px solid var(--line); }
+nav h2 { font-size: .95rem; } nav ul { margin: 0; padding: 0; list-style: none; }
+section { margin-top: 3.5rem; }
+.beyond { color: var(--soft); font-size: .85rem; margin: 0 0 .2rem; }
+figure { margin: 1.6rem 0; } figure svg { max-width: 100%; height: auto; display: block; }
+figcaption { color: var(--soft); font-size: .9rem; max-width: 44rem; margin-top: .4rem; }
+.claims { overflow-x: auto; margin: 1.6rem 0 .6rem; }
+table { border-collapse: collapse; width: 100%; font-size: .88rem; line-height: 1.45; }
+th, td { text-align: left; vertical-align: top; padding: .55rem .9rem .55rem 0;
+  border-bottom: 1px solid var(--line); min-width: 6rem; }
+th { font-weight: 600; border-bottom: 1.5px solid var(--ink); }
+td:first-child { min-width: 13rem; width: 25%; }
+td:nth-child(2) { width: 14%; } td:nth-child(3) { width: 21%; }
+td:last-child { min-width: 15rem; width: 30%; color: #3a4149; padding-right: 0; }
+.number { font-variant-numeric: tabular-nums; }
+.verdict { font-weight: 600; white-space: nowrap; }
+.holds { color: #006b4f; } .holds-in-part { color: #8a5a00; } .does-not-hold { color: #b3261e; }
+.files { font-size: .82rem; color: var(--soft); max-width: none; overflow-wrap: anywhere; }
+@media print {
+  @page { margin: 16mm 14mm; }
+  body { font-size: 10pt; } main { max-width: none; padding: 0; }
+  nav, .files { display: none; } h2 { break-after: avoid; }
+  figure, tr { break-inside: avoid; } thead { display: table-header-group; }
+  section { margin-top: 1.6rem; } .claims { overflow: visible; } table { font-size: 7.5pt; }
+  th, td { min-width: 0 !important; } a { color: inherit; text-decoration: none; }
+}
+"""

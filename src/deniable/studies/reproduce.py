@@ -1,0 +1,119 @@
+"""Reproduce: run studies into a folder, take up where a run was broken off, write the report."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from multiprocessing import get_context
+from os import cpu_count
+from pathlib import Path
+
+from deniable.studies.context import Context, silent
+from deniable.studies.publish import FORMATS, Record, read_record, write_study, write_text
+from deniable.studies.registry import STUDIES, Study
+from deniable.studies.report import report_html
+
+KEPT = "simulations"
+"""The folder of finished simulations, inside the results folder."""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A study that is done: its record, the time it took, and whether it was found on disk."""
+
+    study: Study
+    record: Record
+    seconds: float
+    found: bool
+
+
+def reproduce(
+    studies: Sequence[Study],
+    out: str | Path,
+    *,
+    quick: bool = False,
+    seed: int = 0,
+    data: Path | None = None,
+    workers: int | None = None,
+    executor: Executor | None = None,
+    formats: Sequence[str] = FORMATS,
+    started: Callable[[Study], None] = lambda study: None,
+    finished: Callable[[Finished], None] = lambda done: None,
+    progress: Callable[[int, int], None] = silent,
+) -> list[Finished]:
+    """Run studies and write `out/report.html` over everything that the folder holds.
+
+    Args:
+        studies: which; see `registry.STUDIES`.
+        out: the results folder; studies found there with the same parameters are not run again.
+        quick: small numbers: minutes become seconds.
+        seed: same seed, same tables, for any number of workers.
+        data: the folder of public data; None where there is none.
+        workers: processes; None for one on each processor.
+        executor: run simulations there instead of on processes of its own.
+        formats: of the figures, of svg, png and pdf; the report always has SVG.
+        started: called before each study.
+        finished: called after each.
+        progress: told the repetitions of the simulation that is running.
+    """
+    folder = Path(out)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / KEPT).mkdir(exist_ok=True)
+    done: list[Finished] = []
+    with _pool(executor, workers) as pool:
+        context = Context(
+            kept=folder / KEPT,
+            quick=quick,
+            seed=seed,
+            data=data,
+            workers=workers,
+            executor=pool,
+            progress=progress,
+        )
+        for study in studies:
+            started(study)
+            done.append(_one(study, folder / study.name, context, formats))
+            finished(done[-1])
+    write_text(folder / "report.html", report_html(folder, STUDIES))
+    return done
+
+
+def _one(study: Study, folder: Path, context: Context, formats: Sequence[str]) -> Finished:
+    begun = time.monotonic()
+    fingerprint = _fingerprint(study, context)
+    known = read_record(folder)
+    if known is not None and known.fingerprint == fingerprint:
+        return Finished(study, known, time.monotonic() - begun, found=True)
+    result = study.run(replace(context, kept=context.kept / study.name))
+    record = write_study(folder, result, fingerprint, quick=context.quick, formats=formats)
+    return Finished(study, record, time.monotonic() - begun, found=False)
+
+
+def _fingerprint(study: Study, context: Context) -> str:
+    """Of the study's parameters: code, package, seed, scale and data files."""
+    digest = hashlib.sha256(inspect.getsource(study.module).encode())
+    digest.update(f"{version('deniable')} {context.seed} {context.quick}".encode())
+    for file in sorted(context.data.rglob("*.*")) if context.data else ():
+        digest.update(f"{file.name} {file.stat().st_size}".encode())
+    return digest.hexdigest()[:24]
+
+
+@contextmanager
+def _pool(executor: Executor | None, workers: int | None) -> Iterator[Executor | None]:
+    count = workers or cpu_count() or 1
+    if executor is not None or count == 1:
+        yield executor
+        return
+    # One pool for all studies: a process that has loaded the kernels is worth keeping. Spawned, not
+    # forked: a fork of a process with threads (Polars, Numba) can hang. It starts with its first task.
+    with ProcessPoolExecutor(count, mp_context=get_context("spawn")) as pool:
+        try:
+            yield pool
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)

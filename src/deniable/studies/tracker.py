@@ -1,0 +1,174 @@
+"""What a tracker comes to believe: simulated visitors against the bound, each channel apart."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from deniable import ConstantStrategy, DynamicStrategy, highest_belief, lowest_belief
+from deniable.charts.studies_tracker import belief_ranges
+from deniable.studies.context import BUDGETS, Context
+from deniable.studies.contract import Claim, Figure, StudyResult, judged
+
+FloatArray = NDArray[np.float64]
+
+PRIOR = 0.2
+RATES = np.array([[0.12, 0.03], [0.03, 0.08], [0.05, 0.05]])
+"""Click rates of three arms in the segment the tracker looks for, and in the rest."""
+
+STRATEGIES = {"constant": ConstantStrategy, "dynamic": DynamicStrategy}
+CHANNELS = ("shown arm", "shown arm and response")
+
+
+def run(context: Context) -> StudyResult:
+    """Visitors one by one; the tracker knows everything but the visitor's segment."""
+    visitors, repetitions = context.scale(3000, 400), context.scale(400, 60)
+    frames = []
+    for name in STRATEGIES:
+        for budget in BUDGETS:
+            rng = np.random.default_rng([context.seed, int(1000 * budget), len(name)])
+            frames.append(_summary(name, budget, beliefs(name, budget, visitors, repetitions, rng)))
+    table = pl.concat(frames)
+    caption = (
+        f"Belief that a visitor is of a segment with prior {PRIOR:.0%}, over all visitors: mean for "
+        "members and for others, range of 98% of visitors. Red: what one shown arm can do at most and "
+        "at least."
+    )
+    return StudyResult(
+        paragraphs=(
+            "The strongest tracker: it knows the click rates, the strategy, the clocks and the greedy "
+            "arm of each segment at every moment, and updates its belief by Bayes' rule. From the shown "
+            "arm it never passes the bound, and often touches it, so the bound is tight. On average it "
+            "learns much less, because random arms and segments with the same greedy arm say nothing.",
+            "The response is another channel. A click on an arm that only one segment likes tells more, "
+            "and no budget bounds it: the promise is about what is shown, not about what visitors do.",
+        ),
+        figures=(Figure("beliefs_realized", caption, belief_ranges(table), table),),
+        claims=(_within(table), _tight(table), _response(table), _later(table)),
+    )
+
+
+def beliefs(
+    strategy: str,
+    budget: float,
+    visitors: int,
+    repetitions: int,
+    rng: np.random.Generator,
+) -> dict[str, FloatArray]:
+    """Beliefs after the shown arm, and after the response too: arrays (visitors, repetitions).
+
+    Repetitions advance together, visitor by visitor. "member" tells who was of the segment.
+    """
+    n_arms = RATES.shape[0]
+    spent = STRATEGIES[strategy](n_arms, budget)
+    clocks = np.arange(1, visitors + 2)
+    exploration = np.asarray(spent.exploration(clocks)) + np.zeros(clocks.size)
+    runs = np.arange(repetitions)
+    shows = np.zeros((2, n_arms, repetitions))
+    clicks = np.zeros((2, n_arms, repetitions))
+    seen = np.zeros((2, repetitions), dtype=np.int64)
+    shape = (visitors, repetitions)
+    member = np.empty(shape)
+    after = {channel: np.empty(shape) for channel in CHANNELS}
+    for visitor in range(visitors):
+        rates = clicks / np.maximum(shows, 1)
+        greedy = (rates + 1e-12 * rng.random(rates.shape)).argmax(axis=1)  # ties at random
+        segment = (rng.random(repetitions) >= PRIOR).astype(np.int64)  # 0 is the one looked for
+        chance = exploration[seen]  # what either segment would use for its next visitor
+        explored = rng.random(repetitions) < chance[segment, runs]
+        arm = np.where(explored, rng.integers(0, n_arms, repetitions), greedy[segment, runs])
+        clicked = rng.random(repetitions) < RATES[arm, segment]
+        shown_if = chance / n_arms + (1 - chance) * (arm == greedy)
+        answered_if = np.where(clicked, RATES[arm].T, 1 - RATES[arm].T)
+        member[visitor] = segment == 0
+        after[CHANNELS[0]][visitor] = _posterior(shown_if)
+        after[CHANNELS[1]][visitor] = _posterior(shown_if * answered_if)
+        shows[segment, arm, runs] += 1
+        clicks[segment, arm, runs] += clicked
+        seen[segment, runs] += 1
+    return {"member": member, **after}
+
+
+def _posterior(likelihood: FloatArray) -> FloatArray:
+    mine, other = PRIOR * likelihood[0], (1 - PRIOR) * likelihood[1]
+    return np.asarray(mine / (mine + other))
+
+
+def _summary(strategy: str, budget: float, found: dict[str, FloatArray]) -> pl.DataFrame:
+    member = found["member"].astype(bool)
+    late = slice(found["member"].shape[0] // 2, None)
+    rows = []
+    for channel in CHANNELS:
+        belief = found[channel]
+        low, high = np.quantile(belief, (0.01, 0.99))
+        rows.append(
+            {
+                "strategy": strategy,
+                "budget": budget,
+                "channel": channel,
+                "members_mean": float(belief[member].mean()),
+                "others_mean": float(belief[~member].mean()),
+                "late_members_mean": float(belief[late][member[late]].mean()),
+                "q01": float(low),
+                "q99": float(high),
+                "largest": float(belief.max()),
+                "smallest": float(belief.min()),
+                "bound_high": float(highest_belief(PRIOR, budget)),
+                "bound_low": float(lowest_belief(PRIOR, budget)),
+            }
+        )
+    return pl.DataFrame(rows)
+
+
+def _within(table: pl.DataFrame) -> Claim:
+    shown = table.filter(pl.col("channel") == CHANNELS[0])
+    over = float((shown["largest"] - shown["bound_high"]).max())  # type: ignore[arg-type]
+    under = float((shown["bound_low"] - shown["smallest"]).max())  # type: ignore[arg-type]
+    return Claim(
+        "From the shown arm no belief passes the bound of the budget",
+        "R_A at most e^gamma",
+        f"largest excess {max(over, under, 0.0):.0e}",
+        judged(max(over, under) < 1e-12),
+        "Every visitor of every repetition, both strategies, five budgets.",
+    )
+
+
+def _tight(table: pl.DataFrame) -> Claim:
+    shown = table.filter((pl.col("channel") == CHANNELS[0]) & (pl.col("strategy") == "constant"))
+    ratio = min((shown["largest"] / shown["bound_high"]).to_list())
+    mean = float(shown.filter(pl.col("budget") == 1.0)["members_mean"].item())
+    return Claim(
+        "The bound of the budget is reached, not only approached",
+        "not studied",
+        f"largest belief {ratio:.1%} of the bound; mean for members at budget 1: {mean:.1%}",
+        judged(ratio > 0.999),
+        "Constant strategy: reached when the segments' greedy arms differ and one of them is shown. "
+        "The dynamic strategy reaches it once its cap binds.",
+    )
+
+
+def _response(table: pl.DataFrame) -> Claim:
+    both = table.filter((pl.col("channel") == CHANNELS[1]) & (pl.col("budget") == 0.05))
+    most, bound = float(both["largest"].max()), float(both["bound_high"].max())  # type: ignore[arg-type]
+    return Claim(
+        "The guarantee covers the shown arm, not the interaction with it",
+        "channel 2 unprotected",
+        f"budget .05: a click takes the belief to {most:.0%}, above {bound:.1%}",
+        judged(most > bound),
+        "A click is likelier in one segment by the factor of the click rates, here up to four.",
+    )
+
+
+def _later(table: pl.DataFrame) -> Claim:
+    shown = table.filter((pl.col("channel") == CHANNELS[0]) & (pl.col("budget") == 3.0))
+    mean = {row["strategy"]: row for row in shown.iter_rows(named=True)}
+    early = mean["dynamic"]["members_mean"], mean["constant"]["members_mean"]
+    return Claim(
+        "Under the dynamic strategy early visitors face less risk than late ones",
+        "lower early",
+        f"budget 3, mean belief for members: dynamic {early[0]:.1%}, its second half "
+        f"{mean['dynamic']['late_members_mean']:.1%}; constant {early[1]:.1%}",
+        judged(mean["dynamic"]["late_members_mean"] > early[0]),
+        "The dynamic strategy spends the whole budget only on visitors after the cap binds.",
+    )

@@ -1,0 +1,97 @@
+"""The firm's budget: regret-based allocation beats an equal split, and the verdict would notice."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from deniable import ConstantPolicy, ExperimentData, Portfolio, RandomPolicy
+from deniable.studies import firm
+from deniable.studies.context import Context
+from deniable.studies.firm_clicks import divisions, policy_of, simulate_firm
+from deniable.studies.portfolio_data import load_firm
+
+DATA = Path(os.environ.get("DENIABLE_DATA") or Path("..") / "shared" / "data")
+HAS_ASOS = (DATA / "asos" / "asos_digital_experiments_dataset.parquet").exists()
+
+
+def test_regret_based_beats_equal_split_at_mid_budgets(tmp_path: Path) -> None:
+    result = firm.run(Context(kept=tmp_path, quick=True))
+    table = result.figures[1].data
+    gaps = firm._gaps(table)
+    assert gaps[5.0][1]  # quartiles apart
+    assert gaps[20.0][1]
+    assert gaps[20.0][0] > 5 * abs(gaps[0.1][0])
+    upper = firm._one(table, "best budgets", "flexible", None)["median"]
+    assert firm._large(table, upper).verdict == "holds"
+    assert firm._beats(table).verdict == "holds"
+    other = {"regret-based": "equal split", "equal split": "regret-based"}
+    wrong = table.with_columns(rule=pl.col("rule").replace(other))
+    assert firm._beats(wrong).verdict == "does not hold"
+    perfect = sum(
+        e.visitors * (max(e.rates) - np.mean(e.rates))
+        for e in load_firm(Context(kept=tmp_path)).experiments
+    )
+    assert table["median"].max() < perfect
+    assert result.paragraphs[0].startswith("SYNTHETIC DATA")
+    assert all("SYNTHETIC" in figure.caption for figure in result.figures)
+
+
+def test_every_division_keeps_the_firm_budget() -> None:
+    portfolio = Portfolio.from_sizes([2, 3, 2, 5], [10_000, 200_000, 3_000_000, 50_000])
+    for division in divisions(portfolio, (0.1, 3.0, 20.0)):
+        if division.firm_budget is not None:
+            assert sum(division.budgets) <= division.firm_budget + 1e-9
+        for policy, budget in zip(division.policies, division.budgets, strict=True):
+            assert getattr(policy, "budget", 0.0) == pytest.approx(budget, rel=1e-5)
+
+
+def test_improvement_is_clicks_minus_random_clicks(tmp_path: Path) -> None:
+    experiments = [
+        ExperimentData("one", (0.5, 0.1), 20_000),
+        ExperimentData("two", (0.3, 0.2, 0.1), 10_000),
+    ]
+    policies = [ConstantPolicy(4.0), policy_of("constant", 0.0)]
+    clicks = simulate_firm(Context(kept=tmp_path), experiments, [policies], 200)
+    gained = clicks.improvement(["one", "two"], policies)
+    exploration = 2 / (1 + np.exp(4))
+    expected = 20_000 * (1 - exploration) * 0.2  # from .3 on average to .5 when greedy
+    assert isinstance(policies[1], RandomPolicy)
+    assert gained.mean() == pytest.approx(expected, abs=5 * gained.std() / 200**0.5 + 10)
+
+
+@pytest.mark.skipif(not HAS_ASOS, reason="the ASOS file is not there: set DENIABLE_DATA")
+def test_published_summary_of_asos(tmp_path: Path) -> None:
+    found = load_firm(Context(kept=tmp_path, data=DATA))
+    assert not found.synthetic
+    assert "checksum is verified" in found.source
+    claims = {claim.text: claim for claim in firm._facts(found)}
+    assert [claim.verdict for claim in claims.values()].count("holds") == 4
+    days = claims["On average experiments ran for 43.5 days, 131 at most"]
+    assert days.ours == "mean 46.6, median 43.5, most 131"
+    assert days.settled
+    assert sum(e.visitors for e in found.experiments) == 1_645_259_220
+
+
+def test_a_changed_file_is_told(tmp_path: Path) -> None:
+    folder = tmp_path / "asos"
+    folder.mkdir()
+    pl.DataFrame(
+        {
+            "experiment_id": ["a", "a"],
+            "variant_id": [1, 1],
+            "metric_id": [1, 1],
+            "time_since_start": [1.0, 2.0],
+            "count_c": [50.0, 100.0],
+            "count_t": [50.0, 100.0],
+            "mean_c": [0.1, 0.2],
+            "mean_t": [0.1, 0.3],
+        }
+    ).write_parquet(folder / "asos_digital_experiments_dataset.parquet")
+    found = load_firm(Context(kept=tmp_path, data=tmp_path))
+    assert "CHECKSUM IS NOT" in found.source
+    assert found.experiments[0].rates == (0.2, 0.3)

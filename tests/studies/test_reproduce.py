@@ -1,0 +1,75 @@
+"""Runs into a folder: resumed, repeated, on more workers, all give the same bytes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from deniable.studies.registry import BY_NAME, STUDIES, chosen_studies
+from deniable.studies.reproduce import Finished, reproduce
+
+SIMULATED = [BY_NAME["segments"]]
+
+
+def tables(folder: Path) -> dict[str, bytes]:
+    return {
+        str(file.relative_to(folder)): file.read_bytes()
+        for file in sorted(folder.glob("*/tables/*"))
+    }
+
+
+def test_interrupted_and_resumed_on_two_workers_gives_the_same_bytes(tmp_path: Path) -> None:
+    straight, broken = tmp_path / "straight", tmp_path / "broken"
+    reproduce(SIMULATED, straight, quick=True, workers=1, formats=())
+
+    def interrupt(done: int, total: int) -> None:
+        if done > total / 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        reproduce(SIMULATED, broken, quick=True, workers=1, formats=(), progress=interrupt)
+    kept = {file.name: file.stat().st_mtime_ns for file in broken.rglob("*.parquet")}
+    assert kept, "what was finished is kept"
+    assert not (broken / "segments" / "study.json").exists()
+    reproduce(SIMULATED, broken, quick=True, workers=2, formats=())
+    assert tables(straight) == tables(broken)
+    assert len(tables(straight)) == 2
+    for file in broken.rglob("simulations/**/*.parquet"):
+        assert file.stat().st_mtime_ns == kept.get(file.name, file.stat().st_mtime_ns)
+
+
+def test_a_finished_study_is_found_and_a_changed_parameter_is_not(tmp_path: Path) -> None:
+    studies = [BY_NAME["beliefs"], BY_NAME["segments"]]
+    done: list[Finished] = []
+    reproduce(studies, tmp_path, quick=True, workers=1, formats=(), finished=done.append)
+    first = tables(tmp_path)
+    reproduce(studies, tmp_path, quick=True, workers=1, formats=(), finished=done.append)
+    reproduce(studies, tmp_path, quick=True, workers=1, seed=1, formats=(), finished=done.append)
+    assert [each.found for each in done] == [False, False, True, True, False, False]
+    second = tables(tmp_path)
+    assert second["segments/tables/segments.csv"] != first["segments/tables/segments.csv"]
+    assert second["beliefs/tables/belief_bounds.csv"] == first["beliefs/tables/belief_bounds.csv"]
+
+
+def test_files_of_a_study(tmp_path: Path) -> None:
+    reproduce([BY_NAME["heterogeneity"]], tmp_path, workers=1)
+    folder = tmp_path / "heterogeneity"
+    record = json.loads((folder / "study.json").read_text())
+    for figure in record["figures"]:
+        for ending, start in (("svg", b"<svg"), ("png", b"\x89PNG"), ("pdf", b"%PDF")):
+            assert (
+                (folder / "figures" / f"{figure['name']}.{ending}").read_bytes().startswith(start)
+            )
+        for ending in ("csv", "parquet"):
+            assert (folder / "tables" / f"{figure['name']}.{ending}").exists()
+    assert not list(tmp_path.rglob("*.partial"))
+
+
+def test_every_study_has_a_module_and_the_paper_comes_first() -> None:
+    assert [study.in_paper for study in STUDIES] == sorted(
+        (study.in_paper for study in STUDIES), reverse=True
+    )
+    for study in chosen_studies(["all"]):
+        assert callable(study.run), study.name
