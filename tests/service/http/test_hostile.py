@@ -91,11 +91,11 @@ DOCUMENTS: list[tuple[str, Any]] = [
     ("/v1/experiments", _experiment(key="a/b")),
     ("/v1/experiments", _experiment(key="a b")),
     ("/v1/experiments", _experiment(key="a\x00")),
-    ("/v1/experiments", _experiment(key="сheckout")),  # a Cyrillic letter  # noqa: RUF001
+    ("/v1/experiments", _experiment(key="сheckout")),  # a Cyrillic letter
     ("/v1/experiments", _experiment(key="'; DROP TABLE experiments; --")),
     ("/v1/experiments", _experiment(arms=[{"key": "a"}])),
     ("/v1/experiments", _experiment(arms=[{"key": "a"}, {"key": "a"}])),
-    ("/v1/experiments", _experiment(arms=[{"key": "a"}, {"key": "а"}])),  # noqa: RUF001
+    ("/v1/experiments", _experiment(arms=[{"key": "a"}, {"key": "а"}])),
     ("/v1/experiments", _experiment(arms=[{"key": "a"}, {"key": "b", "budget": 1}])),
     ("/v1/experiments", _experiment(segments=[])),
     ("/v1/experiments", _experiment(segments=["x", "x"])),
@@ -129,7 +129,7 @@ PATHS = [
     "/v1/experiments/checkout%0a/decisions",
     f"/v1/experiments/{'x' * 5_000}/decisions",
     "/v1/experiments/checkout/x/decisions",
-    "/v1/experiments/сheckout/decisions",  # noqa: RUF001
+    "/v1/experiments/сheckout/decisions",
     "/ofrep/v1/evaluate/flags/%00",
     "/ofrep/v1/evaluate/flags/checkout/x",
     "/v1/keys/zz/revoke",
