@@ -58,7 +58,7 @@ def _once(job: object, seed: int) -> float:
 
 
 def _state(seed: int) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
-    return generator_state(np.random.SeedSequence(seed))  # type: ignore[return-value]
+    return generator_state(np.random.SeedSequence(seed))
 
 
 def _leap_over_step(world: Environment, policy: Policy, leaps: int = 101, steps: int = 3) -> float:
@@ -94,7 +94,12 @@ def _short() -> list[bool]:
     held = []
     for rates in ((0.324, 0.295), (0.1955, 0.195), (0.5, 0.5), RECOMMENDATION_RATES):
         world = Environment(rates, 10**4)
-        policies = [ConstantPolicy(0.05), DynamicPolicy(5), EpsilonGreedyPolicy(), GittinsPolicy()]
+        policies: tuple[Policy, ...] = (
+            ConstantPolicy(0.05),
+            DynamicPolicy(5),
+            EpsilonGreedyPolicy(),
+            GittinsPolicy(),
+        )
         for policy in policies:
             name = f"leap / step, T=1e4, K={len(rates)}, {rates[0]:.3g}, {policy.label}"
             faster = _leap_over_step(world, policy, leaps=101, steps=21)

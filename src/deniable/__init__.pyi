@@ -95,3 +95,7 @@ from deniable.theory.regret import (
 )
 from deniable.theory.regret import nonprivate_regret as nonprivate_regret
 from deniable.theory.regret import per_round_regret as per_round_regret
+
+__all__: list[str]
+
+_HOME: dict[str, tuple[str, ...]]

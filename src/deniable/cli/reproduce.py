@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -107,10 +107,11 @@ def _cluster(address: str | None) -> Iterator[Executor | None]:
         yield None
         return
     try:
-        from distributed import Client
+        import distributed
     except ImportError:
         raise InvalidArgumentError(
             "dask", address, "an installed Dask: pip install 'deniable[cluster]'"
         ) from None
-    with Client(address, timeout=10) as client:
+    connect: Any = distributed.Client
+    with connect(address, timeout=10) as client:
         yield client.get_executor()
