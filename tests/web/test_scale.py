@@ -71,7 +71,7 @@ def test_the_overview_answers_quickly(tmp_path: Path) -> None:
             start = time.perf_counter()
             watcher = site.app.api.state.watcher
             watcher.look()
-            assert len(watcher.health) >= 8
+            assert len(watcher.health) >= 4
             assert time.perf_counter() - start < 10
             found = f"best {min(seconds):.3f} s, median {statistics.median(seconds):.3f} s"
             print(f"\noverview with {DECISIONS} decisions stored: {found}")  # noqa: T201

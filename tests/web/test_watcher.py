@@ -85,6 +85,7 @@ def test_samples_stay_few_and_span_the_whole_life(service: Deniable) -> None:
         for n in range(1_000):
             moment = start + timedelta(seconds=5 * n)
             samples.add(connection, experiment, Sample(moment, (n, 0), (0, 0), 0.0))
+            samples.thin(connection, experiment)
     kept = service.samples("long")
     assert len(kept) == MOST
     assert kept[0].shows[0] == 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
@@ -73,6 +74,10 @@ class Watching:
         with suppress(IntegrityError):
             self._store.retried(add)
 
+    def thin_samples(self, experiment: Experiment) -> None:
+        """Drop some of an experiment's samples where it has too many."""
+        self._store.retried(lambda connection: samples.thin(connection, experiment))
+
     def spot_check(self, experiment: Experiment, limit: int = 2_000) -> SpotCheck:
         """Compare some decisions with what their tables say.
 
@@ -82,13 +87,16 @@ class Watching:
         expected = [0.0] * len(experiment.arms)
         variance = [0.0] * len(experiment.arms)
         decisions = rewarded = 0
+        drawn_alike: dict[tuple[int, int, int], list[Any]] = {}
         with self._store.read() as connection:
             log = DecisionLog(connection, experiment)
             for row in log.some(limit):
                 decisions += 1
                 rewarded += row.reward is not None
                 shown[row.shown] += 1
-                for arm, chance in enumerate(log.propensities(row)):
-                    expected[arm] += chance
-                    variance[arm] += chance * (1 - chance)
+                drawn_alike.setdefault((row.version, row.risk_nano, row.greedy), []).append(row)
+            for rows in drawn_alike.values():
+                for arm, chance in enumerate(log.propensities(rows[0])):
+                    expected[arm] += len(rows) * chance
+                    variance[arm] += len(rows) * chance * (1 - chance)
         return SpotCheck(decisions, rewarded, tuple(shown), tuple(expected), tuple(variance))

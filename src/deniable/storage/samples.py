@@ -61,27 +61,25 @@ def latest(connection: Connection) -> dict[str, tuple[int, int, int]]:
 
 
 def add(connection: Connection, experiment: Experiment, sample: Sample) -> None:
-    """Store a sample, and drop one where there are too many."""
-    identity = bytes.fromhex(experiment.id)
+    """Store a sample."""
     figures = json.dumps([sample.shows, sample.clicks, round(sample.lost, 3)])
-    moment = times.as_stored(sample.taken_at)
     connection.execute(
-        insert(samples).values(experiment_id=identity, taken_at=moment, figures=figures)
-    )
-    known = list(
-        connection.execute(
-            select(samples.c.taken_at)
-            .where(samples.c.experiment_id == identity)
-            .order_by(samples.c.taken_at)
-        ).scalars()
-    )
-    if len(known) > MOST:
-        crowded = min(range(1, len(known) - 1), key=lambda i: known[i + 1] - known[i - 1])
-        connection.execute(
-            delete(samples).where(
-                samples.c.experiment_id == identity, samples.c.taken_at == known[crowded]
-            )
+        insert(samples).values(
+            experiment_id=bytes.fromhex(experiment.id),
+            taken_at=times.as_stored(sample.taken_at),
+            figures=figures,
         )
+    )
+
+
+def thin(connection: Connection, experiment: Experiment) -> None:
+    """Drop samples until there are not too many: each time the one with the nearest neighbours."""
+    mine = samples.c.experiment_id == bytes.fromhex(experiment.id)
+    query = select(samples.c.taken_at).where(mine).order_by(samples.c.taken_at)
+    known = list(connection.execute(query).scalars())
+    while len(known) > MOST:
+        crowded = min(range(1, len(known) - 1), key=lambda i: known[i + 1] - known[i - 1])
+        connection.execute(delete(samples).where(mine, samples.c.taken_at == known.pop(crowded)))
 
 
 def _sample(taken_at: int, figures: str) -> Sample:

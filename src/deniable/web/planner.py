@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from io import BytesIO
+from io import BytesIO, StringIO
 from typing import Any, Literal
 
 from fastapi import APIRouter, Request
@@ -140,9 +140,10 @@ def toml(setting: Setting) -> str:
 def _picture(setting: Setting, ending: str) -> bytes:
     shown = view(setting)
     chart: Any = (shown["by_arm"] or shown["plan"]).chart()
-    file = BytesIO()
+    file: StringIO | BytesIO = StringIO() if ending == "svg" else BytesIO()
     chart.save(file, format=ending)
-    return file.getvalue()
+    found = file.getvalue()
+    return found.encode() if isinstance(found, str) else found
 
 
 def _arms(form: Form, setting: Setting) -> list[NewArm]:

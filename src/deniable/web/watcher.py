@@ -24,7 +24,8 @@ _log = logging.getLogger("deniable.web")
 
 SECONDS = 5.0
 CHECK_SECONDS = 60
-CHECKS_AT_ONCE = 8
+CHECKS_AT_ONCE = 4
+SAMPLES_AT_ONCE = 20
 FEW = 500
 """Decisions; a check of fewer is made again at once."""
 SUSPICIOUS = 1e-6
@@ -107,18 +108,22 @@ class Watcher(threading.Thread):
         return (now - found.checked_at).total_seconds()
 
     def _sample(self, live: list[Experiment]) -> None:
+        """Few at a time: whatever is written here, decisions wait for."""
         moment, taken = times.now(), self._service.sampled()
         due = []
         for experiment in live:
-            first, last, _count = taken.get(experiment.id, (0, 0, 0))
+            first, last, count = taken.get(experiment.id, (0, 0, 0))
             if moment - last >= max(SECONDS * 1e6, (last - first) / MOST):
-                due.append(experiment)
-        counts = self._service.all_counts(due) if due else {}
+                due.append((last, count, experiment))
+        due = sorted(due, key=lambda one: one[0])[:SAMPLES_AT_ONCE]
+        counts = self._service.all_counts([e for _, _, e in due]) if due else {}
         samples = []
-        for experiment in due:
+        for _, count, experiment in due:
             standing = Standing(experiment, counts[experiment.key])
             if standing.visitors:
                 samples.append((experiment, sample_of(standing, times.as_datetime(moment))))
+            if count > MOST:
+                self._service.thin_samples(experiment)
         if samples:
             self._service.add_samples(samples)
 
