@@ -51,6 +51,18 @@ def test_what_the_service_draws_is_acquitted(service: Deniable, strategy: str) -
     assert found.beliefs.arm.moved > 1  # the audit sees the real tables, not uniform ones
 
 
+@pytest.mark.parametrize("strategy", ["constant", "dynamic"])
+def test_budgets_by_arm_hold_for_visitors_of_no_listed_segment(
+    service: Deniable, strategy: str
+) -> None:
+    arms = [NewArm("one", budget=0.5), NewArm("two", budget=1), NewArm("three", budget=2)]
+    service.create_experiment("e", arms=arms, segments=["a"], strategy=strategy)  # type: ignore[arg-type]
+    service.start("e")
+    run(service, "e", 3_000, segments=("a", "of no list"))
+    found = service.audit("e")
+    assert found.sound, found.checks
+
+
 def test_a_switched_off_arm_makes_a_second_version(service: Deniable) -> None:
     service.create_experiment("e", arms=["one", "two", "three"], segments=["a", "b"], budget=1)
     service.start("e")

@@ -83,6 +83,9 @@ def unlisted_check(promise: Promise, log: DecisionLog) -> Check:
     """Unlisted visitors may be served uniformly: that table too must be close to the others'."""
     name = "visitors of unlisted segments"
     uniform = (log.segment < 0) & (log.risk_nano == 0)
+    if promise.dynamic and not promise.symmetric:  # one clock: early on, everybody is served so
+        listed = log.clock[(log.segment >= 0) & (log.risk_nano > 0)]
+        uniform &= log.clock >= listed.min(initial=len(log.clock) + 1)
     spent = (log.segment >= 0) & (log.risk_nano >= promise.budget_nano)
     if not uniform.any() or not spent.any() or promise.budget_nano == 0:
         return Check(name, "kept", "None was served from another table than listed visitors.")

@@ -76,6 +76,7 @@ class Runtime:
         self.fixed_arm = experiment.winner or experiment.default_arm
         self.uniform = uniform_table(experiment)
         self.schedule = serving_schedule(experiment)
+        self.arm_specific = experiment.arm_specific
         self.shared_clock = experiment.arm_specific and experiment.strategy == "dynamic"
         self.clock = 0  # of the whole experiment, as stored; set at the start of every batch
         width, height = len(self.arm_keys), len(self.segments) + 1
@@ -145,7 +146,9 @@ class Runtime:
 
     def _table(self, segment: int, clock: int) -> tuple[ServingTable, int, float]:
         """The table at this clock, its risk, and the first clock that needs another look."""
-        if segment == UNKNOWN_SEGMENT:
+        # A uniform arm for visitors of no listed segment is within any common budget, but not within
+        # budgets by arm: a sensitive arm is shown far more often than one in K. They get the table.
+        if segment == UNKNOWN_SEGMENT and not self.arm_specific:
             return self.uniform, 0, FOREVER
         table = self.schedule.table(rounded_clock(clock))
         risk = max(table.budgets)

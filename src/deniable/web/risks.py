@@ -75,7 +75,9 @@ def random_share(standing: Standing) -> float:
     clocks = standing.shows.sum(axis=1)
     if strategy.clock_kind == "experiment":
         return float(strategy.exploration(int(clocks.sum()) + 1))
-    shares = np.append(np.asarray(strategy.exploration(clocks[:-1] + 1)), 1.0)  # unlisted: random
+    shares = np.asarray(strategy.exploration(clocks + 1))
+    if not experiment.arm_specific:
+        shares[-1] = 1.0  # visitors of no listed segment
     weights = clocks if clocks.sum() else np.append(np.ones(len(clocks) - 1), 0.0)
     return float((shares * weights).sum() / weights.sum())
 
