@@ -13,14 +13,16 @@ from tests.service.model import Model, ModelDecision, ModelExperiment
 
 from deniable.errors import InsufficientBudgetError, UnknownNameError, WrongStateError
 from deniable.service.facade import Deniable
-from deniable.service.facade import open as open_service
 from deniable.service.visitors import visitor_hash
+from deniable.storage.chain import GENESIS
 from deniable.storage.records import Decision
-from deniable.storage.schema import decisions
+from deniable.storage.schema import decisions, metadata, writers
+from deniable.storage.store import Store
 
-NAMES = st.sampled_from(["one", "two", "one", "two", "three"])
-VISITORS = st.sampled_from([f"v{i}" for i in range(6)])
+NAMES = st.sampled_from(["one", "two", "one", "two", "three", "four"])
+VISITORS = st.sampled_from([f"v{i}" for i in range(16)])
 SEGMENTS = st.sampled_from(["a", "b", "unheard of", None])
+KEY = bytes.fromhex("5a" * 32)
 WEIGHTS = {
     "decide": 12,
     "decide_batch": 4,
@@ -41,28 +43,43 @@ STRATEGIES = st.sampled_from(["constant", "dynamic"])
 
 
 class UseCases(RuleBasedStateMachine):
-    """Subclasses say where an empty store is."""
+    """Subclasses say on which store."""
+
+    store: Store
 
     new_decisions = 0
 
     def __init__(self) -> None:
         super().__init__()
-        self.url = self.empty_store()
-        self.service: Deniable = open_service(self.url)
+        self.empty()
+        self.service: Deniable = self.opened()
         self.model = Model()
 
-    def empty_store(self) -> str:
-        raise NotImplementedError
+    def empty(self) -> None:
+        """Leave the store as it was when its tables had just been made."""
+        with self.store.begin() as connection:
+            for table in reversed(metadata.sorted_tables):
+                connection.execute(table.delete())
+            connection.execute(writers.insert().values(id=0, lease_until=0, seq=0, head=GENESIS))
+
+    def opened(self) -> Deniable:
+        """A new service: nothing of the old one's memory is left."""
+        return Deniable(self.store, KEY)
+
+    def close(self) -> None:
+        """Close the service, keep the store's connections."""
+        self.service._writer.close()
 
     @initialize(budget=st.sampled_from([1, 2, 4]), first=STRATEGIES, second=STRATEGIES)
     def begin(self, budget: int, first: Any, second: Any) -> None:
-        """A firm with two running experiments of one group: most steps then are decisions."""
+        """A firm with running experiments, two of one group: most steps then are decisions."""
         self.service.set_firm(budget=budget)
         self.model.open_period(budget * 10**9)
-        self.create("one", 3, 0.5, "g", first)
-        self.create("two", 2, 1.0, "g", second)
-        self.start("one")
-        self.start("two")
+        self.create("one", 3, 0.5, None, first)
+        self.create("two", 2, 0.5, "g", second)
+        self.create("three", 4, 0.25, "g", second)
+        for name in ("one", "two", "three"):
+            self.start(name)
 
     @rule(
         act=ACTS,
@@ -239,8 +256,8 @@ class UseCases(RuleBasedStateMachine):
         assert (outcome.debits_nano, outcome.exhausted) == (expected, exhausted)
 
     def reopen(self) -> None:
-        self.service.close()
-        self.service = open_service(self.url)
+        self.close()
+        self.service = self.opened()
 
     # -- comparisons -------------------------------------------------------------------------
 
@@ -306,5 +323,22 @@ class UseCases(RuleBasedStateMachine):
             cells = self.service.counts(experiment.key)
             assert sum(cell.shows for cell in cells) == experiment.shows
             assert sum(cell.clicks for cell in cells) == experiment.clicks
+        self.check_risks()
         assert self.service.verify_ledger().problem is None
-        self.service.close()
+        self.close()
+
+    def check_risks(self) -> None:
+        """Every stored risk is what the model allows: none where the answer had to be uniform."""
+        with self.service._store.read() as connection:
+            stored = connection.execute(select(decisions.c.id, decisions.c.risk_nano)).all()
+        assert len(stored) == len(self.model.decisions)
+        for identity, risk in stored:
+            experiment, decision = self.model.decisions[identity.hex()]
+            if decision.erased:
+                assert risk is None
+            elif decision.uniform:
+                assert risk == 0
+            elif experiment.strategy == "constant":
+                assert risk == experiment.nano
+            else:
+                assert 0 <= risk <= experiment.nano

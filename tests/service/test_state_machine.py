@@ -2,46 +2,32 @@
 
 from __future__ import annotations
 
-import shutil
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
-from tests.postgres import emptied
 from tests.service.machine import UseCases
 
 from deniable.service import batch, runtime
 from deniable.storage import commitments, sqlite
+from deniable.storage.connect import connect
 
 RUNS = 500
 STEPS = 50
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def machine(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> type[UseCases]:
-    monkeypatch.setenv("DENIABLE_VISITOR_KEY", "5a" * 32)
+@pytest.fixture
+def machine(store_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[UseCases]]:
+    """The use-cases on one store, which is emptied for each run: opening is most of the work."""
     monkeypatch.setattr(sqlite, "SYNCHRONOUS", "OFF")  # logic is tested here, not the disk
-    if request.param == "sqlite":
-        template: Path = request.getfixturevalue("sqlite_template")
+    opened = connect(store_url)
 
-        class OnSqlite(UseCases):
-            def empty_store(self) -> str:
-                for old in tmp_path.glob("store.db*"):
-                    old.unlink()
-                shutil.copy(template, tmp_path / "store.db")
-                return f"sqlite:///{tmp_path / 'store.db'}"
+    class OnThisStore(UseCases):
+        store = opened
 
-        return OnSqlite
-    url: str = request.getfixturevalue("postgres_database")
-
-    class OnPostgres(UseCases):
-        def empty_store(self) -> str:
-            return emptied(url)
-
-    return OnPostgres
+    yield OnThisStore
+    opened.close()
 
 
 def run(machine: type[UseCases], runs: int, phases: tuple[Phase, ...] = tuple(Phase)) -> None:
@@ -64,7 +50,7 @@ def test_use_cases_agree_with_the_model(machine: type[UseCases]) -> None:
     assert machine.new_decisions > 5 * RUNS  # the runs are about decisions, not about refusals
 
 
-@pytest.mark.parametrize("machine", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("fault", ["groups", "debits", "closed"])
 def test_the_machine_finds_planted_faults(
     machine: type[UseCases], fault: str, monkeypatch: pytest.MonkeyPatch
