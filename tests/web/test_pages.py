@@ -7,7 +7,7 @@ import time
 import pytest
 from playwright.sync_api import Browser
 from tests.web.site import EXPERIMENT, Site
-from tests.web.watching import Theme, tab
+from tests.web.watching import Theme, slowdown, tab
 
 PAGES = (
     "/",
@@ -84,7 +84,7 @@ def test_the_first_visit_is_small_and_a_second_one_smaller(
 def test_every_page_is_usable_within_half_a_second(
     demo_site: Site, browser: Browser, path: str
 ) -> None:
-    """The best of five visits, because other work on the machine only ever adds to them."""
+    """The best of five visits, on a machine that may be busy with other work."""
     with tab(browser, demo_site, secret=demo_site.secret("admin")) as opened:
         opened.open(path)
         seconds = []
@@ -92,7 +92,7 @@ def test_every_page_is_usable_within_half_a_second(
             start = time.perf_counter()
             opened.page.goto(demo_site.url + path, wait_until="domcontentloaded")
             seconds.append(time.perf_counter() - start)
-        assert min(seconds) < MOST_SECONDS, seconds
+        assert min(seconds) < MOST_SECONDS * slowdown(), seconds
 
 
 def test_the_theme_is_kept_and_charts_follow_it(demo_site: Site, browser: Browser) -> None:

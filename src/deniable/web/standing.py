@@ -20,7 +20,8 @@ from deniable.storage.records import Arm, Cell, Experiment
 
 PRIOR_VISITORS = 2.0
 DRAWS = 4_000
-_MOST_NUMBERS = 2_000_000
+MOST_CELLS = 300
+"""Cells of segments and arms that are drawn one by one."""
 
 
 @dataclass(frozen=True)
@@ -136,13 +137,21 @@ class Standing:
     def _drawn_rates(self) -> FloatArray:
         """Draws of each arm's rate over all visitors, shape (draws, K)."""
         weights = self.shows.sum(axis=1)
-        seen = weights > 0 if weights.any() else np.arange(len(weights)) == 0
-        clicks, shows = self.clicks[seen], self.shows[seen]
-        weights = weights[seen] if weights.any() else np.ones(1)
+        if not weights.any():
+            weights = np.append(np.ones(len(weights) - 1), 0.0)
+        seen = weights > 0
+        share = weights[seen] / weights.sum()
         won, lost = self._prior()
-        draws = int(np.clip(_MOST_NUMBERS // clicks.size, 200, DRAWS))
+        successes = self.clicks[seen] + won
+        failures = np.maximum(self.shows - self.clicks, 0)[seen] + lost
         # Seeded: a page that is loaded twice shows the same figures. Nothing here decides anything.
         rng = np.random.default_rng(2)
-        cells = rng.beta(clicks + won, np.maximum(shows - clicks, 0) + lost, (draws, *clicks.shape))
-        rates: FloatArray = np.einsum("s,dsk->dk", weights / weights.sum(), cells)
-        return rates
+        if successes.size <= MOST_CELLS:
+            cells = rng.beta(successes, failures, (DRAWS, *successes.shape))
+            return np.asarray(np.einsum("s,dsk->dk", share, cells))
+        # A sum over many segments is close to normal, and its two moments are exact.
+        total = successes + failures
+        mean = share @ (successes / total)
+        variance = share**2 @ (successes * failures / (total**2 * (total + 1)))
+        drawn = rng.normal(mean, np.sqrt(variance), (DRAWS, len(mean)))
+        return np.asarray(np.clip(drawn, 0, 1))
