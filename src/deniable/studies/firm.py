@@ -43,6 +43,7 @@ def run(context: Context) -> StudyResult:
         ]
     )
     return StudyResult(
+        headline=_headline(table),
         paragraphs=(
             firm.source,
             "One firm budget bounds the risk of a visitor who meets every experiment. Regret-based "
@@ -61,6 +62,15 @@ def run(context: Context) -> StudyResult:
             _regimes(table),
         ),
         tables={"allocations": allocated},
+    )
+
+
+def _headline(table: pl.DataFrame) -> str:
+    best = _one(table, "regret-based", "flexible", 20.0)["median"]
+    even = _one(table, "equal split", "flexible", 20.0)["median"]
+    return (
+        f"With a firm budget of 20, giving it where it saves most regret gains {best / 1e3:,.0f} "
+        f"thousand clicks over random arms; an equal split gains {even / 1e3:,.0f} thousand."
     )
 
 

@@ -34,6 +34,7 @@ def run(context: Context) -> StudyResult:
         table,
     )
     return StudyResult(
+        headline="With more items a budget buys less: what 3 does for two items takes 5 for eight.",
         paragraphs=(
             "Fashion items with click rates between .0011 and .0053, from a field experiment that "
             "showed them at random. With more items the same budget means more random arms, so the "
