@@ -22,7 +22,7 @@ def test_one_study_into_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[s
     out = tmp_path / "results"
     assert main(["reproduce", "beliefs", "--out", str(out), "--quick", "--workers", "1"]) == 0
     told = capsys.readouterr()
-    assert "1 studies, 3 claims: 3 holds" in told.out
+    assert "studies: 1; claims: 3 (holds: 3)" in told.out
     assert str(out / "report.html") in told.out
     assert "beliefs" in told.err
     assert (out / "beliefs" / "figures" / "belief_bounds.pdf").exists()

@@ -13,6 +13,7 @@ from deniable import ConstantPolicy, ExperimentData, Portfolio, RandomPolicy
 from deniable.studies import firm
 from deniable.studies.context import Context
 from deniable.studies.firm_clicks import divisions, policy_of, simulate_firm
+from deniable.studies.firm_summary import summary_claims
 from deniable.studies.portfolio_data import load_firm
 
 DATA = Path(os.environ.get("DENIABLE_DATA") or Path("..") / "shared" / "data")
@@ -69,7 +70,7 @@ def test_published_summary_of_asos(tmp_path: Path) -> None:
     found = load_firm(Context(kept=tmp_path, data=DATA))
     assert not found.synthetic
     assert "checksum is verified" in found.source
-    claims = {claim.text: claim for claim in firm._facts(found)}
+    claims = {claim.text: claim for claim in summary_claims(found)}
     assert [claim.verdict for claim in claims.values()].count("holds") == 4
     days = claims["On average experiments ran for 43.5 days, 131 at most"]
     assert days.ours == "mean 46.6, median 43.5, most 131"

@@ -95,9 +95,9 @@ def _data(given: Path | None) -> Path | None:
 
 def _summary(done: list[Finished]) -> str:
     verdicts = [claim.verdict for study in done for claim in study.record.claims]
-    counts = {verdict: verdicts.count(verdict) for verdict in dict.fromkeys(verdicts)}
-    told = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
-    return f"{len(done)} studies, {len(verdicts)} claims: {told}"
+    counts = {verdict: verdicts.count(verdict) for verdict in sorted(set(verdicts))}
+    told = ", ".join(f"{verdict}: {count}" for verdict, count in counts.items())
+    return f"studies: {len(done)}; claims: {len(verdicts)} ({told})"
 
 
 @contextmanager

@@ -15,6 +15,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from deniable import Case, SimulationResult
 
+DATA_FILES = {
+    "asos": Path("asos", "asos_digital_experiments_dataset.parquet"),
+    "open_bandit": Path("open_bandit", "item_ctr_random_policy.csv"),
+}
+"""Public data that studies use where the data folder has it."""
+
 BUDGETS = (0.05, 0.5, 1.0, 3.0, 5.0)
 """The privacy budgets of the paper's figures."""
 
@@ -54,6 +60,11 @@ class Context:
     def scale(self, full: int, quick: int) -> int:
         """The number for this run's scale."""
         return quick if self.quick else full
+
+    def data_file(self, name: str) -> Path | None:
+        """A file of public data, or None where it is not there; names are in DATA_FILES."""
+        file = self.data / DATA_FILES[name] if self.data else None
+        return file if file and file.is_file() else None
 
     def simulate_each(
         self, batches: Sequence[Sequence[Case]], repetitions: int

@@ -57,12 +57,14 @@ class StudyResult:
     """Everything that a study says.
 
     Attributes:
+        headline: the finding in one sentence, for who reads nothing else.
         paragraphs: for the report.
         figures: in their order.
         claims: in their order.
         tables: further numbers by name.
     """
 
+    headline: str
     paragraphs: tuple[str, ...]
     figures: tuple[Figure, ...]
     claims: tuple[Claim, ...] = ()

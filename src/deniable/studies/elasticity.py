@@ -30,6 +30,8 @@ def run(context: Context) -> StudyResult:
     """Both elasticities and best budgets, exactly; nothing is simulated."""
     best = _best_budgets()
     return StudyResult(
+        headline="Each experiment has a best budget, known in closed form before it starts; more budget "
+        "than that buys nothing.",
         paragraphs=(
             "The elasticity is the change of the regret bound in percent where the budget grows by one "
             "percent. Below zero the experiment is still too random; above it is too greedy. The "

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from deniable.charts.studies_firm import firm_clicks, short, summary_panels
+from deniable.charts.studies_firm import firm_clicks, short
 from deniable.studies.context import Context
 from deniable.studies.contract import Claim, Figure, StudyResult, judged
 from deniable.studies.firm_clicks import divisions, improvements, simulate_firm
+from deniable.studies.firm_summary import summary_claims, summary_figure
 from deniable.studies.portfolio_data import Firm, load_firm
 
 FIRM_BUDGETS = (0.01, 0.1, 1.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0, 500.0)
@@ -42,6 +43,7 @@ def run(context: Context) -> StudyResult:
         ]
     )
     return StudyResult(
+        headline=_headline(table),
         paragraphs=(
             firm.source,
             "One firm budget bounds the risk of a visitor who meets every experiment. Regret-based "
@@ -49,9 +51,9 @@ def run(context: Context) -> StudyResult:
             "every experiment the same. Both are simulated with the experiments' own click rates and "
             "numbers of visitors.",
         ),
-        figures=(_summary(firm), _clicks(table, upper, perfect, firm)),
+        figures=(summary_figure(firm), _clicks(table, upper, perfect, firm)),
         claims=(
-            *([] if firm.synthetic else _facts(firm)),
+            *([] if firm.synthetic else summary_claims(firm)),
             _beats(table),
             _where_largest(table),
             _small(table, upper),
@@ -63,28 +65,13 @@ def run(context: Context) -> StudyResult:
     )
 
 
-def _summary(firm: Firm) -> Figure:
-    arms = [each.n_arms for each in firm.experiments]
-    visitors = [each.visitors for each in firm.experiments]
-    rates = [100 * rate for each in firm.experiments for rate in each.rates]
-    uplifts = [100 * (rate - each.rates[0]) for each in firm.experiments for rate in each.rates[1:]]
-    data = pl.DataFrame(
-        [
-            {
-                "experiment": each.name,
-                "visitors": each.visitors,
-                "days": each.days,
-                "arm": index,
-                "rate": rate,
-                "uplift_points": 100 * (rate - each.rates[0]),
-            }
-            for each in firm.experiments
-            for index, rate in enumerate(each.rates)
-        ]
+def _headline(table: pl.DataFrame) -> str:
+    best = _one(table, "regret-based", "flexible", 20.0)["median"]
+    even = _one(table, "equal split", "flexible", 20.0)["median"]
+    return (
+        f"With a firm budget of 20, giving it where it saves most regret gains {best / 1e3:,.0f} "
+        f"thousand clicks over random arms; an equal split gains {even / 1e3:,.0f} thousand."
     )
-    caption = "The experiments: arms, visitors, click rates and uplifts over the control."
-    chart = summary_panels(arms, visitors, rates, uplifts)
-    return Figure("firm_summary", caption + firm.mark, chart, data)
 
 
 def _clicks(table: pl.DataFrame, upper: float, perfect: float, firm: Firm) -> Figure:
@@ -208,54 +195,3 @@ def _regimes(table: pl.DataFrame) -> Claim:
         "Its bound is below the constant one at any budget that binds within the visitors. In clicks "
         "the regimes hardly differ at small firm budgets, where the cap binds early.",
     )
-
-
-def _facts(firm: Firm) -> list[Claim]:
-    visitors = np.array([each.visitors for each in firm.experiments])
-    rates = np.array([100 * rate for each in firm.experiments for rate in each.rates])
-    days = np.array([each.days for each in firm.experiments])
-    arms = [each.n_arms for each in firm.experiments]
-    low, high = np.quantile(rates, (0.25, 0.75))
-    uplifts = np.array(
-        [100 * (rate - each.rates[0]) for each in firm.experiments for rate in each.rates[1:]]
-    )
-    skew = float(((uplifts - uplifts.mean()) ** 3).mean() / uplifts.std() ** 3)
-    counts = ", ".join(f"{arms.count(k)} with {k}" for k in sorted(set(arms)))
-    return [
-        Claim(
-            "Most experiments have two arms, a few four or five",
-            "78 experiments",
-            f"{len(arms)}: {counts}",
-            judged(len(arms) == 78 and arms.count(2) > 39),
-            f"{sum(arms)} arms: one control and its variants each.",
-        ),
-        Claim(
-            "Visitors: 21 million on average, from 69,000 to 149,197,471",
-            "21 million",
-            f"{visitors.mean():,.0f}, {visitors.min():,} to {visitors.max():,}",
-            judged(round(visitors.mean() / 1e6) == 21 and visitors.max() == 149_197_471),
-            "The control is counted once, every treatment once.",
-        ),
-        Claim(
-            "Click rates: 19.55% on average, quartiles 5.69% and 24.83%, from 2.65% to 77.24%",
-            "19.55%",
-            f"{rates.mean():.2f}%, {low:.2f}% and {high:.2f}%, {rates.min():.2f}% to {rates.max():.2f}%",
-            judged(round(rates.mean(), 2) == 19.55 and round(low, 2) == 5.69),
-            "Over all arms of the binary metric, at the last snapshot.",
-        ),
-        Claim(
-            "On average experiments ran for 43.5 days, 131 at most",
-            "43.5 on average",
-            f"mean {days.mean():.1f}, median {np.median(days):.1f}, most {days.max():g}",
-            judged(False, partly=True),
-            "43.5 is the median; the mean is larger.",
-            settled=True,
-        ),
-        Claim(
-            "Uplifts are centred near zero and skewed to the right",
-            "right-skewed",
-            f"median {np.median(uplifts):+.3f} points, skewness {skew:+.1f}",
-            judged(abs(float(np.median(uplifts))) < 0.1 and skew > 0, partly=skew > 0),
-            f"{uplifts.size} treatments, from {uplifts.min():+.2f} to {uplifts.max():+.2f} points.",
-        ),
-    ]

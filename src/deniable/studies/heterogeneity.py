@@ -43,6 +43,8 @@ def run(context: Context) -> StudyResult:
     )
     cost, limits = _cost(), _limits()
     return StudyResult(
+        headline="Sensitive arms can have smaller budgets of their own, at the price of more random "
+        "arms for everyone.",
         paragraphs=(
             "Some arms tell more about a visitor than others. With risks .5, 1 and 2 the most sensitive "
             "arm is explored most, so that seeing it means least. The price: more random arms in all, "

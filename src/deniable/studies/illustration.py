@@ -18,6 +18,8 @@ def run(context: Context) -> StudyResult:
     """Three stages for both firm budgets, exactly; nothing is simulated."""
     found = {firm: allocate(TWO_EXPERIMENTS, firm, regime="dynamic") for firm in FIRM_BUDGETS}
     return StudyResult(
+        headline="A firm's budget belongs to the experiment where it saves most; a small one may belong "
+        "to one experiment alone.",
         paragraphs=(
             "Experiment A has 1,000 visitors and B has 10,000; both have two arms and the dynamic "
             "strategy. From an equal split, budget moves to where it saves more regret. With a firm "

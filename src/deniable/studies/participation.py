@@ -38,6 +38,7 @@ def run(context: Context) -> StudyResult:
         "visitor meets each experiment with the probability given." + firm.mark
     )
     return StudyResult(
+        headline=_headline(risks),
         paragraphs=(
             "The firm budget bounds the visitor who meets every experiment. Most meet a few. Under an "
             "equal split a visitor's total risk is near the share of experiments met. Regret-based "
@@ -80,6 +81,14 @@ def _quantiles(risks: dict[tuple[str, float], RealizedRisk]) -> pl.DataFrame:
             }
             for (rule, share), risk in risks.items()
         ]
+    )
+
+
+def _headline(risks: dict[tuple[str, float], RealizedRisk]) -> str:
+    risk = risks["regret-based", 0.1]
+    return (
+        f"Of a firm budget of {FIRM_BUDGET:g}, 99 of 100 visitors who meet a tenth of the experiments "
+        f"are exposed to {risk.quantile(0.99):.1f} or less."
     )
 
 

@@ -9,9 +9,8 @@ from pathlib import Path
 from deniable import ExperimentData, Portfolio, asos, synthetic_portfolio
 from deniable.studies.context import Context
 
-FILE = ("asos", "asos_digital_experiments_dataset.parquet")
 SHA256 = "bdf88b27185d3f7e65912cbb421129a32ae347c2fb0d9442fe54d74266551524"
-"""Of the file that the published numbers were checked with."""
+"""Of the ASOS file that the published numbers were checked with."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +43,8 @@ class Firm:
 
 def load_firm(context: Context) -> Firm:
     """ASOS's 78 experiments if the data folder has them, else 78 synthetic ones."""
-    file = context.data.joinpath(*FILE) if context.data else None
-    if file is None or not file.exists():
+    file = context.data_file("asos")
+    if file is None:
         return Firm(
             tuple(synthetic_portfolio(seed=context.seed)),
             True,

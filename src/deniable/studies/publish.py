@@ -38,11 +38,12 @@ class Record:
     Attributes:
         fingerprint: of everything that its numbers depend on.
         quick: whether it was run at the small scale.
-        paragraphs, figures, claims, tables: what it says.
+        headline, paragraphs, figures, claims, tables: what it says.
     """
 
     fingerprint: str
     quick: bool
+    headline: str
     paragraphs: tuple[str, ...]
     figures: tuple[FigureRecord, ...]
     claims: tuple[Claim, ...]
@@ -58,6 +59,7 @@ def read_record(folder: Path) -> Record | None:
     return Record(
         fingerprint=known["fingerprint"],
         quick=known["quick"],
+        headline=known["headline"],
         paragraphs=tuple(known["paragraphs"]),
         figures=tuple(FigureRecord(**figure) for figure in known["figures"]),
         claims=tuple(Claim(**claim) for claim in known["claims"]),
@@ -84,6 +86,7 @@ def write_study(
     record = Record(
         fingerprint=fingerprint,
         quick=quick,
+        headline=result.headline,
         paragraphs=result.paragraphs,
         figures=tuple(FigureRecord(figure.name, figure.caption) for figure in result.figures),
         claims=result.claims,

@@ -12,6 +12,7 @@ from deniable.studies.publish import Record, read_record
 from deniable.studies.registry import Study
 
 _MARK = {"holds": "✓", "holds in part": "◐", "does not hold": "✗"}
+_PLURAL = {"holds": "hold", "holds in part": "hold in part", "does not hold": "do not hold"}
 _TITLE = "A privacy budget for online experiments: the paper, reproduced"
 
 
@@ -27,7 +28,7 @@ def report_html(folder: Path, studies: Sequence[Study]) -> str:
             f"<title>{_TITLE}</title>",
             f"<style>{_STYLE}</style></head><body><main>",
             _opening(found, quick=quick),
-            _contents([study for study, _ in found]),
+            _contents(found),
             _differences(found),
             *(_section(folder, study, record) for study, record in found),
             "</main></body></html>\n",
@@ -38,7 +39,7 @@ def report_html(folder: Path, studies: Sequence[Study]) -> str:
 def _opening(found: Sequence[tuple[Study, Record]], *, quick: bool) -> str:
     claims = [claim for study, record in found if study.in_paper for claim in record.claims]
     counts = {mark: sum(claim.verdict == mark for claim in claims) for mark in _MARK}
-    told = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
+    told = ", ".join(f"{count} {_PLURAL[verdict]}" for verdict, count in counts.items() if count)
     warning = (
         '<p class="quick"><strong>Quick run.</strong> Small numbers of repetitions: it shows that '
         "everything works. Conclude from a full run.</p>"
@@ -53,12 +54,12 @@ and says of each claim whether it holds. Of {len(claims)} claims, {told}. Furthe
 paper.</p>{warning}</header>"""
 
 
-def _contents(studies: Sequence[Study]) -> str:
+def _contents(found: Sequence[tuple[Study, Record]]) -> str:
     parts = []
     for heading, in_paper in (("In the paper", True), ("Beyond the paper", False)):
         items = "".join(
-            f'<li><a href="#{study.name}">{escape(study.title)}</a></li>'
-            for study in studies
+            f'<li><a href="#{study.name}">{escape(study.title)}</a><br>{escape(record.headline)}</li>'
+            for study, record in found
             if study.in_paper == in_paper
         )
         if items:
@@ -96,7 +97,8 @@ def _section(folder: Path, study: Study, record: Record) -> str:
     )
     beyond = "" if study.in_paper else '<p class="beyond">Beyond the paper</p>'
     return (
-        f'<section id="{study.name}">{beyond}<h2>{escape(study.title)}</h2>{paragraphs}{figures}'
+        f'<section id="{study.name}">{beyond}<h2>{escape(study.title)}</h2>'
+        f'<p class="headline">{escape(record.headline)}</p>{paragraphs}{figures}'
         f'{_claims(record.claims)}<p class="files">Numbers: {tables}</p></section>'
     )
 
@@ -152,9 +154,12 @@ p { max-width: 44rem; margin: 0 0 1rem; }
 .lead { font-size: 1.1rem; color: #3a4149; }
 .quick { border-left: 4px solid #e69f00; background: #fdf6e7; padding: .6rem 1rem; }
 a { color: var(--accent); }
-nav { display: flex; flex-wrap: wrap; gap: 0 4rem; margin: 2rem 0; padding: 1.2rem 0;
+nav { display: grid; grid-template-columns: repeat(auto-fit, minmax(17rem, 1fr));
+  gap: 1.5rem 3rem; margin: 2rem 0; padding: 1.2rem 0;
   border-block: 1px solid var(--line); }
 nav h2 { font-size: .95rem; } nav ul { margin: 0; padding: 0; list-style: none; }
+nav li { margin-bottom: .7rem; font-size: .9rem; line-height: 1.45; color: #3a4149; }
+nav a { font-size: 1rem; } .headline { font-size: 1.05rem; font-weight: 600; }
 section { margin-top: 3.5rem; }
 .beyond { color: var(--soft); font-size: .85rem; margin: 0 0 .2rem; }
 figure { margin: 1.6rem 0; } figure svg { max-width: 100%; height: auto; display: block; }
@@ -174,7 +179,7 @@ td:last-child { min-width: 15rem; width: 30%; color: #3a4149; padding-right: 0; 
 @media print {
   @page { margin: 16mm 14mm; }
   body { font-size: 10pt; } main { max-width: none; padding: 0; }
-  nav, .files { display: none; } h2 { break-after: avoid; }
+  .files { display: none; } nav { font-size: 9pt; } h2 { break-after: avoid; }
   figure, tr { break-inside: avoid; } thead { display: table-header-group; }
   section { margin-top: 1.6rem; } .claims { overflow: visible; } table { font-size: 7.5pt; }
   th, td { min-width: 0 !important; } a { color: inherit; text-decoration: none; }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
@@ -14,7 +13,7 @@ from multiprocessing import get_context
 from os import cpu_count
 from pathlib import Path
 
-from deniable.studies.context import Context, silent
+from deniable.studies.context import DATA_FILES, Context, silent
 from deniable.studies.publish import FORMATS, Record, read_record, write_study, write_text
 from deniable.studies.registry import STUDIES, Study
 from deniable.studies.report import report_html
@@ -96,11 +95,14 @@ def _one(study: Study, folder: Path, context: Context, formats: Sequence[str]) -
 
 
 def _fingerprint(study: Study, context: Context) -> str:
-    """Of the study's parameters: code, package, seed, scale and data files."""
-    digest = hashlib.sha256(inspect.getsource(study.module).encode())
-    digest.update(f"{version('deniable')} {context.seed} {context.quick}".encode())
-    for file in sorted(context.data.rglob("*.*")) if context.data else ():
-        digest.update(f"{file.name} {file.stat().st_size}".encode())
+    """Of everything that a study's numbers depend on: code, package, seed, scale and data."""
+    digest = hashlib.sha256(f"{study.name} {context.seed} {context.quick}".encode())
+    digest.update(version("deniable").encode())
+    for source in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(source.read_bytes())
+    for name in DATA_FILES:
+        if file := context.data_file(name):
+            digest.update(file.read_bytes())
     return digest.hexdigest()[:24]
 
 

@@ -25,6 +25,8 @@ CLOCKS = np.unique(np.geomspace(1, 100_000, 101).round().astype(np.int64))
 def run(context: Context) -> StudyResult:
     """Risk and exploration by visitor, exactly; nothing is simulated."""
     return StudyResult(
+        headline="The dynamic strategy explores first and never exceeds the budget; its formula needs a "
+        "start that the paper leaves open.",
         paragraphs=(
             "The constant strategy gives every visitor the whole budget as risk. The dynamic strategy "
             "follows the schedule that epsilon-greedy would follow without privacy, random first and "

@@ -42,6 +42,7 @@ def run(context: Context) -> StudyResult:
     firm = load_firm(context)
     shared, lost = _allocations(context, firm)
     return StudyResult(
+        headline=_headline(lost),
         paragraphs=(
             "The bounds hold for every experiment, so they are far above what any one loses. Two arms "
             "are simulated with six differences of their click rates; for each budget the worst of "
@@ -170,6 +171,16 @@ def _lost(context: Context, firm: Firm, budgets: FloatArray, repetitions: int) -
         for e, budget in zip(firm.experiments, budgets, strict=True)
     ]
     return float(fresh.simulate(cases, repetitions).summary("regret")["mean"].sum())
+
+
+def _headline(lost: pl.DataFrame) -> str:
+    at = lost.filter(pl.col("firm_budget") == 20.0)
+    by = {row["allocated_by"]: row["lost_clicks"] for row in at.iter_rows(named=True)}
+    part = 1 - by["simulated regret"] / by["bound"]
+    return (
+        "The bounds are safe but loose: who knew the click rates beforehand would lose "
+        f"{part:.0%} fewer clicks with the same firm budget of 20."
+    )
 
 
 def _hold(bounds: pl.DataFrame) -> Claim:

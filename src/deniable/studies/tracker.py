@@ -36,6 +36,8 @@ def run(context: Context) -> StudyResult:
         "at least."
     )
     return StudyResult(
+        headline="From what is shown, no tracker passes the bound; from clicks, which nothing bounds, "
+        "it may.",
         paragraphs=(
             "The strongest tracker: it knows the click rates, the strategy, the clocks and the greedy "
             "arm of each segment at every moment, and updates its belief by Bayes' rule. From the shown "

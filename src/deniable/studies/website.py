@@ -40,6 +40,7 @@ def run(context: Context) -> StudyResult:
         for name, rates in RATES.items()
     )
     return StudyResult(
+        headline=_headline(table),
         paragraphs=(
             "Two versions of a business school's website compete for clicks. A small budget makes both "
             "strategies nearly random. More budget helps both, until the constant strategy becomes too "
@@ -63,6 +64,16 @@ def run(context: Context) -> StudyResult:
 
 def _of(table: pl.DataFrame, name: str, visitors: int) -> pl.DataFrame:
     return table.filter((pl.col("rates") == name) & (pl.col("visitors") == visitors))
+
+
+def _headline(table: pl.DataFrame) -> str:
+    part = _of(table, ".0324/.0295", 1_000_000)
+    dynamic = row_of(part, "dynamic", 3.0)["share"]
+    constant = row_of(part, "constant", 5.0)["share"]
+    return (
+        f"A budget of 3 with the dynamic strategy keeps {dynamic:.0%} of what perfect information would "
+        f"gain; a constant 5 is too greedy and keeps {constant:.0%}."
+    )
 
 
 def _axes(table: pl.DataFrame) -> Claim:
@@ -118,7 +129,7 @@ def _near_random(table: pl.DataFrame) -> Claim:
     return Claim(
         "With a budget of .05 both strategies behave close to random",
         "close",
-        f"{average:.1%} of the way from random to perfect",
+        f"{abs(average):.1%} of the way from random to perfect",
         judged(abs(average) < 0.1),
         "On average over strategies, sizes and rates. 97.5% of arms are random.",
     )
