@@ -72,7 +72,7 @@ def take(site: Site, shots: tuple[tuple[str, str, Theme, int, int], ...]) -> Non
                 opened.open(path or "/login")
                 for label in PRESSED.get(name, ()):
                     opened.page.get_by_role("button", name=label).click()
-                    opened.page.wait_for_load_state("networkidle")
+                    opened.page.wait_for_timeout(2_500)  # its answer, then its charts
                     opened.settled()
                 target = FOLDER / f"{name}.png"
                 opened.page.screenshot(path=target, full_page=not height, animations="disabled")
