@@ -11,6 +11,7 @@ from tests.simulation.two_samples import NEVER, least_p_value, sample
 from deniable.policies.catalogue import POLICIES, Settings, policy_named
 from deniable.policies.contract import GreedyRule, Policy
 from deniable.simulation import _leap
+from deniable.simulation._block import draw_totals, split_block, walk_block
 from deniable.simulation._exploring import explore
 from deniable.simulation._generator import generator_state
 from deniable.simulation._samplers import hypergeometric
@@ -110,23 +111,24 @@ def _run_in_python(job: Job, seed: int, repetition: int) -> Any:
 
 
 def _accept_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_leap, "_holds", lambda *arguments: True)
+    monkeypatch.setattr(_leap, "holds", lambda *arguments: True)
 
 
 def _keep_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    walk = _leap._walk
 
     def go_on(*arguments: Any) -> bool:
-        walk(*arguments)
+        walk_block(*arguments)
         return True
 
-    monkeypatch.setattr(_leap, "_walk", go_on)
+    monkeypatch.setattr(_leap, "walk_block", go_on)
 
 
 def _first_tied_arm(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_leap, "tied_arm", lambda shows, clicks, leader, rank: leader)
-    step = _python(step_visitors, tied_arm=lambda shows, clicks, leader, rank: leader)
-    monkeypatch.setattr(_leap, "step_visitors", step)
+    def first(shows: Any, clicks: Any, leader: int, rank: int) -> int:
+        return leader
+
+    for name, function in (("step_visitors", step_visitors), ("draw_totals", draw_totals)):
+        monkeypatch.setattr(_leap, name, _python(function, tied_arm=first))
 
 
 def _python(function: Any, **replaced: Any) -> Any:
@@ -150,11 +152,12 @@ def _off_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
         got = int(drawn(good, bad, size, state))
         return got + 1 if got < min(good, size) else got
 
-    monkeypatch.setattr(_leap, "_split", _python(_leap._split, hypergeometric=more))
+    monkeypatch.setattr(_leap, "split_block", _python(split_block, hypergeometric=more))
 
 
 def _long_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Any length is exact; long blocks are full of changes, so that every part has work to do."""
+    monkeypatch.setattr(_leap, "LONG", 0.0)  # no words of 64 visitors either
     length = _leap._quiet_length
     monkeypatch.setattr(_leap, "_quiet_length", lambda *rest: min(rest[-1], 40 + 8 * length(*rest)))
 

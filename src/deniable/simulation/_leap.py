@@ -12,25 +12,29 @@ few visitors left undecided get their own clock and their own draw.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
 from deniable.policies._compile import compiled
+from deniable.simulation._block import (
+    decide,
+    draw_totals,
+    holds,
+    split_block,
+    walk_block,
+)
 from deniable.simulation._block_length import schedule_length, single_leader_length, tied_length
-from deniable.simulation._exploring import ARM_DYNAMIC, DYNAMIC, FIXED, explore
+from deniable.simulation._exploring import ARM_DYNAMIC, DYNAMIC, FIXED, explore, falling_rate
 from deniable.simulation._generator import uniform
-from deniable.simulation._greedy import PRODUCT_SAFE, find_leaders, tied_arm
-from deniable.simulation._holding import keeps_leader, keeps_tie
-from deniable.simulation._pair import LONG, pair_visitors
+from deniable.simulation._greedy import PRODUCT_SAFE, find_leaders
+from deniable.simulation._pair import LONG, WORD, pair_visitors
 from deniable.simulation._samplers import (
-    binomial,
     failures_before_success,
-    hypergeometric,
     wait_scale,
 )
 from deniable.simulation._step import step_visitors
+from deniable.simulation._words import word_visitors
 
 _SHORT_BLOCK = 24  # below this, single visitors are cheaper
 _SINGLE_RUN = 16  # visitors to take one by one before looking for a block again
@@ -78,6 +82,7 @@ def leap_visitors(
     ties = np.empty(n_segments, np.int64)
     sure = np.empty(n_arms)
     last = np.empty(n_arms)
+    spread = np.empty(n_arms)
     shown = np.empty((_DEPTH, n_segments, n_arms), np.int64)
     won = np.empty((_DEPTH, n_segments, n_arms), np.int64)
     sizes = np.empty(_DEPTH, np.int64)
@@ -100,20 +105,34 @@ def leap_visitors(
         matters = bonus > 0.0 or not settled
         if matters:
             size = _quiet_length(shows, clicks, leaders, ties, sure, bonus, rates, arrival, size)
-        pair = n_arms == 2 and n_segments == 1 and kind != ARM_DYNAMIC
-        if pair and size < LONG and max(shows[0, 0], shows[0, 1]) < PRODUCT_SAFE:
-            pair_visitors(
-                kind,
-                fixed,
-                floor,
-                settles_at,
-                clocks,
-                rates[0],
-                end - clock,
-                shows[0],
-                clicks[0],
-                state,
-            )
+        alone = n_segments == 1 and kind != ARM_DYNAMIC
+        if alone and size < LONG and end - clock >= WORD and shows.max() < PRODUCT_SAFE:
+            if n_arms == 2:
+                pair_visitors(
+                    kind,
+                    fixed,
+                    floor,
+                    settles_at,
+                    clocks,
+                    rates[0],
+                    end - clock,
+                    shows[0],
+                    clicks[0],
+                    state,
+                )
+            else:
+                word_visitors(
+                    kind,
+                    fixed,
+                    floor,
+                    settles_at,
+                    clocks,
+                    rates[0],
+                    end - clock,
+                    shows[0],
+                    clicks[0],
+                    state,
+                )
             continue
         if size < _SHORT_BLOCK:
             run = min(_SINGLE_RUN, end - clock)
@@ -139,22 +158,27 @@ def leap_visitors(
             for arm in range(n_arms):
                 sure[arm] = min(sure[arm], last[arm])
             loose = max(0.0, 1.0 - bonus - sure.sum())
+            # A convex schedule lies between its tangent at the end and its chord.
             convex = kind == DYNAMIC and bonus > 0.0 and clock >= _CONVEX
+            steepness = falling_rate(n_arms, clock + size) if convex else 0.0
             scale = wait_scale(loose)
             place = failures_before_success(scale, state)
             while place < size:
                 places[n_undecided] = place
+                # The first `greedy` of what is left open is the greedy arm's, the rest explored.
                 u = uniform(state) * loose
-                # Exploration is convex here: beyond its chord, a visitor is greedy for sure.
-                if convex and u >= loose * (size - place) / size:
+                if convex and loose - u >= loose * (size - place) / size:
                     greedy = loose
+                elif convex and loose - u <= steepness * (size - 1 - place):
+                    u, greedy = uniform(state), 0.0
+                    spread[:] = 1.0 / n_arms
                 else:
                     greedy = explore(kind, clock + 1 + place, fixed, floor, budgets, last) - bonus
-                _decide(
-                    loose - u,
+                    spread[:] = last - sure
+                decide(
+                    u,
                     greedy,
-                    last,
-                    sure,
+                    spread,
                     leaders,
                     ties,
                     shows,
@@ -168,7 +192,7 @@ def leap_visitors(
                 if n_undecided == _ROOM:
                     size = place + 1
                 place += 1 + failures_before_success(scale, state)
-        _draw_totals(
+        draw_totals(
             size - n_undecided,
             sure,
             bonus,
@@ -197,14 +221,14 @@ def leap_visitors(
             for i in range(seen, reach):
                 block_shown[undecided[i, 0], undecided[i, 1]] += 1
                 block_won[undecided[i, 0], undecided[i, 1]] += undecided[i, 2]
-            if not matters or _holds(shows, clicks, leaders, ties, block_shown, block_won):
+            if not matters or holds(shows, clicks, leaders, ties, block_shown, block_won):
                 shows += block_shown
                 clicks += block_won
                 clocks[0] += here
                 seen = reach
                 depth -= 1
             elif here <= _LEAF:
-                if not _walk(
+                if not walk_block(
                     here,
                     clock,
                     clocks,
@@ -228,7 +252,7 @@ def leap_visitors(
                 inside = 0
                 while seen + inside < reach and places[seen + inside] < clocks[0] - clock + first:
                     inside += 1
-                _split(first - inside, shown[top], won[top], shown[depth], won[depth], state)
+                split_block(first - inside, shown[top], won[top], shown[depth], won[depth], state)
                 sizes[top] = here - first
                 sizes[depth] = first
                 depth += 1
@@ -271,184 +295,3 @@ def _quiet_length(
             own = tied_length(shows[j], clicks[j], leaders[j], ties[j], exploring, bonus, rates[j])
         length = min(length, own / share)
     return np.int64(length)
-
-
-@compiled
-def _decide(
-    u: Any,
-    greedy: Any,
-    now: Any,
-    sure: Any,
-    leaders: Any,
-    ties: Any,
-    shows: Any,
-    clicks: Any,
-    rates: Any,
-    arrival: Any,
-    out: Any,
-    state: Any,
-) -> None:
-    """Segment, arm and click of an undecided visitor, from what its own clock leaves open.
-
-    `u` is uniform on what is left open: the first `greedy` of it is the greedy arm's, the rest
-    the arms' exploration `now` beyond what was `sure`.
-    """
-    j = 0
-    if leaders.size > 1:
-        place = uniform(state)
-        while j < leaders.size - 1 and place >= arrival[j]:
-            j += 1
-    if u < greedy:
-        arm = leaders[j]
-        if ties[j] > 1:
-            arm = tied_arm(shows[j], clicks[j], arm, np.int64(uniform(state) * ties[j]))
-    else:
-        u -= greedy
-        arm = 0
-        while arm < now.size - 1 and u >= now[arm] - sure[arm]:
-            u -= now[arm] - sure[arm]
-            arm += 1
-    out[0] = j
-    out[1] = arm
-    out[2] = 1 if uniform(state) < rates[j, arm] else 0
-
-
-@compiled
-def _draw_totals(
-    size: Any,
-    exploring: Any,
-    bonus: Any,
-    leaders: Any,
-    ties: Any,
-    shows: Any,
-    clicks: Any,
-    rates: Any,
-    arrival: Any,
-    shown: Any,
-    won: Any,
-    state: Any,
-) -> None:
-    """Shows and clicks of `size` independent visitors, by segment and arm."""
-    n_segments, n_arms = rates.shape
-    all_exploring = exploring.sum()
-    before = 0.0
-    for j in range(n_segments):
-        rest = 1.0 - before
-        last = j == n_segments - 1 or rest <= 0.0
-        visitors = size if last else binomial(size, (arrival[j] - before) / rest, state)
-        size -= visitors
-        before = arrival[j]
-        for arm in range(n_arms):
-            shown[j, arm] = 0
-        # The greedy choice first: it takes most of the visitors.
-        leader = leaders[j]
-        if ties[j] == 1:
-            explored = all_exploring - exploring[leader]
-            others = binomial(visitors, explored / (all_exploring + bonus), state)
-            shown[j, leader] = visitors - others
-            _explore_arms(others, exploring, explored, leader, shown[j], state)
-        else:
-            greedy = binomial(visitors, bonus / (all_exploring + bonus), state)
-            _explore_arms(visitors - greedy, exploring, all_exploring, -1, shown[j], state)
-            for rank in range(ties[j]):
-                part = binomial(greedy, 1.0 / (ties[j] - rank), state)
-                shown[j, tied_arm(shows[j], clicks[j], leader, rank)] += part
-                greedy -= part
-        for arm in range(n_arms):
-            won[j, arm] = binomial(shown[j, arm], rates[j, arm], state)
-
-
-@compiled
-def _explore_arms(
-    visitors: Any, exploring: Any, total: Any, skipped: Any, shown: Any, state: Any
-) -> None:
-    """Spread visitors over the arms, but for one, in proportion to their exploration."""
-    last = exploring.size - 1 if skipped != exploring.size - 1 else exploring.size - 2
-    for arm in range(last):
-        if visitors == 0:
-            return
-        if arm != skipped:
-            part = binomial(visitors, min(1.0, exploring[arm] / total), state)
-            shown[arm] += part
-            visitors -= part
-            total -= exploring[arm]
-    shown[last] += visitors
-
-
-@compiled
-def _holds(shows: Any, clicks: Any, leaders: Any, ties: Any, shown: Any, won: Any) -> Any:
-    for j in range(leaders.size):
-        if ties[j] == 1:
-            if not keeps_leader(shows[j], clicks[j], leaders[j], shown[j], won[j]):
-                return False
-        elif not keeps_tie(shows[j], clicks[j], leaders[j], shown[j], won[j]):
-            return False
-    return True
-
-
-@compiled
-def _split(size: Any, shown: Any, won: Any, early_shown: Any, early_won: Any, state: Any) -> None:
-    """Move the first `size` visitors of a block into an earlier block, given the totals."""
-    n_segments, n_arms = shown.shape
-    left = shown.sum()
-    for j in range(n_segments):
-        for arm in range(n_arms):
-            here = shown[j, arm]
-            taken = hypergeometric(here, left - here, size, state)
-            hits = hypergeometric(won[j, arm], here - won[j, arm], taken, state)
-            left -= here
-            size -= taken
-            early_shown[j, arm] = taken
-            early_won[j, arm] = hits
-            shown[j, arm] -= taken
-            won[j, arm] -= hits
-
-
-@compiled
-def _walk(
-    size: Any,
-    clock: Any,
-    clocks: Any,
-    shown: Any,
-    won: Any,
-    places: Any,
-    undecided: Any,
-    seen: Any,
-    reach: Any,
-    leaders: Any,
-    ties: Any,
-    shows: Any,
-    clicks: Any,
-    state: Any,
-) -> Any:
-    """Go through a small block visitor by visitor; False where a greedy arm has changed."""
-    n_arms = shown.shape[1]
-    left = shown.sum()
-    for _ in range(size):
-        j, arm = 0, 0
-        if seen < reach and places[seen] == clocks[0] - clock:
-            j, arm = undecided[seen, 0], undecided[seen, 1]
-            clicked = undecided[seen, 2] == 1
-            seen += 1
-        else:
-            pick = np.int64(math.floor(uniform(state) * left))
-            while pick >= shown[j, arm]:
-                pick -= shown[j, arm]
-                arm += 1
-                if arm == n_arms:
-                    j, arm = j + 1, 0
-            clicked = uniform(state) * shown[j, arm] < won[j, arm]
-            shown[j, arm] -= 1
-            left -= 1
-            if clicked:
-                won[j, arm] -= 1
-        before = leaders[j]
-        shows[j, arm] += 1
-        if clicked:
-            clicks[j, arm] += 1
-        clocks[0] += 1
-        # The set of tied arms changes with every shown arm of it, unless its rate stays the same.
-        leader, tied = find_leaders(shows[j], clicks[j])
-        if leader != before or tied != ties[j]:
-            return False
-    return True

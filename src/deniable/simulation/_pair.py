@@ -30,7 +30,7 @@ _ZERO, _FULL = np.uint64(0), np.uint64(0xFFFFFFFFFFFFFFFF)
 _BYTE = np.uint64(0xFF)
 
 WORD = 64
-LONG = 220.0  # visitors of a quiet block, from which drawing it by binomials is cheaper
+LONG = 400.0  # visitors of a quiet block, from which drawing it by binomials is cheaper
 _SHORT = 10.0  # ... below which visitors are taken one by one
 _RUN = 8
 _SHARE = 0.7  # of the visitors whose expected worst order would close the gap
