@@ -132,7 +132,7 @@ def _against_c() -> list[bool]:
 
 
 def _study() -> list[bool]:
-    """Every setting of the firm-wide study, budgets split equally, a tenth of the repetitions."""
+    """The firm-wide study at true scale, a tenth of its repetitions."""
     firm, source = _firm()
     start = time.perf_counter()
     repetitions = 10
@@ -153,24 +153,26 @@ def _firm() -> tuple[list[ExperimentData], str]:
 
 
 def study_cases(firm: list[ExperimentData]) -> list[Case]:
-    """10 firm budgets x (3 regimes x 2 rules), best budgets and random, for each experiment."""
-    cases = []
-    for data in firm:
-        world = Environment.of(data)
-        best = {
-            "constant": float(best_constant_budget(world.n_arms, world.horizon)),
-            "dynamic": float(best_dynamic_budget(world.n_arms, world.horizon)),
-        }
-        policies: dict[str, Policy] = {"random": RandomPolicy()}
+    """Every different case of 10 firm budgets x 3 regimes x 2 rules, and the benchmarks.
+
+    The solver's split is stood in for by its usual shape: the largest experiments get their best
+    budget until the firm's is spent. The flexible regime picks one of the other two's strategies,
+    so its cases are among theirs, and a case that several settings share is run once.
+    """
+    worlds = [Environment.of(data) for data in sorted(firm, key=lambda data: -data.visitors)]
+    cases: dict[tuple[str, str], Case] = {}
+    for name, best, make in (
+        ("constant", best_constant_budget, ConstantPolicy),
+        ("dynamic", best_dynamic_budget, DynamicPolicy),
+    ):
+        caps = [float(best(world.n_arms, world.horizon)) for world in worlds]
         for total in (0.01, 0.1, 1, 3, 5, 10, 20, 50, 100, 500):
-            # Equal split and a stand-in for the solver's split; three regimes each.
-            for copy, part in enumerate((total / len(firm), 2 * total / len(firm))):
-                for regime in ("flexible", "constant", "dynamic"):
-                    rule = "constant" if regime == "constant" else "dynamic"
-                    budget = min(part, best[rule])
-                    make = ConstantPolicy if rule == "constant" else DynamicPolicy
-                    policies[f"{total} {copy} {regime}"] = make(budget)
-        for number, (name, policy) in enumerate(policies.items()):
-            renamed = Environment(world.rates, world.horizon, name=f"{data.name} {number} {name}")
-            cases.append(Case(renamed, policy))
-    return cases
+            left = float(total)
+            for world, cap in zip(worlds, caps, strict=True):
+                filled = min(left, cap)
+                left -= filled
+                for budget in (filled, min(cap, total / len(worlds)), cap):
+                    policy: Policy = make(budget) if budget > 0 else RandomPolicy()
+                    cases[world.name, f"{name} {policy.label}"] = Case(world, policy)
+    unique = {(case.environment.name, case.policy.label): case for case in cases.values()}
+    return list(unique.values())

@@ -157,6 +157,7 @@ def _off_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _long_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Any length is exact; long blocks are full of changes, so that every part has work to do."""
+    monkeypatch.setattr(_leap, "LONG", 0.0)  # no words of 64 visitors either
     length = _leap._quiet_length
     monkeypatch.setattr(_leap, "_quiet_length", lambda *rest: min(rest[-1], 40 + 8 * length(*rest)))
 

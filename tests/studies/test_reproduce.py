@@ -67,6 +67,16 @@ def test_files_of_a_study(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("*.partial"))
 
 
+@pytest.mark.parametrize("left", ["{}", "", '{"fingerprint": 1}'])
+def test_a_record_of_another_version_is_no_record(left: str, tmp_path: Path) -> None:
+    (tmp_path / "beliefs").mkdir()
+    (tmp_path / "beliefs" / "study.json").write_text(left)
+    done: list[Finished] = []
+    reproduce([BY_NAME["beliefs"]], tmp_path, workers=1, formats=(), finished=done.append)
+    assert not done[0].found
+    assert done[0].record.headline
+
+
 def test_every_study_has_a_module_and_the_paper_comes_first() -> None:
     assert [study.in_paper for study in STUDIES] == sorted(
         (study.in_paper for study in STUDIES), reverse=True

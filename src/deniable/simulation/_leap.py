@@ -28,12 +28,13 @@ from deniable.simulation._block_length import schedule_length, single_leader_len
 from deniable.simulation._exploring import ARM_DYNAMIC, DYNAMIC, FIXED, explore, falling_rate
 from deniable.simulation._generator import uniform
 from deniable.simulation._greedy import PRODUCT_SAFE, find_leaders
-from deniable.simulation._pair import LONG, pair_visitors
+from deniable.simulation._pair import LONG, WORD, pair_visitors
 from deniable.simulation._samplers import (
     failures_before_success,
     wait_scale,
 )
 from deniable.simulation._step import step_visitors
+from deniable.simulation._words import word_visitors
 
 _SHORT_BLOCK = 24  # below this, single visitors are cheaper
 _SINGLE_RUN = 16  # visitors to take one by one before looking for a block again
@@ -104,20 +105,34 @@ def leap_visitors(
         matters = bonus > 0.0 or not settled
         if matters:
             size = _quiet_length(shows, clicks, leaders, ties, sure, bonus, rates, arrival, size)
-        pair = n_arms == 2 and n_segments == 1 and kind != ARM_DYNAMIC
-        if pair and size < LONG and max(shows[0, 0], shows[0, 1]) < PRODUCT_SAFE:
-            pair_visitors(
-                kind,
-                fixed,
-                floor,
-                settles_at,
-                clocks,
-                rates[0],
-                end - clock,
-                shows[0],
-                clicks[0],
-                state,
-            )
+        alone = n_segments == 1 and kind != ARM_DYNAMIC
+        if alone and size < LONG and end - clock >= WORD and shows.max() < PRODUCT_SAFE:
+            if n_arms == 2:
+                pair_visitors(
+                    kind,
+                    fixed,
+                    floor,
+                    settles_at,
+                    clocks,
+                    rates[0],
+                    end - clock,
+                    shows[0],
+                    clicks[0],
+                    state,
+                )
+            else:
+                word_visitors(
+                    kind,
+                    fixed,
+                    floor,
+                    settles_at,
+                    clocks,
+                    rates[0],
+                    end - clock,
+                    shows[0],
+                    clicks[0],
+                    state,
+                )
             continue
         if size < _SHORT_BLOCK:
             run = min(_SINGLE_RUN, end - clock)

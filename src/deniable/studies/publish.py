@@ -51,20 +51,23 @@ class Record:
 
 
 def read_record(folder: Path) -> Record | None:
-    """The record of a finished study, or None."""
+    """The record of a finished study; None where there is none, or one of another version."""
     file = folder / RECORD
     if not file.exists():
         return None
-    known: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    return Record(
-        fingerprint=known["fingerprint"],
-        quick=known["quick"],
-        headline=known["headline"],
-        paragraphs=tuple(known["paragraphs"]),
-        figures=tuple(FigureRecord(**figure) for figure in known["figures"]),
-        claims=tuple(Claim(**claim) for claim in known["claims"]),
-        tables=tuple(known["tables"]),
-    )
+    try:
+        known: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        return Record(
+            fingerprint=known["fingerprint"],
+            quick=known["quick"],
+            headline=known["headline"],
+            paragraphs=tuple(known["paragraphs"]),
+            figures=tuple(FigureRecord(**figure) for figure in known["figures"]),
+            claims=tuple(Claim(**claim) for claim in known["claims"]),
+            tables=tuple(known["tables"]),
+        )
+    except (KeyError, TypeError, ValueError):
+        return None
 
 
 def write_study(
