@@ -59,7 +59,9 @@ def test_integrate(tmp_path: Path) -> None:
 
 
 def test_back_up(tmp_path: Path) -> None:
-    _run("bash", "deniable init --budget 3", tmp_path, _environment())
+    made = "deniable init --budget 3; deniable experiment create checkout --arm old --arm new "
+    made += "--segment a --budget 1; deniable experiment start checkout"
+    _run("bash", made, tmp_path, _environment())
     for kind, code in _blocks("operate.md"):
         _run(kind, code, tmp_path, _environment())
     assert (tmp_path / "copy.db").stat().st_size > 0

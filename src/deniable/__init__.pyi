@@ -62,12 +62,19 @@ from deniable.privacy.strategy import ArmDynamicStrategy as ArmDynamicStrategy
 from deniable.privacy.strategy import ConstantStrategy as ConstantStrategy
 from deniable.privacy.strategy import DynamicStrategy as DynamicStrategy
 from deniable.privacy.tracker import Tracker as Tracker
+from deniable.service.drafts import NewArm as NewArm
+from deniable.service.facade import Deniable as Deniable
+from deniable.service.facade import open as open  # noqa: A004
 from deniable.simulation.environment import Environment as Environment
 from deniable.simulation.results import SimulationResult as SimulationResult
 from deniable.simulation.run import Case as Case
 from deniable.simulation.run import simulate as simulate
 from deniable.simulation.run import simulate_many as simulate_many
 from deniable.simulation.scenario import read_scenario as read_scenario
+from deniable.storage.records import Arm as Arm
+from deniable.storage.records import Decision as Decision
+from deniable.storage.records import Experiment as Experiment
+from deniable.storage.records import Firm as Firm
 from deniable.theory.arm_specific import (
     arm_specific_constant_regret as arm_specific_constant_regret,
 )

@@ -28,7 +28,7 @@ from deniable.errors import InvalidArgumentError
 from deniable.policies._compile import compiled
 from deniable.policies.cache import cache_folder
 
-_VERSION = 1
+_VERSION = 2
 _SMALL = 256  # shows below which each state has its own entry
 _MIDDLE = 2048  # shows below which payments are finer
 _COARSE, _FINER, _FINEST = (

@@ -30,6 +30,9 @@ class NewArm:
         key: what `decide` answers.
         label: for people.
         budget: this arm's own budget in nats; given for all arms of an experiment or for none.
+
+    >>> NewArm("new", budget=0.5).budget
+    0.5
     """
 
     key: str

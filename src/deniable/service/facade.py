@@ -65,6 +65,10 @@ def open(  # noqa: A001 - the public name is deniable.open
 
     Returns:
         A `Deniable`; close it, or use it in a `with` statement.
+
+    >>> with open("memory:") as service:
+    ...     service.experiments()
+    []
     """
     store = connect(url)
     try:
@@ -87,7 +91,12 @@ class Deniable(
     Lookups,
     Replies,
 ):
-    """Decide, reward, administer. Any number of threads and processes may share one store."""
+    """Decide, reward, administer. Any number of threads and processes may share one store.
+
+    >>> with open("memory:") as service:
+    ...     service.ready()
+    True
+    """
 
     def __init__(self, store: Store, key: bytes, *, queue_limit: int = 20_000) -> None:
         self._store = store

@@ -26,6 +26,9 @@ class Decision(NamedTuple):
     Attributes:
         id: opaque, random; names this decision when its reward arrives.
         arm: the key of the arm to show.
+
+    >>> Decision("0" * 32, "new").arm
+    'new'
     """
 
     id: str
@@ -41,6 +44,9 @@ class Arm:
         label: for people.
         budget_nano: this arm's own budget (arm-specific mechanism), or None for all arms.
         active: False once it was switched off: new visitors do not get it.
+
+    >>> Arm("new").active
+    True
     """
 
     key: str
@@ -69,6 +75,12 @@ class Experiment:
         winner: the promoted arm, once stopped with one.
         exhausted: no budget is left for new draws: new visitors get a uniform arm.
         revision: raised by every change.
+
+    >>> from deniable import open
+    >>> with open("memory:") as service:
+    ...     made = service.create_experiment("e", arms=["a", "b"], segments=["s"], budget=1)
+    >>> made.status, made.budget
+    ('draft', 1.0)
     """
 
     id: str
@@ -115,6 +127,12 @@ class Firm:
         committed_nano: what started experiments (and erasures) have taken of it.
         starts_at: the beginning of the period.
         ends_at: its end; from then on new visitors are served uniformly. None: open.
+
+    >>> from deniable import open
+    >>> with open("memory:") as service:
+    ...     firm = service.set_firm(budget=3)
+    >>> firm.remaining
+    3.0
     """
 
     id: str

@@ -15,7 +15,7 @@ import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.errors import Unsatisfiable
 from schemathesis.python import asgi
-from schemathesis.specs.openapi.checks import positive_data_acceptance
+from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
 
 from deniable.service.facade import open as open_service
 from deniable.service.http.app import Options, create_app
@@ -103,13 +103,16 @@ def _send(
         known = keys[statuses.total() % len(keys)]  # most cases meet an experiment that exists
         if known is not None and mode is MODES[0] and "key" in (case.path_parameters or {}):
             case.path_parameters["key"] = known
+        # A missing key is put right by the session, and a nameless query means nothing to anybody:
+        # what was sent is then not what was generated to be refused.
+        healed = "Authorization" not in (case.headers or {}) or "" in (case.query or {})
         answer = case.call(session=client, headers=headers)
         statuses[answer.status_code] += 1
         assert "cache-control" in answer.headers
         case.validate_response(
             answer,
             headers=headers,
-            excluded_checks=excluded,
+            excluded_checks=[*excluded, negative_data_rejection] if healed else excluded,
             transport_kwargs={"session": client, "headers": headers},
         )
 

@@ -99,6 +99,10 @@ def test_the_demo_is_marked_and_starts_again(tmp_path: Path) -> None:
             secrets.append(server.output[2].split()[-1])
             with Client(server.url, secrets[-1]) as client:
                 assert client.decide("demo-checkout-button", "me", "returning").arm
+            while (
+                _metric(server.url, "deniable_new_decisions_total") < 2
+            ):  # a simulated visitor came
+                assert server.process.poll() is None
             server.process.send_signal(signal.SIGINT)  # Ctrl-C is how a person ends it
             assert server.process.wait(60) == 0
     with open_service(f"sqlite:///{tmp_path / 'store.db'}") as service:
