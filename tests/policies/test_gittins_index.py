@@ -103,7 +103,10 @@ def test_the_index_rises_with_clicks_and_falls_with_failures() -> None:
         for clicks in {0, shows, *rng.integers(0, shows + 1, 12).tolist()}:
             here = look_up(clicks, shows, *_arrays())
             assert look_up(clicks + 1, shows + 1, *_arrays()) >= here - 2e-4
-            assert look_up(clicks, shows + 1, *_arrays()) <= here + 5e-4  # the seam at 255 shows
+            seam = (
+                1.5e-3 if clicks == shows > 250 else 2e-4
+            )  # all clicks, at the end of the program
+            assert look_up(clicks, shows + 1, *_arrays()) <= here + seam
             assert here > (clicks + 1) / (shows + 2)
 
 

@@ -21,7 +21,7 @@ POLICIES = (ConstantPolicy(BUDGET), DynamicPolicy(BUDGET))
 
 def run(context: Context) -> StudyResult:
     """By segment against pooled, where segments differ and where they do not."""
-    table = _losses(context, context.scale(300, 60))
+    table = _losses(context, context.scale(300, 20))
     caption = (
         "Clicks lost against perfect information, for each 1,000 visitors, by number of segments. "
         f"Four arms, budget {BUDGET:g}, means with 95% intervals."
