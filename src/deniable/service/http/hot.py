@@ -105,10 +105,11 @@ class HotRoutes:
     def find(self, path: str) -> tuple[HotRoute, str] | None:
         """The route of a path and the key in it, or None if it is no hot one."""
         if path.startswith(_EXPERIMENTS):
-            if path.endswith("/decisions"):
-                return self._decide, path[len(_EXPERIMENTS) : -len("/decisions")]
-            if path.endswith("/decisions/batch"):
-                return self._decide_batch, path[len(_EXPERIMENTS) : -len("/decisions/batch")]
+            rest = path[len(_EXPERIMENTS) :]  # an experiment may itself be called "decisions"
+            if rest.endswith("/decisions"):
+                return self._decide, rest.removesuffix("/decisions")
+            if rest.endswith("/decisions/batch"):
+                return self._decide_batch, rest.removesuffix("/decisions/batch")
             return None
         route = self._fixed.get(path)
         if route is not None:
