@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -132,10 +131,3 @@ def _without_name(error: DeniableError) -> str:
     if isinstance(error, InvalidArgumentError):
         return "Expected " + error.allowed + "."
     return words
-
-
-def prefilled(values: Mapping[str, str]) -> str:
-    """The address of the form with some fields filled in."""
-    from urllib.parse import urlencode
-
-    return "/experiments/new?" + urlencode({k: v for k, v in values.items() if k in FIELDS})

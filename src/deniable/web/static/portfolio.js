@@ -18,7 +18,7 @@ const short = (value) => value.toLocaleString("en", { maximumSignificantDigits: 
 
 let rows = state.rows;
 let waiting = false;
-let stale = false;
+let next = null; // what was asked while an answer was awaited
 let example = false; // its names may be those of drafts by chance
 let curveOf = ""; // the experiments and strategies that the what-if curve on the page is for
 let curve = [];
@@ -164,12 +164,15 @@ async function drawCurve() {
   } catch { curveOf = ""; }
 }
 
-async function ask(question = { rows }) {
-  if (waiting) { stale = true; return; }
+async function ask(question = {}) {
+  if (waiting) { // a new table is not forgotten because the slider moved after it
+    if (question.csv || question.anew || !next?.csv) next = question;
+    return;
+  }
   waiting = true;
   const asked = performance.now();
   try {
-    const answer = await post("/portfolio/data", { ...question, ...chosen() });
+    const answer = await post("/portfolio/data", { ...(question.csv ? { csv: question.csv } : { rows }), ...chosen() });
     wrong.hidden = true;
     if (question.csv) { rows = answer.rows; build(); }
     await showAll(answer);
@@ -181,7 +184,7 @@ async function ask(question = { rows }) {
     setting.dataset.took = "failed";
   } finally {
     waiting = false;
-    if (stale) { stale = false; ask(); }
+    if (next) { const question = next; next = null; ask(question); }
   }
 }
 
@@ -190,7 +193,7 @@ budget.addEventListener("input", () => { slider.value = budget.value; });
 setting.addEventListener("input", (event) => { if (event.target.type !== "file") ask(); });
 setting.addEventListener("submit", (event) => event.preventDefault());
 document.getElementById("ours").addEventListener("click", () => {
-  rows = structuredClone(state.rows); example = false; reserve.value = ownReserve; build(); ask();
+  rows = structuredClone(state.rows); example = false; reserve.value = ownReserve; build(); ask({ anew: true });
 });
 document.getElementById("example").addEventListener("click", () => {
   reserve.value = 0; example = true; ask({ csv: state.example });
