@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks.timing import row
 from deniable.datasets.asos import asos
@@ -28,7 +29,7 @@ from deniable.policies.gittins import GittinsPolicy
 from deniable.policies.random import RandomPolicy
 from deniable.simulation._generator import generator_state
 from deniable.simulation.environment import Environment
-from deniable.simulation.job import Kernel, make_job, run_from
+from deniable.simulation.job import Job, Kernel, make_job, run_from
 from deniable.simulation.run import Case, simulate_many
 from deniable.theory.best_budget import best_constant_budget, best_dynamic_budget
 
@@ -50,14 +51,14 @@ def kernel_seconds(
     return statistics.median(_once(job, first + i) for i in range(repeats))
 
 
-def _once(job: object, seed: int) -> float:
+def _once(job: Job, seed: int) -> float:
     state = _state(seed)
     start = time.thread_time()
-    run_from(job, state)  # type: ignore[arg-type]
+    run_from(job, state)
     return time.thread_time() - start
 
 
-def _state(seed: int) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
+def _state(seed: int) -> NDArray[np.uint64]:
     return generator_state(np.random.SeedSequence(seed))
 
 
@@ -74,7 +75,8 @@ def _two_arms() -> list[bool]:
     for rates, limit in (((0.324, 0.295), 5000), ((0.1955, 0.195), 300)):
         world = Environment(rates, 10**8)
         for budget in BUDGETS:
-            for policy in (ConstantPolicy(budget), DynamicPolicy(budget)):
+            pair: list[Policy] = [ConstantPolicy(budget), DynamicPolicy(budget)]
+            for policy in pair:
                 faster = _leap_over_step(world, policy, steps=1)
                 name = f"leap / step, T=1e8, {rates[0]}/{rates[1]}, {policy.label}"
                 held.append(row(name, faster, "x", limit, at_least=True))
@@ -84,7 +86,8 @@ def _two_arms() -> list[bool]:
 def _eight_arms() -> list[bool]:
     world = Environment(RECOMMENDATION_RATES, 10**6)
     held = []
-    for policy in (ConstantPolicy(1), ConstantPolicy(3), DynamicPolicy(1), DynamicPolicy(3)):
+    policies: list[Policy] = [f(b) for f in (ConstantPolicy, DynamicPolicy) for b in (1, 3)]
+    for policy in policies:
         name = f"leap / step, T=1e6, 8 recommendations, {policy.label}"
         held.append(row(name, _leap_over_step(world, policy), "x", 20, at_least=True))
     return held
@@ -94,12 +97,8 @@ def _short() -> list[bool]:
     held = []
     for rates in ((0.324, 0.295), (0.1955, 0.195), (0.5, 0.5), RECOMMENDATION_RATES):
         world = Environment(rates, 10**4)
-        policies: tuple[Policy, ...] = (
-            ConstantPolicy(0.05),
-            DynamicPolicy(5),
-            EpsilonGreedyPolicy(),
-            GittinsPolicy(),
-        )
+        policies: list[Policy] = [ConstantPolicy(0.05), DynamicPolicy(5)]
+        policies += [EpsilonGreedyPolicy(), GittinsPolicy()]
         for policy in policies:
             name = f"leap / step, T=1e4, K={len(rates)}, {rates[0]:.3g}, {policy.label}"
             faster = _leap_over_step(world, policy, leaps=101, steps=21)
