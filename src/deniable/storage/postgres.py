@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import psycopg
-from sqlalchemy import Connection, Engine, create_engine
+from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError
 
@@ -29,7 +29,13 @@ PAUSES = (0.05, 0.2, 0.5, 1.0, 2.0)
 _RUN_AGAIN = ("40001", "40P01", "57P01", "57P02", "57P03", "08")
 """SQLSTATEs (or classes) after which the same transaction can succeed: races, restarts, lost lines."""
 
-_SETTINGS = b"SET synchronous_commit = on; SET statement_timeout = '10s'; SET lock_timeout = '5s'"
+_PLANS = b"SET plan_cache_mode = force_custom_plan"
+"""A plan that was kept from when the table was empty would read all of it, the longer the slower."""
+
+_SETTINGS = (
+    b"SET synchronous_commit = on; SET statement_timeout = '10s'; SET lock_timeout = '5s'; "
+    + _PLANS
+)
 """Whatever the server's defaults: an answered decision is on its disk, and nobody waits for ever."""
 
 
@@ -48,6 +54,7 @@ class PostgresStore:
             pool_pre_ping=True,
             connect_args={"connect_timeout": CONNECT_SECONDS},
         )
+        event.listen(self._engine, "connect", _prepare)
         self._hot: psycopg.Connection[Any] | None = None
         self._transaction: PostgresTransaction | None = None
 
@@ -139,6 +146,11 @@ class PostgresStore:
         connection, self._hot, self._transaction = self._hot, None, None
         if connection is not None:
             connection.close()
+
+
+def _prepare(connection: Any, _record: object) -> None:
+    connection.execute(_PLANS)
+    connection.commit()  # a setting of a transaction that is rolled back would be lost
 
 
 def _run_again(error: BaseException | None) -> bool:

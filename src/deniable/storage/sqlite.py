@@ -32,7 +32,7 @@ _PRAGMAS = {
     "busy_timeout": str(BUSY_SECONDS * 1000),
     "foreign_keys": "ON",
     "cache_size": "-65536",  # 64 MiB
-    "wal_autocheckpoint": "4000",
+    "wal_autocheckpoint": "16000",  # 64 MiB: a page that changes often is copied back once
 }
 
 

@@ -1,0 +1,87 @@
+"""A writer that began on a nearly empty table still looks visitors up by their key once it is large."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import psycopg
+import pytest
+from tests.postgres import PostgresServer
+
+from deniable.storage import postgres as module
+from deniable.storage.connect import connect
+from deniable.storage.postgres import PostgresStore
+
+ROWS = 20_000
+LOOKUPS = 10
+EXPERIMENT = bytes(16)
+
+
+def test_lookups_do_not_read_the_table(postgres: PostgresServer) -> None:
+    assert _rows_read(postgres.new_database()) < ROWS
+
+
+def test_a_kept_plan_would_read_it_every_time(
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The planted fault: the server may keep the plan of the nearly empty table."""
+    settings = module._SETTINGS.replace(module._PLANS, b"SET plan_cache_mode = auto")
+    monkeypatch.setattr(module, "_SETTINGS", settings)
+    assert _rows_read(postgres.new_database()) > ROWS * LOOKUPS / 2
+
+
+def _rows_read(url: str) -> int:
+    """Rows of `decisions` that a writer's lookups of unknown visitors read, by any plan."""
+    connect(url).close()  # migrated
+    store = PostgresStore(url)
+    for number in range(
+        12
+    ):  # the driver prepares after 5 runs, the server keeps a plan after 5 more
+        _add(store, number, 1)
+        _look_up(store)
+    _add(store, 12, ROWS)
+    for _ in range(LOOKUPS):
+        _look_up(store)
+    store.close()
+    return _settled(url)
+
+
+def _add(store: PostgresStore, first: int, count: int) -> None:
+    with store.hot() as transaction:
+        rows = [_row(number) for number in range(first, first + count)]
+        assert transaction.add_decisions(rows) == count
+
+
+def _look_up(store: PostgresStore) -> None:
+    with store.hot() as transaction:
+        assert transaction.stored(EXPERIMENT, [os.urandom(16) for _ in range(32)]) == {}
+
+
+def _row(
+    number: int,
+) -> tuple[bytes, bytes, bytes, bytes, int, int, int, int, int, int, int, int, int, bytes]:
+    identity = number.to_bytes(16, "big")
+    visitor, salt = os.urandom(16), bytes(16)
+    return (EXPERIMENT, identity, visitor, salt, 0, 0, 0, number, 1, 1, 1, 1, number, bytes(32))
+
+
+def _settled(url: str) -> int:
+    """The server adds up what a session did once it has ended: wait until that is counted."""
+    deadline = time.monotonic() + 30
+    with psycopg.connect(url.replace("+psycopg", ""), autocommit=True) as connection:
+        while time.monotonic() < deadline:
+            table = connection.execute(
+                "SELECT n_tup_ins, coalesce(seq_tup_read, 0) FROM pg_stat_user_tables "
+                "WHERE relname = 'decisions'"
+            ).fetchone()
+            indexes = connection.execute(
+                "SELECT coalesce(sum(idx_tup_read), 0)::int8 FROM pg_stat_user_indexes "
+                "WHERE relname = 'decisions'"
+            ).fetchone()
+            assert table is not None
+            assert indexes is not None
+            if table[0] >= ROWS:
+                return int(table[1]) + int(indexes[0])
+            time.sleep(0.05)
+    raise AssertionError("the server did not count the insertions")
