@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 import os
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from decimal import ROUND_FLOOR, Context, Decimal
@@ -123,6 +124,7 @@ def arm_specific_table(risks_nano: Sequence[int]) -> ServingTable:
     return _table(_nano_nats("risks_nano", risks_nano))
 
 
+@lru_cache(maxsize=16_384)
 def exp_floor(risk_nano: int) -> Fraction:
     """A rational number at most e^risk, and within 1 part in 10^75 of it up to 1,000 nats."""
     context = Context(prec=80, rounding=ROUND_FLOOR)
@@ -133,7 +135,10 @@ def exp_floor(risk_nano: int) -> Fraction:
 
 def _nano_nats(argument: str, values: Sequence[int]) -> tuple[int, ...]:
     """One whole number of nano-nats for each of 2 or more arms; 0 only for all of them."""
-    risks = tuple(check.whole(argument, value, 0) for value in values)
+    risks = tuple(values)
+    # Thousands of tables are checked at once: plain integers take the short way.
+    if set(map(type, risks)) != {int} or min(risks) < 0:
+        risks = tuple(check.whole(argument, value, 0) for value in risks)
     if len(risks) < 2:
         raise InvalidArgumentError(argument, risks, "nano-nats for each of 2 or more arms")
     if min(risks) == 0 < max(risks):
@@ -154,27 +159,31 @@ def _uniform(n_arms: int) -> tuple[int, ...]:
 def _rounded_up(risks: tuple[int, ...]) -> tuple[int, ...]:
     """ceil(2^64 c_j / (1 + C)) with c_j = 1/(e^risk_j - 1), from above in fixed point."""
     one = 1 << _FIXED_POINT
-    factors = {risk: _inverse_odds(risk) for risk in set(risks)}
-    total = one + sum(factors[risk] for risk in risks)
-    pieces = tuple(-(-SPACE * factors[risk] // total) for risk in risks)
+    counts = Counter(risks)
+    factors = {risk: _inverse_odds(risk) for risk in counts}
+    total = one + sum(factors[risk] * number for risk, number in counts.items())
+    piece_of = {risk: -(-SPACE * factor // total) for risk, factor in factors.items()}
+    pieces = tuple(map(piece_of.__getitem__, risks))
     # Budgets below the resolution of the space leave no room for a bonus: uniform keeps them.
     return pieces if sum(pieces) <= SPACE else _uniform(len(risks))
 
 
 def _inverse_odds(risk: int) -> int:
     """1/(e^risk - 1) in fixed point, rounded up."""
-    gain = exp_floor(risk) - 1
-    return math.ceil((1 << _FIXED_POINT) / gain)
+    power = exp_floor(risk)
+    return -(-(power.denominator << _FIXED_POINT) // (power.numerator - power.denominator))
 
 
 def _check_promise(pieces: tuple[int, ...], risks: tuple[int, ...]) -> None:
     """Raise unless exact arithmetic shows that no arm's ratio exceeds e^risk."""
     bonus = SPACE - sum(pieces)
     smallest: dict[int, int] = {}  # the smallest piece has the worst ratio among equal risks
-    for piece, risk in zip(pieces, risks, strict=True):
+    for piece, risk in set(zip(pieces, risks, strict=True)):
         smallest[risk] = min(piece, smallest.get(risk, piece))
     for risk, piece in smallest.items():
-        if bonus < 0 or piece <= 0 or Fraction(piece + bonus, piece) > exp_floor(risk):
+        bound = exp_floor(risk)  # (piece + bonus) / piece > bound, without a division
+        over = (piece + bonus) * bound.denominator > bound.numerator * piece
+        if bonus < 0 or piece <= 0 or over:
             raise BrokenPromiseError(f"a table for a risk of {risk} nano-nats exceeds it")
 
 
