@@ -59,6 +59,7 @@ def mount(application: Application, *, demo: bool = False) -> Application:
         api.include_router(import_module(f"deniable.web.{name}").router, include_in_schema=False)
     for kind in _REFUSALS:
         _tell_people(api, kind)
+    _prepare()
     Thread(target=_warm, name="deniable-warm", daemon=True).start()
     return application
 
@@ -75,12 +76,23 @@ def _tell_people(api: FastAPI, kind: type[Exception]) -> None:
     api.add_exception_handler(kind, told)
 
 
-def _warm() -> None:
-    """Load what the first visit would wait for: templates, charts, their browser bundle."""
-    answers.environment()
+def _prepare() -> None:
+    """What every first visit would wait for: half a second, before the service says it is ready."""
+    for name in answers.environment().list_templates():
+        answers.environment().get_template(name)
     from deniable.web import allocation_view, ledger, plan_view
 
     plan_view.specifications()
     allocation_view.specifications()
     ledger.specification()
+
+
+def _warm() -> None:
+    """What may take longer, and what few visits ask for: beside the first requests."""
     static.vega_bundle()
+    from deniable.web import allocation_view, plan_setting, plan_view, portfolio
+
+    plan_view.view(plan_setting.Setting())
+    rows = allocation_view.checked_rows(allocation_view.rows_of_csv(portfolio.EXAMPLE))
+    solver = allocation_view.allocator(rows, "flexible")
+    allocation_view.view(solver.allocate(portfolio.USUAL_BUDGET, **allocation_view.QUICK))
