@@ -23,5 +23,5 @@ FORMATS = {
 
 def utc_axis(field: str, *, ticks: int) -> Any:
     """The horizontal axis of a chart over time; the field holds ISO times with their offset."""
-    axis = alt.Axis(format=FORMATS, tickCount=ticks, labelOverlap=True)
+    axis = alt.Axis(format=FORMATS, tickCount=ticks, labelOverlap=True, labelSeparation=8)
     return alt.X(f"{field}:T", title="time (UTC)", scale=alt.Scale(type="utc"), axis=axis)
