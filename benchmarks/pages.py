@@ -53,10 +53,18 @@ _DRAWN = f"() => !document.querySelector('{_PENDING}') && performance.now()"
 
 @dataclass(frozen=True)
 class Visit:
-    """One load of a page: milliseconds until it can be used and until it is drawn, megabytes."""
+    """One load of a page.
+
+    Attributes:
+        usable: milliseconds until it can be used.
+        drawn: milliseconds until its charts are drawn and its first answer has come.
+        server: milliseconds that the server has computed meanwhile.
+        megabytes: transferred.
+    """
 
     usable: float
     drawn: float
+    server: float
     megabytes: float
 
 
@@ -79,12 +87,15 @@ def _demo(browser: Browser) -> list[bool]:
             create_demo(service)
             Simulator(service, 5_000, 1).step(5_000)
             secret, _ = service.create_api_key("benchmark", ["admin"])
-        with served("decide", store) as server:
+        with served("decide", store, pinned=False) as server:
             cookies = _signed_in(server, secret)
         held = []
         for path in PAGES:
             held += _page(browser, store, cookies, path)
-        with served("decide", store) as server, _tab(browser, server, cookies) as page:
+        with (
+            served("decide", store, pinned=False) as server,
+            _tab(browser, server, cookies) as page,
+        ):
             held.append(_redraw(server, page))
     return held
 
@@ -92,17 +103,24 @@ def _demo(browser: Browser) -> list[bool]:
 def _page(browser: Browser, store: str, cookies: dict[str, str], path: str) -> list[bool]:
     cold, again = [], []
     for _ in range(COLD_STARTS):
-        with served("decide", store) as server, _tab(browser, server, cookies) as page:
+        with (
+            served("decide", store, pinned=False) as server,
+            _tab(browser, server, cookies) as page,
+        ):
             cold.append(_visit(server, page, path))
             again += [_visit(server, page, path) for _ in range(VISITS // COLD_STARTS)]
     first, later = (statistics.median(v.usable for v in visits) for visits in (cold, again))
-    drawn = [statistics.median(v.drawn for v in visits) for visits in (cold, again)]
     held = [
         row(f"{path}, cold", first, "ms", USABLE_MS),
         row(f"{path}, again", later, "ms", USABLE_MS),
         row(f"{path}, first visit", max(v.megabytes for v in cold), "MB", MOST_MB),
     ]
-    print(f"      drawn after {drawn[0]:.0f} ms, again {drawn[1]:.0f} ms")
+    for name, visits in (("cold", cold), ("again", again)):
+        drawn = statistics.median(v.drawn for v in visits)
+        computed = statistics.median(v.server for v in visits)
+        print(
+            f"      {name}: drawn after {drawn:.0f} ms; the server computed for {computed:.0f} ms"
+        )
     return held
 
 
@@ -112,7 +130,7 @@ def _at_size(browser: Browser) -> list[bool]:
         with _opened(store) as service:
             fill(service, MANY_EXPERIMENTS, MANY_DECISIONS)
             secret, _ = service.create_api_key("benchmark", ["admin"])
-        with served("decide", store) as server:
+        with served("decide", store, pinned=False) as server:
             cookies = _signed_in(server, secret)
         name = f"{MANY_EXPERIMENTS} experiments, {MANY_DECISIONS:,} decisions"
         held = []
@@ -121,7 +139,10 @@ def _at_size(browser: Browser) -> list[bool]:
             ("/experiments", USABLE_MS),
             ("/ledger", USABLE_MS),
         ):
-            with served("decide", store) as server, _tab(browser, server, cookies) as page:
+            with (
+                served("decide", store, pinned=False) as server,
+                _tab(browser, server, cookies) as page,
+            ):
                 cold = _visit(server, page, path).usable
                 again = [_visit(server, page, path).usable for _ in range(VISITS)]
             held.append(row(f"{path}, {name}, cold", cold, "ms", limit))
@@ -156,13 +177,15 @@ def _visit(server: Server, page: Page, path: str) -> Visit:
     network = page.context.new_cdp_session(page)
     network.send("Network.enable")
     network.on("Network.loadingFinished", finished)
+    computed = server.cpu_seconds()
     answer = page.goto(server.url + path)
     assert answer is not None
     assert (answer.status, answer.url) == (200, server.url + path)  # not sent to sign in
     drawn = page.wait_for_function(_DRAWN).json_value()
+    computed = 1e3 * (server.cpu_seconds() - computed)
     usable = page.evaluate(_USABLE)
     network.detach()
-    return Visit(float(usable), float(drawn), sum(got) / 1e6)
+    return Visit(float(usable), float(drawn), computed, sum(got) / 1e6)
 
 
 def _signed_in(server: Server, secret: str) -> dict[str, str]:

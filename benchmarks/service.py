@@ -210,9 +210,9 @@ def _fill(service: Deniable, visitors: int, name: str) -> None:
 
 
 @contextmanager
-def served(mode: str, store: str, workers: int = 1) -> Iterator[Server]:
+def served(mode: str, store: str, workers: int = 1, *, pinned: bool = True) -> Iterator[Server]:
     """A server in a process of its own, pinned to one core where it is one process."""
-    pin = ["taskset", "-c", SERVER_CORE] if workers == 1 else []
+    pin = ["taskset", "-c", SERVER_CORE] if workers == 1 and pinned else []
     command = [*pin, sys.executable, "-m", "benchmarks._service_server", mode, store, str(workers)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:

@@ -60,7 +60,7 @@ def mount(application: Application, *, demo: bool = False) -> Application:
     for kind in _REFUSALS:
         _tell_people(api, kind)
     _prepare()
-    Thread(target=_warm, name="deniable-warm", daemon=True).start()
+    Thread(target=static.vega_bundle, name="deniable-bundle", daemon=True).start()
     return application
 
 
@@ -77,22 +77,19 @@ def _tell_people(api: FastAPI, kind: type[Exception]) -> None:
 
 
 def _prepare() -> None:
-    """What every first visit would wait for: half a second, before the service says it is ready."""
+    """What first visits would wait for, before the service says that it is ready: about a second.
+
+    Templates, charts, and one plan and one allocation with all that they import.
+    """
     for name in answers.environment().list_templates():
         answers.environment().get_template(name)
-    from deniable.web import allocation_view, ledger, plan_view
+    from deniable.web import allocation_view, ledger, plan_setting, plan_view, portfolio
 
     plan_view.specifications()
     allocation_view.specifications()
     ledger.specification()
-
-
-def _warm() -> None:
-    """What may take longer, and what few visits ask for: beside the first requests."""
-    static.vega_bundle()
-    from deniable.web import allocation_view, plan_setting, plan_view, portfolio
-
     plan_view.view(plan_setting.Setting())
     rows = allocation_view.checked_rows(allocation_view.rows_of_csv(portfolio.EXAMPLE))
     solver = allocation_view.allocator(rows, "flexible")
     allocation_view.view(solver.allocate(portfolio.USUAL_BUDGET, **allocation_view.QUICK))
+    import_module("scipy.special")  # audits take their p-values from it
