@@ -11,6 +11,7 @@ from tests.web.filling import fill
 from tests.web.site import HTML, running_site, sign_in
 
 from deniable.service.facade import open as open_service
+from deniable.storage.sqlite import SqliteStore
 
 EXPERIMENTS = 200
 DECISIONS = 50_000
@@ -19,6 +20,7 @@ DECISIONS = 50_000
 def test_the_overview_of_many_experiments_reads_no_decision(tmp_path: Path) -> None:
     with open_service(f"sqlite:///{tmp_path / 'store.db'}") as service:
         fill(service, EXPERIMENTS, DECISIONS)
+        assert isinstance(service._store, SqliteStore)
         read: dict[str, list[str]] = {"pages": [], "watcher": []}
 
         @event.listens_for(service._store.engine, "before_cursor_execute")
