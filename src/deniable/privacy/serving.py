@@ -15,10 +15,8 @@ from __future__ import annotations
 import math
 import os
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
 from itertools import accumulate
@@ -28,6 +26,9 @@ from deniable.errors import NANO, BrokenPromiseError, InvalidArgumentError
 
 SPACE = 1 << 64
 """The size of the space a draw comes from."""
+
+_POWER_BITS = 320
+"""Bits behind the point of powers of e."""
 
 _FIXED_POINT = 192
 """Bits behind the point while pieces are computed; far finer than one part of SPACE."""
@@ -127,10 +128,21 @@ def arm_specific_table(risks_nano: Sequence[int]) -> ServingTable:
 @lru_cache(maxsize=16_384)
 def exp_floor(risk_nano: int) -> Fraction:
     """A rational number at most e^risk, and within 1 part in 10^75 of it up to 1,000 nats."""
-    context = Context(prec=80, rounding=ROUND_FLOOR)
-    nats = context.divide(Decimal(min(risk_nano, 1000 * NANO)), Decimal(NANO))
-    exact_to_half_an_ulp = context.exp(nats)
-    return Fraction(context.next_minus(exact_to_half_an_ulp)) if risk_nano else Fraction(1)
+    if not risk_nano:
+        return Fraction(1)
+    risk = min(risk_nano, 1000 * NANO)
+    # e^x = (e^(x / 2^halvings))^(2^halvings). Every step is rounded down, so the result is too.
+    halvings = 14 + (risk // NANO).bit_length()
+    x = (risk << _POWER_BITS - halvings) // NANO
+    term = power = 1 << _POWER_BITS
+    place = 0
+    while term:
+        place += 1
+        term = (term * x >> _POWER_BITS) // place
+        power += term
+    for _ in range(halvings):
+        power = power * power >> _POWER_BITS
+    return Fraction(power, 1 << _POWER_BITS)
 
 
 def _nano_nats(argument: str, values: Sequence[int]) -> tuple[int, ...]:
@@ -159,9 +171,8 @@ def _uniform(n_arms: int) -> tuple[int, ...]:
 def _rounded_up(risks: tuple[int, ...]) -> tuple[int, ...]:
     """ceil(2^64 c_j / (1 + C)) with c_j = 1/(e^risk_j - 1), from above in fixed point."""
     one = 1 << _FIXED_POINT
-    counts = Counter(risks)
-    factors = {risk: _inverse_odds(risk) for risk in counts}
-    total = one + sum(factors[risk] * number for risk, number in counts.items())
+    factors = {risk: _inverse_odds(risk) for risk in set(risks)}
+    total = one + sum(map(factors.__getitem__, risks))
     piece_of = {risk: -(-SPACE * factor // total) for risk, factor in factors.items()}
     pieces = tuple(map(piece_of.__getitem__, risks))
     # Budgets below the resolution of the space leave no room for a bonus: uniform keeps them.
