@@ -83,8 +83,16 @@ def _prepare() -> None:
     """
     for name in answers.environment().list_templates():
         answers.environment().get_template(name)
-    from deniable.web import allocation_view, ledger, plan_setting, plan_view, portfolio
+    from deniable.web import (
+        allocation_view,
+        ledger,
+        live_charts,
+        plan_setting,
+        plan_view,
+        portfolio,
+    )
 
+    live_charts.prepare()
     plan_view.specifications()
     allocation_view.specifications()
     ledger.specification()
@@ -92,4 +100,5 @@ def _prepare() -> None:
     rows = allocation_view.checked_rows(allocation_view.rows_of_csv(portfolio.EXAMPLE))
     solver = allocation_view.allocator(rows, "flexible")
     allocation_view.view(solver.allocate(portfolio.USUAL_BUDGET, **allocation_view.QUICK))
-    import_module("scipy.special")  # audits take their p-values from it
+    for name in ("scipy.special", "numpy.random"):  # p-values of audits, chances of arms
+        import_module(name)
