@@ -137,7 +137,7 @@ def _over_http() -> list[bool]:
             secret, _ = service.create_api_key("benchmark", ["decide"])
         decide: list[Load] = []
         nothing: list[Load] = []
-        with _served("decide", store) as real, _served("nothing", store) as idle:
+        with served("decide", store) as real, served("nothing", store) as idle:
             for _ in range(ROUNDS):
                 nothing.append(_wrk(idle, secret, 1))
                 decide.append(_wrk(real, secret, 1))
@@ -179,7 +179,7 @@ def _on_postgresql() -> list[bool]:
         store = database.new_database()
         with _prepared(store) as service:
             secret, _ = service.create_api_key("benchmark", ["decide"])
-        with _served("decide", store, workers=2) as server:
+        with served("decide", store, workers=2) as server:
             loads = [_wrk(server, secret, 1, pinned=False) for _ in range(ROUNDS)]
     finally:
         database.remove()
@@ -210,9 +210,9 @@ def _fill(service: Deniable, visitors: int, name: str) -> None:
 
 
 @contextmanager
-def _served(mode: str, store: str, workers: int = 1) -> Iterator[Server]:
+def served(mode: str, store: str, workers: int = 1, *, pinned: bool = True) -> Iterator[Server]:
     """A server in a process of its own, pinned to one core where it is one process."""
-    pin = ["taskset", "-c", SERVER_CORE] if workers == 1 else []
+    pin = ["taskset", "-c", SERVER_CORE] if workers == 1 and pinned else []
     command = [*pin, sys.executable, "-m", "benchmarks._service_server", mode, store, str(workers)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:

@@ -18,6 +18,8 @@ from deniable.web.planner import toml
         Setting(budget=1.5),
         Setting(arms=3, visitors=10**6, segments=1, prior=12.5),
         Setting(arms=3, arm_budgets=(0.5, 1, 2)),
+        Setting(arms=3, arm_budgets=(0.5, 1, 2), max_belief=50),
+        Setting(max_belief=40),
     ],
 )
 def test_a_saved_plan_is_read_back(
@@ -36,6 +38,8 @@ def test_a_saved_plan_is_read_back(
         assert found["n_arms"] == setting.arms
     if setting.budget:
         assert found["budget"] == setting.budget
+    if setting.max_belief and not setting.arm_budgets:
+        assert found["recommendation"]["belief"] == pytest.approx(setting.max_belief / 100)
 
 
 def test_flags_count_more_than_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -30,15 +30,25 @@ SHOTS: tuple[tuple[str, str, Theme, int, int], ...] = (
     ("experiment-dark", f"/experiments/{EXPERIMENT}", "dark", 1200, 1560),
     ("experiment-phone", f"/experiments/{EXPERIMENT}", "light", 390, 1500),
     ("promote", f"/experiments/{EXPERIMENT}/do/promote", "light", 1000, 0),
-    ("planner", "/planner", "light", 1200, 1250),
-    ("planner-dark-phone", "/planner", "dark", 390, 1500),
+    ("planner", "/planner?max_belief=50", "light", 1200, 1250),
+    ("planner-dark-phone", "/planner?max_belief=50", "dark", 390, 1500),
     ("portfolio", "/portfolio", "light", 1200, 1350),
+    ("portfolio-dark-phone", "/portfolio", "dark", 390, 1900),
     ("ledger", "/ledger", "light", 1200, 1200),
     ("promise", f"/ledger/promises/{EXPERIMENT}", "light", 1000, 1400),
     ("visitors", "/ledger/visitors", "light", 1000, 0),
 )
-PRESSED = {"portfolio": ["An example"]}
-"""Buttons that are pressed before the picture is taken."""
+PRESSED = {"portfolio": "An example", "portfolio-dark-phone": "An example"}
+"""A button that is pressed before the picture is taken."""
+
+AWAITED = {
+    "portfolio": "#what_if-rows tr:nth-child(13)",
+    "portfolio-dark-phone": "#what_if-rows tr:nth-child(13)",
+    "ledger": "#seal[data-checked]",
+    "planner": "#setting[data-took]",
+    "planner-dark-phone": "#setting[data-took]",
+}
+"""What must be there before the picture is taken, besides all charts."""
 
 EMPTY_SHOTS: tuple[tuple[str, str, Theme, int, int], ...] = (("first-run", "/", "light", 1000, 0),)
 
@@ -57,6 +67,7 @@ def main() -> None:
                 watcher.SECONDS = 0.0  # a sample of the totals after every hundred visitors
                 for seed in range(60):
                     site.send_visitors(100, seed=seed)
+                watcher.SECONDS = 3_600.0  # the lines end with the last visitor
                 take(site, SHOTS)
 
 
@@ -70,10 +81,13 @@ def take(site: Site, shots: tuple[tuple[str, str, Theme, int, int], ...]) -> Non
             ) as opened:
                 opened.page.set_viewport_size({"width": width, "height": height or 900})
                 opened.open(path or "/login")
-                for label in PRESSED.get(name, ()):
-                    opened.page.get_by_role("button", name=label).click()
-                    opened.page.wait_for_timeout(2_500)  # its answer, then its charts
-                    opened.settled()
+                if name in PRESSED:
+                    opened.page.get_by_role("button", name=PRESSED[name]).click()
+                    opened.page.wait_for_selector("#lines tr:nth-child(5) .saved:not(:empty)")
+                if name in AWAITED:
+                    opened.page.wait_for_selector(AWAITED[name], state="attached")
+                opened.settled()
+                opened.page.wait_for_timeout(500)  # the last frames of its charts
                 target = FOLDER / f"{name}.png"
                 opened.page.screenshot(path=target, full_page=not height, animations="disabled")
                 size = target.stat().st_size

@@ -50,6 +50,16 @@ def test_an_allocation_is_the_solvers(demo_site: Site) -> None:
         assert losses == sorted(losses, reverse=True)
 
 
+def test_the_gap_and_the_comparison_are_told_as_they_are(demo_site: Site) -> None:
+    with demo_site.signed_in("read") as client:
+        one = ask(client, rows=TWO[:1], firm_budget=1).json()
+        assert "lost: as with an equal split, " in one["verdict"]
+        assert one["gap"] == "0.0001%"
+        direct = allocate(Portfolio.of(TWO), 1.5, regime="dynamic", gap=1e-3)
+        told = float(ask(client, rows=TWO, firm_budget=1.5).json()["gap"][:-1]) / 100
+        assert direct.relative_gap <= told <= max(2 * direct.relative_gap, 1.01e-6)
+
+
 def test_pins_groups_and_csv(demo_site: Site) -> None:
     pinned = [{**TWO[0], "min_budget": "1.5"}, {**TWO[1], "strategy": "constant"}]
     with demo_site.signed_in("read") as client:
@@ -159,7 +169,7 @@ def test_an_allocation_applied_and_downloaded(site: Site) -> None:
     assert service.verify_ledger().sound
 
 
-@pytest.mark.parametrize(("theme", "width"), [("light", 1200), ("dark", 390)])
+@pytest.mark.parametrize(("theme", "width"), [("light", 1200), ("light", 1100), ("dark", 390)])
 def test_the_page_in_a_browser(demo_site: Site, browser: Browser, theme: Theme, width: int) -> None:
     with tab(
         browser, demo_site, secret=demo_site.secret("admin"), theme=theme, width=width
@@ -170,6 +180,11 @@ def test_the_page_in_a_browser(demo_site: Site, browser: Browser, theme: Theme, 
         expect(page.locator("#lines tr")).to_have_count(2)
         page.get_by_role("button", name="An example").click()
         expect(page.locator("#lines tr")).to_have_count(5)
+        expect(page.locator("#lines .saved").first).not_to_be_empty()
+        wide, room = page.locator("#allocation .scroll").evaluate(
+            "scroll => [scroll.scrollWidth, scroll.clientWidth]"
+        )
+        assert wide <= room
         expect(page.locator("#what_if-rows tr")).to_have_count(13, timeout=30_000)
         expect(page.get_by_role("button", name="Apply to our drafts")).to_be_disabled()
         opened.settled()

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, Request, expect
-from tests.web.site import Site
 
 Theme = Literal["light", "dark"]
 
@@ -21,12 +19,10 @@ document.addEventListener("securitypolicyviolation", (event) => {
 """
 
 
-def slowdown() -> float:
-    """How many times longer than alone a bit of work takes right now, because others work too."""
-    start, worked = time.perf_counter(), time.thread_time()
-    while time.thread_time() - worked < 0.05:
-        pass
-    return max(1.0, (time.perf_counter() - start) / 0.05)
+class Served(Protocol):
+    """Whatever has pages."""
+
+    url: str
 
 
 class Tab:
@@ -38,7 +34,7 @@ class Tab:
         transferred: bytes of all answers, headers included.
     """
 
-    def __init__(self, page: Page, site: Site) -> None:
+    def __init__(self, page: Page, site: Served) -> None:
         self.page, self.site = page, site
         self.complaints: list[str] = []
         self.transferred = 0
@@ -98,7 +94,7 @@ class Tab:
 @contextmanager
 def tab(
     browser: Browser,
-    site: Site,
+    site: Served,
     *,
     secret: str = "",
     theme: Theme = "light",

@@ -136,18 +136,25 @@ def _extremes(budgets: tuple[int, ...], dynamic: bool) -> tuple[tuple[Fraction, 
     """For each arm: the worst ratio, the largest and the smallest probability times 2^64."""
     n_arms = len(budgets)
     steps = levels(max(budgets)) if dynamic else [max(budgets)]
-    most, least = [0] * n_arms, [SPACE] * n_arms
-    within = [Fraction(1)] * n_arms
+    # Symmetric experiments run on segments' own clocks: any two of their tables may meet.
+    tables_meet = len(set(budgets)) == 1
+    most, least, worst = [0] * n_arms, [SPACE] * n_arms, [(1, 1)] * n_arms
+    highest, lowest = 0, SPACE  # over the tables in which all arms have equal pieces
     for level in steps:
         table = table_within(budgets, level)
-        bonus = table.bonus
-        for arm, piece in enumerate(table.pieces):
-            most[arm] = max(most[arm], piece + bonus)
-            least[arm] = min(least[arm], piece)
-            # a/b > c/d as integers: fractions are built once, at the end.
-            if (piece + bonus) * within[arm].denominator > within[arm].numerator * piece:
-                within[arm] = Fraction(piece + bonus, piece)
-    # Symmetric experiments run on segments' own clocks: any two of their tables may meet.
-    if len(set(budgets)) == 1:
-        within = [Fraction(high, low) for high, low in zip(most, least, strict=True)]
-    return tuple(zip(within, most, least, strict=True))
+        pieces, bonus = table.pieces, table.bonus
+        if tables_meet and len(set(pieces)) == 1:
+            highest, lowest = max(highest, pieces[0] + bonus), min(lowest, pieces[0])
+            continue
+        totals = [piece + bonus for piece in pieces]
+        most, least = list(map(max, most, totals)), list(map(min, least, pieces))
+        worst = list(map(_larger, worst, zip(totals, pieces, strict=True)))
+    most, least = [max(highest, high) for high in most], [min(lowest, low) for low in least]
+    pairs = zip(most, least, strict=True) if tables_meet else worst
+    ratios = [Fraction(high, low) for high, low in pairs]
+    return tuple(zip(ratios, most, least, strict=True))
+
+
+def _larger(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
+    """The larger of two ratios, compared as integers: fractions are built once, at the end."""
+    return other if other[0] * one[1] > one[0] * other[1] else one

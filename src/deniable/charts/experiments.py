@@ -12,6 +12,7 @@ from typing import Any
 import altair as alt
 
 from deniable.charts.theme import ACCENT, BENCHMARK_COLOURS, INK, STRATEGY_COLOURS
+from deniable.charts.time_axis import utc_axis
 
 HEIGHT = 220
 ARM_COLOURS = (
@@ -53,7 +54,7 @@ def totals_over_time(arms: Sequence[str], title: str) -> Any:
         alt.Chart(alt.NamedData("totals"), height=HEIGHT)
         .mark_line()
         .encode(
-            x=alt.X("time:T", title=None, scale=alt.Scale(type="utc"), axis=alt.Axis(tickCount=5)),
+            x=utc_axis("time", ticks=5),
             y=alt.Y("total:Q", title=title, axis=alt.Axis(format=",d", tickCount=5)),
             color=alt.Color(
                 "arm:N",

@@ -7,13 +7,12 @@ from typing import Any
 import altair as alt
 
 from deniable.charts.theme import ACCENT, STRATEGY_COLOURS
+from deniable.charts.time_axis import utc_axis
 
 
 def spending_chart() -> Any:
     """Steps of committed nats under the firm's budget; reads the dataset `spending`."""
-    base = alt.Chart(alt.NamedData(name="spending")).encode(
-        x=alt.X("time:T", title=None, axis=alt.Axis(tickCount=6))
-    )
+    base = alt.Chart(alt.NamedData(name="spending")).encode(x=utc_axis("time", ticks=6))
     y = alt.Y("committed:Q", title="nats", axis=alt.Axis(tickCount=5))
     committed = base.mark_area(
         interpolate="step-after",

@@ -17,7 +17,6 @@ import os
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
 from itertools import accumulate
@@ -27,6 +26,9 @@ from deniable.errors import NANO, BrokenPromiseError, InvalidArgumentError
 
 SPACE = 1 << 64
 """The size of the space a draw comes from."""
+
+_POWER_BITS = 320
+"""Bits behind the point of powers of e."""
 
 _FIXED_POINT = 192
 """Bits behind the point while pieces are computed; far finer than one part of SPACE."""
@@ -123,17 +125,32 @@ def arm_specific_table(risks_nano: Sequence[int]) -> ServingTable:
     return _table(_nano_nats("risks_nano", risks_nano))
 
 
+@lru_cache(maxsize=16_384)
 def exp_floor(risk_nano: int) -> Fraction:
     """A rational number at most e^risk, and within 1 part in 10^75 of it up to 1,000 nats."""
-    context = Context(prec=80, rounding=ROUND_FLOOR)
-    nats = context.divide(Decimal(min(risk_nano, 1000 * NANO)), Decimal(NANO))
-    exact_to_half_an_ulp = context.exp(nats)
-    return Fraction(context.next_minus(exact_to_half_an_ulp)) if risk_nano else Fraction(1)
+    if not risk_nano:
+        return Fraction(1)
+    risk = min(risk_nano, 1000 * NANO)
+    # e^x = (e^(x / 2^halvings))^(2^halvings). Every step is rounded down, so the result is too.
+    halvings = 14 + (risk // NANO).bit_length()
+    x = (risk << _POWER_BITS - halvings) // NANO
+    term = power = 1 << _POWER_BITS
+    place = 0
+    while term:
+        place += 1
+        term = (term * x >> _POWER_BITS) // place
+        power += term
+    for _ in range(halvings):
+        power = power * power >> _POWER_BITS
+    return Fraction(power, 1 << _POWER_BITS)
 
 
 def _nano_nats(argument: str, values: Sequence[int]) -> tuple[int, ...]:
     """One whole number of nano-nats for each of 2 or more arms; 0 only for all of them."""
-    risks = tuple(check.whole(argument, value, 0) for value in values)
+    risks = tuple(values)
+    # Thousands of tables are checked at once: plain integers take the short way.
+    if set(map(type, risks)) != {int} or min(risks) < 0:
+        risks = tuple(check.whole(argument, value, 0) for value in risks)
     if len(risks) < 2:
         raise InvalidArgumentError(argument, risks, "nano-nats for each of 2 or more arms")
     if min(risks) == 0 < max(risks):
@@ -155,26 +172,29 @@ def _rounded_up(risks: tuple[int, ...]) -> tuple[int, ...]:
     """ceil(2^64 c_j / (1 + C)) with c_j = 1/(e^risk_j - 1), from above in fixed point."""
     one = 1 << _FIXED_POINT
     factors = {risk: _inverse_odds(risk) for risk in set(risks)}
-    total = one + sum(factors[risk] for risk in risks)
-    pieces = tuple(-(-SPACE * factors[risk] // total) for risk in risks)
+    total = one + sum(map(factors.__getitem__, risks))
+    piece_of = {risk: -(-SPACE * factor // total) for risk, factor in factors.items()}
+    pieces = tuple(map(piece_of.__getitem__, risks))
     # Budgets below the resolution of the space leave no room for a bonus: uniform keeps them.
     return pieces if sum(pieces) <= SPACE else _uniform(len(risks))
 
 
 def _inverse_odds(risk: int) -> int:
     """1/(e^risk - 1) in fixed point, rounded up."""
-    gain = exp_floor(risk) - 1
-    return math.ceil((1 << _FIXED_POINT) / gain)
+    power = exp_floor(risk)
+    return -(-(power.denominator << _FIXED_POINT) // (power.numerator - power.denominator))
 
 
 def _check_promise(pieces: tuple[int, ...], risks: tuple[int, ...]) -> None:
     """Raise unless exact arithmetic shows that no arm's ratio exceeds e^risk."""
     bonus = SPACE - sum(pieces)
     smallest: dict[int, int] = {}  # the smallest piece has the worst ratio among equal risks
-    for piece, risk in zip(pieces, risks, strict=True):
+    for piece, risk in set(zip(pieces, risks, strict=True)):
         smallest[risk] = min(piece, smallest.get(risk, piece))
     for risk, piece in smallest.items():
-        if bonus < 0 or piece <= 0 or Fraction(piece + bonus, piece) > exp_floor(risk):
+        bound = exp_floor(risk)  # (piece + bonus) / piece > bound, without a division
+        over = (piece + bonus) * bound.denominator > bound.numerator * piece
+        if bonus < 0 or piece <= 0 or over:
             raise BrokenPromiseError(f"a table for a risk of {risk} nano-nats exceeds it")
 
 

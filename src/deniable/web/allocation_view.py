@@ -17,10 +17,17 @@ from deniable.portfolio.rows import COLUMNS
 from deniable.portfolio.rules import RuleOutcome, best_budgets, compare_rules, zero_budgets
 from deniable.theory.best_budget import best_constant_budget, best_dynamic_budget
 from deniable.theory.elasticity import constant_gain, dynamic_gain
+from deniable.web.allocation_words import (
+    MOST_BARS,
+    at_best,
+    gap_words,
+    short,
+    summaries,
+    verdict,
+)
 from deniable.web.wording import whole
 
 MOST_EXPERIMENTS = 2_000
-MOST_BARS = 24
 MOST_CURVES = 6
 QUICK = {"gap": 1e-3, "time_limit": 0.25}
 """While a slider moves; what is applied is solved to the usual proof."""
@@ -71,16 +78,16 @@ def view(found: Allocation) -> dict[str, Any]:
     by_rule = {outcome.rule: outcome.total_regret for outcome in outcomes}
     funded = int((found.budgets_nano > 0).sum())
     return {
-        "lines": [_line(found, row) for row in range(found.portfolio.size)],
+        "lines": [_line(found, row, best) for row, best in enumerate(at_best(found))],
         "funded": funded,
         "spent": found.spent_nano / NANO,
         "total": found.total_regret,
         "price": found.shadow_value,
-        "gap": found.relative_gap,
+        "gap": gap_words(found.relative_gap),
         "certified": found.certified,
-        "verdict": _verdict(found, by_rule, funded),
+        "verdict": verdict(found, by_rule, funded),
         "datasets": _datasets(found, outcomes),
-        "summaries": _summaries(found, by_rule),
+        "summaries": summaries(found, by_rule),
         "tables": _tables(found, outcomes),
     }
 
@@ -105,7 +112,7 @@ def specifications() -> dict[str, dict[str, Any]]:
     """The charts as Vega-Lite, without data."""
     from deniable.charts.portfolio_page import CHARTS
 
-    return {name: make().to_dict() for name, make in CHARTS.items()}
+    return {name: make().to_dict(validate=False) for name, make in CHARTS.items()}
 
 
 def filled(name: str, datasets: Mapping[str, Sequence[Row]]) -> dict[str, Any]:
@@ -115,7 +122,7 @@ def filled(name: str, datasets: Mapping[str, Sequence[Row]]) -> dict[str, Any]:
     return {**specifications()[name], "datasets": {d: datasets.get(d, []) for d in DATASETS[name]}}
 
 
-def _line(found: Allocation, row: int) -> dict[str, Any]:
+def _line(found: Allocation, row: int, has_all: bool) -> dict[str, Any]:
     return {
         "id": found.portfolio.ids[row],
         "strategy": found.strategies[row],
@@ -123,20 +130,8 @@ def _line(found: Allocation, row: int) -> dict[str, Any]:
         "regret": float(found.regret[row]),
         "saved": float(found.saved[row]),
         "gain": float(found.marginal_gain[row]),
+        "at_best": has_all,
     }
-
-
-def _verdict(found: Allocation, by_rule: Mapping[str, float], funded: int) -> str:
-    return (
-        f"{funded:,} of {found.portfolio.size:,} experiments get budget, "
-        f"{found.spent_nano / NANO:.4g} nats in all. At most {whole(found.total_regret)} clicks are "
-        f"lost: {_less(found.total_regret, by_rule['equal split'])} than with an equal split, "
-        f"{_less(found.total_regret, by_rule['zero'])} than with none."
-    )
-
-
-def _less(value: float, other: float) -> str:
-    return f"{(other - value) / other:.1%} less" if other > value else "no less"
 
 
 def _datasets(
@@ -160,7 +155,7 @@ def _datasets(
         ],
         "gains": _cut(gains, dots, found.shadow_value),
         "dots": dots,
-        "price": [{"gain": found.shadow_value, "text": f"lambda: {_short(found.shadow_value)}"}],
+        "price": [{"gain": found.shadow_value, "text": f"lambda: {short(found.shadow_value)}"}],
         "here": [
             {
                 "firm_budget": found.firm_budget,
@@ -176,10 +171,15 @@ def _datasets(
 
 
 def _some(found: Allocation, order: Any) -> list[int]:
-    """Experiments that were given budget, from the largest to the smallest, evenly picked."""
+    """Experiments that can use more, from the largest budget to the smallest, evenly picked.
+
+    Those without budget come only where there are few with one.
+    """
     free = found.portfolio.min_nano[order] < found.portfolio.max_nano[order]
-    funded = order[free & (found.budgets_nano[order] > 0)]
-    pool = funded if funded.size else order
+    wanting = order[free & ~np.array(at_best(found))[order]]
+    funded = wanting[found.budgets_nano[wanting] > 0]
+    pool = funded if funded.size >= MOST_CURVES else wanting[:MOST_CURVES]
+    pool = pool if pool.size else order
     places = np.unique(np.linspace(0, pool.size - 1, MOST_CURVES).round().astype(int))
     return [int(pool[place]) for place in places]
 
@@ -210,37 +210,25 @@ def _cut(gains: list[dict[str, Any]], dots: Sequence[Row], price: float) -> list
     return [point for point in gains if 0 <= point["gain"] <= top]
 
 
-def _short(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-
-
-def _summaries(found: Allocation, by_rule: Mapping[str, float]) -> dict[str, str]:
-    rest = found.portfolio.size - min(MOST_BARS, int((found.budgets_nano > 0).sum()))
-    more = f" {rest:,} more have less, or none." if rest else ""
-    return {
-        "bars": f"The largest budgets.{more}",
-        "gains": "Each curve is one experiment: what one more nat would save it. Those that get budget "
-        f"all stand at one height, lambda: {_short(found.shadow_value)} clicks per nat"
-        + (", members of a group together." if found.portfolio.members else "."),
-        "what_if": f"With {found.firm_budget:.3g} nats at most {whole(found.total_regret)} clicks "
-        "are lost; the curve shows other budgets.",
-        "rules": f"Equal split: {whole(by_rule['equal split'])}. No budget: {whole(by_rule['zero'])}. "
-        f"Each experiment's own best, whatever it costs: {whole(by_rule['best budgets'])}.",
-    }
-
-
 def _tables(found: Allocation, outcomes: Sequence[RuleOutcome]) -> dict[str, Any]:
-    frame = found.frame().head(MOST_BARS)
+    order, best = np.argsort(-found.budgets_nano, kind="stable")[:MOST_BARS], at_best(found)
     return {
         "bars": {
             "columns": ["experiment", "strategy", "budget"],
-            "rows": [[r["id"], r["strategy"], f"{r['budget']:.4f}"] for r in frame.to_dicts()],
+            "rows": [
+                [found.portfolio.ids[row], found.strategies[row], f"{found.budgets[row]:.4f}"]
+                for row in order
+            ],
         },
         "gains": {
             "columns": ["experiment", "budget", "clicks saved per further nat"],
             "rows": [
-                [r["id"], f"{r['budget']:.4f}", f"{r['marginal_gain']:,.4g}"]
-                for r in frame.to_dicts()
+                [
+                    found.portfolio.ids[row],
+                    f"{found.budgets[row]:.4f}",
+                    "0" if best[row] else short(found.marginal_gain[row]),
+                ]
+                for row in order
             ],
         },
         "rules": {

@@ -58,6 +58,7 @@ def environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        auto_reload=False,  # they do not change while the service runs
     )
     made.globals.update(asset=static.address, navigation=NAVIGATION)
     made.filters.update(wording.FILTERS)

@@ -176,6 +176,14 @@ def _risks(experiment: Experiment, risks: Sequence[SegmentRisk]) -> PageChart:
     )
 
 
+def prepare() -> None:
+    """Make one chart of each kind, so that the first page finds most of the work done."""
+    _template(figures.arm_intervals, 2)
+    _template(figures.totals_over_time, ("old", "new"), _UNITS["shows"])
+    _template(figures.regret_against_bound)
+    _template(figures.segment_risks, 2, 1.0)
+
+
 @lru_cache(maxsize=512)
 def _template(made: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
     """A chart's specification without data: making one is slow, and they are few."""

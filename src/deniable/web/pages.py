@@ -59,7 +59,8 @@ def mount(application: Application, *, demo: bool = False) -> Application:
         api.include_router(import_module(f"deniable.web.{name}").router, include_in_schema=False)
     for kind in _REFUSALS:
         _tell_people(api, kind)
-    Thread(target=_warm, name="deniable-warm", daemon=True).start()
+    _prepare()
+    Thread(target=static.vega_bundle, name="deniable-bundle", daemon=True).start()
     return application
 
 
@@ -75,12 +76,29 @@ def _tell_people(api: FastAPI, kind: type[Exception]) -> None:
     api.add_exception_handler(kind, told)
 
 
-def _warm() -> None:
-    """Load what the first visit would wait for: templates, charts, their browser bundle."""
-    answers.environment()
-    from deniable.web import allocation_view, ledger, plan_view
+def _prepare() -> None:
+    """What first visits would wait for, before the service says that it is ready: about a second.
 
+    Templates, charts, and one plan and one allocation with all that they import.
+    """
+    for name in answers.environment().list_templates():
+        answers.environment().get_template(name)
+    from deniable.web import (
+        allocation_view,
+        ledger,
+        live_charts,
+        plan_setting,
+        plan_view,
+        portfolio,
+    )
+
+    live_charts.prepare()
     plan_view.specifications()
     allocation_view.specifications()
     ledger.specification()
-    static.vega_bundle()
+    plan_view.view(plan_setting.Setting())
+    rows = allocation_view.checked_rows(allocation_view.rows_of_csv(portfolio.EXAMPLE))
+    solver = allocation_view.allocator(rows, "flexible")
+    allocation_view.view(solver.allocate(portfolio.USUAL_BUDGET, **allocation_view.QUICK))
+    for name in ("scipy.special", "numpy.random"):  # p-values of audits, chances of arms
+        import_module(name)

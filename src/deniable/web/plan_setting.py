@@ -12,6 +12,8 @@ from deniable.service.drafts import MAX_ARMS, MAX_BUDGET, MAX_SEGMENTS
 
 SLIDER_TOP = 8.0
 LARGEST_VISITORS = 10**12
+LEAST_BELIEF, MOST_BELIEF = 0.1, 99.9
+"""In percent."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,7 @@ class Setting:
         prior: the tracker's belief before, in percent.
         budget: in nats; None takes the recommended one.
         arm_budgets: one for each arm, or empty.
+        max_belief: the most that a tracker may come to believe, in percent, or None.
     """
 
     arms: int = 2
@@ -33,6 +36,7 @@ class Setting:
     prior: float = 20.0
     budget: float | None = None
     arm_budgets: tuple[float, ...] = ()
+    max_belief: float | None = None
 
     def query(self) -> str:
         """The setting as a query string."""
@@ -46,6 +50,8 @@ class Setting:
             pairs["budget"] = f"{self.budget:.6g}"
         if self.arm_budgets:
             pairs["arm_budgets"] = ",".join(f"{budget:g}" for budget in self.arm_budgets)
+        if self.max_belief is not None:
+            pairs["max_belief"] = f"{self.max_belief:.6g}"
         return urlencode(pairs)
 
 
@@ -61,14 +67,16 @@ def read_setting(given: Mapping[str, str]) -> Setting:
     arms = _count("arms", given.get("arms"), usual.arms, 2, MAX_ARMS)
     if budgets and len(budgets) != arms:
         raise InvalidArgumentError("arm_budgets", by_arm[:60], f"{arms} budgets, one for each arm")
-    budget = given.get("budget", "").strip()
+    budget, belief = (given.get(name, "").strip() for name in ("budget", "max_belief"))
+    prior = _number("prior", given.get("prior") or f"{usual.prior}", LEAST_BELIEF, MOST_BELIEF)
     return Setting(
         arms=arms,
         visitors=_count("visitors", given.get("visitors"), usual.visitors, 10, LARGEST_VISITORS),
         segments=_count("segments", given.get("segments"), usual.segments, 1, MAX_SEGMENTS),
-        prior=_number("prior", given.get("prior") or f"{usual.prior}", 0.1, 99.9),
+        prior=prior,
         budget=_number("budget", budget, 0, MAX_BUDGET) if budget else None,
         arm_budgets=budgets,
+        max_belief=_number("max_belief", belief, prior, MOST_BELIEF) if belief else None,
     )
 
 

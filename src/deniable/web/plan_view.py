@@ -6,6 +6,7 @@ Everything a moving slider changes is here, small enough to be computed and sent
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from decimal import ROUND_FLOOR, Decimal
 from functools import cache, lru_cache
 from typing import Any
 
@@ -36,6 +37,9 @@ def view(setting: Setting) -> dict[str, Any]:
         "plan": planned,
         "by_arm": by_arm,
         "budget": by_arm.global_budget if by_arm else planned.budget,
+        "recommended": rounded_down(planned.recommendation.budget),
+        "over_limit": setting.max_belief is not None
+        and 100 * planned.highest_belief > setting.max_belief + 1e-9,
         "icons": _icons(planned),
         "datasets": datasets,
         "summaries": _summaries(planned),
@@ -48,7 +52,7 @@ def specifications() -> dict[str, dict[str, Any]]:
     """The charts as Vega-Lite, without data."""
     from deniable.charts.planner import CHARTS
 
-    return {name: make().to_dict() for name, make in CHARTS.items()}
+    return {name: make().to_dict(validate=False) for name, make in CHARTS.items()}
 
 
 def filled(name: str, datasets: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
@@ -61,9 +65,10 @@ def filled(name: str, datasets: Mapping[str, Sequence[Mapping[str, Any]]]) -> di
 def _planned(setting: Setting) -> Plan:
     """The plan without its table of other budgets, which the page does not show."""
     prior = setting.prior / 100
-    advice = _advice(setting.arms, setting.visitors, setting.segments, prior)
+    belief = None if setting.max_belief is None else setting.max_belief / 100
+    advice = _advice(setting.arms, setting.visitors, setting.segments, prior, belief)
     given = max(setting.arm_budgets) if setting.arm_budgets else setting.budget
-    budget = advice.budget if given is None else given
+    budget = rounded_down(advice.budget) if given is None else given
     sizes = {"n_arms": setting.arms, "horizon": setting.visitors, "n_segments": setting.segments}
     return Plan(
         **sizes,
@@ -80,10 +85,23 @@ def _planned(setting: Setting) -> Plan:
 
 
 @lru_cache(maxsize=256)
-def _advice(arms: int, visitors: int, segments: int, prior: float) -> Recommendation:
+def _advice(
+    arms: int, visitors: int, segments: int, prior: float, max_belief: float | None
+) -> Recommendation:
     return recommend(
-        n_arms=arms, horizon=visitors, n_segments=segments, prior=prior, max_belief=None
+        n_arms=arms, horizon=visitors, n_segments=segments, prior=prior, max_belief=max_belief
     )
+
+
+def rounded_down(budget: float) -> float:
+    """A budget to four digits that people can type, never above what was asked for.
+
+    >>> rounded_down(1.0986122886681098), rounded_down(0.0), rounded_down(2.0)
+    (1.098, 0.0, 2.0)
+    """
+    exact = Decimal(budget)
+    digit = Decimal(1).scaleb(exact.adjusted() - 3)
+    return float(exact.quantize(digit, rounding=ROUND_FLOOR)) if exact else 0.0
 
 
 def _planned_by_arm(setting: Setting) -> ArmPlan | None:

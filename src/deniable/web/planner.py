@@ -27,6 +27,7 @@ _LABELS = {
     "prior": "Belief before",
     "budget": "Privacy budget",
     "arm_budgets": "A budget for each arm",
+    "max_belief": "A tracker may believe at most",
 }
 
 
@@ -71,7 +72,7 @@ def data(request: Request, viewer: Reader) -> Response:
             **{
                 name: shown[name] for name in ("budget", "icons", "datasets", "summaries", "tables")
             },
-            "recommended": shown["plan"].recommendation.budget,
+            "recommended": shown["recommended"],
         },
         headers=answers.HEADERS,
     )
@@ -132,8 +133,11 @@ def toml(setting: Setting) -> str:
     ]
     if setting.arm_budgets:
         lines.append(f"arm_budgets = [{', '.join(f'{b:g}' for b in setting.arm_budgets)}]")
-    elif setting.budget is not None:
+        return "\n".join(lines) + "\n"  # the command line takes no other limit beside them
+    if setting.budget is not None:
         lines.append(f"budget = {setting.budget:.10g}")
+    if setting.max_belief is not None:
+        lines.append(f"max_belief = {setting.max_belief / 100:.10g}")
     return "\n".join(lines) + "\n"
 
 

@@ -59,7 +59,9 @@ def page(request: Request, error: Exception) -> Response:
 
 def _problem(error: Exception) -> Problem:
     if isinstance(error, HTTPException):
-        return Problem(error.status_code, "http", str(error.detail))
+        unknown = error.status_code == 404  # an address of no route: the framework says "Not Found"
+        detail = "no page has this address" if unknown else str(error.detail)
+        return Problem(error.status_code, "http", detail)
     if isinstance(error, RequestValidationError):
         first = error.errors()[0]
         return Problem(422, "invalid-argument", f"{first['loc'][-1]}: {first['msg']}")

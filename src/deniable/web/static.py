@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import gzip
 import os
+import subprocess
+import sys
 from contextlib import suppress
 from functools import cache
 from hashlib import sha256
@@ -29,6 +31,10 @@ TYPES = {
 }
 _FOREVER = "public, max-age=31536000, immutable"
 _SNIPPET = "export { vegaEmbed };"
+_BUNDLING = """
+import sys, vl_convert
+sys.stdout.buffer.write(vl_convert.javascript_bundle(sys.argv[1]).encode())
+"""
 _bundling = Lock()
 
 
@@ -86,9 +92,10 @@ def _bundle() -> bytes:
     kept = Path(folder) / "deniable" / f"vega-{version('vl-convert-python')}.js.gz"
     with suppress(OSError):
         return kept.read_bytes()
-    import vl_convert
-
-    made = gzip.compress(vl_convert.javascript_bundle(_SNIPPET).encode(), 9, mtime=0)
+    # In a process of its own: it takes seconds, in which no other thread of this one would run.
+    command = [sys.executable, "-P", "-c", _BUNDLING, _SNIPPET]
+    bundle = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
+    made = gzip.compress(bundle, 9, mtime=0)
     with suppress(OSError):  # a folder that cannot be written to: made again at the next start
         kept.parent.mkdir(parents=True, exist_ok=True)
         draft = kept.with_name(f"{kept.name}.{os.getpid()}")

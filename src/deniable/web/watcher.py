@@ -23,6 +23,7 @@ from deniable.web.standing import Standing
 _log = logging.getLogger("deniable.web")
 
 SECONDS = 5.0
+FIRST_SECONDS = 2.0
 CHECK_SECONDS = 60
 CHECKS_AT_ONCE = 4
 SAMPLES_AT_ONCE = 20
@@ -76,6 +77,7 @@ class Watcher(threading.Thread):
 
     def run(self) -> None:
         """See threading.Thread."""
+        self._ended.wait(FIRST_SECONDS)  # whoever came first is answered first
         while not self._ended.is_set():
             try:
                 self.look()

@@ -52,7 +52,7 @@ function config(dark) {
 // A chart of one panel fills its figure; several panels keep the size they were made with.
 function fitted(spec) {
   if (spec.concat || spec.hconcat || spec.vconcat || spec.facet || spec.repeat) return spec;
-  return { ...spec, width: "container", autosize: { type: "fit-x", contains: "padding" } };
+  return { ...spec, width: "container", autosize: { type: "fit-x", contains: "padding", resize: true } };
 }
 
 async function draw(figure, spec) {

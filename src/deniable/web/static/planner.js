@@ -17,8 +17,11 @@ let waiting = false;
 let stale = false;
 let shown = {}; // each dataset that the charts hold, as text: what did not change is not drawn again
 
+// Until somebody chooses a budget the recommended one is shown, and follows the other fields.
+let following = Boolean(setting.dataset.recommended);
+
 const query = () => {
-  const fields = [...new FormData(setting)].filter(([, value]) => value !== "");
+  const fields = [...new FormData(setting)].filter(([name, value]) => value !== "" && !(following && name === "budget"));
   return new URLSearchParams(fields).toString();
 };
 
@@ -57,7 +60,8 @@ async function show(answer) {
   document.getElementById("words").innerHTML = answer.words; // made and escaped by our own templates
   recommended.dataset.budget = answer.recommended;
   recommended.hidden = false;
-  recommended.textContent = `Recommended: ${answer.recommended.toPrecision(3)}`;
+  recommended.textContent = `Recommended: ${answer.recommended}`;
+  if (following) setBudget(answer.recommended);
   for (const link of document.querySelectorAll("[data-follows]")) link.href = `${link.dataset.follows}?${answer.query}`;
   for (const copy of document.querySelectorAll("[data-copies]")) {
     copy.value = setting.elements[copy.dataset.copies]?.value ?? "";
@@ -99,11 +103,20 @@ function suggest() {
   fill(segments, Number(setting.elements.segments.value), "segment");
 }
 
-slider.addEventListener("input", () => { budget.value = slider.value; });
-budget.addEventListener("input", () => { slider.value = budget.value; });
+function setBudget(value) {
+  budget.value = value;
+  slider.value = value;
+}
+
+for (const chosen of [slider, budget]) {
+  chosen.addEventListener("input", () => {
+    following = false;
+    (chosen === slider ? budget : slider).value = chosen.value;
+  });
+}
 recommended.addEventListener("click", () => {
-  budget.value = Number(recommended.dataset.budget).toPrecision(4);
-  slider.value = budget.value;
+  following = true;
+  setBudget(recommended.dataset.budget);
   ask();
 });
 for (const area of [arms, segments]) area?.addEventListener("input", () => { area.dataset.touched = "yes"; });

@@ -2,6 +2,7 @@
 import { drawAll, refill } from "./charts.js";
 
 const CHARTS = { bars: ["bars"], gains: ["gains", "dots", "price"], what_if: ["what_if", "here"], rules: ["rules"] };
+const FIGURES = { regret: "Clicks lost", saved: "Saved", gain: "Next nat saves" };
 const state = JSON.parse(document.getElementById("state").textContent);
 const drafts = new Set(state.drafts);
 const setting = document.getElementById("setting");
@@ -14,6 +15,7 @@ const ownReserve = reserve.value;
 const show = (id) => { document.getElementById(id).hidden = false; };
 const text = (id, value) => { document.getElementById(id).textContent = value; };
 const number = (value) => value.toLocaleString("en", { maximumFractionDigits: 0 });
+const compact = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
 const short = (value) => value.toLocaleString("en", { maximumSignificantDigits: 4 });
 
 let rows = state.rows;
@@ -39,8 +41,9 @@ async function post(path, question) {
 
 const chosen = () => ({ firm_budget: budget.value || "0", reserve: reserve.value, regime: setting.elements.regime.value });
 
-function cell(row, content, kind = "td") {
+function cell(row, content, kind = "td", label = "") {
   const made = document.createElement(kind);
+  if (label) { made.dataset.label = label; made.setAttribute("role", "cell"); }
   if (content instanceof Node) made.append(content); else made.textContent = content;
   row.append(made);
   return made;
@@ -49,9 +52,10 @@ function cell(row, content, kind = "td") {
 function pin(row, name, line) {
   const input = document.createElement("input");
   input.type = "number"; input.min = "0"; input.step = "any"; input.value = row[name] ?? "";
-  input.setAttribute("aria-label", `${name === "min_budget" ? "At least" : "At most"}, ${row.id}`);
+  const label = name === "min_budget" ? "At least" : "At most";
+  input.setAttribute("aria-label", `${label}, ${row.id}`);
   input.addEventListener("change", () => { row[name] = input.value; ask(); });
-  cell(line, input);
+  cell(line, input, "td", label);
 }
 
 function choice(row, line) {
@@ -61,25 +65,26 @@ function choice(row, line) {
   }
   select.setAttribute("aria-label", `Strategy, ${row.id}`);
   select.addEventListener("change", () => { row.strategy = select.value; ask(); });
-  cell(line, select);
+  cell(line, select, "td", "Strategy");
 }
 
 function build() {
   document.getElementById("lines").replaceChildren(...rows.map((row) => {
     const line = document.createElement("tr");
+    line.setAttribute("role", "row");
     const name = cell(line, row.id, "th");
-    name.scope = "row"; name.className = "name";
-    const notes = [`${row.arms} arms, ${number(Number(row.visitors))} visitors`, row.group && `group ${row.group}`,
+    name.scope = "row"; name.className = "name"; name.setAttribute("role", "rowheader");
+    const notes = [`${row.arms} arms, ${compact.format(Number(row.visitors))} visitors`, row.group && `group ${row.group}`,
       !example && drafts.has(row.id) && "draft"].filter(Boolean);
-    name.append(Object.assign(document.createElement("small"), { textContent: notes.join(", ") }));
-    cell(line, "").className = "number budget";
+    for (const note of notes) name.append(Object.assign(document.createElement("small"), { textContent: note }));
+    cell(line, "", "td", "Budget").className = "number budget";
     if (row.committed === null || row.committed === undefined || row.committed === "") {
       choice(row, line); pin(row, "min_budget", line); pin(row, "max_budget", line);
     } else {
-      cell(line, row.strategy ?? "");
-      const held = cell(line, "promised"); held.colSpan = 2; held.className = "soft";
+      cell(line, row.strategy ?? "", "td", "Strategy");
+      const held = cell(line, "promised", "td", "Limits"); held.colSpan = 2; held.className = "soft";
     }
-    for (const part of ["regret", "saved", "gain"]) cell(line, "").className = `number ${part}`;
+    for (const [part, label] of Object.entries(FIGURES)) cell(line, "", "td", label).className = `number ${part}`;
     return line;
   }));
 }
@@ -91,7 +96,7 @@ function showLines(lines) {
     row.querySelector(".budget").textContent = line.budget.toFixed(3);
     row.querySelector(".regret").textContent = number(line.regret);
     row.querySelector(".saved").textContent = number(line.saved);
-    row.querySelector(".gain").textContent = line.budget > 0 ? short(line.gain) : "–";
+    row.querySelector(".gain").textContent = line.at_best ? "0" : line.budget > 0 ? compact.format(line.gain) : "–";
     const select = row.querySelector("select");
     if (select) select.options[0].textContent = `best: ${line.strategy}`;
   });
@@ -133,7 +138,7 @@ async function showAll(answer) {
   text("spent", short(answer.spent));
   text("total", number(answer.total));
   text("price", short(answer.price));
-  text("gap", answer.gap < 1e-5 ? "0.001%" : `${(100 * answer.gap).toFixed(3)}%`);
+  text("gap", answer.gap);
   const affected = example ? 0 : rows.filter((row) => drafts.has(row.id)).length;
   const apply = document.getElementById("apply");
   if (apply) { apply.disabled = !affected; text("affected", `${affected} draft${affected === 1 ? "" : "s"}`); }
