@@ -96,3 +96,16 @@ def test_a_full_run_does_not_say_quick(folder: Path, tmp_path: Path) -> None:
     assert "Quick run" not in (folder / "report.html").read_text()
     reproduce(chosen_studies(["beliefs"]), tmp_path, workers=1, quick=True, formats=())
     assert "Quick run" in (tmp_path / "report.html").read_text()
+
+
+def test_the_summary_has_every_finding_and_claim_in_tables_of_five_columns(folder: Path) -> None:
+    text = (folder / "summary.md").read_text()
+    rows = [line for line in text.splitlines() if line.startswith("| ") and "claim |" not in line]
+    claims = 0
+    for name in NAMES:
+        record = read_record(folder / name)
+        assert record is not None
+        assert f"**{record.headline}**" in text
+        claims += len(record.claims)
+    assert len(rows) == claims
+    assert {row.count("|") for row in rows} == {6}

@@ -17,6 +17,7 @@ from deniable.studies.context import DATA_FILES, Context, silent
 from deniable.studies.publish import FORMATS, Record, read_record, write_study, write_text
 from deniable.studies.registry import STUDIES, Study
 from deniable.studies.report import report_html
+from deniable.studies.summary import summary_markdown
 
 KEPT = "simulations"
 """The folder of finished simulations, inside the results folder."""
@@ -46,7 +47,7 @@ def reproduce(
     finished: Callable[[Finished], None] = lambda done: None,
     progress: Callable[[int, int], None] = silent,
 ) -> list[Finished]:
-    """Run studies and write `out/report.html` over everything that the folder holds.
+    """Run studies and write `report.html` and `summary.md` over everything that the folder holds.
 
     Args:
         studies: which; see `registry.STUDIES`.
@@ -80,6 +81,7 @@ def reproduce(
             done.append(_one(study, folder / study.name, context, formats))
             finished(done[-1])
     write_text(folder / "report.html", report_html(folder, STUDIES))
+    write_text(folder / "summary.md", summary_markdown(folder, STUDIES))
     return done
 
 
