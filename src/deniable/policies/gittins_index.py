@@ -5,9 +5,9 @@ Up to 255 shows of an arm the table holds the index of each state. Beyond, it ho
     index = m + bonus(m, n) sqrt(m (1 - m) / (n + 2)),   m = (clicks + 1) / (n + 2),
 
 on a grid of arcsin(sqrt m) by log n, interpolated linearly; beyond the grid the bonus falls like Brezzi
-and Lai's psi(1 / (n log(1/discount))), which describes large n. Measured against plain bisection, one
-dynamic program for each try: within 2e-4 of the index for the first 255 shows (1e-6 for the first ten),
-within 5e-4 beyond (1.5e-3 at discount .9999 where more than 250 shows were all clicked).
+and Lai's psi(1 / (n log(1/discount))), which describes large n. Measured against bisection, one dynamic
+program for each try, at discounts .9, .99 and .9999: within 3e-5 of the index for the first 255 shows
+(1e-6 at .9 and .99), within 2e-4 up to 10,000 shows and 3e-4 beyond, also where all or none clicked.
 """
 
 from __future__ import annotations
