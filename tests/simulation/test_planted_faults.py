@@ -93,8 +93,8 @@ def _pair_blocks(**parts: Any) -> Parts:
 
 
 def _words_of_arms(take: Parts, **parts: Any) -> Parts:
-    usual = {"threshold": _word_of(), "_SHORT": 2.0, "LONG": 1e9}
-    taken = {"_take_word": _python(_words._take_word, threshold=_word_of(), **take)}
+    usual = {"threshold": _word_of(), "_SHORT": 0.0, "LONG": 1e9}
+    taken = {"_take_word": _python(_words._take_word, **{"threshold": _word_of(), **take})}
     made = _python(_words.word_visitors, **{**usual, **taken, **parts})
     return {"LONG": 1e9, "word_visitors": made}
 
@@ -136,9 +136,24 @@ def _keep_going(function: Any) -> Any:
     return go_on
 
 
-def _walk_on(*arguments: Any) -> Any:
-    passed, _, *counts = _pair_block._walk(*arguments)
-    return (passed, True, *counts)
+def _take_all(size: int, seated: int, *arguments: Any) -> bool:
+    """A step taken to its end, whoever leads."""
+    _, _, undecided, _, _, shown, won, clocks, shows, clicks, _ = arguments
+    shows += shown[0]
+    clicks += won[0]
+    for j, arm, hit in undecided[:seated]:
+        shows[j, arm] += 1
+        clicks[j, arm] += hit
+    clocks[0] += size
+    return True
+
+
+def _walk_on(
+    size: int, others: int, wins: int, hits: int, n: int, c: int, k: int, d: int, state: Any
+) -> Any:
+    """A small block walked to its end, whoever leads: the leader's clicks are made to look many."""
+    passed, _, n, c, k, d = _pair_block._walk(size, others, wins, hits, n, c + 10**6, k, d, state)
+    return passed, True, n, c - 10**6, k, d
 
 
 def _whole_word(*arguments: Any) -> Any:
@@ -174,7 +189,7 @@ _rest = {"walk_block": _keep_going(_block.walk_block)}
 _deal_off = _python(_falling._deal, hypergeometric=_one_more)
 _all_wander = _python(_falling._wander, uniform=lambda state: 0.0)
 _single = _python(_words._single, tied_arm=_first_tied)
-_two, _few = (0.3, 0.32), (0.05, 0.05, 0.05)
+_two, _few, _high = (0.3, 0.32), (0.05, 0.05, 0.05), (0.8, 0.7, 0.75)
 FAULTS: dict[str, tuple[Parts, str, float, tuple[float, ...], int]] = {
     "accepting a block too early": (_blocks({"holds": _yes}), "constant", 3, THREE, 400),
     "not dropping the rest": (_blocks(_rest), "constant", 3, THREE, 400),
@@ -183,7 +198,7 @@ FAULTS: dict[str, tuple[Parts, str, float, tuple[float, ...], int]] = {
     "hypergeometric off by one": (_blocks(_off), "constant", 3, THREE, 400),
     "falling: accepting too early": (_falling_blocks(keeps_leader=_yes), "dynamic", 4, THREE, 400),
     "falling: not dropping the rest": (
-        _falling_blocks(settle_block=_keep_going(_settle.settle_block)),
+        _falling_blocks(settle_block=_take_all),
         "dynamic",
         4,
         THREE,
@@ -207,7 +222,13 @@ FAULTS: dict[str, tuple[Parts, str, float, tuple[float, ...], int]] = {
     "pair: a word taken whole": (_pair_words(_take_word=_whole_word), "constant", 3, _two, 400),
     "pair: wrong digits": (_pair_words(threshold=_word_of(_tenth_more)), "constant", 1, _two, 400),
     "pair: wrong schedule": (_pair_words(scheduled=_early), "dynamic", 4, _two, 400),
-    "pair: wrong tie rule": (_pair_words(_greedy_or_not=_always_first), "constant", 3, _two, 64),
+    "pair: wrong tie rule": (
+        _pair_words(_greedy_or_not=_always_first),
+        "constant",
+        3,
+        (0.05, 0.05),
+        400,
+    ),
     "pair: accepting a block too early": (
         _pair_blocks(almost_surely_below=_yes),
         "constant",
@@ -224,7 +245,7 @@ FAULTS: dict[str, tuple[Parts, str, float, tuple[float, ...], int]] = {
         400,
     ),
     "words: a word taken whole": (_words_of_arms({"_stays": _yes}), "constant", 3, THREE, 400),
-    "words: a lost lead overlooked": (_words_of_arms({"_leads": _yes}), "constant", 3, THREE, 400),
+    "words: a lost lead overlooked": (_words_of_arms({"_leads": _yes}), "constant", 3, _high, 400),
     "words: wrong digits": (
         _words_of_arms({"threshold": _word_of(_tenth_more)}, threshold=_word_of(_tenth_more)),
         "constant",
