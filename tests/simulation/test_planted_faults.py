@@ -15,6 +15,7 @@ from tests.simulation.two_samples import NEVER, least_p_value, named, sample, wo
 
 from deniable.policies.contract import GreedyRule
 from deniable.simulation import _block, _falling, _leap, _pair, _pair_block, _settle, _step, _words
+from deniable.simulation._block_length import pair_length
 from deniable.simulation._exploring import explore, scheduled
 from deniable.simulation._generator import generator_state
 from deniable.simulation._samplers import hypergeometric
@@ -85,7 +86,7 @@ def _pair_words(**parts: Any) -> Parts:
 
 
 def _pair_blocks(**parts: Any) -> Parts:
-    length = _pair_block.pair_length
+    length = pair_length
     long = {"pair_length": lambda *rest: min(rest[-1], 40 + 8 * length(*rest)), **parts}
     block = _python(_pair_block.take_block, **long)
     # Blocks from the start on, but not where a tie is broken.
@@ -158,14 +159,14 @@ def _walk_on(
 
 def _whole_word(*arguments: Any) -> Any:
     """A word taken whole, whatever happens in it: the leader's clicks are made to look many."""
-    *before, leader, shows, clicks, state = arguments
+    leader, _, clicks, _ = arguments[-4:]
     clicks[leader] += 10**6
-    done = _pair._take_word(*before, leader, shows, clicks, state)
+    done = _pair._take_word(*arguments)
     clicks[leader] -= 10**6
     return done
 
 
-def _tenth_more(probability: float) -> int:
+def _tenth_more(probability: float) -> Any:
     return _pair.threshold(min(1.0, 1.1 * probability))
 
 

@@ -130,7 +130,7 @@ def compute_table(
         for i in np.flatnonzero(wanted):
             if i == 0 or not wanted[i - 1]:
                 before[:] = -1.0  # no neighbour: nothing falls through 0 here
-            x, last_x = paid[i], paid[max(i - 1, 0)]
+            x, last_x = paid[i], paid[max(int(i) - 1, 0)]
             stage.without_learning(x, horizon, values)
             stage.sweep(
                 x, discount, horizon, _MIDDLE, values, late, edges[i], last_x, before, indices

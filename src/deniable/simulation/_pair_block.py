@@ -51,7 +51,7 @@ def take_block(
     others = binomial(size, wander, state)
     wins = binomial(size - others, own_rate, state)
     hits = binomial(others, other_rate, state)
-    done = 0
+    done: Any = 0
     depth = 0
     leading = True
     while leading:
