@@ -9,12 +9,26 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from deniable.policies.catalogue import Settings, policy_named
 from deniable.policies.contract import Policy
 from deniable.simulation.environment import Environment
 from deniable.simulation.job import Job, Kernel, make_job, run_repetition
 
 Samples = NDArray[np.float64]
 NEVER = 1e-9
+
+
+def named(name: str, budget: float, n_arms: int) -> Policy:
+    """A policy; arms that need budgets of their own get some between .5 and 4."""
+    budgets = tuple(np.geomspace(0.5, 4, n_arms))
+    return policy_named(name, Settings(budget, budgets, discount=0.99))
+
+
+def world_of(rates: tuple[float, ...], segments: int, horizon: int) -> Environment:
+    """Segments of unequal shares, each with the rates in another order."""
+    table = np.array([np.roll(rates, j) for j in range(segments)]).T
+    shares = np.arange(1, segments + 1) / np.arange(1, segments + 1).sum()
+    return Environment(table, horizon, shares)
 
 
 def sample(

@@ -39,8 +39,15 @@ def sweep(
     values: Any,
     edge_at: Any,
     edges: Any,
+    previous: Any,
+    before: Any,
+    indices: Any,
 ) -> None:
     """Sweep from D at the horizon back to A at `start` shows, in place.
+
+    The index is noted at some n, in one of two ways: as the real s with A(s, n) = 0 for this payment,
+    or, where payments are close to each other, for each s as the payment at which A(s, n) falls
+    through 0 between the last payment and this one.
 
     Args:
         payment: x.
@@ -48,8 +55,11 @@ def sweep(
         horizon: shows from which to go back.
         start: shows at which to end.
         values: D(s, horizon), becomes A(s, start), (horizon + 2,).
-        edge_at: the n at which to record the boundary, ascending.
-        edges: receives the real s with A(s, n) = 0 at each of them, or nan.
+        edge_at: the n at which to note the index, ascending, (N,).
+        edges: receives the real s with A(s, n) = 0 at each of them, or nan, (N,).
+        previous: the last payment, below this one.
+        before: A(s, n) at the last payment, becomes that at this one, (N, any).
+        indices: receives the index of each s whose A falls through 0, (N, any); or (N, 0) for none.
     """
     low, high = _edges(payment, horizon)
     due = edge_at.size - 1
@@ -60,10 +70,12 @@ def sweep(
             values[low - 1] = 0.0
         low, high = _edges(payment, n)
         recording = due >= 0 and edge_at[due] == n
+        noting = recording and indices.shape[1] > 0
+        row = due
         if recording:
             edges[due] = np.nan
             due -= 1
-        before, chord = 0.0, 0.0
+        below, chord = 0.0, 0.0
         first, at_first = -1, 0.0  # the smallest s at which going on is better, and A there
         for s in range(low, high + 1):
             m = (s + 1.0) / (n + 2.0)
@@ -71,6 +83,12 @@ def sweep(
                 m * values[s + 1] + (1.0 - m) * values[s]
             )
             values[s] = max(0.0, going_on) if n > start else going_on
+            if noting:
+                old = before[row, s]
+                if going_on <= 0.0 and old > 0.0:
+                    part = going_on / (going_on - old)
+                    indices[row, s] = payment - (payment - previous) * part
+                before[row, s] = going_on
             if recording and first >= 0:
                 # Between s - 1 and s, A bends from a flat line to a steep one: the root is between
                 # those of the chord and of the steep line. Take the middle.
@@ -79,8 +97,8 @@ def sweep(
                 recording = False
             elif recording and going_on > 0.0:
                 first, at_first = s, going_on
-                chord = going_on / (going_on - before)
-            before = going_on
+                chord = going_on / (going_on - below)
+            below = going_on
     for s in range(low):
         values[s] = (1.0 - discount) * ((s + 1.0) / (start + 2.0) - payment)
     for s in range(high + 1, start + 1):
@@ -92,6 +110,22 @@ def without_learning(payment: Any, shows: Any, out: Any) -> None:
     """D where nothing more is learnt: max(0, m - x)."""
     for s in range(shows + 1):
         out[s] = max(0.0, (s + 1.0) / (shows + 2.0) - payment)
+
+
+@compiled
+def _neighbour(payment: Any, count: Any) -> Any:
+    """The last of the payments below this one, and how far it is to the next."""
+    angle = math.asin(math.sqrt(payment)) / (math.pi / 2) * count - 0.5
+    k = min(max(np.int64(math.floor(angle)), 0), count - 2)
+    return k, min(max(angle - k, 0.0), 1.0)
+
+
+@compiled
+def beside(payment: Any, payments: Any, table: Any, shows: Any, out: Any) -> None:
+    """`between` for payments so close to each other that A is read at s itself."""
+    k, part = _neighbour(payment, payments.size)
+    for s in range(shows + 1):
+        out[s] = max(0.0, (1.0 - part) * table[k, s] + part * table[k + 1, s])
 
 
 @compiled
@@ -108,9 +142,7 @@ def between(payment: Any, payments: Any, table: Any, shows: Any, out: Any) -> No
         shows: n.
         out: receives D(s, n) at x, (n + 1,).
     """
-    angle = math.asin(math.sqrt(payment)) / (math.pi / 2) * payments.size - 0.5
-    k = min(max(np.int64(math.floor(angle)), 0), payments.size - 2)
-    part = min(max(angle - k, 0.0), 1.0)
+    k, part = _neighbour(payment, payments.size)
     scale = math.sqrt(payment * (1.0 - payment))
     for s in range(shows + 1):
         m = (s + 1.0) / (shows + 2.0)
@@ -119,15 +151,8 @@ def between(payment: Any, payments: Any, table: Any, shows: Any, out: Any) -> No
             x = payments[k + side]
             own = math.sqrt(x * (1.0 - x))
             place = (x + (m - payment) / scale * own) * (shows + 2.0) - 1.0
-            if place >= shows:
-                read = (place + 1.0) / (shows + 2.0) - x
-            elif place <= 0.0:
-                read = table[k + side, 0]
-            else:
-                i = np.int64(place)
-                read = table[k + side, i] + (place - i) * (
-                    table[k + side, i + 1] - table[k + side, i]
-                )
+            i = min(max(np.int64(place), 0), shows - 1)
+            read = table[k + side, i] + (place - i) * (table[k + side, i + 1] - table[k + side, i])
             total += (part if side == 1 else 1.0 - part) * read / own
         out[s] = max(0.0, total * scale, m - payment)
 
@@ -153,7 +178,7 @@ def first_indices(discount: Any, payments: Any, later: Any, steps: Any, out: Any
     out[:] = 1.0
     for step in range(steps):
         payment = math.sin((step + 0.5) / steps * (math.pi / 2)) ** 2
-        between(payment, payments, later, size, values)
+        beside(payment, payments, later, size, values)
         for n in range(size - 1, -1, -1):
             for s in range(n + 1):
                 m = (s + 1.0) / (n + 2.0)

@@ -120,6 +120,18 @@ def _explore_arms(
 
 
 @compiled
+def spread_others(visitors: Any, leader: Any, shown: Any, state: Any) -> None:
+    """Spread visitors evenly over all arms but the leader."""
+    arms = shown.size - 1
+    for arm in range(shown.size):
+        if arm != leader:
+            part = binomial(visitors, 1.0 / arms, state)
+            shown[arm] += part
+            visitors -= part
+            arms -= 1
+
+
+@compiled
 def holds(shows: Any, clicks: Any, leaders: Any, ties: Any, shown: Any, won: Any) -> Any:
     for j in range(leaders.size):
         if ties[j] == 1:

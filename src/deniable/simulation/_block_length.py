@@ -11,11 +11,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from deniable.policies._compile import compiled
 
 _CERTAIN = 0.7  # of the length at which the expected worst order closes the gap
 _SWING = 5.2  # standard deviations that a held path must keep off, and a little more
-_LIKELY = 0.8
+_LIKELY = 0.65
 _LONG = 200.0  # visitors from which swings are smaller than worst orders
 
 
@@ -44,13 +46,46 @@ def single_leader_length(
         reach = _CERTAIN * gap / closing
         if reach > _LONG:
             arm_sway = _SWING * math.sqrt(hits * (1.0 - rates[arm])) / k
-            # leader swings, challenger at its worst: rise m + sway sqrt m = gap
-            root = 2.0 * gap / (sway + math.sqrt(sway * sway + 4.0 * rise * gap))
-            mixed = _LIKELY * root * root
-            both = gap / (sway + arm_sway)
-            reach = max(reach, mixed, min(_LIKELY * both * both, float(n + k)))
+            reach = max(reach, _swinging_length(gap, rise, sway, arm_sway, n + k))
         length = min(length, reach)
     return length
+
+
+@compiled
+def _swinging_length(gap: Any, rise: Any, sway: Any, arm_sway: Any, seen: Any) -> Any:
+    """Visitors after which swings may close the gap, of the leader or of both."""
+    # leader swings, challenger at its worst: rise m + sway sqrt m = gap
+    root = 2.0 * gap / (sway + math.sqrt(sway * sway + 4.0 * rise * gap))
+    mixed = _LIKELY * root * root
+    both = gap / (sway + arm_sway)
+    return max(mixed, min(_LIKELY * both * both, np.float64(seen)))
+
+
+@compiled
+def pair_length(
+    n: Any,
+    c: Any,
+    k: Any,
+    d: Any,
+    wander: Any,
+    own_rate: Any,
+    other_rate: Any,
+    longest: Any,
+) -> Any:
+    """The same for two arms: c clicks in n shows of the leader, d in k of the challenger."""
+    shown = np.float64(max(k, 1))
+    other = d / shown
+    gap = c / n - other
+    rise = wander * other_rate * (1.0 - other) / shown
+    closing = (1.0 - wander) * (1.0 - own_rate) * other / n + rise
+    if gap * _CERTAIN >= closing * longest:
+        return longest
+    reach = _CERTAIN * gap / closing
+    if reach > _LONG:
+        sway = _SWING * math.sqrt((1.0 - wander) * own_rate * (1.0 - own_rate)) / n
+        arm_sway = _SWING * math.sqrt(wander * other_rate * (1.0 - other_rate)) / shown
+        reach = max(reach, _swinging_length(gap, rise, sway, arm_sway, n + k))
+    return min(longest, max(1.0, reach))
 
 
 @compiled

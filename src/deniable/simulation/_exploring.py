@@ -29,12 +29,6 @@ def scheduled(n_arms: Any, clock: Any) -> Any:
 
 
 @compiled
-def falling_rate(n_arms: Any, clock: Any) -> Any:
-    """Minus the derivative of the schedule: exploration (1 - 1 / log n) / (3 n)."""
-    return scheduled(n_arms, clock) * (1.0 - 1.0 / math.log(clock)) / (3.0 * clock)
-
-
-@compiled
 def explore(kind: Any, clock: Any, fixed: Any, floor: Any, budgets: Any, out: Any) -> Any:
     """Write the arms' exploration probabilities at this clock into `out`; return the bonus."""
     n_arms = out.size

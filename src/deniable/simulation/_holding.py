@@ -96,18 +96,27 @@ def keeps_leader(shows: Any, clicks: Any, leader: Any, shown: Any, won: Any) -> 
         if (
             arm != leader
             and not is_above(clicks[leader], lowest, clicks[arm] + won[arm], shows[arm] + won[arm])
-            and not _almost_surely_below(shows, clicks, leader, arm, shown, won)
+            and not almost_surely_below(
+                clicks[leader],
+                shows[leader],
+                won[leader],
+                shown[leader],
+                clicks[arm],
+                shows[arm],
+                won[arm],
+                shown[arm],
+            )
         ):
             return False
     return True
 
 
 @compiled
-def _almost_surely_below(
-    shows: Any, clicks: Any, leader: Any, arm: Any, shown: Any, won: Any
-) -> Any:
-    c, n, s, m = clicks[leader], shows[leader], won[leader], shown[leader]
-    d, k, t, w = clicks[arm], shows[arm], won[arm], shown[arm]
+def almost_surely_below(c: Any, n: Any, s: Any, m: Any, d: Any, k: Any, t: Any, w: Any) -> Any:
+    """Whether a challenger stays below the leader, but for a chance below 2e-18.
+
+    The leader has c clicks in n shows before the block, s in m in it; the challenger d, k, t, w.
+    """
     if m + w < _SHORT or n == 0 or k == 0:
         return False
     low = min(c / n, (c + s) / (n + m))

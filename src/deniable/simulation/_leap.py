@@ -17,15 +17,10 @@ from typing import Any
 import numpy as np
 
 from deniable.policies._compile import compiled
-from deniable.simulation._block import (
-    decide,
-    draw_totals,
-    holds,
-    split_block,
-    walk_block,
-)
+from deniable.simulation._block import decide, draw_totals
 from deniable.simulation._block_length import schedule_length, single_leader_length, tied_length
-from deniable.simulation._exploring import ARM_DYNAMIC, DYNAMIC, FIXED, explore, falling_rate
+from deniable.simulation._exploring import ARM_DYNAMIC, DYNAMIC, FIXED, explore
+from deniable.simulation._falling import ROOM, STEPS, falling_visitors
 from deniable.simulation._generator import uniform
 from deniable.simulation._greedy import PRODUCT_SAFE, find_leaders
 from deniable.simulation._pair import LONG, WORD, pair_visitors
@@ -33,15 +28,13 @@ from deniable.simulation._samplers import (
     failures_before_success,
     wait_scale,
 )
+from deniable.simulation._settle import DEPTH, settle_block
 from deniable.simulation._step import step_visitors
 from deniable.simulation._words import word_visitors
 
 _SHORT_BLOCK = 24  # below this, single visitors are cheaper
 _SINGLE_RUN = 16  # visitors to take one by one before looking for a block again
-_LEAF = 16  # sub-blocks of this size are walked through
-_DEPTH = 64
 _CANDIDATES = 12.0  # undecided visitors to expect in a block
-_CONVEX = 32  # from here on a falling schedule is a convex function of the clock
 _ROOM = 64  # undecided visitors a block can hold; it ends at the last that fits
 
 
@@ -83,13 +76,12 @@ def leap_visitors(
     sure = np.empty(n_arms)
     last = np.empty(n_arms)
     spread = np.empty(n_arms)
-    shown = np.empty((_DEPTH, n_segments, n_arms), np.int64)
-    won = np.empty((_DEPTH, n_segments, n_arms), np.int64)
-    sizes = np.empty(_DEPTH, np.int64)
+    shown = np.empty((DEPTH, n_segments, n_arms), np.int64)
+    won = np.empty((DEPTH, n_segments, n_arms), np.int64)
     places = np.empty(_ROOM, np.int64)
     undecided = np.empty((_ROOM, 3), np.int64)  # segment, arm, clicked
-    block_shown = np.empty((n_segments, n_arms), np.int64)
-    block_won = np.empty((n_segments, n_arms), np.int64)
+    book = np.empty((STEPS, 3), np.int64)
+    candidates = np.empty((STEPS, ROOM), np.int64)
     settles_at = turns[-1]
     end = clocks[0] + visitors
     while clocks[0] < end:
@@ -101,12 +93,18 @@ def leap_visitors(
         size = end - clock
         if not settled:
             size = _until_next_turn(turns, clock, size)
+        falling = (
+            not settled and kind == DYNAMIC and n_segments == 1 and ties[0] == 1 and bonus > 0.0
+        )
+        if not settled and not falling:
             size = min(size, np.int64(schedule_length(clock, 1.0 - bonus, _CANDIDATES)))
         matters = bonus > 0.0 or not settled
         if matters:
             size = _quiet_length(shows, clicks, leaders, ties, sure, bonus, rates, arrival, size)
         alone = n_segments == 1 and kind != ARM_DYNAMIC
-        if alone and size < LONG and end - clock >= WORD and shows.max() < PRODUCT_SAFE:
+        steady = settled and n_arms == 2 and ties[0] == 1 and bonus > 0.0
+        near = size < LONG and end - clock >= WORD
+        if alone and (near or steady) and shows.max() < PRODUCT_SAFE:
             if n_arms == 2:
                 pair_visitors(
                     kind,
@@ -151,6 +149,23 @@ def leap_visitors(
                 state,
             )
             continue
+        if falling:
+            falling_visitors(
+                floor,
+                clocks,
+                rates,
+                size,
+                leaders,
+                ties,
+                shown,
+                won,
+                book,
+                candidates,
+                shows,
+                clicks,
+                state,
+            )
+            continue
         n_undecided = 0
         if not settled:
             last_bonus = explore(kind, clock + size, fixed, floor, budgets, last)
@@ -158,23 +173,14 @@ def leap_visitors(
             for arm in range(n_arms):
                 sure[arm] = min(sure[arm], last[arm])
             loose = max(0.0, 1.0 - bonus - sure.sum())
-            # A convex schedule lies between its tangent at the end and its chord.
-            convex = kind == DYNAMIC and bonus > 0.0 and clock >= _CONVEX
-            steepness = falling_rate(n_arms, clock + size) if convex else 0.0
             scale = wait_scale(loose)
             place = failures_before_success(scale, state)
             while place < size:
                 places[n_undecided] = place
                 # The first `greedy` of what is left open is the greedy arm's, the rest explored.
                 u = uniform(state) * loose
-                if convex and loose - u >= loose * (size - place) / size:
-                    greedy = loose
-                elif convex and loose - u <= steepness * (size - 1 - place):
-                    u, greedy = uniform(state), 0.0
-                    spread[:] = 1.0 / n_arms
-                else:
-                    greedy = explore(kind, clock + 1 + place, fixed, floor, budgets, last) - bonus
-                    spread[:] = last - sure
+                greedy = explore(kind, clock + 1 + place, fixed, floor, budgets, last) - bonus
+                spread[:] = last - sure
                 decide(
                     u,
                     greedy,
@@ -206,56 +212,21 @@ def leap_visitors(
             won[0],
             state,
         )
-        # A stack of sub-blocks, the earliest on top.
-        sizes[0] = size
-        depth = 1
-        seen = 0  # undecided visitors that have passed
-        while depth > 0:
-            top = depth - 1
-            here = sizes[top]
-            reach = seen
-            while reach < n_undecided and places[reach] < clocks[0] - clock + here:
-                reach += 1
-            block_shown[:] = shown[top]
-            block_won[:] = won[top]
-            for i in range(seen, reach):
-                block_shown[undecided[i, 0], undecided[i, 1]] += 1
-                block_won[undecided[i, 0], undecided[i, 1]] += undecided[i, 2]
-            if not matters or holds(shows, clicks, leaders, ties, block_shown, block_won):
-                shows += block_shown
-                clicks += block_won
-                clocks[0] += here
-                seen = reach
-                depth -= 1
-            elif here <= _LEAF:
-                if not walk_block(
-                    here,
-                    clock,
-                    clocks,
-                    shown[top],
-                    won[top],
-                    places,
-                    undecided,
-                    seen,
-                    reach,
-                    leaders,
-                    ties,
-                    shows,
-                    clicks,
-                    state,
-                ):
-                    break
-                seen = reach
-                depth -= 1
-            else:
-                first = here // 2
-                inside = 0
-                while seen + inside < reach and places[seen + inside] < clocks[0] - clock + first:
-                    inside += 1
-                split_block(first - inside, shown[top], won[top], shown[depth], won[depth], state)
-                sizes[top] = here - first
-                sizes[depth] = first
-                depth += 1
+        settle_block(
+            size,
+            n_undecided,
+            matters,
+            places,
+            undecided,
+            leaders,
+            ties,
+            shown,
+            won,
+            clocks,
+            shows,
+            clicks,
+            state,
+        )
 
 
 @compiled

@@ -21,6 +21,7 @@ from deniable.policies._compile import compiled
 from deniable.simulation._exploring import FIXED, scheduled
 from deniable.simulation._generator import scrambled_word, uniform
 from deniable.simulation._greedy import PRODUCT_SAFE
+from deniable.simulation._pair_block import take_block
 from deniable.simulation._samplers import failures_before_success, wait_scale
 
 _FIVES, _THREES = np.uint64(0x5555555555555555), np.uint64(0x3333333333333333)
@@ -29,8 +30,12 @@ _U1, _U2, _U4, _U8, _U56, _U63 = (np.uint64(x) for x in (1, 2, 4, 8, 56, 63))
 _ZERO, _FULL = np.uint64(0), np.uint64(0xFFFFFFFFFFFFFFFF)
 _BYTE = np.uint64(0xFF)
 
+_NEVER = np.int64(2**62)
+
 WORD = 64
-LONG = 400.0  # visitors of a quiet block, from which drawing it by binomials is cheaper
+LONG = 250.0  # visitors of a quiet block, from which drawing it by binomials is cheaper
+_BLOCK = 200.0  # ... from which it is cheaper here, where it takes no arrays
+_FAR = 1000.0  # ... from which many steps of a falling schedule are better taken together
 _SHORT = 10.0  # ... below which visitors are taken one by one
 _RUN = 8
 _SHARE = 0.7  # of the visitors whose expected worst order would close the gap
@@ -103,7 +108,9 @@ def pair_visitors(
     clicks: Any,
     state: Any,
 ) -> None:
-    """Advance two arms of one segment, at most by `visitors`, until they are well apart.
+    """Advance two arms of one segment, at most by `visitors`.
+
+    It ends early where the two are well apart and the schedule still falls.
 
     Args:
         kind: FIXED or DYNAMIC.
@@ -120,10 +127,11 @@ def pair_visitors(
     start = clocks[0]
     clock = start
     end = clock + min(visitors, PRODUCT_SAFE - shows[0], PRODUCT_SAFE - shows[1])
+    stack = np.empty((64, 4), np.int64)
     limits = (threshold(rates[0]), threshold(rates[1]))
     explored = (fixed[0], fixed[1])
-    epoch_end = np.int64(2**62) if kind == FIXED else clock
-    rare_at = np.int64(2**62)
+    epoch_end = _NEVER if kind == FIXED else clock
+    rare_at = _NEVER
     loose, scale = 0.0, 0.0
     show_limits = (threshold(explored[1]), threshold(explored[0]))
     while clock < end:
@@ -133,7 +141,7 @@ def pair_visitors(
             epoch_end = clock + 64 + clock // 128
             rate = first
             if clock + 1 >= settles_at:
-                epoch_end = np.int64(2**62)
+                epoch_end = _NEVER
             else:
                 rate = max(floor, scheduled(2, epoch_end))
             loose = first - rate
@@ -166,10 +174,16 @@ def pair_visitors(
         closing = (1.0 - wander) * (1.0 - rates[leader]) * clicks[other]
         closing += wander * rates[other] * (shows[leader] - clicks[leader])
         ahead = _SHARE * abs(gap)
-        if ahead > LONG * closing and clock > start:
-            break
         room = min(end, epoch_end, rare_at) - clock
-        if ahead < _SHORT * closing:
+        # Blocks longer than an epoch are better taken together with those after it.
+        longer = ahead > min(max(LONG, clock / 128.0), _FAR) * closing
+        if longer and epoch_end != _NEVER and clock > start:
+            break
+        if ahead > _BLOCK * closing and room >= _BLOCK:
+            done = take_block(
+                room, wander, rates[leader], rates[other], leader, shows, clicks, stack, state
+            )
+        elif ahead < _SHORT * closing:
             done = _take_singles(
                 min(_RUN, room), wander, rates[leader], rates[other], leader, shows, clicks, state
             )

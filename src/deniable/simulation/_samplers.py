@@ -18,6 +18,8 @@ from deniable.simulation._generator import positive_uniform, uniform
 
 _COUNTING = 10  # up to here, tossing each coin is cheapest
 _INVERSION_MEAN = 10.0
+_NEAR_MODE = 15  # up to here, a ratio of probabilities is a short product
+_PRODUCT_TOTAL = 1_000_000_000  # ... that cannot overflow, below this many items
 _FAR = 4_611_686_018_427_387_904.0  # 2^62: "never", for waiting times
 
 _STIRLING = np.array(
@@ -80,28 +82,50 @@ def _binomial_by_inversion(n: Any, p: Any, state: Any) -> Any:
 
 @compiled
 def _binomial_by_rejection(n: Any, p: Any, state: Any) -> Any:
-    q = 1.0 - p
-    spread = math.sqrt(n * p * q)
+    variance = n * p * (1.0 - p)
+    spread = math.sqrt(variance)
     b = 1.15 + 2.53 * spread
     a = -0.0873 + 0.0248 * b + 0.01 * p
     centre = n * p + 0.5
-    sure = 0.92 - 4.2 / b
     while True:
         u = uniform(state) - 0.5
         v = uniform(state)
         us = 0.5 - abs(u)
         if us <= 0.0:
             continue
-        k = np.int64(math.floor((2.0 * a / us + b) * u + centre))
-        if us >= 0.07 and v <= sure:
-            return k
-        if k < 0 or k > n:
+        place = math.floor((2.0 * a / us + b) * u + centre)
+        if us >= 0.07 and v * b <= 0.92 * b - 4.2:
+            return np.int64(place)
+        if place < 0.0 or place > n:
             continue
-        alpha = (2.83 + 5.1 / b) * spread
-        v = math.log(v * alpha / (a / (us * us) + b)) if v > 0.0 else -1e300
-        m = np.int64(math.floor((n + 1) * p))
-        if v <= _binomial_log_ratio(n, p, k, m):
+        k = np.int64(place)
+        v *= (2.83 * b + 5.1) * spread / (b * (a / (us * us) + b))
+        if _binomial_accepts(n, p, variance, k, v):
             return k
+
+
+@compiled
+def _binomial_accepts(n: Any, p: Any, variance: Any, k: Any, v: Any) -> Any:
+    """Whether v <= P(k) / P(mode)."""
+    m = np.int64((n + 1) * p)
+    off = abs(k - m)
+    if off <= _NEAR_MODE:
+        # The ratio as a product, of which the divisions are put together.
+        above, below = 1.0, 1.0
+        for i in range(min(k, m) + 1, max(k, m) + 1):
+            above *= (n + 1 - i) * p
+            below *= i * (1.0 - p)
+        return v * below <= above if k >= m else v * above <= below
+    log_v = math.log(v) if v > 0.0 else -1e300
+    if off < 0.5 * variance - 1.0:
+        # Bounds of the log of the ratio, from Kachitvichyanukul and Schmeiser's BTPE.
+        bell = -0.5 * off * off / variance
+        margin = off / variance * ((off * (off / 3.0 + 0.625) + 1.0 / 6.0) / variance + 0.5)
+        if log_v < bell - margin:
+            return True
+        if log_v > bell + margin:
+            return False
+    return log_v <= _binomial_log_ratio(n, p, k, m)
 
 
 @compiled
@@ -170,6 +194,14 @@ def _hypergeometric_by_rejection(few: Any, total: Any, taken: Any, state: Any) -
         if place < 0.0 or place >= top:
             continue
         k = np.int64(math.floor(place))
+        if total < _PRODUCT_TOTAL and abs(k - mode) <= _NEAR_MODE:
+            above, below = 1.0, 1.0
+            for i in range(min(k, mode) + 1, max(k, mode) + 1):
+                above *= (few + 1.0 - i) * (taken + 1.0 - i)
+                below *= (rest + np.float64(i)) * i
+            if (u * u * below <= above) if k >= mode else (u * u * above <= below):
+                return k
+            continue
         ratio = _hypergeometric_log_ratio(few, taken, rest, k, mode)
         if u * (4.0 - u) - 3.0 <= ratio:
             return k
