@@ -23,6 +23,7 @@ MORE = [
     ((0.0027, 0.0022, 0.0013, 0.0026, 0.0011, 0.0025, 0.0046, 0.0053), 6000),
     ((0.6, 0.61, 0.59, 0.6, 0.62), 900),
 ]
+LONGER = [(0.1955, 0.195), (0.324, 0.295), (0.3, 0.35, 0.25)]
 RULES = [("constant", 0.05), ("constant", 1), ("constant", 3), ("dynamic", 1), ("dynamic", 5)]
 OTHERS = ["epsilon-greedy", "gittins", "random", "perfect", "arm-constant", "arm-dynamic"]
 
@@ -32,6 +33,8 @@ SETTINGS = [
     *((name, budget, rates, 1, horizon) for rates, horizon in MORE for name, budget in RULES[1:4]),
     *((name, 1, rates, 1, horizon) for rates, horizon in (TWO[0], MORE[0]) for name in OTHERS),
     *((name, 2, MORE[0][0], 3, 1200) for name in POLICIES),
+    # Long enough for blocks that are held by a bound, and for many steps of a falling schedule.
+    *((name, 5, rates, 1, 100_000) for name in ("constant", "dynamic") for rates in LONGER),
 ]
 
 
@@ -43,7 +46,7 @@ def test_there_are_enough_settings() -> None:
 @pytest.mark.parametrize(
     ("name", "budget", "rates", "segments", "horizon"),
     SETTINGS,
-    ids=[f"{s[0]}-{s[1]}-K{len(s[2])}-{s[2][0]}-J{s[3]}" for s in SETTINGS],
+    ids=[f"{s[0]}-{s[1]}-K{len(s[2])}-{s[2][0]}-J{s[3]}-T{s[4]}" for s in SETTINGS],
 )
 def test_leap_is_step_in_law(
     name: str, budget: float, rates: tuple[float, ...], segments: int, horizon: int
