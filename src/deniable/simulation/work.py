@@ -11,15 +11,15 @@ import os
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from contextlib import contextmanager
 from dataclasses import replace
-from multiprocessing import get_context
 from typing import NamedTuple
 
 import numpy as np
 
 from deniable.simulation.job import Counts, Job, run_repetition
+from deniable.simulation.processes import worker_processes
 
 TASK_SECONDS = 0.5
 _TASKS_AHEAD = 2  # tasks submitted for each worker, so that none waits for the next
@@ -138,12 +138,8 @@ def _pool(executor: Executor | None, workers: int) -> Iterator[Executor]:
     if executor is not None:
         yield executor
         return
-    # Spawned, not forked: a fork of a process with threads (Polars, Numba) can hang.
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        try:
-            yield pool
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+    with worker_processes(workers) as pool:
+        yield pool
 
 
 def _with(

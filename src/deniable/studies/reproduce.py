@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import version
-from multiprocessing import get_context
 from os import cpu_count
 from pathlib import Path
 
+from deniable.simulation.processes import worker_processes
 from deniable.studies.context import DATA_FILES, Context, silent
 from deniable.studies.publish import FORMATS, Record, read_record, write_study, write_text
 from deniable.studies.registry import STUDIES, Study
@@ -114,10 +114,6 @@ def _pool(executor: Executor | None, workers: int | None) -> Iterator[Executor |
     if executor is not None or count == 1:
         yield executor
         return
-    # One pool for all studies: a process that has loaded the kernels is worth keeping. Spawned, not
-    # forked: a fork of a process with threads (Polars, Numba) can hang. It starts with its first task.
-    with ProcessPoolExecutor(count, mp_context=get_context("spawn")) as pool:
-        try:
-            yield pool
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+    # One pool for all studies: a process that has loaded the kernels is worth keeping.
+    with worker_processes(count) as pool:
+        yield pool
