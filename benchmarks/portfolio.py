@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import math
-import os
 import statistics
 import time
-from pathlib import Path
 
 import numpy as np
 
+from benchmarks.simulation import firm_or_stand_in
 from benchmarks.timing import row, seconds
 from deniable.portfolio.allocation import Allocation, allocate
 from deniable.portfolio.problem import Portfolio
 from deniable.theory.best_budget import best_dynamic_budget
 from deniable.theory.regret import dynamic_regret
 
-DATA = Path(os.environ.get("DENIABLE_DATA", "../shared/data"))
 PIECES = 200
 GAP = 1e-6
 
@@ -33,42 +31,18 @@ def mixed(size: int, seed: int = 1) -> Portfolio:
 
 
 def _asos() -> list[bool]:
-    source = DATA / "asos" / "asos_digital_experiments_dataset.parquet"
-    name = "78 ASOS experiments"
-    if source.is_file():
-        portfolio = asos(source)
-    else:
-        print(f"  {source} is not there: 78 experiments of the same sizes stand in for ASOS")
-        rng = np.random.default_rng(2)
-        arms = np.repeat([2, 3, 4, 5], [61, 14, 2, 1])
-        visitors = np.clip(np.exp(rng.normal(16, 1.5, 78)), 69_123, 149_197_471)
-        portfolio, name = Portfolio.from_sizes(arms, np.floor(visitors)), "78 experiments"
+    firm, source = firm_or_stand_in()
+    portfolio = Portfolio.from_sizes(
+        [len(each.rates) for each in firm], [each.visitors for each in firm]
+    )
     results = []
     for firm_budget in (1, 5, 10, 20, 100):
         found = allocate(portfolio, firm_budget)
         taken = seconds(lambda budget=firm_budget: allocate(portfolio, budget), 9)  # type: ignore[misc]
-        results.append(row(f"{name}, firm budget {firm_budget}", 1000 * taken, "ms", 50))
+        name = f"{portfolio.size} experiments ({source}), firm budget {firm_budget}"
+        results.append(row(name, 1000 * taken, "ms", 50))
         results.append(found.certified)
     return results
-
-
-def asos(source: Path) -> Portfolio:
-    """Arms and visitors of the ASOS experiments: metric 1, the last snapshot, control once."""
-    import polars as pl
-
-    last = (
-        pl.read_parquet(source)
-        .filter(pl.col("metric_id") == 1)
-        .sort("time_since_start")
-        .group_by("experiment_id", "variant_id")
-        .last()
-    )
-    table = (
-        last.group_by("experiment_id")
-        .agg(arms=1 + pl.len(), visitors=pl.col("count_c").max() + pl.col("count_t").sum())
-        .sort("experiment_id")
-    )
-    return Portfolio.from_sizes(table["arms"].to_numpy(), table["visitors"].to_numpy())
 
 
 def _large() -> list[bool]:

@@ -132,7 +132,7 @@ def _against_c() -> list[bool]:
 
 def _study() -> list[bool]:
     """The firm-wide study at true scale, a tenth of its repetitions."""
-    firm, source = _firm()
+    firm, source = firm_or_stand_in()
     start = time.perf_counter()
     repetitions = 10
     cases = study_cases(firm)
@@ -143,7 +143,8 @@ def _study() -> list[bool]:
     return [row(name, minutes, "min", 10)]
 
 
-def _firm() -> tuple[list[ExperimentData], str]:
+def firm_or_stand_in() -> tuple[list[ExperimentData], str]:
+    """ASOS where the data folder has it, else a synthetic portfolio; and which."""
     try:
         return asos(), "ASOS"
     except InvalidArgumentError:
