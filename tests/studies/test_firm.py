@@ -21,15 +21,29 @@ HAS_ASOS = (DATA / "asos" / "asos_digital_experiments_dataset.parquet").exists()
 
 
 def test_regret_based_beats_equal_split_at_mid_budgets(tmp_path: Path) -> None:
+    context = Context(kept=tmp_path)
+    found = load_firm(context)
+    compared = [
+        division
+        for division in divisions(found.portfolio, (10.0, 20.0))
+        if division.regime == "flexible" and division.firm_budget is not None
+    ]
+    clicks = simulate_firm(context, found.experiments, [d.policies for d in compared], 12)
+    names = [each.name for each in found.experiments]
+    gained = {(d.rule, d.firm_budget): clicks.improvement(names, d.policies) for d in compared}
+    for firm_budget in (10.0, 20.0):
+        ahead = gained["regret-based", firm_budget] - gained["equal split", firm_budget]
+        assert ahead.mean() > 6 * ahead.std(ddof=1) / ahead.size**0.5
+
+
+def test_a_quick_run_and_its_verdicts(tmp_path: Path) -> None:
     result = firm.run(Context(kept=tmp_path, quick=True))
     table = result.figures[1].data
     gaps = firm._gaps(table)
-    assert gaps[5.0][1]  # quartiles apart
-    assert gaps[20.0][1]
     assert gaps[20.0][0] > 5 * abs(gaps[0.1][0])
     upper = firm._one(table, "best budgets", "flexible", None)["median"]
     assert firm._large(table, upper).verdict == "holds"
-    assert firm._beats(table).verdict == "holds"
+    assert firm._beats(table).verdict in ("holds", "holds in part")  # of three repetitions
     other = {"regret-based": "equal split", "equal split": "regret-based"}
     wrong = table.with_columns(rule=pl.col("rule").replace(other))
     assert firm._beats(wrong).verdict == "does not hold"
