@@ -25,7 +25,7 @@ system:
 	@scripts/system-packages
 
 test: system lint
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 screenshots: $(READY)
 	PYTHONPATH=. $(BIN)/python -m tests.web.screenshots

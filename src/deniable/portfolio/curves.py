@@ -9,19 +9,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from deniable._blocks import in_blocks
 from deniable._validation import FloatArray
 from deniable.errors import NANO
 from deniable.portfolio.problem import Portfolio, Regime
 from deniable.privacy.exploration import _risk
 from deniable.theory.best_budget import best_constant_budget, best_dynamic_budget
-from deniable.theory.elasticity import constant_gain, dynamic_gain
-from deniable.theory.regret import constant_regret, dynamic_regret
+from deniable.theory.elasticity import _dynamic_gain, constant_gain
+from deniable.theory.regret import _dynamic_regret, constant_regret
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
@@ -29,6 +30,10 @@ STRATEGIES = ("constant", "dynamic")
 CONSTANT, DYNAMIC = 0, 1
 
 Formula = Callable[[FloatArray, FloatArray, FloatArray, FloatArray], Any]
+
+# Curves are checked when they are made; the search asks for their values hundreds of times.
+_dynamic_regrets: Formula = partial(in_blocks, _dynamic_regret)
+_dynamic_gains: Formula = partial(in_blocks, _dynamic_gain)
 
 _BRANCH_RATE = np.cbrt(2 / math.e)  # with two arms the clock rests at e until exploration is here
 
@@ -54,11 +59,11 @@ class Curves:
 
     def regret(self, curve: IntArray, budget: FloatArray) -> FloatArray:
         """The bound of each curve at its budget."""
-        return self._apply((constant_regret, dynamic_regret, dynamic_regret), curve, budget)
+        return self._apply((constant_regret, _dynamic_regrets, _dynamic_regrets), curve, budget)
 
     def gain(self, curve: IntArray, budget: FloatArray) -> FloatArray:
         """-dR/d budget of each curve at its budget."""
-        return self._apply((constant_gain, dynamic_gain, dynamic_gain), curve, budget)
+        return self._apply((constant_gain, _dynamic_gains, _dynamic_gains), curve, budget)
 
     @cached_property
     def form(self) -> IntArray:
