@@ -29,8 +29,8 @@ from deniable.service.facade import Deniable
 from deniable.service.facade import open as open_service
 
 FULL = os.environ.get("DENIABLE_BENCH_FULL") == "1"
-SECONDS = 4
-ROUNDS = 3
+SECONDS = 2
+ROUNDS = 9  # the speed of a shared machine changes by the second: many short turns
 CONNECTIONS = 64
 EXPERIMENT = "checkout"
 WARM_UP_VISITORS = 250_000  # SQLite's page cache of 64 MiB is full then
@@ -238,7 +238,7 @@ def _answers(url: str) -> bool:
 
 
 def _wrk(server: Server, secret: str, size: int, *, pinned: bool = True) -> Load:
-    """A few seconds of decisions for new visitors on 64 connections."""
+    """Some seconds of decisions for new visitors on 64 connections."""
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder) / "load.lua"
         script.write_text(LUA % (f"{time.time_ns():x}-", size, secret))
