@@ -17,6 +17,9 @@ from tests.postgres import PostgresServer
 from tests.service.support import running, serving, shows
 
 from deniable.errors import StoreUnavailableError
+from deniable.service import batch
+from deniable.service.batch import AT_ONCE
+from deniable.service.entropy import EntropyError
 from deniable.service.facade import Deniable
 from deniable.service.facade import open as open_service
 
@@ -180,6 +183,35 @@ def test_no_entropy(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
             assert len({answer.id for answer in answers}) == 20
             assert {len(answer.id) for answer in answers} == {32}
         check_recovered(service, kept)
+
+
+@pytest.mark.parametrize("memory", [False, True])
+def test_entropy_fails_in_the_middle_of_a_batch(
+    store_url: str, memory: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was drawn before is undone: nobody is stored, and later everybody is drawn for once."""
+    with serving("memory:" if memory else store_url) as service:
+        kept = started(service)
+        service.reward(kept["v0"].id, 1)
+        calls = iter([os.urandom])
+
+        def failing_later(count: int) -> bytes:
+            for first in calls:
+                return first(count)
+            raise EntropyError("no entropy")
+
+        crowd = [(f"crowd-{i}", "ab"[i % 2]) for i in range(2 * AT_ONCE)]
+        with monkeypatch.context() as patch:
+            patch.setattr(batch, "system_bytes", failing_later)
+            assert len(service.decide_batch("checkout", crowd)) == len(crowd)
+            assert not list(calls), "the first part was drawn for"
+        assert shows(service) == len(kept)
+        assert service.verify_ledger().decisions == len(kept)
+        check_recovered(service, kept)
+        answers = service.decide_batch("checkout", crowd)
+        assert service.decide_batch("checkout", crowd) == answers
+        assert shows(service) == len(kept) + 1 + len(crowd)
+        assert service.verify_ledger().problem is None
 
 
 def test_the_visitor_key_file_is_made_once_and_kept_private(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from tests.postgres import PostgresServer
 from deniable.storage import postgres as module
 from deniable.storage.connect import connect
 from deniable.storage.postgres import PostgresStore
+from deniable.storage.store import NewDecision, NewDecisions
 
 ROWS = 20_000
 LOOKUPS = 10
@@ -50,7 +51,7 @@ def _rows_read(url: str) -> int:
 def _add(store: PostgresStore, first: int, count: int) -> None:
     with store.hot() as transaction:
         rows = [_row(number) for number in range(first, first + count)]
-        assert transaction.add_decisions(rows) == count
+        assert transaction.add_decisions(NewDecisions(EXPERIMENT, 1, 1, 1, rows)) == count
 
 
 def _look_up(store: PostgresStore) -> None:
@@ -58,12 +59,10 @@ def _look_up(store: PostgresStore) -> None:
         assert transaction.stored(EXPERIMENT, [os.urandom(16) for _ in range(32)]) == {}
 
 
-def _row(
-    number: int,
-) -> tuple[bytes, bytes, bytes, bytes, int, int, int, int, int, int, int, int, int, bytes]:
+def _row(number: int) -> NewDecision:
     identity = number.to_bytes(16, "big")
     visitor, salt = os.urandom(16), bytes(16)
-    return (EXPERIMENT, identity, visitor, salt, 0, 0, 0, number, 1, 1, 1, 1, number, bytes(32))
+    return (identity, visitor, salt, 0, 0, 0, number, 1, number, bytes(32))
 
 
 def _settled(url: str) -> int:

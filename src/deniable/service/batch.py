@@ -1,8 +1,8 @@
 """One batch: everything that waits is looked up, drawn, chained and stored in one transaction.
 
 The order within the transaction: check the experiments' revisions, find what is stored, draw for the
-rest, insert decisions (each its own ledger entry), rewards and counters, extend the writer's chain.
-No statement depends on a segment or on a draw; only on how many visitors are new.
+rest and insert decisions (each its own ledger entry) and rewards, then counters and the end of the
+writer's chain. No statement depends on a segment or on a draw; only on how many visitors are new.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from deniable.service.entropy import system_bytes
 from deniable.service.identity import LEASE_MICROSECONDS, Identity
 from deniable.service.jobs import DecideJob, Job, RewardJob
 from deniable.service.runtime import Runtime
-from deniable.storage.chain import commitment, decision_hash, pack_kept
+from deniable.storage.chain import commitment, decision_hash
 from deniable.storage.records import UNKNOWN_SEGMENT, Decision
-from deniable.storage.store import Chain, DecisionRow, HotTransaction, TryAgain
+from deniable.storage.store import Chain, HotTransaction, NewDecision, NewDecisions, TryAgain
+
+AT_ONCE = 256
+"""Visitors that are drawn and inserted together: few enough to stay in the processor's cache."""
 
 ENTROPY = Struct("<QQ8s16s")
 """What one decision uses of it: the greedy arm's tie, the shown arm, the id's end, the salt."""
 
-_VISITOR = itemgetter(0, 2)
-"""The key on which two writers can meet: experiment and visitor."""
-
-_CELL = itemgetter(4, 6)
+_CELL = itemgetter(3, 5)
 """The counter of a decision: segment and shown arm."""
 
 
@@ -47,16 +47,11 @@ class Batch:
         self._identity = identity
         self._seq, self._head = chain
         self._now = now
-        self._rows: list[DecisionRow] = []
         self._members: list[tuple[str, bytes, bytes]] = []
         self._touched: set[tuple[Runtime, int, int]] = set()
         self._events: dict[Runtime, int] = {}  # new decisions and rewards
         self.answers: list[tuple[DecideJob, list[Decision]]] = []
-
-    @property
-    def new_decisions(self) -> int:
-        """How many were drawn."""
-        return len(self._rows)
+        self.new_decisions = 0
 
     @property
     def changed(self) -> bool:
@@ -102,13 +97,9 @@ class Batch:
             self._events[runtime] = self._events.get(runtime, 0) + 1
 
     def store(self) -> Chain:
-        """Write everything that was drawn and counted; returns the new end of the chain."""
-        # In the order of the keys: two writers with the same visitors then wait, never deadlock.
+        """Write what was counted; returns the new end of the chain."""
         if self._members and self._tx.add_members(sorted(self._members)) < len(self._members):
             raise TryAgain("another writer took the same visitor into another experiment")
-        self._rows.sort(key=_VISITOR)
-        if self._tx.add_decisions(self._rows) < len(self._rows):
-            raise TryAgain("another writer decided for the same visitor")
         writer, owner = self._identity.writer, self._identity.owner
         self._tx.save_counters(
             [
@@ -135,21 +126,21 @@ class Batch:
         barred: frozenset[bytes],
         answers: dict[bytes, Decision],
     ) -> None:
-        """Draw, chain and answer for every new visitor (visitor -> segment)."""
-        closed = runtime.closed(self._now)
-        rows = drawn(
-            runtime,
-            [(visitor, segment, closed or visitor in barred) for visitor, segment in new.items()],
-            self._now,
-            self._identity.writer,
-            Chain(self._seq, self._head),
-        )
-        self._rows += rows
-        self._seq, self._head = rows[-1][12:14]
-        self._touched.update([(runtime, segment, arm) for segment, arm in set(map(_CELL, rows))])
-        self._events[runtime] = self._events.get(runtime, 0) + len(rows)
-        arms = runtime.arm_keys
-        answers.update([(row[2], Decision(row[1].hex(), arms[row[6]])) for row in rows])
+        """Draw, chain, insert and answer for every new visitor (visitor -> segment)."""
+        closed, arms, writer = runtime.closed(self._now), runtime.arm_keys, self._identity.writer
+        # In the order of the keys: two writers with the same visitors then wait, never deadlock.
+        visitors = [(who, segment, closed or who in barred) for who, segment in sorted(new.items())]
+        for start in range(0, len(visitors), AT_ONCE):
+            chain = Chain(self._seq, self._head)
+            made = drawn(runtime, visitors[start : start + AT_ONCE], self._now, writer, chain)
+            rows = made.rows
+            if self._tx.add_decisions(made) < len(rows):
+                raise TryAgain("another writer decided for the same visitor")
+            self._seq, self._head = rows[-1][8:]
+            self._touched.update([(runtime, *cell) for cell in set(map(_CELL, rows))])
+            answers.update([(row[1], Decision(row[0].hex(), arms[row[5]])) for row in rows])
+        self._events[runtime] = self._events.get(runtime, 0) + len(visitors)
+        self.new_decisions += len(visitors)
         # The shared clock moves once it has gone far enough to change tables: a row seldom written.
         if runtime.shared_clock and runtime.total > runtime.clock + runtime.clock // 64:
             self._tx.set_clock(runtime.id, runtime.total)
@@ -206,8 +197,8 @@ def drawn(
     now: int,
     writer: int,
     chain: Chain,
-) -> list[DecisionRow]:
-    """The rows of new decisions, drawn and chained in order.
+) -> NewDecisions:
+    """New decisions, drawn and chained in order.
 
     Args:
         runtime: the experiment; its counters go on.
@@ -216,7 +207,7 @@ def drawn(
         writer: whose chain.
         chain: its end so far.
     """
-    rows: list[DecisionRow] = []
+    rows: list[NewDecision] = []
     draw, experiment, version = runtime.draw, runtime.id, runtime.version
     seq, head = chain
     random = system_bytes(4 + ENTROPY.size * len(visitors))
@@ -229,27 +220,9 @@ def drawn(
         identity = prefix + ending
         seq += 1
         committed = commitment(visitor, salt, segment, greedy, shown, clock, risk)
-        kept = pack_kept(version, now, writer, seq)
-        head = decision_hash(head, experiment, identity, kept, committed)
-        rows.append(
-            (
-                experiment,
-                identity,
-                visitor,
-                salt,
-                segment,
-                greedy,
-                shown,
-                clock,
-                risk,
-                version,
-                now,
-                writer,
-                seq,
-                head,
-            )
-        )
-    return rows
+        head = decision_hash(head, experiment, identity, version, now, writer, seq, committed)
+        rows.append((identity, visitor, salt, segment, greedy, shown, clock, risk, seq, head))
+    return NewDecisions(experiment, version, now, writer, rows)
 
 
 def by_experiment(jobs: Sequence[Job]) -> dict[str, list[DecideJob]]:

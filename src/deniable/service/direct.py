@@ -1,14 +1,15 @@
 """One decision at once, for a store in memory: no queue, no batch, nothing to sync.
 
 The same draw, chain and counters as a batch of one, without what a batch needs to be durable, shared
-and retried. Whatever is not the usual case (an experiment changed, grouped, not running) is left to
-the batch.
+and retried. Whatever is not the usual case (an experiment changed, grouped, not running, its counters
+forgotten because a batch failed) is left to the batch.
 """
 
 from __future__ import annotations
 
 from deniable.service.batch import drawn
 from deniable.service.engine import Engine
+from deniable.service.runtime import NEVER
 from deniable.storage import times
 from deniable.storage.memory import MemoryStore
 from deniable.storage.records import UNKNOWN_SEGMENT, Decision
@@ -40,6 +41,7 @@ class Direct:
                 or runtime.status != "running"
                 or runtime.group is not None
                 or runtime.shared_clock
+                or runtime.refreshed_at == NEVER
             ):
                 return None
             hashed = runtime.visitor_hash(visitor)
@@ -49,11 +51,12 @@ class Direct:
             position = runtime.segments.get(segment, UNKNOWN_SEGMENT)
             writer, now = identity.writer, times.now()
             closed = runtime.closed(now)
-            (row,) = drawn(runtime, ((hashed, position, closed),), now, writer, chain)
-            arm = row[6]
+            new = drawn(runtime, ((hashed, position, closed),), now, writer, chain)
+            row = new.rows[0]
+            arm = row[5]
             shows, clicks = runtime.own_shows[position][arm], runtime.own_clicks[position][arm]
-            transaction.add_decisions((row,))
+            transaction.add_decisions(new)
             transaction.save_counters(((runtime.id, position, arm, writer, shows, clicks),))
-            after = engine.extend(Chain(row[12], row[13]))
+            after = engine.extend(Chain(*row[8:]))
             transaction.extend(writer, identity.owner, after, now)
-            return Decision(row[1].hex(), runtime.arm_keys[arm])
+            return Decision(row[0].hex(), runtime.arm_keys[arm])

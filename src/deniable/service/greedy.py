@@ -23,9 +23,10 @@ def greedy_arm(
     >>> [greedy_arm([2, 4, 9], [1, 2, 4], (0, 1, 2), tie_draw=draw) for draw in (0, 2**63)]
     [0, 1]
     """
-    best_clicks, best_shows = -1, 1
-    highest: list[int] = []
-    for index, arm in enumerate(arms):
+    first = arms[0]
+    best_clicks, best_shows, highest = clicks[first], shows[first] or 1, [0]
+    for index in range(1, len(arms)):
+        arm = arms[index]
         arm_clicks, arm_shows = clicks[arm], shows[arm] or 1
         lead = arm_clicks * best_shows - best_clicks * arm_shows
         if lead > 0:

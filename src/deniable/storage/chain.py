@@ -20,8 +20,7 @@ GENESIS = bytes(32)
 """The hash before the first entry of a chain."""
 
 _erasable = Struct(">16s16shhhqq").pack
-pack_kept = Struct(">Iqiq").pack
-"""version, time, writer, seq: what stays of a decision, beside its ids."""
+_linked = Struct(">32s16s16sIqiq32s").pack
 
 
 def commitment(
@@ -33,10 +32,19 @@ def commitment(
 
 
 def decision_hash(
-    previous: bytes, experiment_id: bytes, decision_id: bytes, kept: bytes, committed: bytes
+    previous: bytes,
+    experiment_id: bytes,
+    decision_id: bytes,
+    version: int,
+    decided_at: int,
+    writer: int,
+    seq: int,
+    committed: bytes,
 ) -> bytes:
-    """The link of one decision to the one before it; `kept` by `pack_kept`."""
-    return sha256(previous + experiment_id + decision_id + kept + committed).digest()
+    """The link of one decision to the one before it."""
+    return sha256(
+        _linked(previous, experiment_id, decision_id, version, decided_at, writer, seq, committed)
+    ).digest()
 
 
 def commitment_hash(

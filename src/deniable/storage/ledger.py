@@ -15,7 +15,7 @@ from typing import Any
 
 from sqlalchemy import Connection, func, select
 
-from deniable.storage.chain import GENESIS, commitment, commitment_hash, decision_hash, pack_kept
+from deniable.storage.chain import GENESIS, commitment, commitment_hash, decision_hash
 from deniable.storage.schema import (
     COMMITMENT_CHAIN,
     commitments,
@@ -165,16 +165,16 @@ def _followed(previous: bytes, place: int, row: Any) -> bytes:
     chain = _name(row.writer_id)
     if row.seq > place:
         raise _Broken(f"decision {place} of writer {chain} was removed", chain, place)
-    kept = pack_kept(row.version, row.decided_at, row.writer_id, row.seq)
     committed = row.commitment
     if row.salt is not None:
         erasable = (row.visitor, row.salt, row.segment, row.greedy, row.shown)
         values = (*erasable, row.clock, row.risk_nano)
         committed = None if None in values else commitment(*values)
+    kept = (row.experiment_id, row.id, row.version, row.decided_at, row.writer_id, row.seq)
     if (
         row.seq < place
         or committed is None
-        or decision_hash(previous, row.experiment_id, row.id, kept, committed) != row.hash
+        or decision_hash(previous, *kept, committed) != row.hash
     ):
         raise _Broken(
             f"decision {place} of writer {chain} ({row.id.hex()}) was changed or reordered",

@@ -18,7 +18,7 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.pool import StaticPool
 
 from deniable.storage.sqlite_hot import SqliteTransaction
-from deniable.storage.store import Chain, DecisionRow, Head, Shown
+from deniable.storage.store import Chain, Head, NewDecisions, Shown
 
 T = TypeVar("T")
 
@@ -76,10 +76,7 @@ class MemoryStore:
 
 
 class MemoryTransaction:
-    """Implements `HotTransaction` on dictionaries, in front of SQLite in memory.
-
-    Nothing in it can fail halfway, so there is nothing to roll back.
-    """
+    """Implements `HotTransaction` on dictionaries, in front of SQLite in memory."""
 
     def __init__(self, connection: sqlite3.Connection, lock: threading.RLock) -> None:
         self._connection = connection
@@ -92,15 +89,17 @@ class MemoryTransaction:
         self._rewarded: set[bytes] = set()
         self._counters: dict[tuple[bytes, int, int, int], tuple[int, int]] = {}
         self._members: dict[str, dict[bytes, bytes]] = {}
-        self._new_decisions: list[DecisionRow] = []
+        self._new_decisions: list[NewDecisions] = []
         self._new_rewards: list[tuple[bytes, bytes, int, int]] = []
         self._new_members: list[tuple[str, bytes, bytes]] = []
         self._new_end: tuple[int, bytes, Chain, int] | None = None
+        self._before = 0
 
     def __enter__(self) -> Self:
         self.lock.acquire()
         if self.stale:
             self._reread()
+        self._before = len(self._new_decisions)
         return self
 
     def __exit__(
@@ -109,6 +108,11 @@ class MemoryTransaction:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if error is not None:
+            # Decisions are all that a batch can have added when it fails: counters, members and the
+            # end of the chain come after everything that was drawn.
+            del self._new_decisions[self._before :]
+            self.stale = True
         self.lock.release()
 
     def heads(self, experiments: Sequence[bytes]) -> dict[bytes, Head]:
@@ -126,11 +130,14 @@ class MemoryTransaction:
         """Decision id and shown arm of one visitor who has one."""
         return self._stored[experiment].get(visitor)
 
-    def add_decisions(self, rows: Sequence[DecisionRow]) -> int:
+    def add_decisions(self, new: NewDecisions) -> int:
         """See HotTransaction."""
-        self._new_decisions += rows
-        for row in rows:
-            self._keep(row[0], row[1], row[2], row[4], row[6], row[10])
+        experiment, _version, decided_at, _writer, rows = new
+        self._new_decisions.append(new)
+        stored, shown = self._stored[experiment], self._shown[experiment]
+        for identity, visitor, _salt, segment, _greedy, arm, _clock, _risk, _seq, _hash in rows:
+            stored[visitor] = (identity, arm)
+            shown[identity] = (segment, arm, decided_at)
         return len(rows)
 
     def shown(self, experiment: bytes, decisions: Sequence[bytes]) -> dict[bytes, Shown]:
@@ -192,34 +199,31 @@ class MemoryTransaction:
             return
         self._connection.execute("BEGIN")
         self._behind.add_members(self._new_members)
-        self._behind.add_decisions(self._new_decisions)
+        for new in self._new_decisions:
+            self._behind.add_decisions(new)
         self._behind.add_rewards(self._new_rewards)
         self._behind.save_counters([(*key, *value) for key, value in self._counters.items()])
         self._behind.extend(*self._new_end)
         self._connection.execute("COMMIT")
-        for new in (self._new_members, self._new_decisions, self._new_rewards):
-            new.clear()
+        for written in (self._new_members, self._new_decisions, self._new_rewards):
+            written.clear()
         self._new_end = None
 
-    def _keep(
-        self, experiment: bytes, identity: bytes, visitor: bytes, segment: int, arm: int, at: int
-    ) -> None:
-        self._stored[experiment][visitor] = (identity, arm)
-        self._shown[experiment][identity] = (segment, arm, at)
-
     def _reread(self) -> None:
-        """Somebody administered: take everything from SQLite again."""
+        """Somebody administered, or a batch failed: take everything from SQLite again."""
+        self.write_behind()
         execute = self._connection.execute
         heads = "SELECT id, revision, clock FROM experiments JOIN clocks ON experiment_id = id"
         self._heads = {row[0]: Head(row[1], row[2]) for row in execute(heads)}
         self._stored.clear()
         self._shown.clear()
         self._members.clear()
-        for row in execute(
+        for experiment, identity, visitor, segment, arm, decided_at in execute(
             "SELECT experiment_id, id, visitor, segment, shown, decided_at FROM decisions "
             "WHERE salt IS NOT NULL"
         ):
-            self._keep(*row)
+            self._stored[experiment][visitor] = (identity, arm)
+            self._shown[experiment][identity] = (segment, arm, decided_at)
         for group, visitor, experiment in execute("SELECT * FROM memberships"):
             self._members.setdefault(group, {})[visitor] = experiment
         self._rewarded = {row[0] for row in execute("SELECT decision_id FROM rewards")}

@@ -5,29 +5,34 @@ Only what PostgreSQL, CockroachDB, YugabyteDB and Citus share: `unnest`, `= ANY`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from psycopg import Connection
 from sqlalchemy import BigInteger, Integer, LargeBinary, SmallInteger, String, Table
 
 from deniable.storage import schema
-from deniable.storage.store import Chain, DecisionRow, Head, Shown
+from deniable.storage.store import OWN_COLUMNS, SHARED_COLUMNS, Chain, Head, NewDecisions, Shown
 
-_ARRAYS: dict[type, str] = {
-    LargeBinary: "bytea[]",
-    SmallInteger: "int2[]",
-    Integer: "int4[]",
-    BigInteger: "int8[]",
-    String: "text[]",
+_TYPES: dict[type, str] = {
+    LargeBinary: "bytea",
+    SmallInteger: "int2",
+    Integer: "int4",
+    BigInteger: "int8",
+    String: "text",
 }
 
 
+def _typed(table: Table, names: Iterable[str], suffix: str = "") -> str:
+    """A parameter for each of these columns."""
+    return ", ".join(f"%b::{_TYPES[type(table.c[name].type)]}{suffix}" for name in names)
+
+
 def _insert(table: Table, columns: int, ending: str) -> bytes:
-    chosen = list(table.c)[:columns]
-    names = ", ".join(column.name for column in chosen)
-    arrays = ", ".join(f"%b::{_ARRAYS[type(column.type)]}" for column in chosen)
-    return f"INSERT INTO {table.name} ({names}) SELECT * FROM unnest({arrays}) {ending}".encode()
+    names = table.c.keys()[:columns]
+    arrays = _typed(table, names, "[]")
+    into = f"INSERT INTO {table.name} ({', '.join(names)})"
+    return f"{into} SELECT * FROM unnest({arrays}) {ending}".encode()
 
 
 _HEADS = (
@@ -35,7 +40,11 @@ _HEADS = (
     b"WHERE id = ANY(%b) ORDER BY id FOR SHARE OF experiments"
 )
 _STORED = b"SELECT visitor, id, shown FROM decisions WHERE experiment_id = %b AND visitor = ANY(%b)"
-_ADD_DECISIONS = _insert(schema.decisions, 14, "ON CONFLICT DO NOTHING")
+_ADD_DECISIONS = (
+    f"INSERT INTO decisions ({', '.join((*SHARED_COLUMNS, *OWN_COLUMNS))}) "
+    f"SELECT {_typed(schema.decisions, SHARED_COLUMNS)}, own.* "
+    f"FROM unnest({_typed(schema.decisions, OWN_COLUMNS, '[]')}) AS own ON CONFLICT DO NOTHING"
+).encode()
 _SHOWN = (
     b"SELECT id, segment, shown, decided_at FROM decisions "
     b"WHERE shown IS NOT NULL AND experiment_id = %b AND id = ANY(%b)"
@@ -76,9 +85,10 @@ class PostgresTransaction:
         rows = self._rows(_STORED, [experiment, list(visitors)])
         return {row[0]: (row[1], row[2]) for row in rows}
 
-    def add_decisions(self, rows: Sequence[DecisionRow]) -> int:
+    def add_decisions(self, new: NewDecisions) -> int:
         """See HotTransaction."""
-        return self._added(_ADD_DECISIONS, rows)
+        self._cursor.execute(_ADD_DECISIONS, [*new[:4], *_columns(new.rows)])
+        return self._cursor.rowcount
 
     def shown(self, experiment: bytes, decisions: Sequence[bytes]) -> dict[bytes, Shown]:
         """See HotTransaction."""

@@ -2,7 +2,7 @@
 
 Keys are 16 random bytes (UUIDs), times are whole microseconds since 1970 (UTC), budgets whole
 nano-nats. The experiment's id leads every key of what grows with visitors, so that rows can be
-spread over machines by it. No triggers, no sequences, no database functions.
+spread over machines by it (on SQLite, which is one machine, not that of visitors). No triggers, no sequences, no database functions.
 
 A row of `decisions` is its own ledger entry: chained by `hash` to the row with the previous `seq` of
 the same writer. `commitments` is the chain of everything that touches budgets.
@@ -15,6 +15,7 @@ from sqlalchemy import (
     Boolean,
     Column,
     ForeignKey,
+    Index,
     Integer,
     LargeBinary,
     MetaData,
@@ -26,7 +27,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-HEAD = "0002"
+HEAD = "0003"
 """The newest migration; a store at this revision needs none."""
 
 metadata = MetaData()
@@ -146,7 +147,10 @@ decisions = Table(
     # Set by the erasure, from the values that it removes.
     Column("commitment", LargeBinary(32)),
     PrimaryKeyConstraint("experiment_id", "id"),
-    UniqueConstraint("experiment_id", "visitor"),
+    # One decision a visitor. The HMAC covers the experiment, so that on one machine it is the key; an
+    # index half as large has half as many pages to change.
+    Index("decisions_visitor", "visitor", unique=True).ddl_if(dialect="sqlite"),
+    UniqueConstraint("experiment_id", "visitor").ddl_if(dialect="postgresql"),
 )
 
 rewards = Table(

@@ -18,7 +18,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import QueuePool
 
 from deniable.errors import StoreUnavailableError
-from deniable.storage.sqlite_hot import SqliteTransaction
+from deniable.storage.sqlite_hot import STATEMENTS, SqliteTransaction
 
 T = TypeVar("T")
 
@@ -124,7 +124,9 @@ class SqliteStore:
 
 def _connected(path: Path) -> sqlite3.Connection:
     # Transactions are begun by hand; the writer's thread is not the one that closes.
-    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    connection = sqlite3.connect(
+        path, isolation_level=None, check_same_thread=False, cached_statements=STATEMENTS
+    )
     _prepare(connection)
     return connection
 

@@ -1,8 +1,11 @@
-"""The writer's transaction on SQLite: multi-row statements of a few prepared sizes.
+"""The writer's transaction on SQLite: multi-row statements of prepared sizes.
 
 Each statement handles many rows in a single step, so that the interpreter's lock is handed to other
 threads a few times per batch and not once per row. Inserts are cut into the prepared sizes; lookups
 are padded with NULL, which equals nothing.
+
+Where there are many, bytes are bound as `bytearray`: for each parameter of another type than number,
+text and bytearray, `sqlite3` first looks for an adapter, which takes longer than the rest.
 """
 
 from __future__ import annotations
@@ -16,9 +19,13 @@ from typing import Any
 from sqlalchemy import Table
 
 from deniable.storage import schema
-from deniable.storage.store import Chain, DecisionRow, Head, Shown
+from deniable.storage.store import OWN_COLUMNS, SHARED_COLUMNS, Chain, Head, NewDecisions, Shown
 
-SIZES = (256, 64, 16, 4, 1)
+LARGE, SMALL = 256, 64
+"""Rows of one statement: LARGE, or any number up to SMALL, which most batches fit into."""
+
+STATEMENTS = 512
+"""Prepared statements that a connection keeps: all sizes of all kinds."""
 
 _Row = Sequence[Any]
 
@@ -26,10 +33,10 @@ _Row = Sequence[Any]
 def _pieces(rows: Sequence[_Row]) -> Iterator[tuple[int, Sequence[_Row]]]:
     """The rows in pieces of the prepared sizes, largest first."""
     start = 0
-    for size in SIZES:
-        while len(rows) - start >= size:
-            yield size, rows[start : start + size]
-            start += size
+    while left := len(rows) - start:
+        size = LARGE if left >= LARGE else min(left, SMALL)
+        yield size, rows[start : start + size]
+        start += size
 
 
 @cache
@@ -42,8 +49,16 @@ def _insert(table: Table, columns: int, size: int, ending: str = "") -> str:
 
 
 @cache
-def _padded(count: int) -> int:
-    return min((size for size in SIZES if size >= count), default=SIZES[0])
+def _insert_decisions(size: int) -> str:
+    """What the rows share is bound once: parameters ?1 to ?4."""
+    first, own = len(SHARED_COLUMNS) + 1, len(OWN_COLUMNS)
+    shared = ", ".join(f"?{number}" for number in range(1, first))
+    rows = (
+        f"({shared}, {', '.join(f'?{number}' for number in range(start, start + own))})"
+        for start in range(first, first + size * own, own)
+    )
+    names = ", ".join((*SHARED_COLUMNS, *OWN_COLUMNS))
+    return f"INSERT OR IGNORE INTO decisions ({names}) VALUES {', '.join(rows)}"
 
 
 @cache
@@ -69,12 +84,29 @@ class SqliteTransaction:
         self, experiment: bytes, visitors: Sequence[bytes]
     ) -> dict[bytes, tuple[bytes, int]]:
         """See HotTransaction."""
-        statement = "SELECT visitor, id, shown FROM decisions WHERE experiment_id = ? AND visitor"
-        return {row[0]: (row[1], row[2]) for row in self._found(statement, (experiment,), visitors)}
+        statement = "SELECT visitor, id, shown FROM decisions WHERE visitor"
+        return {row[0]: (row[1], row[2]) for row in self._found(statement, (), visitors)}
 
-    def add_decisions(self, rows: Sequence[DecisionRow]) -> int:
+    def add_decisions(self, new: NewDecisions) -> int:
         """See HotTransaction."""
-        return self._added(schema.decisions, rows)
+        added = 0
+        for size, piece in _pieces(new.rows):
+            values: list[object] = [bytearray(new.experiment), *new[1:4]]
+            for identity, visitor, salt, segment, greedy, shown, clock, risk, seq, link in piece:
+                values += (
+                    bytearray(identity),
+                    bytearray(visitor),
+                    bytearray(salt),
+                    segment,
+                    greedy,
+                    shown,
+                    clock,
+                    risk,
+                    seq,
+                    bytearray(link),
+                )
+            added += self._execute(_insert_decisions(size), values).rowcount
+        return added
 
     def shown(self, experiment: bytes, decisions: Sequence[bytes]) -> dict[bytes, Shown]:
         """See HotTransaction."""
@@ -102,9 +134,12 @@ class SqliteTransaction:
             "DO UPDATE SET shows = excluded.shows, clicks = excluded.clicks"
         )
         for size, piece in _pieces(rows):
-            self._execute(
-                _insert(schema.counters, 6, size, ending), list(flatten.from_iterable(piece))
-            )
+            values = [
+                bytearray(value) if type(value) is bytes else value
+                for row in piece
+                for value in row
+            ]
+            self._execute(_insert(schema.counters, 6, size, ending), values)
 
     def members(self, group: str, visitors: Sequence[bytes]) -> dict[bytes, bytes]:
         """See HotTransaction."""
@@ -148,10 +183,10 @@ class SqliteTransaction:
 
     def _found(self, statement: str, fixed: _Row, wanted: Sequence[bytes]) -> list[Any]:
         found: list[Any] = []
-        for start in range(0, len(wanted), SIZES[0]):
-            part = wanted[start : start + SIZES[0]]
-            size = _padded(len(part))
-            values = (*fixed, *part, *(None,) * (size - len(part)))
+        for start in range(0, len(wanted), LARGE):
+            part = wanted[start : start + LARGE]
+            size = len(part) if len(part) <= SMALL else LARGE
+            values = (*fixed, *map(bytearray, part), *(None,) * (size - len(part)))
             found += self._execute(_in(statement, size), values).fetchall()
         return found
 

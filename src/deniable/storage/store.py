@@ -27,10 +27,32 @@ class Head(NamedTuple):
     clock: int
 
 
-DecisionRow: TypeAlias = tuple[
-    bytes, bytes, bytes, bytes, int, int, int, int, int, int, int, int, int, bytes
-]
-"""One new row of `decisions`, in the order of its columns; a plain tuple, for speed."""
+SHARED_COLUMNS = ("experiment_id", "version", "decided_at", "writer_id")
+OWN_COLUMNS = (
+    "id",
+    "visitor",
+    "salt",
+    "segment",
+    "greedy",
+    "shown",
+    "clock",
+    "risk_nano",
+    "seq",
+    "hash",
+)
+
+NewDecision: TypeAlias = tuple[bytes, bytes, bytes, int, int, int, int, int, int, bytes]
+"""One new row of `decisions`: its OWN_COLUMNS; a plain tuple, for speed."""
+
+
+class NewDecisions(NamedTuple):
+    """New rows of `decisions` of one experiment and batch: their SHARED_COLUMNS, then the rows."""
+
+    experiment: bytes
+    version: int
+    decided_at: int
+    writer: int
+    rows: list[NewDecision]
 
 
 class Shown(NamedTuple):
@@ -59,7 +81,7 @@ class HotTransaction(Protocol):
     ) -> dict[bytes, tuple[bytes, int]]:
         """Visitor -> (decision id, shown arm) of those who have one."""
 
-    def add_decisions(self, rows: Sequence[DecisionRow]) -> int:
+    def add_decisions(self, new: NewDecisions) -> int:
         """Insert; returns how many were new. Fewer than given: another writer was first."""
 
     def shown(self, experiment: bytes, decisions: Sequence[bytes]) -> dict[bytes, Shown]:
