@@ -63,12 +63,14 @@ def worker() -> Any:
     """The application of one worker process, from its environment."""
     from deniable.service.http.app import create_app
     from deniable.service.http.logs import log_to_stderr
-    from deniable.service.http.server import open_service, options_of
+    from deniable.service.http.server import collect_seldom, open_service, options_of
     from deniable.web.pages import mount
 
     settings = load()
     log_to_stderr(settings.log_level)
-    return mount(create_app(open_service(settings), options_of(settings)))
+    app = mount(create_app(open_service(settings), options_of(settings)))
+    collect_seldom()
+    return app
 
 
 def _serve_one(settings: Settings) -> None:

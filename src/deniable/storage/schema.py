@@ -2,7 +2,8 @@
 
 Keys are 16 random bytes (UUIDs), times are whole microseconds since 1970 (UTC), budgets whole
 nano-nats. The experiment's id leads every key of what grows with visitors, so that rows can be
-spread over machines by it (on SQLite, which is one machine, not that of visitors). No triggers, no sequences, no database functions.
+spread over machines by it (but on SQLite, which is one machine, not the key of visitors). No triggers,
+no sequences, no database functions.
 
 A row of `decisions` is its own ledger entry: chained by `hash` to the row with the previous `seq` of
 the same writer. `commitments` is the chain of everything that touches budgets.

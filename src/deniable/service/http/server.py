@@ -6,6 +6,7 @@ queued, then the process ends.
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
 import sys
@@ -78,8 +79,19 @@ def address(sock: socket.socket) -> str:
 def serve(app: AsgiApp, settings: Settings, sock: socket.socket) -> None:
     """Serve one application in this process until a signal ends it."""
     log_to_stderr(settings.log_level)
+    collect_seldom()
     with suppress(KeyboardInterrupt):  # raised again after a shutdown in good order
         uvicorn.Server(_config(app, settings)).run(sockets=[sock])
+
+
+def collect_seldom() -> None:
+    """Let the garbage collector look less often, and never again at what is here for good.
+
+    A batch makes many objects at once, none of them in cycles: looking through them after every 700
+    took a tenth of the time.
+    """
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
 
 
 def serve_workers(factory: str, settings: Settings, sock: socket.socket) -> None:
