@@ -45,7 +45,7 @@ class Batch:
     ) -> None:
         self._tx = transaction
         self._identity = identity
-        self._seq, self._head = chain
+        self._chain = chain
         self._now = now
         self._members: list[tuple[str, bytes, bytes]] = []
         self._touched: set[tuple[Runtime, int, int]] = set()
@@ -114,10 +114,9 @@ class Batch:
                 for runtime, segment, arm in self._cells()
             ]
         )
-        chain = Chain(self._seq, self._head)
-        if not self._tx.extend(writer, owner, chain, self._now + LEASE_MICROSECONDS):
+        if not self._tx.extend(writer, owner, self._chain, self._now + LEASE_MICROSECONDS):
             raise TryAgain("this writer's chain was taken over")
-        return chain
+        return self._chain
 
     def _draw(
         self,
@@ -131,12 +130,12 @@ class Batch:
         # In the order of the keys: two writers with the same visitors then wait, never deadlock.
         visitors = [(who, segment, closed or who in barred) for who, segment in sorted(new.items())]
         for start in range(0, len(visitors), AT_ONCE):
-            chain = Chain(self._seq, self._head)
-            made = drawn(runtime, visitors[start : start + AT_ONCE], self._now, writer, chain)
+            part = visitors[start : start + AT_ONCE]
+            made = drawn(runtime, part, self._now, writer, self._chain)
             rows = made.rows
             if self._tx.add_decisions(made) < len(rows):
                 raise TryAgain("another writer decided for the same visitor")
-            self._seq, self._head = rows[-1][8:]
+            self._chain = rows[-1][8:]
             self._touched.update([(runtime, *cell) for cell in set(map(_CELL, rows))])
             answers.update([(row[1], Decision(row[0].hex(), arms[row[5]])) for row in rows])
         self._events[runtime] = self._events.get(runtime, 0) + len(visitors)

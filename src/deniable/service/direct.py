@@ -13,7 +13,6 @@ from deniable.service.runtime import NEVER
 from deniable.storage import times
 from deniable.storage.memory import MemoryStore
 from deniable.storage.records import UNKNOWN_SEGMENT, Decision
-from deniable.storage.store import Chain
 
 
 class Direct:
@@ -57,6 +56,6 @@ class Direct:
             shows, clicks = runtime.own_shows[position][arm], runtime.own_clicks[position][arm]
             transaction.add_decisions(new)
             transaction.save_counters(((runtime.id, position, arm, writer, shows, clicks),))
-            after = engine.extend(Chain(*row[8:]))
+            after = engine.extend(row[8:])
             transaction.extend(writer, identity.owner, after, now)
             return Decision(row[0].hex(), runtime.arm_keys[arm])

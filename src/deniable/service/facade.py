@@ -123,8 +123,9 @@ class Deniable(
             OverloadedError: too much is queued.
         """
         if self._direct is not None:
-            checked = checked_visitor(visitor), checked_segment(segment)
-            answer = self._direct.decide(experiment, *checked)
+            answer = self._direct.decide(
+                experiment, checked_visitor(visitor), checked_segment(segment)
+            )
             if answer is not None:
                 return answer
         return self._decided(experiment, (visitor,), (segment,))[0]

@@ -104,16 +104,16 @@ class Writer:
     def _run(self) -> None:
         last = False
         while not last:
-            batch, last = self._gathered()
+            batch, size, last = self._gathered()
             if batch:
                 self.engine.run(batch)
                 with self._lock:
-                    self._queued -= sum(job.size for job in batch)
+                    self._queued -= size
                 for job in batch:
                     job.finish()
 
-    def _gathered(self) -> tuple[list[Job], bool]:
-        """Everything queued, up to the limit, and whether that was the last of it."""
+    def _gathered(self) -> tuple[list[Job], int, bool]:
+        """Everything queued, up to the limit; how much that is, and whether it was the last of it."""
         batch: list[Job] = []
         size = 0
         jobs = self._jobs.get()
@@ -121,9 +121,9 @@ class Writer:
             batch += jobs
             size += sum(job.size for job in jobs)
             if size >= self._batch_limit:
-                return batch, False
+                return batch, size, False
             try:
                 jobs = self._jobs.get_nowait()
             except Empty:
-                return batch, False
-        return batch, True
+                return batch, size, False
+        return batch, size, True

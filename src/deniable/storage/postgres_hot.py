@@ -117,7 +117,7 @@ class PostgresTransaction:
 
     def extend(self, writer: int, owner: bytes, chain: Chain, lease_until: int) -> bool:
         """See HotTransaction."""
-        self._cursor.execute(_EXTEND, [chain.seq, chain.head, lease_until, writer, owner])
+        self._cursor.execute(_EXTEND, [*chain, lease_until, writer, owner])
         return self._cursor.rowcount == 1
 
     def counts(self, experiment: bytes) -> list[tuple[int, int, int, int, int]]:
@@ -127,7 +127,7 @@ class PostgresTransaction:
     def chain(self, writer: int, owner: bytes) -> Chain | None:
         """See HotTransaction."""
         rows = self._rows(_CHAIN, [writer, owner])
-        return Chain(*rows[0]) if rows else None
+        return rows[0] if rows else None
 
     def _rows(self, statement: bytes, values: Sequence[Any]) -> list[Any]:
         return self._cursor.execute(statement, values).fetchall()

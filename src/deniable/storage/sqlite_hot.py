@@ -163,7 +163,7 @@ class SqliteTransaction:
         """See HotTransaction."""
         cursor = self._execute(
             "UPDATE writers SET seq = ?, head = ?, lease_until = ? WHERE id = ? AND owner = ?",
-            (chain.seq, chain.head, lease_until, writer, owner),
+            (*chain, lease_until, writer, owner),
         )
         return cursor.rowcount == 1
 
@@ -176,10 +176,10 @@ class SqliteTransaction:
 
     def chain(self, writer: int, owner: bytes) -> Chain | None:
         """See HotTransaction."""
-        row = self._execute(
+        found: Chain | None = self._execute(
             "SELECT seq, head FROM writers WHERE id = ? AND owner = ?", (writer, owner)
         ).fetchone()
-        return Chain(*row) if row else None
+        return found
 
     def _found(self, statement: str, fixed: _Row, wanted: Sequence[bytes]) -> list[Any]:
         found: list[Any] = []

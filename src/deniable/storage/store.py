@@ -63,11 +63,8 @@ class Shown(NamedTuple):
     decided_at: int
 
 
-class Chain(NamedTuple):
-    """The end of a writer's chain of decisions: its length and its newest hash."""
-
-    seq: int
-    head: bytes
+Chain: TypeAlias = tuple[int, bytes]
+"""The end of a writer's chain of decisions: its length and its newest hash."""
 
 
 class HotTransaction(Protocol):
