@@ -91,7 +91,7 @@ def collect_seldom() -> None:
     took a tenth of the time.
     """
     gc.freeze()
-    gc.set_threshold(50_000, 20, 100)
+    gc.set_threshold(50_000, 10, 10)
 
 
 def serve_workers(factory: str, settings: Settings, sock: socket.socket) -> None:
