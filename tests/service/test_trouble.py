@@ -6,6 +6,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from deniable.service.batch import AT_ONCE
 from deniable.service.entropy import EntropyError
 from deniable.service.facade import Deniable
 from deniable.service.facade import open as open_service
+from deniable.service.jobs import Job
 
 SURE = 60
 """Uniform answers over three arms in a row: all of one arm by chance with 3^-59 < 1e-28."""
@@ -211,6 +213,37 @@ def test_entropy_fails_in_the_middle_of_a_batch(
         answers = service.decide_batch("checkout", crowd)
         assert service.decide_batch("checkout", crowd) == answers
         assert shows(service) == len(kept) + 1 + len(crowd)
+        assert service.verify_ledger().problem is None
+
+
+@pytest.mark.parametrize("memory", [False, True])
+def test_a_reward_in_a_batch_that_fails_can_be_sent_again(
+    store_url: str, memory: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Refused together with decisions of another experiment, it counts once, when it is stored."""
+    with serving("memory:" if memory else store_url) as service:
+        two = sorted((running(service, key).id, key) for key in ("one", "other"))
+        (_, first), (_, second) = two  # a batch goes through them in the order of their ids
+        decision = service.decide(first, "v", "a")
+        service.decide(second, "v", "a")
+        finished = threading.Semaphore(0)
+
+        def told(_job: Job) -> None:
+            finished.release()
+
+        def failing(_count: int) -> bytes:
+            raise EntropyError("no entropy")
+
+        reward = service.reward_job([(decision.id, 1)], told)
+        with monkeypatch.context() as patch:
+            patch.setattr(batch, "system_bytes", failing)
+            service.submit([reward, service.decide_job(second, ["w"], ["a"], told)])
+            assert all(finished.acquire(timeout=60) for _ in range(2))
+        assert isinstance(reward.error, EntropyError)
+        assert sum(cell.clicks for cell in service.counts(first)) == 0
+        for _ in range(2):
+            service.reward(decision.id, 1)
+        assert sum(cell.clicks for cell in service.counts(first)) == 1
         assert service.verify_ledger().problem is None
 
 

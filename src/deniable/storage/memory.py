@@ -93,13 +93,13 @@ class MemoryTransaction:
         self._new_rewards: list[tuple[bytes, bytes, int, int]] = []
         self._new_members: list[tuple[str, bytes, bytes]] = []
         self._new_end: tuple[int, bytes, Chain, int] | None = None
-        self._before = 0
+        self._before = (0, 0)
 
     def __enter__(self) -> Self:
         self.lock.acquire()
         if self.stale:
             self._reread()
-        self._before = len(self._new_decisions)
+        self._before = (len(self._new_decisions), len(self._new_rewards))
         return self
 
     def __exit__(
@@ -109,9 +109,9 @@ class MemoryTransaction:
         trace: TracebackType | None,
     ) -> None:
         if error is not None:
-            # Decisions are all that a batch can have added when it fails: counters, members and the
-            # end of the chain come after everything that was drawn.
-            del self._new_decisions[self._before :]
+            # Counters, members and the end of the chain come last, when nothing can fail any more.
+            decisions, rewards = self._before
+            del self._new_decisions[decisions:], self._new_rewards[rewards:]
             self.stale = True
         self.lock.release()
 

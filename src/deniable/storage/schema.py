@@ -148,8 +148,8 @@ decisions = Table(
     # Set by the erasure, from the values that it removes.
     Column("commitment", LargeBinary(32)),
     PrimaryKeyConstraint("experiment_id", "id"),
-    # One decision a visitor. The HMAC covers the experiment, so that on one machine it is the key; an
-    # index half as large has half as many pages to change.
+    # One decision a visitor. The HMAC covers the experiment, so that on one machine it is the key: a
+    # smaller index has fewer pages to change.
     Index("decisions_visitor", "visitor", unique=True).ddl_if(dialect="sqlite"),
     UniqueConstraint("experiment_id", "visitor").ddl_if(dialect="postgresql"),
 )

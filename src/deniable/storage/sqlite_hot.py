@@ -134,11 +134,7 @@ class SqliteTransaction:
             "DO UPDATE SET shows = excluded.shows, clicks = excluded.clicks"
         )
         for size, piece in _pieces(rows):
-            values = [
-                bytearray(value) if type(value) is bytes else value
-                for row in piece
-                for value in row
-            ]
+            values = list(flatten.from_iterable(piece))
             self._execute(_insert(schema.counters, 6, size, ending), values)
 
     def members(self, group: str, visitors: Sequence[bytes]) -> dict[bytes, bytes]:
