@@ -1,13 +1,20 @@
 """Hash chains: the canonical encoding of what is chained, and nothing else.
 
-A decision's hash covers the previous hash, what is kept for good (ids, version, time, place in the
-chain) and a commitment, which is the hash of what can be erased under a random salt:
+A decision's hash covers the previous hash, what is kept for good and a commitment, which is the hash
+of what can be erased under a random salt:
 
-    commitment = SHA-256(visitor, salt, segment, greedy, shown, clock, risk)
-    hash       = SHA-256(previous hash, experiment, id, version, time, writer, seq, commitment)
+    commitment = SHA-256(visitor, salt, segment, shown)
+    hash       = SHA-256(previous hash, "D", experiment, id, version, table, role, time, writer, seq,
+                         commitment)
 
-Erasing a visitor removes the salt and the committed values. The commitment stays, so the chain still
-verifies, and without the salt it tells nothing about what it was made from.
+Rewards follow in the same chain. Theirs is hidden by the salt of the decision:
+
+    commitment = SHA-256(salt of the decision, metric, value)
+    hash       = SHA-256(previous hash, "R", experiment, decision, metric, time, writer, seq, commitment)
+
+Erasing a visitor removes the salt and the committed values. The commitments stay, so the chain still
+verifies, and without the salt they tell nothing about what they were made from. Rows from before
+migration 0004 have an older form (`old_commitment`, `old_decision_hash`).
 """
 
 from __future__ import annotations
@@ -19,19 +26,89 @@ from struct import Struct
 GENESIS = bytes(32)
 """The hash before the first entry of a chain."""
 
-_erasable = Struct(">16s16shhhqq").pack
-_linked = Struct(">32s16s16sIqiq32s").pack
+_erasable = Struct(">16s16shh").pack
+_decided = Struct(">32sc16s16sIIhqiq32s").pack
+_valued = Struct(">16shq").pack
+_rewarded = Struct(">32sc16s16shqiq32s").pack
+_old_erasable = Struct(">16s16shhhqq").pack
+_old_linked = Struct(">32s16s16sIqiq32s").pack
 
 
-def commitment(
-    visitor: bytes, salt: bytes, segment: int, greedy: int, shown: int, clock: int, risk_nano: int
-) -> bytes:
+def commitment(visitor: bytes, salt: bytes, segment: int, shown: int) -> bytes:
     """Hides and fixes the erasable half of a decision."""
-    packed = _erasable(visitor, salt, segment, greedy, shown, clock, risk_nano)
-    return sha256(packed).digest()
+    return sha256(_erasable(visitor, salt, segment, shown)).digest()
 
 
 def decision_hash(
+    previous: bytes,
+    experiment_id: bytes,
+    decision_id: bytes,
+    version: int,
+    table_number: int,
+    role: int,
+    decided_at: int,
+    writer: int,
+    seq: int,
+    committed: bytes,
+) -> bytes:
+    """The link of one decision to the row before it."""
+    return sha256(
+        _decided(
+            previous,
+            b"D",
+            experiment_id,
+            decision_id,
+            version,
+            table_number,
+            role,
+            decided_at,
+            writer,
+            seq,
+            committed,
+        )
+    ).digest()
+
+
+def reward_commitment(salt: bytes, metric: int, value: int) -> bytes:
+    """Hides and fixes the value of a reward, under its decision's salt."""
+    return sha256(_valued(salt, metric, value)).digest()
+
+
+def reward_hash(
+    previous: bytes,
+    experiment_id: bytes,
+    decision_id: bytes,
+    metric: int,
+    rewarded_at: int,
+    writer: int,
+    seq: int,
+    committed: bytes,
+) -> bytes:
+    """The link of one reward to the row before it."""
+    return sha256(
+        _rewarded(
+            previous,
+            b"R",
+            experiment_id,
+            decision_id,
+            metric,
+            rewarded_at,
+            writer,
+            seq,
+            committed,
+        )
+    ).digest()
+
+
+def old_commitment(
+    visitor: bytes, salt: bytes, segment: int, greedy: int, shown: int, clock: int, risk_nano: int
+) -> bytes:
+    """The erasable half of a decision from before migration 0004."""
+    packed = _old_erasable(visitor, salt, segment, greedy, shown, clock, risk_nano)
+    return sha256(packed).digest()
+
+
+def old_decision_hash(
     previous: bytes,
     experiment_id: bytes,
     decision_id: bytes,
@@ -41,9 +118,11 @@ def decision_hash(
     seq: int,
     committed: bytes,
 ) -> bytes:
-    """The link of one decision to the one before it."""
+    """The link of one decision from before migration 0004."""
     return sha256(
-        _linked(previous, experiment_id, decision_id, version, decided_at, writer, seq, committed)
+        _old_linked(
+            previous, experiment_id, decision_id, version, decided_at, writer, seq, committed
+        )
     ).digest()
 
 

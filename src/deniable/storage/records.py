@@ -7,17 +7,37 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from enum import IntEnum
 from typing import Literal, NamedTuple, TypeAlias
 
 from deniable.errors import NANO
 
 Status: TypeAlias = Literal["draft", "running", "paused", "stopped"]
-StrategyName: TypeAlias = Literal["constant", "dynamic"]
 Scope: TypeAlias = Literal["decide", "reward", "read", "admin"]
 
 SCOPES: tuple[Scope, ...] = ("decide", "reward", "read", "admin")
 UNKNOWN_SEGMENT = -1
 """The stored position of a segment that the experiment does not list."""
+
+MICRO = 1_000_000
+"""Millionths in one unit of a reward; rewards are stored as integers of this unit."""
+
+SLOTS = 1000
+"""Slots of a layer; a visitor's is a keyed hash of the visitor and the layer."""
+
+
+class Role(IntEnum):
+    """Why a visitor was drawn from this row of the table. It never depends on the segment.
+
+    Only MEMBER draws from the segment's own row (a segment that is not listed has the zero row), and
+    only members enter the counts that tables are made from. All others draw from the zero row.
+    """
+
+    MEMBER = 0
+    OTHER_SLOT = 1  # the visitor's slot of the layer belongs to another experiment, or to none
+    HOLDOUT = 2
+    CLOSED = 3  # paused, or exhausted before migration 0004
+    ERASED = 4  # came back after an erasure
 
 
 class Decision(NamedTuple):
@@ -56,6 +76,27 @@ class Arm:
 
 
 @dataclass(frozen=True)
+class Metric:
+    """A reward that an experiment records.
+
+    Attributes:
+        name: what callers name it by.
+        cap_micro: the largest value, in millionths; values lie between 0 and this.
+
+    >>> Metric("click").cap
+    1.0
+    """
+
+    name: str = "reward"
+    cap_micro: int = MICRO
+
+    @property
+    def cap(self) -> float:
+        """The largest value."""
+        return self.cap_micro / MICRO
+
+
+@dataclass(frozen=True)
 class Experiment:
     """One experiment as stored.
 
@@ -64,16 +105,23 @@ class Experiment:
         key: the name by which it is called.
         status: draft, running, paused or stopped.
         arms: in the order in which they were declared; positions in this tuple are what is stored.
-        segments: the segments that are learned apart; any other is served uniformly.
-        strategy: whether the risk is the budget from the start or follows the clock.
+        segments: the segments that are learned apart; any other is served from the zero row.
+        strategy: how tables are made from counts; a name from `deniable.strategies`.
         budget_nano: the cap on every visitor's risk; the largest arm budget where arms have one.
+        trace_nano: the trace budget; None: nothing is promised about later tables.
         planned_visitors: what the budget was planned for; a figure for people.
-        group: experiments of one group never share a visitor, so together they cost their largest.
+        layer: experiments of one layer have different slots, so none shares a visitor with another.
+        slots: the layer's slots that it has, one bit each; None without a layer or before the start.
+        holdout: thousandths of the visitors that are held out, by a keyed hash of their own.
         default_arm: shown to everybody before the start and after a stop without a winner.
         attribution_seconds: rewards that come later than this are not counted; None: always.
-        version: raised whenever an arm is switched off.
+        metrics: what is rewarded; the first one decides.
+        version: of the promise; raised whenever an arm is switched off.
         winner: the promoted arm, once stopped with one.
-        exhausted: no budget is left for new draws: new visitors get a uniform arm.
+        exhausted: an erasure found no budget before erasures left tombstones: new visitors get the
+            zero row.
+        table_number: the table in force; 0 before the start.
+        has_tombstones: whether visitors were erased.
         revision: raised by every change.
 
     >>> from deniable import open
@@ -88,15 +136,21 @@ class Experiment:
     status: Status
     arms: tuple[Arm, ...]
     segments: tuple[str, ...]
-    strategy: StrategyName
+    strategy: str
     budget_nano: int
+    trace_nano: int | None
     planned_visitors: int | None
-    group: str | None
+    layer: str | None
+    slots: bytes | None
+    holdout: int
     default_arm: str
     attribution_seconds: int | None
+    metrics: tuple[Metric, ...]
     version: int
     winner: str | None
     exhausted: bool
+    table_number: int
+    has_tombstones: bool
     created_at: datetime
     started_at: datetime | None
     stopped_at: datetime | None
@@ -113,6 +167,23 @@ class Experiment:
         return self.arms[0].budget_nano is not None
 
     @property
+    def cost_nano(self) -> int:
+        """What it costs the firm while it counts: the budget and the trace budget."""
+        return self.budget_nano + (self.trace_nano or 0)
+
+    @property
+    def budgets(self) -> tuple[int, ...]:
+        """The budget of each arm, in nano-nats."""
+        return tuple(
+            self.budget_nano if arm.budget_nano is None else arm.budget_nano for arm in self.arms
+        )
+
+    @property
+    def active(self) -> tuple[int, ...]:
+        """The positions of the arms that new visitors can get."""
+        return tuple(position for position, arm in enumerate(self.arms) if arm.active)
+
+    @property
     def active_arms(self) -> tuple[Arm, ...]:
         """The arms that new visitors can get."""
         return tuple(arm for arm in self.arms if arm.active)
@@ -120,26 +191,26 @@ class Experiment:
 
 @dataclass(frozen=True)
 class Firm:
-    """The firm's budget for the present period, and what experiments have committed of it.
+    """The firm's budget: at most this much in any window of so many days.
 
     Attributes:
-        budget_nano: Gamma, what a visitor may lose over all experiments of the period.
-        committed_nano: what started experiments (and erasures) have taken of it.
-        starts_at: the beginning of the period.
-        ends_at: its end; from then on new visitors are served uniformly. None: open.
+        budget_nano: Gamma, what a visitor may lose over all experiments of any window.
+        committed_nano: what counts of it now.
+        window_days: the length of the window. An experiment counts from its start until so many days
+            after its last answer.
+        starts_at: when this budget was set.
 
     >>> from deniable import open
     >>> with open("memory:") as service:
-    ...     firm = service.set_firm(budget=3)
+    ...     firm = service.firm.set(budget=3)
     >>> firm.remaining
     3.0
     """
 
-    id: str
     budget_nano: int
     committed_nano: int
+    window_days: int
     starts_at: datetime
-    ends_at: datetime | None
 
     @property
     def budget(self) -> float:
@@ -169,14 +240,44 @@ class Cell:
     Attributes:
         segment: its name, or None for visitors of segments that the experiment does not list.
         arm: the arm's key.
-        shows: decisions that showed it.
-        clicks: those that were rewarded with 1.
+        shows: decisions of members that showed it.
+        rewarded: how many of them had a reward.
+        value_micro: the sum of the deciding metric's rewards, in millionths.
     """
 
     segment: str | None
     arm: str
     shows: int
-    clicks: int
+    rewarded: int
+    value_micro: int
+
+    @property
+    def clicks(self) -> int:
+        """The rewards in whole units: clicks, where rewards are 0 or 1."""
+        return self.value_micro // MICRO
+
+
+@dataclass(frozen=True)
+class PublishedTable:
+    """One table as stored, with what it was made from.
+
+    Attributes:
+        number: 1, 2, 3, ... within the experiment.
+        version: of the promise that it belongs to.
+        strategy: that made it.
+        published_at: when.
+        decisions: how many were stored by then, of every kind.
+        counts: what it was made from, JSON.
+        rows: the encoded table.
+    """
+
+    number: int
+    version: int
+    strategy: str
+    published_at: datetime
+    decisions: int
+    counts: bytes
+    rows: bytes
 
 
 @dataclass(frozen=True)
@@ -185,7 +286,8 @@ class Commitment:
 
     Attributes:
         seq: 1, 2, 3, ...
-        kind: period, create, start, pause, resume, stop, switch_off, exhaust, erase or purge.
+        kind: firm, key, create, start, table, pause, resume, stop, switch_off, erase, purge, audit,
+            migrate; period and exhaust in stores from before migration 0004.
         experiment: the key it concerns, or None for the firm.
         amount_nano: what it took of the firm's budget.
         detail: further facts, JSON.

@@ -1,12 +1,14 @@
 """The one schema, in SQLAlchemy Core: what both databases hold.
 
 Keys are 16 random bytes (UUIDs), times are whole microseconds since 1970 (UTC), budgets whole
-nano-nats. The experiment's id leads every key of what grows with visitors, so that rows can be
-spread over machines by it (but on SQLite, which is one machine, not the key of visitors). No triggers,
-no sequences, no database functions.
+nano-nats, rewards whole millionths of the metric's unit. The experiment's id leads every key of what
+grows with visitors, so that rows can be spread over machines by it (but on SQLite, which is one
+machine, not the key of visitors). No triggers, no sequences, no database functions.
 
-A row of `decisions` is its own ledger entry: chained by `hash` to the row with the previous `seq` of
-the same writer. `commitments` is the chain of everything that touches budgets.
+`commitments` is the chain of everything that carries a promise: budgets, experiments, tables. Rows of
+`decisions` and `rewards` are their own ledger entries, chained by `hash` to the row with the previous
+`seq` of the same writer. What a promise is, is read from the chain; the columns of `experiments` are a
+copy for finding and showing, and a copy that disagrees stops the experiment.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-HEAD = "0003"
+HEAD = "0004"
 """The newest migration; a store at this revision needs none."""
 
 metadata = MetaData()
@@ -46,18 +48,6 @@ facts = Table(
 )
 """Single values: `visitor_key` is a fingerprint of the key that the visitors' HMACs were made with."""
 
-periods = Table(
-    "periods",
-    metadata,
-    Column("id", LargeBinary(16), primary_key=True),
-    Column("budget_nano", BigInteger, nullable=False),
-    Column("committed_nano", BigInteger, nullable=False),
-    Column("starts_at", BigInteger, nullable=False),
-    Column("ends_at", BigInteger),
-    Column("current", Boolean, nullable=False),
-)
-"""The firm's budget, one row a period; exactly one is current."""
-
 experiments = Table(
     "experiments",
     metadata,
@@ -67,13 +57,19 @@ experiments = Table(
     Column("status", String(8), nullable=False),
     Column("strategy", String(16), nullable=False),
     Column("budget_nano", BigInteger, nullable=False),
+    Column("trace_nano", BigInteger),  # the trace budget; NULL: none is promised
     Column("planned_visitors", BigInteger),
-    Column("group_name", String(128)),
+    Column("layer", String(128)),
+    Column("slots", LargeBinary(125)),  # one bit for each of the layer's 1,000; set at the start
+    Column("holdout", SmallInteger, nullable=False),  # thousandths of the visitors
     Column("default_arm", SmallInteger, nullable=False),
     Column("attribution_seconds", BigInteger),
+    Column("metrics", Text, nullable=False),  # JSON; the first one decides
     Column("version", Integer, nullable=False),
     Column("winner", SmallInteger),
-    Column("exhausted", Boolean, nullable=False),
+    Column("exhausted", Boolean, nullable=False),  # only before migration 0004
+    Column("table_number", Integer, nullable=False),  # the table in force; 0 before the first
+    Column("has_tombstones", Boolean, nullable=False),
     # Raised by every change; a writer that knows another revision reads the experiment anew.
     Column("revision", Integer, nullable=False),
     Column("created_at", BigInteger, nullable=False),
@@ -102,16 +98,48 @@ segments = Table(
     UniqueConstraint("experiment_id", "name"),
 )
 
-clocks = Table(
-    "clocks",
+tables = Table(
+    "tables",
     metadata,
-    Column("experiment_id", LargeBinary(16), ForeignKey("experiments.id"), primary_key=True),
-    Column("clock", BigInteger, nullable=False),
+    _id("experiment_id"),
+    Column("number", Integer, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("strategy", String(16), nullable=False),
+    Column("published_at", BigInteger, nullable=False),
+    Column("decisions", BigInteger, nullable=False),  # stored by then, of every kind
+    Column("counts", LargeBinary, nullable=False),  # what it was made from: JSON
+    Column("rows", LargeBinary, nullable=False),  # `privacy.tables.Table.encoded`
+    PrimaryKeyConstraint("experiment_id", "number"),
 )
-"""The experiment-wide clock that all writers share, for the arm-specific dynamic strategy.
+"""Published tables. The entry `table` of the commitment chain holds the hash of each."""
 
-Apart from `experiments`, whose rows writers hold still together while they decide.
-"""
+leases = Table(
+    "leases",
+    metadata,
+    Column("name", String(64), primary_key=True),
+    Column("owner", LargeBinary(16), nullable=False),
+    Column("until", BigInteger, nullable=False),
+)
+"""Work that one process does at a time, such as publishing the next table of an experiment."""
+
+answers = Table(
+    "answers",
+    metadata,
+    _id("experiment_id"),
+    Column("writer_id", Integer, nullable=False),
+    Column("hour", Integer, nullable=False),
+    PrimaryKeyConstraint("experiment_id", "writer_id"),
+)
+"""The last hour (since 1970) in which a writer answered with an arm that was drawn at a risk."""
+
+tombstones = Table(
+    "tombstones",
+    metadata,
+    _id("experiment_id"),
+    _id("visitor"),  # a keyed hash of the erased visitor's keyed hash
+    PrimaryKeyConstraint("experiment_id", "visitor"),
+)
+"""Erased visitors of experiments that still count: they get the zero row, never a second draw."""
 
 writers = Table(
     "writers",
@@ -135,10 +163,10 @@ decisions = Table(
     _id("visitor", nullable=True),  # keyed HMAC
     _id("salt", nullable=True),
     Column("segment", SmallInteger),
-    Column("greedy", SmallInteger),
+    Column("greedy", SmallInteger),  # only before migration 0004
     Column("shown", SmallInteger),
-    Column("clock", BigInteger),
-    Column("risk_nano", BigInteger),
+    Column("clock", BigInteger),  # only before migration 0004
+    Column("risk_nano", BigInteger),  # only before migration 0004
     # Kept for good.
     Column("version", Integer, nullable=False),
     Column("decided_at", BigInteger, nullable=False),
@@ -147,6 +175,9 @@ decisions = Table(
     Column("hash", LargeBinary(32), nullable=False),
     # Set by the erasure, from the values that it removes.
     Column("commitment", LargeBinary(32)),
+    # NULL for rows from before migration 0004, which have greedy, clock and risk_nano instead.
+    Column("table_number", Integer),
+    Column("role", SmallInteger),  # `records.Role`: which row of the table was drawn from
     PrimaryKeyConstraint("experiment_id", "id"),
     # One decision a visitor. The HMAC covers the experiment, so that on one machine it is the key: a
     # smaller index has fewer pages to change.
@@ -159,23 +190,35 @@ rewards = Table(
     metadata,
     _id("experiment_id"),
     _id("decision_id"),
-    Column("value", SmallInteger, nullable=False),
+    Column("metric", SmallInteger, nullable=False),
+    Column("value", BigInteger),  # millionths; NULL once erased
     Column("rewarded_at", BigInteger, nullable=False),
-    PrimaryKeyConstraint("experiment_id", "decision_id"),
+    Column("writer_id", Integer, nullable=False),
+    Column("seq", BigInteger, nullable=False),
+    Column("hash", LargeBinary(32), nullable=False),
+    Column("commitment", LargeBinary(32)),
+    PrimaryKeyConstraint("experiment_id", "decision_id", "metric"),
 )
 
 counters = Table(
     "counters",
     metadata,
     _id("experiment_id"),
+    Column("table_number", Integer, nullable=False),  # 0: decisions from before migration 0004
+    Column("role", SmallInteger, nullable=False),
     Column("segment", SmallInteger, nullable=False),
     Column("arm", SmallInteger, nullable=False),
+    Column("metric", SmallInteger, nullable=False),
     Column("writer_id", Integer, nullable=False),
-    Column("shows", BigInteger, nullable=False),
-    Column("clicks", BigInteger, nullable=False),
-    PrimaryKeyConstraint("experiment_id", "segment", "arm", "writer_id"),
+    Column("shows", BigInteger, nullable=False),  # counted once, under the deciding metric
+    Column("rewarded", BigInteger, nullable=False),  # how many of them had a reward
+    Column("value", BigInteger, nullable=False),  # the sum of the rewards
+    Column("square", BigInteger, nullable=False),  # the sum of (reward/cap)^2, in millionths
+    PrimaryKeyConstraint(
+        "experiment_id", "table_number", "role", "segment", "arm", "metric", "writer_id"
+    ),
 )
-"""Sharded by writer: each writes only its own rows, so none is hot."""
+"""Sharded by writer: each adds only to its own rows, so none is hot."""
 
 memberships = Table(
     "memberships",
@@ -185,7 +228,7 @@ memberships = Table(
     _id("experiment_id"),
     PrimaryKeyConstraint("group_name", "visitor"),
 )
-"""The one experiment of a group that a visitor belongs to."""
+"""Only before migration 0004: the one experiment of a group that a visitor belongs to."""
 
 commitments = Table(
     "commitments",
@@ -197,6 +240,7 @@ commitments = Table(
     Column("detail", Text, nullable=False),
     Column("recorded_at", BigInteger, nullable=False),
     Column("hash", LargeBinary(32), nullable=False),
+    Index("commitments_experiment", "experiment_id", "seq"),
 )
 
 api_keys = Table(

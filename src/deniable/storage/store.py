@@ -24,59 +24,97 @@ class Head(NamedTuple):
     """What a writer checks of an experiment in every batch."""
 
     revision: int
-    clock: int
+    table_number: int
 
 
-SHARED_COLUMNS = ("experiment_id", "version", "decided_at", "writer_id")
-OWN_COLUMNS = (
-    "id",
-    "visitor",
-    "salt",
-    "segment",
-    "greedy",
-    "shown",
-    "clock",
-    "risk_nano",
-    "seq",
-    "hash",
-)
+class NewDecision(NamedTuple):
+    """A new row of `decisions`: what differs within a batch."""
 
-NewDecision: TypeAlias = tuple[bytes, bytes, bytes, int, int, int, int, int, int, bytes]
-"""One new row of `decisions`: its OWN_COLUMNS; a plain tuple, for speed."""
+    id: bytes
+    visitor: bytes
+    salt: bytes
+    segment: int
+    shown: int
+    role: int
+    seq: int
+    hash: bytes
 
 
 class NewDecisions(NamedTuple):
-    """New rows of `decisions` of one experiment and batch: their SHARED_COLUMNS, then the rows."""
+    """New rows of `decisions` of one experiment and batch: what they share, then the rows."""
 
-    experiment: bytes
+    experiment_id: bytes
     version: int
+    table_number: int
     decided_at: int
-    writer: int
-    rows: list[NewDecision]
+    writer_id: int
+    rows: Sequence[NewDecision]
+
+
+SHARED_COLUMNS = NewDecisions._fields[:-1]
+OWN_COLUMNS = NewDecision._fields
 
 
 class Shown(NamedTuple):
     """What a reward needs to know of its decision."""
 
+    salt: bytes
+    segment: int
+    shown: int
+    decided_at: int
+    table_number: int
+    role: int
+
+
+class NewReward(NamedTuple):
+    """A new row of `rewards`."""
+
+    experiment_id: bytes
+    decision_id: bytes
+    metric: int
+    value: int
+    rewarded_at: int
+    writer_id: int
+    seq: int
+    hash: bytes
+
+
+class Count(NamedTuple):
+    """What a batch adds to one row of `counters`; the first seven are its key."""
+
+    experiment_id: bytes
+    table_number: int
+    role: int
     segment: int
     arm: int
-    decided_at: int
+    metric: int
+    writer_id: int
+    shows: int
+    rewarded: int
+    value: int
+    square: int
 
 
 Chain: TypeAlias = tuple[int, bytes]
-"""The end of a writer's chain of decisions: its length and its newest hash."""
+"""The end of a writer's chain: its length and its newest hash."""
 
 
 class HotTransaction(Protocol):
     """A writer's transaction; every method is one bulk statement (or few, for long batches)."""
 
     def heads(self, experiments: Sequence[bytes]) -> dict[bytes, Head]:
-        """Revision and shared clock of these experiments, held still until the commit."""
+        """Revision and table in force of these experiments, held still until the commit."""
 
     def stored(
         self, experiment: bytes, visitors: Sequence[bytes]
     ) -> dict[bytes, tuple[bytes, int]]:
         """Visitor -> (decision id, shown arm) of those who have one."""
+
+    def erased(self, experiment: bytes, tombstones: Sequence[bytes]) -> set[bytes]:
+        """Those of these tombstones that exist."""
+
+    def members(self, group: str, visitors: Sequence[bytes]) -> dict[bytes, bytes]:
+        """Visitor -> the experiment that took the visitor in before groups became layers."""
 
     def add_decisions(self, new: NewDecisions) -> int:
         """Insert; returns how many were new. Fewer than given: another writer was first."""
@@ -84,26 +122,20 @@ class HotTransaction(Protocol):
     def shown(self, experiment: bytes, decisions: Sequence[bytes]) -> dict[bytes, Shown]:
         """Decision id -> what it showed, of those that exist and are not erased."""
 
-    def add_rewards(self, rows: Sequence[tuple[bytes, bytes, int, int]]) -> set[bytes]:
-        """Insert (experiment, decision, value, time); returns the decisions not rewarded before."""
+    def rewarded(self, experiment: bytes, decisions: Sequence[bytes]) -> set[tuple[bytes, int]]:
+        """The (decision, metric) pairs of these decisions that have a reward."""
 
-    def save_counters(self, rows: Sequence[tuple[bytes, int, int, int, int, int]]) -> None:
-        """Set (experiment, segment, arm, writer) to (shows, clicks): this writer's own totals."""
+    def add_rewards(self, rows: Sequence[NewReward]) -> int:
+        """Insert; returns how many were new. Fewer than given: another writer was first."""
 
-    def members(self, group: str, visitors: Sequence[bytes]) -> dict[bytes, bytes]:
-        """Visitor -> the experiment of this group that the visitor belongs to."""
+    def add_counts(self, rows: Sequence[Count]) -> None:
+        """Add to this writer's counters."""
 
-    def add_members(self, rows: Sequence[tuple[str, bytes, bytes]]) -> int:
-        """Insert (group, visitor, experiment); returns how many were new."""
-
-    def set_clock(self, experiment: bytes, clock: int) -> None:
-        """Move the shared clock forward, never back."""
+    def answered(self, experiment: bytes, writer: int, hour: int) -> None:
+        """Remember that the experiment was answered from in this hour."""
 
     def extend(self, writer: int, owner: bytes, chain: Chain, lease_until: int) -> bool:
         """Store the end of the writer's chain; False: somebody else owns this writer now."""
-
-    def counts(self, experiment: bytes) -> list[tuple[int, int, int, int, int]]:
-        """All counters of one experiment: segment, arm, writer, shows, clicks."""
 
     def chain(self, writer: int, owner: bytes) -> Chain | None:
         """The end of the writer's chain; None: somebody else owns this writer now."""

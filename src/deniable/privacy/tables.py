@@ -1,0 +1,327 @@
+"""Published tables: integer probabilities that keep the promise in every corner, exactly.
+
+A row of a table holds one integer per arm, the arm's probability in units of 2^-64; it sums to 2^64.
+A table has one row for each segment, and a zero row for everybody whose arm must tell nothing.
+
+The nested family (budgets b_j, c_j = 1/(e^b_j - 1), C = sum c, weights w_j = c_j/C):
+
+    P(j | greedy arm l) = (1 - beta) w_j + beta 1[j = l],      0 <= beta <= beta* = 1/(1 + C)
+
+Any two tables of the family, for any two segments at any two times, differ by at most e^b_j in arm j.
+In integers, a `Band` is fixed when an experiment starts: floors F_j, ceilings U_j <= F_j e^b_j and a
+zero row W between them. Every row of the family stays inside the band, so the ratio of any two entries
+that were ever published is at most U_j/F_j <= e^b_j, in exact arithmetic.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from decimal import Context, Decimal, localcontext
+from fractions import Fraction
+from functools import lru_cache
+from hashlib import sha256
+from itertools import accumulate
+
+from deniable.errors import BrokenPromiseError, InvalidArgumentError
+from deniable.privacy.serving import SPACE, _nano_nats, exp_floor
+
+Row = tuple[int, ...]
+"""One integer for each arm, summing to 2^64."""
+
+_ENTRY_BYTES = 9  # an entry may be 2^64 itself
+_DECIMAL = Context(prec=40)
+_BONUS_STEPS = 1 << 32
+_PRECISION = 1600  # bits behind the point of c_j: 1/(e^1000 - 1) still has 150 of them
+
+
+@dataclass(frozen=True)
+class Table:
+    """What a document of published probabilities says.
+
+    Attributes:
+        rows: one row for each listed segment, in declared order.
+        zero: the row for unlisted segments, non-members, holdouts, pauses and erased visitors.
+
+    >>> Table(rows=((2**63, 2**63), (2**62, 3 * 2**62)), zero=(2**63, 2**63)).worst_ratios()
+    (Fraction(2, 1), Fraction(3, 2))
+    """
+
+    rows: tuple[Row, ...]
+    zero: Row
+
+    def __post_init__(self) -> None:
+        if not self.rows:
+            raise InvalidArgumentError("rows", self.rows, "one row or more")
+        for row in (*self.rows, self.zero):
+            if len(row) != len(self.zero) or min(row) < 0 or sum(row) != SPACE:
+                raise BrokenPromiseError("a row is not a probability distribution over the arms")
+
+    @property
+    def n_arms(self) -> int:
+        """K."""
+        return len(self.zero)
+
+    def row(self, segment: int) -> Row:
+        """The row of a segment's position; the zero row for any position below 0."""
+        return self.rows[segment] if segment >= 0 else self.zero
+
+    def worst_ratios(self) -> tuple[Fraction, ...]:
+        """For each arm, the exact factor by which seeing it can move odds between two segments.
+
+        The zero row counts as a segment. An arm that no row shows has the ratio 1; one that some rows
+        show and others do not is proof of the segment, and raises BrokenPromiseError.
+        """
+        columns = zip(*self.rows, self.zero, strict=True)
+        return tuple(_ratio(min(column), max(column)) for column in columns)
+
+    def check(self, budgets: Sequence[int]) -> tuple[Fraction, ...]:
+        """The worst ratios; BrokenPromiseError where one exceeds e^budget (nano-nats, by arm)."""
+        ratios = self.worst_ratios()
+        for ratio, budget in zip(ratios, budgets, strict=True):
+            if ratio > exp_floor(budget):
+                raise BrokenPromiseError(f"a table exceeds its budget of {budget} nano-nats")
+        return ratios
+
+    def encoded(self) -> bytes:
+        """The table as bytes: the zero row, then the segments' rows."""
+        entries = (entry for row in (self.zero, *self.rows) for entry in row)
+        return b"".join(entry.to_bytes(_ENTRY_BYTES, "little") for entry in entries)
+
+    def digest(self) -> str:
+        """SHA-256 of the encoded table, hexadecimal."""
+        return sha256(self.encoded()).hexdigest()
+
+
+def decoded_table(encoded: bytes, n_arms: int) -> Table:
+    """The table that `Table.encoded` wrote."""
+    width = n_arms * _ENTRY_BYTES
+    if not width or len(encoded) % width or len(encoded) < 2 * width:
+        raise BrokenPromiseError("a stored table does not have the shape of its experiment")
+    entries = [
+        int.from_bytes(encoded[start : start + _ENTRY_BYTES], "little")
+        for start in range(0, len(encoded), _ENTRY_BYTES)
+    ]
+    rows = [tuple(entries[start : start + n_arms]) for start in range(0, len(entries), n_arms)]
+    return Table(rows=tuple(rows[1:]), zero=rows[0])
+
+
+def thresholds(row: Row) -> list[int]:
+    """Where each arm's piece of [0, 2^64) ends, padded so that every search takes equally many steps.
+
+    `bisect_right(thresholds(row), point)` is the arm that a uniform point shows.
+
+    >>> [bisect_right(thresholds((2**62, 0, 3 * 2**62)), point) for point in (0, 2**62, 2**64 - 1)]
+    [0, 2, 2]
+    """
+    ends = list(accumulate(row[:-1]))
+    steps = len(ends).bit_length()
+    return ends + [SPACE] * ((1 << steps) - 1 - len(ends))
+
+
+def draw(row_thresholds: Sequence[int], point: int) -> int:
+    """The arm whose piece holds this uniformly drawn point."""
+    return bisect_right(row_thresholds, point)
+
+
+@dataclass(frozen=True)
+class Band:
+    """The integers between which every entry of an experiment's tables lies, for its whole life.
+
+    Attributes:
+        floors: F_j, the least space that arm j ever has.
+        ceilings: U_j, the most, at most F_j e^b_j.
+        zero: W, the row of risk 0.
+
+    >>> band((10**9, 10**9)).zero == (2**63, 2**63)
+    True
+    """
+
+    floors: Row
+    ceilings: Row
+    zero: Row
+
+    def check(self, budgets: Sequence[int]) -> None:
+        """Raise BrokenPromiseError unless U_j <= F_j e^b_j for every arm and W is inside."""
+        for floor, ceiling, zero, budget in zip(
+            self.floors, self.ceilings, self.zero, budgets, strict=True
+        ):
+            bound = exp_floor(budget)
+            over = ceiling * bound.denominator > bound.numerator * floor
+            if over or not 0 < floor <= zero <= ceiling:
+                raise BrokenPromiseError(f"a band exceeds its budget of {budget} nano-nats")
+        if sum(self.zero) != SPACE:
+            raise BrokenPromiseError("the zero row of a band does not sum to 2^64")
+
+    def holds(self, rows: Iterable[Row]) -> bool:
+        """Whether every entry of these rows lies inside."""
+        return all(
+            floor <= entry <= ceiling
+            for row in rows
+            for floor, entry, ceiling in zip(self.floors, row, self.ceilings, strict=True)
+        )
+
+    def row(self, greedy: Sequence[int], bonus: Fraction) -> Row:
+        """The row for these tied greedy arms at this share of the largest bonus.
+
+        Args:
+            greedy: positions of the greedy arms, which share the bonus.
+            bonus: beta/beta*, 0 (the zero row) to 1 (the whole budget).
+        """
+        if not bonus:
+            return self.zero
+        numerator, denominator = bonus.numerator, bonus.denominator
+        plain = [
+            -(-(zero * denominator - numerator * (zero - floor)) // denominator)
+            for zero, floor in zip(self.zero, self.floors, strict=True)
+        ]
+        # The average of the rows in which each tied arm alone is greedy: all of them gain the same.
+        share, odd = divmod(SPACE - sum(plain), len(greedy))
+        row = list(plain)
+        for place, arm in enumerate(sorted(greedy)):
+            row[arm] += share + (place < odd)
+        return tuple(row)
+
+
+@lru_cache(maxsize=4096)
+def band(budgets: Row) -> Band:
+    """The band of an experiment with these budgets (nano-nats, by arm).
+
+    F_j = max(1, ceil(2^64 c_j/(1+C))), U_j = floor(F_j e^b_j), and W the weights c_j/C, moved into the
+    band and to the sum 2^64. Raises BrokenPromiseError where no zero row fits.
+
+    >>> fixed = band((500_000_000, 10**9, 2 * 10**9))
+    >>> [round(entry / 2**64, 3) for entry in fixed.zero]
+    [0.676, 0.255, 0.069]
+    >>> [round(fixed.row([arm], Fraction(1))[arm] / 2**64, 3) for arm in range(3)]
+    [0.775, 0.482, 0.353]
+    """
+    risks = _nano_nats("budgets", budgets)
+    if not max(risks):
+        share, odd = divmod(SPACE, len(risks))
+        even = tuple(share + (arm < odd) for arm in range(len(risks)))
+        return Band(even, even, even)
+    factors = {risk: _inverse_odds(risk) for risk in set(risks)}
+    weights = [factors[risk] for risk in risks]
+    total = sum(weights)
+    one = 1 << _PRECISION
+    floors = [max(1, -(-SPACE * weight // (one + total))) for weight in weights]
+    ceilings = []
+    for floor, risk in zip(floors, risks, strict=True):
+        bound = exp_floor(risk)
+        ceilings.append(min(SPACE, floor * bound.numerator // bound.denominator))
+    zero = _fitted([SPACE * weight // total for weight in weights], floors, ceilings)
+    made = Band(tuple(floors), tuple(ceilings), zero)
+    made.check(risks)
+    return made
+
+
+def _fitted(wanted: Sequence[int], floors: Sequence[int], ceilings: Sequence[int]) -> Row:
+    """The wanted row, moved between floors and ceilings and to the sum 2^64."""
+    row = [
+        min(max(entry, floor), ceiling)
+        for entry, floor, ceiling in zip(wanted, floors, ceilings, strict=True)
+    ]
+    missing = SPACE - sum(row)
+    rooms = [
+        (ceiling - entry if missing > 0 else floor - entry)
+        for entry, floor, ceiling in zip(row, floors, ceilings, strict=True)
+    ]
+    if abs(missing) > abs(sum(rooms)):
+        raise BrokenPromiseError("no row of risk 0 lies between the floors and ceilings")
+    # In one round of one unit each where that is enough (rounding), else the largest rooms first.
+    sign = 1 if missing > 0 else -1
+    left = abs(missing)
+    for arm in sorted(range(len(row)), key=lambda arm: -abs(rooms[arm])):
+        if 0 < left <= len(row):
+            step = min(1, abs(rooms[arm]))
+        else:
+            step = min(left, abs(rooms[arm]))
+        row[arm] += sign * step
+        left -= step
+    for arm in range(len(row)):  # one round left some units over where rooms were empty
+        room = abs((ceilings[arm] if sign > 0 else floors[arm]) - row[arm])
+        step = min(left, room)
+        row[arm] += sign * step
+        left -= step
+    return tuple(row)
+
+
+def _inverse_odds(risk: int) -> int:
+    """1/(e^risk - 1) in fixed point, rounded up."""
+    power = exp_floor(risk)
+    return -(-(power.denominator << _PRECISION) // (power.numerator - power.denominator))
+
+
+def _ratio(least: int, most: int) -> Fraction:
+    if least:
+        return Fraction(most, least)
+    if most:
+        raise BrokenPromiseError("an arm is shown to some segments and never to others")
+    return Fraction(1)
+
+
+def greedy_arms(shows: Sequence[int], rewards: Sequence[int]) -> list[int]:
+    """All arms with the highest reward per show, compared exactly; never shown counts as 0.
+
+    >>> greedy_arms([10, 20, 0], [1, 2, 0])
+    [0, 1]
+    """
+    best, best_shows, best_reward = [0], shows[0] or 1, rewards[0]
+    for arm in range(1, len(shows)):
+        lead = rewards[arm] * best_shows - best_reward * (shows[arm] or 1)
+        if lead > 0:
+            best, best_shows, best_reward = [arm], shows[arm] or 1, rewards[arm]
+        elif lead == 0:
+            best.append(arm)
+    return best
+
+
+def dynamic_bonus(budgets: Row, clock: int) -> Fraction:
+    """min(beta*, 1 - exploration_n)/beta* with exploration_n = (K log n / n)^(1/3), rounded down.
+
+    In decimal arithmetic of fixed precision, so that an auditor on any machine finds the same number.
+
+    Args:
+        budgets: nano-nats by arm.
+        clock: n, the number of the segment's next visitor.
+
+    >>> [round(float(dynamic_bonus((10**9, 10**9), clock)), 6) for clock in (2, 10, 51)]
+    [0.0, 0.492876, 1.0]
+    """
+    if clock < 3 or not max(budgets):
+        return Fraction(0)
+    with localcontext(_DECIMAL):
+        rate = len(budgets) * Decimal(clock).ln() / clock
+        if rate >= 1:
+            return Fraction(0)
+        room = 1 - rate ** (Decimal(1) / 3)
+    # 1/beta* = 1 + C, rounded up, so that the share is rounded down.
+    inverse = 1 + Fraction(sum(_inverse_odds(budget) for budget in budgets), 1 << _PRECISION)
+    steps = Fraction(room) * inverse * _BONUS_STEPS
+    return min(Fraction(1), Fraction(math.floor(steps), _BONUS_STEPS))
+
+
+def nested_table(
+    fixed: Band,
+    shows: Sequence[Sequence[int]],
+    rewards: Sequence[Sequence[int]],
+    bonuses: Sequence[Fraction],
+) -> Table:
+    """The table of the nested family for these counts, a function of nothing else.
+
+    Args:
+        fixed: the experiment's band.
+        shows: shows by segment and arm.
+        rewards: sums of rewards by segment and arm.
+        bonuses: beta/beta* of each segment.
+    """
+    rows = tuple(
+        fixed.row(greedy_arms(shown, earned), bonus)
+        for shown, earned, bonus in zip(shows, rewards, bonuses, strict=True)
+    )
+    if not fixed.holds(rows):
+        raise BrokenPromiseError("a row lies outside of its experiment's band")
+    return Table(rows, fixed.zero)
