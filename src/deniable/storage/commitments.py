@@ -1,111 +1,29 @@
-"""The firm's account: periods, debits in one atomic statement, and the chain that records them."""
+"""The chain of commitments: append to it, read it, and read it only where its links hold."""
 
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterable
+from collections.abc import Collection
+from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, func, insert, select, update
 
-from deniable.errors import InsufficientBudgetError, UnknownNameError
+from deniable.errors import BrokenPromiseError
 from deniable.storage import times
-from deniable.storage.chain import commitment_hash
-from deniable.storage.records import Commitment, Experiment, Firm
-from deniable.storage.schema import COMMITMENT_CHAIN, commitments, experiments, periods, writers
+from deniable.storage.chain import GENESIS, commitment_hash
+from deniable.storage.records import Commitment, Experiment
+from deniable.storage.schema import COMMITMENT_CHAIN, commitments, experiments, writers
 
 
-def current_firm(connection: Connection, *, lock: bool = False) -> Firm:
-    """The current period, or UnknownNameError; locked until the end of the transaction if asked."""
-    query = select(periods).where(periods.c.current)
-    row = connection.execute(query.with_for_update() if lock else query).one_or_none()
-    if row is None:
-        raise UnknownNameError("firm budget", "current")
-    return Firm(
-        id=row.id.hex(),
-        budget_nano=row.budget_nano,
-        committed_nano=row.committed_nano,
-        starts_at=times.as_datetime(row.starts_at),
-        ends_at=times.maybe_datetime(row.ends_at),
-    )
+class Entry(NamedTuple):
+    """One entry as code reads it: the experiment by its id, the detail parsed."""
 
-
-def period_end(connection: Connection) -> int | None:
-    """When the current period ends, as stored; None where it is open (or there is none)."""
-    return connection.execute(select(periods.c.ends_at).where(periods.c.current)).scalar()
-
-
-def open_period(connection: Connection, budget_nano: int, ends_at: int | None) -> Firm:
-    """Close the current period and open one that already carries the live experiments."""
-    live = connection.execute(
-        select(experiments.c.group_name, experiments.c.budget_nano).where(
-            experiments.c.status.in_(("running", "paused"))
-        )
-    )
-    carried = joint_cost((group, budget) for group, budget in live)
-    if carried > budget_nano:
-        raise InsufficientBudgetError(remaining=budget_nano, requested=carried)
-    connection.execute(update(periods).where(periods.c.current).values(current=False))
-    connection.execute(
-        insert(periods).values(
-            id=os.urandom(16),
-            budget_nano=budget_nano,
-            committed_nano=carried,
-            starts_at=times.now(),
-            ends_at=ends_at,
-            current=True,
-        )
-    )
-    # What was exhausted in the old period can draw again on the new one's account.
-    connection.execute(
-        update(experiments)
-        .where(experiments.c.status != "stopped")
-        .values(exhausted=False, revision=experiments.c.revision + 1)
-    )
-    record(connection, "period", None, carried, budget_nano=budget_nano, ends_at=ends_at)
-    return current_firm(connection)
-
-
-def joint_cost(costs: Iterable[tuple[str | None, int]]) -> int:
-    """What experiments cost together: each its budget, those of one group only their largest.
-
-    >>> joint_cost([(None, 2), ("page", 3), ("page", 5), (None, 1)])
-    8
-    """
-    largest: dict[str, int] = {}
-    alone = 0
-    for group, cost in costs:
-        if group is None:
-            alone += cost
-        else:
-            largest[group] = max(cost, largest.get(group, 0))
-    return alone + sum(largest.values())
-
-
-def debit(connection: Connection, amount_nano: int) -> None:
-    """Take from the current period: check and debit are one statement."""
-    taken = connection.execute(
-        update(periods)
-        .where(periods.c.current)
-        .where(periods.c.committed_nano + amount_nano <= periods.c.budget_nano)
-        .values(committed_nano=periods.c.committed_nano + amount_nano)
-    )
-    if taken.rowcount != 1:
-        remaining = current_firm(connection).remaining_nano
-        raise InsufficientBudgetError(remaining=remaining, requested=amount_nano)
-
-
-def group_cost(connection: Connection, group: str, firm: Firm) -> int:
-    """What a group already takes of this period: the largest budget of those that ran in it."""
-    largest = connection.execute(
-        select(func.max(experiments.c.budget_nano)).where(
-            experiments.c.group_name == group,
-            experiments.c.started_at.is_not(None),
-            experiments.c.stopped_at.is_(None)
-            | (experiments.c.stopped_at >= times.as_stored(firm.starts_at)),
-        )
-    ).scalar()
-    return largest or 0
+    seq: int
+    kind: str
+    experiment_id: bytes | None
+    amount_nano: int
+    detail: dict[str, Any]
+    recorded_at: int
 
 
 def lock_chain(connection: Connection) -> None:
@@ -118,6 +36,12 @@ def lock_chain(connection: Connection) -> None:
     )
 
 
+def moment(connection: Connection) -> int:
+    """The store's time, which never goes back: the present, or the newest entry's if that is later."""
+    newest = select(commitments.c.recorded_at).order_by(commitments.c.seq.desc()).limit(1)
+    return max(times.now(), connection.execute(newest).scalar() or 0)
+
+
 def record(
     connection: Connection,
     kind: str,
@@ -125,22 +49,33 @@ def record(
     amount_nano: int = 0,
     **detail: object,
 ) -> None:
-    """Append one entry to the chain of commitments."""
+    """Append one entry to the chain of commitments; `lock_chain` was called before."""
+    identity = bytes.fromhex(experiment.id) if experiment else None
+    append(connection, kind, identity, amount_nano, detail, moment(connection))
+
+
+def append(
+    connection: Connection,
+    kind: str,
+    experiment_id: bytes | None,
+    amount_nano: int,
+    detail: dict[str, Any],
+    recorded_at: int,
+) -> None:
+    """Append one entry, given by the experiment's id and with its time."""
     row = connection.execute(
         select(writers.c.seq, writers.c.head).where(writers.c.id == COMMITMENT_CHAIN)
     ).one()
-    identity = bytes.fromhex(experiment.id) if experiment else None
-    seq, moment = row.seq + 1, times.now()
-    text = json.dumps(detail, sort_keys=True)
-    link = commitment_hash(row.head, seq, kind, identity, amount_nano, text, moment)
+    seq, text = row.seq + 1, json.dumps(detail, sort_keys=True)
+    link = commitment_hash(row.head, seq, kind, experiment_id, amount_nano, text, recorded_at)
     connection.execute(
         insert(commitments).values(
             seq=seq,
             kind=kind,
-            experiment_id=identity,
+            experiment_id=experiment_id,
             amount_nano=amount_nano,
             detail=text,
-            recorded_at=moment,
+            recorded_at=recorded_at,
             hash=link,
         )
     )
@@ -149,16 +84,33 @@ def record(
     )
 
 
-def entries(connection: Connection, experiment: Experiment | None = None) -> list[Commitment]:
-    """The whole chain, oldest first, or what of it concerns one experiment."""
+def entries(
+    connection: Connection,
+    experiment: Experiment | None = None,
+    kinds: Collection[str] | None = None,
+    after: int = 0,
+    limit: int | None = None,
+) -> list[Commitment]:
+    """The chain for people, oldest first.
+
+    Args:
+        connection: inside a transaction.
+        experiment: only what concerns it.
+        kinds: only these kinds.
+        after: only entries behind this place.
+        limit: at most so many.
+    """
     query = (
         select(commitments, experiments.c.key)
         .outerjoin(experiments, experiments.c.id == commitments.c.experiment_id)
+        .where(commitments.c.seq > after)
         .order_by(commitments.c.seq)
+        .limit(limit)
     )
     if experiment is not None:
         query = query.where(commitments.c.experiment_id == bytes.fromhex(experiment.id))
-    rows = connection.execute(query)
+    if kinds is not None:
+        query = query.where(commitments.c.kind.in_(list(kinds)))
     return [
         Commitment(
             seq=row.seq,
@@ -168,5 +120,78 @@ def entries(connection: Connection, experiment: Experiment | None = None) -> lis
             detail=row.detail,
             recorded_at=times.as_datetime(row.recorded_at),
         )
-        for row in rows
+        for row in connection.execute(query)
     ]
+
+
+def linked(
+    connection: Connection, *conditions: ColumnElement[bool], newest: int | None = None
+) -> list[Entry]:
+    """Entries that `conditions` on the table hold for, oldest first, each checked against its link.
+
+    An entry that was changed no longer has the hash that it was stored with. One that was removed
+    leaves the chain shorter than its recorded end.
+
+    Args:
+        connection: inside a transaction.
+        conditions: on the table of commitments.
+        newest: only so many of the newest.
+
+    Raises:
+        BrokenPromiseError: naming the first entry that does not hold.
+    """
+    before = commitments.alias("before")
+    query = (
+        select(commitments, before.c.hash.label("previous"))
+        .outerjoin(before, before.c.seq == commitments.c.seq - 1)
+        .where(*conditions)
+        .order_by(commitments.c.seq.desc())
+        .limit(newest)
+    )
+    found = []
+    for row in reversed(connection.execute(query).all()):
+        previous = GENESIS if row.seq == 1 else row.previous
+        if previous is None or row.hash != link_of(previous, row):
+            raise BrokenPromiseError(
+                f"commitment {row.seq} was changed: `deniable ledger verify` tells more"
+            )
+        found.append(
+            Entry(
+                row.seq,
+                row.kind,
+                row.experiment_id,
+                row.amount_nano,
+                json.loads(row.detail),
+                row.recorded_at,
+            )
+        )
+    return found
+
+
+def check_complete(connection: Connection) -> None:
+    """BrokenPromiseError where the chain is shorter than its end says, or ends otherwise."""
+    count, last = connection.execute(
+        select(func.count(), func.coalesce(func.max(commitments.c.seq), 0))
+    ).one()
+    end = connection.execute(
+        select(writers.c.seq, writers.c.head, commitments.c.hash)
+        .outerjoin(commitments, commitments.c.seq == writers.c.seq)
+        .where(writers.c.id == COMMITMENT_CHAIN)
+    ).one()
+    if not count == last == end.seq or end.head != (end.hash if last else GENESIS):
+        raise BrokenPromiseError(
+            "commitments were removed or added by hand: `deniable ledger verify` tells more"
+        )
+
+
+def link_of(previous: bytes, row: Any) -> bytes:
+    """The hash that a row of the table must have behind this one."""
+    return commitment_hash(
+        previous,
+        row.seq,
+        row.kind,
+        row.experiment_id,
+        row.amount_nano,
+        row.detail,
+        row.recorded_at,
+    )

@@ -1,0 +1,385 @@
+"""What an experiment promises, read from the chain and compared with the row that shows it.
+
+The columns of `experiments`, `arms` and `segments` can be changed by anybody who may write to the
+store. The chain cannot, unnoticed. So a promise is built from the entries of its experiment: `create`
+says what it is, `replan` changes a draft, `start` fixes slots and band, `switch_off` makes a new
+version, `stop` ends it, `table` names each published table by its digests. Experiments from before
+migration 0004 have an entry `migrate` that says all of it at once.
+
+What each of these entries holds is defined here, by the functions that end in `_detail`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from deniable.errors import BrokenPromiseError
+from deniable.privacy.tables import Band, Table
+from deniable.storage.commitments import Entry, linked
+from deniable.storage.records import Experiment, Metric
+from deniable.storage.schema import commitments, tables
+
+_FORGETTING = ("erase", "purge")
+
+
+@dataclass(frozen=True)
+class PromisedTable:
+    """A published table by the digests that the chain holds.
+
+    Attributes:
+        number: within the experiment.
+        version: of the promise.
+        rows: SHA-256 of the encoded table, hexadecimal.
+        counts: SHA-256 of what it was made from.
+        decisions: how many were stored by then.
+        ratios: the exact worst ratio of each arm, "numerator/denominator".
+        recorded_at: when, as stored.
+    """
+
+    number: int
+    version: int
+    rows: str
+    counts: str
+    decisions: int
+    ratios: tuple[str, ...]
+    recorded_at: int
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What the chain says about one experiment; names as in `records.Experiment`.
+
+    Attributes:
+        arms: (key, budget_nano, active) in declared order.
+        band: floors, ceilings and zero row that every table keeps to; None where a strategy has none
+            or the experiment has not started.
+        last_table: the newest published table; None before the first.
+        has_tombstones: whether visitors were erased whose tombstones must still be there.
+    """
+
+    key: str
+    arms: tuple[tuple[str, int | None, bool], ...]
+    segments: tuple[str, ...]
+    strategy: str
+    budget_nano: int
+    trace_nano: int | None
+    layer: str | None
+    holdout: int
+    default_arm: str
+    attribution_seconds: int | None
+    metrics: tuple[Metric, ...]
+    slots: bytes | None = None
+    band: Band | None = None
+    version: int = 1
+    status: str = "draft"
+    winner: str | None = None
+    exhausted: bool = False
+    last_table: PromisedTable | None = None
+    has_tombstones: bool = False
+
+
+def create_detail(experiment: Experiment) -> dict[str, Any]:
+    """The entry `create`: everything that is promised before the start."""
+    return {
+        "key": experiment.key,
+        "arms": [[arm.key, arm.budget_nano] for arm in experiment.arms],
+        "segments": list(experiment.segments),
+        "strategy": experiment.strategy,
+        "budget_nano": experiment.budget_nano,
+        "trace_nano": experiment.trace_nano,
+        "layer": experiment.layer,
+        "holdout": experiment.holdout,
+        "default_arm": experiment.default_arm,
+        "attribution_seconds": experiment.attribution_seconds,
+        "metrics": [[metric.name, metric.cap_micro] for metric in experiment.metrics],
+    }
+
+
+def replan_detail(experiment: Experiment) -> dict[str, Any]:
+    """The entry `replan`: what changed of a draft."""
+    return {
+        "budget_nano": experiment.budget_nano,
+        "trace_nano": experiment.trace_nano,
+        "strategy": experiment.strategy,
+    }
+
+
+def commit_detail(experiment: Experiment, slots: bytes | None) -> dict[str, Any]:
+    """What the account adds to the entries `start` and `resume`."""
+    return {
+        "layer": experiment.layer,
+        "slots": None if slots is None else slots.hex(),
+        "budget_nano": experiment.budget_nano,
+        "trace_nano": experiment.trace_nano,
+    }
+
+
+def band_detail(band: Band | None) -> dict[str, Any]:
+    """The band, for the entries `start` and `switch_off`; None for a strategy that has none."""
+    if band is None:
+        return {"band": None}
+    rows = {"floors": band.floors, "ceilings": band.ceilings, "zero": band.zero}
+    return {"band": {name: list(row) for name, row in rows.items()}}
+
+
+def switch_off_detail(arm: str, version: int, band: Band | None, grade: str) -> dict[str, Any]:
+    """The entry `switch_off`: the arm, the new version with its band, and the promise's grade."""
+    return {"arm": arm, "version": version, "grade": grade, **band_detail(band)}
+
+
+def stop_detail(winner: str | None, last_answer: int | None) -> dict[str, Any]:
+    """The entry `stop`.
+
+    Args:
+        winner: the promoted arm.
+        last_answer: the hour of the last answer at a risk (`account.last_hour`); None: there was none.
+    """
+    return {"winner": winner, "last_answer": last_answer}
+
+
+def table_detail(
+    number: int, version: int, table: Table, counts: bytes, decisions: int, strategy: str
+) -> dict[str, Any]:
+    """The entry `table`: digests of a table and of what it was made from, and its worst ratios."""
+    ratios = [f"{ratio.numerator}/{ratio.denominator}" for ratio in table.worst_ratios()]
+    return {
+        "number": number,
+        "version": version,
+        "strategy": strategy,
+        "rows": table.digest(),
+        "counts": sha256(counts).hexdigest(),
+        "decisions": decisions,
+        "ratios": ratios,
+    }
+
+
+def promise_of(connection: Connection, experiment: Experiment) -> Promise:
+    """What the chain says about an experiment.
+
+    Raises:
+        BrokenPromiseError: an entry was changed, or none says what the experiment is.
+    """
+    mine = commitments.c.experiment_id == bytes.fromhex(experiment.id)
+    kinds = commitments.c.kind
+    acts = linked(connection, mine, kinds.in_(list(_ACTS)))
+    last_table = linked(connection, mine, kinds == "table", newest=1)
+    forgotten = linked(connection, mine, kinds.in_(_FORGETTING), newest=1)
+    return promise_from(experiment.key, [*acts, *last_table, *forgotten])
+
+
+def promise_from(key: str, entries: Sequence[Entry]) -> Promise:
+    """The promise that these entries of one experiment make, in the order of their places."""
+    promise: Promise | None = None
+    for entry in sorted(entries):
+        if entry.kind in ("create", "migrate"):
+            promise = _whole(entry.detail) or promise
+        elif promise is not None:
+            promise = _EFFECTS[entry.kind](promise, entry)
+    if promise is None:
+        raise BrokenPromiseError(f"the ledger does not say what experiment {key!r} promises")
+    return promise
+
+
+def differences(experiment: Experiment, promise: Promise) -> list[str]:
+    """The fields in which a row disagrees with the chain; empty where it is sound."""
+    arms = tuple((arm.key, arm.budget_nano, arm.active) for arm in experiment.arms)
+    number = promise.last_table.number if promise.last_table else 0
+    wrong = [name for name in _SAME if getattr(experiment, name) != getattr(promise, name)]
+    if arms != promise.arms:
+        wrong.append("arms")
+    if experiment.table_number != number:
+        wrong.append("table_number")
+    return sorted(wrong)
+
+
+def check(connection: Connection, experiment: Experiment) -> Promise:
+    """The promise of an experiment whose row agrees with it; BrokenPromiseError otherwise."""
+    promise = promise_of(connection, experiment)
+    wrong = differences(experiment, promise)
+    if wrong:
+        raise BrokenPromiseError(
+            f"experiment {experiment.key!r} is not what the ledger says: {', '.join(wrong)}"
+        )
+    return promise
+
+
+def table_rows(connection: Connection, experiment: Experiment, chained: PromisedTable) -> bytes:
+    """The stored bytes of a table that the chain vouches for.
+
+    Args:
+        connection: inside a transaction.
+        experiment: whose.
+        chained: what the chain says about the table, such as `Promise.last_table`.
+
+    Raises:
+        BrokenPromiseError: it is missing, or not what was chained.
+    """
+    row = connection.execute(
+        select(tables).where(
+            tables.c.experiment_id == bytes.fromhex(experiment.id),
+            tables.c.number == chained.number,
+        )
+    ).one_or_none()
+    problem = table_problem(row, chained)
+    if row is None or problem is not None:
+        raise BrokenPromiseError(
+            f"table {chained.number} of experiment {experiment.key!r} {problem}"
+        )
+    return bytes(row.rows)
+
+
+def promised_tables(connection: Connection, experiment: Experiment) -> list[PromisedTable]:
+    """All tables of an experiment, as chained, oldest first."""
+    mine = commitments.c.experiment_id == bytes.fromhex(experiment.id)
+    return [promised_table(e) for e in linked(connection, mine, commitments.c.kind == "table")]
+
+
+def table_problem(row: Any, chained: PromisedTable | None) -> str | None:
+    """What is wrong with a stored table, by its entry in the chain; None where it is sound."""
+    if chained is None:
+        return "is not in the ledger"
+    if row is None:
+        return "was removed"
+    stored = (
+        row.version,
+        row.decisions,
+        sha256(row.rows).hexdigest(),
+        sha256(row.counts).hexdigest(),
+    )
+    if stored != (chained.version, chained.decisions, chained.rows, chained.counts):
+        return "was changed"
+    return None
+
+
+def promised_table(entry: Entry) -> PromisedTable:
+    """What an entry `table` says."""
+    detail = entry.detail
+    return PromisedTable(
+        number=detail["number"],
+        version=detail["version"],
+        rows=detail["rows"],
+        counts=detail["counts"],
+        decisions=detail["decisions"],
+        ratios=tuple(detail["ratios"]),
+        recorded_at=entry.recorded_at,
+    )
+
+
+_SAME = (
+    "key",
+    "segments",
+    "strategy",
+    "budget_nano",
+    "trace_nano",
+    "layer",
+    "slots",
+    "holdout",
+    "default_arm",
+    "attribution_seconds",
+    "metrics",
+    "version",
+    "status",
+    "winner",
+    "exhausted",
+    "has_tombstones",
+)
+"""Fields that a row and a promise have in common and that must be equal."""
+
+
+def _whole(detail: Mapping[str, Any]) -> Promise | None:
+    """The promise of an entry `create` or `migrate`; None for one from before migration 0004."""
+    if not isinstance(detail["segments"], list):
+        return None
+    off = detail.get("off", [])
+    return Promise(
+        key=detail["key"],
+        arms=tuple((key, budget, key not in off) for key, budget in detail["arms"]),
+        segments=tuple(detail["segments"]),
+        strategy=detail["strategy"],
+        budget_nano=detail["budget_nano"],
+        trace_nano=detail["trace_nano"],
+        layer=detail["layer"],
+        holdout=detail["holdout"],
+        default_arm=detail["default_arm"],
+        attribution_seconds=detail["attribution_seconds"],
+        metrics=tuple(Metric(name, cap) for name, cap in detail["metrics"]),
+        slots=_slots(detail),
+        version=detail.get("version", 1),
+        status=detail.get("status", "draft"),
+        winner=detail.get("winner"),
+        exhausted=detail.get("exhausted", False),
+    )
+
+
+def _slots(detail: Mapping[str, Any]) -> bytes | None:
+    text = detail.get("slots")
+    return None if text is None else bytes.fromhex(text)
+
+
+def _band(detail: Mapping[str, Any]) -> Band | None:
+    rows = detail.get("band")
+    if rows is None:
+        return None
+    return Band(tuple(rows["floors"]), tuple(rows["ceilings"]), tuple(rows["zero"]))
+
+
+def _started(promise: Promise, entry: Entry) -> Promise:
+    detail = entry.detail
+    return replace(promise, status="running", slots=_slots(detail), band=_band(detail))
+
+
+def _resumed(promise: Promise, entry: Entry) -> Promise:
+    return replace(promise, status="running", slots=_slots(entry.detail))
+
+
+def _paused(promise: Promise, _entry: Entry) -> Promise:
+    return replace(promise, status="paused")
+
+
+def _stopped(promise: Promise, entry: Entry) -> Promise:
+    return replace(promise, status="stopped", winner=entry.detail["winner"])
+
+
+def _replanned(promise: Promise, entry: Entry) -> Promise:
+    detail = entry.detail
+    return replace(
+        promise,
+        budget_nano=detail["budget_nano"],
+        trace_nano=detail["trace_nano"],
+        strategy=detail["strategy"],
+    )
+
+
+def _switched_off(promise: Promise, entry: Entry) -> Promise:
+    detail = entry.detail
+    arms = tuple((key, budget, on and key != detail["arm"]) for key, budget, on in promise.arms)
+    return replace(promise, arms=arms, version=detail["version"], band=_band(detail))
+
+
+def _published(promise: Promise, entry: Entry) -> Promise:
+    return replace(promise, last_table=promised_table(entry))
+
+
+def _forgot(promise: Promise, entry: Entry) -> Promise:
+    return replace(promise, has_tombstones=entry.detail.get("tombstones", False))
+
+
+_EFFECTS: dict[str, Callable[[Promise, Entry], Promise]] = {
+    "start": _started,
+    "resume": _resumed,
+    "pause": _paused,
+    "stop": _stopped,
+    "replan": _replanned,
+    "switch_off": _switched_off,
+    "table": _published,
+    "erase": _forgot,
+    "purge": _forgot,
+}
+
+_ACTS = {"create", "migrate", *_EFFECTS} - {"table", *_FORGETTING}
+"""Kinds of which an experiment has few entries; of the others only the newest is read."""
