@@ -45,7 +45,7 @@ def create(
 ) -> None:
     """A new draft."""
     with opened(store, key_file) as service:
-        created = service.create_experiment(
+        created = service.experiments.create(
             key,
             arms=[_arm(text) for text in arm],
             segments=segment,
@@ -65,7 +65,7 @@ def start(
 ) -> None:
     """Commit the budget and begin."""
     with opened(store, key_file) as service:
-        _print(service.start(key), as_json)
+        _print(service.experiments.start(key), as_json)
 
 
 @app.command()
@@ -74,7 +74,7 @@ def pause(
 ) -> None:
     """Serve new visitors uniformly."""
     with opened(store, key_file) as service:
-        _print(service.pause(key), as_json)
+        _print(service.experiments.pause(key), as_json)
 
 
 @app.command()
@@ -83,7 +83,7 @@ def resume(
 ) -> None:
     """Go on after a pause."""
     with opened(store, key_file) as service:
-        _print(service.resume(key), as_json)
+        _print(service.experiments.resume(key), as_json)
 
 
 @app.command()
@@ -96,7 +96,7 @@ def stop(
 ) -> None:
     """End it for good; everybody gets the promoted (or default) arm."""
     with opened(store, key_file) as service:
-        _print(service.stop(key, promote=promote), as_json)
+        _print(service.experiments.stop(key, promote=promote), as_json)
 
 
 @app.command("switch-off")
@@ -109,14 +109,14 @@ def switch_off(
 ) -> None:
     """A new version without an arm; who holds it keeps it."""
     with opened(store, key_file) as service:
-        _print(service.switch_off(key, arm), as_json)
+        _print(service.experiments.switch_off(key, arm), as_json)
 
 
 @app.command("list")
 def list_all(store: Store = DEFAULT_STORE, key_file: KeyFile = "", as_json: AsJson = False) -> None:
     """All experiments."""
     with opened(store, key_file) as service:
-        found = service.experiments()
+        found = service.experiments.all()
     if as_json:
         print_json(found)
         return

@@ -23,10 +23,10 @@ def init(
 ) -> None:
     """Make the tables, open a budget period and print an admin API key (shown once)."""
     with opened(store, key_file) as service:
-        firm = service.set_firm(budget=budget, days=days)
+        firm = service.firm.set(budget=budget, days=days)
         secret = None
-        if not any(key.revoked_at is None and "admin" in key.scopes for key in service.api_keys()):
-            secret, _ = service.create_api_key("admin", ("decide", "reward", "read", "admin"))
+        if not any(key.revoked_at is None and "admin" in key.scopes for key in service.keys.all()):
+            secret, _ = service.keys.create("admin", ("decide", "reward", "read", "admin"))
     if as_json:
         print_json({"store": store, "firm": firm, "admin_key": secret})
         return

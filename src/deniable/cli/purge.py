@@ -29,4 +29,4 @@ def purge(
         raise InvalidArgumentError("older_than_days", older_than_days, "0 to 36600")
     before = datetime.now(UTC) - timedelta(days=older_than_days)
     with opened(store, key_file) as service:
-        print_erasure(service.purge(before=before, running=running), as_json)
+        print_erasure(service.visitors.purge(before=before, running=running), as_json)

@@ -13,6 +13,7 @@ from itertools import count
 
 from sqlalchemy import ColumnElement, Connection, select
 
+from deniable.errors import BrokenPromiseError
 from deniable.privacy.tables import decoded_table, draw, thresholds
 from deniable.service.entropy import EntropyError, system_bytes
 from deniable.service.visitors import VisitorHash, group_scope, holdout_scope, layer_scope
@@ -198,7 +199,21 @@ def _state(connection: Connection, experiment: Experiment, key: bytes) -> Experi
             .limit(1)
         ).first()
     )
-    differences = promises.differences(connection, experiment, table)
     return ExperimentState(
-        experiment, table, key, differences=differences, had_group=had_group
+        experiment,
+        table,
+        key,
+        differences=_differences(connection, experiment),
+        had_group=had_group,
     )
+
+
+def _differences(connection: Connection, experiment: Experiment) -> list[str]:
+    """What the stored row or table says otherwise than the chain."""
+    try:
+        promise = promises.promise_of(connection, experiment)
+        if promise.last_table is not None:
+            promises.table_rows(connection, experiment, promise.last_table)
+    except BrokenPromiseError:
+        return ["ledger entries"]
+    return promises.differences(experiment, promise)

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from fractions import Fraction
 from typing import TypeVar
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
 
 from deniable.errors import NANO, InvalidArgumentError, UnknownNameError, WrongStateError
+from deniable.privacy.serving import exp_floor
+from deniable.privacy.tables import Band
 from deniable.service.drafts import MAX_BUDGET, NewArm, draft
-from deniable.service.publisher import Publisher, put_first_table, table_of
-from deniable.storage import account, commitments, experiments, promises, samples, times
+from deniable.service.publisher import Publisher, band_of, put_first_table, table_of
+from deniable.storage import account, commitments, experiments, promises, samples
 from deniable.storage.records import (
     Cell,
     Commitment,
@@ -120,7 +123,9 @@ class Experiments:
             slots = None
             if experiment.layer is not None:
                 slots = account.take_slots(connection, experiment.layer, round(share * 1000))
-            account.commit(connection, experiment, "start", slots)
+            account.commit(
+                connection, experiment, "start", slots, **promises.band_detail(band_of(experiment))
+            )
             started = experiments.change(
                 connection,
                 experiment,
@@ -138,8 +143,14 @@ class Experiments:
         return self._moved(key, "pause", ("running",), "paused")
 
     def resume(self, key: str) -> Experiment:
-        """paused -> running. It has counted all the time, so nothing new is committed."""
-        return self._moved(key, "resume", ("paused",), "running")
+        """paused -> running: a new commitment, which costs nothing while it counts anyway."""
+
+        def go_on(connection: Connection) -> Experiment:
+            experiment = _in_state(connection, key, "paused")
+            account.commit(connection, experiment, "resume", experiment.slots)
+            return experiments.change(connection, experiment, status="running")
+
+        return self._changed(go_on)
 
     def stop(self, key: str, *, promote: str | None = None) -> Experiment:
         """running or paused -> stopped, for good: everybody gets the promoted (or default) arm."""
@@ -147,7 +158,9 @@ class Experiments:
         def end(connection: Connection) -> Experiment:
             experiment = _in_state(connection, key, "running", "paused")
             winner = None if promote is None else _position(experiment, promote)
-            commitments.record(connection, "stop", experiment, winner=promote)
+            last_answer = account.last_hour(connection, experiment)
+            detail = promises.stop_detail(promote, last_answer)
+            commitments.record(connection, "stop", experiment, **detail)
             return experiments.change(
                 connection,
                 experiment,
@@ -172,9 +185,10 @@ class Experiments:
             if len(experiment.active_arms) < 3:
                 raise WrongStateError("two arms must stay on: stop the experiment and promote one")
             changed = experiments.switch_off(connection, experiment, arm)
-            commitments.record(
-                connection, "switch_off", changed, **promises.switch_off_detail(changed, arm)
-            )
+            bands = (promises.promise_of(connection, experiment).band, band_of(changed))
+            grade = "across time" if _in_one_band(*bands, changed) else "given the time"
+            detail = promises.switch_off_detail(arm, changed.version, bands[1], grade)
+            commitments.record(connection, "switch_off", changed, **detail)
             put_first_table(connection, changed)
             return experiments.by_key(connection, key)
 
@@ -285,6 +299,19 @@ def _in_state(connection: Connection, key: str, *allowed: Status) -> Experiment:
     return experiment
 
 
+def _in_one_band(old: Band | None, new: Band | None, experiment: Experiment) -> bool:
+    """Whether all tables of two versions keep the budgets together, whatever they will be."""
+    if old is None or new is None:
+        return False
+    return all(
+        Fraction(
+            max(old.ceilings[arm], new.ceilings[arm]), min(old.floors[arm], new.floors[arm])
+        )
+        <= exp_floor(experiment.budgets[arm])
+        for arm in experiment.active
+    )
+
+
 def _position(experiment: Experiment, arm: str) -> int:
     for position, known in enumerate(experiment.arms):
         if known.key == arm:
@@ -303,5 +330,5 @@ def _replanned(connection: Connection, key: str, budget_nano: int, strategy: str
     changed = experiments.change(connection, draft, budget_nano=budget_nano, strategy=strategy)
     empty = [[0] * len(changed.arms) for _ in changed.segments]
     table_of(changed, empty, empty)  # checked exactly, before it can ever be drawn from
-    commitments.record(connection, "replan", changed, **promises.create_detail(changed))
+    commitments.record(connection, "replan", changed, **promises.replan_detail(changed))
     return changed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from deniable.errors import InvalidArgumentError
 from deniable.service.drafts import MAX_DAYS
-from deniable.storage import account
+from deniable.storage import account, commitments
 from deniable.storage.account import Counted
 from deniable.storage.records import Firm
 from deniable.storage.store import Store
@@ -55,4 +55,4 @@ class FirmBudget:
     def counting(self) -> list[Counted]:
         """What counts now: experiments, what they cost, and until when."""
         with self._store.read() as connection:
-            return account.counting(connection)
+            return account.counting(connection, commitments.moment(connection))

@@ -22,7 +22,7 @@ from sqlalchemy.exc import IntegrityError
 
 from deniable.errors import DeniableError
 from deniable.privacy.noise import discrete_laplace
-from deniable.privacy.tables import Table
+from deniable.privacy.tables import Band, Table, decoded_table
 from deniable.service.experiment_state import ExperimentState
 from deniable.storage import commitments, experiments, promises, times
 from deniable.storage.records import Experiment, PublishedTable
@@ -223,6 +223,15 @@ def table_of(experiment: Experiment, shows: list[list[int]], rewards: list[list[
     return table
 
 
+def band_of(experiment: Experiment) -> Band | None:
+    """The band that every table of the present version keeps to; None where there is none."""
+    active, n_arms = experiment.active, len(experiment.arms)
+    fixed = STRATEGIES[experiment.strategy].band(tuple(experiment.budgets[arm] for arm in active))
+    if fixed is None:
+        return None
+    return Band(*(_over_all_arms(row, active, n_arms) for row in (fixed.floors, fixed.ceilings, fixed.zero)))
+
+
 def _over_all_arms(row: tuple[int, ...], active: tuple[int, ...], n_arms: int) -> tuple[int, ...]:
     """A row over the active arms as a row over all; arms that are off are never shown."""
     entries = dict(zip(active, row, strict=True))
@@ -250,9 +259,15 @@ def _put_into_force(
 
 
 def _store_table(connection: Connection, experiment: Experiment, made: PublishedTable) -> None:
-    commitments.record(
-        connection, "table", experiment, **promises.table_detail(experiment, made)
+    detail = promises.table_detail(
+        made.number,
+        made.version,
+        decoded_table(made.rows, len(experiment.arms)),
+        made.counts,
+        made.decisions,
+        made.strategy,
     )
+    commitments.record(connection, "table", experiment, **detail)
     experiments.add_table(connection, experiment, made)
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from sqlalchemy import Connection, insert, select
 
 from deniable.errors import InvalidArgumentError, WrongStateError
+from deniable.storage.commitments import lock_chain, record
 from deniable.storage.schema import facts
 
 ENVIRONMENT = "DENIABLE_VISITOR_KEY"
@@ -87,7 +88,9 @@ def check_key(connection: Connection, key: bytes) -> None:
     """Remember the first key's fingerprint; refuse any other: it would draw for everybody again."""
     known = connection.execute(select(facts.c.value).where(facts.c.name == "visitor_key")).scalar()
     if known is None:
+        lock_chain(connection)
         connection.execute(insert(facts).values(name="visitor_key", value=fingerprint(key)))
+        record(connection, "key", None, fingerprint=fingerprint(key).hex())
     elif known != fingerprint(key):
         raise WrongStateError(
             "this visitor key is not the one that the store was made with; restore the old one "

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from deniable.errors import DeniableError, UnknownNameError
-from deniable.service.facade import Deniable
+from deniable.service.service import Deniable
 from deniable.service.http.guard import Service
 from deniable.service.http.problems import Problem
 from deniable.storage.records import Experiment, Firm, Status
@@ -52,11 +52,11 @@ def asked(
     request: Request, viewer: Administrator, service: Service, key: str, name: str, arm: str = ""
 ) -> Response:
     """Ask before anything is done."""
-    action, experiment = _action(name), service.experiment(key)
+    action, experiment = _action(name), service.experiments.get(key)
     if experiment.status not in action.states:
         refusal = f"This experiment is {experiment.status}; that cannot be done now."
         return answers.redirect(request, f"/experiments/{key}", refusal, "bad")
-    ranked = Standing(experiment, service.counts(key)).leaderboard()
+    ranked = Standing(experiment, service.experiments.counts(key)).leaderboard()
     return answers.show(
         request,
         "action.html",
@@ -73,7 +73,7 @@ def asked(
 @router.post("/experiments/{key}/do/{name}")
 def act(request: Request, form: Submission, service: Service, key: str, name: str) -> Response:
     """Do it."""
-    action, place = _action(name), f"/experiments/{service.experiment(key).key}"
+    action, place = _action(name), f"/experiments/{service.experiments.get(key).key}"
     try:
         action.act(service, key, form.text("arm"))
     except DeniableError as error:
@@ -170,9 +170,9 @@ def _switching(_experiment: Experiment, _firm: Firm | None) -> list[str]:
 
 
 def _stop_and_promote(service: Deniable, key: str, arm: str) -> object:
-    if arm not in {known.key for known in service.experiment(key).arms}:
+    if arm not in {known.key for known in service.experiments.get(key).arms}:
         raise UnknownNameError("arm", arm)
-    return service.stop(key, promote=arm)
+    return service.experiments.stop(key, promote=arm)
 
 
 ACTIONS: dict[str, Action] = {
@@ -181,7 +181,7 @@ ACTIONS: dict[str, Action] = {
         "Start",
         "It runs.",
         ("draft",),
-        lambda service, key, _: service.start(key),
+        lambda service, key, _: service.experiments.start(key),
         _starting,
     ),
     "pause": Action(
@@ -189,7 +189,7 @@ ACTIONS: dict[str, Action] = {
         "Pause",
         "It is paused: new visitors get random arms.",
         ("running",),
-        lambda service, key, _: service.pause(key),
+        lambda service, key, _: service.experiments.pause(key),
         _pausing,
     ),
     "resume": Action(
@@ -197,7 +197,7 @@ ACTIONS: dict[str, Action] = {
         "Resume",
         "It runs again.",
         ("paused",),
-        lambda service, key, _: service.resume(key),
+        lambda service, key, _: service.experiments.resume(key),
         _resuming,
     ),
     "promote": Action(
@@ -215,7 +215,7 @@ ACTIONS: dict[str, Action] = {
         "Switch off",
         "The arm is off for new visitors.",
         ("running", "paused"),
-        lambda service, key, arm: service.switch_off(key, arm),
+        lambda service, key, arm: service.experiments.switch_off(key, arm),
         _switching,
         chooses_arm=True,
         final=True,
@@ -225,7 +225,7 @@ ACTIONS: dict[str, Action] = {
         "Stop for good",
         "It is stopped; everybody gets its default arm.",
         ("running", "paused"),
-        lambda service, key, _: service.stop(key),
+        lambda service, key, _: service.experiments.stop(key),
         _stopping,
         final=True,
     ),

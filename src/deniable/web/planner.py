@@ -96,7 +96,7 @@ def create(request: Request, form: Submission) -> Response:
     """A draft from the plan."""
     setting = read_setting({name: form.text(name) for name in _LABELS})
     try:
-        created = service_of(request).create_experiment(
+        created = service_of(request).experiments.create(
             form.text("key"),
             arms=_arms(form, setting),
             segments=_names("segment_names", form, setting.segments),

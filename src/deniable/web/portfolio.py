@@ -14,7 +14,7 @@ from starlette.responses import Response
 from deniable.errors import NANO, DeniableError, InvalidArgumentError, UnknownNameError
 from deniable.portfolio.allocation import Allocation
 from deniable.portfolio.problem import REGIMES
-from deniable.service.facade import Deniable
+from deniable.service.service import Deniable
 from deniable.service.http.guard import service_of
 from deniable.storage.commitments import joint_cost
 from deniable.storage.records import Experiment
@@ -103,10 +103,10 @@ async def apply(request: Request, form: Submission) -> Response:
 
 def experiments_of(service: Deniable) -> Ours:
     """The store's drafts and live experiments as a portfolio."""
-    wanted = [e for e in service.experiments() if e.status != "stopped"]
+    wanted = [e for e in service.experiments.all() if e.status != "stopped"]
     live = [e for e in wanted if e.status != "draft"]
     try:
-        firm = service.firm()
+        firm = service.firm.current()
         budget, committed = firm.budget, firm.committed_nano
     except UnknownNameError:
         budget, committed = USUAL_BUDGET, 0
@@ -183,10 +183,10 @@ def _proven(form: Form) -> Allocation:
 
 def _applied(service: Deniable, form: Form) -> int:
     found = _proven(form)
-    drafts = {e.key for e in service.experiments() if e.status == "draft" and not e.arm_specific}
+    drafts = {e.key for e in service.experiments.all() if e.status == "draft" and not e.arm_specific}
     wanted = {
         name: (int(found.budgets_nano[row]), found.strategies[row])
         for row, name in enumerate(found.portfolio.ids)
         if name in drafts
     }
-    return len(service.replan(wanted))  # type: ignore[arg-type]
+    return len(service.experiments.replan(wanted))  # type: ignore[arg-type]

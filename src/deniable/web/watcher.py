@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from deniable.errors import DeniableError
-from deniable.service.facade import Deniable
+from deniable.service.service import Deniable
 from deniable.service.watching import SpotCheck
 from deniable.storage import times
 from deniable.storage.records import Experiment
@@ -93,13 +93,13 @@ class Watcher(threading.Thread):
 
     def look(self) -> None:
         """Take the samples that are due, and check what was not checked for longest."""
-        live = [e for e in self._service.experiments() if e.status in ("running", "paused")]
+        live = [e for e in self._service.experiments.all() if e.status in ("running", "paused")]
         self._sample(live)
         now = datetime.now(UTC)
         due = [e for e in live if self._checked_seconds_ago(e, now) >= CHECK_SECONDS]
         due.sort(key=lambda e: -self._checked_seconds_ago(e, now))
         for experiment in due[:CHECKS_AT_ONCE]:
-            check = self._service.spot_check(experiment)
+            check = self._service.experiments.spot_check(experiment)
             if check.decisions:
                 self.health[experiment.key] = Health(check, mismatch_chance(check), now)
 
@@ -111,23 +111,23 @@ class Watcher(threading.Thread):
 
     def _sample(self, live: list[Experiment]) -> None:
         """Few at a time: whatever is written here, decisions wait for."""
-        moment, taken = times.now(), self._service.sampled()
+        moment, taken = times.now(), self._service.experiments.sampled()
         due = []
         for experiment in live:
             first, last, count = taken.get(experiment.id, (0, 0, 0))
             if moment - last >= max(SECONDS * 1e6, (last - first) / MOST):
                 due.append((last, count, experiment))
         due = sorted(due, key=lambda one: one[0])[:SAMPLES_AT_ONCE]
-        counts = self._service.all_counts([e for _, _, e in due]) if due else {}
+        counts = self._service.experiments.all_counts([e for _, _, e in due]) if due else {}
         samples = []
         for _, count, experiment in due:
             standing = Standing(experiment, counts[experiment.key])
             if standing.visitors:
                 samples.append((experiment, sample_of(standing, times.as_datetime(moment))))
             if count > MOST:
-                self._service.thin_samples(experiment)
+                self._service.experiments.thin_samples(experiment)
         if samples:
-            self._service.add_samples(samples)
+            self._service.experiments.add_samples(samples)
 
 
 def sample_of(standing: Standing, moment: datetime) -> Sample:

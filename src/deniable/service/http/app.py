@@ -13,7 +13,7 @@ from typing import Protocol
 from fastapi import APIRouter, FastAPI
 
 from deniable.service.asynchronous import AsyncDecisions
-from deniable.service.facade import Deniable
+from deniable.service.service import Deniable
 from deniable.service.http import ofrep
 from deniable.service.http.auth import Authenticator
 from deniable.service.http.framework import FrameworkRoutes

@@ -80,7 +80,7 @@ class Authenticator:
 
     def authenticate(self, secret: str) -> Caller | None:
         """The caller with this secret, asked anew: for signing people in."""
-        return caller_of(self._service.authenticate(secret)) if secret.isascii() else None
+        return caller_of(self._service.keys.authenticate(secret)) if secret.isascii() else None
 
     def forget(self) -> None:
         """Forget all answers: after a key was revoked in this process."""

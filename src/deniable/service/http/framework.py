@@ -12,7 +12,7 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from deniable.service.facade import Deniable
+from deniable.service.service import Deniable
 from deniable.service.http.auth import Authenticator
 from deniable.service.http.logs import log_failure
 from deniable.service.http.messages import (

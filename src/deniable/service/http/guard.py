@@ -11,7 +11,7 @@ from typing import Annotated, cast
 from fastapi import Depends, Request
 from fastapi.security import HTTPBearer
 
-from deniable.service.facade import Deniable
+from deniable.service.service import Deniable
 from deniable.service.http.auth import Authenticator, Caller
 from deniable.storage.records import Scope
 

@@ -56,26 +56,26 @@ class ErasureReply(BaseModel):
 @read.get("/ledger")
 def ledger(service: Service) -> list[models.CommitmentReply]:
     """Everything that touched the firm's budget or an experiment's state, oldest first."""
-    return [models.CommitmentReply.of(entry) for entry in service.ledger()]
+    return [models.CommitmentReply.of(entry) for entry in service.ledger.entries()]
 
 
 @read.get("/ledger/verification")
 def verification(service: Service) -> VerificationReply:
     """Check all chains, counters and totals; tells what is wrong first."""
-    found = service.verify_ledger()
+    found = service.ledger.verify()
     return VerificationReply.model_validate(found, from_attributes=True)
 
 
 @admin.post("/erasures")
 def erase(service: Service, wanted: models.ErasureRequest) -> ErasureReply:
     """Forget these visitors; their arm memory goes with them and is debited where that matters."""
-    return ErasureReply.of(service.erase(wanted.visitors))
+    return ErasureReply.of(service.visitors.erase(wanted.visitors))
 
 
 @admin.post("/purges")
 def purge(service: Service, wanted: models.PurgeRequest) -> ErasureReply:
     """Forget all visitors decided before a time: of stopped experiments, or of all with a debit."""
-    return ErasureReply.of(service.purge(before=wanted.before, running=wanted.running))
+    return ErasureReply.of(service.visitors.purge(before=wanted.before, running=wanted.running))
 
 
 @admin.get("/experiments/{key}/export", response_class=FileResponse, responses=problems(404))
@@ -89,7 +89,7 @@ def export(
     folder = FilePath(tempfile.mkdtemp(prefix="deniable-export-"))
     path = folder / f"{key}-{shape}.{ending}"
     try:
-        service.export(path, experiment=key, shape=shape)
+        service.ledger.export(path, experiment=key, shape=shape)
     except BaseException:
         shutil.rmtree(folder)
         raise

@@ -12,7 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from deniable.errors import DeniableError
-from deniable.service.facade import Deniable
+from deniable.service.service import Deniable
 from deniable.service.http import administration, metrics, ofrep, oversight
 from deniable.service.http.auth import Authenticator
 from deniable.service.http.guard import Service, require
