@@ -185,7 +185,10 @@ class UseCases(RuleBasedStateMachine):
         else:
             experiment.off.add(arm)
             experiment.version += 1
-            assert self.service.experiments.switch_off(experiment.key, arm).version == experiment.version
+            assert (
+                self.service.experiments.switch_off(experiment.key, arm).version
+                == experiment.version
+            )
 
     def new_period(self, budget: float) -> None:
         nano = int(budget * 10**9)

@@ -32,7 +32,11 @@ def test_rewards_count_once(service: Deniable) -> None:
         service.reward(decision.id, value)
     for unknown in ("0" * 32, decision.id[:8] + "0" * 24, "no id at all", "", "Z" * 32):
         service.reward(unknown, 1)
-    counted = [(c.segment, c.arm, c.shows, c.clicks) for c in service.experiments.counts("checkout") if c.shows]
+    counted = [
+        (c.segment, c.arm, c.shows, c.clicks)
+        for c in service.experiments.counts("checkout")
+        if c.shows
+    ]
     assert counted == [("a", decision.arm, 1, 1)]
     assert service.ledger.verify().sound
 

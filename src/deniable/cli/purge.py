@@ -17,9 +17,7 @@ app = typer.Typer(add_completion=False)
 @app.command()
 def purge(
     older_than_days: Annotated[float, typer.Option(help="Forget decisions older than this.")],
-    running: Annotated[
-        bool, typer.Option(help="Also where visitors are still drawn for; costs a debit.")
-    ] = False,
+    running: Annotated[bool, typer.Option(help="Also where visitors are still drawn for.")] = False,
     store: Store = DEFAULT_STORE,
     key_file: KeyFile = "",
     as_json: AsJson = False,

@@ -30,8 +30,10 @@ def status(store: Store = DEFAULT_STORE, key_file: KeyFile = "", as_json: AsJson
         return
     print_table(
         "Firm",
-        ("budget", "committed", "remaining", "since", "until"),
-        [(firm.budget, firm.committed, firm.remaining, firm.starts_at, firm.ends_at)],
+        ("budget", "window (days)", "committed", "remaining", "set at"),
+        [
+            (firm.budget, firm.window_days, firm.committed, firm.remaining, firm.starts_at),
+        ],
     )
     print_table(
         "Experiments",

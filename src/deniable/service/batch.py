@@ -143,9 +143,7 @@ class Batch:
     def _known(self, state: ExperimentState, visitors: Sequence[bytes]) -> dict[bytes, Decision]:
         return {
             visitor: Decision(identity.hex(), state.arm_keys[shown])
-            for visitor, (identity, shown) in self._tx.stored(
-                state.id, list(set(visitors))
-            ).items()
+            for visitor, (identity, shown) in self._tx.stored(state.id, list(set(visitors))).items()
         }
 
     def _spelled_otherwise(
@@ -196,7 +194,9 @@ class Batch:
         if state.closed:
             return dict.fromkeys(new, Role.CLOSED)
         roles = {visitor: state.role(name) for visitor, (name, _) in new.items()}
-        if state.group is not None:  # members from before groups became layers keep their experiment
+        if (
+            state.group is not None
+        ):  # members from before groups became layers keep their experiment
             hashes = {state.member_hash(name): visitor for visitor, (name, _) in new.items()}
             for member, experiment in self._tx.members(state.group, list(hashes)).items():
                 mine = experiment == state.id
@@ -233,8 +233,8 @@ class Batch:
 
         How many there are depends on the number of visitors and rewards, not on segments or arms.
         """
-        for (state, *cell), sums in self._counts.items():
-            yield Count(state.id, *cell, writer, *sums)
+        for (state, table, role, segment, arm, metric), sums in self._counts.items():
+            yield Count(state.id, table, role, segment, arm, metric, writer, *sums)
         for state, events in self._events.items():
             mine = sum(cell[0] is state for cell in self._counts)
             most = (len(state.segments) + 1) * len(state.arm_keys)

@@ -63,7 +63,7 @@ def prepare(service: Deniable) -> str:
     try:
         service.firm.current()
     except UnknownNameError:
-        service.firm.set(budget=FIRM_BUDGET, days=90)
+        service.firm.set(budget=FIRM_BUDGET)
     existing = {experiment.key for experiment in service.experiments.all()}
     for wanted in EXPERIMENTS:
         if wanted.key not in existing:

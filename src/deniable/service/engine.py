@@ -49,7 +49,7 @@ class Engine:
         store: Store,
         key: bytes,
         *,
-        publish: Callable[[str], None],
+        publish: Callable[[str], object],
         grown: Callable[[ExperimentState], None],
     ) -> None:
         self._store = store

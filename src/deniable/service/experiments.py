@@ -19,6 +19,7 @@ from deniable.errors import NANO, InvalidArgumentError, UnknownNameError, WrongS
 from deniable.privacy.serving import exp_floor
 from deniable.privacy.tables import Band
 from deniable.service.drafts import MAX_BUDGET, NewArm, draft
+from deniable.service.draw_check import DrawCheck, draw_check
 from deniable.service.publisher import Publisher, band_of, put_first_table, table_of
 from deniable.storage import account, commitments, experiments, promises, samples
 from deniable.storage.records import (
@@ -97,9 +98,7 @@ class Experiments:
 
         def create(connection: Connection) -> Experiment:
             created = experiments.insert_draft(connection, planned)
-            commitments.record(
-                connection, "create", created, **promises.create_detail(created)
-            )
+            commitments.record(connection, "create", created, **promises.create_detail(created))
             return created
 
         return self._changed(create)
@@ -247,6 +246,11 @@ class Experiments:
             found = commitments.entries(connection, experiment)
         return [entry for entry in found if entry.kind != "table"]
 
+    def draw_check(self, experiment: Experiment) -> DrawCheck:
+        """How often each arm was shown, against what the published tables say."""
+        with self._store.read() as connection:
+            return draw_check(connection, experiment)
+
     # -- totals over time --------------------------------------------------------------------
 
     def samples(self, key: str) -> list[Sample]:
@@ -304,9 +308,7 @@ def _in_one_band(old: Band | None, new: Band | None, experiment: Experiment) -> 
     if old is None or new is None:
         return False
     return all(
-        Fraction(
-            max(old.ceilings[arm], new.ceilings[arm]), min(old.floors[arm], new.floors[arm])
-        )
+        Fraction(max(old.ceilings[arm], new.ceilings[arm]), min(old.floors[arm], new.floors[arm]))
         <= exp_floor(experiment.budgets[arm])
         for arm in experiment.active
     )

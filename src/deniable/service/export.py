@@ -159,8 +159,8 @@ class DecisionLog:
         """In the metric's unit; whole numbers as such."""
         if row.reward is None:
             return None
-        whole, rest = divmod(row.reward, MICRO)
-        return row.reward / MICRO if rest else whole
+        value = int(row.reward)
+        return value / MICRO if value % MICRO else value // MICRO
 
     def _segment(self, row: Any) -> str | None:
         return None if row.segment < 0 else self._experiment.segments[row.segment]

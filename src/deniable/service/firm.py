@@ -32,13 +32,13 @@ class FirmBudget:
         Raises:
             InsufficientBudgetError: more than this counts already; nothing changes.
         """
+        from deniable import _validation as check
         from deniable.privacy.composition import nano_down
 
         budget_nano = nano_down(budget)
         if budget_nano > MAX_NANO:
             raise InvalidArgumentError("budget", budget, "at most a million nats")
-        if not isinstance(window_days, int) or not 1 <= window_days <= MAX_DAYS:
-            raise InvalidArgumentError("window_days", window_days, f"whole days, 1 to {MAX_DAYS}")
+        window_days = check.whole("window_days", window_days, 1, MAX_DAYS)
         if len(reason) > 500 or not (reason.isprintable() or not reason):
             raise InvalidArgumentError("reason", reason, "printable text of up to 500 characters")
         return self._store.retried(

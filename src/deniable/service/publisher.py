@@ -15,6 +15,7 @@ import logging
 import os
 import threading
 from collections.abc import Mapping
+from itertools import pairwise
 from queue import SimpleQueue
 
 from sqlalchemy import Connection, delete, insert, select, update
@@ -109,8 +110,10 @@ class Publisher:
                 if experiment.status not in ("running", "paused"):
                     return None
                 made = next_table(connection, experiment, always=always)
-            return None if made is None else self._store.retried(
-                lambda connection: _put_into_force(connection, key, made)
+            return (
+                None
+                if made is None
+                else self._store.retried(lambda connection: _put_into_force(connection, key, made))
             )
         finally:
             self._store.retried(
@@ -229,7 +232,9 @@ def band_of(experiment: Experiment) -> Band | None:
     fixed = STRATEGIES[experiment.strategy].band(tuple(experiment.budgets[arm] for arm in active))
     if fixed is None:
         return None
-    return Band(*(_over_all_arms(row, active, n_arms) for row in (fixed.floors, fixed.ceilings, fixed.zero)))
+    return Band(
+        *(_over_all_arms(row, active, n_arms) for row in (fixed.floors, fixed.ceilings, fixed.zero))
+    )
 
 
 def _over_all_arms(row: tuple[int, ...], active: tuple[int, ...], n_arms: int) -> tuple[int, ...]:
@@ -298,7 +303,7 @@ def _counts(connection: Connection, experiment: Experiment, now: int) -> dict[st
 def _ends(published: Mapping[int, int], now: int) -> dict[int, int]:
     """Table number -> when the next one replaced it; `now` for the last, and for what came before."""
     numbers = sorted(published)
-    ends = {number: published[after] for number, after in zip(numbers, numbers[1:], strict=False)}
+    ends = {number: published[after] for number, after in pairwise(numbers)}
     first = published[numbers[0]] if numbers else now
     return {0: first, **ends, **({numbers[-1]: now} if numbers else {})}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import select
 
@@ -62,9 +63,7 @@ class VisitorRequests:
             }
             wanted = [self._hash(identity, visitor) for identity in live]
             rows = connection.execute(
-                select(
-                    decisions.c.experiment_id, decisions.c.id, decisions.c.shown
-                ).where(
+                select(decisions.c.experiment_id, decisions.c.id, decisions.c.shown).where(
                     decisions.c.experiment_id.in_(list(live)), decisions.c.visitor.in_(wanted)
                 )
             ).all()
@@ -82,7 +81,7 @@ class VisitorRequests:
             visitor: the firm's id; it is hashed here and is not stored or logged.
         """
         checked_visitor(visitor)
-        found = []
+        found: list[StoredDecision] = []
         with self._store.read() as connection:
             for experiment in experiments.everything(connection):
                 if experiment.started_at is None:
@@ -101,19 +100,7 @@ class VisitorRequests:
                         decisions.c.visitor.in_(self._hashes(identity, visitor)),
                     )
                 )
-                for row in rows:
-                    found.append(
-                        StoredDecision(
-                            experiment=experiment.key,
-                            status=experiment.status,
-                            decided_at=times.as_datetime(row.decided_at),
-                            segment=experiment.segments[row.segment] if row.segment >= 0 else None,
-                            arm=experiment.arms[row.shown].key,
-                            risk=_risk_nano(experiment, row.segment, row.role, row.risk_nano)
-                            / NANO,
-                            reward=None if row.reward is None else row.reward / MICRO,
-                        )
-                    )
+                found += [_stored_decision(experiment, row) for row in rows]
         return found
 
     def erase(self, visitors: Iterable[str]) -> Erasure:
@@ -132,8 +119,7 @@ class VisitorRequests:
                 for hashed in self._hashes(bytes.fromhex(experiment.id), name)
             ],
             lambda experiment: [
-                VisitorHash(self._key, group_scope(experiment.layer or ""))(name)
-                for name in names
+                VisitorHash(self._key, group_scope(experiment.layer or ""))(name) for name in names
             ],
         )
 
@@ -170,10 +156,18 @@ class VisitorRequests:
         return list({hashed(normalised(visitor)), hashed(visitor)})
 
 
-def _risk_nano(
-    experiment: Experiment, segment: int, role: int | None, old_risk_nano: int | None
-) -> int:
-    if role is None:
-        return old_risk_nano or 0
-    at_risk = role == Role.MEMBER and segment != UNKNOWN_SEGMENT
-    return experiment.budget_nano if at_risk else 0
+def _stored_decision(experiment: Experiment, row: Any) -> StoredDecision:
+    if row.role is None:  # from before tables were published
+        risk_nano = row.risk_nano
+    else:
+        at_risk = row.role == Role.MEMBER and row.segment != UNKNOWN_SEGMENT
+        risk_nano = experiment.budget_nano if at_risk else 0
+    return StoredDecision(
+        experiment=experiment.key,
+        status=experiment.status,
+        decided_at=times.as_datetime(row.decided_at),
+        segment=experiment.segments[row.segment] if row.segment >= 0 else None,
+        arm=experiment.arms[row.shown].key,
+        risk=risk_nano / NANO,
+        reward=None if row.reward is None else row.reward / MICRO,
+    )

@@ -68,7 +68,7 @@ def holdout_scope(experiment: bytes) -> bytes:
 
 
 def normalised(visitor: str) -> str:
-    """One spelling for each id: Unicode's composed form, without white space around it.
+    r"""One spelling for each id: Unicode's composed form, without white space around it.
 
     Capital letters stay: they may tell two ids apart.
 

@@ -204,9 +204,7 @@ def add_table(connection: Connection, experiment: Experiment, table: PublishedTa
         )
     )
     connection.execute(
-        update(experiments)
-        .where(experiments.c.id == identity)
-        .values(table_number=table.number)
+        update(experiments).where(experiments.c.id == identity).values(table_number=table.number)
     )
 
 

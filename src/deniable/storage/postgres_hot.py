@@ -44,8 +44,7 @@ def _insert(table: Table, names: tuple[str, ...], ending: str) -> bytes:
 
 
 _HEADS = (
-    b"SELECT id, revision, table_number FROM experiments "
-    b"WHERE id = ANY(%b) ORDER BY id FOR SHARE"
+    b"SELECT id, revision, table_number FROM experiments WHERE id = ANY(%b) ORDER BY id FOR SHARE"
 )
 _STORED = b"SELECT visitor, id, shown FROM decisions WHERE experiment_id = %b AND visitor = ANY(%b)"
 _ERASED = b"SELECT visitor FROM tombstones WHERE experiment_id = %b AND visitor = ANY(%b)"

@@ -9,9 +9,9 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from deniable.errors import DeniableError, UnknownNameError
-from deniable.service.service import Deniable
 from deniable.service.http.guard import Service
 from deniable.service.http.problems import Problem
+from deniable.service.service import Deniable
 from deniable.storage.records import Experiment, Firm, Status
 from deniable.web import answers, fields
 from deniable.web.access import Administrator, Submission
@@ -99,8 +99,8 @@ def _action(name: str) -> Action:
 
 def _starting(experiment: Experiment, firm: Firm | None) -> list[str]:
     said = [
-        f"Commits {nats(experiment.budget)} nats of the firm’s budget. They stay committed until "
-        "the period ends, also if you stop early.",
+        f"Commits {nats(experiment.budget)} nats of the firm’s budget. They count until "
+        "the firm’s window after the last answer has passed, also if you stop early.",
         "From then on the arm a visitor sees may depend on the visitor’s segment. Whoever watches "
         f"which arm is shown can move the odds of any segment by a factor of at most "
         f"{factor(experiment.budget)}.",
@@ -109,9 +109,9 @@ def _starting(experiment: Experiment, firm: Firm | None) -> list[str]:
     if firm is None:
         return ["The firm has no budget yet: set one on the overview first.", *said]
     after = firm.remaining - experiment.budget
-    if experiment.group:
+    if experiment.layer:
         said.append(
-            f"It belongs to the group “{experiment.group}”, whose experiments never share a "
+            f"It belongs to the layer “{experiment.layer}”, whose experiments never share a "
             "visitor: together they cost only their largest budget."
         )
     elif after < 0:
@@ -124,7 +124,7 @@ def _starting(experiment: Experiment, firm: Firm | None) -> list[str]:
 def _pausing(_experiment: Experiment, _firm: Firm | None) -> list[str]:
     return [
         "Visitors who have seen an arm keep it.",
-        "New visitors get a random arm, which tells nothing about them.",
+        "New visitors get an arm of the zero row, which tells nothing about them.",
         "No budget is spent while it is paused, and none is given back.",
     ]
 
@@ -144,8 +144,8 @@ def _ending(shown: str, experiment: Experiment) -> list[str]:
         "An arm that everybody gets tells nothing about anybody: from now on this experiment adds "
         "no risk for new visitors.",
         "What was shown until now stays covered by the promise: a factor of at most "
-        f"{factor(experiment.budget)} for each visitor. Those {nats(experiment.budget)} nats stay "
-        "committed until the period ends.",
+        f"{factor(experiment.budget)} for each visitor. Those {nats(experiment.budget)} nats "
+        "count until the firm’s window after the last answer has passed.",
     ]
 
 

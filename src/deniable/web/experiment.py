@@ -8,8 +8,8 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
-from deniable.service.service import Deniable
 from deniable.service.http.guard import Service
+from deniable.service.service import Deniable
 from deniable.storage.records import Experiment
 from deniable.web import answers, live_charts
 from deniable.web.access import Reader

@@ -9,8 +9,8 @@ from starlette.responses import Response
 
 from deniable.errors import DeniableError, InvalidArgumentError
 from deniable.service.drafts import NewArm
-from deniable.service.service import Deniable
 from deniable.service.http.guard import Service
+from deniable.service.service import Deniable
 from deniable.storage.records import Experiment
 from deniable.web import answers, fields
 from deniable.web.access import Administrator, Form, Reader, Submission

@@ -12,8 +12,8 @@ from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
 from deniable.errors import UnknownNameError
-from deniable.service.service import Deniable
 from deniable.service.http.guard import service_of
+from deniable.service.service import Deniable
 from deniable.storage.records import Experiment, Firm
 from deniable.web import answers, ledger_view
 from deniable.web.access import Reader

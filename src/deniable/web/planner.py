@@ -103,7 +103,7 @@ def create(request: Request, form: Submission) -> Response:
             budget=None if setting.arm_budgets else view(setting)["budget"],
             strategy="constant" if form.text("strategy") == "constant" else "dynamic",
             planned_visitors=setting.visitors,
-            group=form.text("group") or None,
+            layer=form.text("group") or None,
         )
     except DeniableError as error:
         told = f"No experiment was created: {error}."

@@ -47,7 +47,7 @@ def statement(request: Request, viewer: Reader, key: str) -> Response:
 @router.post("/{key}/audit")
 async def audit(request: Request, key: str, form: Submission) -> Response:
     """Audit now, and enter the verdict into the ledger."""
-    found = await asyncio.to_thread(service_of(request).audit, key, record=True)
+    found = await asyncio.to_thread(service_of(request).audits.run, key, record=True)
     place = f"/ledger/promises/{found.promise.name}#audit"
     return answers.redirect(request, place, found.verdict, "good" if found.sound else "bad")
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from deniable.errors import DeniableError
+from deniable.service.draw_check import DrawCheck
 from deniable.service.service import Deniable
-from deniable.service.watching import SpotCheck
 from deniable.storage import times
 from deniable.storage.records import Experiment
 from deniable.storage.samples import MOST, Sample
@@ -44,7 +44,7 @@ class Health:
         checked_at: when.
     """
 
-    check: SpotCheck
+    check: DrawCheck
     chance: float
     checked_at: datetime
 
@@ -99,7 +99,7 @@ class Watcher(threading.Thread):
         due = [e for e in live if self._checked_seconds_ago(e, now) >= CHECK_SECONDS]
         due.sort(key=lambda e: -self._checked_seconds_ago(e, now))
         for experiment in due[:CHECKS_AT_ONCE]:
-            check = self._service.experiments.spot_check(experiment)
+            check = self._service.experiments.draw_check(experiment)
             if check.decisions:
                 self.health[experiment.key] = Health(check, mismatch_chance(check), now)
 
@@ -137,14 +137,14 @@ def sample_of(standing: Standing, moment: datetime) -> Sample:
     return Sample(moment, shows, clicks, standing.lost)
 
 
-def mismatch_chance(check: SpotCheck) -> float:
+def mismatch_chance(check: DrawCheck) -> float:
     """A bound on the probability of so uneven arms, were they drawn from their tables.
 
     For each arm the shown count is a sum of independent draws of known probabilities; Bernstein's
     inequality bounds its tail by ``2 exp(-d^2 / (2 variance + 2 d / 3))`` with d the distance from
     its mean, whatever the sample's size. The smallest is multiplied by the number of arms.
 
-    >>> check = SpotCheck(100, 0, shown=(80, 20), expected=(50.0, 50.0), variance=(25.0, 25.0))
+    >>> check = DrawCheck(100, 0, shown=(80, 20), expected=(50.0, 50.0), variance=(25.0, 25.0))
     >>> f"{mismatch_chance(check):.1e}"
     '1.0e-05'
     """

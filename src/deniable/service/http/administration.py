@@ -10,6 +10,7 @@ from deniable.service.http import models
 from deniable.service.http.guard import Service, authenticator_of, require
 from deniable.service.http.problems import MEDIA_TYPE
 from deniable.service.http.requests import EXPERIMENT_KEY
+from deniable.storage.records import Metric
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -34,14 +35,16 @@ KeyId = Annotated[str, Path(pattern="^[0-9a-f]{32}$")]
 
 @read.get("/firm", responses=problems(404))
 def firm(service: Service) -> models.FirmReply:
-    """The present period of the firm's budget."""
+    """The firm's budget, and what counts of it now."""
     return models.FirmReply.of(service.firm.current())
 
 
 @admin.post("/firm", status_code=201, responses=problems(409))
 def open_period(service: Service, wanted: models.FirmRequest) -> models.FirmReply:
-    """Open a new period; running experiments are committed to it anew."""
-    return models.FirmReply.of(service.firm.set(budget=wanted.budget, days=wanted.days))
+    """Set the firm's budget and window. What counts already goes on counting."""
+    return models.FirmReply.of(
+        service.firm.set(budget=wanted.budget, window_days=wanted.window_days, reason=wanted.reason)
+    )
 
 
 @read.get("/experiments")
@@ -60,7 +63,10 @@ def create_experiment(service: Service, wanted: models.ExperimentRequest) -> mod
         budget=wanted.budget,
         strategy=wanted.strategy,
         planned_visitors=wanted.planned_visitors,
-        group=wanted.group,
+        trace_budget=wanted.trace_budget,
+        layer=wanted.layer or wanted.group,
+        holdout=wanted.holdout,
+        metrics=[metric.metric() for metric in wanted.metrics] or (Metric(),),
         default_arm=wanted.default_arm,
         attribution_seconds=wanted.attribution_seconds,
     )
@@ -104,7 +110,9 @@ def stop(
     wanted: Annotated[models.StopRequest | None, Body()] = None,
 ) -> models.ExperimentReply:
     """running or paused -> stopped, for good; with `promote`, everybody gets that arm."""
-    return models.ExperimentReply.of(service.experiments.stop(key, promote=wanted.promote if wanted else None))
+    return models.ExperimentReply.of(
+        service.experiments.stop(key, promote=wanted.promote if wanted else None)
+    )
 
 
 @admin.post("/experiments/{key}/arms/{arm}/switch-off", responses=problems(404, 409))

@@ -9,10 +9,9 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Query
 from fastapi.responses import FileResponse
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from starlette.background import BackgroundTask
 
-from deniable.errors import NANO
 from deniable.service.http import models
 from deniable.service.http.administration import ExperimentKey, problems
 from deniable.service.http.guard import Service, require
@@ -40,17 +39,16 @@ class VerificationReply(BaseModel):
 
 
 class ErasureReply(BaseModel):
-    """What was forgotten, and what forgetting cost, in nats."""
+    """What was forgotten. It costs nothing: erased visitors get the zero row."""
 
     decisions: int
-    debits: dict[str, float]
-    exhausted: list[str]
+    debits: Annotated[dict[str, float], Field(deprecated="erasing costs nothing")] = {}
+    exhausted: Annotated[list[str], Field(deprecated="erasing exhausts nothing")] = []
 
     @classmethod
     def of(cls, outcome: Erasure) -> ErasureReply:
         """From the use-case's outcome."""
-        debits = {key: nano / NANO for key, nano in outcome.debits_nano.items()}
-        return cls(decisions=outcome.decisions, debits=debits, exhausted=outcome.exhausted)
+        return cls(decisions=outcome.decisions)
 
 
 @read.get("/ledger")
@@ -68,13 +66,13 @@ def verification(service: Service) -> VerificationReply:
 
 @admin.post("/erasures")
 def erase(service: Service, wanted: models.ErasureRequest) -> ErasureReply:
-    """Forget these visitors; their arm memory goes with them and is debited where that matters."""
+    """Forget these visitors. Tombstones keep them from a second draw."""
     return ErasureReply.of(service.visitors.erase(wanted.visitors))
 
 
 @admin.post("/purges")
 def purge(service: Service, wanted: models.PurgeRequest) -> ErasureReply:
-    """Forget all visitors decided before a time: of stopped experiments, or of all with a debit."""
+    """Forget all visitors decided before a time: of stopped experiments, or of all."""
     return ErasureReply.of(service.visitors.purge(before=wanted.before, running=wanted.running))
 
 
