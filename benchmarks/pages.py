@@ -26,7 +26,7 @@ from tests.web.site import create_demo, sign_in
 from benchmarks.service import Server, served
 from benchmarks.timing import row
 from deniable.service.demo import EXPERIMENTS, Simulator
-from deniable.service.facade import open as open_service
+from deniable.service.service import open as open_service
 
 FULL = os.environ.get("DENIABLE_BENCH_FULL") == "1"
 MANY_EXPERIMENTS, MANY_DECISIONS = 200, 5_000_000 if FULL else 200_000
@@ -89,7 +89,7 @@ def _demo(browser: Browser) -> list[bool]:
         with _opened(store) as service:
             create_demo(service)
             Simulator(service, 5_000, 1).step(5_000)
-            secret, _ = service.create_api_key("benchmark", ["admin"])
+            secret, _ = service.keys.create("benchmark", ["admin"])
         with served("decide", store, pinned=False) as server:
             cookies = _signed_in(server, secret)
         held = []
@@ -134,7 +134,7 @@ def _at_size(browser: Browser) -> list[bool]:
         store = f"sqlite:///{folder}/many.db"
         with _opened(store) as service:
             fill(service, MANY_EXPERIMENTS, MANY_DECISIONS)
-            secret, _ = service.create_api_key("benchmark", ["admin"])
+            secret, _ = service.keys.create("benchmark", ["admin"])
         with served("decide", store, pinned=False) as server:
             cookies = _signed_in(server, secret)
         print(f"      with {MANY_EXPERIMENTS} experiments and {MANY_DECISIONS:,} decisions stored:")

@@ -25,8 +25,8 @@ from pathlib import Path
 import psutil
 
 from benchmarks.timing import row
-from deniable.service.facade import Deniable
-from deniable.service.facade import open as open_service
+from deniable.service.service import Deniable
+from deniable.service.service import open as open_service
 
 FULL = os.environ.get("DENIABLE_BENCH_FULL") == "1"
 SECONDS = 2
@@ -134,7 +134,7 @@ def _over_http() -> list[bool]:
     with tempfile.TemporaryDirectory() as folder:
         store = f"sqlite:///{folder}/store.db"
         with _prepared(store) as service:
-            secret, _ = service.create_api_key("benchmark", ["decide"])
+            secret, _ = service.keys.create("benchmark", ["decide"])
         decide: list[Load] = []
         nothing: list[Load] = []
         with served("decide", store) as real, served("nothing", store) as idle:
@@ -143,7 +143,7 @@ def _over_http() -> list[bool]:
                 decide.append(_wrk(real, secret, 1))
             batches = [_wrk(real, secret, 100) for _ in range(ROUNDS)]
         with _prepared(store, new=False) as service:
-            assert service.verify_ledger().sound
+            assert service.ledger.verify().sound
     share = statistics.median(
         real.decisions_per_second / idle.decisions_per_second
         for real, idle in zip(decide, nothing, strict=True)
@@ -178,7 +178,7 @@ def _on_postgresql() -> list[bool]:
         database.start(fsync="on", synchronous_commit="on")
         store = database.new_database()
         with _prepared(store) as service:
-            secret, _ = service.create_api_key("benchmark", ["decide"])
+            secret, _ = service.keys.create("benchmark", ["decide"])
         with served("decide", store, workers=2) as server:
             loads = [_wrk(server, secret, 1, pinned=False) for _ in range(ROUNDS)]
     finally:
@@ -196,10 +196,10 @@ def _prepared(store: str, *, new: bool = True) -> Iterator[Deniable]:
     os.environ["DENIABLE_VISITOR_KEY"] = "00" * 32
     with open_service(store) as service:
         if new:
-            service.set_firm(budget=3.0)
+            service.firm.set(budget=3.0)
             arms, segments = ["old", "new"], ["a", "b"]
-            service.create_experiment(EXPERIMENT, arms=arms, segments=segments, budget=1.0)
-            service.start(EXPERIMENT)
+            service.experiments.create(EXPERIMENT, arms=arms, segments=segments, budget=1.0)
+            service.experiments.start(EXPERIMENT)
         yield service
 
 

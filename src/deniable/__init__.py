@@ -64,7 +64,7 @@ _HOME = {
     "simulation.run": ("Case", "simulate", "simulate_many"),
     "simulation.scenario": ("read_scenario",),
     "service.drafts": ("NewArm",),
-    "service.facade": ("Deniable", "open"),
+    "service.service": ("Deniable", "open"),
     "storage.records": ("Arm", "Decision", "Experiment", "Firm"),
     "theory.arm_specific": (
         "arm_specific_constant_regret",

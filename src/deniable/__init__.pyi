@@ -63,8 +63,8 @@ from deniable.privacy.strategy import ConstantStrategy as ConstantStrategy
 from deniable.privacy.strategy import DynamicStrategy as DynamicStrategy
 from deniable.privacy.tracker import Tracker as Tracker
 from deniable.service.drafts import NewArm as NewArm
-from deniable.service.facade import Deniable as Deniable
-from deniable.service.facade import open as open  # noqa: A004
+from deniable.service.service import Deniable as Deniable
+from deniable.service.service import open as open  # noqa: A004
 from deniable.simulation.environment import Environment as Environment
 from deniable.simulation.results import SimulationResult as SimulationResult
 from deniable.simulation.run import Case as Case

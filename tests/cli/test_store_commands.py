@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from deniable.cli import main
-from deniable.service.facade import open as open_service
+from deniable.service.service import open as open_service
 from deniable.storage.schema import decisions
 
 
@@ -103,7 +103,7 @@ def test_keys(store: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert secret not in ok(capsys, "keys", "list")
     assert "revoked" in ok(capsys, "keys", "revoke", key["id"])
     with open_service(store) as service:
-        assert service.authenticate(secret) is None
+        assert service.keys.authenticate(secret) is None
 
 
 def test_mistakes_are_told_in_one_line(store: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -28,7 +28,7 @@ from tests.service.http.process import serving
 
 from deniable.client import AsyncClient, Client
 from deniable.client.openfeature import DeniableProvider
-from deniable.service.facade import open as open_service
+from deniable.service.service import open as open_service
 
 VISITORS = 300
 RATES = {"old": 0.05, "new": 0.6}

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from tests.service.support import serving
 
-from deniable.service.facade import Deniable
+from deniable.service.service import Deniable
 
 
 @pytest.fixture

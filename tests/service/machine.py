@@ -12,7 +12,7 @@ from sqlalchemy import select
 from tests.service.model import Model, ModelDecision, ModelExperiment
 
 from deniable.errors import InsufficientBudgetError, UnknownNameError, WrongStateError
-from deniable.service.facade import Deniable
+from deniable.service.service import Deniable
 from deniable.service.visitors import visitor_hash
 from deniable.storage.chain import GENESIS
 from deniable.storage.records import Decision
@@ -73,7 +73,7 @@ class UseCases(RuleBasedStateMachine):
     @initialize(budget=st.sampled_from([1, 2, 4]), first=STRATEGIES, second=STRATEGIES)
     def begin(self, budget: int, first: Any, second: Any) -> None:
         """A firm with running experiments, two of one group: most steps then are decisions."""
-        self.service.set_firm(budget=budget)
+        self.service.firm.set(budget=budget)
         self.model.open_period(budget * 10**9)
         self.create("one", 3, 0.5, None, first)
         self.create("two", 2, 0.5, "g", second)
@@ -134,9 +134,9 @@ class UseCases(RuleBasedStateMachine):
         }
         if name in self.model.experiments:
             with pytest.raises(WrongStateError):
-                self.service.create_experiment(name, **options)
+                self.service.experiments.create(name, **options)
             return
-        created = self.service.create_experiment(name, **options)
+        created = self.service.experiments.create(name, **options)
         assert (created.status, created.version) == ("draft", 1)
         self.model.experiments[name] = ModelExperiment(name, wanted, budget, group, strategy)
 
@@ -147,53 +147,56 @@ class UseCases(RuleBasedStateMachine):
         cost, remaining = self.model.cost(experiment), self.model.budget - self.model.committed
         if cost > remaining:
             with pytest.raises(InsufficientBudgetError) as refused:
-                self.service.start(experiment.key)
+                self.service.experiments.start(experiment.key)
             assert (refused.value.remaining, refused.value.requested) == (remaining, cost)
             return
-        assert self.service.start(experiment.key).status == "running"
+        assert self.service.experiments.start(experiment.key).status == "running"
         experiment.status = "running"
         experiment.ran_in_period = self.model.period
         self.model.committed += cost
 
     def pause(self, name: str) -> None:
         if experiment := self.known(name, self.service.pause, "running"):
-            self.service.pause(experiment.key)
+            self.service.experiments.pause(experiment.key)
             experiment.status = "paused"
 
     def resume(self, name: str) -> None:
         if experiment := self.known(name, self.service.resume, "paused"):
-            self.service.resume(experiment.key)
+            self.service.experiments.resume(experiment.key)
             experiment.status = "running"
 
     def stop(self, name: str, promote: str | None) -> None:
         if experiment := self.known(name, self.service.stop, "running", "paused"):
-            self.service.stop(experiment.key, promote=promote)
+            self.service.experiments.stop(experiment.key, promote=promote)
             experiment.status, experiment.winner = "stopped", promote
 
     def switch_off(self, name: str, arm: str) -> None:
         experiment = self.known(
-            name, lambda k: self.service.switch_off(k, arm), "running", "paused"
+            name, lambda k: self.service.experiments.switch_off(k, arm), "running", "paused"
         )
         if experiment is None:
             return
         if arm not in experiment.arms:
             with pytest.raises(UnknownNameError):
-                self.service.switch_off(experiment.key, arm)
+                self.service.experiments.switch_off(experiment.key, arm)
         elif arm in experiment.off or len(experiment.active) < 3:
             with pytest.raises(WrongStateError):
-                self.service.switch_off(experiment.key, arm)
+                self.service.experiments.switch_off(experiment.key, arm)
         else:
             experiment.off.add(arm)
             experiment.version += 1
-            assert self.service.switch_off(experiment.key, arm).version == experiment.version
+            assert (
+                self.service.experiments.switch_off(experiment.key, arm).version
+                == experiment.version
+            )
 
     def new_period(self, budget: float) -> None:
         nano = int(budget * 10**9)
         if self.model.carried() > nano:
             with pytest.raises(InsufficientBudgetError):
-                self.service.set_firm(budget=budget)
+                self.service.firm.set(budget=budget)
         else:
-            self.service.set_firm(budget=budget)
+            self.service.firm.set(budget=budget)
             self.model.open_period(nano)
 
     def decide(self, name: str, visitor: str, segment: str | None) -> None:
@@ -252,7 +255,7 @@ class UseCases(RuleBasedStateMachine):
                     for other in self.model.experiments.values():
                         same = experiment.group and other.group == experiment.group
                         other.exhausted |= bool(other is experiment or same)
-        outcome = self.service.erase([visitor])
+        outcome = self.service.visitors.erase([visitor])
         assert (outcome.debits_nano, outcome.exhausted) == (expected, exhausted)
 
     def reopen(self) -> None:
@@ -304,7 +307,7 @@ class UseCases(RuleBasedStateMachine):
 
     def risk(self, experiment: ModelExperiment, visitor: str) -> int:
         with self.service._store.read() as connection:
-            identity = bytes.fromhex(self.service.experiment(experiment.key).id)
+            identity = bytes.fromhex(self.service.experiments.get(experiment.key).id)
             hashed = visitor_hash(self.service._key, identity, visitor)
             risk: int = connection.execute(
                 select(decisions.c.risk_nano).where(
@@ -314,17 +317,17 @@ class UseCases(RuleBasedStateMachine):
             return risk
 
     def teardown(self) -> None:
-        firm = self.service.firm()
+        firm = self.service.firm.current()
         assert (firm.budget_nano, firm.committed_nano) == (self.model.budget, self.model.committed)
         for experiment in self.model.experiments.values():
-            stored = self.service.experiment(experiment.key)
+            stored = self.service.experiments.get(experiment.key)
             assert stored.status == experiment.status
             assert stored.exhausted == experiment.exhausted
-            cells = self.service.counts(experiment.key)
+            cells = self.service.experiments.counts(experiment.key)
             assert sum(cell.shows for cell in cells) == experiment.shows
             assert sum(cell.clicks for cell in cells) == experiment.clicks
         self.check_risks()
-        assert self.service.verify_ledger().problem is None
+        assert self.service.ledger.verify().problem is None
         self.close()
 
     def check_risks(self) -> None:

@@ -7,15 +7,15 @@ from contextlib import contextmanager
 from typing import Any
 
 from deniable.service.drafts import NewArm
-from deniable.service.facade import Deniable
-from deniable.service.facade import open as open_service
+from deniable.service.service import Deniable
+from deniable.service.service import open as open_service
 from deniable.storage.records import Experiment
 
 
 @contextmanager
 def serving(url: str, *, budget: float = 100) -> Iterator[Deniable]:
     with open_service(url) as service:
-        service.set_firm(budget=budget)
+        service.firm.set(budget=budget)
         yield service
 
 
@@ -29,13 +29,13 @@ def running(
 ) -> Experiment:
     if not any(isinstance(arm, NewArm) for arm in arms):
         options = {"budget": 1.0, **options}
-    service.create_experiment(key, arms=arms, segments=segments, **options)
-    return service.start(key)
+    service.experiments.create(key, arms=arms, segments=segments, **options)
+    return service.experiments.start(key)
 
 
 def shows(service: Deniable, key: str = "checkout") -> int:
-    return sum(cell.shows for cell in service.counts(key))
+    return sum(cell.shows for cell in service.experiments.counts(key))
 
 
 def clicks(service: Deniable, key: str = "checkout") -> int:
-    return sum(cell.clicks for cell in service.counts(key))
+    return sum(cell.clicks for cell in service.experiments.counts(key))

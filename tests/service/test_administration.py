@@ -16,8 +16,8 @@ from deniable.errors import (
     WrongStateError,
 )
 from deniable.service.drafts import NewArm
-from deniable.service.facade import Deniable
-from deniable.service.facade import open as open_service
+from deniable.service.service import Deniable
+from deniable.service.service import open as open_service
 from deniable.storage import times
 from deniable.storage.schema import decisions, periods
 
@@ -33,24 +33,24 @@ def risks(service: Deniable) -> list[int]:
 def test_starting_commits_and_refusal_says_how_much(store_url: str) -> None:
     with serving(store_url, budget=1.5) as service:
         running(service, "first", budget=1)
-        service.create_experiment("second", arms=["a", "b"], segments=["s"], budget=1)
+        service.experiments.create("second", arms=["a", "b"], segments=["s"], budget=1)
         with pytest.raises(InsufficientBudgetError) as refused:
-            service.start("second")
+            service.experiments.start("second")
         assert (refused.value.remaining, refused.value.requested) == (NANO // 2, NANO)
-        assert service.experiment("second").status == "draft"
-        assert service.firm().committed_nano == NANO
-        service.stop("first")  # what was spent on its visitors stays spent
+        assert service.experiments.get("second").status == "draft"
+        assert service.firm.current().committed_nano == NANO
+        service.experiments.stop("first")  # what was spent on its visitors stays spent
         with pytest.raises(InsufficientBudgetError):
-            service.start("second")
-        service.set_firm(budget=1)
-        assert service.start("second").status == "running"
+            service.experiments.start("second")
+        service.firm.set(budget=1)
+        assert service.experiments.start("second").status == "running"
 
 
 def test_a_group_costs_its_largest_and_shares_no_visitor(store_url: str) -> None:
     with serving(store_url, budget=2) as service:
         for key, budget in (("small", 0.5), ("large", 2.0), ("middle", 1.0)):
             running(service, key, budget=budget, group="page", strategy="constant")
-        assert service.firm().committed_nano == 2 * NANO
+        assert service.firm.current().committed_nano == 2 * NANO
         for key in ("small", "large", "middle"):
             service.decide(key, "v", "a")
         assert sorted(risks(service)) == [0, 0, NANO // 2]  # the first takes the visitor
@@ -68,33 +68,33 @@ def test_members_of_a_group_within_one_batch(service: Deniable) -> None:
             service.submit_decisions(key, ["v"], ["a"], done.append)
     service.decide("x", "last", "a")
     assert sorted(risks(service)) == [0, NANO, NANO]
-    assert service.verify_ledger().sound
+    assert service.ledger.verify().sound
 
 
 def test_what_carries_the_promise_cannot_change(service: Deniable) -> None:
     running(service)
     with pytest.raises(WrongStateError, match="exists already"):
-        service.create_experiment("checkout", arms=["x", "y"], segments=["s"], budget=3)
+        service.experiments.create("checkout", arms=["x", "y"], segments=["s"], budget=3)
     with pytest.raises(WrongStateError, match="is running"):
-        service.start("checkout")
+        service.experiments.start("checkout")
     with pytest.raises(WrongStateError, match="paused"):
-        service.resume("checkout")
-    service.stop("checkout")
+        service.experiments.resume("checkout")
+    service.experiments.stop("checkout")
     for act in (service.stop, service.pause, service.resume, service.start):
         with pytest.raises(WrongStateError, match="is stopped"):
             act("checkout")
 
 
 def test_before_the_start_and_after_the_stop_everybody_gets_one_arm(service: Deniable) -> None:
-    service.create_experiment(
+    service.experiments.create(
         "checkout", arms=["old", "new"], segments=["a", "b"], budget=1, default_arm="new"
     )
     visitors = [(f"v{i}", "ab"[i % 2]) for i in range(SURE)]
     assert {d.arm for d in service.decide_batch("checkout", visitors)} == {"new"}
     assert shows(service) == 0
-    service.start("checkout")
+    service.experiments.start("checkout")
     assert {d.arm for d in service.decide_batch("checkout", visitors)} == {"old", "new"}
-    service.stop("checkout", promote="old")
+    service.experiments.stop("checkout", promote="old")
     assert {d.arm for d in service.decide_batch("checkout", visitors)} == {"old"}
     assert shows(service) == SURE
 
@@ -111,10 +111,10 @@ def test_a_stop_in_another_process_holds_from_the_next_decision(store_url: str) 
 def test_paused_means_uniform_for_new_visitors(service: Deniable) -> None:
     running(service, strategy="constant")
     kept = service.decide("checkout", "v", "a")
-    service.pause("checkout")
+    service.experiments.pause("checkout")
     paused = service.decide("checkout", "w", "a")
     assert service.decide("checkout", "v", "a") == kept
-    service.resume("checkout")
+    service.experiments.resume("checkout")
     assert service.decide("checkout", "w", "a") == paused  # stored and sticky like any other
     service.decide("checkout", "x", "a")
     assert risks(service) == [NANO, 0, NANO]
@@ -122,12 +122,12 @@ def test_paused_means_uniform_for_new_visitors(service: Deniable) -> None:
 
 def test_a_period_that_is_over_means_uniform(service: Deniable) -> None:
     running(service, strategy="constant")
-    service.set_firm(budget=5, days=1)
+    service.firm.set(budget=5, days=1)
     service.decide("checkout", "v", "a")
     with service._store.begin() as connection:
         connection.execute(update(periods).where(periods.c.current).values(ends_at=times.now() - 1))
-    service.pause("checkout")
-    service.resume("checkout")  # a change, so that the writer reads the period again
+    service.experiments.pause("checkout")
+    service.experiments.resume("checkout")  # a change, so that the writer reads the period again
     service.decide("checkout", "w", "a")
     assert risks(service) == [NANO, 0]
 
@@ -136,16 +136,16 @@ def test_switching_an_arm_off(service: Deniable) -> None:
     running(service)
     before = service.decide_batch("checkout", [(f"v{i}", "a") for i in range(SURE)])
     assert {d.arm for d in before} == {"old", "new", "bold"}
-    assert service.switch_off("checkout", "new").version == 2
+    assert service.experiments.switch_off("checkout", "new").version == 2
     after = service.decide_batch("checkout", [(f"w{i}", "a") for i in range(SURE)])
     assert {d.arm for d in after} == {"old", "bold"}
     assert service.decide_batch("checkout", [(f"v{i}", "b") for i in range(SURE)]) == before
     with pytest.raises(WrongStateError, match="already"):
-        service.switch_off("checkout", "new")
+        service.experiments.switch_off("checkout", "new")
     with pytest.raises(WrongStateError, match="two arms"):
-        service.switch_off("checkout", "old")
+        service.experiments.switch_off("checkout", "old")
     with pytest.raises(UnknownNameError):
-        service.switch_off("checkout", "nope")
+        service.experiments.switch_off("checkout", "nope")
 
 
 def test_attribution_window(service: Deniable) -> None:
@@ -159,7 +159,7 @@ def test_attribution_window(service: Deniable) -> None:
         )
     for answer in answers:
         service.reward(answer.id, 1)
-    assert sum(cell.clicks for cell in service.counts("checkout")) == 1
+    assert sum(cell.clicks for cell in service.experiments.counts("checkout")) == 1
 
 
 def test_the_dynamic_risk_follows_the_clock_up_to_the_budget(service: Deniable) -> None:
@@ -220,31 +220,31 @@ def test_bad_experiments_are_refused(change: dict[str, Any], argument: str) -> N
     options = {"key": "k", "arms": ["a", "b"], "segments": ["s"], "budget": 1.0, **change}
     with serving("memory:") as service:
         with pytest.raises(InvalidArgumentError) as refused:
-            service.create_experiment(**options)
+            service.experiments.create(**options)
         assert refused.value.argument == argument
-        assert service.experiments() == []
+        assert service.experiments.all() == []
 
 
 @pytest.mark.parametrize("options", [{"budget": -1}, {"budget": float("nan")}, {"budget": 1e308}])
 def test_bad_firms_are_refused(options: dict[str, float]) -> None:
     with open_service("memory:") as service:
         with pytest.raises(InvalidArgumentError):
-            service.set_firm(**options)
+            service.firm.set(**options)
         with pytest.raises(UnknownNameError):
-            service.firm()
+            service.firm.current()
         for days in (0, -1, 1e9):
             with pytest.raises(InvalidArgumentError):
-                service.set_firm(budget=1, days=days)
+                service.firm.set(budget=1, days=days)
 
 
 def test_api_keys(service: Deniable) -> None:
-    secret, key = service.create_api_key("app", ["reward", "decide"])
+    secret, key = service.keys.create("app", ["reward", "decide"])
     assert (secret[:4], key.scopes) == ("dnb_", ("decide", "reward"))
-    assert service.authenticate(secret) == key
-    assert service.authenticate(secret + "x") is None
-    assert service.revoke_api_key(key.id).revoked_at is not None
-    assert service.authenticate(secret) is None
+    assert service.keys.authenticate(secret) == key
+    assert service.keys.authenticate(secret + "x") is None
+    assert service.keys.revoke(key.id).revoked_at is not None
+    assert service.keys.authenticate(secret) is None
     with pytest.raises(UnknownNameError):
-        service.revoke_api_key("00" * 16)
+        service.keys.revoke("00" * 16)
     with pytest.raises(InvalidArgumentError, match="scopes"):
-        service.create_api_key("app", ["root"])  # type: ignore[list-item]
+        service.keys.create("app", ["root"])  # type: ignore[list-item]

@@ -13,8 +13,8 @@ from sqlalchemy import update
 from deniable.cli import main
 from deniable.errors import InvalidArgumentError, UnknownNameError, WrongStateError
 from deniable.service.drafts import NewArm
-from deniable.service.facade import Deniable
-from deniable.service.facade import open as open_service
+from deniable.service.service import Deniable
+from deniable.service.service import open as open_service
 from deniable.storage.schema import decisions
 
 
@@ -33,18 +33,18 @@ def run(service: Deniable, key: str, visitors: int, segments: tuple[str, ...] = 
 @pytest.fixture
 def service(store_url: str) -> Iterator[Deniable]:
     with open_service(store_url) as opened:
-        opened.set_firm(budget=5)
+        opened.firm.set(budget=5)
         yield opened
 
 
 @pytest.mark.parametrize("strategy", ["constant", "dynamic"])
 def test_what_the_service_draws_is_acquitted(service: Deniable, strategy: str) -> None:
-    service.create_experiment(
+    service.experiments.create(
         "e", arms=["one", "two", "three"], segments=["a", "b"], budget=1.5, strategy=strategy  # type: ignore[arg-type]
     )  # fmt: skip
-    service.start("e")
+    service.experiments.start("e")
     run(service, "e", 3_000)
-    found = service.audit("e")
+    found = service.audits.run("e")
     assert found.sound, found.checks
     assert found.decisions == 3_000
     assert found.beliefs is not None
@@ -56,98 +56,98 @@ def test_budgets_by_arm_hold_for_visitors_of_no_listed_segment(
     service: Deniable, strategy: str
 ) -> None:
     arms = [NewArm("one", budget=0.5), NewArm("two", budget=1), NewArm("three", budget=2)]
-    service.create_experiment("e", arms=arms, segments=["a"], strategy=strategy)  # type: ignore[arg-type]
-    service.start("e")
+    service.experiments.create("e", arms=arms, segments=["a"], strategy=strategy)  # type: ignore[arg-type]
+    service.experiments.start("e")
     run(service, "e", 3_000, segments=("a", "of no list"))
-    found = service.audit("e")
+    found = service.audits.run("e")
     assert found.sound, found.checks
 
 
 def test_a_switched_off_arm_makes_a_second_version(service: Deniable) -> None:
-    service.create_experiment("e", arms=["one", "two", "three"], segments=["a", "b"], budget=1)
-    service.start("e")
+    service.experiments.create("e", arms=["one", "two", "three"], segments=["a", "b"], budget=1)
+    service.experiments.start("e")
     run(service, "e", 500)
-    service.switch_off("e", "two")
+    service.experiments.switch_off("e", "two")
     service.decide_batch("e", [(f"w{n}", "ab"[n % 2]) for n in range(500)])
-    assert service.promise("e").versions == {1: (0, 1, 2), 2: (0, 2)}
-    found = service.audit("e")
+    assert service.audits.promise("e").versions == {1: (0, 1, 2), 2: (0, 2)}
+    found = service.audits.run("e")
     assert found.sound, found.checks
     assert [proof.version for proof in found.proofs] == [1, 2]
 
 
 def test_arms_changed_in_the_store_are_caught(service: Deniable) -> None:
-    service.create_experiment("e", arms=["one", "two"], segments=["a", "b"], budget=0.5)
-    service.start("e")
+    service.experiments.create("e", arms=["one", "two"], segments=["a", "b"], budget=0.5)
+    service.experiments.start("e")
     run(service, "e", 3_000)
     with service._store.begin() as connection:
         connection.execute(update(decisions).where(decisions.c.segment == 0).values(shown=0))
-    found = service.audit("e")
+    found = service.audits.run("e")
     broken = {check.name for check in found.checks if check.outcome == "broken"}
     assert {"arms within each segment", "greedy arm shown", "counts alone"} <= broken
 
 
 def test_a_recorded_audit_is_in_the_chain(service: Deniable) -> None:
-    service.create_experiment("e", arms=["one", "two"], segments=["a"], budget=0.5)
-    service.audit("e", record=True)
-    last = service.ledger()[-1]
+    service.experiments.create("e", arms=["one", "two"], segments=["a"], budget=0.5)
+    service.audits.run("e", record=True)
+    last = service.ledger.entries()[-1]
     assert (last.kind, last.experiment, last.amount_nano) == ("audit", "e", 0)
     assert '"sound": true' in last.detail
-    assert service.verify_ledger().sound
+    assert service.ledger.verify().sound
 
 
 def test_an_unknown_experiment_is_refused(service: Deniable) -> None:
     with pytest.raises(UnknownNameError):
-        service.audit("nothing")
+        service.audits.run("nothing")
 
 
 def test_drafts_are_replanned_together_or_not_at_all(service: Deniable) -> None:
     for key in ("x", "y"):
-        service.create_experiment(key, arms=["one", "two"], segments=["a"], budget=0.5)
-    done = service.replan({"x": (10**9, "constant"), "y": (2 * 10**9, "dynamic")})
+        service.experiments.create(key, arms=["one", "two"], segments=["a"], budget=0.5)
+    done = service.experiments.replan({"x": (10**9, "constant"), "y": (2 * 10**9, "dynamic")})
     assert [(e.key, e.budget, e.strategy) for e in done] == [
         ("x", 1, "constant"),
         ("y", 2, "dynamic"),
     ]
-    service.start("y")
+    service.experiments.start("y")
     with pytest.raises(WrongStateError):
-        service.replan({"x": (3 * 10**9, "dynamic"), "y": (10**9, "dynamic")})
-    assert service.experiment("x").budget == 1
+        service.experiments.replan({"x": (3 * 10**9, "dynamic"), "y": (10**9, "dynamic")})
+    assert service.experiments.get("x").budget == 1
     with pytest.raises(InvalidArgumentError):
-        service.replan({"x": (41 * 10**9, "dynamic")})
-    assert service.firm().committed == 2
-    assert service.verify_ledger().sound
+        service.experiments.replan({"x": (41 * 10**9, "dynamic")})
+    assert service.firm.current().committed == 2
+    assert service.ledger.verify().sound
 
 
 def test_arms_with_own_budgets_are_not_replanned(service: Deniable) -> None:
-    service.create_experiment(
+    service.experiments.create(
         "x", arms=[NewArm("one", budget=1), NewArm("two", budget=2)], segments=["a"]
     )
     with pytest.raises(WrongStateError):
-        service.replan({"x": (10**9, "dynamic")})
+        service.experiments.replan({"x": (10**9, "dynamic")})
 
 
 def test_a_visitor_sees_everything_until_erased(service: Deniable) -> None:
     for key in ("x", "y"):
-        service.create_experiment(key, arms=["one", "two"], segments=["a"], budget=0.5)
-        service.start(key)
+        service.experiments.create(key, arms=["one", "two"], segments=["a"], budget=0.5)
+        service.experiments.start(key)
     first = service.decide("x", "me", "a")
     service.decide("y", "me", "elsewhere")
     service.reward(first.id, 1)
-    service.stop("x")
-    found = {line.experiment: line for line in service.decisions_of("me")}
+    service.experiments.stop("x")
+    found = {line.experiment: line for line in service.visitors.stored("me")}
     assert (found["x"].segment, found["x"].arm, found["x"].reward) == ("a", first.arm, 1)
     assert (found["y"].segment, found["y"].reward) == (None, None)
-    assert service.decisions_of("somebody else") == []
-    service.erase(["me"])
-    assert service.decisions_of("me") == []
+    assert service.visitors.stored("somebody else") == []
+    service.visitors.erase(["me"])
+    assert service.visitors.stored("me") == []
 
 
 def test_the_command_audits_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     url = f"sqlite:///{tmp_path / 'store.db'}"
     with open_service(url) as opened:
-        opened.set_firm(budget=5)
-        opened.create_experiment("e", arms=["one", "two"], segments=["a", "b"], budget=1)
-        opened.start("e")
+        opened.firm.set(budget=5)
+        opened.experiments.create("e", arms=["one", "two"], segments=["a", "b"], budget=1)
+        opened.experiments.start("e")
         run(opened, "e", 500)
     assert main(["audit", "e", "--store", url, "--chart", str(tmp_path / "audit.svg")]) == 0
     told = capsys.readouterr().out

@@ -9,8 +9,8 @@ from pathlib import Path
 from sqlalchemy import func, select
 from tests.service.support import running, serving
 
-from deniable.service.facade import Deniable
-from deniable.service.facade import open as open_service
+from deniable.service.service import Deniable
+from deniable.service.service import open as open_service
 from deniable.service.visitors import visitor_hash
 from deniable.storage.schema import decisions, rewards
 
@@ -38,13 +38,13 @@ def test_two_hundred_kills_lose_and_double_nothing(store_url: str, tmp_path: Pat
             timeout=300,
         )
         with open_service(store_url) as service:
-            assert service.verify_ledger().problem is None  # chains, totals, counters
+            assert service.ledger.verify().problem is None  # chains, totals, counters
             check_acknowledged(service, path.read_text().splitlines())
 
 
 def check_acknowledged(service: Deniable, lines: list[str]) -> None:
-    identity = bytes.fromhex(service.experiment("load").id)
-    arms = [arm.key for arm in service.experiment("load").arms]
+    identity = bytes.fromhex(service.experiments.get("load").id)
+    arms = [arm.key for arm in service.experiments.get("load").arms]
     with service._store.read() as connection:
         stored = {
             row.visitor: (row.id.hex(), arms[row.shown])

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from deniable.service.demo import EXPERIMENTS, Simulator, prepare
-from deniable.service.facade import open as open_service
+from deniable.service.service import open as open_service
 
 
 def test_the_simulator_sends_what_it_was_asked_for_and_rests() -> None:
@@ -11,21 +11,21 @@ def test_the_simulator_sends_what_it_was_asked_for_and_rests() -> None:
         for _ in range(5):
             simulator.step(1_000)
         for experiment in EXPERIMENTS:
-            cells = service.counts(experiment.key)
+            cells = service.experiments.counts(experiment.key)
             assert sum(cell.shows for cell in cells) == 3_000
             assert {cell.segment for cell in cells if cell.shows} == set(experiment.click_rates)
             rates = [rate for line in experiment.click_rates.values() for rate in line]
             clicks = sum(cell.clicks for cell in cells)
             assert min(rates) * 3_000 < clicks < max(rates) * 3_000
-        assert service.authenticate(secret) is not None
+        assert service.keys.authenticate(secret) is not None
 
 
 def test_preparing_twice_makes_one_firm_and_one_live_key() -> None:
     with open_service("memory:") as service:
         first, second = prepare(service), prepare(service)
-        assert service.authenticate(first) is None
-        assert service.authenticate(second) is not None
-        assert [entry.kind for entry in service.ledger()].count("period") == 1
+        assert service.keys.authenticate(first) is None
+        assert service.keys.authenticate(second) is not None
+        assert [entry.kind for entry in service.ledger.entries()].count("period") == 1
 
 
 def test_a_closed_service_ends_the_simulator() -> None:

@@ -10,8 +10,8 @@ import pytest
 from tests.service.support import clicks, running, serving, shows
 
 from deniable.errors import InvalidArgumentError, OverloadedError, UnknownNameError, WrongStateError
-from deniable.service.facade import Deniable
-from deniable.service.facade import open as open_service
+from deniable.service.service import Deniable
+from deniable.service.service import open as open_service
 from deniable.storage.records import Decision
 
 
@@ -32,9 +32,13 @@ def test_rewards_count_once(service: Deniable) -> None:
         service.reward(decision.id, value)
     for unknown in ("0" * 32, decision.id[:8] + "0" * 24, "no id at all", "", "Z" * 32):
         service.reward(unknown, 1)
-    counted = [(c.segment, c.arm, c.shows, c.clicks) for c in service.counts("checkout") if c.shows]
+    counted = [
+        (c.segment, c.arm, c.shows, c.clicks)
+        for c in service.experiments.counts("checkout")
+        if c.shows
+    ]
     assert counted == [("a", decision.arm, 1, 1)]
-    assert service.verify_ledger().sound
+    assert service.ledger.verify().sound
 
 
 def test_a_reward_of_zero_is_final_too(service: Deniable) -> None:
@@ -54,7 +58,7 @@ def test_batches_are_in_order_and_agree_with_single_calls(service: Deniable) -> 
     assert len({answer.id for answer in answers}) == 70
     service.reward_batch([(answer.id, 1) for answer in answers])
     assert (shows(service), clicks(service)) == (70, 70)
-    assert service.verify_ledger().sound
+    assert service.ledger.verify().sound
 
 
 def test_an_empty_batch_is_empty(service: Deniable) -> None:

@@ -16,7 +16,7 @@ from tests.service.support import clicks, running, serving, shows
 from deniable.errors import NANO, InvalidArgumentError
 from deniable.privacy.mechanism import ArmSpecificResponse, RandomizedResponse
 from deniable.service.drafts import NewArm
-from deniable.service.facade import Deniable
+from deniable.service.service import Deniable
 from deniable.storage.schema import decisions, memberships, rewards
 
 LATER = datetime.now(UTC) + timedelta(days=1)
@@ -31,9 +31,9 @@ def test_erasing_forgets_the_visitor_and_keeps_the_totals(service: Deniable) -> 
     running(service, strategy="constant")
     answers = {v: service.decide("checkout", v, "a") for v in ("anna", "bert", "carl")}
     service.reward_batch([(answer.id, 1) for answer in answers.values()])
-    outcome = service.erase(["bert"])
+    outcome = service.visitors.erase(["bert"])
     assert (outcome.decisions, outcome.debits_nano) == (1, {"checkout": NANO})
-    assert service.firm().committed_nano == 2 * NANO
+    assert service.firm.current().committed_nano == 2 * NANO
     (gone,) = [row for row in rows(service) if row.salt is None]
     assert {gone.visitor, gone.segment, gone.greedy, gone.shown, gone.clock, gone.risk_nano} == {
         None
@@ -42,14 +42,14 @@ def test_erasing_forgets_the_visitor_and_keeps_the_totals(service: Deniable) -> 
         left = {row.decision_id.hex() for row in connection.execute(select(rewards))}
     assert left == {answers["anna"].id, answers["carl"].id}
     assert (shows(service), clicks(service)) == (3, 3)
-    verified = service.verify_ledger()
+    verified = service.ledger.verify()
     assert (verified.sound, verified.erased) == (True, 1)
-    assert service.ledger()[-1].kind == "erase"
+    assert service.ledger.entries()[-1].kind == "erase"
     service.reward(answers["bert"].id, 1)  # taken like any other, counted nowhere
     assert clicks(service) == 3
     assert service.decide("checkout", "bert", "a").id != answers["bert"].id  # drawn for again
     assert service.decide("checkout", "anna", "a") == answers["anna"]
-    assert service.verify_ledger().sound
+    assert service.ledger.verify().sound
 
 
 def test_together_they_cost_one_debit_and_uniform_draws_none(service: Deniable) -> None:
@@ -57,21 +57,21 @@ def test_together_they_cost_one_debit_and_uniform_draws_none(service: Deniable) 
     for visitor in ("anna", "bert"):
         service.decide("checkout", visitor, "a")
     service.decide("checkout", "unlisted", "some other segment")
-    assert service.erase(["unlisted"]).debits_nano == {}
-    assert service.erase(["anna", "bert", "nobody"]).debits_nano == {"checkout": NANO}
-    assert service.erase(["anna"]).decisions == 0
+    assert service.visitors.erase(["unlisted"]).debits_nano == {}
+    assert service.visitors.erase(["anna", "bert", "nobody"]).debits_nano == {"checkout": NANO}
+    assert service.visitors.erase(["anna"]).decisions == 0
 
 
 def test_without_budget_the_experiment_turns_uniform(store_url: str) -> None:
     with serving(store_url, budget=1) as service:
         running(service, strategy="constant")
         first = service.decide("checkout", "anna", "a")
-        outcome = service.erase(["anna"])
+        outcome = service.visitors.erase(["anna"])
         assert (outcome.decisions, outcome.exhausted) == (1, ["checkout"])
-        assert service.experiment("checkout").exhausted
+        assert service.experiments.get("checkout").exhausted
         assert service.decide("checkout", "anna", "a") != first
         assert [row.risk_nano for row in rows(service)] == [None, 0]
-        service.set_firm(budget=1)  # a new period: draws have a budget again
+        service.firm.set(budget=1)  # a new period: draws have a budget again
         service.decide("checkout", "bert", "a")
         assert rows(service)[-1].risk_nano == NANO
 
@@ -81,25 +81,25 @@ def test_purge_leaves_running_experiments_alone_unless_told(service: Deniable) -
     running(service, "ended", strategy="constant", group="g")
     for key in ("checkout", "ended"):
         service.decide(key, "anna", "a")
-    service.stop("ended")
-    service.set_firm(budget=50)
-    assert service.purge(before=datetime.now(UTC) - timedelta(days=1)).decisions == 0
-    outcome = service.purge(before=LATER)
+    service.experiments.stop("ended")
+    service.firm.set(budget=50)
+    assert service.visitors.purge(before=datetime.now(UTC) - timedelta(days=1)).decisions == 0
+    outcome = service.visitors.purge(before=LATER)
     assert (outcome.decisions, outcome.debits_nano) == (1, {})
     with service._store.read() as connection:
         assert connection.execute(select(memberships)).all() == []
-    outcome = service.purge(before=LATER, running=True)
+    outcome = service.visitors.purge(before=LATER, running=True)
     assert (outcome.decisions, outcome.debits_nano) == (1, {"checkout": NANO})
-    assert service.verify_ledger().erased == 2
+    assert service.ledger.verify().erased == 2
 
 
 def test_freed_members_of_a_stopped_experiment_cost_its_group(service: Deniable) -> None:
     running(service, "first", strategy="constant", group="g")
     service.decide("first", "anna", "a")
-    service.stop("first")
-    committed = service.firm().committed_nano
-    assert service.erase(["anna"]).debits_nano == {"first": NANO}
-    assert service.firm().committed_nano == committed + NANO
+    service.experiments.stop("first")
+    committed = service.firm.current().committed_nano
+    assert service.visitors.erase(["anna"]).debits_nano == {"first": NANO}
+    assert service.firm.current().committed_nano == committed + NANO
 
 
 @pytest.fixture
@@ -109,17 +109,17 @@ def logged(service: Deniable) -> Deniable:
         "checkout", [(f"v{i}", ["a", "b", "z"][i % 3]) for i in range(30)]
     )
     service.reward_batch([(answer.id, i % 2) for i, answer in enumerate(answers[:20])])
-    service.switch_off("checkout", "bold")
+    service.experiments.switch_off("checkout", "bold")
     service.decide_batch("checkout", [(f"w{i}", "a") for i in range(10)])
     service.decide("checkout", "erased", "a")
-    service.erase(["erased"])
+    service.visitors.erase(["erased"])
     return service
 
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
 def test_the_private_log(logged: Deniable, tmp_path: Path, ending: str) -> None:
     path = tmp_path / f"log.{ending}"
-    assert logged.export(path, experiment="checkout") == 40
+    assert logged.ledger.export(path, experiment="checkout") == 40
     records = _read(path)
     assert len(records) == 40
     for record in records:
@@ -138,7 +138,7 @@ def test_the_private_log(logged: Deniable, tmp_path: Path, ending: str) -> None:
 
 
 def test_the_public_log_tells_nothing_private(logged: Deniable, tmp_path: Path) -> None:
-    logged.export(tmp_path / "log.jsonl", experiment="checkout", shape="public")
+    logged.ledger.export(tmp_path / "log.jsonl", experiment="checkout", shape="public")
     records = _read(tmp_path / "log.jsonl")
     assert {tuple(record) for record in records} == {
         ("experiment", "decision", "decided_at", "arm")
@@ -146,7 +146,7 @@ def test_the_public_log_tells_nothing_private(logged: Deniable, tmp_path: Path) 
 
 
 def test_shapes_for_off_policy_tools(logged: Deniable, tmp_path: Path) -> None:
-    logged.export(tmp_path / "log.csv", experiment="checkout", shape="open-bandit")
+    logged.ledger.export(tmp_path / "log.csv", experiment="checkout", shape="open-bandit")
     bandit = _read(tmp_path / "log.csv")
     assert list(bandit[0]) == [
         "timestamp",
@@ -156,7 +156,7 @@ def test_shapes_for_off_policy_tools(logged: Deniable, tmp_path: Path) -> None:
         "propensity_score",
         "user_feature_0",
     ]
-    logged.export(tmp_path / "log.vw", experiment="checkout", shape="vowpal-wabbit")
+    logged.ledger.export(tmp_path / "log.vw", experiment="checkout", shape="vowpal-wabbit")
     lines = (tmp_path / "log.vw").read_text().splitlines()
     for line, record in zip(lines, bandit, strict=True):
         action, features = line.split(" | ")
@@ -171,7 +171,7 @@ def test_arm_specific_propensities(service: Deniable, tmp_path: Path) -> None:
     budgets = {"x": 0.5, "y": 1.0, "z": 2.0}
     running(service, arms=[NewArm(k, budget=b) for k, b in budgets.items()], strategy="constant")
     service.decide_batch("checkout", [(f"v{i}", "a") for i in range(20)])
-    service.export(tmp_path / "log.jsonl", experiment="checkout")
+    service.ledger.export(tmp_path / "log.jsonl", experiment="checkout")
     matrix = ArmSpecificResponse([0.5, 1.0, 2.0])
     for record in _read(tmp_path / "log.jsonl"):
         c = [float(matrix.exploration * w) for w in matrix.weights]
@@ -182,9 +182,9 @@ def test_arm_specific_propensities(service: Deniable, tmp_path: Path) -> None:
 
 def test_bad_paths_and_shapes(logged: Deniable, tmp_path: Path) -> None:
     with pytest.raises(InvalidArgumentError, match="path"):
-        logged.export(tmp_path / "log.xlsx", experiment="checkout")
+        logged.ledger.export(tmp_path / "log.xlsx", experiment="checkout")
     with pytest.raises(InvalidArgumentError, match="shape"):
-        logged.export(tmp_path / "log.csv", experiment="checkout", shape="secret")  # type: ignore[arg-type]
+        logged.ledger.export(tmp_path / "log.csv", experiment="checkout", shape="secret")  # type: ignore[arg-type]
 
 
 def _read(path: Path) -> list[dict[str, Any]]:

@@ -13,8 +13,8 @@ from sqlalchemy import update
 from tests.service.support import running, serving, shows
 
 from deniable.errors import InsufficientBudgetError, WrongStateError
-from deniable.service.facade import Deniable
-from deniable.service.facade import open as open_service
+from deniable.service.service import Deniable
+from deniable.service.service import open as open_service
 from deniable.storage import commitments, sqlite
 from deniable.storage.records import Decision
 from deniable.storage.schema import periods
@@ -61,11 +61,11 @@ def test_the_same_visitor_gets_one_arm(services: list[Deniable]) -> None:
         answers = crowd.all(decide)
         assert len(set(answers)) == 1
     assert shows(services[0]) == ROUNDS
-    assert services[0].verify_ledger().problem is None
+    assert services[0].ledger.verify().problem is None
 
 
 def test_the_last_unit_of_budget_is_spent_once(services: list[Deniable]) -> None:
-    services[0].set_firm(budget=0)
+    services[0].firm.set(budget=0)
     crowd = Crowd(services)
 
     def take(service: Deniable, client: int) -> bool:
@@ -101,28 +101,28 @@ def test_the_last_unit_of_budget_is_spent_once(services: list[Deniable]) -> None
                 top_up = update(periods).where(periods.c.current)
                 connection.execute(top_up.values(budget_nano=number + 1))
             assert sum(crowd.all(take)) == 1
-    firm = services[0].firm()
+    firm = services[0].firm.current()
     assert (firm.committed_nano, firm.remaining_nano) == (ROUNDS, 0)
 
 
 def test_starting_for_the_last_budget(services: list[Deniable]) -> None:
     crowd = Crowd(services)
     for number in range(STARTS):
-        services[0].set_firm(budget=1)
+        services[0].firm.set(budget=1)
         for name in ("x", "y"):
-            services[0].create_experiment(
+            services[0].experiments.create(
                 f"{name}{number}", arms=["a", "b"], segments=["s"], budget=1
             )
 
         def start(service: Deniable, client: int, n: int = number) -> str | None:
             key = f"{'xy'[client % 2]}{n}"
             try:
-                return service.start(key).key
+                return service.experiments.start(key).key
             except (InsufficientBudgetError, WrongStateError):
                 return None
 
         started = [key for key in crowd.all(start) if key is not None]
         assert len(started) == 1
-        assert services[0].firm().committed_nano == 10**9
-        services[0].stop(started[0])
-    assert services[0].verify_ledger().problem is None
+        assert services[0].firm.current().committed_nano == 10**9
+        services[0].experiments.stop(started[0])
+    assert services[0].ledger.verify().problem is None

@@ -21,8 +21,8 @@ from deniable.errors import StoreUnavailableError
 from deniable.service import batch
 from deniable.service.batch import AT_ONCE
 from deniable.service.entropy import EntropyError
-from deniable.service.facade import Deniable
-from deniable.service.facade import open as open_service
+from deniable.service.service import Deniable
+from deniable.service.service import open as open_service
 from deniable.service.jobs import Job
 
 SURE = 60
@@ -55,7 +55,7 @@ def check_recovered(service: Deniable, kept: dict[str, Any]) -> None:
     first = service.decide("checkout", "trouble-0", "a")
     assert service.decide("checkout", "trouble-0", "b") == first
     assert shows(service) == len(kept) + 1
-    assert service.verify_ledger().problem is None
+    assert service.ledger.verify().problem is None
 
 
 def started(service: Deniable) -> dict[str, Any]:
@@ -208,12 +208,12 @@ def test_entropy_fails_in_the_middle_of_a_batch(
             assert len(service.decide_batch("checkout", crowd)) == len(crowd)
             assert not list(calls), "the first part was drawn for"
         assert shows(service) == len(kept)
-        assert service.verify_ledger().decisions == len(kept)
+        assert service.ledger.verify().decisions == len(kept)
         check_recovered(service, kept)
         answers = service.decide_batch("checkout", crowd)
         assert service.decide_batch("checkout", crowd) == answers
         assert shows(service) == len(kept) + 1 + len(crowd)
-        assert service.verify_ledger().problem is None
+        assert service.ledger.verify().problem is None
 
 
 @pytest.mark.parametrize("memory", [False, True])
@@ -240,16 +240,16 @@ def test_a_reward_in_a_batch_that_fails_can_be_sent_again(
             service.submit([reward, service.decide_job(second, ["w"], ["a"], told)])
             assert all(finished.acquire(timeout=60) for _ in range(2))
         assert isinstance(reward.error, EntropyError)
-        assert sum(cell.clicks for cell in service.counts(first)) == 0
+        assert sum(cell.clicks for cell in service.experiments.counts(first)) == 0
         for _ in range(2):
             service.reward(decision.id, 1)
-        assert sum(cell.clicks for cell in service.counts(first)) == 1
-        assert service.verify_ledger().problem is None
+        assert sum(cell.clicks for cell in service.experiments.counts(first)) == 1
+        assert service.ledger.verify().problem is None
 
 
 def test_the_visitor_key_file_is_made_once_and_kept_private(tmp_path: Path) -> None:
     environment = {k: v for k, v in os.environ.items() if k != "DENIABLE_VISITOR_KEY"}
-    code = "import sys; from deniable.service.facade import open; open(sys.argv[1]).close()"
+    code = "import sys; from deniable.service.service import open; open(sys.argv[1]).close()"
     url = f"sqlite:///{tmp_path / 'store.db'}"
     starting = [
         subprocess.Popen([sys.executable, "-c", code, url], env=environment) for _ in range(6)

@@ -18,7 +18,7 @@ import pytest
 from tests.service.support import running, serving
 
 from deniable.service import catalogue
-from deniable.service.facade import Deniable
+from deniable.service.service import Deniable
 from deniable.storage.records import UNKNOWN_SEGMENT
 from deniable.storage.sqlite_hot import SqliteTransaction
 

@@ -15,8 +15,8 @@ import sys
 import threading
 import time
 
-from deniable.service.facade import Deniable
-from deniable.service.facade import open as open_service
+from deniable.service.service import Deniable
+from deniable.service.service import open as open_service
 
 THREADS = 4
 LONGEST = 0.04

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Select, select, text
 from tests.postgres import PostgresServer
 
 from deniable.errors import WrongStateError
-from deniable.service.facade import open as open_service
+from deniable.service.service import open as open_service
 from deniable.storage.connect import connect
 from deniable.storage.migrate import migrate, revision
 from deniable.storage.schema import HEAD, decisions, metadata
@@ -49,11 +49,11 @@ def test_decisions_survive_the_smaller_index_of_visitors(tmp_path: Path) -> None
     """A store of migration 0002, made from a new one by giving it the table that 0002 had."""
     url = f"sqlite:///{tmp_path / 'store.db'}"
     with open_service(url) as service:
-        service.set_firm(budget=2.0)
-        service.create_experiment("a", arms=["x", "y"], segments=["s"], budget=1.0)
-        service.start("a")
+        service.firm.set(budget=2.0)
+        service.experiments.create("a", arms=["x", "y"], segments=["s"], budget=1.0)
+        service.experiments.start("a")
         before = service.decide_batch("a", [(f"v{number}", "s") for number in range(700)])
-        service.erase(["v3"])
+        service.visitors.erase(["v3"])
     with connect(url).begin() as connection:
         old = connection.execute(
             text("SELECT sql FROM sqlite_master WHERE name = 'decisions'")
@@ -70,8 +70,8 @@ def test_decisions_survive_the_smaller_index_of_visitors(tmp_path: Path) -> None
     with open_service(url) as service:
         after = service.decide_batch("a", [(f"v{number}", "s") for number in range(700)])
         assert [i for i in range(700) if after[i] != before[i]] == [3]
-        assert service.verify_ledger().sound
-        assert service.erase(["v4"]).decisions == 1
+        assert service.ledger.verify().sound
+        assert service.visitors.erase(["v4"]).decisions == 1
 
 
 @pytest.mark.parametrize("visitors", [1, 30, 200])

@@ -10,8 +10,8 @@ import pytest
 from playwright.sync_api import Browser, sync_playwright
 from tests.web.site import Site, create_demo, running_site
 
-from deniable.service.facade import Deniable
-from deniable.service.facade import open as open_service
+from deniable.service.service import Deniable
+from deniable.service.service import open as open_service
 
 CHROMIUM = shutil.which("chromium")
 FLAGS = (

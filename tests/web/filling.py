@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import text
 
-from deniable.service.facade import Deniable
+from deniable.service.service import Deniable
 
 _DECISIONS = """
 WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < :number)
@@ -23,9 +23,9 @@ SELECT :experiment, s, a, 1, :shows, :shows / 10 FROM s, a
 
 def fill(service: Deniable, experiments: int, decisions: int) -> None:
     """Running experiments of 3 arms and 4 segments that share the decisions; SQLite only."""
-    service.set_firm(budget=1_000)
+    service.firm.set(budget=1_000)
     for number in range(experiments):
-        made = service.create_experiment(
+        made = service.experiments.create(
             f"experiment-{number}",
             arms=["a", "b", "c"],
             segments=["p", "q", "r", "s"],
@@ -33,7 +33,7 @@ def fill(service: Deniable, experiments: int, decisions: int) -> None:
             strategy=("dynamic", "constant")[number % 2],
             planned_visitors=1_000_000,
         )
-        service.start(made.key)
+        service.experiments.start(made.key)
         share, values = decisions // experiments, {"experiment": bytes.fromhex(made.id)}
         with service._store.begin() as connection:
             connection.execute(text(_DECISIONS), {**values, "number": share})

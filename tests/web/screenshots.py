@@ -13,7 +13,7 @@ from tests.web.conftest import CHROMIUM, FLAGS
 from tests.web.site import EXPERIMENT, Site, create_demo, running_site
 from tests.web.watching import Theme, tab
 
-from deniable.service.facade import open as open_service
+from deniable.service.service import open as open_service
 from deniable.web import watcher
 
 FOLDER = Path(__file__).parents[2] / "docs" / "images"
@@ -72,7 +72,7 @@ def main() -> None:
 
 
 def take(site: Site, shots: tuple[tuple[str, str, Theme, int, int], ...]) -> None:
-    secret, _ = site.service.create_api_key("Ada (privacy)", ["admin"])
+    secret, _ = site.service.keys.create("Ada (privacy)", ["admin"])
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
         for name, path, theme, width, height in shots:

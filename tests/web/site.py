@@ -13,7 +13,7 @@ import httpx
 import uvicorn
 
 from deniable.service.demo import EXPERIMENTS, Simulator
-from deniable.service.facade import Deniable
+from deniable.service.service import Deniable
 from deniable.service.http.app import Application, create_app
 from deniable.storage.records import Scope
 from deniable.web.pages import mount
@@ -43,7 +43,7 @@ class Site:
     url: str
 
     def secret(self, *scopes: Scope) -> str:
-        return self.service.create_api_key("test " + " ".join(scopes), scopes)[0]
+        return self.service.keys.create("test " + " ".join(scopes), scopes)[0]
 
     def client(self) -> httpx.Client:
         return httpx.Client(base_url=self.url, headers=HTML)
@@ -96,13 +96,13 @@ def running_site(service: Deniable, *, demo: bool = False) -> Iterator[Site]:
 
 def create_demo(service: Deniable, keys: Sequence[str] = ()) -> None:
     """The demo's firm and experiments, all running."""
-    service.set_firm(budget=6.0, days=90)
+    service.firm.set(budget=6.0, days=90)
     for wanted in EXPERIMENTS:
-        service.create_experiment(
+        service.experiments.create(
             wanted.key,
             arms=wanted.arms,
             segments=list(wanted.click_rates),
             budget=wanted.budget,
             planned_visitors=50_000,
         )
-        service.start(wanted.key)
+        service.experiments.start(wanted.key)

@@ -39,11 +39,11 @@ def test_a_wrong_key_is_refused_in_words(demo_site: Site, secret: str) -> None:
 
 
 def test_a_revoked_key_ends_its_sessions(site: Site) -> None:
-    secret, key = site.service.create_api_key("gone soon", ["admin"])
+    secret, key = site.service.keys.create("gone soon", ["admin"])
     with site.client() as client:
         assert sign_in(client, secret).status_code == 303
         assert client.get("/").status_code == 200
-        site.service.revoke_api_key(key.id)
+        site.service.keys.revoke(key.id)
         assert client.get("/").status_code == 303
         assert sign_in(client, secret).status_code == 403
 
@@ -58,7 +58,7 @@ def test_keys_that_may_not_read_see_no_page(demo_site: Site, scopes: tuple[str, 
 
 
 def test_a_session_made_for_a_decide_only_key_is_refused_all_the_same(demo_site: Site) -> None:
-    _, key = demo_site.service.create_api_key("decides", ["decide"])
+    _, key = demo_site.service.keys.create("decides", ["decide"])
     signer = demo_site.app.api.state.signer
     cookie = signer.written(signer.new(key.id))
     for path in (*PAGES, f"/experiments/{EXPERIMENT}/live"):
@@ -76,11 +76,11 @@ def test_readers_look_but_do_not_touch(demo_site: Site, path: str) -> None:
         token = token_of(page)
         answer = client.post(f"/experiments/{EXPERIMENT}/do/stop", data={"form_token": token})
         assert answer.status_code == 403
-    assert demo_site.service.experiment(EXPERIMENT).status == "running"
+    assert demo_site.service.experiments.get(EXPERIMENT).status == "running"
 
 
 def test_an_expired_session_is_over(demo_site: Site) -> None:
-    _, key = demo_site.service.create_api_key("yesterday", ["admin"])
+    _, key = demo_site.service.keys.create("yesterday", ["admin"])
     signer = demo_site.app.api.state.signer
     old = signer.written(Session("ab" * 16, key.id, int(time.time()) - 1))
     fresh = signer.written(Session("ab" * 16, key.id, int(time.time()) + 60))
@@ -90,8 +90,8 @@ def test_an_expired_session_is_over(demo_site: Site) -> None:
 
 
 def test_a_session_cannot_be_stretched_or_moved_to_another_key(demo_site: Site) -> None:
-    _, key = demo_site.service.create_api_key("mine", ["read"])
-    _, other = demo_site.service.create_api_key("theirs", ["admin"])
+    _, key = demo_site.service.keys.create("mine", ["read"])
+    _, other = demo_site.service.keys.create("theirs", ["admin"])
     signer = demo_site.app.api.state.signer
     good = signer.written(signer.new(key.id))
     identity, key_id, expires, signature = good.split(".")
@@ -131,8 +131,8 @@ def test_a_form_without_the_right_token_does_nothing(site: Site, token: str | No
         assert client.post("/firm", data={**data, "budget": "9"}).status_code == 403
         assert client.post("/experiments/new", data=data).status_code == 403
         assert client.post("/logout", data=data).status_code == 403
-    assert site.service.experiment(EXPERIMENT).status == "running"
-    assert site.service.firm().budget == 6.0
+    assert site.service.experiments.get(EXPERIMENT).status == "running"
+    assert site.service.firm.current().budget == 6.0
 
 
 def test_a_token_of_another_session_does_nothing(site: Site) -> None:
@@ -140,7 +140,7 @@ def test_a_token_of_another_session_does_nothing(site: Site) -> None:
         token = token_of(theirs.get("/"))
         answer = mine.post(f"/experiments/{EXPERIMENT}/do/stop", data={"form_token": token})
         assert answer.status_code == 403
-    assert site.service.experiment(EXPERIMENT).status == "running"
+    assert site.service.experiments.get(EXPERIMENT).status == "running"
 
 
 def test_signing_in_needs_the_token_of_its_own_page(site: Site) -> None:

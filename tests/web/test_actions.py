@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, expect
 from tests.web.site import EXPERIMENT, Site
 from tests.web.watching import Tab, tab
 
-from deniable.service.facade import Deniable
+from deniable.service.service import Deniable
 
 
 def visit(service: Deniable, key: str, start: int, number: int) -> None:
@@ -35,7 +35,7 @@ def test_from_an_empty_store_to_a_winner(empty_site: Site, browser: Browser) -> 
         page.get_by_label("Length of the period").fill("30")
         page.get_by_role("button", name="Set the budget").click()
         expect(page.get_by_role("status")).to_contain_text("new period")
-        assert service.firm().budget == 3
+        assert service.firm.current().budget == 3
 
         page.get_by_role("link", name="I know my budget").click()
         page.get_by_label("Name").fill("first one!")
@@ -52,11 +52,11 @@ def test_from_an_empty_store_to_a_winner(empty_site: Site, browser: Browser) -> 
         page.get_by_label("Name").fill("first")
         page.get_by_role("button", name="Save the draft").click()
         expect(page.get_by_role("status")).to_contain_text("draft is saved")
-        assert service.experiment("first").budget == 1.5
+        assert service.experiments.get("first").budget == 1.5
 
         confirm(opened, "Start", "Start")
         expect(page.get_by_role("status")).to_contain_text("It runs")
-        assert service.firm().remaining == 1.5
+        assert service.firm.current().remaining == 1.5
 
         visit(service, "first", 0, 400)
         figures = page.locator("#figures")
@@ -68,7 +68,7 @@ def test_from_an_empty_store_to_a_winner(empty_site: Site, browser: Browser) -> 
 
         confirm(opened, "Pause", "Pause")
         expect(page.locator(".status")).to_have_text("paused")
-        assert service.experiment("first").status == "paused"
+        assert service.experiments.get("first").status == "paused"
         confirm(opened, "Resume", "Resume")
         expect(page.locator(".status")).to_have_text("running")
 
@@ -77,7 +77,7 @@ def test_from_an_empty_store_to_a_winner(empty_site: Site, browser: Browser) -> 
         page.get_by_role("radio", name="new").check()
         page.get_by_role("button", name="Promote and stop").click()
         expect(page.locator(".message.good").last).to_contain_text("Everybody gets new")
-        assert service.experiment("first").winner == "new"
+        assert service.experiments.get("first").winner == "new"
         assert page.get_by_role("link", name="Pause…").count() == 0
         for event in ("Created", "Started, 1.5 nats committed", "Paused", "Resumed", "Stopped"):
             expect(page.locator("#timeline")).to_contain_text(event)
@@ -99,7 +99,7 @@ def test_an_experiment_moves_while_somebody_looks_and_holds_still_when_told(
         page.get_by_role("button", name="Go on").click()
         expect(page.locator("#figures")).to_contain_text("600", timeout=20_000)
         assert page.evaluate("document.documentElement.dataset.updates") > updates
-        site.service.pause(EXPERIMENT)  # somebody else does
+        site.service.experiments.pause(EXPERIMENT)  # somebody else does
         expect(page.locator(".status")).to_have_text("paused", timeout=20_000)
         opened.settled()
         opened.assert_well_behaved()
@@ -120,14 +120,14 @@ def test_stop_without_a_winner_and_switch_off_an_arm(site: Site, browser: Browse
 
 
 def test_a_start_that_does_not_fit_is_refused_in_words(site: Site, browser: Browser) -> None:
-    site.service.create_experiment("greedy", arms=["x", "y"], segments=["a"], budget=5)
+    site.service.experiments.create("greedy", arms=["x", "y"], segments=["a"], budget=5)
     with tab(browser, site, secret=site.secret("admin")) as opened:
         page = opened.page
         opened.open("/experiments/greedy/do/start")
         expect(page.locator(".says")).to_contain_text("Only 3 nats are free")
         page.get_by_role("button", name="Start").click()
         expect(page.get_by_role("status")).to_contain_text("only 3 remain")
-        assert site.service.experiment("greedy").status == "draft"
+        assert site.service.experiments.get("greedy").status == "draft"
         opened.open("/experiments")
         page.get_by_label("Status").select_option("draft")
         page.get_by_role("button", name="Filter").click()

@@ -75,10 +75,10 @@ def test_a_hostile_field_of_the_form(busy_site: Site, field: str, value: str) ->
     "value", [text for text in HOSTILE if len(text) < 120 and text.isprintable()]
 )
 def test_hostile_labels_and_segments_are_shown_as_text(site: Site, value: str) -> None:
-    site.service.create_experiment(
+    site.service.experiments.create(
         "odd", arms=[NewArm("a", value), NewArm("b", value)], segments=[value, "x"], budget=1
     )
-    site.service.start("odd")
+    site.service.experiments.start("odd")
     pairs = [(f"v{i}", value if i % 2 else "x") for i in range(600)]
     site.service.decide_batch("odd", pairs)
     with site.signed_in("admin") as client:
@@ -110,7 +110,7 @@ def test_hostile_addresses(demo_site: Site, value: str) -> None:
 
 
 def test_a_hostile_label_of_an_api_key(site: Site) -> None:
-    secret, _ = site.service.create_api_key('"><script>alert(1)</script>', ["admin"])
+    secret, _ = site.service.keys.create('"><script>alert(1)</script>', ["admin"])
     with site.client() as client:
         assert sign_in(client, secret).status_code == 303
         page = client.get("/").text

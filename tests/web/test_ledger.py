@@ -22,14 +22,14 @@ PAGES = ("/ledger", STATEMENT, f"{STATEMENT}/audit", "/ledger/visitors")
 
 
 def test_the_ledger_adds_up(site: Site) -> None:
-    site.service.create_experiment("third", arms=["a", "b"], segments=["s"], budget=0.5)
-    site.service.start("third")
-    site.service.stop("third")
-    site.service.set_firm(budget=8)
-    found = ledger_view.entries(site.service.ledger())
+    site.service.experiments.create("third", arms=["a", "b"], segments=["s"], budget=0.5)
+    site.service.experiments.start("third")
+    site.service.experiments.stop("third")
+    site.service.firm.set(budget=8)
+    found = ledger_view.entries(site.service.ledger.entries())
     assert [entry.committed for entry in found] == [0, 0, 2, 2, 3, 3, 3.5, 3.5, 3]
-    assert found[-1].committed == site.service.firm().committed
-    points = ledger_view.spending(found, ledger_view.period_budgets(site.service.ledger()))
+    assert found[-1].committed == site.service.firm.current().committed
+    points = ledger_view.spending(found, ledger_view.period_budgets(site.service.ledger.entries()))
     assert [(p["committed"], p["budget"]) for p in points] == [
         (0, 6), (2, 6), (3, 6), (3.5, 6), (3, 8), (3, 8),
     ]  # fmt: skip
@@ -64,8 +64,8 @@ def test_a_cell_is_no_formula() -> None:
 
 def test_long_ledgers_are_paged(site: Site) -> None:
     for _ in range(60):
-        site.service.pause(EXPERIMENT)
-        site.service.resume(EXPERIMENT)
+        site.service.experiments.pause(EXPERIMENT)
+        site.service.experiments.resume(EXPERIMENT)
     with site.signed_in("read") as client:
         first = client.get("/ledger").text
         assert first.count("<tr") > 100
@@ -113,13 +113,13 @@ def test_an_audit_is_recorded_once_asked(site: Site) -> None:
         page = client.get(f"{STATEMENT}/audit", timeout=60)
         assert "by design and over 300 decisions" in page.text
         assert_harmless(page.text)
-    assert site.service.ledger()[-1].kind != "audit"
+    assert site.service.ledger.entries()[-1].kind != "audit"
     with site.signed_in("admin") as client:
         assert client.post(f"{STATEMENT}/audit").status_code == 403
         token = token_of(client.get(STATEMENT))
         client.post(f"{STATEMENT}/audit", data={"form_token": token}, timeout=60)
         assert "over 300 decisions" in client.get(STATEMENT).text
-    assert site.service.ledger()[-1].kind == "audit"
+    assert site.service.ledger.entries()[-1].kind == "audit"
 
 
 def test_only_administrators_look_visitors_up(site: Site) -> None:
@@ -169,8 +169,8 @@ def test_a_visitor_asks_and_is_erased(site: Site, browser: Browser) -> None:
         page.get_by_role("button", name="Look it up").click()
         expect(page.get_by_text("Nothing is stored about this id")).to_be_visible()
         opened.assert_well_behaved()
-    assert site.service.decisions_of("me & <you>") == []
-    assert site.service.verify_ledger().sound
+    assert site.service.visitors.stored("me & <you>") == []
+    assert site.service.ledger.verify().sound
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -214,7 +214,7 @@ def test_a_first_visit_is_small(demo_site: Site, browser: Browser, path: str) ->
 
 def test_a_long_ledger_comes_in_pages(site: Site) -> None:
     for number in range(ledger_view.PAGE):
-        site.service.create_experiment(f"e{number}", arms=["a", "b"], segments=["s"], budget=0.1)
+        site.service.experiments.create(f"e{number}", arms=["a", "b"], segments=["s"], budget=0.1)
     with site.signed_in("read") as client:
         newest = client.get("/ledger").text
         assert newest.count("Draft created") == ledger_view.PAGE + 1  # and one in the filter

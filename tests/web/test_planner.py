@@ -133,7 +133,7 @@ def test_only_administrators_create_and_only_with_the_token(site: Site) -> None:
         again = send(client, "/planner", "/planner/experiments", **draft)
         assert again.headers["location"].startswith("/planner?")
         assert "No experiment was created" in client.get(again.headers["location"]).text
-    assert site.service.experiment("x").budget == 1
+    assert site.service.experiments.get("x").budget == 1
     with site.client() as client:
         assert client.get("/planner").headers["location"].startswith("/login")
 
@@ -231,7 +231,7 @@ def test_a_draft_from_a_plan(busy_site: Site, browser: Browser) -> None:
         page.get_by_role("button", name="Create the draft").click()
         expect(page.get_by_role("status")).to_contain_text("from-a-plan is a draft")
         opened.assert_well_behaved()
-    made = busy_site.service.experiment("from-a-plan")
+    made = busy_site.service.experiments.get("from-a-plan")
     assert (made.budget, made.planned_visitors, len(made.arms), made.segments) == (
         1.25, 50_000, 3, ("segment-1", "segment-2"),
     )  # fmt: skip

@@ -122,17 +122,17 @@ def test_tokens_and_scopes(site: Site) -> None:
 
 def test_ours_are_drafts_and_what_runs(site: Site) -> None:
     service = site.service
-    service.create_experiment(
+    service.experiments.create(
         "draft", arms=["a", "b"], segments=["s"], budget=1, planned_visitors=9_000
     )
-    service.create_experiment("unplanned", arms=["a", "b"], segments=["s"], budget=1)
+    service.experiments.create("unplanned", arms=["a", "b"], segments=["s"], budget=1)
     own = [NewArm("a", budget=0.5), NewArm("b", budget=1)]
-    service.create_experiment("own", arms=own, segments=["s"], planned_visitors=5_000)
-    service.create_experiment(
+    service.experiments.create("own", arms=own, segments=["s"], planned_visitors=5_000)
+    service.experiments.create(
         "over", arms=["a", "b"], segments=["s"], budget=0.25, planned_visitors=10
     )
-    service.start("over")
-    service.stop("over")
+    service.experiments.start("over")
+    service.experiments.stop("over")
     ours = experiments_of(service)
     rows = {row["id"]: row for row in ours.rows}
     assert set(rows) == {EXPERIMENT, "demo-homepage-hero", "draft", "own"}
@@ -146,7 +146,7 @@ def test_ours_are_drafts_and_what_runs(site: Site) -> None:
 def test_an_allocation_applied_and_downloaded(site: Site) -> None:
     service = site.service
     for key, visitors in (("small", 20_000), ("large", 2_000_000)):
-        service.create_experiment(
+        service.experiments.create(
             key, arms=["a", "b"], segments=["s"], budget=0.1, planned_visitors=visitors
         )
     rows = experiments_of(service).rows
@@ -162,11 +162,11 @@ def test_an_allocation_applied_and_downloaded(site: Site) -> None:
         frame = pl.read_csv(io.StringIO(table.text))
     direct = allocate(Portfolio.of(rows), 5)
     wanted = dict(zip(direct.portfolio.ids, direct.budgets_nano.tolist(), strict=True))
-    assert {e.key: e.budget_nano for e in service.experiments()} == wanted
+    assert {e.key: e.budget_nano for e in service.experiments.all()} == wanted
     assert dict(zip(frame["id"], frame["budget_nano"], strict=True)) == wanted
-    assert sum(e.budget_nano for e in service.experiments()) <= 5 * 10**9
-    assert service.firm().committed == 3  # nothing was committed by it
-    assert service.verify_ledger().sound
+    assert sum(e.budget_nano for e in service.experiments.all()) <= 5 * 10**9
+    assert service.firm.current().committed == 3  # nothing was committed by it
+    assert service.ledger.verify().sound
 
 
 @pytest.mark.parametrize(("theme", "width"), [("light", 1200), ("light", 1100), ("dark", 390)])
@@ -218,7 +218,7 @@ def test_the_slider_pins_and_upload(demo_site: Site, browser: Browser) -> None:
 
 
 def test_drafts_are_changed_after_asking(busy_site: Site, browser: Browser) -> None:
-    busy_site.service.create_experiment(
+    busy_site.service.experiments.create(
         "to-be-changed", arms=["a", "b"], segments=["s"], budget=0.01, planned_visitors=10**6
     )
     with tab(browser, busy_site, secret=busy_site.secret("admin")) as opened:
@@ -227,13 +227,13 @@ def test_drafts_are_changed_after_asking(busy_site: Site, browser: Browser) -> N
         expect(page.locator("#lines tr").first).to_be_visible()
         page.get_by_role("button", name="Apply to our drafts").click()
         page.get_by_role("button", name="Keep them").click()
-        assert busy_site.service.experiment("to-be-changed").budget == 0.01
+        assert busy_site.service.experiments.get("to-be-changed").budget == 0.01
         page.get_by_role("button", name="Apply to our drafts").click()
         opened.assert_accessible()
         page.get_by_role("button", name="Change them").click()
         expect(page.get_by_role("status")).to_contain_text("a new budget", timeout=30_000)
         opened.assert_well_behaved()
-    assert busy_site.service.experiment("to-be-changed").budget > 1
+    assert busy_site.service.experiments.get("to-be-changed").budget > 1
 
 
 def test_an_empty_store_says_what_to_do(empty_site: Site, browser: Browser) -> None:

@@ -10,7 +10,7 @@ from sqlalchemy import event
 from tests.web.filling import fill
 from tests.web.site import HTML, running_site, sign_in
 
-from deniable.service.facade import open as open_service
+from deniable.service.service import open as open_service
 from deniable.storage.sqlite import SqliteStore
 
 EXPERIMENTS = 200

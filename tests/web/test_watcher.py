@@ -11,7 +11,7 @@ from tests.web.making import cells_of, experiment_of
 from tests.web.site import EXPERIMENT, create_demo
 
 from deniable.service.demo import Simulator
-from deniable.service.facade import Deniable
+from deniable.service.service import Deniable
 from deniable.storage import samples
 from deniable.storage.samples import MOST, Sample
 from deniable.storage.schema import decisions
@@ -48,8 +48,8 @@ def test_a_planted_fault_is_noticed_and_told(watched: Deniable) -> None:
     watcher = Watcher(watched)
     watcher.look()
     assert not watcher.health[EXPERIMENT].as_designed
-    standing = Standing(watched.experiment(EXPERIMENT), watched.counts(EXPERIMENT))
-    told = alerts(watched.firm(), [standing], watcher.health, watched.figures)
+    standing = Standing(watched.experiments.get(EXPERIMENT), watched.experiments.counts(EXPERIMENT))
+    told = alerts(watched.firm.current(), [standing], watcher.health, watched.figures)
     assert [(one.kind, one.experiment) for one in told] == [("bad", EXPERIMENT)]
     assert "designed proportions" in told[0].text
 
@@ -58,7 +58,7 @@ def test_a_planted_fault_is_noticed_and_told(watched: Deniable) -> None:
 def test_chance_is_not_suspicious_and_nine_deviations_are(
     watched: Deniable, sigmas: int, suspicious: bool
 ) -> None:
-    check = watched.spot_check(watched.experiment(EXPERIMENT))
+    check = watched.experiments.spot_check(watched.experiments.get(EXPERIMENT))
     for arm, (expected, variance) in enumerate(zip(check.expected, check.variance, strict=True)):
         shown = [round(mean) for mean in check.expected]
         shown[arm] = round(expected + sigmas * variance**0.5)
@@ -70,23 +70,23 @@ def test_samples_are_taken_when_due_and_not_before(watched: Deniable) -> None:
     watcher = Watcher(watched)
     watcher.look()
     watcher.look()
-    taken = watched.samples(EXPERIMENT)
+    taken = watched.experiments.samples(EXPERIMENT)
     assert len(taken) == 1
     assert sum(taken[0].shows) == 1_000
-    standing = Standing(watched.experiment(EXPERIMENT), watched.counts(EXPERIMENT))
+    standing = Standing(watched.experiments.get(EXPERIMENT), watched.experiments.counts(EXPERIMENT))
     assert sum(taken[0].clicks) == standing.successes
     assert taken[0].lost == pytest.approx(standing.lost, abs=0.01)
 
 
 def test_samples_stay_few_and_span_the_whole_life(service: Deniable) -> None:
-    experiment = service.create_experiment("long", arms=["a", "b"], segments=["s"], budget=1)
+    experiment = service.experiments.create("long", arms=["a", "b"], segments=["s"], budget=1)
     start = datetime(2026, 1, 1, tzinfo=UTC)
     with service._store.begin() as connection:
         for n in range(1_000):
             moment = start + timedelta(seconds=5 * n)
             samples.add(connection, experiment, Sample(moment, (n, 0), (0, 0), 0.0))
             samples.thin(connection, experiment)
-    kept = service.samples("long")
+    kept = service.experiments.samples("long")
     assert len(kept) == MOST
     assert kept[0].shows[0] == 0
     assert kept[-1].shows[0] == 999
@@ -95,7 +95,7 @@ def test_samples_stay_few_and_span_the_whole_life(service: Deniable) -> None:
 
 
 def test_alerts_are_told_in_words(service: Deniable) -> None:
-    firm = service.set_firm(budget=1.0, days=3)
+    firm = service.firm.set(budget=1.0, days=3)
     silent = experiment_of(exhausted=True, planned_visitors=1_000)
     cells = cells_of(silent, [(900, 900), (0, 0), (0, 0)], [(0, 0)] * 3)
     told = [a.text for a in alerts(firm, [Standing(silent, cells)], {}, service.figures)]

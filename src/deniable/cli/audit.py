@@ -44,7 +44,7 @@ def audit(
     if store.startswith("sqlite:///") and not Path(store.removeprefix("sqlite:///")).exists():
         raise InvalidArgumentError("store", store, "a store that exists")  # opening would make one
     with opened(store, key_file) as service:
-        found = service.audit(experiment, record=record)
+        found = service.audits.run(experiment, record=record)
     if as_json:
         typer.echo(json.dumps(found.to_dict(), indent=2))
     else:

@@ -21,4 +21,4 @@ def erase(
 ) -> None:
     """Forget these visitors everywhere. Together they cost one debit, each call another."""
     with opened(store, key_file) as service:
-        print_erasure(service.erase(visitor), as_json)
+        print_erasure(service.visitors.erase(visitor), as_json)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,7 +19,7 @@ from deniable.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from deniable.service.drafts import NewArm
-    from deniable.storage.records import Experiment
+    from deniable.storage.records import Experiment, Metric
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="The life of an experiment.")
 
@@ -32,9 +32,18 @@ def create(
     arm: Annotated[list[str], typer.Option(help="KEY, KEY=BUDGET; once for each arm.")],
     segment: Annotated[list[str], typer.Option(help="Once for each segment.")],
     budget: Annotated[float | None, typer.Option(help="Cap on a visitor's risk, in nats.")] = None,
-    strategy: Annotated[str, typer.Option(help="dynamic or constant.")] = "dynamic",
+    strategy: Annotated[str, typer.Option(help="How tables are made from counts.")] = "dynamic",
     planned_visitors: Annotated[int | None, typer.Option(help="For people.")] = None,
-    group: Annotated[str | None, typer.Option(help="Never shares visitors within it.")] = None,
+    trace_budget: Annotated[
+        float | None, typer.Option(help="Cap on what later tables tell, in nats (default: none).")
+    ] = None,
+    layer: Annotated[
+        str | None, typer.Option("--layer", "--group", help="Shares no visitor within it.")
+    ] = None,
+    holdout: Annotated[float, typer.Option(help="Share of visitors held out, 0 to 0.5.")] = 0.0,
+    metric: Annotated[
+        list[str] | None, typer.Option(help="NAME or NAME=CAP; the first one decides.")
+    ] = None,
     default_arm: Annotated[str | None, typer.Option(help="Before and after; the first.")] = None,
     attribution_seconds: Annotated[
         int | None, typer.Option(help="Later rewards do not count.")
@@ -45,14 +54,17 @@ def create(
 ) -> None:
     """A new draft."""
     with opened(store, key_file) as service:
-        created = service.create_experiment(
+        created = service.experiments.create(
             key,
             arms=[_arm(text) for text in arm],
             segments=segment,
             budget=budget,
-            strategy=_strategy(strategy),
+            strategy=strategy,
+            trace_budget=trace_budget,
             planned_visitors=planned_visitors,
-            group=group,
+            layer=layer,
+            holdout=holdout,
+            metrics=_metrics(metric or []),
             default_arm=default_arm,
             attribution_seconds=attribution_seconds,
         )
@@ -61,20 +73,24 @@ def create(
 
 @app.command()
 def start(
-    key: Key, store: Store = DEFAULT_STORE, key_file: KeyFile = "", as_json: AsJson = False
+    key: Key,
+    share: Annotated[float, typer.Option(help="Share of its layer's visitors.")] = 1.0,
+    store: Store = DEFAULT_STORE,
+    key_file: KeyFile = "",
+    as_json: AsJson = False,
 ) -> None:
-    """Commit the budget and begin."""
+    """Commit the budget, publish the first table and begin."""
     with opened(store, key_file) as service:
-        _print(service.start(key), as_json)
+        _print(service.experiments.start(key, share=share), as_json)
 
 
 @app.command()
 def pause(
     key: Key, store: Store = DEFAULT_STORE, key_file: KeyFile = "", as_json: AsJson = False
 ) -> None:
-    """Serve new visitors uniformly."""
+    """Serve new visitors from the zero row."""
     with opened(store, key_file) as service:
-        _print(service.pause(key), as_json)
+        _print(service.experiments.pause(key), as_json)
 
 
 @app.command()
@@ -83,7 +99,7 @@ def resume(
 ) -> None:
     """Go on after a pause."""
     with opened(store, key_file) as service:
-        _print(service.resume(key), as_json)
+        _print(service.experiments.resume(key), as_json)
 
 
 @app.command()
@@ -96,7 +112,7 @@ def stop(
 ) -> None:
     """End it for good; everybody gets the promoted (or default) arm."""
     with opened(store, key_file) as service:
-        _print(service.stop(key, promote=promote), as_json)
+        _print(service.experiments.stop(key, promote=promote), as_json)
 
 
 @app.command("switch-off")
@@ -109,20 +125,20 @@ def switch_off(
 ) -> None:
     """A new version without an arm; who holds it keeps it."""
     with opened(store, key_file) as service:
-        _print(service.switch_off(key, arm), as_json)
+        _print(service.experiments.switch_off(key, arm), as_json)
 
 
 @app.command("list")
 def list_all(store: Store = DEFAULT_STORE, key_file: KeyFile = "", as_json: AsJson = False) -> None:
     """All experiments."""
     with opened(store, key_file) as service:
-        found = service.experiments()
+        found = service.experiments.all()
     if as_json:
         print_json(found)
         return
     print_table(
         "Experiments",
-        ("key", "status", "arms", "segments", "strategy", "budget", "group", "winner", "started"),
+        ("key", "status", "arms", "segments", "strategy", "budget", "layer", "winner", "started"),
         [
             (
                 e.key,
@@ -131,7 +147,7 @@ def list_all(store: Store = DEFAULT_STORE, key_file: KeyFile = "", as_json: AsJs
                 len(e.segments),
                 f"arm-specific {e.strategy}" if e.arm_specific else e.strategy,
                 e.budget,
-                e.group,
+                e.layer,
                 e.winner,
                 e.started_at,
             )
@@ -152,12 +168,21 @@ def _arm(text: str) -> NewArm:
         raise InvalidArgumentError("arm", text, "KEY or KEY=BUDGET, such as new=.5") from None
 
 
-def _strategy(name: str) -> Literal["constant", "dynamic"]:
-    if name == "constant":
-        return "constant"
-    if name == "dynamic":
-        return "dynamic"
-    raise InvalidArgumentError("strategy", name, "constant or dynamic")
+def _metrics(texts: list[str]) -> list[Metric]:
+    from deniable.storage.records import MICRO, Metric
+
+    if not texts:
+        return [Metric()]
+    found = []
+    for text in texts:
+        name, _, cap = text.partition("=")
+        try:
+            found.append(Metric(name, round(float(cap or 1) * MICRO)))
+        except ValueError:
+            raise InvalidArgumentError(
+                "metric", text, "NAME or NAME=CAP, such as revenue=50"
+            ) from None
+    return found
 
 
 def _print(experiment: Experiment, as_json: bool) -> None:

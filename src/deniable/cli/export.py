@@ -29,5 +29,5 @@ def export(
     if shape not in get_args(Shape):
         raise InvalidArgumentError("shape", shape, f"one of {', '.join(get_args(Shape))}")
     with opened(store, key_file) as service:
-        count = service.export(path, experiment=experiment, shape=cast(Shape, shape))
+        count = service.ledger.export(path, experiment=experiment, shape=cast(Shape, shape))
     typer.echo(f"{count:,} decisions: {path}", err=True)

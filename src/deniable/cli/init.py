@@ -14,24 +14,27 @@ app = typer.Typer(add_completion=False)
 @app.command()
 def init(
     budget: Annotated[float, typer.Option(help="The firm's privacy budget in nats.")],
-    days: Annotated[
-        float | None, typer.Option(help="How long it must last; open if left out.")
-    ] = None,
+    window_days: Annotated[
+        int, typer.Option(help="In any window of so many days at most the budget is spent.")
+    ] = 90,
+    reason: Annotated[str, typer.Option(help="Why; needed to raise a budget.")] = "",
     store: Store = DEFAULT_STORE,
     key_file: KeyFile = "",
     as_json: AsJson = False,
 ) -> None:
-    """Make the tables, open a budget period and print an admin API key (shown once)."""
+    """Make the tables, set the firm's budget and print an admin API key (shown once)."""
     with opened(store, key_file) as service:
-        firm = service.set_firm(budget=budget, days=days)
+        firm = service.firm.set(budget=budget, window_days=window_days, reason=reason)
         secret = None
-        if not any(key.revoked_at is None and "admin" in key.scopes for key in service.api_keys()):
-            secret, _ = service.create_api_key("admin", ("decide", "reward", "read", "admin"))
+        if not any(key.revoked_at is None and "admin" in key.scopes for key in service.keys.all()):
+            secret, _ = service.keys.create("admin", ("decide", "reward", "read", "admin"))
     if as_json:
         print_json({"store": store, "firm": firm, "admin_key": secret})
         return
-    until = "open-ended" if firm.ends_at is None else f"until {firm.ends_at:%Y-%m-%d %H:%M} UTC"
-    typer.echo(f"store ready; budget {firm.budget:g} nats, {firm.committed:g} committed, {until}")
+    typer.echo(
+        f"store ready; at most {firm.budget:g} nats in any {firm.window_days} days, "
+        f"{firm.committed:g} of them count now"
+    )
     typer.echo(
         f"admin key (shown once): {secret}" if secret else "admin key: kept the existing one"
     )

@@ -31,7 +31,7 @@ def create(
     from deniable.storage.records import Scope
 
     with opened(store, key_file) as service:
-        secret, key = service.create_api_key(label, cast(list[Scope], scope))
+        secret, key = service.keys.create(label, cast(list[Scope], scope))
     if as_json:
         print_json({"secret": secret, "key": key})
     else:
@@ -42,7 +42,7 @@ def create(
 def list_all(store: Store = DEFAULT_STORE, key_file: KeyFile = "", as_json: AsJson = False) -> None:
     """All keys, without their secrets."""
     with opened(store, key_file) as service:
-        found = service.api_keys()
+        found = service.keys.all()
     if as_json:
         print_json(found)
         return
@@ -61,5 +61,5 @@ def revoke(
 ) -> None:
     """Refuse a key from now on."""
     with opened(store, key_file) as service:
-        key = service.revoke_api_key(key_id)
+        key = service.keys.revoke(key_id)
     typer.echo(f"{key.id} ({key.label}) is revoked")

@@ -34,7 +34,7 @@ def verify(
 ) -> None:
     """Check every chain and total; exit 1 and name the first row that is wrong."""
     with opened(store, key_file) as service:
-        result = service.verify_ledger(noted=_noted(head or []))
+        result = service.ledger.verify(noted=_noted(head or []))
     if as_json:
         print_json({"sound": result.sound, **vars(result)})
     elif result.sound:
@@ -54,7 +54,7 @@ def verify(
 def show(store: Store = DEFAULT_STORE, key_file: KeyFile = "", as_json: AsJson = False) -> None:
     """Everything that touched the budget or an experiment's state."""
     with opened(store, key_file) as service:
-        entries = service.ledger()
+        entries = service.ledger.entries()
     if as_json:
         print_json(entries)
         return

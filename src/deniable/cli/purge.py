@@ -17,9 +17,7 @@ app = typer.Typer(add_completion=False)
 @app.command()
 def purge(
     older_than_days: Annotated[float, typer.Option(help="Forget decisions older than this.")],
-    running: Annotated[
-        bool, typer.Option(help="Also where visitors are still drawn for; costs a debit.")
-    ] = False,
+    running: Annotated[bool, typer.Option(help="Also where visitors are still drawn for.")] = False,
     store: Store = DEFAULT_STORE,
     key_file: KeyFile = "",
     as_json: AsJson = False,
@@ -29,4 +27,4 @@ def purge(
         raise InvalidArgumentError("older_than_days", older_than_days, "0 to 36600")
     before = datetime.now(UTC) - timedelta(days=older_than_days)
     with opened(store, key_file) as service:
-        print_erasure(service.purge(before=before, running=running), as_json)
+        print_erasure(service.visitors.purge(before=before, running=running), as_json)

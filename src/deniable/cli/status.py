@@ -21,8 +21,8 @@ app = typer.Typer(add_completion=False)
 def status(store: Store = DEFAULT_STORE, key_file: KeyFile = "", as_json: AsJson = False) -> None:
     """The firm's budget, and shows and clicks by experiment, segment and arm."""
     with opened(store, key_file) as service:
-        firm = service.firm()
-        counted = [(e, service.counts(e.key)) for e in service.experiments()]
+        firm = service.firm.current()
+        counted = [(e, service.experiments.counts(e.key)) for e in service.experiments.all()]
     if as_json:
         print_json(
             {"firm": firm, "experiments": [{"experiment": e, "counts": c} for e, c in counted]}
@@ -30,8 +30,10 @@ def status(store: Store = DEFAULT_STORE, key_file: KeyFile = "", as_json: AsJson
         return
     print_table(
         "Firm",
-        ("budget", "committed", "remaining", "since", "until"),
-        [(firm.budget, firm.committed, firm.remaining, firm.starts_at, firm.ends_at)],
+        ("budget", "window (days)", "committed", "remaining", "set at"),
+        [
+            (firm.budget, firm.window_days, firm.committed, firm.remaining, firm.starts_at),
+        ],
     )
     print_table(
         "Experiments",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from deniable.service.facade import Deniable
+    from deniable.service.service import Deniable
 
 Store = Annotated[
     str,
@@ -28,7 +28,7 @@ DEFAULT_STORE = "sqlite:///deniable.db"
 
 def opened(store: str, key_file: str) -> Deniable:
     """The service on this store."""
-    from deniable.service.facade import open as open_service
+    from deniable.service.service import open as open_service
 
     return open_service(store, key_file=key_file or None)
 

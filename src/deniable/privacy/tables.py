@@ -235,10 +235,8 @@ def _fitted(wanted: Sequence[int], floors: Sequence[int], ceilings: Sequence[int
     sign = 1 if missing > 0 else -1
     left = abs(missing)
     for arm in sorted(range(len(row)), key=lambda arm: -abs(rooms[arm])):
-        if 0 < left <= len(row):
-            step = min(1, abs(rooms[arm]))
-        else:
-            step = min(left, abs(rooms[arm]))
+        most = 1 if 0 < left <= len(row) else left
+        step = min(most, abs(rooms[arm]))
         row[arm] += sign * step
         left -= step
     for arm in range(len(row)):  # one round left some units over where rooms were empty

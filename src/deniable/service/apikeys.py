@@ -26,9 +26,10 @@ PREFIX = "dnb_"
 class ApiKeys:
     """The part of `Deniable` that knows who may call."""
 
-    _store: Store
+    def __init__(self, store: Store) -> None:
+        self._store = store
 
-    def create_api_key(self, label: str, scopes: Sequence[Scope]) -> tuple[str, ApiKey]:
+    def create(self, label: str, scopes: Sequence[Scope]) -> tuple[str, ApiKey]:
         """A new key: the secret (`dnb_...`, not stored) and its record."""
         if not 0 < len(label) <= 200 or not label.isprintable():
             raise InvalidArgumentError("label", label, "printable text of 1 to 200 characters")
@@ -52,13 +53,13 @@ class ApiKeys:
 
         return secret, self._store.retried(create)
 
-    def api_keys(self) -> list[ApiKey]:
+    def all(self) -> list[ApiKey]:
         """All keys, also the revoked ones, oldest first."""
         with self._store.read() as connection:
             rows = connection.execute(select(api_keys).order_by(api_keys.c.created_at))
             return [_record(row) for row in rows]
 
-    def revoke_api_key(self, key_id: str) -> ApiKey:
+    def revoke(self, key_id: str) -> ApiKey:
         """From now on this key is refused. Revoking twice keeps the first time."""
         try:
             identity = bytes.fromhex(key_id)
@@ -85,7 +86,7 @@ class ApiKeys:
             ).one_or_none()
         return None if row is None else _record(row)
 
-    def valid_api_key(self, key_id: str) -> ApiKey | None:
+    def valid(self, key_id: str) -> ApiKey | None:
         """The key with this id, or None if there is none or it was revoked: for signed-in people."""
         with self._store.read() as connection:
             row = connection.execute(

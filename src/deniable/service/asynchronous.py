@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Sequence
 
 from deniable.errors import DeniableError, OverloadedError
-from deniable.service.facade import Deniable
 from deniable.service.jobs import DecideJob, Job
+from deniable.service.service import Deniable
 from deniable.storage.records import Decision
 
 

@@ -24,14 +24,15 @@ _COLUMNS = ("visitor", "segment", "greedy", "shown", "clock", "risk_nano", "vers
 class Audits:
     """The part of `Deniable` that checks what it promised."""
 
-    _store: Store
+    def __init__(self, store: Store) -> None:
+        self._store = store
 
     def promise(self, key: str) -> Promise:
         """What an experiment promises, over all its versions."""
         with self._store.read() as connection:
             return _promise(connection, experiments.by_key(connection, key))
 
-    def audit(self, key: str, *, record: bool = False) -> Audit:
+    def run(self, key: str, *, record: bool = False) -> Audit:
         """Check an experiment's promise exactly and against all its decisions.
 
         Args:

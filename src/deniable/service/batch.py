@@ -1,33 +1,47 @@
 """One batch: everything that waits is looked up, drawn, chained and stored in one transaction.
 
-The order within the transaction: check the experiments' revisions, find what is stored, draw for the
-rest and insert decisions (each its own ledger entry) and rewards, then counters and the end of the
-writer's chain. No statement depends on a segment or on a draw; only on how many visitors are new.
+The order within the transaction: check the experiments' revisions and tables, find what is stored,
+draw for the rest and insert decisions and rewards (each its own ledger entry), then counters and the
+end of the writer's chain. No statement depends on a segment or on a draw; only on how many visitors
+are new.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from itertools import islice
-from operator import itemgetter
 from struct import Struct
 
+from deniable.errors import InvalidArgumentError
+from deniable.privacy.tables import draw
 from deniable.service.entropy import system_bytes
+from deniable.service.experiment_state import ExperimentState
 from deniable.service.identity import LEASE_MICROSECONDS, Identity
 from deniable.service.jobs import DecideJob, Job, RewardJob
-from deniable.service.runtime import Runtime
-from deniable.storage.chain import commitment, decision_hash
-from deniable.storage.records import UNKNOWN_SEGMENT, Decision
-from deniable.storage.store import Chain, HotTransaction, NewDecision, NewDecisions, TryAgain
+from deniable.service.visitors import normalised
+from deniable.storage.chain import commitment, decision_hash, reward_commitment, reward_hash
+from deniable.storage.erasure import tombstone
+from deniable.storage.records import MICRO, UNKNOWN_SEGMENT, Decision, Role
+from deniable.storage.store import (
+    Chain,
+    Count,
+    HotTransaction,
+    NewDecision,
+    NewDecisions,
+    NewReward,
+    TryAgain,
+)
 
 AT_ONCE = 256
 """Visitors that are drawn and inserted together: few enough to stay in the processor's cache."""
 
-ENTROPY = Struct("<QQ8s16s")
-"""What one decision uses of it: the greedy arm's tie, the shown arm, the id's end, the salt."""
+ENTROPY = Struct("<Q12s16s")
+"""What one decision uses of it: the shown arm, the rest of the id, the salt."""
 
-_CELL = itemgetter(3, 5)
-"""The counter of a decision: segment and shown arm."""
+HOUR = 3_600_000_000
+
+_NOTHING = (0, 0, 0, 0)
 
 
 class Batch:
@@ -38,190 +52,239 @@ class Batch:
         identity: which chain is extended.
         chain: its end so far.
         now: the batch's time.
+        key: of the visitors' HMACs.
     """
 
     def __init__(
-        self, transaction: HotTransaction, identity: Identity, chain: Chain, now: int
+        self,
+        transaction: HotTransaction,
+        identity: Identity,
+        chain: Chain,
+        now: int,
+        key: bytes,
     ) -> None:
         self._tx = transaction
         self._identity = identity
         self._chain = chain
         self._now = now
-        self._members: list[tuple[str, bytes, bytes]] = []
-        self._touched: set[tuple[Runtime, int, int]] = set()
-        self._events: dict[Runtime, int] = {}  # new decisions and rewards
+        self._key = key
+        self._counts: dict[tuple[ExperimentState, int, int, int, int, int], list[int]] = {}
+        self._events: Counter[ExperimentState] = Counter()
         self.answers: list[tuple[DecideJob, list[Decision]]] = []
-        self.new_decisions = 0
+        self.new_decisions: Counter[ExperimentState] = Counter()
 
     @property
     def changed(self) -> bool:
         """Whether there is anything to store."""
-        return bool(self._touched)
+        return bool(self._events)
 
-    def decide(self, runtime: Runtime, jobs: Sequence[DecideJob]) -> None:
+    def decide(self, state: ExperimentState, jobs: Sequence[DecideJob]) -> None:
         """Answer for one experiment that is running or paused, drawing for all new visitors."""
-        names = [name for job in jobs for name in job.visitors]
+        raw = [name for job in jobs for name in job.visitors]
+        names = list(map(normalised, raw))
         segments = [segment for job in jobs for segment in job.segments]
-        visitors = list(map(runtime.visitor_hash, names))
-        known = self._tx.stored(runtime.id, list(set(visitors)))
-        answers = {
-            visitor: Decision(identity.hex(), runtime.arm_keys[shown])
-            for visitor, (identity, shown) in known.items()
-        }
-        new: dict[bytes, int] = {}
-        for visitor, segment in zip(visitors, segments, strict=True):
+        visitors = list(map(state.visitor_hash, names))
+        answers = self._known(state, visitors)
+        if raw != names:
+            self._spelled_otherwise(state, raw, names, visitors, answers)
+        new: dict[bytes, tuple[str, int]] = {}
+        for visitor, name, segment in zip(visitors, names, segments, strict=True):
             if visitor not in answers and visitor not in new:
-                new[visitor] = runtime.segments.get(segment, UNKNOWN_SEGMENT)
+                new[visitor] = (name, state.segments.get(segment, UNKNOWN_SEGMENT))
         if new:
-            barred = self._barred(runtime, names, visitors, new) if runtime.group else frozenset()
-            self._draw(runtime, new, barred, answers)
+            self._draw(state, new, answers)
+        self._answered(state)
         start = 0
         for job in jobs:
             end = start + len(job.visitors)
             self.answers.append((job, [answers[visitor] for visitor in visitors[start:end]]))
             start = end
 
-    def reward(self, runtime: Runtime, rewards: dict[bytes, int]) -> None:
-        """Count the first reward of each decision of one experiment, within its window."""
-        shown = self._tx.shown(runtime.id, list(rewards))
-        window, now = runtime.attribution, self._now
-        rows = [
-            (runtime.id, decision, rewards[decision], now)
-            for decision, what in shown.items()
-            if window is None or now - what.decided_at <= window
-        ]
-        for decision in self._tx.add_rewards(sorted(rows)):
-            what = shown[decision]
-            runtime.click(what.segment, what.arm, rewards[decision])
-            self._touched.add((runtime, what.segment, what.arm))
-            self._events[runtime] = self._events.get(runtime, 0) + 1
+    def reward(self, state: ExperimentState, rewards: dict[tuple[bytes, int], int]) -> None:
+        """Count the first reward of each decision and metric of one experiment, within its window.
+
+        Args:
+            state: the experiment.
+            rewards: (decision, metric) -> value in millionths.
+        """
+        decisions = sorted({decision for decision, _ in rewards})
+        shown = self._tx.shown(state.id, decisions)
+        before = self._tx.rewarded(state.id, decisions)
+        window, now, writer = state.attribution, self._now, self._identity.writer
+        seq, head = self._chain
+        rows = []
+        for (decision, metric), value in sorted(rewards.items()):
+            what = shown.get(decision)
+            late = what is not None and window is not None and now - what.decided_at > window
+            if what is None or late or (decision, metric) in before:
+                continue
+            seq += 1
+            committed = reward_commitment(what.salt, metric, value)
+            head = reward_hash(head, state.id, decision, metric, now, writer, seq, committed)
+            rows.append(NewReward(state.id, decision, metric, value, now, writer, seq, head))
+            share = value / state.metrics[metric].cap_micro
+            cell = (state, what.table_number, what.role, what.segment, what.shown, metric)
+            self._count(cell, 0, 1, value, round(share * share * MICRO))
+        if not rows:
+            return
+        if self._tx.add_rewards(rows) < len(rows):
+            raise TryAgain("another writer took the same reward")
+        self._chain = (seq, head)
+        self._events[state] += len(rows)
 
     def store(self) -> Chain:
         """Write what was counted; returns the new end of the chain."""
-        if self._members and self._tx.add_members(sorted(self._members)) < len(self._members):
-            raise TryAgain("another writer took the same visitor into another experiment")
         writer, owner = self._identity.writer, self._identity.owner
-        self._tx.save_counters(
-            [
-                (
-                    runtime.id,
-                    segment,
-                    arm,
-                    writer,
-                    runtime.own_shows[segment][arm],
-                    runtime.own_clicks[segment][arm],
-                )
-                for runtime, segment, arm in self._cells()
-            ]
-        )
+        self._tx.add_counts(list(self._padded_counts(writer)))
         if not self._tx.extend(writer, owner, self._chain, self._now + LEASE_MICROSECONDS):
             raise TryAgain("this writer's chain was taken over")
         return self._chain
 
-    def _draw(
+    def _known(self, state: ExperimentState, visitors: Sequence[bytes]) -> dict[bytes, Decision]:
+        return {
+            visitor: Decision(identity.hex(), state.arm_keys[shown])
+            for visitor, (identity, shown) in self._tx.stored(state.id, list(set(visitors))).items()
+        }
+
+    def _spelled_otherwise(
         self,
-        runtime: Runtime,
-        new: dict[bytes, int],
-        barred: frozenset[bytes],
+        state: ExperimentState,
+        raw: Sequence[str],
+        names: Sequence[str],
+        visitors: Sequence[bytes],
         answers: dict[bytes, Decision],
     ) -> None:
-        """Draw, chain, insert and answer for every new visitor (visitor -> segment)."""
-        closed, arms, writer = runtime.closed(self._now), runtime.arm_keys, self._identity.writer
-        # In the order of the keys: two writers with the same visitors then wait, never deadlock.
-        visitors = [(who, segment, closed or who in barred) for who, segment in sorted(new.items())]
-        for start in range(0, len(visitors), AT_ONCE):
-            part = visitors[start : start + AT_ONCE]
-            made = drawn(runtime, part, self._now, writer, self._chain)
-            rows = made.rows
-            if self._tx.add_decisions(made) < len(rows):
-                raise TryAgain("another writer decided for the same visitor")
-            self._chain = rows[-1][8:]
-            self._touched.update([(runtime, *cell) for cell in set(map(_CELL, rows))])
-            answers.update([(row[1], Decision(row[0].hex(), arms[row[5]])) for row in rows])
-        self._events[runtime] = self._events.get(runtime, 0) + len(visitors)
-        self.new_decisions += len(visitors)
-        # The shared clock moves once it has gone far enough to change tables: a row seldom written.
-        if runtime.shared_clock and runtime.total > runtime.clock + runtime.clock // 64:
-            self._tx.set_clock(runtime.id, runtime.total)
+        """Answers that were stored under an id as it was written, before ids were normalised."""
+        old = {
+            visitor: state.visitor_hash(spelled)
+            for spelled, name, visitor in zip(raw, names, visitors, strict=True)
+            if spelled != name and visitor not in answers
+        }
+        found = self._known(state, list(old.values())) if old else {}
+        for visitor, old_visitor in old.items():
+            if old_visitor in found:
+                answers[visitor] = found[old_visitor]
 
-    def _cells(self) -> list[tuple[Runtime, int, int]]:
-        """The counters to write, filled up with untouched ones.
+    def _draw(
+        self,
+        state: ExperimentState,
+        new: dict[bytes, tuple[str, int]],
+        answers: dict[bytes, Decision],
+    ) -> None:
+        """Draw, chain, insert and answer for every new visitor (hash -> name, segment)."""
+        roles = self._roles(state, new)
+        # In the order of the keys: two writers with the same visitors then wait, never deadlock.
+        visitors = sorted(new)
+        for start in range(0, len(visitors), AT_ONCE):
+            part = [(who, new[who][1], roles[who]) for who in visitors[start : start + AT_ONCE]]
+            made = drawn(state, part, self._now, self._identity.writer, self._chain)
+            if self._tx.add_decisions(made) < len(part):
+                raise TryAgain("another writer decided for the same visitor")
+            self._chain = (made.rows[-1].seq, made.rows[-1].hash)
+            for row in made.rows:
+                cell = (state, state.table_number, row.role, row.segment, row.shown, 0)
+                self._count(cell, 1, 0, 0, 0)
+                answers[row.visitor] = Decision(row.id.hex(), state.arm_keys[row.shown])
+        self._events[state] += len(visitors)
+        self.new_decisions[state] += len(visitors)
+
+    def _roles(
+        self, state: ExperimentState, new: dict[bytes, tuple[str, int]]
+    ) -> dict[bytes, Role]:
+        if state.closed:
+            return dict.fromkeys(new, Role.CLOSED)
+        roles = {visitor: state.role(name) for visitor, (name, _) in new.items()}
+        if (
+            state.group is not None
+        ):  # members from before groups became layers keep their experiment
+            hashes = {state.member_hash(name): visitor for visitor, (name, _) in new.items()}
+            for member, experiment in self._tx.members(state.group, list(hashes)).items():
+                mine = experiment == state.id
+                roles[hashes[member]] = Role.MEMBER if mine else Role.OTHER_SLOT
+        if state.has_tombstones:
+            stones = {tombstone(self._key, visitor): visitor for visitor in new}
+            for stone in self._tx.erased(state.id, list(stones)):
+                roles[stones[stone]] = Role.ERASED
+        return roles
+
+    def _answered(self, state: ExperimentState) -> None:
+        """Once an hour: the experiment counts until a window after its last answer."""
+        hour = self._now // HOUR
+        if state.at_risk and state.answered_hour < hour:
+            self._tx.answered(state.id, self._identity.writer, hour)
+            self._events[state] += 0  # something was written, also if nobody is new
+
+    def _count(
+        self,
+        cell: tuple[ExperimentState, int, int, int, int, int],
+        shows: int,
+        rewarded: int,
+        value: int,
+        square: int,
+    ) -> None:
+        sums = self._counts.setdefault(cell, [0, 0, 0, 0])
+        sums[0] += shows
+        sums[1] += rewarded
+        sums[2] += value
+        sums[3] += square
+
+    def _padded_counts(self, writer: int) -> Iterator[Count]:
+        """The counters to add to, filled up with zeros.
 
         How many there are depends on the number of visitors and rewards, not on segments or arms.
         """
-        cells = list(self._touched)
-        for runtime, events in self._events.items():
-            missing = min(events, len(runtime.own_shows) * len(runtime.arm_keys))
-            missing -= sum(cell[0] is runtime for cell in self._touched)
-            if missing:
-                others = (
-                    cell
-                    for segment in range(UNKNOWN_SEGMENT, len(runtime.own_shows) - 1)
-                    for arm in range(len(runtime.arm_keys))
-                    if (cell := (runtime, segment, arm)) not in self._touched
-                )
-                cells += islice(others, missing)
-        return cells
-
-    def _barred(
-        self,
-        runtime: Runtime,
-        names: Sequence[str],
-        visitors: Sequence[bytes],
-        new: dict[bytes, int],
-    ) -> frozenset[bytes]:
-        """New visitors who belong to another experiment of the group; the rest become members."""
-        group = runtime.group or ""
-        hashed = runtime.member_hash
-        members = {
-            hashed(name): visitor
-            for name, visitor in zip(names, visitors, strict=True)
-            if visitor in new
-        }
-        found = self._tx.members(group, list(members))
-        for row in self._members:  # those that this batch took into another of its experiments
-            if row[0] == group:
-                found.setdefault(row[1], row[2])
-        self._members += [(group, member, runtime.id) for member in members if member not in found]
-        return frozenset(
-            visitor
-            for member, visitor in members.items()
-            if found.get(member, runtime.id) != runtime.id
-        )
+        for (state, table, role, segment, arm, metric), sums in self._counts.items():
+            yield Count(state.id, table, role, segment, arm, metric, writer, *sums)
+        for state, events in self._events.items():
+            mine = sum(cell[0] is state for cell in self._counts)
+            most = (len(state.segments) + 1) * len(state.arm_keys)
+            others = (
+                Count(state.id, state.table_number, Role.MEMBER, segment, arm, 0, writer, *_NOTHING)
+                for segment in range(UNKNOWN_SEGMENT, len(state.segments))
+                for arm in range(len(state.arm_keys))
+                if (state, state.table_number, Role.MEMBER, segment, arm, 0) not in self._counts
+            )
+            yield from islice(others, max(0, min(events, most) - mine))
 
 
 def drawn(
-    runtime: Runtime,
-    visitors: Sequence[tuple[bytes, int, bool]],
+    state: ExperimentState,
+    visitors: Sequence[tuple[bytes, int, Role]],
     now: int,
     writer: int,
     chain: Chain,
 ) -> NewDecisions:
-    """New decisions, drawn and chained in order.
+    """New decisions, drawn from the table in force and chained in order.
 
     Args:
-        runtime: the experiment; its counters go on.
-        visitors: each as stored, with the position of the segment and whether to serve uniformly.
+        state: the experiment.
+        visitors: each as stored, with the position of the segment and the role.
         now: the time.
         writer: whose chain.
         chain: its end so far.
     """
     rows: list[NewDecision] = []
-    draw, experiment, version = runtime.draw, runtime.id, runtime.version
+    experiment, version, table = state.id, state.version, state.table_number
+    zero = state.zero
+    assert zero is not None
+    # The last one stands for unlisted segments, whose position is -1.
+    by_role = {role: [zero] * (len(state.rows) + 1) for role in Role}
+    by_role[Role.MEMBER] = [*state.rows, zero]
     seq, head = chain
-    random = system_bytes(4 + ENTROPY.size * len(visitors))
-    # Ids begin with the experiment's tag and a mark of the batch: neighbours in the index.
-    prefix = experiment[:4] + random[:4]
-    for (visitor, segment, closed), (tie_point, shown_point, ending, salt) in zip(
-        visitors, ENTROPY.iter_unpack(random[4:]), strict=True
+    tag = experiment[:4]
+    random = system_bytes(ENTROPY.size * len(visitors))
+    for (visitor, segment, role), (point, ending, salt) in zip(
+        visitors, ENTROPY.iter_unpack(random), strict=True
     ):
-        greedy, shown, clock, risk = draw(segment, tie_point, shown_point, closed)
-        identity = prefix + ending
+        shown = draw(by_role[role][segment], point)
+        identity = tag + ending
         seq += 1
-        committed = commitment(visitor, salt, segment, greedy, shown, clock, risk)
-        head = decision_hash(head, experiment, identity, version, now, writer, seq, committed)
-        rows.append((identity, visitor, salt, segment, greedy, shown, clock, risk, seq, head))
-    return NewDecisions(experiment, version, now, writer, rows)
+        committed = commitment(visitor, salt, segment, shown)
+        head = decision_hash(
+            head, experiment, identity, version, table, role, now, writer, seq, committed
+        )
+        rows.append(NewDecision(identity, visitor, salt, segment, shown, role, seq, head))
+    return NewDecisions(experiment, version, table, now, writer, rows)
 
 
 def by_experiment(jobs: Sequence[Job]) -> dict[str, list[DecideJob]]:
@@ -233,11 +296,50 @@ def by_experiment(jobs: Sequence[Job]) -> dict[str, list[DecideJob]]:
     return grouped
 
 
-def by_tag(jobs: Sequence[Job]) -> dict[bytes, dict[bytes, int]]:
-    """The first reward of each decision in a batch, by the tag that its id begins with."""
-    grouped: dict[bytes, dict[bytes, int]] = {}
+def by_tag(jobs: Sequence[Job]) -> dict[bytes, list[RewardJob]]:
+    """The reward jobs of a batch by the tags that their decisions' ids begin with."""
+    grouped: dict[bytes, list[RewardJob]] = {}
     for job in jobs:
         if isinstance(job, RewardJob):
-            for decision, value in zip(job.decisions, job.values, strict=True):
-                grouped.setdefault(decision[:4], {}).setdefault(decision, value)
+            for tag in {decision[:4] for decision in job.decisions}:
+                grouped.setdefault(tag, []).append(job)
     return grouped
+
+
+def checked_rewards(
+    states: Sequence[ExperimentState], rewarding: dict[bytes, list[RewardJob]]
+) -> tuple[dict[bytes, dict[tuple[bytes, int], int]], dict[RewardJob, InvalidArgumentError]]:
+    """The first reward of each decision and metric by tag, and the jobs that ask for nonsense.
+
+    A job with one bad reward is refused whole: nothing of it counts.
+    """
+    refused: dict[RewardJob, InvalidArgumentError] = {}
+    for state in states:
+        for job in rewarding.get(state.id[:4], ()):
+            error = _refusal(state, job)
+            if error is not None:
+                refused.setdefault(job, error)
+    wanted: dict[bytes, dict[tuple[bytes, int], int]] = {}
+    for state in states:
+        tag = state.id[:4]
+        for job in rewarding.get(tag, ()):
+            if job not in refused:
+                for decision, metric, value in job.rewards:
+                    if decision[:4] == tag:
+                        place = (decision, state.metric_positions[metric])
+                        wanted.setdefault(tag, {}).setdefault(place, value)
+    return wanted, refused
+
+
+def _refusal(state: ExperimentState, job: RewardJob) -> InvalidArgumentError | None:
+    for decision, metric, value in job.rewards:
+        if decision[:4] != state.id[:4]:
+            continue
+        position = state.metric_positions.get(metric)
+        if position is None:
+            names = ", ".join(known.name for known in state.metrics)
+            return InvalidArgumentError("metric", metric, f"one of {names}")
+        if value > state.metrics[position].cap_micro:
+            cap = state.metrics[position].cap
+            return InvalidArgumentError("value", value / MICRO, f"0 to {cap:g}")
+    return None

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from deniable.errors import DeniableError, UnknownNameError
 from deniable.service.drafts import NewArm
-from deniable.service.facade import Deniable
+from deniable.service.service import Deniable
 
 _log = logging.getLogger("deniable.demo")
 
@@ -61,24 +61,24 @@ def prepare(service: Deniable) -> str:
     Keys of earlier starts are revoked: their secrets are not stored and cannot be shown again.
     """
     try:
-        service.firm()
+        service.firm.current()
     except UnknownNameError:
-        service.set_firm(budget=FIRM_BUDGET, days=90)
-    existing = {experiment.key for experiment in service.experiments()}
+        service.firm.set(budget=FIRM_BUDGET)
+    existing = {experiment.key for experiment in service.experiments.all()}
     for wanted in EXPERIMENTS:
         if wanted.key not in existing:
-            service.create_experiment(
+            service.experiments.create(
                 wanted.key,
                 arms=wanted.arms,
                 segments=list(wanted.click_rates),
                 budget=wanted.budget,
                 planned_visitors=50_000,
             )
-            service.start(wanted.key)
-    for key in service.api_keys():
+            service.experiments.start(wanted.key)
+    for key in service.keys.all():
         if key.label == LABEL and key.revoked_at is None:
-            service.revoke_api_key(key.id)
-    secret, _ = service.create_api_key(LABEL, ["admin"])
+            service.keys.revoke(key.id)
+    secret, _ = service.keys.create(LABEL, ["admin"])
     return secret
 
 

@@ -8,14 +8,18 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from deniable.errors import NANO, InvalidArgumentError
-from deniable.service.runtime import serving_schedule
-from deniable.storage.records import Arm, Experiment, StrategyName
+from deniable.service.jobs import LARGEST_REWARD
+from deniable.service.publisher import table_of
+from deniable.storage.records import MICRO, Arm, Experiment, Metric
+from deniable.strategies import STRATEGIES
 
 MAX_ARMS = 256
 MAX_SEGMENTS = 1_000
 MAX_DAYS = 3_660
 MAX_BUDGET = 40.0
 """Nats. e^40 is beyond what 2^64 equal pieces can express; such a cap promises nothing."""
+MAX_METRICS = 20
+MAX_HOLDOUT = 0.5
 MAX_SECONDS = 10 * 366 * 86_400
 
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
@@ -46,13 +50,16 @@ def draft(
     arms: Sequence[str | NewArm],
     segments: Sequence[str],
     budget: float | None,
-    strategy: StrategyName,
+    strategy: str,
+    trace_budget: float | None,
     planned_visitors: int | None,
-    group: str | None,
+    layer: str | None,
+    holdout: float,
     default_arm: str | None,
     attribution_seconds: int | None,
+    metrics: Sequence[Metric],
 ) -> Experiment:
-    """The experiment as it will be stored; see `Administration.create_experiment`."""
+    """The experiment as it will be stored; see `Experiments.create`."""
     from deniable import _validation as check
 
     wanted = [arm if isinstance(arm, NewArm) else NewArm(arm) for arm in arms]
@@ -62,8 +69,16 @@ def draft(
     check.distinct("segments", names, 1)
     _at_most("arms", len(keys), MAX_ARMS)
     _at_most("segments", len(names), MAX_SEGMENTS)
-    if strategy not in ("constant", "dynamic"):
-        raise InvalidArgumentError("strategy", strategy, "'constant' or 'dynamic'")
+    if strategy not in STRATEGIES:
+        raise InvalidArgumentError("strategy", strategy, "one of " + ", ".join(STRATEGIES))
+    if not 0 <= holdout <= MAX_HOLDOUT:
+        raise InvalidArgumentError("holdout", holdout, f"a share from 0 to {MAX_HOLDOUT}")
+    check.distinct("metrics", [_key("metrics", metric.name) for metric in metrics], 1)
+    _at_most("metrics", len(metrics), MAX_METRICS)
+    for metric in metrics:
+        if not 0 < metric.cap_micro <= LARGEST_REWARD * MICRO:
+            allowed = f"a cap above 0, at most {LARGEST_REWARD:g}"
+            raise InvalidArgumentError("metrics", metric.cap, allowed)
     budgets = _arm_budgets(wanted, budget)
     if default_arm is not None and default_arm not in keys:
         raise InvalidArgumentError("default_arm", default_arm, "one of the arms")
@@ -86,19 +101,26 @@ def draft(
         budget_nano=max(b for b in budgets if b is not None)
         if budgets[0] is not None
         else _nano("budget", budget),
+        trace_nano=None if trace_budget is None else _trace_nano(trace_budget),
         planned_visitors=planned_visitors,
-        group=None if group is None else _key("group", group),
+        layer=None if layer is None else _key("layer", layer),
+        slots=None,
+        holdout=round(holdout * 1000),
         default_arm=default_arm or keys[0],
         attribution_seconds=attribution_seconds,
+        metrics=tuple(metrics),
         version=1,
         winner=None,
         exhausted=False,
+        table_number=0,
+        has_tombstones=False,
         created_at=datetime.now(UTC),
         started_at=None,
         stopped_at=None,
         revision=1,
     )
-    serving_schedule(experiment).table(1 << 62)  # checked exactly, before it can ever be drawn from
+    empty = [[0] * len(keys) for _ in names]
+    table_of(experiment, empty, empty)  # checked exactly, before it can ever be drawn from
     return experiment
 
 
@@ -124,6 +146,13 @@ def _nano(argument: str, budget: float | None) -> int:
     nano = nano_down(budget)
     if nano > MAX_BUDGET * NANO:
         raise InvalidArgumentError(argument, budget, f"a budget in nats, 0 to {MAX_BUDGET:g}")
+    return nano
+
+
+def _trace_nano(budget: float) -> int:
+    nano = _nano("trace_budget", budget)
+    if not nano:
+        raise InvalidArgumentError("trace_budget", budget, "above 0; or none for no promise")
     return nano
 
 

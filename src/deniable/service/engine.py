@@ -1,24 +1,27 @@
 """The engine: what a writer keeps between batches; runs a batch, retries it, or answers without it.
 
-It keeps the experiments' runtimes, its identity and the end of its chain. All of it can be read from
-the store again, and is, after anything went wrong.
+It keeps the experiments' states, its identity and the end of its chain. All of it can be read from the
+store again, and is, after anything went wrong.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from deniable.errors import DeniableError, StoreUnavailableError, UnknownNameError
-from deniable.service.batch import Batch, by_experiment, by_tag
-from deniable.service.catalogue import Catalogue
-from deniable.service.fallback import unstored
+from deniable.errors import (
+    DeniableError,
+    StoreUnavailableError,
+    UnknownNameError,
+    WrongStateError,
+)
+from deniable.service.batch import HOUR, Batch, by_experiment, by_tag, checked_rewards
+from deniable.service.experiment_state import ExperimentState, ExperimentStates, OutOfDate
 from deniable.service.figures import Counts
 from deniable.service.identity import Identity, claim, release
 from deniable.service.jobs import DecideJob, Job
-from deniable.service.runtime import Runtime
 from deniable.storage import times
 from deniable.storage.store import Chain, HotTransaction, Store, TryAgain
 
@@ -27,6 +30,9 @@ _log = logging.getLogger("deniable")
 PAUSES = (0.0, 0.0, 0.01, 0.05, 0.25)
 """Seconds before the second and each later attempt at a batch."""
 
+REREADS = 20
+"""How often a batch may find its experiments changed before it gives up."""
+
 
 class Engine:
     """Runs batches. Used by one thread at a time.
@@ -34,12 +40,23 @@ class Engine:
     Args:
         store: where to.
         key: of the visitors' HMACs.
+        publish: makes the first table of an experiment that has none, before it is drawn from.
+        grown: told the experiments that may have grown enough for the next table.
     """
 
-    def __init__(self, store: Store, key: bytes) -> None:
+    def __init__(
+        self,
+        store: Store,
+        key: bytes,
+        *,
+        publish: Callable[[str], object],
+        grown: Callable[[ExperimentState], None],
+    ) -> None:
         self._store = store
         self._key = key
-        self._catalogue = Catalogue(store, key)
+        self._publish = publish
+        self._grown = grown
+        self._states = ExperimentStates(store, key)
         self._identity: Identity | None = None
         self._chain: Chain | None = None
         self.counts = Counts()
@@ -56,7 +73,7 @@ class Engine:
             if self.failing:
                 _log.warning("decisions are stored again")
             self.failing, self._closed_until = False, 0.0
-        # Whatever goes wrong: nothing was acknowledged, the answer is uniform, the writer lives on.
+        # Whatever goes wrong: nothing was acknowledged, the zero row answers, the writer lives on.
         except Exception as error:  # noqa: BLE001
             if not self.failing:  # once, not for every batch of a long outage
                 _log.error("decisions cannot be stored: %s", type(error).__name__)
@@ -64,7 +81,7 @@ class Engine:
             # Waiting for a store that hangs takes at most half of the time.
             took = time.monotonic() - began
             self._closed_until = max(self._closed_until, began + 2 * took)
-            self._forget()
+            self._chain = None
             self._answer_without_store(jobs, error)
         self.counts.add(jobs)
 
@@ -75,17 +92,6 @@ class Engine:
             with suppress(StoreUnavailableError):
                 self._store.retried(lambda connection: release(connection, identity))
 
-    def state(self, experiment: str) -> tuple[Runtime | None, Chain | None, Identity | None]:
-        """What a decision needs, as far as it is in memory."""
-        return self._catalogue.get(experiment), self._chain, self._identity
-
-    def extend(self, chain: Chain) -> Chain:
-        """One decision more was chained."""
-        self._chain = chain
-        self.counts.decisions += 1
-        self.counts.new_decisions += 1
-        return chain
-
     def _stored(self, jobs: Sequence[Job]) -> None:
         """One durable transaction, retried where that can help; at once in vain while failing."""
         pauses = () if self.failing else PAUSES
@@ -93,7 +99,7 @@ class Engine:
             try:
                 self._attempt(jobs)
             except TryAgain as lost:
-                self._forget()
+                self._chain = None
                 if pause is None:
                     raise StoreUnavailableError(str(lost)) from lost
                 time.sleep(pause)
@@ -101,33 +107,77 @@ class Engine:
                 return
 
     def _attempt(self, jobs: Sequence[Job]) -> None:
+        """Run the batch with states that are current inside of its transaction."""
+        deciding, rewarding = by_experiment(jobs), by_tag(jobs)
+        self._states.learn(deciding, rewarding)
+        for _ in range(REREADS):
+            for key in deciding:
+                state = self._states.get(key)
+                if state is not None and state.serves_draws and state.zero is None:
+                    self._publish(key)
+                    self._states.reread([state.id])
+            try:
+                self._transact(jobs)
+            except OutOfDate as changed:
+                self._states.reread(changed.ids)
+            else:
+                return
+        raise TryAgain("an experiment changes all the time")
+
+    def _transact(self, jobs: Sequence[Job]) -> None:
         deciding, rewarding = by_experiment(jobs), by_tag(jobs)
         identity = self._identity = self._identity or self._store.retried(claim)
-        self._catalogue.learn(deciding, rewarding)
         with self._store.hot() as transaction:
             chain = self._chain or self._reread_chain(transaction, identity)
             now = times.now()
-            batch = Batch(transaction, identity, chain, now)
-            runtimes = self._catalogue.current(transaction, deciding, rewarding, identity.writer)
-            for runtime in runtimes:
-                mine = deciding.get(runtime.key, ())
-                if mine and runtime.serves_draws:
-                    batch.decide(runtime, mine)
-                for job in () if runtime.serves_draws else mine:
-                    job.answers = [unstored(runtime, self._key) for _ in job.visitors]
-                if runtime.id[:4] in rewarding:
-                    batch.reward(runtime, rewarding[runtime.id[:4]])
+            batch = Batch(transaction, identity, chain, now, self._key)
+            states = self._states.current(transaction, deciding, rewarding)
+            rewards, refused = checked_rewards(states, rewarding)
+            unstored = []
+            for state in states:
+                mine = deciding.get(state.key, ())
+                if mine and state.differences:
+                    continue
+                if mine and state.serves_draws:
+                    batch.decide(state, mine)
+                elif mine:
+                    unstored.append((state, mine))
+                if state.id[:4] in rewards:
+                    batch.reward(state, rewards[state.id[:4]])
             if batch.changed or (not deciding and not rewarding):  # an empty batch probes the store
                 chain = batch.store()
         self._chain = chain
+        self._finish(batch, states, deciding, unstored, now)
+        for job, error in refused.items():
+            job.error = error
+
+    def _finish(
+        self,
+        batch: Batch,
+        states: Sequence[ExperimentState],
+        deciding: dict[str, list[DecideJob]],
+        unstored: Sequence[tuple[ExperimentState, Sequence[DecideJob]]],
+        now: int,
+    ) -> None:
+        """The transaction is durable: answer."""
         for job, answers in batch.answers:
             job.answers = answers
-        known = {runtime.key for runtime in runtimes}
-        for key, mine in deciding.items():
-            if key not in known:
-                for job in mine:
-                    job.error = UnknownNameError("experiment", key)
-        self.counts.new_decisions += batch.new_decisions
+        for state, jobs in unstored:
+            for job in jobs:
+                job.answers = [state.unstored(self._key) for _ in job.visitors]
+        known = {state.key: state for state in states}
+        for key, jobs in deciding.items():
+            refusal = _refusal(key, known.get(key))
+            for job in jobs if refusal is not None else ():
+                job.error = refusal
+        for state in states:
+            if state.key in deciding:
+                state.answered_hour = now // HOUR
+            new = batch.new_decisions[state]
+            self.counts.new_decisions += new
+            state.new_decisions += new
+            if new and state.new_decisions >= state.look_after:
+                self._grown(state)
 
     def _reread_chain(self, transaction: HotTransaction, identity: Identity) -> Chain:
         chain = transaction.chain(identity.writer, identity.owner)
@@ -136,11 +186,6 @@ class Engine:
             raise TryAgain("this writer's chain was taken over")
         return chain
 
-    def _forget(self) -> None:
-        """What is in memory may not be what is stored: read it again before it is used."""
-        self._chain = None
-        self._catalogue.forget_counts()
-
     def _answer_without_store(self, jobs: Sequence[Job], error: Exception) -> None:
         refusal = (
             error
@@ -148,9 +193,21 @@ class Engine:
             else StoreUnavailableError(f"the batch could not be stored: {type(error).__name__}")
         )
         for job in jobs:
-            runtime = self._catalogue.get(job.experiment) if isinstance(job, DecideJob) else None
-            if isinstance(job, DecideJob) and runtime is not None:
-                job.answers = [unstored(runtime, self._key) for _ in job.visitors]
+            state = self._states.get(job.experiment) if isinstance(job, DecideJob) else None
+            if isinstance(job, DecideJob) and state is not None and not state.differences:
+                job.answers = [state.unstored(self._key) for _ in job.visitors]
                 self.counts.unstored += len(job.answers)
             else:
                 job.error = refusal
+
+
+def _refusal(key: str, state: ExperimentState | None) -> DeniableError | None:
+    """Why nobody is answered for this experiment, whatever the segment; None where all are."""
+    if state is None:
+        return UnknownNameError("experiment", key)
+    if state.differences:
+        return WrongStateError(
+            f"experiment {key!r} is not served: its stored {', '.join(state.differences)} "
+            "is not what the ledger says; run `deniable ledger verify`"
+        )
+    return None

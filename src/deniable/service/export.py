@@ -1,7 +1,8 @@
 """Exports: the private decision log, the public exposure log, and two shapes for off-policy tools.
 
-Rows are streamed, so that memory does not grow with them. Propensities are not stored: the version,
-the risk and the greedy arm name the exact integer table that the arm was drawn from.
+Rows are streamed, so that memory does not grow with them. Propensities are the entries of the published
+table that a decision names; decisions from before tables were published name the version, the risk and
+the greedy arm instead.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from sqlalchemy import Connection, Select, select
 
-from deniable.errors import NANO, InvalidArgumentError
+from deniable.errors import InvalidArgumentError
 from deniable.privacy.serving import SPACE, ServingTable, arm_specific_table
+from deniable.privacy.tables import Table, decoded_table
 from deniable.storage import experiments, times
-from deniable.storage.records import Experiment
+from deniable.storage.records import MICRO, Experiment, Role
 from deniable.storage.schema import decisions, rewards
 
 Shape: TypeAlias = Literal["private", "public", "open-bandit", "vowpal-wabbit"]
@@ -29,7 +31,7 @@ _PAGE = 2_000
 
 
 def export(connection: Connection, path: Path, experiment: Experiment, shape: Shape) -> int:
-    """Write the decisions of one experiment that are not erased; see `Oversight.export`."""
+    """Write the decisions of one experiment that are not erased; see `Ledger.export`."""
     if shape not in get_args(Shape):
         raise InvalidArgumentError("shape", shape, f"one of {', '.join(get_args(Shape))}")
     allowed = (".vw", ".txt") if shape == "vowpal-wabbit" else (".parquet", ".csv", ".jsonl")
@@ -59,7 +61,11 @@ class DecisionLog:
         self._connection = connection
         self._experiment = experiment
         self._off_since = experiments.versions_off(connection, experiment)
-        self._table = lru_cache(maxsize=8_192)(self._built)
+        self._old_table = lru_cache(maxsize=8_192)(self._built)
+        self._tables = {
+            table.number: decoded_table(table.rows, len(experiment.arms))
+            for table in experiments.published(connection, experiment)
+        }
 
     def rows(self) -> Generator[Any, None, None]:
         """The stored decisions in order of time, each with its reward (None: none yet)."""
@@ -79,7 +85,8 @@ class DecisionLog:
             .outerjoin(
                 rewards,
                 (rewards.c.experiment_id == decisions.c.experiment_id)
-                & (rewards.c.decision_id == decisions.c.id),
+                & (rewards.c.decision_id == decisions.c.id)
+                & (rewards.c.metric == 0),
             )
             .where(
                 decisions.c.experiment_id == bytes.fromhex(self._experiment.id),
@@ -89,11 +96,15 @@ class DecisionLog:
 
     def propensities(self, row: Any) -> list[float]:
         """The probability of each arm for this visitor, 0 for arms that were off."""
-        on, table = self._table(row.version, row.risk_nano)
+        if row.table_number is not None:
+            drawn_from = row.segment if row.role == Role.MEMBER else -1
+            table: Table = self._tables[row.table_number]
+            return [entry / SPACE for entry in table.row(drawn_from)]
+        on, old = self._old_table(row.version, row.risk_nano)
         chances = [0.0] * len(self._experiment.arms)
         greedy = on.index(row.greedy)
         for index, position in enumerate(on):
-            chances[position] = table.count(index, greedy) / SPACE
+            chances[position] = old.count(index, greedy) / SPACE
         return chances
 
     def private(self, row: Any) -> _Record:
@@ -106,14 +117,13 @@ class DecisionLog:
             "visitor": row.visitor.hex(),
             "decided_at": times.as_datetime(row.decided_at).isoformat(),
             "segment": self._segment(row),
-            "greedy": arms[row.greedy].key,
             "shown": arms[row.shown].key,
             "propensity": chances[row.shown],
             **{f"propensity_{arm.key}": p for arm, p in zip(arms, chances, strict=True)},
-            "risk": row.risk_nano / NANO,
-            "clock": row.clock,
+            "table": row.table_number,
+            "role": None if row.role is None else Role(row.role).name.lower(),
             "version": row.version,
-            "reward": row.reward,
+            "reward": self._reward(row),
         }
 
     def public(self, row: Any) -> _Record:
@@ -131,7 +141,7 @@ class DecisionLog:
             "timestamp": times.as_datetime(row.decided_at).isoformat(sep=" "),
             "item_id": row.shown,
             "position": 1,
-            "click": row.reward or 0,
+            "click": self._reward(row) or 0,
             "propensity_score": self.propensities(row)[row.shown],
             "user_feature_0": self._segment(row),
         }
@@ -141,9 +151,16 @@ class DecisionLog:
 
         Actions are numbered from 1; the cost of a success is -1.
         """
-        cost = -(row.reward or 0)
+        cost = -(self._reward(row) or 0)
         chance = self.propensities(row)[row.shown]
-        return f"{row.shown + 1}:{cost}:{chance:.17g} | segment={_feature(self._segment(row))}"
+        return f"{row.shown + 1}:{cost:g}:{chance:.17g} | segment={_feature(self._segment(row))}"
+
+    def _reward(self, row: Any) -> float | None:
+        """In the metric's unit; whole numbers as such."""
+        if row.reward is None:
+            return None
+        value = int(row.reward)
+        return value / MICRO if value % MICRO else value // MICRO
 
     def _segment(self, row: Any) -> str | None:
         return None if row.segment < 0 else self._experiment.segments[row.segment]

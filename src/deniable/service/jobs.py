@@ -11,10 +11,13 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from deniable.errors import InvalidArgumentError
-from deniable.storage.records import Decision
+from deniable.storage.records import MICRO, Decision
 
 LONGEST_NAME = 512
 """Visitor ids and segments longer than this are a caller's mistake."""
+
+LARGEST_REWARD = 1_000_000
+"""The largest cap of a metric."""
 
 
 @dataclass(slots=True, eq=False)
@@ -43,8 +46,7 @@ class DecideJob:
 class RewardJob:
     """Rewards of decisions, in order."""
 
-    decisions: Sequence[bytes]
-    values: Sequence[int]
+    rewards: Sequence[tuple[bytes, str | None, int]]  # decision, metric, millionths
     done: Callable[[RewardJob], None]
     waiter: object = None
     error: Exception | None = None
@@ -52,7 +54,12 @@ class RewardJob:
     @property
     def size(self) -> int:
         """How many rewards."""
-        return len(self.decisions)
+        return len(self.rewards)
+
+    @property
+    def decisions(self) -> list[bytes]:
+        """The decisions that are rewarded."""
+        return [decision for decision, _, _ in self.rewards]
 
     def finish(self) -> None:
         """Tell whoever waits."""
@@ -82,10 +89,17 @@ def checked_segment(segment: object) -> str | None:
 
 
 def checked_value(value: object) -> int:
-    """The reward: 0 or 1 (also as true, false, 0.0 or 1.0)."""
-    if isinstance(value, int | float) and value in (0, 1):
-        return int(value)
-    raise InvalidArgumentError("value", value, "0 or 1")
+    """The reward in millionths, 0 or more; whether it is within the cap is known later."""
+    if isinstance(value, int | float) and 0 <= value <= LARGEST_REWARD:
+        return round(value * MICRO)
+    raise InvalidArgumentError("value", value, "a number from 0 to the metric's cap")
+
+
+def checked_metric(metric: object) -> str | None:
+    """The metric's name, or None for the one that decides."""
+    if metric is None or (type(metric) is str and 0 < len(metric) <= LONGEST_NAME):
+        return metric
+    raise InvalidArgumentError("metric", metric, "the name of a metric, or none")
 
 
 def decision_bytes(decision: object) -> bytes:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import hmac
 import os
 import stat
+import unicodedata
 from hashlib import sha256
 from pathlib import Path
 
 from sqlalchemy import Connection, insert, select
 
 from deniable.errors import InvalidArgumentError, WrongStateError
+from deniable.storage.commitments import lock_chain, record
 from deniable.storage.schema import facts
 
 ENVIRONMENT = "DENIABLE_VISITOR_KEY"
@@ -51,8 +53,30 @@ def visitor_hash(key: bytes, scope: bytes, visitor: str) -> bytes:
 
 
 def group_scope(group: str) -> bytes:
-    """The scope of a group's memberships."""
+    """The scope of a group's memberships, from before groups became layers."""
     return b"group" + sha256(group.encode()).digest()
+
+
+def layer_scope(layer: str) -> bytes:
+    """The scope of the hash that gives a visitor's slot in a layer."""
+    return b"layer" + sha256(layer.encode()).digest()
+
+
+def holdout_scope(experiment: bytes) -> bytes:
+    """The scope of the hash that chooses an experiment's holdout."""
+    return b"holdout" + experiment
+
+
+def normalised(visitor: str) -> str:
+    r"""One spelling for each id: Unicode's composed form, without white space around it.
+
+    Capital letters stay: they may tell two ids apart.
+
+    >>> normalised(" v-1\n"), normalised("Cafe\u0301") == normalised("Caf\u00e9")
+    ('v-1', True)
+    """
+    trimmed = visitor.strip()
+    return trimmed if trimmed.isascii() else unicodedata.normalize("NFC", trimmed)
 
 
 def fingerprint(key: bytes) -> bytes:
@@ -64,7 +88,9 @@ def check_key(connection: Connection, key: bytes) -> None:
     """Remember the first key's fingerprint; refuse any other: it would draw for everybody again."""
     known = connection.execute(select(facts.c.value).where(facts.c.name == "visitor_key")).scalar()
     if known is None:
+        lock_chain(connection)
         connection.execute(insert(facts).values(name="visitor_key", value=fingerprint(key)))
+        record(connection, "key", None, fingerprint=fingerprint(key).hex())
     elif known != fingerprint(key):
         raise WrongStateError(
             "this visitor key is not the one that the store was made with; restore the old one "

@@ -16,6 +16,7 @@ from deniable.errors import OverloadedError, StoreUnavailableError
 from deniable.service.engine import Engine
 from deniable.service.figures import Figures
 from deniable.service.jobs import DecideJob, Job
+from deniable.service.publisher import Publisher
 from deniable.storage.store import Store
 
 
@@ -25,14 +26,21 @@ class Writer:
     Args:
         store: where to.
         key: of the visitors' HMACs.
+        publisher: makes tables.
         queue_limit: decisions and rewards that may wait.
         batch_limit: decisions and rewards in one transaction (a larger single job is still one).
     """
 
     def __init__(
-        self, store: Store, key: bytes, *, queue_limit: int = 20_000, batch_limit: int = 5_000
+        self,
+        store: Store,
+        key: bytes,
+        publisher: Publisher,
+        *,
+        queue_limit: int = 20_000,
+        batch_limit: int = 5_000,
     ) -> None:
-        self.engine = Engine(store, key)
+        self.engine = Engine(store, key, publish=publisher.publish, grown=publisher.grown)
         self._durable = store.durable  # nothing to sync: no thread, each job at once
         self._queue_limit = queue_limit
         self._batch_limit = batch_limit

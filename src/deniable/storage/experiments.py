@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, insert, select, true, update
+from sqlalchemy import ColumnElement, Connection, func, insert, select, true, update
 from sqlalchemy.exc import IntegrityError
 
 from deniable.errors import UnknownNameError, WrongStateError
 from deniable.storage import times
-from deniable.storage.records import Arm, Cell, Experiment
-from deniable.storage.schema import arms, clocks, counters, experiments, segments
+from deniable.storage.records import Arm, Cell, Experiment, Metric, PublishedTable, Role
+from deniable.storage.schema import arms, counters, experiments, segments, tables
 
 
 def by_key(connection: Connection, key: str, *, lock: bool = False) -> Experiment:
@@ -51,7 +52,12 @@ def insert_draft(connection: Connection, draft: Experiment) -> Experiment:
                 strategy=draft.strategy,
                 budget_nano=draft.budget_nano,
                 planned_visitors=draft.planned_visitors,
-                group_name=draft.group,
+                trace_nano=draft.trace_nano,
+                layer=draft.layer,
+                holdout=draft.holdout,
+                metrics=json.dumps([[metric.name, metric.cap_micro] for metric in draft.metrics]),
+                table_number=0,
+                has_tombstones=False,
                 default_arm=_position(draft, draft.default_arm),
                 attribution_seconds=draft.attribution_seconds,
                 version=1,
@@ -82,7 +88,6 @@ def insert_draft(connection: Connection, draft: Experiment) -> Experiment:
             for position, name in enumerate(draft.segments)
         ],
     )
-    connection.execute(insert(clocks).values(experiment_id=identity, clock=0))
     return by_key(connection, draft.key)
 
 
@@ -94,16 +99,6 @@ def change(connection: Connection, experiment: Experiment, **values: object) -> 
         .values(revision=experiments.c.revision + 1, **values)
     )
     return by_key(connection, experiment.key)
-
-
-def exhaust(connection: Connection, experiment: Experiment) -> None:
-    """No budget is left for new draws, here and in the rest of its group."""
-    here = experiments.c.id == bytes.fromhex(experiment.id)
-    if experiment.group is not None:
-        here |= experiments.c.group_name == experiment.group
-    connection.execute(
-        update(experiments).where(here).values(exhausted=True, revision=experiments.c.revision + 1)
-    )
 
 
 def switch_off(connection: Connection, experiment: Experiment, arm: str) -> Experiment:
@@ -123,34 +118,123 @@ def cells(connection: Connection, experiment: Experiment) -> list[Cell]:
 
 def all_cells(connection: Connection, wanted: Sequence[Experiment]) -> dict[str, list[Cell]]:
     """Experiment key -> its cells, for many experiments in one statement on the counters."""
-    totals: dict[bytes, dict[tuple[int, int], tuple[int, int]]] = {
+    totals: dict[bytes, dict[tuple[int, int], tuple[int, int, int]]] = {
         bytes.fromhex(experiment.id): {} for experiment in wanted
     }
-    for identity, segment, arm, shows, clicks in connection.execute(
+    for identity, segment, arm, *sums in connection.execute(
         select(
             counters.c.experiment_id,
             counters.c.segment,
             counters.c.arm,
-            counters.c.shows,
-            counters.c.clicks,
-        ).where(counters.c.experiment_id.in_(list(totals)))
+            func.sum(counters.c.shows),
+            func.sum(counters.c.rewarded),
+            func.sum(counters.c.value),
+        )
+        .where(
+            counters.c.experiment_id.in_(list(totals)),
+            counters.c.role == Role.MEMBER,
+            counters.c.metric == 0,
+        )
+        .group_by(counters.c.experiment_id, counters.c.segment, counters.c.arm)
     ):
-        mine = totals[identity]
-        before = mine.get((segment, arm), (0, 0))
-        mine[segment, arm] = (before[0] + shows, before[1] + clicks)
+        shows, rewarded, value = map(int, sums)
+        totals[identity][segment, arm] = (shows, rewarded, value)
     return {
         experiment.key: _cells(experiment, totals[bytes.fromhex(experiment.id)])
         for experiment in wanted
     }
 
 
-def _cells(experiment: Experiment, totals: dict[tuple[int, int], tuple[int, int]]) -> list[Cell]:
+def _cells(
+    experiment: Experiment, totals: dict[tuple[int, int], tuple[int, int, int]]
+) -> list[Cell]:
     names: list[tuple[int, str | None]] = [*enumerate(experiment.segments), (-1, None)]
     return [
-        Cell(name, arm.key, *totals.get((segment, position), (0, 0)))
+        Cell(name, arm.key, *totals.get((segment, position), (0, 0, 0)))
         for segment, name in names
         for position, arm in enumerate(experiment.arms)
     ]
+
+
+def table_counts(
+    connection: Connection, experiment: Experiment
+) -> dict[tuple[int, int, int], tuple[int, int, int, int]]:
+    """(table, segment, arm) -> shows, rewarded, value and square of members, over all writers."""
+    columns = (counters.c.table_number, counters.c.segment, counters.c.arm)
+    sums = (counters.c.shows, counters.c.rewarded, counters.c.value, counters.c.square)
+    rows = connection.execute(
+        select(*columns, *map(func.sum, sums))
+        .where(
+            counters.c.experiment_id == bytes.fromhex(experiment.id),
+            counters.c.role == Role.MEMBER,
+            counters.c.metric == 0,
+        )
+        .group_by(*columns)
+    )
+    return {
+        (number, segment, arm): (int(shows), int(rewarded), int(value), int(square))
+        for number, segment, arm, shows, rewarded, value, square in rows
+    }
+
+
+def decided(connection: Connection, experiment: Experiment) -> tuple[int, int]:
+    """How many decisions are stored, of every kind, and how many writers stored them."""
+    total, writers = connection.execute(
+        select(
+            func.coalesce(func.sum(counters.c.shows), 0),
+            func.count(counters.c.writer_id.distinct()),
+        ).where(counters.c.experiment_id == bytes.fromhex(experiment.id))
+    ).one()
+    return int(total), int(writers)
+
+
+def add_table(connection: Connection, experiment: Experiment, table: PublishedTable) -> None:
+    """Store a table and put it into force."""
+    identity = bytes.fromhex(experiment.id)
+    connection.execute(
+        insert(tables).values(
+            experiment_id=identity,
+            number=table.number,
+            version=table.version,
+            strategy=table.strategy,
+            published_at=times.as_stored(table.published_at),
+            decisions=table.decisions,
+            counts=table.counts,
+            rows=table.rows,
+        )
+    )
+    connection.execute(
+        update(experiments).where(experiments.c.id == identity).values(table_number=table.number)
+    )
+
+
+def published(
+    connection: Connection, experiment: Experiment, number: int | None = None
+) -> list[PublishedTable]:
+    """The tables of an experiment, oldest first, or the one with this number."""
+    query = select(tables).where(tables.c.experiment_id == bytes.fromhex(experiment.id))
+    if number is not None:
+        query = query.where(tables.c.number == number)
+    return [
+        PublishedTable(
+            number=row.number,
+            version=row.version,
+            strategy=row.strategy,
+            published_at=times.as_datetime(row.published_at),
+            decisions=row.decisions,
+            counts=row.counts,
+            rows=row.rows,
+        )
+        for row in connection.execute(query.order_by(tables.c.number))
+    ]
+
+
+def published_at(connection: Connection, experiment: Experiment) -> dict[int, int]:
+    """Table number -> the stored time of its publication."""
+    query = select(tables.c.number, tables.c.published_at).where(
+        tables.c.experiment_id == bytes.fromhex(experiment.id)
+    )
+    return {row.number: row.published_at for row in connection.execute(query)}
 
 
 def versions_off(connection: Connection, experiment: Experiment) -> dict[int, int]:
@@ -205,13 +289,19 @@ def _experiment(row: Any, arm_rows: Sequence[Any], names: Sequence[str]) -> Expe
         segments=tuple(names),
         strategy=row.strategy,
         budget_nano=row.budget_nano,
+        trace_nano=row.trace_nano,
         planned_visitors=row.planned_visitors,
-        group=row.group_name,
+        layer=row.layer,
+        slots=row.slots,
+        holdout=row.holdout,
         default_arm=arm_rows[row.default_arm].key,
         attribution_seconds=row.attribution_seconds,
+        metrics=tuple(Metric(name, cap) for name, cap in json.loads(row.metrics)),
         version=row.version,
         winner=None if row.winner is None else arm_rows[row.winner].key,
         exhausted=row.exhausted,
+        table_number=row.table_number,
+        has_tombstones=row.has_tombstones,
         created_at=times.as_datetime(row.created_at),
         started_at=times.maybe_datetime(row.started_at),
         stopped_at=times.maybe_datetime(row.stopped_at),

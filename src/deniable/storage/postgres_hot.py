@@ -12,7 +12,16 @@ from psycopg import Connection
 from sqlalchemy import BigInteger, Integer, LargeBinary, SmallInteger, String, Table
 
 from deniable.storage import schema
-from deniable.storage.store import OWN_COLUMNS, SHARED_COLUMNS, Chain, Head, NewDecisions, Shown
+from deniable.storage.store import (
+    OWN_COLUMNS,
+    SHARED_COLUMNS,
+    Chain,
+    Count,
+    Head,
+    NewDecisions,
+    NewReward,
+    Shown,
+)
 
 _TYPES: dict[type, str] = {
     LargeBinary: "bytea",
@@ -28,42 +37,48 @@ def _typed(table: Table, names: Iterable[str], suffix: str = "") -> str:
     return ", ".join(f"%b::{_TYPES[type(table.c[name].type)]}{suffix}" for name in names)
 
 
-def _insert(table: Table, columns: int, ending: str) -> bytes:
-    names = table.c.keys()[:columns]
+def _insert(table: Table, names: tuple[str, ...], ending: str) -> bytes:
     arrays = _typed(table, names, "[]")
     into = f"INSERT INTO {table.name} ({', '.join(names)})"
     return f"{into} SELECT * FROM unnest({arrays}) {ending}".encode()
 
 
 _HEADS = (
-    b"SELECT id, revision, clock FROM experiments JOIN clocks ON experiment_id = id "
-    b"WHERE id = ANY(%b) ORDER BY id FOR SHARE OF experiments"
+    b"SELECT id, revision, table_number FROM experiments WHERE id = ANY(%b) ORDER BY id FOR SHARE"
 )
 _STORED = b"SELECT visitor, id, shown FROM decisions WHERE experiment_id = %b AND visitor = ANY(%b)"
+_ERASED = b"SELECT visitor FROM tombstones WHERE experiment_id = %b AND visitor = ANY(%b)"
+_MEMBERS = (
+    b"SELECT visitor, experiment_id FROM memberships "
+    b"WHERE group_name = %b::text AND visitor = ANY(%b)"
+)
 _ADD_DECISIONS = (
     f"INSERT INTO decisions ({', '.join((*SHARED_COLUMNS, *OWN_COLUMNS))}) "
     f"SELECT {_typed(schema.decisions, SHARED_COLUMNS)}, own.* "
     f"FROM unnest({_typed(schema.decisions, OWN_COLUMNS, '[]')}) AS own ON CONFLICT DO NOTHING"
 ).encode()
 _SHOWN = (
-    b"SELECT id, segment, shown, decided_at FROM decisions "
-    b"WHERE shown IS NOT NULL AND experiment_id = %b AND id = ANY(%b)"
+    b"SELECT id, salt, segment, shown, decided_at, coalesce(table_number, 0), coalesce(role, 0) "
+    b"FROM decisions WHERE shown IS NOT NULL AND experiment_id = %b AND id = ANY(%b)"
 )
-_ADD_REWARDS = _insert(schema.rewards, 4, "ON CONFLICT DO NOTHING RETURNING decision_id")
-_SAVE_COUNTERS = _insert(
+_REWARDED = (
+    b"SELECT decision_id, metric FROM rewards WHERE experiment_id = %b AND decision_id = ANY(%b)"
+)
+_ADD_REWARDS = _insert(schema.rewards, NewReward._fields, "ON CONFLICT DO NOTHING")
+_ADD_COUNTS = _insert(
     schema.counters,
-    6,
-    "ON CONFLICT (experiment_id, segment, arm, writer_id) "
-    "DO UPDATE SET shows = excluded.shows, clicks = excluded.clicks",
+    Count._fields,
+    "ON CONFLICT (experiment_id, table_number, role, segment, arm, metric, writer_id) "
+    "DO UPDATE SET shows = counters.shows + excluded.shows, "
+    "rewarded = counters.rewarded + excluded.rewarded, "
+    "value = counters.value + excluded.value, square = counters.square + excluded.square",
 )
-_MEMBERS = (
-    b"SELECT visitor, experiment_id FROM memberships "
-    b"WHERE group_name = %b::text AND visitor = ANY(%b)"
+_ANSWERED = (
+    b"INSERT INTO answers (experiment_id, writer_id, hour) VALUES (%b, %b, %b) "
+    b"ON CONFLICT (experiment_id, writer_id) "
+    b"DO UPDATE SET hour = greatest(answers.hour, excluded.hour)"
 )
-_ADD_MEMBERS = _insert(schema.memberships, 3, "ON CONFLICT DO NOTHING")
-_SET_CLOCK = b"UPDATE clocks SET clock = %b WHERE experiment_id = %b AND clock < %b"
 _EXTEND = b"UPDATE writers SET seq = %b, head = %b, lease_until = %b WHERE id = %b AND owner = %b"
-_COUNTS = b"SELECT segment, arm, writer_id, shows, clicks FROM counters WHERE experiment_id = %b"
 _CHAIN = b"SELECT seq, head FROM writers WHERE id = %b AND owner = %b"
 
 
@@ -85,44 +100,44 @@ class PostgresTransaction:
         rows = self._rows(_STORED, [experiment, list(visitors)])
         return {row[0]: (row[1], row[2]) for row in rows}
 
-    def add_decisions(self, new: NewDecisions) -> int:
+    def erased(self, experiment: bytes, tombstones: Sequence[bytes]) -> set[bytes]:
         """See HotTransaction."""
-        self._cursor.execute(_ADD_DECISIONS, [*new[:4], *_columns(new.rows)])
-        return self._cursor.rowcount
-
-    def shown(self, experiment: bytes, decisions: Sequence[bytes]) -> dict[bytes, Shown]:
-        """See HotTransaction."""
-        rows = self._rows(_SHOWN, [experiment, list(decisions)])
-        return {row[0]: Shown(row[1], row[2], row[3]) for row in rows}
-
-    def add_rewards(self, rows: Sequence[tuple[bytes, bytes, int, int]]) -> set[bytes]:
-        """See HotTransaction."""
-        return {row[0] for row in self._rows(_ADD_REWARDS, _columns(rows))} if rows else set()
-
-    def save_counters(self, rows: Sequence[tuple[bytes, int, int, int, int, int]]) -> None:
-        """See HotTransaction."""
-        self._added(_SAVE_COUNTERS, rows)
+        return {row[0] for row in self._rows(_ERASED, [experiment, list(tombstones)])}
 
     def members(self, group: str, visitors: Sequence[bytes]) -> dict[bytes, bytes]:
         """See HotTransaction."""
         return dict(self._rows(_MEMBERS, [group, list(visitors)]))
 
-    def add_members(self, rows: Sequence[tuple[str, bytes, bytes]]) -> int:
+    def add_decisions(self, new: NewDecisions) -> int:
         """See HotTransaction."""
-        return self._added(_ADD_MEMBERS, rows)
+        self._cursor.execute(_ADD_DECISIONS, [*new[:5], *_columns(new.rows)])
+        return self._cursor.rowcount
 
-    def set_clock(self, experiment: bytes, clock: int) -> None:
+    def shown(self, experiment: bytes, decisions: Sequence[bytes]) -> dict[bytes, Shown]:
         """See HotTransaction."""
-        self._cursor.execute(_SET_CLOCK, [clock, experiment, clock])
+        rows = self._rows(_SHOWN, [experiment, list(decisions)])
+        return {row[0]: Shown(*row[1:]) for row in rows}
+
+    def rewarded(self, experiment: bytes, decisions: Sequence[bytes]) -> set[tuple[bytes, int]]:
+        """See HotTransaction."""
+        return set(self._rows(_REWARDED, [experiment, list(decisions)]))
+
+    def add_rewards(self, rows: Sequence[NewReward]) -> int:
+        """See HotTransaction."""
+        return self._added(_ADD_REWARDS, rows)
+
+    def add_counts(self, rows: Sequence[Count]) -> None:
+        """See HotTransaction."""
+        self._added(_ADD_COUNTS, rows)
+
+    def answered(self, experiment: bytes, writer: int, hour: int) -> None:
+        """See HotTransaction."""
+        self._cursor.execute(_ANSWERED, [experiment, writer, hour])
 
     def extend(self, writer: int, owner: bytes, chain: Chain, lease_until: int) -> bool:
         """See HotTransaction."""
         self._cursor.execute(_EXTEND, [*chain, lease_until, writer, owner])
         return self._cursor.rowcount == 1
-
-    def counts(self, experiment: bytes) -> list[tuple[int, int, int, int, int]]:
-        """See HotTransaction."""
-        return self._rows(_COUNTS, [experiment])
 
     def chain(self, writer: int, owner: bytes) -> Chain | None:
         """See HotTransaction."""

@@ -126,7 +126,7 @@ class Experiment:
 
     >>> from deniable import open
     >>> with open("memory:") as service:
-    ...     made = service.create_experiment("e", arms=["a", "b"], segments=["s"], budget=1)
+    ...     made = service.experiments.create("e", arms=["a", "b"], segments=["s"], budget=1)
     >>> made.status, made.budget
     ('draft', 1.0)
     """

@@ -61,20 +61,21 @@ class SqliteStore:
     @contextmanager
     def hot(self) -> Iterator[SqliteTransaction]:
         """See Store."""
-        try:
-            if self._hot is None or self._transaction is None:
-                self._hot = _connected(self._path)
-                self._transaction = SqliteTransaction(self._hot)
-            self._hot.execute("BEGIN IMMEDIATE")
+        with self._turn:
             try:
-                yield self._transaction
-                self._hot.execute("COMMIT")
-            except BaseException:
-                self._undo()
-                raise
-        except sqlite3.Error as error:
-            self._drop()
-            raise StoreUnavailableError(f"SQLite: {error}") from error
+                if self._hot is None or self._transaction is None:
+                    self._hot = _connected(self._path)
+                    self._transaction = SqliteTransaction(self._hot)
+                self._hot.execute("BEGIN IMMEDIATE")
+                try:
+                    yield self._transaction
+                    self._hot.execute("COMMIT")
+                except BaseException:
+                    self._undo()
+                    raise
+            except sqlite3.Error as error:
+                self._drop()
+                raise StoreUnavailableError(f"SQLite: {error}") from error
 
     @contextmanager
     def begin(self) -> Iterator[Connection]:

@@ -16,10 +16,16 @@ from functools import cache
 from itertools import chain as flatten
 from typing import Any
 
-from sqlalchemy import Table
-
-from deniable.storage import schema
-from deniable.storage.store import OWN_COLUMNS, SHARED_COLUMNS, Chain, Head, NewDecisions, Shown
+from deniable.storage.store import (
+    OWN_COLUMNS,
+    SHARED_COLUMNS,
+    Chain,
+    Count,
+    Head,
+    NewDecisions,
+    NewReward,
+    Shown,
+)
 
 LARGE, SMALL = 256, 64
 """Rows of one statement: LARGE, or any number up to SMALL, which most batches fit into."""
@@ -28,6 +34,12 @@ STATEMENTS = 512
 """Prepared statements that a connection keeps: all sizes of all kinds."""
 
 _Row = Sequence[Any]
+
+_ADD_COUNTS = (
+    "ON CONFLICT (experiment_id, table_number, role, segment, arm, metric, writer_id) "
+    "DO UPDATE SET shows = shows + excluded.shows, rewarded = rewarded + excluded.rewarded, "
+    "value = value + excluded.value, square = square + excluded.square"
+)
 
 
 def _pieces(rows: Sequence[_Row]) -> Iterator[tuple[int, Sequence[_Row]]]:
@@ -40,17 +52,16 @@ def _pieces(rows: Sequence[_Row]) -> Iterator[tuple[int, Sequence[_Row]]]:
 
 
 @cache
-def _insert(table: Table, columns: int, size: int, ending: str = "") -> str:
+def _insert(table: str, columns: tuple[str, ...], size: int, ending: str = "") -> str:
     """OR IGNORE also spares SQLite the journal with which it could undo half a statement."""
     verb = "INSERT" if ending else "INSERT OR IGNORE"
-    names = ", ".join(table.c.keys()[:columns])
-    row = f"({', '.join('?' * columns)})"
-    return f"{verb} INTO {table.name} ({names}) VALUES {', '.join([row] * size)} {ending}"
+    row = f"({', '.join('?' * len(columns))})"
+    return f"{verb} INTO {table} ({', '.join(columns)}) VALUES {', '.join([row] * size)} {ending}"
 
 
 @cache
 def _insert_decisions(size: int) -> str:
-    """What the rows share is bound once: parameters ?1 to ?4."""
+    """What the rows share is bound once, by the first parameters."""
     first, own = len(SHARED_COLUMNS) + 1, len(OWN_COLUMNS)
     shared = ", ".join(f"?{number}" for number in range(1, first))
     rows = (
@@ -74,9 +85,7 @@ class SqliteTransaction:
 
     def heads(self, experiments: Sequence[bytes]) -> dict[bytes, Head]:
         """See HotTransaction; the write lock of BEGIN IMMEDIATE holds them still."""
-        statement = (
-            "SELECT id, revision, clock FROM experiments JOIN clocks ON experiment_id = id WHERE id"
-        )
+        statement = "SELECT id, revision, table_number FROM experiments WHERE id"
         rows = self._found(statement, (), experiments)
         return {row[0]: Head(row[1], row[2]) for row in rows}
 
@@ -87,21 +96,31 @@ class SqliteTransaction:
         statement = "SELECT visitor, id, shown FROM decisions WHERE visitor"
         return {row[0]: (row[1], row[2]) for row in self._found(statement, (), visitors)}
 
+    def erased(self, experiment: bytes, tombstones: Sequence[bytes]) -> set[bytes]:
+        """See HotTransaction."""
+        statement = "SELECT visitor FROM tombstones WHERE experiment_id = ? AND visitor"
+        return {row[0] for row in self._found(statement, (experiment,), tombstones)}
+
+    def members(self, group: str, visitors: Sequence[bytes]) -> dict[bytes, bytes]:
+        """See HotTransaction."""
+        statement = (
+            "SELECT visitor, experiment_id FROM memberships WHERE group_name = ? AND visitor"
+        )
+        return dict(self._found(statement, (group,), visitors))
+
     def add_decisions(self, new: NewDecisions) -> int:
         """See HotTransaction."""
         added = 0
         for size, piece in _pieces(new.rows):
-            values: list[object] = [bytearray(new.experiment), *new[1:4]]
-            for identity, visitor, salt, segment, greedy, shown, clock, risk, seq, link in piece:
+            values: list[object] = [bytearray(new.experiment_id), *new[1:5]]
+            for identity, visitor, salt, segment, shown, role, seq, link in piece:
                 values += (
                     bytearray(identity),
                     bytearray(visitor),
                     bytearray(salt),
                     segment,
-                    greedy,
                     shown,
-                    clock,
-                    risk,
+                    role,
                     seq,
                     bytearray(link),
                 )
@@ -111,48 +130,34 @@ class SqliteTransaction:
     def shown(self, experiment: bytes, decisions: Sequence[bytes]) -> dict[bytes, Shown]:
         """See HotTransaction."""
         statement = (
-            "SELECT id, segment, shown, decided_at FROM decisions "
+            "SELECT id, salt, segment, shown, decided_at, coalesce(table_number, 0), "
+            "coalesce(role, 0) FROM decisions "
             "WHERE shown IS NOT NULL AND experiment_id = ? AND id"
         )
         rows = self._found(statement, (experiment,), decisions)
-        return {row[0]: Shown(row[1], row[2], row[3]) for row in rows}
+        return {row[0]: Shown(*row[1:]) for row in rows}
 
-    def add_rewards(self, rows: Sequence[tuple[bytes, bytes, int, int]]) -> set[bytes]:
-        """See HotTransaction."""
-        ending = "ON CONFLICT DO NOTHING RETURNING decision_id"
-        fresh: set[bytes] = set()
-        for size, piece in _pieces(rows):
-            values = list(flatten.from_iterable(piece))
-            found = self._execute(_insert(schema.rewards, 4, size, ending), values).fetchall()
-            fresh.update(row[0] for row in found)
-        return fresh
-
-    def save_counters(self, rows: Sequence[tuple[bytes, int, int, int, int, int]]) -> None:
-        """See HotTransaction."""
-        ending = (
-            "ON CONFLICT (experiment_id, segment, arm, writer_id) "
-            "DO UPDATE SET shows = excluded.shows, clicks = excluded.clicks"
-        )
-        for size, piece in _pieces(rows):
-            values = list(flatten.from_iterable(piece))
-            self._execute(_insert(schema.counters, 6, size, ending), values)
-
-    def members(self, group: str, visitors: Sequence[bytes]) -> dict[bytes, bytes]:
+    def rewarded(self, experiment: bytes, decisions: Sequence[bytes]) -> set[tuple[bytes, int]]:
         """See HotTransaction."""
         statement = (
-            "SELECT visitor, experiment_id FROM memberships WHERE group_name = ? AND visitor"
+            "SELECT decision_id, metric FROM rewards WHERE experiment_id = ? AND decision_id"
         )
-        return dict(self._found(statement, (group,), visitors))
+        return set(self._found(statement, (experiment,), decisions))
 
-    def add_members(self, rows: Sequence[tuple[str, bytes, bytes]]) -> int:
+    def add_rewards(self, rows: Sequence[NewReward]) -> int:
         """See HotTransaction."""
-        return self._added(schema.memberships, rows)
+        return self._added("rewards", NewReward._fields, rows)
 
-    def set_clock(self, experiment: bytes, clock: int) -> None:
+    def add_counts(self, rows: Sequence[Count]) -> None:
+        """See HotTransaction."""
+        self._added("counters", Count._fields, rows, _ADD_COUNTS)
+
+    def answered(self, experiment: bytes, writer: int, hour: int) -> None:
         """See HotTransaction."""
         self._execute(
-            "UPDATE clocks SET clock = ? WHERE experiment_id = ? AND clock < ?",
-            (clock, experiment, clock),
+            "INSERT INTO answers (experiment_id, writer_id, hour) VALUES (?, ?, ?) "
+            "ON CONFLICT (experiment_id, writer_id) DO UPDATE SET hour = max(hour, excluded.hour)",
+            (experiment, writer, hour),
         )
 
     def extend(self, writer: int, owner: bytes, chain: Chain, lease_until: int) -> bool:
@@ -162,13 +167,6 @@ class SqliteTransaction:
             (*chain, lease_until, writer, owner),
         )
         return cursor.rowcount == 1
-
-    def counts(self, experiment: bytes) -> list[tuple[int, int, int, int, int]]:
-        """See HotTransaction."""
-        return self._execute(
-            "SELECT segment, arm, writer_id, shows, clicks FROM counters WHERE experiment_id = ?",
-            (experiment,),
-        ).fetchall()
 
     def chain(self, writer: int, owner: bytes) -> Chain | None:
         """See HotTransaction."""
@@ -186,9 +184,11 @@ class SqliteTransaction:
             found += self._execute(_in(statement, size), values).fetchall()
         return found
 
-    def _added(self, table: Table, rows: Sequence[_Row]) -> int:
+    def _added(
+        self, table: str, columns: tuple[str, ...], rows: Sequence[_Row], ending: str = ""
+    ) -> int:
         added = 0
         for size, piece in _pieces(rows):
-            statement = _insert(table, len(piece[0]), size)
+            statement = _insert(table, columns, size, ending)
             added += self._execute(statement, list(flatten.from_iterable(piece))).rowcount
         return added

@@ -80,7 +80,7 @@ def viewer_of(request: Request) -> Viewer | None:
     session = session_of(request)
     if session is None or not session.key_id:
         return None
-    caller = caller_of(service_of(request).valid_api_key(session.key_id))
+    caller = caller_of(service_of(request).keys.valid(session.key_id))
     return None if caller is None else Viewer(caller, signer_of(request).form_token(session))
 
 

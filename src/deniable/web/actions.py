@@ -9,9 +9,9 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from deniable.errors import DeniableError, UnknownNameError
-from deniable.service.facade import Deniable
 from deniable.service.http.guard import Service
 from deniable.service.http.problems import Problem
+from deniable.service.service import Deniable
 from deniable.storage.records import Experiment, Firm, Status
 from deniable.web import answers, fields
 from deniable.web.access import Administrator, Submission
@@ -52,11 +52,11 @@ def asked(
     request: Request, viewer: Administrator, service: Service, key: str, name: str, arm: str = ""
 ) -> Response:
     """Ask before anything is done."""
-    action, experiment = _action(name), service.experiment(key)
+    action, experiment = _action(name), service.experiments.get(key)
     if experiment.status not in action.states:
         refusal = f"This experiment is {experiment.status}; that cannot be done now."
         return answers.redirect(request, f"/experiments/{key}", refusal, "bad")
-    ranked = Standing(experiment, service.counts(key)).leaderboard()
+    ranked = Standing(experiment, service.experiments.counts(key)).leaderboard()
     return answers.show(
         request,
         "action.html",
@@ -73,7 +73,7 @@ def asked(
 @router.post("/experiments/{key}/do/{name}")
 def act(request: Request, form: Submission, service: Service, key: str, name: str) -> Response:
     """Do it."""
-    action, place = _action(name), f"/experiments/{service.experiment(key).key}"
+    action, place = _action(name), f"/experiments/{service.experiments.get(key).key}"
     try:
         action.act(service, key, form.text("arm"))
     except DeniableError as error:
@@ -99,8 +99,8 @@ def _action(name: str) -> Action:
 
 def _starting(experiment: Experiment, firm: Firm | None) -> list[str]:
     said = [
-        f"Commits {nats(experiment.budget)} nats of the firm’s budget. They stay committed until "
-        "the period ends, also if you stop early.",
+        f"Commits {nats(experiment.budget)} nats of the firm’s budget. They count until "
+        "the firm’s window after the last answer has passed, also if you stop early.",
         "From then on the arm a visitor sees may depend on the visitor’s segment. Whoever watches "
         f"which arm is shown can move the odds of any segment by a factor of at most "
         f"{factor(experiment.budget)}.",
@@ -109,9 +109,9 @@ def _starting(experiment: Experiment, firm: Firm | None) -> list[str]:
     if firm is None:
         return ["The firm has no budget yet: set one on the overview first.", *said]
     after = firm.remaining - experiment.budget
-    if experiment.group:
+    if experiment.layer:
         said.append(
-            f"It belongs to the group “{experiment.group}”, whose experiments never share a "
+            f"It belongs to the layer “{experiment.layer}”, whose experiments never share a "
             "visitor: together they cost only their largest budget."
         )
     elif after < 0:
@@ -124,7 +124,7 @@ def _starting(experiment: Experiment, firm: Firm | None) -> list[str]:
 def _pausing(_experiment: Experiment, _firm: Firm | None) -> list[str]:
     return [
         "Visitors who have seen an arm keep it.",
-        "New visitors get a random arm, which tells nothing about them.",
+        "New visitors get an arm of the zero row, which tells nothing about them.",
         "No budget is spent while it is paused, and none is given back.",
     ]
 
@@ -144,8 +144,8 @@ def _ending(shown: str, experiment: Experiment) -> list[str]:
         "An arm that everybody gets tells nothing about anybody: from now on this experiment adds "
         "no risk for new visitors.",
         "What was shown until now stays covered by the promise: a factor of at most "
-        f"{factor(experiment.budget)} for each visitor. Those {nats(experiment.budget)} nats stay "
-        "committed until the period ends.",
+        f"{factor(experiment.budget)} for each visitor. Those {nats(experiment.budget)} nats "
+        "count until the firm’s window after the last answer has passed.",
     ]
 
 
@@ -170,9 +170,9 @@ def _switching(_experiment: Experiment, _firm: Firm | None) -> list[str]:
 
 
 def _stop_and_promote(service: Deniable, key: str, arm: str) -> object:
-    if arm not in {known.key for known in service.experiment(key).arms}:
+    if arm not in {known.key for known in service.experiments.get(key).arms}:
         raise UnknownNameError("arm", arm)
-    return service.stop(key, promote=arm)
+    return service.experiments.stop(key, promote=arm)
 
 
 ACTIONS: dict[str, Action] = {
@@ -181,7 +181,7 @@ ACTIONS: dict[str, Action] = {
         "Start",
         "It runs.",
         ("draft",),
-        lambda service, key, _: service.start(key),
+        lambda service, key, _: service.experiments.start(key),
         _starting,
     ),
     "pause": Action(
@@ -189,7 +189,7 @@ ACTIONS: dict[str, Action] = {
         "Pause",
         "It is paused: new visitors get random arms.",
         ("running",),
-        lambda service, key, _: service.pause(key),
+        lambda service, key, _: service.experiments.pause(key),
         _pausing,
     ),
     "resume": Action(
@@ -197,7 +197,7 @@ ACTIONS: dict[str, Action] = {
         "Resume",
         "It runs again.",
         ("paused",),
-        lambda service, key, _: service.resume(key),
+        lambda service, key, _: service.experiments.resume(key),
         _resuming,
     ),
     "promote": Action(
@@ -215,7 +215,7 @@ ACTIONS: dict[str, Action] = {
         "Switch off",
         "The arm is off for new visitors.",
         ("running", "paused"),
-        lambda service, key, arm: service.switch_off(key, arm),
+        lambda service, key, arm: service.experiments.switch_off(key, arm),
         _switching,
         chooses_arm=True,
         final=True,
@@ -225,7 +225,7 @@ ACTIONS: dict[str, Action] = {
         "Stop for good",
         "It is stopped; everybody gets its default arm.",
         ("running", "paused"),
-        lambda service, key, _: service.stop(key),
+        lambda service, key, _: service.experiments.stop(key),
         _stopping,
         final=True,
     ),

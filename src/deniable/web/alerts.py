@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from deniable.service.figures import Figures
 from deniable.storage.records import Experiment, Firm
 from deniable.web.answers import MessageKind
 from deniable.web.standing import Standing
 from deniable.web.watcher import Health
-from deniable.web.wording import day, nats, percent, whole
+from deniable.web.wording import nats, percent, whole
 
 SILENT_AFTER = 1_000
 """Visitors without a single response: somebody forgot to send them."""
@@ -50,22 +50,12 @@ def _of_the_firm(firm: Firm | None, now: datetime) -> list[Alert]:
     if firm is None:
         return []
     found = []
-    if firm.ends_at and firm.ends_at <= now:
-        found.append(
-            Alert(
-                "bad",
-                f"The firm’s budget period ended on {day(firm.ends_at)}: new visitors get random "
-                "arms until a new period is opened.",
-            )
-        )
-    elif firm.ends_at and firm.ends_at - now < timedelta(days=7):
-        found.append(Alert("note", f"The firm’s budget period ends on {day(firm.ends_at)}."))
     if firm.budget_nano and firm.remaining_nano < firm.budget_nano / 10:
         found.append(
             Alert(
                 "note",
                 f"Only {nats(firm.remaining)} of the firm’s {nats(firm.budget)} nats are free: "
-                "further experiments may not fit into this period.",
+                "further experiments may not fit.",
             )
         )
     return found

@@ -8,8 +8,8 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
-from deniable.service.facade import Deniable
 from deniable.service.http.guard import Service
+from deniable.service.service import Deniable
 from deniable.storage.records import Experiment
 from deniable.web import answers, live_charts
 from deniable.web.access import Reader
@@ -37,7 +37,7 @@ PARTS = ("figures", "leaderboard", "risks", "segments", "health", "timeline")
 @router.get("/experiments/{key}")
 def experiment(request: Request, viewer: Reader, service: Service, key: str) -> Response:
     """The page."""
-    found = service.experiment(key)
+    found = service.experiments.get(key)
     values = _values(request, service, found)
     return answers.show(
         request,
@@ -53,7 +53,7 @@ def experiment(request: Request, viewer: Reader, service: Service, key: str) -> 
 @router.get("/experiments/{key}/live")
 def live(request: Request, _viewer: Reader, service: Service, key: str) -> Response:
     """What changes on the page: its parts as HTML, the data of its charts."""
-    found = service.experiment(key)
+    found = service.experiments.get(key)
     values = _values(request, service, found)
     charts = live_charts.charts(**_chart_values(values))
     return JSONResponse(
@@ -76,7 +76,7 @@ def live(request: Request, _viewer: Reader, service: Service, key: str) -> Respo
 def _values(request: Request, service: Deniable, found: Experiment) -> dict[str, Any]:
     """Everything that the parts fill in."""
     now = datetime.now(UTC)
-    standing = Standing(found, service.counts(found.key))
+    standing = Standing(found, service.experiments.counts(found.key))
     watcher: Watcher = request.app.state.watcher
     risks = [] if found.status == "draft" else segment_risks(standing, now)
     told = told_segments(standing)
@@ -91,8 +91,8 @@ def _values(request: Request, service: Deniable, found: Experiment) -> dict[str,
         "smallest_cell": SMALLEST_CELL,
         "bound": regret_bound(found, standing.visitors),
         "health": watcher.health.get(found.key),
-        "events": service.events(found.key)[: -MOST_EVENTS - 1 : -1],
-        "samples": [*service.samples(found.key), sample_of(standing, now)],
+        "events": service.experiments.events(found.key)[: -MOST_EVENTS - 1 : -1],
+        "samples": [*service.experiments.samples(found.key), sample_of(standing, now)],
     }
 
 

@@ -9,8 +9,8 @@ from starlette.responses import Response
 
 from deniable.errors import DeniableError, InvalidArgumentError
 from deniable.service.drafts import NewArm
-from deniable.service.facade import Deniable
 from deniable.service.http.guard import Service
+from deniable.service.service import Deniable
 from deniable.storage.records import Experiment
 from deniable.web import answers, fields
 from deniable.web.access import Administrator, Form, Reader, Submission
@@ -38,9 +38,9 @@ def experiments(
     request: Request, viewer: Reader, service: Service, status: str = "", q: str = ""
 ) -> Response:
     """All experiments, newest first, or those of one status or name."""
-    everything = service.experiments()[::-1]
+    everything = service.experiments.all()[::-1]
     found = [e for e in everything if status in ("", e.status) and q.lower() in e.key.lower()]
-    counts = service.all_counts(found)
+    counts = service.experiments.all_counts(found)
     visitors = {key: sum(cell.shows for cell in cells) for key, cells in counts.items()}
     return answers.show(
         request,
@@ -102,7 +102,7 @@ def _created(service: Deniable, form: Form) -> Experiment:
     if not budgets:
         optional["budget"] = fields.number("budget", form.text("budget"))
     strategy: Any = form.text("strategy") or "dynamic"
-    return service.create_experiment(
+    return service.experiments.create(
         form.text("key"),
         arms=_arms(form.text("arms"), budgets),
         segments=fields.lines(form.text("segments")),

@@ -12,8 +12,8 @@ from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
 from deniable.errors import UnknownNameError
-from deniable.service.facade import Deniable
 from deniable.service.http.guard import service_of
+from deniable.service.service import Deniable
 from deniable.storage.records import Experiment, Firm
 from deniable.web import answers, ledger_view
 from deniable.web.access import Reader
@@ -28,12 +28,12 @@ VERIFIED_AT_ONCE = 100_000
 def ledger(request: Request, viewer: Reader) -> Response:
     """The page; filter and place are in its query string."""
     service = service_of(request)
-    stored = service.ledger()
+    stored = service.ledger.entries()
     everything = ledger_view.entries(stored)
     asked = _asked(request)
     found = ledger_view.chosen(everything, **asked)[::-1]
     first = _place(request, len(found))
-    experiments = service.experiments()
+    experiments = service.experiments.all()
     spending = ledger_view.spending(everything, ledger_view.period_budgets(stored))
     return answers.show(
         request,
@@ -69,7 +69,7 @@ def ledger(request: Request, viewer: Reader) -> Response:
 @router.get("/verification")
 def verification(request: Request, viewer: Reader) -> Response:
     """Check every chain and total: as long as it takes."""
-    found = service_of(request).verify_ledger()
+    found = service_of(request).ledger.verify()
     return JSONResponse(
         {
             "sound": found.sound,
@@ -86,7 +86,7 @@ def verification(request: Request, viewer: Reader) -> Response:
 @router.get("/ledger.csv")
 def export(request: Request, viewer: Reader) -> Response:
     """The chosen entries as a file, oldest first."""
-    everything = ledger_view.entries(service_of(request).ledger())
+    everything = ledger_view.entries(service_of(request).ledger.entries())
     body = ledger_view.as_csv(ledger_view.chosen(everything, **_asked(request)))
     headers = {**answers.HEADERS, "Content-Disposition": 'attachment; filename="ledger.csv"'}
     return Response(body, headers=headers, media_type="text/csv")
@@ -103,7 +103,7 @@ def specification() -> dict[str, Any]:
 
 def _decisions(service: Deniable, experiments: Sequence[Experiment]) -> int:
     """How many are stored, from the counters."""
-    counts = service.all_counts(experiments)
+    counts = service.experiments.all_counts(experiments)
     return sum(cell.shows for cells in counts.values() for cell in cells)
 
 
@@ -128,6 +128,6 @@ def _place(request: Request, total: int) -> int:
 
 def _firm(request: Request) -> Firm | None:
     try:
-        return service_of(request).firm()
+        return service_of(request).firm.current()
     except UnknownNameError:
         return None

@@ -11,8 +11,8 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from deniable.errors import DeniableError, UnknownNameError
-from deniable.service.facade import Deniable
 from deniable.service.http.guard import Service
+from deniable.service.service import Deniable
 from deniable.storage.records import Experiment, Firm
 from deniable.web import answers, fields
 from deniable.web.access import Reader, Submission
@@ -40,9 +40,9 @@ class Row:
 def overview(request: Request, viewer: Reader, service: Service) -> Response:
     """The first page; before anything runs it says what to do first."""
     watcher: Watcher = request.app.state.watcher
-    firm, everything = current_firm(service), service.experiments()
+    firm, everything = current_firm(service), service.experiments.all()
     live = [e for e in everything if e.status in ("running", "paused")]
-    counts = service.all_counts(live)
+    counts = service.experiments.all_counts(live)
     standings = [Standing(e, counts[e.key]) for e in live]
     return answers.show(
         request,
@@ -60,20 +60,20 @@ def overview(request: Request, viewer: Reader, service: Service) -> Response:
 
 @router.post("/firm")
 def open_period(request: Request, form: Submission, service: Service) -> Response:
-    """Open a period of the firm's budget."""
+    """Set the firm's budget."""
     try:
         budget = fields.number("budget", form.text("budget"))
-        days = fields.number("days", form.text("days")) if form.text("days") else None
-        service.set_firm(budget=budget, days=days)
+        days = int(fields.number("days", form.text("days"))) if form.text("days") else 90
+        service.firm.set(budget=budget, window_days=days, reason=form.text("reason") or "")
     except DeniableError as error:
         return answers.redirect(request, "/", fields.in_words(error), "bad")
-    return answers.redirect(request, "/", "A new period of the firm’s budget has begun.")
+    return answers.redirect(request, "/", "The firm’s budget is set.")
 
 
 def current_firm(service: Deniable) -> Firm | None:
-    """The firm's present period; None before the first."""
+    """The firm's budget; None before the first."""
     try:
-        return service.firm()
+        return service.firm.current()
     except UnknownNameError:
         return None
 

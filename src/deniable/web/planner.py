@@ -96,14 +96,14 @@ def create(request: Request, form: Submission) -> Response:
     """A draft from the plan."""
     setting = read_setting({name: form.text(name) for name in _LABELS})
     try:
-        created = service_of(request).create_experiment(
+        created = service_of(request).experiments.create(
             form.text("key"),
             arms=_arms(form, setting),
             segments=_names("segment_names", form, setting.segments),
             budget=None if setting.arm_budgets else view(setting)["budget"],
             strategy="constant" if form.text("strategy") == "constant" else "dynamic",
             planned_visitors=setting.visitors,
-            group=form.text("group") or None,
+            layer=form.text("group") or None,
         )
     except DeniableError as error:
         told = f"No experiment was created: {error}."

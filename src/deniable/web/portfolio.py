@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,9 +15,8 @@ from starlette.responses import Response
 from deniable.errors import NANO, DeniableError, InvalidArgumentError, UnknownNameError
 from deniable.portfolio.allocation import Allocation
 from deniable.portfolio.problem import REGIMES
-from deniable.service.facade import Deniable
 from deniable.service.http.guard import service_of
-from deniable.storage.commitments import joint_cost
+from deniable.service.service import Deniable
 from deniable.storage.records import Experiment
 from deniable.web import allocation_view, answers, fields
 from deniable.web.access import Form, Reader, ReaderSubmission, Submission
@@ -103,21 +103,30 @@ async def apply(request: Request, form: Submission) -> Response:
 
 def experiments_of(service: Deniable) -> Ours:
     """The store's drafts and live experiments as a portfolio."""
-    wanted = [e for e in service.experiments() if e.status != "stopped"]
+    wanted = [e for e in service.experiments.all() if e.status != "stopped"]
     live = [e for e in wanted if e.status != "draft"]
     try:
-        firm = service.firm()
+        firm = service.firm.current()
         budget, committed = firm.budget, firm.committed_nano
     except UnknownNameError:
         budget, committed = USUAL_BUDGET, 0
     counted = [e for e in live if e.planned_visitors is not None]
-    known = joint_cost((e.group, e.budget_nano) for e in counted)
+    known = _joint_nano(counted)
     return Ours(
         rows=[_row(e) for e in wanted if e.planned_visitors is not None],
         left_out=[e.key for e in wanted if e.planned_visitors is None],
         firm_budget=budget,
         reserve=max(0, committed - known) / NANO,
     )
+
+
+def _joint_nano(experiments: Sequence[Experiment]) -> int:
+    """What experiments cost together: those of one layer share no visitor and cost their largest."""
+    layers: dict[str, int] = {}
+    for experiment in experiments:
+        place = experiment.layer or f"alone {experiment.id}"
+        layers[place] = max(layers.get(place, 0), experiment.cost_nano)
+    return sum(layers.values())
 
 
 def _row(experiment: Experiment) -> dict[str, Any]:
@@ -131,7 +140,7 @@ def _row(experiment: Experiment) -> dict[str, Any]:
         "min_budget": None,
         "max_budget": None,
         "committed": experiment.budget if held else None,
-        "group": experiment.group,
+        "group": experiment.layer,
     }
 
 
@@ -183,10 +192,12 @@ def _proven(form: Form) -> Allocation:
 
 def _applied(service: Deniable, form: Form) -> int:
     found = _proven(form)
-    drafts = {e.key for e in service.experiments() if e.status == "draft" and not e.arm_specific}
+    drafts = {
+        e.key for e in service.experiments.all() if e.status == "draft" and not e.arm_specific
+    }
     wanted = {
         name: (int(found.budgets_nano[row]), found.strategies[row])
         for row, name in enumerate(found.portfolio.ids)
         if name in drafts
     }
-    return len(service.replan(wanted))  # type: ignore[arg-type]
+    return len(service.experiments.replan(wanted))

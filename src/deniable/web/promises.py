@@ -26,8 +26,8 @@ PRIORS = (0.01, 0.1, 0.2, 0.5)
 def statement(request: Request, viewer: Reader, key: str) -> Response:
     """The statement, with its exact table and the newest recorded audit."""
     service = service_of(request)
-    experiment = service.experiment(key)
-    promise = service.promise(key)
+    experiment = service.experiments.get(key)
+    promise = service.audits.promise(key)
     proofs = exact_proof(promise)
     budget = promise.budget_nano / NANO
     return answers.show(
@@ -40,14 +40,14 @@ def statement(request: Request, viewer: Reader, key: str) -> Response:
         worst=decimal(max(proof.worst.ratio for proof in proofs), 12),
         holds=all(proof.holds for proof in proofs),
         beliefs=[(prior, float(highest_belief(prior, budget))) for prior in PRIORS],
-        audit=ledger_view.latest_audits(service.ledger()).get(key),
+        audit=ledger_view.latest_audits(service.ledger.entries()).get(key),
     )
 
 
 @router.post("/{key}/audit")
 async def audit(request: Request, key: str, form: Submission) -> Response:
     """Audit now, and enter the verdict into the ledger."""
-    found = await asyncio.to_thread(service_of(request).audit, key, record=True)
+    found = await asyncio.to_thread(service_of(request).audits.run, key, record=True)
     place = f"/ledger/promises/{found.promise.name}#audit"
     return answers.redirect(request, place, found.verdict, "good" if found.sound else "bad")
 
@@ -55,7 +55,7 @@ async def audit(request: Request, key: str, form: Submission) -> Response:
 @router.get("/{key}/audit")
 def audit_page(request: Request, viewer: Reader, key: str) -> Response:
     """A full audit, made now, check by check; nothing is recorded."""
-    found = service_of(request).audit(key)
+    found = service_of(request).audits.run(key)
     return answers.show(request, "audit.html", viewer, found=found, key=key)
 
 

@@ -9,13 +9,13 @@ from dataclasses import asdict
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from deniable.errors import NANO, InvalidArgumentError
+from deniable.errors import InvalidArgumentError
 from deniable.service.http.guard import service_of
 from deniable.service.jobs import LONGEST_NAME, checked_visitor
 from deniable.storage.erasure import Erasure
 from deniable.web import answers
 from deniable.web.access import Administrator, Form, Submission, Viewer
-from deniable.web.wording import nats, whole
+from deniable.web.wording import whole
 
 router = APIRouter(prefix="/ledger/visitors")
 
@@ -32,7 +32,7 @@ async def look_up(request: Request, form: Submission) -> Response:
     visitor = _visitor(form)
     if visitor is None:
         return _page(request, form.viewer, wrong=f"Enter an id of 1 to {LONGEST_NAME} characters.")
-    found = await asyncio.to_thread(service_of(request).decisions_of, visitor)
+    found = await asyncio.to_thread(service_of(request).visitors.stored, visitor)
     if form.text("as") == "json":
         body = json.dumps([asdict(line) for line in found], default=str, indent=2)
         headers = {**answers.HEADERS, "Content-Disposition": 'attachment; filename="visitor.json"'}
@@ -46,7 +46,7 @@ async def erase(request: Request, form: Submission) -> Response:
     visitor = _visitor(form)
     if visitor is None or form.text("sure") != "yes":
         return answers.redirect(request, "/ledger/visitors", "Nothing was erased.", "note")
-    done = await asyncio.to_thread(service_of(request).erase, [visitor])
+    done = await asyncio.to_thread(service_of(request).visitors.erase, [visitor])
     return answers.redirect(request, "/ledger/visitors", _told(done))
 
 
@@ -67,15 +67,7 @@ def _told(done: Erasure) -> str:
         if done.decisions == 1
         else f"{whole(done.decisions)} decisions no longer have"
     )
-    told = f"Erased: {who} a visitor."
-    debit = sum(done.debits_nano.values()) / NANO
-    if debit:
-        told += f" A possible second draw costs {nats(debit)} of the firm's budget."
-    if done.exhausted:
-        told += (
-            f" No budget was left in {', '.join(done.exhausted)}: new visitors get a random arm."
-        )
-    return told
+    return f"Erased: {who} a visitor. If the visitor comes back, the arm will tell nothing."
 
 
 def _page(request: Request, viewer: Viewer, **more: object) -> Response:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from deniable.errors import DeniableError
-from deniable.service.facade import Deniable
-from deniable.service.watching import SpotCheck
+from deniable.service.draw_check import DrawCheck
+from deniable.service.service import Deniable
 from deniable.storage import times
 from deniable.storage.records import Experiment
 from deniable.storage.samples import MOST, Sample
@@ -44,7 +44,7 @@ class Health:
         checked_at: when.
     """
 
-    check: SpotCheck
+    check: DrawCheck
     chance: float
     checked_at: datetime
 
@@ -93,13 +93,13 @@ class Watcher(threading.Thread):
 
     def look(self) -> None:
         """Take the samples that are due, and check what was not checked for longest."""
-        live = [e for e in self._service.experiments() if e.status in ("running", "paused")]
+        live = [e for e in self._service.experiments.all() if e.status in ("running", "paused")]
         self._sample(live)
         now = datetime.now(UTC)
         due = [e for e in live if self._checked_seconds_ago(e, now) >= CHECK_SECONDS]
         due.sort(key=lambda e: -self._checked_seconds_ago(e, now))
         for experiment in due[:CHECKS_AT_ONCE]:
-            check = self._service.spot_check(experiment)
+            check = self._service.experiments.draw_check(experiment)
             if check.decisions:
                 self.health[experiment.key] = Health(check, mismatch_chance(check), now)
 
@@ -111,23 +111,23 @@ class Watcher(threading.Thread):
 
     def _sample(self, live: list[Experiment]) -> None:
         """Few at a time: whatever is written here, decisions wait for."""
-        moment, taken = times.now(), self._service.sampled()
+        moment, taken = times.now(), self._service.experiments.sampled()
         due = []
         for experiment in live:
             first, last, count = taken.get(experiment.id, (0, 0, 0))
             if moment - last >= max(SECONDS * 1e6, (last - first) / MOST):
                 due.append((last, count, experiment))
         due = sorted(due, key=lambda one: one[0])[:SAMPLES_AT_ONCE]
-        counts = self._service.all_counts([e for _, _, e in due]) if due else {}
+        counts = self._service.experiments.all_counts([e for _, _, e in due]) if due else {}
         samples = []
         for _, count, experiment in due:
             standing = Standing(experiment, counts[experiment.key])
             if standing.visitors:
                 samples.append((experiment, sample_of(standing, times.as_datetime(moment))))
             if count > MOST:
-                self._service.thin_samples(experiment)
+                self._service.experiments.thin_samples(experiment)
         if samples:
-            self._service.add_samples(samples)
+            self._service.experiments.add_samples(samples)
 
 
 def sample_of(standing: Standing, moment: datetime) -> Sample:
@@ -137,14 +137,14 @@ def sample_of(standing: Standing, moment: datetime) -> Sample:
     return Sample(moment, shows, clicks, standing.lost)
 
 
-def mismatch_chance(check: SpotCheck) -> float:
+def mismatch_chance(check: DrawCheck) -> float:
     """A bound on the probability of so uneven arms, were they drawn from their tables.
 
     For each arm the shown count is a sum of independent draws of known probabilities; Bernstein's
     inequality bounds its tail by ``2 exp(-d^2 / (2 variance + 2 d / 3))`` with d the distance from
     its mean, whatever the sample's size. The smallest is multiplied by the number of arms.
 
-    >>> check = SpotCheck(100, 0, shown=(80, 20), expected=(50.0, 50.0), variance=(25.0, 25.0))
+    >>> check = DrawCheck(100, 0, shown=(80, 20), expected=(50.0, 50.0), variance=(25.0, 25.0))
     >>> f"{mismatch_chance(check):.1e}"
     '1.0e-05'
     """

@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 from tests.service.http.site import EXPERIMENT, Site, running_site
 
-from deniable.service.facade import Deniable
-from deniable.service.facade import open as open_service
+from deniable.service.service import Deniable
+from deniable.service.service import open as open_service
 from deniable.service.http.app import Options
 
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Deniable]:
     with open_service(f"sqlite:///{tmp_path / 'store.db'}") as opened:
-        opened.set_firm(budget=10.0)
-        opened.create_experiment(EXPERIMENT, arms=["old", "new"], segments=["a", "b"], budget=1.0)
-        opened.start(EXPERIMENT)
+        opened.firm.set(budget=10.0)
+        opened.experiments.create(EXPERIMENT, arms=["old", "new"], segments=["a", "b"], budget=1.0)
+        opened.experiments.start(EXPERIMENT)
         yield opened
 
 

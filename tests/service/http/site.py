@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import httpx
 
-from deniable.service.facade import Deniable
+from deniable.service.service import Deniable
 from deniable.service.http.app import Application, Options, create_app
 from deniable.storage.records import SCOPES, Scope
 
@@ -91,7 +91,7 @@ class Site:
 def running_site(service: Deniable, options: Options | None = None) -> Iterator[Site]:
     """An application on the service, until the block ends."""
     app = create_app(service, options)
-    secrets = {scope: service.create_api_key(scope, [scope])[0] for scope in SCOPES}
+    secrets = {scope: service.keys.create(scope, [scope])[0] for scope in SCOPES}
     client = AppClient(app)
     try:
         yield Site(service, app, client, secrets)

@@ -81,7 +81,7 @@ def test_a_retry_with_the_same_key_acts_once(site: Site) -> None:
     assert first.content == again.content
     assert "idempotency-replayed" not in first.headers
     assert again.headers["idempotency-replayed"] == "true"
-    assert len(site.service.experiments()) == 2
+    assert len(site.service.experiments.all()) == 2
     assert _post(site, "/v1/experiments/hero/start", None, "k-2").json()["status"] == "running"
     assert _post(site, "/v1/experiments/hero/start", None, "k-2").json()["status"] == "running"
     assert _post(site, "/v1/experiments/hero/start").status_code == 409
@@ -92,7 +92,7 @@ def test_a_key_belongs_to_one_request_of_one_caller(site: Site) -> None:
     other = _post(site, "/v1/firm", {"budget": 30.0}, "k")
     assert other.status_code == 422
     assert other.json()["type"].endswith("idempotency-key-reused")
-    secret, _ = site.service.create_api_key("another admin", ["admin"])
+    secret, _ = site.service.keys.create("another admin", ["admin"])
     headers = {"Authorization": f"Bearer {secret}", "Idempotency-Key": "k"}
     fresh = site.client.post("/v1/firm", json={"budget": 30.0}, headers=headers)
     assert fresh.status_code == 201
@@ -109,7 +109,7 @@ def test_a_remembered_reply_holds_no_secret(site: Site) -> None:
     first, again = (_post(site, "/v1/keys", wanted, "k").json() for _ in range(2))
     assert first["secret"].startswith("dnb_")
     assert again == first | {"secret": None}
-    assert len([key for key in site.service.api_keys() if key.label == "ci"]) == 1
+    assert len([key for key in site.service.keys.all() if key.label == "ci"]) == 1
 
 
 def test_an_idempotency_key_is_checked(site: Site) -> None:
@@ -127,9 +127,9 @@ def test_a_request_at_work_is_not_started_twice(site: Site) -> None:
 
     from deniable.service.http.replies import reply_key
 
-    admin = next(key for key in site.service.api_keys() if key.label == "admin")
+    admin = next(key for key in site.service.keys.all() if key.label == "admin")
     key = reply_key(admin.id, "POST", "/v1/experiments/checkout/pause", b"k")
-    assert site.service.reserve_reply(key, sha256(b"").digest()) is None
+    assert site.service.idempotency.reserve(key, sha256(b"").digest()) is None
     busy = site.client.post(
         "/v1/experiments/checkout/pause", headers=site.headers() | {"Idempotency-Key": "k"}
     )
@@ -137,7 +137,7 @@ def test_a_request_at_work_is_not_started_twice(site: Site) -> None:
         409,
         "idempotency-key-busy",
     )
-    site.service.finish_reply(key, 500, None)
+    site.service.idempotency.finish(key, 500, None)
     done = site.client.post(
         "/v1/experiments/checkout/pause", headers=site.headers() | {"Idempotency-Key": "k"}
     )

@@ -93,7 +93,7 @@ def test_open_routes_need_no_key(site: Site) -> None:
 
 
 def test_a_revoked_key_is_refused_at_once_here(site: Site) -> None:
-    secret, key = site.service.create_api_key("short-lived", ["read"])
+    secret, key = site.service.keys.create("short-lived", ["read"])
     headers = {"Authorization": f"Bearer {secret}"}
     assert site.client.get("/v1/firm", headers=headers).status_code == 200
     site.client.post(f"/v1/keys/{key.id}/revoke", headers=site.headers())

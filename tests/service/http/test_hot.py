@@ -43,7 +43,7 @@ def test_a_reward_counts_once_and_its_answer_tells_nothing(site: Site) -> None:
     assert {(a.status_code, a.content, tuple(a.headers.items())) for a in answers} == {
         (204, b"", (("cache-control", "private, no-store"),))
     }
-    assert sum(cell.clicks for cell in site.service.counts("checkout")) == 1
+    assert sum(cell.clicks for cell in site.service.experiments.counts("checkout")) == 1
 
 
 def test_rewards_in_a_batch_count(site: Site) -> None:
@@ -51,7 +51,7 @@ def test_rewards_in_a_batch_count(site: Site) -> None:
     body = {"rewards": [{"decision": name, "value": n % 2} for n, name in enumerate(ids)]}
     answer = site.client.post("/v1/rewards/batch", json=body, headers=site.headers("reward"))
     assert answer.status_code == 204
-    assert sum(cell.clicks for cell in site.service.counts("checkout")) == 5
+    assert sum(cell.clicks for cell in site.service.experiments.counts("checkout")) == 5
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"])

@@ -36,9 +36,9 @@ def test_errors_have_the_shape_of_the_protocol(site: Site) -> None:
 
 
 def test_bulk_never_draws(site: Site) -> None:
-    before = site.service.counts("checkout")
+    before = site.service.experiments.counts("checkout")
     assert _evaluate(site, "v-1", FLAGS).json() == {"flags": []}
-    assert site.service.counts("checkout") == before
+    assert site.service.experiments.counts("checkout") == before
     decision = site.decide("v-1")
     flags = _evaluate(site, "v-1", FLAGS).json()["flags"]
     assert [(flag["key"], flag["metadata"]["decision"]) for flag in flags] == [
@@ -50,6 +50,6 @@ def test_bulk_never_draws(site: Site) -> None:
 def test_bulk_tells_nothing_of_a_stopped_experiment(site: Site) -> None:
     """Everybody gets its winner then; a visitor's old arm would be another one."""
     site.decide("v-1")
-    site.service.stop("checkout", promote="new")
+    site.service.experiments.stop("checkout", promote="new")
     assert _evaluate(site, "v-1", FLAGS).json() == {"flags": []}
     assert _evaluate(site, "v-1").json()["variant"] == "new"

@@ -14,7 +14,7 @@ import pytest
 from tests.service.http.site import DECISIONS, EXPERIMENT, Site, running_site
 
 from deniable.service.engine import Engine
-from deniable.service.facade import open as open_service
+from deniable.service.service import open as open_service
 from deniable.service.http.app import Options
 
 
@@ -29,9 +29,9 @@ def test_a_full_queue_refuses_everybody_alike(
 
     store = f"sqlite:///{tmp_path / 'store.db'}"
     with open_service(store, queue_limit=10) as service:
-        service.set_firm(budget=3.0)
-        service.create_experiment(EXPERIMENT, arms=["old", "new"], segments=["a", "b"], budget=1.0)
-        service.start(EXPERIMENT)
+        service.firm.set(budget=3.0)
+        service.experiments.create(EXPERIMENT, arms=["old", "new"], segments=["a", "b"], budget=1.0)
+        service.experiments.start(EXPERIMENT)
         monkeypatch.setattr(Engine, "run", held)
         with running_site(service) as site:
             answers = site.client.wait(_all_at_once(site, go))
@@ -44,7 +44,7 @@ def test_a_full_queue_refuses_everybody_alike(
     assert refused[0].headers["retry-after"] == "1"
     assert refused[0].headers["content-type"] == "application/problem+json"
     with open_service(store) as service:
-        shows = sum(cell.shows for cell in service.counts(EXPERIMENT))
+        shows = sum(cell.shows for cell in service.experiments.counts(EXPERIMENT))
         assert shows == 10
 
 

@@ -17,7 +17,7 @@ from hypothesis.errors import Unsatisfiable
 from schemathesis.python import asgi
 from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
 
-from deniable.service.facade import open as open_service
+from deniable.service.service import open as open_service
 from deniable.service.http.app import Options, create_app
 
 SHARDS = 4
@@ -31,11 +31,11 @@ BEYOND_JSON_SCHEMA = {"POST /v1/experiments", "POST /v1/keys"}
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_every_answer_is_the_documented_one(tmp_path: Path, shard: int) -> None:
     service = open_service(f"sqlite:///{tmp_path / 'store.db'}")
-    service.set_firm(budget=100.0)
+    service.firm.set(budget=100.0)
     for key in ("checkout", "hero", "banner"):
-        service.create_experiment(key, arms=["a", "b", "c"], segments=["x"], budget=1.0)
-        service.start(key)
-    secret, _ = service.create_api_key("schemathesis", ["admin"])
+        service.experiments.create(key, arms=["a", "b", "c"], segments=["x"], budget=1.0)
+        service.experiments.start(key)
+    secret, _ = service.keys.create("schemathesis", ["admin"])
     app: Any = create_app(service, Options(log_requests="none"))
     schema = schemathesis.openapi.from_asgi("/openapi.json", app)
     found: list[Any] = list(schema.get_all_operations())
@@ -52,7 +52,7 @@ def test_every_answer_is_the_documented_one(tmp_path: Path, shard: int) -> None:
     assert statuses.total() >= CASES_PER_SHARD
     assert statuses[422] + statuses[400] > CASES_PER_SHARD / 8  # the forbidden half was sent
     assert statuses[200] + statuses[201] + statuses[204] > CASES_PER_SHARD / 8
-    assert service.verify_ledger().sound
+    assert service.ledger.verify().sound
     asgi.shutdown_lifespans()
     service.close()
 

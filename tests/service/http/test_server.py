@@ -13,7 +13,7 @@ from tests.service.http.process import serving
 from tests.service.http.site import EXPERIMENT
 
 from deniable.client import Client, Decision, ServiceError
-from deniable.service.facade import open as open_service
+from deniable.service.service import open as open_service
 
 CLIENTS = 8
 
@@ -21,10 +21,10 @@ CLIENTS = 8
 @pytest.fixture
 def secret(tmp_path: Path) -> str:
     with open_service(f"sqlite:///{tmp_path / 'store.db'}") as service:
-        service.set_firm(budget=3.0)
-        service.create_experiment(EXPERIMENT, arms=["old", "new"], segments=["a", "b"], budget=1.0)
-        service.start(EXPERIMENT)
-        return service.create_api_key("test", ["admin"])[0]
+        service.firm.set(budget=3.0)
+        service.experiments.create(EXPERIMENT, arms=["old", "new"], segments=["a", "b"], budget=1.0)
+        service.experiments.start(EXPERIMENT)
+        return service.keys.create("test", ["admin"])[0]
 
 
 def _metric(url: str, name: str) -> float:
@@ -62,11 +62,11 @@ def test_sigterm_under_load_loses_nothing(tmp_path: Path, secret: str) -> None:
     assert '"level":"error"' not in log, log
     with open_service(f"sqlite:///{tmp_path / 'store.db'}") as service:
         for visitor, decision in acknowledged.items():
-            assert service.stored_decisions(visitor) == {EXPERIMENT: decision}
-        clicks = sum(cell.clicks for cell in service.counts(EXPERIMENT))
+            assert service.visitors.decisions(visitor) == {EXPERIMENT: decision}
+        clicks = sum(cell.clicks for cell in service.experiments.counts(EXPERIMENT))
         # A reward may be stored whose answer the client did not wait for; never the other way.
         assert len(rewarded) <= clicks <= len(rewarded) + CLIENTS
-        assert service.verify_ledger().sound
+        assert service.ledger.verify().sound
 
 
 def test_two_workers_agree_on_one_sqlite_file(tmp_path: Path, secret: str) -> None:
@@ -86,7 +86,7 @@ def test_two_workers_agree_on_one_sqlite_file(tmp_path: Path, secret: str) -> No
     assert all(answer == answers[0] for answer in answers)
     assert counted == CLIENTS * len(visitors)
     with open_service(f"sqlite:///{tmp_path / 'store.db'}") as service:
-        checked = service.verify_ledger()
+        checked = service.ledger.verify()
         assert (checked.problem, checked.decisions) == (None, len(visitors))
         assert len(checked.heads) == 3  # the commitments, and one chain for each worker
 
@@ -106,9 +106,9 @@ def test_the_demo_is_marked_and_starts_again(tmp_path: Path) -> None:
             server.process.send_signal(signal.SIGINT)  # Ctrl-C is how a person ends it
             assert server.process.wait(60) == 0
     with open_service(f"sqlite:///{tmp_path / 'store.db'}") as service:
-        assert len(service.experiments()) == 2
-        live = [key for key in service.api_keys() if key.revoked_at is None]
+        assert len(service.experiments.all()) == 2
+        live = [key for key in service.keys.all() if key.revoked_at is None]
         assert [key.label for key in live] == ["demo: admin"]
-        assert service.authenticate(secrets[0]) is None
-        shows = sum(cell.shows for cell in service.counts("demo-homepage-hero"))
+        assert service.keys.authenticate(secrets[0]) is None
+        shows = sum(cell.shows for cell in service.experiments.counts("demo-homepage-hero"))
         assert 0 < shows <= 1_000

@@ -22,7 +22,7 @@ import pytest
 from tests.service.http.site import DECISIONS, EXPERIMENT, Site, running_site
 
 from deniable.service.batch import Batch
-from deniable.service.facade import open as open_service
+from deniable.service.service import open as open_service
 from deniable.service.http.app import Options
 from deniable.service.http.logs import JsonFormatter
 from deniable.storage import sqlite
@@ -71,9 +71,9 @@ def _run(
     folder.mkdir()
     trace: Trace = {"status": [], "headers": [], "length": [], "arms": []}
     with open_service(f"sqlite:///{folder / 'store.db'}") as service:
-        service.set_firm(budget=3.0)
-        service.create_experiment(EXPERIMENT, arms=["old", "new"], segments=["a", "b"], budget=1.0)
-        service.start(EXPERIMENT)
+        service.firm.set(budget=3.0)
+        service.experiments.create(EXPERIMENT, arms=["old", "new"], segments=["a", "b"], budget=1.0)
+        service.experiments.start(EXPERIMENT)
         with (
             monkeypatch.context() as patch,
             running_site(service, Options(log_requests="all")) as site,

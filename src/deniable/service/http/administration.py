@@ -10,6 +10,7 @@ from deniable.service.http import models
 from deniable.service.http.guard import Service, authenticator_of, require
 from deniable.service.http.problems import MEDIA_TYPE
 from deniable.service.http.requests import EXPERIMENT_KEY
+from deniable.storage.records import Metric
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -34,33 +35,38 @@ KeyId = Annotated[str, Path(pattern="^[0-9a-f]{32}$")]
 
 @read.get("/firm", responses=problems(404))
 def firm(service: Service) -> models.FirmReply:
-    """The present period of the firm's budget."""
-    return models.FirmReply.of(service.firm())
+    """The firm's budget, and what counts of it now."""
+    return models.FirmReply.of(service.firm.current())
 
 
 @admin.post("/firm", status_code=201, responses=problems(409))
 def open_period(service: Service, wanted: models.FirmRequest) -> models.FirmReply:
-    """Open a new period; running experiments are committed to it anew."""
-    return models.FirmReply.of(service.set_firm(budget=wanted.budget, days=wanted.days))
+    """Set the firm's budget and window. What counts already goes on counting."""
+    return models.FirmReply.of(
+        service.firm.set(budget=wanted.budget, window_days=wanted.window_days, reason=wanted.reason)
+    )
 
 
 @read.get("/experiments")
 def experiments(service: Service) -> list[models.ExperimentReply]:
     """All experiments, oldest first."""
-    return [models.ExperimentReply.of(found) for found in service.experiments()]
+    return [models.ExperimentReply.of(found) for found in service.experiments.all()]
 
 
 @admin.post("/experiments", status_code=201, responses=problems(409))
 def create_experiment(service: Service, wanted: models.ExperimentRequest) -> models.ExperimentReply:
     """A new draft."""
-    created = service.create_experiment(
+    created = service.experiments.create(
         wanted.key,
         arms=[arm.new_arm() for arm in wanted.arms],
         segments=wanted.segments,
         budget=wanted.budget,
         strategy=wanted.strategy,
         planned_visitors=wanted.planned_visitors,
-        group=wanted.group,
+        trace_budget=wanted.trace_budget,
+        layer=wanted.layer or wanted.group,
+        holdout=wanted.holdout,
+        metrics=[metric.metric() for metric in wanted.metrics] or (Metric(),),
         default_arm=wanted.default_arm,
         attribution_seconds=wanted.attribution_seconds,
     )
@@ -70,31 +76,31 @@ def create_experiment(service: Service, wanted: models.ExperimentRequest) -> mod
 @read.get("/experiments/{key}", responses=problems(404))
 def experiment(service: Service, key: ExperimentKey) -> models.ExperimentReply:
     """One experiment."""
-    return models.ExperimentReply.of(service.experiment(key))
+    return models.ExperimentReply.of(service.experiments.get(key))
 
 
 @read.get("/experiments/{key}/counts", responses=problems(404))
 def counts(service: Service, key: ExperimentKey) -> list[models.CellReply]:
     """Shows and clicks of each arm in each segment. Private: never hand this to a tracker."""
-    return [models.CellReply.of(cell) for cell in service.counts(key)]
+    return [models.CellReply.of(cell) for cell in service.experiments.counts(key)]
 
 
 @admin.post("/experiments/{key}/start", responses=problems(404, 409))
 def start(service: Service, key: ExperimentKey) -> models.ExperimentReply:
     """draft -> running; commits the budget."""
-    return models.ExperimentReply.of(service.start(key))
+    return models.ExperimentReply.of(service.experiments.start(key))
 
 
 @admin.post("/experiments/{key}/pause", responses=problems(404, 409))
 def pause(service: Service, key: ExperimentKey) -> models.ExperimentReply:
     """running -> paused: known visitors keep their arm, new ones get a uniform one."""
-    return models.ExperimentReply.of(service.pause(key))
+    return models.ExperimentReply.of(service.experiments.pause(key))
 
 
 @admin.post("/experiments/{key}/resume", responses=problems(404, 409))
 def resume(service: Service, key: ExperimentKey) -> models.ExperimentReply:
     """paused -> running."""
-    return models.ExperimentReply.of(service.resume(key))
+    return models.ExperimentReply.of(service.experiments.resume(key))
 
 
 @admin.post("/experiments/{key}/stop", responses=problems(404, 409))
@@ -104,31 +110,33 @@ def stop(
     wanted: Annotated[models.StopRequest | None, Body()] = None,
 ) -> models.ExperimentReply:
     """running or paused -> stopped, for good; with `promote`, everybody gets that arm."""
-    return models.ExperimentReply.of(service.stop(key, promote=wanted.promote if wanted else None))
+    return models.ExperimentReply.of(
+        service.experiments.stop(key, promote=wanted.promote if wanted else None)
+    )
 
 
 @admin.post("/experiments/{key}/arms/{arm}/switch-off", responses=problems(404, 409))
 def switch_off(service: Service, key: ExperimentKey, arm: ExperimentKey) -> models.ExperimentReply:
     """A new version without this arm; visitors who hold it keep it."""
-    return models.ExperimentReply.of(service.switch_off(key, arm))
+    return models.ExperimentReply.of(service.experiments.switch_off(key, arm))
 
 
 @admin.get("/keys")
 def api_keys(service: Service) -> list[models.KeyReply]:
     """All API keys, also the revoked ones, without their secrets."""
-    return [models.KeyReply.of(key) for key in service.api_keys()]
+    return [models.KeyReply.of(key) for key in service.keys.all()]
 
 
 @admin.post("/keys", status_code=201)
 def create_api_key(service: Service, wanted: models.KeyRequest) -> models.KeyReply:
     """A new API key; its secret is in this answer and nowhere else."""
-    secret, key = service.create_api_key(wanted.label, wanted.scopes)
+    secret, key = service.keys.create(wanted.label, wanted.scopes)
     return models.KeyReply.of(key, secret)
 
 
 @admin.post("/keys/{key_id}/revoke", responses=problems(404))
 def revoke_api_key(service: Service, key_id: KeyId, request: Request) -> models.KeyReply:
     """Refuse this key from now on; other processes within a few seconds."""
-    revoked = service.revoke_api_key(key_id)
+    revoked = service.keys.revoke(key_id)
     authenticator_of(request).forget()
     return models.KeyReply.of(revoked)

@@ -13,7 +13,6 @@ from typing import Protocol
 from fastapi import APIRouter, FastAPI
 
 from deniable.service.asynchronous import AsyncDecisions
-from deniable.service.facade import Deniable
 from deniable.service.http import ofrep
 from deniable.service.http.auth import Authenticator
 from deniable.service.http.framework import FrameworkRoutes
@@ -30,6 +29,7 @@ from deniable.service.http.messages import (
 from deniable.service.http.problems import problem_of
 from deniable.service.http.routes import make_api
 from deniable.service.http.tally import ROUTES, Tally
+from deniable.service.service import Deniable
 
 _ADMINISTRATION = ROUTES.index("administration")
 _OFREP = ROUTES.index("ofrep")
@@ -100,7 +100,7 @@ class Application:
         self._log_hot = options.log_requests == "all"
         self._log_others = options.log_requests != "none"
         self._tally = Tally(options.tally_folder)
-        authenticator = Authenticator(service, max_age_seconds=options.key_cache_seconds)
+        authenticator = Authenticator(service.keys, max_age_seconds=options.key_cache_seconds)
         limits = Limits(options.body_limit, options.batch_limit)
         self._hot = HotRoutes(authenticator, limits)
         self.api: FastAPI = make_api(service, authenticator, self._tally, limits, extra_routers)

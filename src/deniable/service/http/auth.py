@@ -49,19 +49,19 @@ class Authenticator:
     """Callers by their secret.
 
     Args:
-        service: asked when a secret is not remembered.
+        keys: asked when a secret is not remembered.
         max_age_seconds: how long an answer is remembered; a revoked key works at most this long.
         clock: seconds that only go forward.
     """
 
     def __init__(
         self,
-        service: KnowsKeys,
+        keys: KnowsKeys,
         *,
         max_age_seconds: float = 5.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._service = service
+        self._keys = keys
         self._max_age = max_age_seconds
         self._clock = clock
         self._remembered: dict[bytes, tuple[bytes, float, Caller | None]] = {}
@@ -80,7 +80,7 @@ class Authenticator:
 
     def authenticate(self, secret: str) -> Caller | None:
         """The caller with this secret, asked anew: for signing people in."""
-        return caller_of(self._service.authenticate(secret)) if secret.isascii() else None
+        return caller_of(self._keys.authenticate(secret)) if secret.isascii() else None
 
     def forget(self) -> None:
         """Forget all answers: after a key was revoked in this process."""

@@ -12,7 +12,6 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from deniable.service.facade import Deniable
 from deniable.service.http.auth import Authenticator
 from deniable.service.http.logs import log_failure
 from deniable.service.http.messages import (
@@ -27,6 +26,7 @@ from deniable.service.http.messages import (
 )
 from deniable.service.http.problems import Problem
 from deniable.service.http.replies import REPLAYED, checked_reply, remembered_body, reply_key
+from deniable.service.service import Deniable
 
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _DEFAULT_HEADERS = (
@@ -95,7 +95,7 @@ class FrameworkRoutes:
         caller = await self._authenticator.caller(header(scope, b"authorization"))
         key = reply_key(caller.id, scope["method"], scope["path"], given)
         request = sha256(body).digest()
-        found = await asyncio.to_thread(self._service.reserve_reply, key, request)
+        found = await asyncio.to_thread(self._service.idempotency.reserve, key, request)
         if found is not None:
             reply = checked_reply(found, request)
             await send_json(send, reply.status, reply.body, extra=[REPLAYED])
@@ -105,7 +105,7 @@ class FrameworkRoutes:
             await self._api(scope, _repeated(body), response)
         finally:  # also where the route failed: then the key is free again
             kept = remembered_body(response.status, bytes(response.body))
-            await asyncio.to_thread(self._service.finish_reply, key, response.status, kept)
+            await asyncio.to_thread(self._service.idempotency.finish, key, response.status, kept)
         await response.send_to(send)
         return response.status
 

@@ -11,8 +11,8 @@ from typing import Annotated, cast
 from fastapi import Depends, Request
 from fastapi.security import HTTPBearer
 
-from deniable.service.facade import Deniable
 from deniable.service.http.auth import Authenticator, Caller
+from deniable.service.service import Deniable
 from deniable.storage.records import Scope
 
 _documented = HTTPBearer(

@@ -16,21 +16,24 @@ from deniable.service.drafts import (
     MAX_ARMS,
     MAX_BUDGET,
     MAX_DAYS,
+    MAX_HOLDOUT,
+    MAX_METRICS,
     MAX_SECONDS,
     MAX_SEGMENTS,
     NewArm,
 )
 from deniable.service.http.requests import EXPERIMENT_KEY
-from deniable.service.jobs import LONGEST_NAME
+from deniable.service.jobs import LARGEST_REWARD, LONGEST_NAME
 from deniable.storage.records import (
+    MICRO,
     ApiKey,
     Cell,
     Commitment,
     Experiment,
     Firm,
+    Metric,
     Scope,
     Status,
-    StrategyName,
 )
 
 Key = Annotated[str, Field(pattern=EXPERIMENT_KEY, max_length=128)]
@@ -50,10 +53,21 @@ class _Request(BaseModel):
 
 
 class FirmRequest(_Request):
-    """A new period of the firm's budget."""
+    """The firm's budget: at most so much in any window."""
 
     budget: Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False, strict=True)]
-    days: Annotated[float, Field(gt=0, le=MAX_DAYS, allow_inf_nan=False, strict=True)] | None = None
+    window_days: Annotated[int, Field(ge=1, le=MAX_DAYS, strict=True)] = 90
+    reason: Annotated[str, Field(max_length=500)] = ""
+    days: Annotated[
+        float | None,
+        Field(
+            gt=0,
+            le=MAX_DAYS,
+            allow_inf_nan=False,
+            strict=True,
+            deprecated="periods are gone: use `window_days`; this has no effect",
+        ),
+    ] = None
 
 
 class ArmRequest(_Request):
@@ -68,6 +82,17 @@ class ArmRequest(_Request):
         return NewArm(self.key, self.label, self.budget)
 
 
+class MetricRequest(_Request):
+    """A reward that a new experiment records."""
+
+    name: Key
+    cap: Annotated[float, Field(gt=0, le=LARGEST_REWARD, allow_inf_nan=False)] = 1.0
+
+    def metric(self) -> Metric:
+        """As the use-case takes it."""
+        return Metric(self.name, round(self.cap * MICRO))
+
+
 class ExperimentRequest(_Request):
     """A new experiment."""
 
@@ -78,9 +103,13 @@ class ExperimentRequest(_Request):
         Field(min_length=1, max_length=MAX_SEGMENTS),
     ]
     budget: Budget | None = None
-    strategy: StrategyName = "dynamic"
+    strategy: Annotated[str, Field(max_length=16)] = "dynamic"
+    trace_budget: Budget | None = None
     planned_visitors: Annotated[int, Field(ge=1, le=10**15, strict=True)] | None = None
-    group: Key | None = None
+    layer: Key | None = None
+    group: Annotated[Key | None, Field(deprecated="use `layer`")] = None
+    holdout: Annotated[float, Field(ge=0, le=MAX_HOLDOUT, allow_inf_nan=False)] = 0.0
+    metrics: Annotated[list[MetricRequest], Field(max_length=MAX_METRICS)] = []
     default_arm: Key | None = None
     attribution_seconds: Annotated[int, Field(ge=1, le=MAX_SECONDS, strict=True)] | None = None
 
@@ -117,8 +146,9 @@ class FirmReply(BaseModel):
     budget: float
     committed: float
     remaining: float
+    window_days: int
     starts_at: datetime
-    ends_at: datetime | None
+    ends_at: Annotated[None, Field(deprecated="budgets no longer end")] = None
 
     @classmethod
     def of(cls, firm: Firm) -> FirmReply:
@@ -127,8 +157,8 @@ class FirmReply(BaseModel):
             budget=firm.budget,
             committed=firm.committed,
             remaining=firm.remaining,
+            window_days=firm.window_days,
             starts_at=firm.starts_at,
-            ends_at=firm.ends_at,
         )
 
 
@@ -141,6 +171,13 @@ class ArmReply(BaseModel):
     active: bool
 
 
+class MetricReply(BaseModel):
+    """One metric."""
+
+    name: str
+    cap: float
+
+
 class ExperimentReply(BaseModel):
     """One experiment."""
 
@@ -148,15 +185,20 @@ class ExperimentReply(BaseModel):
     status: Status
     arms: list[ArmReply]
     segments: list[str]
-    strategy: StrategyName
+    strategy: str
     budget: float
+    trace_budget: float | None
     planned_visitors: int | None
-    group: str | None
+    layer: str | None
+    group: Annotated[str | None, Field(deprecated="use `layer`")]
+    holdout: float
+    metrics: list[MetricReply]
     default_arm: str
     attribution_seconds: int | None
     version: int
     winner: str | None
     exhausted: bool
+    table_number: int
     created_at: datetime
     started_at: datetime | None
     stopped_at: datetime | None
@@ -164,12 +206,20 @@ class ExperimentReply(BaseModel):
     @classmethod
     def of(cls, experiment: Experiment) -> ExperimentReply:
         """From the record."""
-        taken = {name: getattr(experiment, name) for name in cls.model_fields if name != "arms"}
+        own = ("arms", "trace_budget", "group", "holdout", "metrics")
+        taken = {name: getattr(experiment, name) for name in cls.model_fields if name not in own}
         arms = [
             ArmReply(key=arm.key, label=arm.label, budget=_nats(arm.budget_nano), active=arm.active)
             for arm in experiment.arms
         ]
-        return cls(arms=arms, **taken)
+        return cls(
+            arms=arms,
+            trace_budget=_nats(experiment.trace_nano),
+            group=experiment.layer,
+            holdout=experiment.holdout / 1000,
+            metrics=[MetricReply(name=m.name, cap=m.cap) for m in experiment.metrics],
+            **taken,
+        )
 
 
 class CellReply(BaseModel):

@@ -9,10 +9,9 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Query
 from fastapi.responses import FileResponse
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from starlette.background import BackgroundTask
 
-from deniable.errors import NANO
 from deniable.service.http import models
 from deniable.service.http.administration import ExperimentKey, problems
 from deniable.service.http.guard import Service, require
@@ -40,42 +39,41 @@ class VerificationReply(BaseModel):
 
 
 class ErasureReply(BaseModel):
-    """What was forgotten, and what forgetting cost, in nats."""
+    """What was forgotten. It costs nothing: erased visitors get the zero row."""
 
     decisions: int
-    debits: dict[str, float]
-    exhausted: list[str]
+    debits: Annotated[dict[str, float], Field(deprecated="erasing costs nothing")] = {}
+    exhausted: Annotated[list[str], Field(deprecated="erasing exhausts nothing")] = []
 
     @classmethod
     def of(cls, outcome: Erasure) -> ErasureReply:
         """From the use-case's outcome."""
-        debits = {key: nano / NANO for key, nano in outcome.debits_nano.items()}
-        return cls(decisions=outcome.decisions, debits=debits, exhausted=outcome.exhausted)
+        return cls(decisions=outcome.decisions)
 
 
 @read.get("/ledger")
 def ledger(service: Service) -> list[models.CommitmentReply]:
     """Everything that touched the firm's budget or an experiment's state, oldest first."""
-    return [models.CommitmentReply.of(entry) for entry in service.ledger()]
+    return [models.CommitmentReply.of(entry) for entry in service.ledger.entries()]
 
 
 @read.get("/ledger/verification")
 def verification(service: Service) -> VerificationReply:
     """Check all chains, counters and totals; tells what is wrong first."""
-    found = service.verify_ledger()
+    found = service.ledger.verify()
     return VerificationReply.model_validate(found, from_attributes=True)
 
 
 @admin.post("/erasures")
 def erase(service: Service, wanted: models.ErasureRequest) -> ErasureReply:
-    """Forget these visitors; their arm memory goes with them and is debited where that matters."""
-    return ErasureReply.of(service.erase(wanted.visitors))
+    """Forget these visitors. Tombstones keep them from a second draw."""
+    return ErasureReply.of(service.visitors.erase(wanted.visitors))
 
 
 @admin.post("/purges")
 def purge(service: Service, wanted: models.PurgeRequest) -> ErasureReply:
-    """Forget all visitors decided before a time: of stopped experiments, or of all with a debit."""
-    return ErasureReply.of(service.purge(before=wanted.before, running=wanted.running))
+    """Forget all visitors decided before a time: of stopped experiments, or of all."""
+    return ErasureReply.of(service.visitors.purge(before=wanted.before, running=wanted.running))
 
 
 @admin.get("/experiments/{key}/export", response_class=FileResponse, responses=problems(404))
@@ -89,7 +87,7 @@ def export(
     folder = FilePath(tempfile.mkdtemp(prefix="deniable-export-"))
     path = folder / f"{key}-{shape}.{ending}"
     try:
-        service.export(path, experiment=key, shape=shape)
+        service.ledger.export(path, experiment=key, shape=shape)
     except BaseException:
         shutil.rmtree(folder)
         raise

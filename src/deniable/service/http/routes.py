@@ -12,7 +12,6 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from deniable.errors import DeniableError
-from deniable.service.facade import Deniable
 from deniable.service.http import administration, metrics, ofrep, oversight
 from deniable.service.http.auth import Authenticator
 from deniable.service.http.guard import Service, require
@@ -22,6 +21,7 @@ from deniable.service.http.models import HealthReply, ProblemReply
 from deniable.service.http.openapi import document
 from deniable.service.http.problems import MEDIA_TYPE, Problem, problem_of
 from deniable.service.http.tally import Tally
+from deniable.service.service import Deniable
 
 operation = APIRouter(tags=["operation"])
 flags = APIRouter(tags=["openfeature"])
@@ -86,7 +86,7 @@ async def all_flags(service: Service, request: Request) -> dict[str, Any]:
         await request.body(), content_type.encode("latin-1") if content_type else None
     )
     visitor, _segment = ofrep.context_of(body)
-    found = await asyncio.to_thread(service.stored_decisions, visitor)
+    found = await asyncio.to_thread(service.visitors.decisions, visitor)
     return {"flags": [ofrep.evaluation(key, decision) for key, decision in found.items()]}
 
 

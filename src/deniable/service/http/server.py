@@ -19,11 +19,11 @@ import uvicorn
 from uvicorn.supervisors import Multiprocess
 
 from deniable.errors import InvalidArgumentError
-from deniable.service.facade import Deniable
-from deniable.service.facade import open as open_store
 from deniable.service.http.app import Options
 from deniable.service.http.logs import log_to_stderr
 from deniable.service.http.messages import AsgiApp
+from deniable.service.service import Deniable
+from deniable.service.service import open as open_store
 from deniable.service.settings import Settings
 
 TALLY_FOLDER = "DENIABLE_WORKER_TALLY_FOLDER"

@@ -2,9 +2,9 @@
 
 >>> import deniable
 >>> with deniable.open("memory:") as service:
-...     _ = service.set_firm(budget=3)
-...     _ = service.create_experiment("checkout", arms=["old", "new"], segments=["a", "b"], budget=1)
-...     _ = service.start("checkout")
+...     _ = service.firm.set(budget=3)
+...     _ = service.experiments.create("checkout", arms=["old", "new"], segments=["a", "b"], budget=1)
+...     _ = service.experiments.start("checkout")
 ...     first = service.decide("checkout", visitor="v-1", segment="a")
 ...     again = service.decide("checkout", visitor="v-1", segment="b")
 ...     service.reward(first.id, 1)
@@ -21,30 +21,28 @@ from threading import Lock
 from types import TracebackType
 from typing import Self
 
-from deniable.service.access_requests import AccessRequests
-from deniable.service.administration import Administration
 from deniable.service.apikeys import ApiKeys
 from deniable.service.audits import Audits
-from deniable.service.direct import Direct
+from deniable.service.experiments import Experiments
 from deniable.service.figures import Figures
+from deniable.service.firm import FirmBudget
+from deniable.service.idempotency import Idempotency
 from deniable.service.jobs import (
     DecideJob,
     Job,
     RewardJob,
+    checked_metric,
     checked_segment,
     checked_value,
     checked_visitor,
     decision_bytes,
 )
-from deniable.service.lookups import Lookups
-from deniable.service.oversight import Oversight
-from deniable.service.replanning import Replanning
-from deniable.service.replies import Replies
+from deniable.service.ledger import Ledger
+from deniable.service.publisher import Publisher
+from deniable.service.visitor_requests import VisitorRequests
 from deniable.service.visitors import check_key, visitor_key
-from deniable.service.watching import Watching
 from deniable.service.writer import Writer
 from deniable.storage.connect import connect
-from deniable.storage.memory import MemoryStore
 from deniable.storage.records import Decision
 from deniable.storage.store import Store
 
@@ -67,7 +65,7 @@ def open(  # noqa: A001 - the public name is deniable.open
         A `Deniable`; close it, or use it in a `with` statement.
 
     >>> with open("memory:") as service:
-    ...     service.experiments()
+    ...     service.experiments.all()
     []
     """
     store = connect(url)
@@ -80,18 +78,17 @@ def open(  # noqa: A001 - the public name is deniable.open
     return Deniable(store, key, queue_limit=queue_limit)
 
 
-class Deniable(
-    Administration,
-    Replanning,
-    Oversight,
-    Watching,
-    Audits,
-    AccessRequests,
-    ApiKeys,
-    Lookups,
-    Replies,
-):
+class Deniable:
     """Decide, reward, administer. Any number of threads and processes may share one store.
+
+    Attributes:
+        experiments: create, start, pause, stop them; their counts and tables.
+        firm: the firm's budget.
+        visitors: show, look up and forget what is stored about visitors.
+        ledger: what happened, verification, exports.
+        audits: what was promised, and whether it was kept.
+        keys: API keys.
+        idempotency: answers that administrative requests are given again.
 
     >>> with open("memory:") as service:
     ...     service.ready()
@@ -101,10 +98,15 @@ class Deniable(
     def __init__(self, store: Store, key: bytes, *, queue_limit: int = 20_000) -> None:
         self._store = store
         self._key = key
-        self._writer = Writer(store, key, queue_limit=queue_limit)
-        self._direct = (
-            Direct(store, self._writer.engine) if isinstance(store, MemoryStore) else None
-        )
+        self._publisher = Publisher(store)
+        self._writer = Writer(store, key, self._publisher, queue_limit=queue_limit)
+        self.experiments = Experiments(store, self._publisher)
+        self.firm = FirmBudget(store)
+        self.visitors = VisitorRequests(store, key)
+        self.ledger = Ledger(store)
+        self.audits = Audits(store)
+        self.keys = ApiKeys(store)
+        self.idempotency = Idempotency(store)
 
     # -- decide and reward -------------------------------------------------------------------
 
@@ -116,18 +118,12 @@ class Deniable(
         Args:
             experiment: the experiment's key.
             visitor: the firm's id of the visitor; only its keyed HMAC is stored.
-            segment: the visitor's segment; one that is not listed, or None, is served uniformly.
+            segment: the visitor's segment; one that is not listed, or None, gets the zero row.
 
         Raises:
             UnknownNameError: no such experiment.
             OverloadedError: too much is queued.
         """
-        if self._direct is not None:
-            answer = self._direct.decide(
-                experiment, checked_visitor(visitor), checked_segment(segment)
-            )
-            if answer is not None:
-                return answer
         return self._decided(experiment, (visitor,), (segment,))[0]
 
     def decide_batch(
@@ -137,15 +133,22 @@ class Deniable(
         pairs = list(visitors)
         return self._decided(experiment, [v for v, _ in pairs], [s for _, s in pairs])
 
-    def reward(self, decision: str, value: int) -> None:
-        """Count the response to a decision: 1 a success, 0 none. Only the first one counts.
+    def reward(self, decision: str, value: float, metric: str | None = None) -> None:
+        """Count the response to a decision. Only the first one of each metric counts.
 
         Unknown ids, second rewards and late ones are taken the same way and change nothing.
-        """
-        self.reward_batch([(decision, value)])
 
-    def reward_batch(self, rewards: Iterable[tuple[str, int]]) -> None:
-        """Count (decision, value) pairs, in one transaction."""
+        Args:
+            decision: the id that `decide` gave.
+            value: 0 to the metric's cap; 0 or 1 where nothing else was declared.
+            metric: the one that decides if not given.
+        """
+        self.reward_batch([(decision, value, metric)])
+
+    def reward_batch(
+        self, rewards: Iterable[tuple[str, float] | tuple[str, float, str | None]]
+    ) -> None:
+        """Count (decision, value) or (decision, value, metric) tuples, in one transaction."""
         waiting = _Waiting()
         self._writer.submit(self.reward_job(list(rewards), waiting))
         waiting.result()
@@ -172,15 +175,21 @@ class Deniable(
 
     def reward_job(
         self,
-        rewards: Sequence[tuple[str, int]],
+        rewards: Sequence[tuple[str, float] | tuple[str, float, str | None]],
         done: Callable[[RewardJob], None],
         *,
         waiter: object = None,
     ) -> RewardJob:
-        """A checked job of (decision, value) pairs, like `decide_job`."""
-        decisions = [decision_bytes(decision) for decision, _ in rewards]
-        values = [checked_value(value) for _, value in rewards]
-        return RewardJob(decisions, values, done, waiter)
+        """A checked job of (decision, value) or (decision, value, metric), like `decide_job`."""
+        checked = [
+            (
+                decision_bytes(reward[0]),
+                checked_metric(reward[2]) if len(reward) > 2 else None,
+                checked_value(reward[1]),
+            )
+            for reward in rewards
+        ]
+        return RewardJob(checked, done, waiter)
 
     def submit_decisions(
         self,
@@ -216,6 +225,7 @@ class Deniable(
     def close(self) -> None:
         """Finish what is queued, then give everything back. Closing twice is fine."""
         self._writer.close()
+        self._publisher.close()
         self._store.close()
 
     def __enter__(self) -> Self:

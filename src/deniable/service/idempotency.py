@@ -14,12 +14,13 @@ REMEMBERED_SECONDS = 24 * 3600
 RESERVED_SECONDS = 60
 
 
-class Replies:
+class Idempotency:
     """The part of `Deniable` that remembers answers."""
 
-    _store: Store
+    def __init__(self, store: Store) -> None:
+        self._store = store
 
-    def reserve_reply(self, key: bytes, request_hash: bytes) -> StoredReply | None:
+    def reserve(self, key: bytes, request_hash: bytes) -> StoredReply | None:
         """Take the key for a request and return None, or return what is stored under it."""
         return self._store.retried(
             lambda connection: replies.reserve(
@@ -31,6 +32,6 @@ class Replies:
             )
         )
 
-    def finish_reply(self, key: bytes, status: int, body: bytes | None) -> None:
+    def finish(self, key: bytes, status: int, body: bytes | None) -> None:
         """Remember the answer, or free the key where it is None."""
         self._store.retried(lambda connection: replies.finish(connection, key, status, body))

@@ -1,0 +1,62 @@
+"""Discrete Laplace noise, exactly, from the operating system's entropy.
+
+P(X = x) is proportional to exp(-|x| denominator/numerator). No floating point is involved: the sampler
+(Canonne, Kamath and Steinke, "The discrete Gaussian for differential privacy", 2020, algorithms 1 and 2)
+uses uniform integers and coins with rational chances only.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from math import gcd
+
+from deniable import _validation as check
+
+Entropy = Callable[[int], bytes]
+
+
+def discrete_laplace(numerator: int, denominator: int, entropy: Entropy = os.urandom) -> int:
+    """One draw with scale numerator/denominator.
+
+    Args:
+        numerator: above 0.
+        denominator: above 0.
+        entropy: where random bytes come from; anything but the default is for tests.
+
+    >>> discrete_laplace(1, 1_000_000)
+    0
+    """
+    top = check.whole("numerator", numerator, 1)
+    bottom = check.whole("denominator", denominator, 1)
+    common = gcd(top, bottom)
+    top, bottom = top // common, bottom // common
+    while True:
+        rest = _below(top, entropy)
+        if not _exponential_coin(rest, top, entropy):
+            continue
+        whole = 0
+        while _exponential_coin(1, 1, entropy):
+            whole += 1
+        size = (rest + top * whole) // bottom
+        negative = _below(2, entropy)
+        if size or not negative:  # else zero would be drawn twice as often
+            return -size if negative else size
+
+
+def _exponential_coin(numerator: int, denominator: int, entropy: Entropy) -> bool:
+    """True with probability exp(-numerator/denominator), for a ratio of at most 1."""
+    step = 1
+    while _below(denominator * step, entropy) < numerator:
+        step += 1
+    return step % 2 == 1
+
+
+def _below(limit: int, entropy: Entropy) -> int:
+    """Uniform on 0 to limit - 1, by rejection."""
+    bits = (limit - 1).bit_length()
+    size = (bits + 7) // 8
+    while True:
+        drawn = int.from_bytes(entropy(size), "little") >> (8 * size - bits)
+        if drawn < limit:
+            return drawn

@@ -1,0 +1,219 @@
+"""Experiments as a writer knows them: the table in force, and who is drawn from which of its rows.
+
+A state is read once and replaced when the experiment's revision or table changes. Both are checked in
+every batch, inside its transaction: what another process changed (paused, stopped, published) holds
+from the next decision on, and all processes draw from the same table.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Iterable
+from itertools import count
+
+from sqlalchemy import ColumnElement, Connection, select
+
+from deniable.errors import BrokenPromiseError
+from deniable.privacy.tables import decoded_table, draw, thresholds
+from deniable.service.entropy import EntropyError, system_bytes
+from deniable.service.visitors import VisitorHash, group_scope, holdout_scope, layer_scope
+from deniable.storage import experiments, promises
+from deniable.storage.records import SLOTS, Decision, Experiment, PublishedTable, Role
+from deniable.storage.schema import experiments as stored_experiments
+from deniable.storage.schema import memberships
+from deniable.storage.store import HotTransaction, Store
+
+_serial = count()
+
+
+class OutOfDate(Exception):
+    """States must be read again before the batch can run."""
+
+    def __init__(self, ids: list[bytes]) -> None:
+        super().__init__("an experiment changed")
+        self.ids = ids
+
+
+class ExperimentState:
+    """One experiment, with everything that drawing for its next visitor needs.
+
+    Args:
+        experiment: as stored.
+        table: the one in force; None before the first.
+        key: of the visitors' HMACs.
+        differences: what the stored row says otherwise than the chain; nothing is served then.
+        had_group: whether visitors were taken into it before groups became layers.
+    """
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        table: PublishedTable | None,
+        key: bytes,
+        *,
+        differences: list[str],
+        had_group: bool,
+    ) -> None:
+        self.id = bytes.fromhex(experiment.id)
+        self.key = experiment.key
+        self.revision = experiment.revision
+        self.version = experiment.version
+        self.table_number = experiment.table_number
+        self.differences = differences
+        self.serves_draws = experiment.status in ("running", "paused")
+        self.closed = experiment.status != "running" or experiment.exhausted
+        self.at_risk = experiment.cost_nano > 0
+        self.has_tombstones = experiment.has_tombstones
+        self.holdout = experiment.holdout
+        self.group = experiment.layer if had_group else None
+        self.attribution = (
+            None
+            if experiment.attribution_seconds is None
+            else experiment.attribution_seconds * 1_000_000
+        )
+        self.metrics = experiment.metrics
+        self.metric_positions: dict[str | None, int] = {
+            metric.name: position for position, metric in enumerate(experiment.metrics)
+        }
+        self.metric_positions[None] = 0
+        self.arm_keys = tuple(arm.key for arm in experiment.arms)
+        self.segments: dict[str | None, int] = {
+            name: position for position, name in enumerate(experiment.segments)
+        }
+        self.fixed_arm = experiment.winner or experiment.default_arm
+        self.visitor_hash = VisitorHash(key, self.id)
+        self.member_hash = VisitorHash(key, group_scope(experiment.layer or ""))
+        self._holdout_hash = VisitorHash(key, holdout_scope(self.id))
+        self._layer_hash = (
+            None if experiment.layer is None else VisitorHash(key, layer_scope(experiment.layer))
+        )
+        self._slots = int.from_bytes(experiment.slots or b"", "little")
+        self.zero: list[int] | None = None
+        self.rows: list[list[int]] = []
+        if table is not None:
+            published = decoded_table(table.rows, len(experiment.arms))
+            self.zero = thresholds(published.zero)
+            self.rows = [thresholds(row) for row in published.rows]
+        self.answered_hour = -1  # the last hour that this process wrote down
+        self.new_decisions = 0  # since this state was read
+        self.look_after = 0  # so many new decisions before the publisher looks again
+
+    def role(self, visitor: str) -> Role:
+        """Which row a new visitor is drawn from; a function of the visitor alone, by keyed hashes."""
+        if self._layer_hash is not None:
+            slot = int.from_bytes(self._layer_hash(visitor)[:8], "big") % SLOTS
+            if not self._slots >> slot & 1:
+                return Role.OTHER_SLOT
+        if self.holdout:
+            place = int.from_bytes(self._holdout_hash(visitor)[:8], "big") % 1000
+            if place < self.holdout:
+                return Role.HOLDOUT
+        return Role.MEMBER
+
+    def unstored(self, key: bytes) -> Decision:
+        """An answer that is not stored: an arm of the zero row, independent of everything.
+
+        It is not remembered. That costs no privacy, because the zero row tells nothing, and the
+        visitor is drawn for, once, when the store is back. Without entropy, or where nothing is drawn,
+        it is the arm that serves everybody.
+        """
+        try:
+            random = system_bytes(24)
+        except EntropyError:
+            serial = next(_serial).to_bytes(8, "big")
+            random = hmac.digest(key, b"unstored" + serial, "sha256")
+            return Decision(random[:16].hex(), self.fixed_arm)
+        if not self.serves_draws or self.zero is None:
+            return Decision(random[8:].hex(), self.fixed_arm)
+        arm = draw(self.zero, int.from_bytes(random[:8], "little"))
+        return Decision(random[8:].hex(), self.arm_keys[arm])
+
+
+class ExperimentStates:
+    """The states that a writer keeps, by key and by the tag of their decisions' ids."""
+
+    def __init__(self, store: Store, key: bytes) -> None:
+        self._store = store
+        self._key = key
+        self._by_key: dict[str, ExperimentState] = {}
+        self._by_tag: dict[bytes, ExperimentState] = {}
+
+    def get(self, key: str) -> ExperimentState | None:
+        """What is known, current or not."""
+        return self._by_key.get(key)
+
+    def learn(self, keys: Iterable[str], tags: Iterable[bytes]) -> None:
+        """Read the experiments that are asked for and not known yet."""
+        new_keys = [key for key in keys if key not in self._by_key]
+        new_tags = [tag for tag in tags if tag not in self._by_tag]
+        if new_keys or new_tags:
+            numbers = [experiments.tag_of(tag) for tag in new_tags]
+            self._read(
+                stored_experiments.c.key.in_(new_keys) | stored_experiments.c.tag.in_(numbers)
+            )
+
+    def reread(self, ids: list[bytes]) -> None:
+        """Read these experiments again."""
+        self._read(stored_experiments.c.id.in_(ids))
+
+    def current(
+        self, transaction: HotTransaction, keys: Iterable[str], tags: Iterable[bytes]
+    ) -> list[ExperimentState]:
+        """The known ones of these, in the order of their ids, held still in this transaction.
+
+        Raises OutOfDate where one of them changed since it was read.
+        """
+        wanted = {
+            state.id: state
+            for state in (
+                *(self._by_key.get(key) for key in keys),
+                *(self._by_tag.get(tag) for tag in tags),
+            )
+            if state is not None
+        }
+        heads = transaction.heads(sorted(wanted)) if wanted else {}
+        stale = [
+            identity
+            for identity, head in heads.items()
+            if head != (wanted[identity].revision, wanted[identity].table_number)
+        ]
+        if stale:
+            raise OutOfDate(stale)
+        return [wanted[identity] for identity in sorted(heads)]
+
+    def _read(self, condition: ColumnElement[bool]) -> None:
+        with self._store.read() as connection:
+            for experiment in experiments.matching(connection, condition):
+                state = _state(connection, experiment, self._key)
+                self._by_key[state.key] = state
+                self._by_tag[state.id[:4]] = state
+
+
+def _state(connection: Connection, experiment: Experiment, key: bytes) -> ExperimentState:
+    tables = experiments.published(connection, experiment, experiment.table_number)
+    table = tables[0] if tables else None
+    had_group = experiment.layer is not None and bool(
+        connection.execute(
+            select(memberships.c.group_name)
+            .where(memberships.c.group_name == experiment.layer)
+            .limit(1)
+        ).first()
+    )
+    return ExperimentState(
+        experiment,
+        table,
+        key,
+        differences=_differences(connection, experiment),
+        had_group=had_group,
+    )
+
+
+def _differences(connection: Connection, experiment: Experiment) -> list[str]:
+    """What the stored row or table says otherwise than the chain."""
+    try:
+        promise = promises.promise_of(connection, experiment)
+        if promise.last_table is not None:
+            promises.table_rows(connection, experiment, promise.last_table)
+    except BrokenPromiseError:
+        return ["ledger entries"]
+    return promises.differences(experiment, promise)

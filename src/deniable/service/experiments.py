@@ -1,0 +1,336 @@
+"""Experiments: from draft to stopped, what they counted, and what they look like over time.
+
+What carries the promise (arms, segments, strategy, budgets) is fixed by `create`. Starting commits the
+budget against the firm's in the same transaction, takes the slots of the layer, and publishes the
+first table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from fractions import Fraction
+from typing import TypeVar
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import IntegrityError
+
+from deniable.errors import NANO, InvalidArgumentError, UnknownNameError, WrongStateError
+from deniable.privacy.serving import exp_floor
+from deniable.privacy.tables import Band
+from deniable.service.drafts import MAX_BUDGET, NewArm, draft
+from deniable.service.draw_check import DrawCheck, draw_check
+from deniable.service.publisher import Publisher, band_of, put_first_table, table_of
+from deniable.storage import account, commitments, experiments, promises, samples
+from deniable.storage.records import (
+    Cell,
+    Commitment,
+    Experiment,
+    Metric,
+    PublishedTable,
+    Status,
+)
+from deniable.storage.samples import Sample
+from deniable.storage.store import Store
+
+T = TypeVar("T")
+
+
+class Experiments:
+    """The part of `Deniable` that changes and shows experiments."""
+
+    def __init__(self, store: Store, publisher: Publisher) -> None:
+        self._store = store
+        self._publisher = publisher
+
+    # -- life --------------------------------------------------------------------------------
+
+    def create(
+        self,
+        key: str,
+        *,
+        arms: Sequence[str | NewArm],
+        segments: Sequence[str],
+        budget: float | None = None,
+        strategy: str = "dynamic",
+        trace_budget: float | None = None,
+        planned_visitors: int | None = None,
+        layer: str | None = None,
+        holdout: float = 0.0,
+        default_arm: str | None = None,
+        attribution_seconds: int | None = None,
+        metrics: Sequence[Metric] = (Metric(),),
+    ) -> Experiment:
+        """A new draft. Nothing is committed yet; `decide` answers the default arm.
+
+        Args:
+            key: its name: letters, digits, `.`, `_` and `-`.
+            arms: 2 or more, by key or as `NewArm`.
+            segments: the segments that are learned apart, 1 or more.
+            budget: the cap on every visitor's risk in nats; left out where the arms have budgets.
+            strategy: how tables are made from counts.
+            trace_budget: the cap on what later tables tell about a visitor, in nats; None: no promise.
+            planned_visitors: for people, and for strategies that plan ahead.
+            layer: experiments of one layer have different slots and share no visitor.
+            holdout: the share of visitors who are held out, 0 to 0.5.
+            default_arm: for everybody before the start and after a stop without a winner; the
+                first arm if not given.
+            attribution_seconds: rewards later than this do not count.
+            metrics: what is rewarded; the first one decides.
+
+        Raises:
+            WrongStateError: the key is in use.
+        """
+        planned = draft(
+            key,
+            arms=arms,
+            segments=segments,
+            budget=budget,
+            strategy=strategy,
+            trace_budget=trace_budget,
+            planned_visitors=planned_visitors,
+            layer=layer,
+            holdout=holdout,
+            default_arm=default_arm,
+            attribution_seconds=attribution_seconds,
+            metrics=metrics,
+        )
+
+        def create(connection: Connection) -> Experiment:
+            created = experiments.insert_draft(connection, planned)
+            commitments.record(connection, "create", created, **promises.create_detail(created))
+            return created
+
+        return self._changed(create)
+
+    def start(self, key: str, *, share: float = 1.0) -> Experiment:
+        """draft -> running; commits the budget and publishes the first table.
+
+        Args:
+            key: the experiment.
+            share: of its layer's slots that it takes; without a layer it always has all visitors.
+
+        Raises:
+            InsufficientBudgetError: with what remains and what was requested.
+            WrongStateError: not a draft, or the layer has too few free slots.
+        """
+        if not 0.001 <= share <= 1:
+            raise InvalidArgumentError("share", share, "0.001 to 1")
+
+        def begin(connection: Connection) -> Experiment:
+            experiment = _in_state(connection, key, "draft")
+            slots = None
+            if experiment.layer is not None:
+                slots = account.take_slots(connection, experiment.layer, round(share * 1000))
+            account.commit(
+                connection, experiment, "start", slots, **promises.band_detail(band_of(experiment))
+            )
+            started = experiments.change(
+                connection,
+                experiment,
+                status="running",
+                started_at=commitments.moment(connection),
+                slots=slots,
+            )
+            put_first_table(connection, started)
+            return experiments.by_key(connection, key)
+
+        return self._changed(begin)
+
+    def pause(self, key: str) -> Experiment:
+        """running -> paused: known visitors keep their arm, new ones get the zero row."""
+        return self._moved(key, "pause", ("running",), "paused")
+
+    def resume(self, key: str) -> Experiment:
+        """paused -> running: a new commitment, which costs nothing while it counts anyway."""
+
+        def go_on(connection: Connection) -> Experiment:
+            experiment = _in_state(connection, key, "paused")
+            account.commit(connection, experiment, "resume", experiment.slots)
+            return experiments.change(connection, experiment, status="running")
+
+        return self._changed(go_on)
+
+    def stop(self, key: str, *, promote: str | None = None) -> Experiment:
+        """running or paused -> stopped, for good: everybody gets the promoted (or default) arm."""
+
+        def end(connection: Connection) -> Experiment:
+            experiment = _in_state(connection, key, "running", "paused")
+            winner = None if promote is None else _position(experiment, promote)
+            last_answer = account.last_hour(connection, experiment)
+            detail = promises.stop_detail(promote, last_answer)
+            commitments.record(connection, "stop", experiment, **detail)
+            return experiments.change(
+                connection,
+                experiment,
+                status="stopped",
+                winner=winner,
+                stopped_at=commitments.moment(connection),
+            )
+
+        return self._changed(end)
+
+    def switch_off(self, key: str, arm: str) -> Experiment:
+        """A new version of the promise without this arm; visitors who hold it keep it.
+
+        The tables of the new version keep the budget among themselves. Together with the old ones
+        they may not: the version's grade is then "given the time", and the ledger says so.
+        """
+
+        def switch(connection: Connection) -> Experiment:
+            experiment = _in_state(connection, key, "running", "paused")
+            if not experiment.arms[_position(experiment, arm)].active:
+                raise WrongStateError(f"arm {arm!r} is switched off already")
+            if len(experiment.active_arms) < 3:
+                raise WrongStateError("two arms must stay on: stop the experiment and promote one")
+            changed = experiments.switch_off(connection, experiment, arm)
+            bands = (promises.promise_of(connection, experiment).band, band_of(changed))
+            grade = "across time" if _in_one_band(*bands, changed) else "given the time"
+            detail = promises.switch_off_detail(arm, changed.version, bands[1], grade)
+            commitments.record(connection, "switch_off", changed, **detail)
+            put_first_table(connection, changed)
+            return experiments.by_key(connection, key)
+
+        return self._changed(switch)
+
+    def replan(self, budgets_nano: Mapping[str, tuple[int, str]]) -> list[Experiment]:
+        """Give drafts other budgets and strategies, all of them or none.
+
+        Args:
+            budgets_nano: experiment key -> (budget in nano-nats, strategy).
+
+        Raises:
+            WrongStateError: one of them is not a draft, or its arms have budgets of their own.
+        """
+        return self._changed(
+            lambda connection: [
+                _replanned(connection, key, *new) for key, new in budgets_nano.items()
+            ]
+        )
+
+    # -- looking -----------------------------------------------------------------------------
+
+    def get(self, key: str) -> Experiment:
+        """One experiment, or UnknownNameError."""
+        with self._store.read() as connection:
+            return experiments.by_key(connection, key)
+
+    def all(self) -> list[Experiment]:
+        """All of them, oldest first."""
+        with self._store.read() as connection:
+            return experiments.everything(connection)
+
+    def counts(self, key: str) -> list[Cell]:
+        """Shows and clicks of each arm in each segment, over all writers. Private."""
+        with self._store.read() as connection:
+            return experiments.cells(connection, experiments.by_key(connection, key))
+
+    def all_counts(self, wanted: Sequence[Experiment]) -> dict[str, list[Cell]]:
+        """Experiment key -> shows and clicks of each arm in each segment. Private."""
+        with self._store.read() as connection:
+            return experiments.all_cells(connection, wanted)
+
+    def tables(self, key: str, number: int | None = None) -> list[PublishedTable]:
+        """The published tables, oldest first, or the one with this number. Private."""
+        with self._store.read() as connection:
+            return experiments.published(connection, experiments.by_key(connection, key), number)
+
+    def publish(self, key: str) -> PublishedTable | None:
+        """Publish the next table now, due or not. None: another process is publishing."""
+        return self._publisher.publish(key)
+
+    def events(self, key: str) -> list[Commitment]:
+        """What happened to one experiment, oldest first; publications apart."""
+        with self._store.read() as connection:
+            experiment = experiments.by_key(connection, key)
+            found = commitments.entries(connection, experiment)
+        return [entry for entry in found if entry.kind != "table"]
+
+    def draw_check(self, experiment: Experiment) -> DrawCheck:
+        """How often each arm was shown, against what the published tables say."""
+        with self._store.read() as connection:
+            return draw_check(connection, experiment)
+
+    # -- totals over time --------------------------------------------------------------------
+
+    def samples(self, key: str) -> list[Sample]:
+        """The totals of one experiment over time, oldest first."""
+        with self._store.read() as connection:
+            return samples.of(connection, experiments.by_key(connection, key))
+
+    def sampled(self) -> dict[str, tuple[int, int, int]]:
+        """Experiment id -> stored times of its first and last sample, and how many it has."""
+        with self._store.read() as connection:
+            return samples.latest(connection)
+
+    def add_samples(self, taken: Sequence[tuple[Experiment, Sample]]) -> None:
+        """Remember totals. Losing some to another process that does the same is no harm."""
+
+        def add(connection: Connection) -> None:
+            for experiment, sample in taken:
+                samples.add(connection, experiment, sample)
+
+        with suppress(IntegrityError):
+            self._store.retried(add)
+
+    def thin_samples(self, experiment: Experiment) -> None:
+        """Drop some of an experiment's samples where it has too many."""
+        self._store.retried(lambda connection: samples.thin(connection, experiment))
+
+    def _moved(self, key: str, kind: str, before: tuple[Status, ...], after: Status) -> Experiment:
+        def move(connection: Connection) -> Experiment:
+            experiment = _in_state(connection, key, *before)
+            commitments.record(connection, kind, experiment)
+            return experiments.change(connection, experiment, status=after)
+
+        return self._changed(move)
+
+    def _changed(self, work: Callable[[Connection], T]) -> T:
+        """`work` in one transaction in which nobody else changes budgets or experiments."""
+
+        def alone(connection: Connection) -> T:
+            commitments.lock_chain(connection)
+            return work(connection)
+
+        return self._store.retried(alone)
+
+
+def _in_state(connection: Connection, key: str, *allowed: Status) -> Experiment:
+    experiment = experiments.by_key(connection, key, lock=True)
+    if experiment.status not in allowed:
+        wanted = " or ".join(allowed)
+        raise WrongStateError(f"experiment {key!r} is {experiment.status}; this needs {wanted}")
+    return experiment
+
+
+def _in_one_band(old: Band | None, new: Band | None, experiment: Experiment) -> bool:
+    """Whether all tables of two versions keep the budgets together, whatever they will be."""
+    if old is None or new is None:
+        return False
+    return all(
+        Fraction(max(old.ceilings[arm], new.ceilings[arm]), min(old.floors[arm], new.floors[arm]))
+        <= exp_floor(experiment.budgets[arm])
+        for arm in experiment.active
+    )
+
+
+def _position(experiment: Experiment, arm: str) -> int:
+    for position, known in enumerate(experiment.arms):
+        if known.key == arm:
+            return position
+    raise UnknownNameError("arm", arm)
+
+
+def _replanned(connection: Connection, key: str, budget_nano: int, strategy: str) -> Experiment:
+    if not 0 <= budget_nano <= MAX_BUDGET * NANO:
+        raise InvalidArgumentError("budget", budget_nano / NANO, f"0 to {MAX_BUDGET:g} nats")
+    draft = experiments.by_key(connection, key)
+    if draft.status != "draft":
+        raise WrongStateError(f"experiment {key!r} is {draft.status}: its budget is promised")
+    if draft.arm_specific:
+        raise WrongStateError(f"the arms of {key!r} have budgets of their own")
+    changed = experiments.change(connection, draft, budget_nano=budget_nano, strategy=strategy)
+    empty = [[0] * len(changed.arms) for _ in changed.segments]
+    table_of(changed, empty, empty)  # checked exactly, before it can ever be drawn from
+    commitments.record(connection, "replan", changed, **promises.replan_detail(changed))
+    return changed

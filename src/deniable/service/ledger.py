@@ -1,0 +1,47 @@
+"""The ledger: what happened, whether the chains hold, and decisions as files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from deniable.service.export import Shape, export
+from deniable.storage import commitments, experiments
+from deniable.storage.ledger import Verification, verify
+from deniable.storage.records import Commitment
+from deniable.storage.store import Store
+
+
+class Ledger:
+    """The part of `Deniable` that looks back."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def entries(self) -> list[Commitment]:
+        """Everything that touched the firm's budget or an experiment's promise, oldest first."""
+        with self._store.read() as connection:
+            return commitments.entries(connection)
+
+    def verify(self, *, noted: Mapping[str, str] | None = None) -> Verification:
+        """Check all chains, the tables, the counters and the totals; says what is wrong first.
+
+        Args:
+            noted: `heads` of an earlier verification, kept outside of the store: each must still be
+                part of its chain.
+        """
+        with self._store.read() as connection:
+            return verify(connection, noted or {})
+
+    def export(self, path: str | Path, *, experiment: str, shape: Shape = "private") -> int:
+        """Write decisions to a file by its ending (.parquet, .csv, .jsonl, .vw); returns the rows.
+
+        Args:
+            path: the file; its ending is the format.
+            experiment: whose decisions.
+            shape: `private` (segment, shown, table, propensities, role, version, reward), `public`
+                (what a tracker sees: arm and time), `open-bandit` or `vowpal-wabbit` for off-policy
+                tools. All but `public` hold segments: keep them in the trusted zone.
+        """
+        with self._store.read() as connection:
+            return export(connection, Path(path), experiments.by_key(connection, experiment), shape)

@@ -1,0 +1,358 @@
+"""The publisher: makes the next table of an experiment when the experiment has grown enough.
+
+Serving draws from the table in force and learns nothing; this is where learning happens. A table is due
+when the stored decisions of all segments together have grown by a tenth, and by 100. When one appears
+therefore depends on nobody's segment and on no reward. A table is a function of the counts that are
+stored with it, is checked in exact arithmetic, and is stored and chained before anything is drawn from
+it. One process at a time publishes for an experiment, under a lease; whatever fails, the table in
+force stays.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+from collections.abc import Mapping
+from itertools import pairwise
+from queue import SimpleQueue
+
+from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from deniable.errors import DeniableError
+from deniable.privacy.noise import discrete_laplace
+from deniable.privacy.tables import Band, Table, decoded_table
+from deniable.service.experiment_state import ExperimentState
+from deniable.storage import commitments, experiments, promises, times
+from deniable.storage.records import Experiment, PublishedTable
+from deniable.storage.schema import leases
+from deniable.storage.store import Store
+from deniable.strategies import STRATEGIES
+
+_log = logging.getLogger("deniable")
+
+GROWTH = 1.1
+"""An experiment's decisions grow by this factor between two tables."""
+
+TRACE_GROWTH = 2.0
+"""With a trace budget, where every publication adds noise, few large steps are better."""
+
+LEAST_NEW = 100
+"""And by at least so many decisions."""
+
+LEASE_MICROSECONDS = 60_000_000
+
+
+def due_at(decisions: int, *, trace: bool) -> int:
+    """The number of decisions at which the table after one of `decisions` is due.
+
+    >>> due_at(0, trace=False), due_at(5_000, trace=False), due_at(5_000, trace=True)
+    (100, 5500, 10000)
+    """
+    growth = TRACE_GROWTH if trace else GROWTH
+    return max(decisions + LEAST_NEW, int(decisions * growth))
+
+
+class Publisher:
+    """Publishes in a thread of its own; `memory:` stores publish in the caller's.
+
+    Args:
+        store: where to.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._owner = os.urandom(16)
+        self._waiting: SimpleQueue[ExperimentState | None] = SimpleQueue()
+        self._noticed: set[bytes] = set()
+        self._thread: threading.Thread | None = None
+
+    def grown(self, state: ExperimentState) -> None:
+        """An experiment may have grown enough: look at it soon, without blocking whoever decides."""
+        if not self._store.durable:
+            self._look(state)
+            return
+        if state.id in self._noticed:
+            return
+        self._noticed.add(state.id)
+        if self._thread is None:
+            self._thread = threading.Thread(
+                target=self._run, name="deniable-publisher", daemon=True
+            )
+            self._thread.start()
+        self._waiting.put(state)
+
+    def close(self) -> None:
+        """Finish the table that is being made, then stop."""
+        if self._thread is not None:
+            self._waiting.put(None)
+            self._thread.join()
+            self._thread = None
+
+    def publish(self, key: str, *, always: bool = True) -> PublishedTable | None:
+        """Publish the next table of a running or paused experiment.
+
+        Args:
+            key: the experiment.
+            always: also where it is not due yet.
+
+        Returns:
+            The table; None where it was not due, or another process is publishing.
+        """
+        name = f"publish {key}"[:64]
+        if not self._leased(name):
+            return None
+        try:
+            with self._store.read() as connection:
+                experiment = experiments.by_key(connection, key)
+                if experiment.status not in ("running", "paused"):
+                    return None
+                made = next_table(connection, experiment, always=always)
+            return (
+                None
+                if made is None
+                else self._store.retried(lambda connection: _put_into_force(connection, key, made))
+            )
+        finally:
+            self._store.retried(
+                lambda connection: connection.execute(
+                    delete(leases).where(leases.c.name == name, leases.c.owner == self._owner)
+                )
+            )
+
+    def _run(self) -> None:
+        while (state := self._waiting.get()) is not None:
+            self._noticed.discard(state.id)
+            self._look(state)
+
+    def _look(self, state: ExperimentState) -> None:
+        """Publish if due; else say after how many more decisions to look again."""
+        try:
+            with self._store.read() as connection:
+                experiment = experiments.by_key(connection, state.key)
+                total, writers = experiments.decided(connection, experiment)
+                due = _due(connection, experiment)
+            if total >= due:
+                self.publish(state.key, always=False)
+            # Other writers decide too: look more often than this one alone would have to.
+            share = 1 if writers <= 1 else 2 * writers
+            state.look_after = state.new_decisions + max(1, (due - total) // share)
+        except DeniableError as error:  # the table in force stays; the next batch asks again
+            _log.warning("no table was published: %s", type(error).__name__)
+            state.look_after = state.new_decisions + LEAST_NEW
+
+    def _leased(self, name: str) -> bool:
+        """Take the lease on this work; False: somebody else has it."""
+        now = times.now()
+        values = {"owner": self._owner, "until": now + LEASE_MICROSECONDS}
+
+        def take(connection: Connection) -> bool:
+            taken = connection.execute(
+                update(leases)
+                .where(leases.c.name == name)
+                .where((leases.c.until < now) | (leases.c.owner == self._owner))
+                .values(**values)
+            )
+            if taken.rowcount:
+                return True
+            if connection.execute(select(leases.c.name).where(leases.c.name == name)).first():
+                return False
+            connection.execute(insert(leases).values(name=name, **values))
+            return True
+
+        try:
+            return self._store.retried(take)
+        except IntegrityError:  # another process inserted it first
+            return False
+
+
+def _due(connection: Connection, experiment: Experiment) -> int:
+    tables = experiments.published(connection, experiment, experiment.table_number)
+    if not tables:
+        return 0
+    return due_at(tables[0].decisions, trace=experiment.trace_nano is not None)
+
+
+def next_table(
+    connection: Connection, experiment: Experiment, *, always: bool
+) -> PublishedTable | None:
+    """The next table of an experiment from what is stored now; None where it is not due."""
+    total, _ = experiments.decided(connection, experiment)
+    if not always and total < _due(connection, experiment):
+        return None
+    now = commitments.moment(connection)
+    counts = _counts(connection, experiment, now)
+    made = table_of(experiment, counts["shows"], counts["rewards"])
+    return PublishedTable(
+        number=experiment.table_number + 1,
+        version=experiment.version,
+        strategy=experiment.strategy,
+        published_at=times.as_datetime(now),
+        decisions=total,
+        counts=json.dumps(counts, separators=(",", ":")).encode(),
+        rows=made.encoded(),
+    )
+
+
+def table_of(experiment: Experiment, shows: list[list[int]], rewards: list[list[int]]) -> Table:
+    """The table that the experiment's strategy makes of these counts, checked exactly.
+
+    Args:
+        experiment: as stored.
+        shows: by segment and arm.
+        rewards: sums of rewards by segment and arm.
+    """
+    active, cap = experiment.active, experiment.metrics[0].cap_micro
+    # Noisy counts can be anything: they are clipped here, where they are used, never where summed.
+    shows = [[max(0, count) for count in row] for row in shows]
+    rewards = [
+        [min(max(0, reward), shown * cap) for shown, reward in zip(counts, row, strict=True)]
+        for counts, row in zip(shows, rewards, strict=True)
+    ]
+    budgets = tuple(experiment.budgets[arm] for arm in active)
+    made = STRATEGIES[experiment.strategy].table(
+        budgets,
+        [[row[arm] for arm in active] for row in shows],
+        [[row[arm] for arm in active] for row in rewards],
+        horizon=experiment.planned_visitors,
+    )
+    table = Table(
+        rows=tuple(_over_all_arms(row, active, len(experiment.arms)) for row in made.rows),
+        zero=_over_all_arms(made.zero, active, len(experiment.arms)),
+    )
+    table.check(experiment.budgets)
+    return table
+
+
+def band_of(experiment: Experiment) -> Band | None:
+    """The band that every table of the present version keeps to; None where there is none."""
+    active, n_arms = experiment.active, len(experiment.arms)
+    fixed = STRATEGIES[experiment.strategy].band(tuple(experiment.budgets[arm] for arm in active))
+    if fixed is None:
+        return None
+    return Band(
+        *(_over_all_arms(row, active, n_arms) for row in (fixed.floors, fixed.ceilings, fixed.zero))
+    )
+
+
+def _over_all_arms(row: tuple[int, ...], active: tuple[int, ...], n_arms: int) -> tuple[int, ...]:
+    """A row over the active arms as a row over all; arms that are off are never shown."""
+    entries = dict(zip(active, row, strict=True))
+    return tuple(entries.get(arm, 0) for arm in range(n_arms))
+
+
+def put_first_table(connection: Connection, experiment: Experiment) -> None:
+    """Publish a table in a transaction that holds the chain of commitments (start, switch off)."""
+    made = next_table(connection, experiment, always=True)
+    assert made is not None
+    _store_table(connection, experiment, made)
+
+
+def _put_into_force(
+    connection: Connection, key: str, made: PublishedTable
+) -> PublishedTable | None:
+    commitments.lock_chain(connection)
+    experiment = experiments.by_key(connection, key, lock=True)
+    live = experiment.status in ("running", "paused")
+    unchanged = (made.number, made.version) == (experiment.table_number + 1, experiment.version)
+    if not live or not unchanged:  # it was stopped, or an arm was switched off, meanwhile
+        return None
+    _store_table(connection, experiment, made)
+    return made
+
+
+def _store_table(connection: Connection, experiment: Experiment, made: PublishedTable) -> None:
+    detail = promises.table_detail(
+        made.number,
+        made.version,
+        decoded_table(made.rows, len(experiment.arms)),
+        made.counts,
+        made.decisions,
+        made.strategy,
+    )
+    commitments.record(connection, "table", experiment, **detail)
+    experiments.add_table(connection, experiment, made)
+
+
+def _counts(connection: Connection, experiment: Experiment, now: int) -> dict[str, list[list[int]]]:
+    """Shows and rewards by segment and arm that the next table is made from.
+
+    A show counts when its attribution window has closed, or its reward came, whichever is first; the
+    window of all decisions of one table closes with the youngest of them. With a trace budget, each
+    decision enters exactly once, and what enters is counted with noise (MATH section 13).
+    """
+    found = experiments.table_counts(connection, experiment)
+    ends = _ends(experiments.published_at(connection, experiment), now)
+    window = (experiment.attribution_seconds or 0) * 1_000_000
+    closed = {number for number, end in ends.items() if now >= end + window}
+    width, height = len(experiment.arms), len(experiment.segments)
+    if experiment.trace_nano is None:
+        shows = [[0] * width for _ in range(height)]
+        rewards = [[0] * width for _ in range(height)]
+        for (number, segment, arm), (shown, rewarded, value, _) in found.items():
+            if segment >= 0:
+                settled = experiment.attribution_seconds is None or number in closed
+                shows[segment][arm] += shown if settled else rewarded
+                rewards[segment][arm] += value
+        return {"shows": shows, "rewards": rewards}
+    return _noisy_counts(connection, experiment, found, closed)
+
+
+def _ends(published: Mapping[int, int], now: int) -> dict[int, int]:
+    """Table number -> when the next one replaced it; `now` for the last, and for what came before."""
+    numbers = sorted(published)
+    ends = {number: published[after] for number, after in pairwise(numbers)}
+    first = published[numbers[0]] if numbers else now
+    return {0: first, **ends, **({numbers[-1]: now} if numbers else {})}
+
+
+def _noisy_counts(
+    connection: Connection,
+    experiment: Experiment,
+    found: Mapping[tuple[int, int, int], tuple[int, int, int, int]],
+    closed: set[int],
+) -> dict[str, list[list[int]]]:
+    """The noisy sums of the table in force, plus what is new since then, with fresh noise.
+
+    `entered` says which part of each table's decisions is in the sums; of those that have closed
+    nothing more ever enters.
+    """
+    assert experiment.trace_nano is not None
+    width, height = len(experiment.arms), len(experiment.segments)
+    before = experiments.published(connection, experiment, experiment.table_number)
+    if before:
+        last = json.loads(before[0].counts)
+        shows, rewards = last["shows"], last["rewards"]
+        entered = {tuple(row[:3]): tuple(row[3:]) for row in last["entered"]}
+    else:
+        shows = [[0] * width for _ in range(height)]
+        rewards = [[0] * width for _ in range(height)]
+        entered = {}
+    new_shows = [[0] * width for _ in range(height)]
+    new_rewards = [[0] * width for _ in range(height)]
+    for cell, (shown, rewarded, value, _) in found.items():
+        number, segment, arm = cell
+        old_shows, old_value, frozen = entered.get(cell, (0, 0, 0))
+        if segment < 0 or frozen:
+            continue
+        now_shows = shown if number in closed else rewarded
+        new_shows[segment][arm] += now_shows - old_shows
+        new_rewards[segment][arm] += value - old_value
+        entered[cell] = (now_shows, value, int(number in closed))
+    if before:  # before the first table nothing was decided: no noise is needed
+        cap = experiment.metrics[0].cap_micro
+        for segment in range(height):
+            for arm in range(width):
+                shows[segment][arm] += new_shows[segment][arm] + discrete_laplace(
+                    4 * 10**9, experiment.trace_nano
+                )
+                rewards[segment][arm] += new_rewards[segment][arm] + discrete_laplace(
+                    4 * 10**9 * cap, experiment.trace_nano
+                )
+    return {
+        "shows": shows,
+        "rewards": rewards,
+        "entered": [[*cell, *state] for cell, state in sorted(entered.items())],
+    }

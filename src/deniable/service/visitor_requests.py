@@ -1,0 +1,173 @@
+"""What is stored about a visitor: show it, answer from it, forget it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import select
+
+from deniable.errors import NANO
+from deniable.service.jobs import checked_visitor
+from deniable.service.visitors import VisitorHash, group_scope, normalised
+from deniable.storage import erasure, experiments, times
+from deniable.storage.erasure import Erasure
+from deniable.storage.records import MICRO, UNKNOWN_SEGMENT, Decision, Experiment, Role, Status
+from deniable.storage.schema import decisions, rewards
+from deniable.storage.store import Store
+
+
+@dataclass(frozen=True)
+class StoredDecision:
+    """One decision with all that is kept about its visitor.
+
+    Attributes:
+        experiment: its key.
+        status: of the experiment.
+        decided_at: when.
+        segment: as it was given; None where the experiment does not list it.
+        arm: what was shown.
+        risk: the cap on the privacy risk that the visitor was given, in nats.
+        reward: of the deciding metric; None not told.
+    """
+
+    experiment: str
+    status: Status
+    decided_at: datetime
+    segment: str | None
+    arm: str
+    risk: float
+    reward: float | None
+
+
+class VisitorRequests:
+    """The part of `Deniable` that answers for single visitors."""
+
+    def __init__(self, store: Store, key: bytes) -> None:
+        self._store = store
+        self._key = key
+
+    def decisions(self, visitor: str) -> dict[str, Decision]:
+        """Experiment key -> this visitor's decision, of those that run or are paused and have one.
+
+        Nothing is drawn. One statement, whatever it finds.
+        """
+        checked_visitor(visitor)
+        with self._store.read() as connection:
+            live = {
+                bytes.fromhex(experiment.id): experiment
+                for experiment in experiments.everything(connection)
+                if experiment.status in ("running", "paused")
+            }
+            wanted = [self._hash(identity, visitor) for identity in live]
+            rows = connection.execute(
+                select(decisions.c.experiment_id, decisions.c.id, decisions.c.shown).where(
+                    decisions.c.experiment_id.in_(list(live)), decisions.c.visitor.in_(wanted)
+                )
+            ).all()
+        return {
+            live[row.experiment_id].key: Decision(
+                row.id.hex(), live[row.experiment_id].arms[row.shown].key
+            )
+            for row in rows
+        }
+
+    def stored(self, visitor: str) -> list[StoredDecision]:
+        """Everything stored about a visitor, in every experiment that was ever started.
+
+        Args:
+            visitor: the firm's id; it is hashed here and is not stored or logged.
+        """
+        checked_visitor(visitor)
+        found: list[StoredDecision] = []
+        with self._store.read() as connection:
+            for experiment in experiments.everything(connection):
+                if experiment.started_at is None:
+                    continue
+                identity = bytes.fromhex(experiment.id)
+                rows = connection.execute(
+                    select(decisions, rewards.c.value.label("reward"))
+                    .outerjoin(
+                        rewards,
+                        (rewards.c.experiment_id == decisions.c.experiment_id)
+                        & (rewards.c.decision_id == decisions.c.id)
+                        & (rewards.c.metric == 0),
+                    )
+                    .where(
+                        decisions.c.experiment_id == identity,
+                        decisions.c.visitor.in_(self._hashes(identity, visitor)),
+                    )
+                )
+                found += [_stored_decision(experiment, row) for row in rows]
+        return found
+
+    def erase(self, visitors: Iterable[str]) -> Erasure:
+        """Forget these visitors in every experiment; totals and promise stay.
+
+        A keyed tombstone stays until the experiment no longer counts. Whoever comes back gets an arm
+        of the zero row: no second draw at a risk, and nothing to debit.
+        """
+        names = [checked_visitor(visitor) for visitor in visitors]
+        return erasure.erase(
+            self._store,
+            self._key,
+            lambda experiment: [
+                hashed
+                for name in names
+                for hashed in self._hashes(bytes.fromhex(experiment.id), name)
+            ],
+            lambda experiment: [
+                VisitorHash(self._key, group_scope(experiment.layer or ""))(name) for name in names
+            ],
+        )
+
+    def purge(
+        self,
+        *,
+        before: datetime,
+        running: bool = False,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Erasure:
+        """Forget everybody who was decided for before a time, in small transactions.
+
+        It can be stopped and run again: what is done stays done.
+
+        Args:
+            before: the time.
+            running: also in experiments that still draw.
+            progress: told how many are done, and of how many.
+        """
+        return erasure.purge(
+            self._store,
+            self._key,
+            before=times.as_stored(before),
+            running=running,
+            progress=progress,
+        )
+
+    def _hash(self, scope: bytes, visitor: str) -> bytes:
+        return VisitorHash(self._key, scope)(normalised(visitor))
+
+    def _hashes(self, scope: bytes, visitor: str) -> list[bytes]:
+        """As stored now, and as it was before ids were normalised."""
+        hashed = VisitorHash(self._key, scope)
+        return list({hashed(normalised(visitor)), hashed(visitor)})
+
+
+def _stored_decision(experiment: Experiment, row: Any) -> StoredDecision:
+    if row.role is None:  # from before tables were published
+        risk_nano = row.risk_nano
+    else:
+        at_risk = row.role == Role.MEMBER and row.segment != UNKNOWN_SEGMENT
+        risk_nano = experiment.budget_nano if at_risk else 0
+    return StoredDecision(
+        experiment=experiment.key,
+        status=experiment.status,
+        decided_at=times.as_datetime(row.decided_at),
+        segment=experiment.segments[row.segment] if row.segment >= 0 else None,
+        arm=experiment.arms[row.shown].key,
+        risk=risk_nano / NANO,
+        reward=None if row.reward is None else row.reward / MICRO,
+    )
