@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from tests.postgres import PostgresServer, emptied
 from tests.public_data import LEFT_OUT
 
@@ -25,7 +25,13 @@ for name in [name for name in os.environ if name.startswith("DENIABLE_")]:
     if name not in FOR_TESTS:
         del os.environ[name]
 
-settings.register_profile("deniable", deadline=None, derandomize=True, database=None)
+settings.register_profile(
+    "deniable",
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],  # on a busy machine everything is
+)
 settings.load_profile("deniable")
 
 
