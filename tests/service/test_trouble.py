@@ -232,6 +232,7 @@ def test_a_reward_in_a_batch_that_fails_can_be_sent_again(
             assert all(finished.acquire(timeout=PATIENCE) for _ in range(2))
         assert isinstance(reward.error, EntropyError)
         assert sum(cell.clicks for cell in service.counts(first)) == 0
+        eventually(service.ready, "the store is tried again")  # not while it failed a moment ago
         for _ in range(2):
             service.reward(decision.id, 1)
         assert sum(cell.clicks for cell in service.counts(first)) == 1
