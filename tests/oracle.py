@@ -173,10 +173,14 @@ def arm_excess_linear(risks: list[float], t: int) -> Real:
 
 
 def budgets_for(
-    bound: Bound, k: int, t: float, excesses: list[float], best: float, j: int = 1
+    bound: Bound, k: int, t: float, excesses: list[float], best: Real, j: int = 1
 ) -> list[Real]:
-    """The smallest budgets within each excess of the bound at `best`, by a scan and bisection."""
-    grid = [mpf(best) * i / 400 for i in range(401)]
+    """The smallest budgets within each excess of the bound at `best`, by a scan and bisection.
+
+    `best` is the exact optimum of the bound: at its kink the square root of the time that is left
+    turns a budget that is off in its 16th digit into a bound that is off in its 8th.
+    """
+    grid = [best * i / 400 for i in range(401)]
     values = [bound(k, t, g, j) for g in grid]
     return [
         _first_below(bound, k, t, (1 + exact(x)) * values[-1], j, grid, values) for x in excesses
