@@ -1,0 +1,14 @@
+"""The strategies layer: how an experiment spends its budget, one file for each way.
+
+`STRATEGIES` is the one table of them. Planner, charts, pages and command line go through it and name no
+strategy, so that adding one is adding its file and its line here.
+"""
+
+from deniable.strategies.base import Strategy
+from deniable.strategies.constant import ConstantStrategy
+from deniable.strategies.dynamic import DynamicStrategy
+
+STRATEGIES: dict[str, type[Strategy]] = {
+    strategy.name: strategy for strategy in (ConstantStrategy, DynamicStrategy)
+}
+"""Every strategy by its name."""
