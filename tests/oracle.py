@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from mpmath import mp as mp
 from mpmath import mpf as mpf
 
@@ -198,3 +199,26 @@ def _first_below(
         mid = (low + high) / 2
         low, high = (low, mid) if bound(k, t, mid, j) <= target else (mid, high)
     return high
+
+
+def summed_constant(k: int, t: float, gamma: float, shares: list[Real]) -> Real:
+    """The one-segment bounds added up; a segment of fewer than three visitors may lose them all."""
+    sizes = [exact(t) * share for share in shares]
+    return sum(n if n < 3 else constant(k, n, gamma) for n in sizes)
+
+
+def summed_dynamic(k: int, t: float, gamma: float, shares: list[Real]) -> Real:
+    """The same with 3/2 of the learning term: the sum of n^(-1/3) is (3/2) t^(2/3)."""
+    total = mpf(0)
+    for n in (exact(t) * share for share in shares):
+        learning, exploration, estimation = dynamic_terms(k, n, gamma)
+        total += n if n < 3 else mpf(3) / 2 * learning + exploration + estimation
+    return total
+
+
+def visitor_by_visitor(k: int, t: int, gamma: float) -> float:
+    """The dynamic strategy's per-round bounds, none above 1 in the first two, added up one by one."""
+    n = np.arange(3, t + 1)
+    schedule = np.minimum(1.0, np.cbrt(k * np.log(n) / n))
+    rate = np.maximum(schedule, float(eps(k, gamma)))
+    return 2 + float(np.sum(rate + 2 * np.sqrt(2 * k * np.log(n) / (n * rate))))
