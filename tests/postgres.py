@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+from tests.patience import PATIENCE
 
 from deniable.storage.schema import metadata
 
@@ -87,6 +88,7 @@ class PostgresServer:
             "max_connections": "120",
             "shared_buffers": "32MB",
             "fsync": "off",  # processes are killed here, machines are not
+            "autovacuum": "off",  # it comes once a minute, and changes plans
             **overrides,
         }
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
@@ -119,7 +121,7 @@ class PostgresServer:
     def _end(self, how: signal.Signals) -> None:
         if self._server is not None:
             self._server.send_signal(how)
-            self._server.wait(30)
+            self._server.wait(PATIENCE)
             self._server = None
 
     def remove(self) -> None:

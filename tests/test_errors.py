@@ -186,7 +186,7 @@ NOT_CALLED = {"ArmPlan", "Plan", "RegretTerms"}
 
 
 def test_every_public_call_is_in_the_table() -> None:
-    layers = ("privacy.", "theory.", "planning.")
+    layers = ("privacy.", "strategies.", "theory.", "planning.")
     names = {n for home, ns in d._HOME.items() if home.startswith(layers) for n in ns}
     assert names == set(CALLS) | NOT_CALLED
 

@@ -10,6 +10,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from tests.patience import PATIENCE
 
 import deniable
 
@@ -70,7 +71,7 @@ def test_type_checkers_see_real_types(tmp_path: Path) -> None:
     )
     command = [sys.executable, "-m", "mypy", "--strict", "--no-incremental", str(script)]
     result = subprocess.run(
-        command, capture_output=True, text=True, timeout=300, cwd=tmp_path, check=False
+        command, capture_output=True, text=True, timeout=PATIENCE, cwd=tmp_path, check=False
     )
     lines = [line.split(":")[1] for line in result.stdout.splitlines() if ": error:" in line]
     assert lines == ["3", "4", "5"], result.stdout

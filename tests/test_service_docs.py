@@ -11,6 +11,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from tests.patience import PATIENCE
 from tests.service.http.process import serving
 
 ROOT = Path(__file__).parents[1]
@@ -31,7 +32,7 @@ def _run(kind: str, code: str, folder: Path, environment: dict[str, str]) -> str
     if shutil.which(command[0]) is None:
         pytest.skip(f"NOT RUN: {command[0]} is not installed, which the guide's {kind} needs")
     done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=PATIENCE
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -52,12 +52,6 @@ _HOME = {
         "expected_exhaustion_time",
     ),
     "privacy.serving": ("ServingSchedule", "ServingTable", "arm_specific_table", "symmetric_table"),
-    "privacy.strategy": (
-        "ArmConstantStrategy",
-        "ArmDynamicStrategy",
-        "ConstantStrategy",
-        "DynamicStrategy",
-    ),
     "privacy.tracker": ("Tracker",),
     "simulation.environment": ("Environment",),
     "simulation.results": ("SimulationResult",),
@@ -66,6 +60,9 @@ _HOME = {
     "service.drafts": ("NewArm",),
     "service.service": ("Deniable", "open"),
     "storage.records": ("Arm", "Decision", "Experiment", "Firm"),
+    "strategies.arm_budgets": ("ArmConstantStrategy", "ArmDynamicStrategy"),
+    "strategies.constant": ("ConstantStrategy",),
+    "strategies.dynamic": ("DynamicStrategy",),
     "theory.arm_specific": (
         "arm_specific_constant_regret",
         "arm_specific_excess",

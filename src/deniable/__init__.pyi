@@ -57,10 +57,6 @@ from deniable.privacy.serving import ServingSchedule as ServingSchedule
 from deniable.privacy.serving import ServingTable as ServingTable
 from deniable.privacy.serving import arm_specific_table as arm_specific_table
 from deniable.privacy.serving import symmetric_table as symmetric_table
-from deniable.privacy.strategy import ArmConstantStrategy as ArmConstantStrategy
-from deniable.privacy.strategy import ArmDynamicStrategy as ArmDynamicStrategy
-from deniable.privacy.strategy import ConstantStrategy as ConstantStrategy
-from deniable.privacy.strategy import DynamicStrategy as DynamicStrategy
 from deniable.privacy.tracker import Tracker as Tracker
 from deniable.service.drafts import NewArm as NewArm
 from deniable.service.service import Deniable as Deniable
@@ -75,6 +71,10 @@ from deniable.storage.records import Arm as Arm
 from deniable.storage.records import Decision as Decision
 from deniable.storage.records import Experiment as Experiment
 from deniable.storage.records import Firm as Firm
+from deniable.strategies.arm_budgets import ArmConstantStrategy as ArmConstantStrategy
+from deniable.strategies.arm_budgets import ArmDynamicStrategy as ArmDynamicStrategy
+from deniable.strategies.constant import ConstantStrategy as ConstantStrategy
+from deniable.strategies.dynamic import DynamicStrategy as DynamicStrategy
 from deniable.theory.arm_specific import (
     arm_specific_constant_regret as arm_specific_constant_regret,
 )

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from tests.patience import PATIENCE
 
 from deniable.cli import main
 
@@ -26,7 +27,7 @@ def portfolio(tmp_path: Path) -> str:
 
 def test_in_a_process_of_its_own(portfolio: str) -> None:
     command = [sys.executable, "-m", "deniable", "allocate", portfolio, "--firm-budget", "4"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     b, a = (

@@ -8,13 +8,17 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.patience import PATIENCE
 
 from deniable.cli import COMMANDS, main
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "deniable", *arguments], capture_output=True, text=True, timeout=60
+        [sys.executable, "-m", "deniable", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
     )
 
 
@@ -119,5 +123,7 @@ def test_help_and_import_load_nothing_heavy() -> None:
         "import sys, deniable, deniable.cli; deniable.cli.main(['--help']); "
         f"print([m for m in {heavy!r} if m in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE
+    )
     assert done.stdout.splitlines()[-1] == "[]"

@@ -24,6 +24,7 @@ from openfeature.exception import ErrorCode
 from openfeature.flag_evaluation import Reason
 from openfeature.provider import AbstractProvider
 from openfeature.track import TrackingEventDetails
+from tests.patience import PATIENCE
 from tests.service.http.process import serving
 
 from deniable.client import AsyncClient, Client
@@ -43,7 +44,7 @@ class Service:
 
     def post(self, path: str, body: object = None) -> httpx.Response:
         headers = {"Authorization": f"Bearer {self.admin}"}
-        return httpx.post(self.url + path, json=body, headers=headers, timeout=20)
+        return httpx.post(self.url + path, json=body, headers=headers, timeout=PATIENCE)
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +63,7 @@ def _clicks(rng: random.Random, arm: str) -> int:
 
 
 def _with_client(service: Service, key: str, rng: random.Random) -> None:
-    with Client(service.url, service.secret, timeout_seconds=20) as client:
+    with Client(service.url, service.secret, timeout_seconds=PATIENCE) as client:
         for number in range(VISITORS):
             decision = client.decide(key, f"v-{number}", "a")
             assert client.decide(key, f"v-{number}", "b") == decision
@@ -71,7 +72,7 @@ def _with_client(service: Service, key: str, rng: random.Random) -> None:
 
 def _with_async_client(service: Service, key: str, rng: random.Random) -> None:
     async def drive() -> None:
-        async with AsyncClient(service.url, service.secret, timeout_seconds=20) as client:
+        async with AsyncClient(service.url, service.secret, timeout_seconds=PATIENCE) as client:
             for start in range(0, VISITORS, 10):
                 visitors = [(f"v-{number}", "a") for number in range(start, start + 10)]
                 found = await client.decide_batch(key, visitors)
@@ -84,7 +85,7 @@ def _with_async_client(service: Service, key: str, rng: random.Random) -> None:
 
 def _with_provider(service: Service, key: str, rng: random.Random) -> None:
     provider = DeniableProvider(
-        Client(service.url, service.secret, timeout_seconds=20), events={"purchase": [key]}
+        Client(service.url, service.secret, timeout_seconds=PATIENCE), events={"purchase": [key]}
     )
     with _provided(provider) as flags:
         for number in range(VISITORS):
@@ -96,8 +97,8 @@ def _with_provider(service: Service, key: str, rng: random.Random) -> None:
 
 def _with_stock_provider(service: Service, key: str, rng: random.Random) -> None:
     headers = {"Authorization": f"Bearer {service.secret}"}
-    provider = OFREPProvider(service.url, headers_factory=lambda: headers, timeout=20)
-    with _provided(provider) as flags, httpx.Client(headers=headers, timeout=20) as http:
+    provider = OFREPProvider(service.url, headers_factory=lambda: headers, timeout=PATIENCE)
+    with _provided(provider) as flags, httpx.Client(headers=headers, timeout=PATIENCE) as http:
         for number in range(VISITORS):
             context = EvaluationContext(f"v-{number}", {"segment": "a"})
             details = flags.get_string_details(key, "default", context)
@@ -144,7 +145,7 @@ def test_the_better_arm_wins(running: Service, driver: str) -> None:
     counts = httpx.get(
         f"{running.url}/v1/experiments/{driver}/counts",
         headers={"Authorization": f"Bearer {running.admin}"},
-        timeout=20,
+        timeout=PATIENCE,
     ).json()
     shows = {cell["arm"]: cell["shows"] for cell in counts if cell["segment"] == "a"}
     clicks = {cell["arm"]: cell["clicks"] for cell in counts if cell["segment"] == "a"}
@@ -153,12 +154,13 @@ def test_the_better_arm_wins(running: Service, driver: str) -> None:
     assert clicks["new"] > 0.4 * shows["new"]
     promoted = running.post(f"/v1/experiments/{driver}/stop", {"promote": "new"})
     assert promoted.json()["winner"] == "new"
-    with Client(running.url, running.secret, timeout_seconds=20) as client:
+    with Client(running.url, running.secret, timeout_seconds=PATIENCE) as client:
         assert {client.decide(driver, f"v-{n}", s).arm for n in range(20) for s in "ab"} == {"new"}
 
 
 def test_our_provider_tells_what_is_wrong(running: Service) -> None:
-    with _provided(DeniableProvider(Client(running.url, running.secret))) as flags:
+    client = Client(running.url, running.secret, timeout_seconds=PATIENCE)
+    with _provided(DeniableProvider(client)) as flags:
         nobody = flags.get_string_details("x", "default")
         assert (nobody.value, nobody.error_code) == ("default", ErrorCode.TARGETING_KEY_MISSING)
         unknown = flags.get_string_details("x", "default", EvaluationContext("v"))

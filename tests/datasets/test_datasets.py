@@ -6,21 +6,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.public_data import needs_public_data
 
 from deniable.datasets.asos import asos
-from deniable.datasets.experiment import data_folder
 from deniable.datasets.facts import RECOMMENDATION_COUNTS, RECOMMENDATION_RATES, WEBSITE_RATES
 from deniable.datasets.open_bandit import first_rates, open_bandit
 from deniable.datasets.synthetic import ARMS, synthetic_portfolio
 from deniable.errors import InvalidArgumentError
 from deniable.simulation.environment import Environment
 
-HAVE_ASOS = (data_folder() / "asos" / "asos_digital_experiments_dataset.parquet").is_file()
-HAVE_BANDIT = (data_folder() / "open_bandit" / "item_ctr_random_policy.csv").is_file()
-WHERE = f"no file in {data_folder()}: set DENIABLE_DATA to the folder with the public data"
 
-
-@pytest.mark.skipif(not HAVE_ASOS, reason=WHERE)
+@needs_public_data
 def test_asos_has_the_published_numbers() -> None:
     firm = asos()
     visitors = np.array([experiment.visitors for experiment in firm])
@@ -41,7 +37,7 @@ def test_asos_has_the_published_numbers() -> None:
     assert (round(days.mean(), 1), round(np.median(days), 1), days.max()) == (46.6, 43.5, 131)
 
 
-@pytest.mark.skipif(not HAVE_BANDIT, reason=WHERE)
+@needs_public_data
 def test_open_bandit_has_the_built_in_counts() -> None:
     items = open_bandit()
     assert len(items) == 80
@@ -77,9 +73,21 @@ def test_the_synthetic_portfolio_is_like_asos(seed: int) -> None:
     assert (world.name, world.horizon) == (firm[0].name, firm[0].visitors)
 
 
-def test_missing_files_are_named(tmp_path: Path) -> None:
-    for load in (asos, lambda path: open_bandit("all", path)):
-        with pytest.raises(InvalidArgumentError, match="DENIABLE_DATA"):
-            load(tmp_path / "none")
+def test_missing_files_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A path without a file, a data folder without one, no data folder: never one beside the project."""
+    (tmp_path / "shared" / "data" / "asos").mkdir(parents=True)
+    (tmp_path / "shared" / "data" / "asos" / "asos_digital_experiments_dataset.parquet").touch()
+    (tmp_path / "project").mkdir()
+    monkeypatch.chdir(tmp_path / "project")
+    for load, file in ((asos, "parquet"), (lambda path: open_bandit("all", path), "csv")):
+        for folder, given, looked_for in (
+            (None, tmp_path / "none", "none"),
+            (tmp_path / "empty", None, file),
+            (None, None, "None"),
+        ):
+            monkeypatch.setenv("DENIABLE_DATA", str(folder or ""))
+            with pytest.raises(InvalidArgumentError, match="DENIABLE_DATA") as caught:
+                load(given)
+            assert str(caught.value.value).endswith(looked_for)
     with pytest.raises(InvalidArgumentError, match="campaign"):
         open_bandit("children")

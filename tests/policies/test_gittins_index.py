@@ -1,14 +1,34 @@
-"""Indices against published values, markovianbandit, and a brute-force calibration."""
+"""Indices against published values, markovianbandit, and a brute-force calibration.
+
+The tables are computed here: what an earlier run has left in the user's cache proves nothing.
+"""
 
 from __future__ import annotations
 
 from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 
 from deniable.errors import InvalidArgumentError
-from deniable.policies.gittins_index import gittins_index, gittins_table, look_up
+from deniable.policies import gittins_index as module
+from deniable.policies.gittins_index import (
+    GittinsTable,
+    compute_table,
+    gittins_index,
+    gittins_table,
+    look_up,
+)
+
+computed = lru_cache(maxsize=None)(compute_table)
+
+
+@pytest.fixture(autouse=True)
+def _no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "gittins_table", computed)
+
 
 # Gittins, Glazebrook and Weber (2011), tables of the Bernoulli index, Beta(a, b) with a + b small.
 PUBLISHED = {
@@ -27,9 +47,9 @@ def test_published_values(discount: float, state: tuple[int, int], value: float)
 
 
 def _calibrated(clicks: int, shows: int, discount: float, horizon: int) -> float:
-    """Bisection on the payment, one plain dynamic program for each try."""
+    """The payment that is as good as going on: a root, one plain dynamic program for each try."""
 
-    def goes_on(payment: float) -> bool:
+    def going_on_is_worth(payment: float) -> float:
         means = (np.arange(horizon + 1) + 1) / (horizon + 2)
         values = np.maximum(0.0, means - payment)
         for n in range(horizon - 1, shows - 1, -1):
@@ -38,19 +58,15 @@ def _calibrated(clicks: int, shows: int, discount: float, horizon: int) -> float
                 m * values[1 : n + 2] + (1 - m) * values[: n + 1]
             )
             values = np.maximum(0.0, going_on)
-        return bool(going_on[clicks] > 0)
+        return float(going_on[clicks])
 
-    low, high = 0.0, 1.0
-    for _ in range(30):
-        middle = (low + high) / 2
-        low, high = (middle, high) if goes_on(middle) else (low, middle)
-    return low
+    return float(brentq(going_on_is_worth, 0.0, 1.0, xtol=1e-9))
 
 
 @pytest.mark.parametrize(
     ("clicks", "shows"), [(0, 0), (0, 3), (3, 3), (5, 20), (1, 60), (40, 90), (100, 200), (3, 250)]
 )
-def test_first_shows_against_bisection(clicks: int, shows: int) -> None:
+def test_first_shows_against_dynamic_programs(clicks: int, shows: int) -> None:
     for discount, horizon in ((0.9, 700), (0.99, 2600)):
         want = _calibrated(clicks, shows, discount, horizon)
         assert abs(gittins_index(clicks, shows, discount) - want) < 1e-5
@@ -63,9 +79,9 @@ def test_the_approximation_for_many_shows(clicks: int, shows: int) -> None:
 
 
 def _calibrated_by_failures(failures: int, shows: int, discount: float) -> float:
-    """Bisection in numbers of failures, of which a good arm has few: never more than 150."""
+    """The same in numbers of failures, of which a good arm has few: never more than 150."""
 
-    def goes_on(payment: float) -> bool:
+    def going_on_is_worth(payment: float) -> float:
         horizon, misses = shows + 12_000, np.arange(151)
         values = np.maximum(0.0, (horizon - misses + 1) / (horizon + 2) - payment)
         for n in range(horizon - 1, shows - 1, -1):
@@ -73,13 +89,10 @@ def _calibrated_by_failures(failures: int, shows: int, discount: float) -> float
             later = np.append(values[1:], 0.0)  # one more failure
             going_on = (1 - discount) * (m - payment) + discount * (m * values + (1 - m) * later)
             values = np.maximum(0.0, going_on)
-        return bool(going_on[failures] > 0)
+        return float(going_on[failures])
 
-    low, high = (shows - failures + 1) / (shows + 2), 1.0
-    while high - low > 5e-6:
-        middle = (low + high) / 2
-        low, high = (middle, high) if goes_on(middle) else (low, middle)
-    return low
+    mean = (shows - failures + 1) / (shows + 2)
+    return float(brentq(going_on_is_worth, mean, 1.0, xtol=1e-8))
 
 
 @pytest.mark.parametrize(
@@ -122,19 +135,48 @@ def test_against_markovianbandit() -> None:
         assert abs(gittins_index(*state, discount) - want) < 4e-3
 
 
-@lru_cache(maxsize=1)
-def _arrays() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    return gittins_table(0.9999).arrays
-
-
 def test_the_index_rises_with_clicks_and_falls_with_failures() -> None:
     rng = np.random.default_rng(1)
+    arrays = computed(0.9999).arrays
     for shows in [*range(0, 300, 7), 255, 256, 500, 2000, 9999, 10_001, 50_000, 10**7]:
         for clicks in {0, shows, *rng.integers(0, shows + 1, 12).tolist()}:
-            here = look_up(clicks, shows, *_arrays())
-            assert look_up(clicks + 1, shows + 1, *_arrays()) >= here - 5e-5
-            assert look_up(clicks, shows + 1, *_arrays()) <= here + 5e-5
+            here = look_up(clicks, shows, *arrays)
+            assert look_up(clicks + 1, shows + 1, *arrays) >= here - 5e-5
+            assert look_up(clicks, shows + 1, *arrays) <= here + 5e-5
             assert here > (clicks + 1) / (shows + 2)
+
+
+def test_a_table_is_kept_until_its_source_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[float] = []
+
+    def compute(discount: float) -> GittinsTable:
+        made.append(discount)
+        return GittinsTable(discount, *(np.full((2, 2), len(made), float) for _ in range(3)))
+
+    def table(discount: float) -> tuple[float, int]:
+        gittins_table.cache_clear()
+        found = gittins_table(discount)
+        return float(found.bonus[0, 0]), len(made)
+
+    monkeypatch.setenv("DENIABLE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(module, "compute_table", compute)
+    try:
+        assert [table(0.9), table(0.9), table(0.8)] == [(1, 1), (1, 1), (2, 2)]
+        (kept,) = tmp_path.glob("cache/gittins-*-0.9.npz")
+        kept.write_bytes(b"half a file")
+        assert [table(0.9), table(0.9)] == [(3, 3), (3, 3)]
+        monkeypatch.setattr(module, "__file__", str(tmp_path / "gittins_index.py"))
+        for source in ("gittins_index.py", "_calibration.py"):
+            for other in ("gittins_index.py", "_calibration.py"):
+                (tmp_path / other).write_text("as it was")
+            before = table(0.9)
+            assert table(0.9) == before
+            (tmp_path / source).write_text("as it is")
+            assert table(0.9)[1] == before[1] + 1, source
+    finally:
+        gittins_table.cache_clear()
 
 
 @pytest.mark.parametrize("discount", [0.0, 1.0, 0.99999, -1])

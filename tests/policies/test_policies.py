@@ -18,8 +18,9 @@ from deniable.errors import InvalidArgumentError
 from deniable.policies.catalogue import POLICIES, Settings, policy_named
 from deniable.policies.contract import FixedRule, GreedyRule, IndexRule, Policy
 from deniable.privacy.mechanism import ArmSpecificResponse, RandomizedResponse
-from deniable.privacy.strategy import ArmDynamicStrategy, DynamicStrategy
 from deniable.simulation._exploring import explore
+from deniable.strategies.arm_budgets import ArmDynamicStrategy
+from deniable.strategies.dynamic import DynamicStrategy
 
 KINDS = {"fixed": 0, "dynamic": 1, "arm-dynamic": 2}
 SETTINGS = Settings(budget=2.0, budgets=(0.5, 1.0, 2.0), discount=0.9)

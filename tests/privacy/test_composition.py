@@ -9,6 +9,7 @@ from fractions import Fraction
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.patience import PATIENCE
 
 from deniable import BudgetAccount, nano_down, nano_up, parallel, sequential
 from deniable.errors import NANO, InsufficientBudgetError
@@ -103,7 +104,7 @@ def test_without_its_lock_the_account_would_be_overdrawn() -> None:
 
     class Watched(int):
         def __sub__(self, other: int) -> int:
-            both_looked.wait(timeout=30)
+            both_looked.wait(timeout=PATIENCE)
             return int(self) - other
 
     account = BudgetAccount(1)

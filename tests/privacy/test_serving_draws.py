@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import pytest
 from scipy.stats import chi2
+from tests.patience import PATIENCE
 
 from deniable import ServingTable, arm_specific_table, symmetric_table
 from deniable.errors import NANO
@@ -143,6 +144,6 @@ for entropy in (os.urandom, seeded):
 def test_a_forked_child_does_not_repeat_its_parent() -> None:
     """The system's entropy differs after a fork; a seeded generator repeats, so the test can tell."""
     output = subprocess.run(
-        [sys.executable, "-c", FORK], check=True, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", FORK], check=True, capture_output=True, text=True, timeout=PATIENCE
     ).stdout
     assert output.split() == ["0", "1"]

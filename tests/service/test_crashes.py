@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from sqlalchemy import func, select
+from tests.patience import PATIENCE
 from tests.service.support import running, serving
 
 from deniable.service.service import Deniable
@@ -35,7 +36,7 @@ def test_two_hundred_kills_lose_and_double_nothing(store_url: str, tmp_path: Pat
                 str(part),
             ],
             check=True,
-            timeout=300,
+            timeout=10 * PATIENCE,
         )
         with open_service(store_url) as service:
             assert service.ledger.verify().problem is None  # chains, totals, counters

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from tests.patience import PATIENCE
+
 from deniable.service.demo import EXPERIMENTS, Simulator, prepare
 from deniable.service.service import open as open_service
 
@@ -34,5 +36,5 @@ def test_a_closed_service_ends_the_simulator() -> None:
     simulator = Simulator(service, 1_000_000)
     simulator.start()
     service.close()
-    simulator.join(60)
+    simulator.join(PATIENCE)
     assert not simulator.is_alive()

@@ -7,11 +7,13 @@ import threading
 from typing import Any
 
 import pytest
+from tests.patience import PATIENCE
 from tests.service.support import clicks, running, serving, shows
 
 from deniable.errors import InvalidArgumentError, OverloadedError, UnknownNameError, WrongStateError
 from deniable.service.service import Deniable
 from deniable.service.service import open as open_service
+from deniable.storage import sqlite
 from deniable.storage.records import Decision
 
 
@@ -32,11 +34,7 @@ def test_rewards_count_once(service: Deniable) -> None:
         service.reward(decision.id, value)
     for unknown in ("0" * 32, decision.id[:8] + "0" * 24, "no id at all", "", "Z" * 32):
         service.reward(unknown, 1)
-    counted = [
-        (c.segment, c.arm, c.shows, c.clicks)
-        for c in service.experiments.counts("checkout")
-        if c.shows
-    ]
+    counted = [(c.segment, c.arm, c.shows, c.clicks) for c in service.experiments.counts("checkout") if c.shows]
     assert counted == [("a", decision.arm, 1, 1)]
     assert service.ledger.verify().sound
 
@@ -112,7 +110,10 @@ def test_ids_are_opaque_and_only_answers_leave(service: Deniable) -> None:
 
 
 @pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
-def test_a_full_queue_refuses_everybody_alike(store_url: str) -> None:
+def test_a_full_queue_refuses_everybody_alike(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sqlite._PRAGMAS, "busy_timeout", str(PATIENCE * 1000))
     with serving(store_url) as first:
         running(first)
     with open_service(store_url, queue_limit=10) as service:
@@ -127,7 +128,7 @@ def test_a_full_queue_refuses_everybody_alike(store_url: str) -> None:
                 with pytest.raises(OverloadedError, match="waiting already"):
                     service.decide("checkout", "one too many", segment)
             assert service.figures.refused == 3
-        assert all(done.acquire(timeout=20) for _ in range(10))
+        assert all(done.acquire(timeout=PATIENCE) for _ in range(10))
         service.decide("checkout", "later", "a")
 
 

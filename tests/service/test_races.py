@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import pytest
 from sqlalchemy import update
+from tests.patience import PATIENCE
 from tests.service.support import running, serving, shows
 
 from deniable.errors import InsufficientBudgetError, WrongStateError
@@ -29,6 +30,7 @@ T = TypeVar("T")
 @pytest.fixture
 def services(store_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Deniable]]:
     monkeypatch.setattr(sqlite, "SYNCHRONOUS", "OFF")  # order is tested here, not the disk
+    monkeypatch.setitem(sqlite._PRAGMAS, "busy_timeout", str(PATIENCE * 1000))
     with ExitStack() as stack:
         stack.enter_context(serving(store_url)).close()
         yield [stack.enter_context(open_service(store_url)) for _ in range(SERVICES)]
@@ -44,7 +46,7 @@ class Crowd:
 
     def all(self, call: Callable[[Deniable, int], T]) -> list[T]:
         def one(client: int) -> T:
-            self._barrier.wait(60)
+            self._barrier.wait(PATIENCE)
             return call(self._services[client % SERVICES], client)
 
         return list(self._pool.map(one, range(CLIENTS)))

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.patience import PATIENCE
 
 CALLS = 30
 
@@ -54,7 +55,7 @@ def answers_before_sync(folder: Path, synchronous: str) -> tuple[int, int]:
             str(CALLS),
         ],
         check=True,
-        timeout=240,
+        timeout=PATIENCE,
     )
     unsynced, early, answers = False, 0, 0
     for line in trace.read_text(errors="replace").splitlines():

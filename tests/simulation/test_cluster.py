@@ -6,6 +6,7 @@ import os
 import signal
 
 import pytest
+from tests.patience import PATIENCE
 
 from deniable.policies.constant import ConstantPolicy
 from deniable.policies.contract import Policy
@@ -14,6 +15,7 @@ from deniable.simulation import work
 from deniable.simulation.environment import Environment
 from deniable.simulation.run import simulate
 
+dask = pytest.importorskip("dask", reason="the extra `cluster` is not installed")
 distributed = pytest.importorskip("distributed", reason="the extra `cluster` is not installed")
 
 PAGE = Environment([0.2, 0.201, 0.199], 200_000)
@@ -25,7 +27,9 @@ def test_a_cluster_survives_the_death_of_a_worker(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(
         work, "TASK_SECONDS", 0.02
     )  # many tasks, so that one is running when it dies
+    patient = {f"distributed.comm.timeouts.{what}": PATIENCE for what in ("connect", "tcp")}
     with (
+        dask.config.set(patient),
         distributed.LocalCluster(
             n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
         ) as cluster,

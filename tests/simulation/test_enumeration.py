@@ -17,8 +17,9 @@ import pytest
 
 from deniable.policies.catalogue import Settings, policy_named
 from deniable.policies.contract import GreedyRule
-from deniable.privacy.strategy import ConstantStrategy, DynamicStrategy
 from deniable.simulation import _step, _step_pair
+from deniable.strategies.constant import ConstantStrategy
+from deniable.strategies.dynamic import DynamicStrategy
 
 Law = dict[tuple[int, ...], float]
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests.patience import PATIENCE
 
 PROGRAM = """
 import os, time
@@ -24,7 +25,7 @@ if __name__ == "__main__":
 
 @pytest.mark.parametrize(
     ("fault", "seconds", "all_end"),
-    [("pass", 30, True), ("processes._end_with_parent = os.getpid", 1, False)],
+    [("pass", PATIENCE, True), ("processes._end_with_parent = os.getpid", 1, False)],
     ids=["as it is", "without watching the parent"],
 )
 def test_workers_of_a_killed_program_end(

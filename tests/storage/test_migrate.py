@@ -11,6 +11,7 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import Connection, Select, select, text
+from tests.patience import PATIENCE
 from tests.postgres import PostgresServer
 
 from deniable.errors import WrongStateError
@@ -100,7 +101,7 @@ def _plan(connection: Connection, query: Select[Any]) -> str:
 def test_several_processes_at_once(empty_url: str) -> None:
     code = "import sys; from deniable.storage.connect import connect; connect(sys.argv[1]).close()"
     starting = [subprocess.Popen([sys.executable, "-c", code, empty_url]) for _ in range(4)]
-    assert [process.wait(120) for process in starting] == [0] * 4
+    assert [process.wait(PATIENCE) for process in starting] == [0] * 4
     store = connect(empty_url)
     with store.read() as connection:
         chains = connection.execute(text("SELECT count(*) FROM writers")).scalar()

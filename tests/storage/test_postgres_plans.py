@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import time
 
 import psycopg
 import pytest
+from tests.patience import eventually
 from tests.postgres import PostgresServer
 
 from deniable.storage import postgres as module
@@ -66,21 +66,21 @@ def _row(number: int) -> NewDecision:
 
 
 def _settled(url: str) -> int:
-    """The server adds up what a session did once it has ended: wait until that is counted."""
-    deadline = time.monotonic() + 30
+    """The server has counted all that a session did once the session is gone: wait for that."""
     with psycopg.connect(url.replace("+psycopg", ""), autocommit=True) as connection:
-        while time.monotonic() < deadline:
-            table = connection.execute(
-                "SELECT n_tup_ins, coalesce(seq_tup_read, 0) FROM pg_stat_user_tables "
-                "WHERE relname = 'decisions'"
-            ).fetchone()
-            indexes = connection.execute(
-                "SELECT coalesce(sum(idx_tup_read), 0)::int8 FROM pg_stat_user_indexes "
-                "WHERE relname = 'decisions'"
-            ).fetchone()
-            assert table is not None
-            assert indexes is not None
-            if table[0] >= ROWS:
-                return int(table[1]) + int(indexes[0])
-            time.sleep(0.05)
-    raise AssertionError("the server did not count the insertions")
+
+        def number(query: str) -> int:
+            row = connection.execute(query.encode()).fetchone()
+            assert row is not None
+            return int(row[0])
+
+        others = (
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
+            "AND pid <> pg_backend_pid()"
+        )
+        eventually(lambda: number(others) == 0, "the writer's session has ended")
+        where = "WHERE relname = 'decisions'"
+        assert number(f"SELECT n_tup_ins FROM pg_stat_user_tables {where}") >= ROWS
+        return number(
+            f"SELECT coalesce(seq_tup_read, 0) FROM pg_stat_user_tables {where}"
+        ) + number(f"SELECT coalesce(sum(idx_tup_read), 0)::int8 FROM pg_stat_user_indexes {where}")

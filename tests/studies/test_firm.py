@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
+from tests.public_data import needs_public_data
 
 from deniable import ConstantPolicy, ExperimentData, Portfolio, RandomPolicy
+from deniable.datasets.experiment import data_folder
 from deniable.studies import firm
 from deniable.studies.context import Context
 from deniable.studies.firm_clicks import divisions, policy_of, simulate_firm
 from deniable.studies.firm_summary import summary_claims
 from deniable.studies.portfolio_data import load_firm
-
-DATA = Path(os.environ.get("DENIABLE_DATA") or Path("..") / "shared" / "data")
-HAS_ASOS = (DATA / "asos" / "asos_digital_experiments_dataset.parquet").exists()
 
 
 def test_regret_based_beats_equal_split_at_mid_budgets(tmp_path: Path) -> None:
@@ -79,9 +77,9 @@ def test_improvement_is_clicks_minus_random_clicks(tmp_path: Path) -> None:
     assert gained.mean() == pytest.approx(expected, abs=5 * gained.std() / 200**0.5 + 10)
 
 
-@pytest.mark.skipif(not HAS_ASOS, reason="the ASOS file is not there: set DENIABLE_DATA")
+@needs_public_data
 def test_published_summary_of_asos(tmp_path: Path) -> None:
-    found = load_firm(Context(kept=tmp_path, data=DATA))
+    found = load_firm(Context(kept=tmp_path, data=data_folder()))
     assert not found.synthetic
     assert "checksum is verified" in found.source
     claims = {claim.text: claim for claim in summary_claims(found)}

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import httpx
 import uvicorn
+from tests.patience import PATIENCE
 
 from deniable.service.demo import EXPERIMENTS, Simulator
 from deniable.service.service import Deniable
@@ -46,7 +47,7 @@ class Site:
         return self.service.keys.create("test " + " ".join(scopes), scopes)[0]
 
     def client(self) -> httpx.Client:
-        return httpx.Client(base_url=self.url, headers=HTML)
+        return httpx.Client(base_url=self.url, headers=HTML, timeout=PATIENCE)
 
     @contextmanager
     def signed_in(self, *scopes: Scope) -> Iterator[httpx.Client]:
@@ -90,7 +91,7 @@ def running_site(service: Deniable, *, demo: bool = False) -> Iterator[Site]:
         yield Site(service, app, f"http://127.0.0.1:{sock.getsockname()[1]}")
     finally:
         server.should_exit = True
-        thread.join(30)
+        thread.join(PATIENCE)
         sock.close()
 
 

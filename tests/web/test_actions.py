@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, expect
 from tests.web.site import EXPERIMENT, Site
 from tests.web.watching import Tab, tab
 
-from deniable.service.service import Deniable
+from deniable.service.facade import Deniable
 
 
 def visit(service: Deniable, key: str, start: int, number: int) -> None:
@@ -60,9 +60,9 @@ def test_from_an_empty_store_to_a_winner(empty_site: Site, browser: Browser) -> 
 
         visit(service, "first", 0, 400)
         figures = page.locator("#figures")
-        expect(figures).to_contain_text("400", timeout=20_000)  # it moves by itself
+        expect(figures).to_contain_text("400")  # it moves by itself
         visit(service, "first", 400, 200)
-        expect(figures).to_contain_text("600", timeout=20_000)
+        expect(figures).to_contain_text("600")
         opened.settled()
         expect(page.locator("figure.chart")).to_have_count(5)
 
@@ -95,12 +95,12 @@ def test_an_experiment_moves_while_somebody_looks_and_holds_still_when_told(
         expect(page.locator("#figures")).to_contain_text("500")
         page.get_by_role("button", name="Hold still").click()
         site.send_visitors(100, seed=2)
-        updates = page.evaluate("document.documentElement.dataset.updates ?? '0'")
+        updates = int(page.evaluate("document.documentElement.dataset.updates ?? '0'"))
         page.get_by_role("button", name="Go on").click()
-        expect(page.locator("#figures")).to_contain_text("600", timeout=20_000)
-        assert page.evaluate("document.documentElement.dataset.updates") > updates
+        expect(page.locator("#figures")).to_contain_text("600")
+        assert int(page.evaluate("document.documentElement.dataset.updates")) > updates
         site.service.experiments.pause(EXPERIMENT)  # somebody else does
-        expect(page.locator(".status")).to_have_text("paused", timeout=20_000)
+        expect(page.locator(".status")).to_have_text("paused")
         opened.settled()
         opened.assert_well_behaved()
 

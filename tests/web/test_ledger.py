@@ -110,14 +110,14 @@ def test_an_audit_is_recorded_once_asked(site: Site) -> None:
     with site.signed_in("read") as client:
         token = token_of(client.get("/ledger"))
         assert client.post(f"{STATEMENT}/audit", data={"form_token": token}).status_code == 403
-        page = client.get(f"{STATEMENT}/audit", timeout=60)
+        page = client.get(f"{STATEMENT}/audit")
         assert "by design and over 300 decisions" in page.text
         assert_harmless(page.text)
     assert site.service.ledger.entries()[-1].kind != "audit"
     with site.signed_in("admin") as client:
         assert client.post(f"{STATEMENT}/audit").status_code == 403
         token = token_of(client.get(STATEMENT))
-        client.post(f"{STATEMENT}/audit", data={"form_token": token}, timeout=60)
+        client.post(f"{STATEMENT}/audit", data={"form_token": token})
         assert "over 300 decisions" in client.get(STATEMENT).text
     assert site.service.ledger.entries()[-1].kind == "audit"
 
@@ -184,9 +184,7 @@ def test_the_pages_in_a_browser(
         for path in PAGES:
             opened.open(path)
             if path == "/ledger":
-                expect(opened.page.locator("#seal[data-checked=sound]")).to_be_visible(
-                    timeout=30_000
-                )
+                expect(opened.page.locator("#seal[data-checked=sound]")).to_be_visible()
             opened.assert_well_behaved()
             opened.assert_accessible()
 

@@ -101,8 +101,8 @@ def test_extreme_settings_are_shown(demo_site: Site, query: str) -> None:
 def test_downloads(demo_site: Site) -> None:
     query = "arms=2&visitors=50000&segments=1&prior=20&budget=1"
     with demo_site.signed_in("read") as client:
-        assert client.get(f"/planner/plan.svg?{query}", timeout=60).text.startswith("<svg")
-        assert client.get(f"/planner/plan.pdf?{query}", timeout=60).content.startswith(b"%PDF")
+        assert client.get(f"/planner/plan.svg?{query}").text.startswith("<svg")
+        assert client.get(f"/planner/plan.pdf?{query}").content.startswith(b"%PDF")
         saved = client.get(f"/planner/plan.toml?{query}")
         assert "attachment" in saved.headers["content-disposition"]
         assert tomllib.loads(saved.text) == {

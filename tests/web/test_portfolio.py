@@ -26,7 +26,7 @@ DONE = re.compile(r"[0-9.]+")
 def ask(client: httpx.Client, to: str = "data", **question: Any) -> httpx.Response:
     token = token_of(client.get("/portfolio"))
     given = {"firm_budget": 4, "regime": "dynamic", **question}
-    return client.post(f"/portfolio/{to}", json=given, headers={"x-form-token": token}, timeout=60)
+    return client.post(f"/portfolio/{to}", json=given, headers={"x-form-token": token})
 
 
 def test_an_allocation_is_the_solvers(demo_site: Site) -> None:
@@ -153,12 +153,10 @@ def test_an_allocation_applied_and_downloaded(site: Site) -> None:
     fields = {"rows": json.dumps(rows), "firm_budget": "5", "reserve": "0", "regime": "flexible"}
     with site.signed_in("admin") as client:
         token = token_of(client.get("/portfolio"))
-        answer = client.post("/portfolio/apply", data={"form_token": token, **fields}, timeout=60)
+        answer = client.post("/portfolio/apply", data={"form_token": token, **fields})
         assert answer.status_code == 303
         assert "2 drafts have a new budget" in client.get("/portfolio").text
-        table = client.post(
-            "/portfolio/allocation.csv", data={"form_token": token, **fields}, timeout=60
-        )
+        table = client.post("/portfolio/allocation.csv", data={"form_token": token, **fields})
         frame = pl.read_csv(io.StringIO(table.text))
     direct = allocate(Portfolio.of(rows), 5)
     wanted = dict(zip(direct.portfolio.ids, direct.budgets_nano.tolist(), strict=True))
@@ -176,7 +174,7 @@ def test_the_page_in_a_browser(demo_site: Site, browser: Browser, theme: Theme, 
     ) as opened:
         page = opened.page
         opened.open("/portfolio")
-        expect(page.locator("#rules[data-drawn]")).to_be_visible(timeout=30_000)
+        expect(page.locator("#rules[data-drawn]")).to_be_visible()
         expect(page.locator("#lines tr")).to_have_count(2)
         page.get_by_role("button", name="An example").click()
         expect(page.locator("#lines tr")).to_have_count(5)
@@ -185,7 +183,7 @@ def test_the_page_in_a_browser(demo_site: Site, browser: Browser, theme: Theme, 
             "scroll => [scroll.scrollWidth, scroll.clientWidth]"
         )
         assert wide <= room
-        expect(page.locator("#what_if-rows tr")).to_have_count(13, timeout=30_000)
+        expect(page.locator("#what_if-rows tr")).to_have_count(13)
         expect(page.get_by_role("button", name="Apply to our drafts")).to_be_disabled()
         opened.settled()
         opened.assert_well_behaved()
@@ -196,7 +194,7 @@ def test_the_slider_pins_and_upload(demo_site: Site, browser: Browser) -> None:
     with tab(browser, demo_site, secret=demo_site.secret("read")) as opened:
         page = opened.page
         opened.open("/portfolio")
-        expect(page.locator("#rules[data-drawn]")).to_be_visible(timeout=30_000)
+        expect(page.locator("#rules[data-drawn]")).to_be_visible()
         table = b"id,arms,visitors\nA,2,1000\n<b>B</b>,2,10000\n"
         page.locator("#file").set_input_files(
             {"name": "x.csv", "mimeType": "text/csv", "buffer": table}
@@ -231,7 +229,7 @@ def test_drafts_are_changed_after_asking(busy_site: Site, browser: Browser) -> N
         page.get_by_role("button", name="Apply to our drafts").click()
         opened.assert_accessible()
         page.get_by_role("button", name="Change them").click()
-        expect(page.get_by_role("status")).to_contain_text("a new budget", timeout=30_000)
+        expect(page.get_by_role("status")).to_contain_text("a new budget")
         opened.assert_well_behaved()
     assert busy_site.service.experiments.get("to-be-changed").budget > 1
 

@@ -66,7 +66,10 @@ def test_chance_is_not_suspicious_and_nine_deviations_are(
         assert (mismatch_chance(moved) < SUSPICIOUS) is suspicious
 
 
-def test_samples_are_taken_when_due_and_not_before(watched: Deniable) -> None:
+def test_samples_are_taken_when_due_and_not_before(
+    watched: Deniable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deniable.web.watcher.SECONDS", 3600.0)
     watcher = Watcher(watched)
     watcher.look()
     watcher.look()
@@ -76,6 +79,9 @@ def test_samples_are_taken_when_due_and_not_before(watched: Deniable) -> None:
     standing = Standing(watched.experiments.get(EXPERIMENT), watched.experiments.counts(EXPERIMENT))
     assert sum(taken[0].clicks) == standing.successes
     assert taken[0].lost == pytest.approx(standing.lost, abs=0.01)
+    monkeypatch.setattr("deniable.web.watcher.SECONDS", 0.0)
+    watcher.look()
+    assert len(watched.samples(EXPERIMENT)) == 2
 
 
 def test_samples_stay_few_and_span_the_whole_life(service: Deniable) -> None:

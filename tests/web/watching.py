@@ -8,6 +8,9 @@ from typing import Any, Literal, Protocol
 
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, Request, expect
+from tests.patience import PATIENCE
+
+expect.set_options(timeout=1000 * PATIENCE)
 
 Theme = Literal["light", "dark"]
 
@@ -52,7 +55,7 @@ class Tab:
         self.settled()
 
     def settled(self) -> None:
-        expect(self.page.locator("figure.chart:not([data-drawn])")).to_have_count(0, timeout=30_000)
+        expect(self.page.locator("figure.chart:not([data-drawn])")).to_have_count(0)
 
     def sign_in(self, secret: str) -> None:
         self.page.goto(self.site.url + "/login")
@@ -104,6 +107,7 @@ def tab(
     context = browser.new_context(
         color_scheme=theme, viewport={"width": width, "height": 800}, reduced_motion="reduce"
     )
+    context.set_default_timeout(1000 * PATIENCE)
     try:
         opened = Tab(context.new_page(), site)
         if secret:

@@ -11,12 +11,9 @@ import numpy as np
 from deniable.charts.beliefs import belief_bounds
 from deniable.charts.data import powers_of_ten, rows, values
 from deniable.charts.theme import ACCENT, INK, STRATEGY_COLOURS, ordered_scale
-from deniable.privacy.strategy import (
-    ArmConstantStrategy,
-    ArmDynamicStrategy,
-    ConstantStrategy,
-    DynamicStrategy,
-)
+from deniable.strategies.arm_budgets import ArmConstantStrategy, ArmDynamicStrategy
+from deniable.strategies.constant import ConstantStrategy
+from deniable.strategies.dynamic import DynamicStrategy
 from deniable.theory.best_budget import best_constant_budget, best_dynamic_budget
 from deniable.theory.elasticity import constant_elasticity, dynamic_elasticity
 from deniable.theory.regret import constant_regret, dynamic_regret

@@ -10,7 +10,8 @@ import numpy as np
 
 from deniable.charts.data import powers_of_ten, rows, values
 from deniable.charts.theme import ordered_scale
-from deniable.privacy.strategy import ConstantStrategy, DynamicStrategy
+from deniable.strategies.constant import ConstantStrategy
+from deniable.strategies.dynamic import DynamicStrategy
 
 STRATEGIES = {"constant": ConstantStrategy, "dynamic": DynamicStrategy}
 

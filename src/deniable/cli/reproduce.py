@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -82,13 +81,11 @@ def reproduce(
 
 
 def _data(given: Path | None) -> Path | None:
-    """The folder of public data: as told, or where it is looked for by default, or none."""
+    """The folder of public data: as told, else as DENIABLE_DATA says, else none."""
     from deniable.datasets.experiment import data_folder
 
-    if given is None and not os.environ.get("DENIABLE_DATA"):
-        return data_folder() if data_folder().is_dir() else None
     named = given or data_folder()
-    if not named.is_dir():
+    if named is not None and not named.is_dir():
         raise InvalidArgumentError("data", str(named), "a folder that exists")
     return named
 

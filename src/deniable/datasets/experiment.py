@@ -34,16 +34,20 @@ class ExperimentData:
         return len(self.rates)
 
 
-def data_folder() -> Path:
-    """Where downloaded data is looked for: DENIABLE_DATA, or ../shared/data where that exists."""
-    return Path(os.environ.get("DENIABLE_DATA") or Path("..") / "shared" / "data")
+def data_folder() -> Path | None:
+    """The folder of downloaded data that DENIABLE_DATA names; None where it is not set."""
+    named = os.environ.get("DENIABLE_DATA")
+    return Path(named) if named else None
 
 
 def data_file(path: Path | str | None, *default: str) -> Path:
     """The file given, or the default below the data folder; raises where there is none."""
-    file = data_folder().joinpath(*default) if path is None else Path(path)
-    if not file.is_file():
+    folder = data_folder()
+    file = Path(path) if path is not None else folder.joinpath(*default) if folder else None
+    if file is None or not file.is_file():
         raise InvalidArgumentError(
-            "path", str(file), "a downloaded file, or DENIABLE_DATA set to the folder that has it"
+            "path",
+            None if file is None else str(file),
+            "a downloaded file, or DENIABLE_DATA set to the folder that has it",
         )
     return file

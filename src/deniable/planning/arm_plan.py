@@ -10,7 +10,7 @@ from deniable import _validation as check
 from deniable.errors import InvalidArgumentError
 from deniable.privacy.belief import highest_belief
 from deniable.privacy.schedule import exhaustion_clock
-from deniable.privacy.strategy import ArmConstantStrategy, ArmDynamicStrategy
+from deniable.strategies.arm_budgets import ArmConstantStrategy, ArmDynamicStrategy
 from deniable.theory.arm_specific import (
     arm_specific_constant_regret,
     arm_specific_excess,

@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from deniable.privacy.strategy import ConstantStrategy, DynamicStrategy
+from deniable.strategies.constant import ConstantStrategy
+from deniable.strategies.dynamic import DynamicStrategy
 from deniable.theory import best_budget, elasticity, regret
 
 StrategyName: TypeAlias = Literal["constant", "dynamic"]

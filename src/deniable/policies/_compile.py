@@ -9,13 +9,12 @@ with kernels.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from deniable.policies.cache import cache_folder
+from deniable.policies.cache import cache_folder, hash_of_sources
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -39,9 +38,10 @@ def compiled(function: Function) -> Function:
 @lru_cache(maxsize=1)
 def kernel_folder() -> Path:
     """Where this version's compiled kernels are kept."""
-    digest = hashlib.sha256()
-    for name in ("policies", "simulation"):
-        for source in sorted((_PACKAGE / name).glob("*.py")):
-            if b"@compiled" in (text := source.read_bytes()):
-                digest.update(source.name.encode() + b"\0" + text)
-    return cache_folder() / "kernels" / digest.hexdigest()[:16]
+    sources = [
+        source
+        for name in ("policies", "simulation")
+        for source in sorted((_PACKAGE / name).glob("*.py"))
+        if b"@compiled" in source.read_bytes()
+    ]
+    return cache_folder() / "kernels" / hash_of_sources(sources)

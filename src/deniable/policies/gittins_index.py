@@ -17,6 +17,7 @@ import math
 import os
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,9 +27,8 @@ from deniable import _validation as check
 from deniable._validation import FloatArray
 from deniable.errors import InvalidArgumentError
 from deniable.policies._compile import compiled
-from deniable.policies.cache import cache_folder
+from deniable.policies.cache import cache_folder, hash_of_sources
 
-_VERSION = 3
 _SMALL = 256  # shows below which each state has its own entry
 _MIDDLE = 2048  # shows below which payments are finer
 _COARSE, _FINER, _FINEST = (
@@ -84,7 +84,7 @@ def gittins_table(discount: float) -> GittinsTable:
     """The table for one discount: from memory, from the cache on disk, or computed (seconds)."""
     if not 0 < discount <= 0.9999:
         raise InvalidArgumentError("discount", discount, "a number above 0, up to .9999")
-    path = cache_folder() / f"gittins-{_VERSION}-{float(discount)!r}.npz"
+    path = _cache_file(discount)
     with contextlib.suppress(OSError, ValueError, KeyError, EOFError), np.load(path) as stored:
         return GittinsTable(discount, stored["small"], stored["bonus"], stored["grid"])
     table = compute_table(discount)
@@ -94,6 +94,12 @@ def gittins_table(discount: float) -> GittinsTable:
         np.savez_compressed(partial, small=table.small, bonus=table.bonus, grid=table.grid)
         os.replace(partial, path)
     return table
+
+
+def _cache_file(discount: float) -> Path:
+    here = Path(__file__)
+    version = hash_of_sources([here, here.with_name("_calibration.py")])
+    return cache_folder() / f"gittins-{version}-{float(discount)!r}.npz"
 
 
 def compute_table(

@@ -1,47 +1,14 @@
-"""Temporary: until the strategies layer is merged."""
+"""The strategies layer: how an experiment spends its budget, one file for each way.
 
-from __future__ import annotations
+`STRATEGIES` is the one table of them. Planner, charts, pages and command line go through it and name no
+strategy, so that adding one is adding its file and its line here.
+"""
 
-from fractions import Fraction
-from typing import ClassVar
+from deniable.strategies.base import Strategy
+from deniable.strategies.constant import ConstantStrategy
+from deniable.strategies.dynamic import DynamicStrategy
 
-from deniable.privacy.tables import Band, Table, band, dynamic_bonus, nested_table
-
-
-class _Nested:
-    grade: ClassVar[str] = "across time"
-
-    @classmethod
-    def band(cls, budgets: tuple[int, ...]) -> Band | None:
-        return band(budgets)
-
-    @classmethod
-    def bonus(cls, budgets: tuple[int, ...], clock: int) -> Fraction:
-        raise NotImplementedError
-
-    @classmethod
-    def table(
-        cls,
-        budgets: tuple[int, ...],
-        shows: list[list[int]],
-        rewards: list[list[int]],
-        *,
-        horizon: int | None = None,
-    ) -> Table:
-        bonuses = [cls.bonus(budgets, sum(row) + 1) for row in shows]
-        return nested_table(band(budgets), shows, rewards, bonuses)
-
-
-class _Constant(_Nested):
-    @classmethod
-    def bonus(cls, budgets: tuple[int, ...], clock: int) -> Fraction:
-        return Fraction(1)
-
-
-class _Dynamic(_Nested):
-    @classmethod
-    def bonus(cls, budgets: tuple[int, ...], clock: int) -> Fraction:
-        return dynamic_bonus(budgets, clock)
-
-
-STRATEGIES: dict[str, type[_Nested]] = {"constant": _Constant, "dynamic": _Dynamic}
+STRATEGIES: dict[str, type[Strategy]] = {
+    strategy.name: strategy for strategy in (ConstantStrategy, DynamicStrategy)
+}
+"""Every strategy by its name."""

@@ -5,14 +5,17 @@ budget`` is the percentage change of regret per percent of budget: negative wher
 too random, positive where it is too greedy. The dynamic bound has a kink at its best budget: the gain
 is positive just below, and 0 at and above it, where the cap no longer binds within the horizon.
 
-For one segment the dynamic elasticity is never positive, but for one corner: two arms, at most 60
-visitors and a budget below 0.1951, where the exhaustion clock rests at e whatever the budget. For
-several segments the bound is humped: positive between a first valley and a later fall to its minimum.
+In the form `paper` and for one segment the dynamic elasticity is never positive, but for one corner: two
+arms, at most 60 visitors and a budget below 0.1951, where the exhaustion clock rests at e whatever the
+budget. For several segments that form is humped: positive between a first valley and a later fall to its
+minimum. In the form `summed` the elasticity turns positive between the best budget and the budget from
+which the cap no longer binds.
 """
 
 from __future__ import annotations
 
 import math
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,17 +26,30 @@ from deniable._validation import FloatArray, Floats
 from deniable.privacy.exploration import _at_budget, _AtBudget
 from deniable.privacy.schedule import _clock_within
 from deniable.theory.regret import (
+    _FEW,
     B,
+    Form,
     Terms,
+    _as_printed,
+    _constant_one,
+    _dynamic_one_at,
     _dynamic_terms,
+    _shares,
     _sizes,
     _spread,
     constant_regret,
+    over_segments,
 )
 
 
 def constant_gain(
-    n_arms: ArrayLike, horizon: ArrayLike, budget: ArrayLike, n_segments: ArrayLike = 1
+    n_arms: ArrayLike,
+    horizon: ArrayLike,
+    budget: ArrayLike,
+    n_segments: ArrayLike = 1,
+    *,
+    form: Form = "paper",
+    shares: ArrayLike | None = None,
 ) -> Floats:
     """Marginal learning gain of the constant strategy.
 
@@ -44,6 +60,11 @@ def constant_gain(
     """
     arms, visitors, segments = _sizes(n_arms, horizon, n_segments)
     cap = check.nonnegative("budget", budget)
+    if form == "summed":
+        parts = _shares(shares, segments)
+        (gain,) = over_segments(_constant_gain_one, arms, visitors, segments, parts, cap)
+        return check.unwrap(gain)
+    _as_printed(form, shares)
     spent = _at_budget(arms, cap)
     estimation = B * np.sqrt(segments * visitors * np.log(visitors)) * spent.root
     # -dR/d budget = fall * (T e - (1/2) B sqrt(K J T log T / e)): both terms of R, weighed.
@@ -52,7 +73,13 @@ def constant_gain(
 
 
 def dynamic_gain(
-    n_arms: ArrayLike, horizon: ArrayLike, budget: ArrayLike, n_segments: ArrayLike = 1
+    n_arms: ArrayLike,
+    horizon: ArrayLike,
+    budget: ArrayLike,
+    n_segments: ArrayLike = 1,
+    *,
+    form: Form = "paper",
+    shares: ArrayLike | None = None,
 ) -> Floats:
     """Marginal learning gain of the dynamic strategy, from the form that `dynamic_regret` uses.
 
@@ -61,12 +88,23 @@ def dynamic_gain(
     """
     arms, visitors, segments = _sizes(n_arms, horizon, n_segments)
     cap = check.nonnegative("budget", budget)
+    if form == "summed":
+        parts = _shares(shares, segments)
+        (gain,) = over_segments(_dynamic_gain_one, arms, visitors, segments, parts, cap)
+        return check.unwrap(gain)
+    _as_printed(form, shares)
     gain = in_blocks(_dynamic_gain, arms, visitors, cap, segments)
     return _spread(gain, np.broadcast_shapes(gain.shape, segments.shape))
 
 
 def constant_elasticity(
-    n_arms: ArrayLike, horizon: ArrayLike, budget: ArrayLike, n_segments: ArrayLike = 1
+    n_arms: ArrayLike,
+    horizon: ArrayLike,
+    budget: ArrayLike,
+    n_segments: ArrayLike = 1,
+    *,
+    form: Form = "paper",
+    shares: ArrayLike | None = None,
 ) -> Floats:
     """Elasticity of the constant strategy's bound; its zero is the best budget.
 
@@ -75,11 +113,22 @@ def constant_elasticity(
     """
     arms, visitors, segments = _sizes(n_arms, horizon, n_segments)
     cap = check.nonnegative("budget", budget)
+    if form == "summed":
+        parts = _shares(shares, segments)
+        *terms, gain = over_segments(_constant_slope_one, arms, visitors, segments, parts, cap)
+        return check.unwrap(_elasticity(cap, gain, terms[0] + terms[1] + terms[2]))
+    _as_printed(form, shares)
     return check.unwrap(in_blocks(_constant_elasticity, arms, visitors, cap, segments))
 
 
 def dynamic_elasticity(
-    n_arms: ArrayLike, horizon: ArrayLike, budget: ArrayLike, n_segments: ArrayLike = 1
+    n_arms: ArrayLike,
+    horizon: ArrayLike,
+    budget: ArrayLike,
+    n_segments: ArrayLike = 1,
+    *,
+    form: Form = "paper",
+    shares: ArrayLike | None = None,
 ) -> Floats:
     """Elasticity of the dynamic strategy's bound; 0 once the cap does not bind within the horizon.
 
@@ -88,8 +137,39 @@ def dynamic_elasticity(
     """
     arms, visitors, segments = _sizes(n_arms, horizon, n_segments)
     cap = check.nonnegative("budget", budget)
+    if form == "summed":
+        parts = _shares(shares, segments)
+        *terms, gain = over_segments(_dynamic_slope_one, arms, visitors, segments, parts, cap)
+        return check.unwrap(_elasticity(cap, gain, terms[0] + terms[1] + terms[2]))
+    _as_printed(form, shares)
     slope = in_blocks(_dynamic_elasticity, arms, visitors, cap, segments)
     return _spread(slope, np.broadcast_shapes(slope.shape, segments.shape))
+
+
+def _constant_gain_one(arms: FloatArray, size: FloatArray, cap: FloatArray) -> tuple[FloatArray]:
+    return _constant_slope_one(arms, size, cap)[3:]
+
+
+def _dynamic_gain_one(arms: FloatArray, size: FloatArray, cap: FloatArray) -> tuple[FloatArray]:
+    return (in_blocks(lambda *sizes: _dynamic_slope_one(*sizes)[3], arms, size, cap),)
+
+
+Slope: TypeAlias = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
+"""The three terms of a bound, and its gain."""
+
+
+def _constant_slope_one(arms: FloatArray, size: FloatArray, cap: FloatArray) -> Slope:
+    terms = _constant_one(arms, size, cap)
+    gain = _at_budget(arms, cap).fall * (terms[1] - terms[2] / 2)
+    return *terms, np.where(size < _FEW, 0.0, gain)
+
+
+def _dynamic_slope_one(arms: FloatArray, size: FloatArray, cap: FloatArray) -> Slope:
+    n, spent = np.maximum(size, _FEW), _at_budget(arms, cap)
+    clock = _clock_within(arms, cap, n)
+    terms = _dynamic_one_at(arms, size, spent, clock)
+    gain = _gain_of_terms(terms, n, np.ones(()), spent, clock)
+    return *terms, np.where(size < _FEW, 0.0, gain)
 
 
 def _constant_elasticity(

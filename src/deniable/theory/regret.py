@@ -10,12 +10,25 @@ With A = 1 + 2 sqrt 2, B = 4 sqrt 2 and e = K / (K - 1 + e^budget), the explorat
                        + B sqrt(K J (T - n)+ log T / e)
 
 where n is the real exhaustion clock. All bounds hold for any click rates.
+
+That is the form `paper`, as printed: what a reproduction needs. The form `summed` is what planning uses.
+It is really the sum of the visitors' bounds, and differs in two places:
+
+- the dynamic learning term is 3/2 as large, because the sum of n^(-1/3) is (3/2) t^(2/3); the paper
+  writes an order;
+- J segments cost the sum of their one-segment bounds, at their shares of the visitors. The paper's
+  J-segment formula counts visitors twice and relaxes sqrt T - sqrt n to sqrt(T - n), so that it rises
+  and falls with the budget where real regret only falls.
+
+A segment of fewer than three visitors learns nothing: in the form `summed` it may lose all of them.
+A bound above the number of visitors is true, and says nothing.
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,13 +36,19 @@ from numpy.typing import ArrayLike
 from deniable import _validation as check
 from deniable._blocks import in_blocks
 from deniable._validation import FloatArray, Floats
+from deniable.errors import InvalidArgumentError
 from deniable.privacy.exploration import _at_budget, _AtBudget
 from deniable.privacy.schedule import _clock_within
 
 A = 1 + 2 * np.sqrt(2)
 B = 4 * np.sqrt(2)
 
+Form: TypeAlias = Literal["paper", "summed"]
+"""Which form of a bound: as printed in the paper, or really summed over visitors and segments."""
+
 _ONE = np.float64(1)
+_SUM_OF_CUBE_ROOTS = 1.5  # sum of n^(-1/3) up to t, over t^(2/3)
+_FEW = 3.0  # the schedule is at 1 for the first two visitors of a segment
 
 
 class RegretTerms(NamedTuple):
@@ -55,18 +74,32 @@ class RegretTerms(NamedTuple):
         return self.learning + self.exploration + self.estimation
 
 
-def nonprivate_regret(n_arms: ArrayLike, horizon: ArrayLike, n_segments: ArrayLike = 1) -> Floats:
+def nonprivate_regret(
+    n_arms: ArrayLike,
+    horizon: ArrayLike,
+    n_segments: ArrayLike = 1,
+    *,
+    form: Form = "paper",
+    shares: ArrayLike | None = None,
+) -> Floats:
     """Bound of epsilon-greedy without a cap.
 
     Args:
         n_arms: K.
         horizon: T, visitors of the experiment.
         n_segments: J.
+        form: "paper" or "summed".
+        shares: of the visitors by segment on the last axis, for "summed"; equal where not given.
 
     >>> round(float(nonprivate_regret(2, 10_000)), 3)
     4693.055
     """
     arms, visitors, segments = _sizes(n_arms, horizon, n_segments)
+    if form == "summed":
+        parts = _shares(shares, segments)
+        (bound,) = over_segments(_free_one, arms, visitors, segments, parts)
+        return check.unwrap(bound)
+    _as_printed(form, shares)
     return check.unwrap(_learning(arms * segments, visitors, np.log(visitors)))
 
 
@@ -92,15 +125,33 @@ def per_round_regret(
 
 
 def constant_regret_terms(
-    n_arms: ArrayLike, horizon: ArrayLike, budget: ArrayLike, n_segments: ArrayLike = 1
+    n_arms: ArrayLike,
+    horizon: ArrayLike,
+    budget: ArrayLike,
+    n_segments: ArrayLike = 1,
+    *,
+    form: Form = "paper",
+    shares: ArrayLike | None = None,
 ) -> RegretTerms:
     """The constant strategy's bound by term: 0, T e, B sqrt(K J T log T / e).
+
+    Args:
+        n_arms: K.
+        horizon: T, visitors of the experiment.
+        budget: gamma.
+        n_segments: J.
+        form: "paper" or "summed".
+        shares: of the visitors by segment on the last axis, for "summed"; equal where not given.
 
     >>> [round(float(term), 1) for term in constant_regret_terms(2, 10_000, 1)]
     [0.0, 5378.8, 3310.4]
     """
     arms, visitors, segments = _sizes(n_arms, horizon, n_segments)
     cap = check.nonnegative("budget", budget)
+    if form == "summed":
+        parts = _shares(shares, segments)
+        return _terms(*over_segments(_constant_one, arms, visitors, segments, parts, cap))
+    _as_printed(form, shares)
     spent = _at_budget(arms, cap)
     exploration = visitors * spent.rate
     estimation = B * np.sqrt(segments * visitors * np.log(visitors)) * spent.root
@@ -108,33 +159,61 @@ def constant_regret_terms(
 
 
 def constant_regret(
-    n_arms: ArrayLike, horizon: ArrayLike, budget: ArrayLike, n_segments: ArrayLike = 1
+    n_arms: ArrayLike,
+    horizon: ArrayLike,
+    budget: ArrayLike,
+    n_segments: ArrayLike = 1,
+    *,
+    form: Form = "paper",
+    shares: ArrayLike | None = None,
 ) -> Floats:
     """The constant strategy's bound.
 
     >>> round(float(constant_regret(2, 10_000, 1)), 3)
     8689.255
     """
-    return constant_regret_terms(n_arms, horizon, budget, n_segments).total
+    return constant_regret_terms(
+        n_arms, horizon, budget, n_segments, form=form, shares=shares
+    ).total
 
 
 def dynamic_regret_terms(
-    n_arms: ArrayLike, horizon: ArrayLike, budget: ArrayLike, n_segments: ArrayLike = 1
+    n_arms: ArrayLike,
+    horizon: ArrayLike,
+    budget: ArrayLike,
+    n_segments: ArrayLike = 1,
+    *,
+    form: Form = "paper",
+    shares: ArrayLike | None = None,
 ) -> RegretTerms:
-    """The dynamic strategy's bound by term; the sharper form where there is one segment.
+    """The dynamic strategy's bound by term; the paper's sharper form where there is one segment.
+
+    The arguments are those of `constant_regret_terms`.
 
     >>> [round(float(term), 1) for term in dynamic_regret_terms(2, 10_000, 1)]
     [103.7, 5351.7, 3075.5]
+    >>> [round(float(term), 1) for term in dynamic_regret_terms(2, 10_000, 1, form="summed")]
+    [155.6, 5351.7, 3075.5]
     """
     arms, visitors, segments = _sizes(n_arms, horizon, n_segments)
     cap = check.nonnegative("budget", budget)
+    if form == "summed":
+        parts = _shares(shares, segments)
+        return _terms(*over_segments(_dynamic_one, arms, visitors, segments, parts, cap))
+    _as_printed(form, shares)
     clock = _clock_within(arms, cap, visitors)
     terms = _dynamic_terms(arms, visitors, segments, _at_budget(arms, cap), clock)
     return _terms(*terms, like=segments)
 
 
 def dynamic_regret(
-    n_arms: ArrayLike, horizon: ArrayLike, budget: ArrayLike, n_segments: ArrayLike = 1
+    n_arms: ArrayLike,
+    horizon: ArrayLike,
+    budget: ArrayLike,
+    n_segments: ArrayLike = 1,
+    *,
+    form: Form = "paper",
+    shares: ArrayLike | None = None,
 ) -> Floats:
     """The dynamic strategy's bound.
 
@@ -143,6 +222,11 @@ def dynamic_regret(
     """
     arms, visitors, segments = _sizes(n_arms, horizon, n_segments)
     cap = check.nonnegative("budget", budget)
+    if form == "summed":
+        parts = _shares(shares, segments)
+        (summed,) = over_segments(_dynamic_bound_one, arms, visitors, segments, parts, cap)
+        return check.unwrap(summed)
+    _as_printed(form, shares)
     bound = in_blocks(_dynamic_regret, arms, visitors, cap, segments)
     return _spread(bound, np.broadcast_shapes(bound.shape, segments.shape))
 
@@ -162,6 +246,93 @@ def dynamic_regret_terms_any_segments(
 
 
 Terms: TypeAlias = tuple[FloatArray, FloatArray, FloatArray]
+
+
+def over_segments(
+    one: Callable[..., tuple[FloatArray, ...]],
+    arms: FloatArray,
+    visitors: FloatArray,
+    segments: FloatArray,
+    shares: FloatArray | None,
+    *more: FloatArray,
+) -> tuple[FloatArray, ...]:
+    """What `one(arms, visitors of a segment, *more)` gives, added up over the segments.
+
+    Args:
+        one: a formula of one segment, elementwise.
+        arms: K.
+        visitors: T of all segments together.
+        segments: J, all of one size where there are no shares.
+        shares: by segment on a last axis of their own, or None.
+        more: further arguments of the formula.
+    """
+    if shares is None:
+        return tuple(segments * part for part in one(arms, visitors / segments, *more))
+    found = one(
+        arms[..., None], visitors[..., None] * shares, *(argument[..., None] for argument in more)
+    )
+    return tuple(part.sum(axis=-1) for part in found)
+
+
+def _free_one(arms: FloatArray, size: FloatArray) -> tuple[FloatArray]:
+    n = np.maximum(size, _FEW)
+    return (np.where(size < _FEW, size, _SUM_OF_CUBE_ROOTS * _learning(arms, n, np.log(n))),)
+
+
+def _constant_one(arms: FloatArray, size: FloatArray, cap: FloatArray) -> Terms:
+    spent, n = _at_budget(arms, cap), np.maximum(size, _FEW)
+    estimation = B * np.sqrt(n * np.log(n)) * spent.root
+    return _or_all_lost(size, np.zeros(()), n * spent.rate, estimation)
+
+
+def _dynamic_one(arms: FloatArray, size: FloatArray, cap: FloatArray) -> Terms:
+    clock = _clock_within(arms, cap, np.maximum(size, _FEW))
+    return _dynamic_one_at(arms, size, _at_budget(arms, cap), clock)
+
+
+def _dynamic_one_at(
+    arms: FloatArray, size: FloatArray, spent: _AtBudget, clock: FloatArray
+) -> Terms:
+    learning, exploration, estimation = _one_segment(arms, np.maximum(size, _FEW), spent, clock)
+    return _or_all_lost(size, _SUM_OF_CUBE_ROOTS * learning, exploration, estimation)
+
+
+def _dynamic_bound_one(arms: FloatArray, size: FloatArray, cap: FloatArray) -> tuple[FloatArray]:
+    def bound(arms: FloatArray, size: FloatArray, cap: FloatArray) -> FloatArray:
+        terms = _dynamic_one(arms, size, cap)
+        return np.asarray(terms[0] + terms[1] + terms[2])
+
+    return (in_blocks(bound, arms, size, cap),)
+
+
+def _or_all_lost(size: FloatArray, *terms: FloatArray) -> Terms:
+    """The terms of a segment, or all its visitors where it has too few to learn."""
+    few = size < _FEW
+    learning, exploration, estimation = terms
+    return (
+        np.where(few, 0.0, learning),
+        np.where(few, size, exploration),
+        np.where(few, 0.0, estimation),
+    )
+
+
+def _shares(shares: ArrayLike | None, segments: FloatArray) -> FloatArray | None:
+    """The shares as numbers that sum to 1, once they are known to be good."""
+    if shares is None:
+        return None
+    parts = check.probability("shares", shares)
+    if parts.ndim == 0 or not np.allclose(parts.sum(axis=-1), 1, rtol=0, atol=1e-9):
+        raise InvalidArgumentError("shares", shares, "a share for each segment, adding up to 1")
+    if not np.isin(segments, (1, parts.shape[-1])).all():
+        raise InvalidArgumentError("shares", shares, "as many shares as segments")
+    return np.asarray(parts / parts.sum(axis=-1, keepdims=True))
+
+
+def _as_printed(form: str, shares: ArrayLike | None) -> None:
+    if form != "paper":
+        raise InvalidArgumentError("form", form, "'paper' or 'summed'")
+    if shares is not None:
+        raise InvalidArgumentError("shares", shares, "none, or the form 'summed'")
 
 
 def _dynamic_regret(

@@ -12,15 +12,12 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 
 from deniable.errors import NANO
-from deniable.privacy.strategy import (
-    ArmConstantStrategy,
-    ArmDynamicStrategy,
-    ConstantStrategy,
-    DynamicStrategy,
-    Strategy,
-)
 from deniable.service.runtime import active_budgets
 from deniable.storage.records import Experiment
+from deniable.strategies.arm_budgets import ArmConstantStrategy, ArmDynamicStrategy
+from deniable.strategies.base import Spending
+from deniable.strategies.constant import ConstantStrategy
+from deniable.strategies.dynamic import DynamicStrategy
 from deniable.theory.regret import constant_regret, dynamic_regret
 from deniable.web.standing import Standing
 
@@ -56,7 +53,7 @@ class SegmentRisk:
         return self.visitors + 1 >= self.binds_at
 
 
-def strategy_of(experiment: Experiment) -> Strategy:
+def strategy_of(experiment: Experiment) -> Spending:
     """The strategy by which an experiment spends its budget, over the arms that are on."""
     budgets = [budget / NANO for budget in active_budgets(experiment)]
     dynamic = experiment.strategy == "dynamic"
@@ -115,7 +112,7 @@ def regret_bound(experiment: Experiment, visitors: int) -> float:
 
 
 def _risk(
-    strategy: Strategy, standing: Standing, name: str | None, clock: int, now: datetime | None
+    strategy: Spending, standing: Standing, name: str | None, clock: int, now: datetime | None
 ) -> SegmentRisk:
     experiment = standing.experiment
     binds_at = strategy.binds_at

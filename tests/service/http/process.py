@@ -6,14 +6,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx
-
-START_SECONDS = 60
+from tests.patience import PATIENCE, eventually
 
 
 class Server:
@@ -27,7 +25,7 @@ class Server:
     def terminate(self) -> int:
         """SIGTERM, as systemd does it; returns the exit status once it has ended."""
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(60)
+        return self.process.wait(PATIENCE)
 
 
 @contextmanager
@@ -53,18 +51,17 @@ def serving(folder: Path, *flags: str, lines: int = 1) -> Iterator[Server]:
     finally:
         if process.poll() is None:
             process.terminate()
-            process.wait(60)
+            process.wait(PATIENCE)
         if process.stdout is not None:
             process.stdout.close()
         log.close()
 
 
 def _wait_until_ready(url: str, process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline and process.poll() is None:
-        try:
-            if httpx.get(f"{url}/readyz", timeout=10).status_code == 200:
-                return
-        except httpx.TransportError:
-            time.sleep(0.05)
-    raise AssertionError(f"the server is not ready; exit status {process.poll()}")
+    def ready() -> bool:
+        assert process.poll() is None, f"the server has ended: {process.poll()}"
+        with suppress(httpx.TransportError):
+            return httpx.get(f"{url}/readyz", timeout=PATIENCE).status_code == 200
+        return False
+
+    eventually(ready, "the server is ready")

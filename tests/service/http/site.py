@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import httpx
+from tests.patience import PATIENCE
 
 from deniable.service.service import Deniable
 from deniable.service.http.app import Application, Options, create_app
@@ -37,7 +38,7 @@ class AppClient:
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
         """The result of a coroutine that is run in the application's loop."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE)
 
     def request(self, method: str, path: str, **more: Any) -> httpx.Response:
         return self.wait(self._http.request(method, path, **more))
@@ -52,7 +53,7 @@ class AppClient:
         self.wait(self._http.aclose())
         self.wait(self._stop())
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(60)
+        self._thread.join(PATIENCE)
         self._loop.close()
 
     async def _start(self) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.patience import PATIENCE
 from tests.service.http.site import DECISIONS, EXPERIMENT, Site, running_site
 
 from deniable.service.engine import Engine
@@ -24,7 +25,7 @@ def test_a_full_queue_refuses_everybody_alike(
     go, run = threading.Event(), Engine.run
 
     def held(engine: Engine, jobs: Any) -> None:
-        go.wait(60)
+        go.wait(PATIENCE)
         run(engine, jobs)
 
     store = f"sqlite:///{tmp_path / 'store.db'}"
@@ -73,7 +74,7 @@ def test_too_many_requests_in_flight_are_refused(
 
     def slow() -> list[Any]:
         inside.release()
-        go.wait(60)
+        go.wait(PATIENCE)
         return []
 
     monkeypatch.setattr(site.service, "experiments", slow)
@@ -100,7 +101,7 @@ def _in_background(site: Site, count: int) -> Any:
         thread.start()
     yield done
     for thread in threads:
-        thread.join(60)
+        thread.join(PATIENCE)
 
 
 def test_readiness_follows_the_store(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from tests.patience import PATIENCE
 from tests.service.http.process import serving
 from tests.service.http.site import EXPERIMENT
 
@@ -28,7 +29,7 @@ def secret(tmp_path: Path) -> str:
 
 
 def _metric(url: str, name: str) -> float:
-    lines = httpx.get(f"{url}/metrics").text.splitlines()
+    lines = httpx.get(f"{url}/metrics", timeout=PATIENCE).text.splitlines()
     return next(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name + " "))
 
 
@@ -38,7 +39,7 @@ def test_sigterm_under_load_loses_nothing(tmp_path: Path, secret: str) -> None:
     enough = threading.Event()
 
     def visit(client_number: int) -> None:
-        with Client(server.url, secret, retries=0) as client:
+        with Client(server.url, secret, retries=0, timeout_seconds=PATIENCE) as client:
             for number in range(100_000):
                 visitor = f"v-{client_number}-{number}"
                 try:
@@ -53,10 +54,10 @@ def test_sigterm_under_load_loses_nothing(tmp_path: Path, secret: str) -> None:
 
     with serving(tmp_path) as server, ThreadPoolExecutor(CLIENTS) as pool:
         running = [pool.submit(visit, number) for number in range(CLIENTS)]
-        assert enough.wait(60)
+        assert enough.wait(PATIENCE)
         server.terminate()
         for future in running:
-            future.result(60)
+            future.result(PATIENCE)
     log = (tmp_path / "log.jsonl").read_text()
     assert "Application shutdown complete" in log
     assert '"level":"error"' not in log, log
@@ -75,7 +76,7 @@ def test_two_workers_agree_on_one_sqlite_file(tmp_path: Path, secret: str) -> No
     def visit(_client: int) -> list[Decision]:
         # A new connection for each visitor: both workers get some of them.
         fresh = httpx.HTTPTransport(limits=httpx.Limits(max_keepalive_connections=0))
-        with Client(server.url, secret, timeout_seconds=20, transport=fresh) as client:
+        with Client(server.url, secret, timeout_seconds=PATIENCE, transport=fresh) as client:
             return [client.decide(EXPERIMENT, visitor, "a") for visitor in visitors]
 
     with serving(tmp_path, "--workers", "2") as server:
@@ -97,14 +98,14 @@ def test_the_demo_is_marked_and_starts_again(tmp_path: Path) -> None:
         with serving(tmp_path, "--demo", "--demo-visitors", "500", lines=3) as server:
             assert "DEMO" in server.output[1]
             secrets.append(server.output[2].split()[-1])
-            with Client(server.url, secrets[-1]) as client:
+            with Client(server.url, secrets[-1], timeout_seconds=PATIENCE) as client:
                 assert client.decide("demo-checkout-button", "me", "returning").arm
             while (
                 _metric(server.url, "deniable_new_decisions_total") < 2
             ):  # a simulated visitor came
                 assert server.process.poll() is None
             server.process.send_signal(signal.SIGINT)  # Ctrl-C is how a person ends it
-            assert server.process.wait(60) == 0
+            assert server.process.wait(PATIENCE) == 0
     with open_service(f"sqlite:///{tmp_path / 'store.db'}") as service:
         assert len(service.experiments.all()) == 2
         live = [key for key in service.keys.all() if key.revoked_at is None]

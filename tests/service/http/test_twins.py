@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 from tests.service.http.site import DECISIONS, EXPERIMENT, Site, running_site
 
+from deniable.service import catalogue
 from deniable.service.batch import Batch
 from deniable.service.service import open as open_service
 from deniable.service.http.app import Options
@@ -79,6 +80,7 @@ def _run(
             running_site(service, Options(log_requests="all")) as site,
         ):
             patch.setattr(sqlite, "_connected", traced)
+            patch.setattr(catalogue, "REFRESH_SECONDS", 1e9)  # a slow run would read once more
             patch.setattr(os, "urandom", lambda n: _stream(next(serial), n))
             lines.lines.clear()
             bodies = [{"visitor": f"v-{n}", "segment": segments[n % 3]} for n in range(60)]

@@ -1,0 +1,329 @@
+"""What a strategy is: everything that planner, simulator, charts and pages ask of one.
+
+A strategy has two sides. The class knows what holds for all budgets: its name and words, its regret
+bound and what follows from it. These formulas take scalars and arrays. An instance is the strategy at
+one budget: what its visitors meet, clock by clock.
+
+A new strategy derives from `Strategy`, says what is abstract here, and is entered in `STRATEGIES`. A
+strategy that shows every arm by randomized response derives from `SymmetricStrategy` and says even less.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, Literal, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from deniable import _validation as check
+from deniable._validation import FloatArray, Floats
+from deniable.policies.contract import Policy
+from deniable.privacy.exploration import exploration_from_risk
+from deniable.privacy.mechanism import Mechanism, RandomizedResponse
+from deniable.privacy.tables import Band, Row, Table, nested_table
+from deniable.privacy.tables import band as nested_band
+from deniable.theory.best_budget import lowest_budget, smallest_within
+from deniable.theory.regret import Form, RegretTerms
+
+ClockKind: TypeAlias = Literal["segment", "experiment"]
+Grade: TypeAlias = Literal["across time", "given the time"]
+Reading: TypeAlias = Literal["too random", "near the best", "too greedy", "cap never binds"]
+
+NEAR = 0.05
+"""A bound this much above the lowest counts as near it: the last percents cost the most privacy."""
+
+
+class Spending(Protocol):
+    """A budget, or budgets by arm, being spent: what its visitors meet, clock by clock."""
+
+    clock_kind: ClassVar[ClockKind]
+
+    @property
+    def n_arms(self) -> int:
+        """K."""
+
+    @property
+    def global_budget(self) -> float:
+        """The largest risk that any visitor can be given."""
+
+    @property
+    def binds_at(self) -> float:
+        """The clock from which the budget limits what is shown; infinite where it never does."""
+
+    def exploration(self, clock: ArrayLike) -> Floats:
+        """Probability of a random arm at each clock, the clock's shape."""
+
+    def risk(self, clock: ArrayLike) -> Floats:
+        """Global privacy risk at each clock, the clock's shape."""
+
+    def mechanism(self, clock: int) -> Mechanism:
+        """The mechanism that shows an arm to the visitor with this clock."""
+
+
+@dataclass(frozen=True)
+class Strategy(ABC):
+    """A way to spend a privacy budget over the visitors of an experiment.
+
+    All formulas take n_arms (K), horizon (T, visitors of all segments together), n_segments (J) and
+    optionally shares, the part of the visitors in each segment on the last axis; without shares the
+    segments are of one size. `form` is "summed" (for planning: really the sum of the visitors' bounds)
+    or "paper" (for reproduction: as printed, without shares).
+
+    Attributes:
+        n_arms: K.
+        budget: gamma, the cap on every visitor's risk, in nats.
+    """
+
+    n_arms: int
+    budget: float
+
+    name: ClassVar[str]
+    """What options, files and the HTTP API call it."""
+
+    title: ClassVar[str]
+    """What people call it, as the first word of a sentence."""
+
+    description: ClassVar[str]
+    """What it does, as a clause: no capital, no full stop."""
+
+    grade: ClassVar[Grade]
+    """Whether the promise holds also for a tracker that does not know when a visitor first came."""
+
+    clock_kind: ClassVar[ClockKind] = "segment"
+    """Whose visitors the clock counts."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "n_arms", check.whole("n_arms", self.n_arms, 2))
+        budget = check.single("budget", check.nonnegative("budget", self.budget))
+        object.__setattr__(self, "budget", budget)
+
+    @property
+    def global_budget(self) -> float:
+        """The budget."""
+        return self.budget
+
+    @property
+    @abstractmethod
+    def binds_at(self) -> float:
+        """The clock from which the budget limits what is shown; infinite where it never does."""
+
+    @abstractmethod
+    def exploration(self, clock: ArrayLike) -> Floats:
+        """Share of random arms at each clock, the clock's shape."""
+
+    @abstractmethod
+    def policy(self) -> Policy:
+        """What the simulator runs; its name is the strategy's."""
+
+    @classmethod
+    def band(cls, budgets: Row) -> Band | None:
+        """The integers between which all tables of an experiment stay; None where there are none.
+
+        Args:
+            budgets: nano-nats, by arm.
+        """
+        return None
+
+    @classmethod
+    @abstractmethod
+    def table(
+        cls,
+        budgets: Row,
+        shows: Sequence[Sequence[int]],
+        rewards: Sequence[Sequence[int]],
+        *,
+        horizon: int | None = None,
+    ) -> Table:
+        """The table to publish for these counts; a function of its arguments alone.
+
+        Args:
+            budgets: nano-nats, by arm.
+            shows: by segment and arm.
+            rewards: sums of rewards by segment and arm, in millionths.
+            horizon: visitors planned for, where known.
+        """
+
+    @classmethod
+    @abstractmethod
+    def regret_terms(
+        cls,
+        n_arms: ArrayLike,
+        horizon: ArrayLike,
+        budget: ArrayLike,
+        n_segments: ArrayLike = 1,
+        *,
+        form: Form = "summed",
+        shares: ArrayLike | None = None,
+    ) -> RegretTerms:
+        """The regret bound by cause."""
+
+    @classmethod
+    @abstractmethod
+    def gain(
+        cls,
+        n_arms: ArrayLike,
+        horizon: ArrayLike,
+        budget: ArrayLike,
+        n_segments: ArrayLike = 1,
+        *,
+        form: Form = "summed",
+        shares: ArrayLike | None = None,
+    ) -> Floats:
+        """Marginal learning gain: minus the derivative of the bound by the budget."""
+
+    @classmethod
+    def regret(
+        cls,
+        n_arms: ArrayLike,
+        horizon: ArrayLike,
+        budget: ArrayLike,
+        n_segments: ArrayLike = 1,
+        *,
+        form: Form = "summed",
+        shares: ArrayLike | None = None,
+    ) -> Floats:
+        """The regret bound: expected clicks lost, at most. Above the horizon it says nothing."""
+        return cls.regret_terms(n_arms, horizon, budget, n_segments, form=form, shares=shares).total
+
+    @classmethod
+    def elasticity(
+        cls,
+        n_arms: ArrayLike,
+        horizon: ArrayLike,
+        budget: ArrayLike,
+        n_segments: ArrayLike = 1,
+        *,
+        form: Form = "summed",
+        shares: ArrayLike | None = None,
+    ) -> Floats:
+        """Percent by which the bound changes per percent of budget."""
+        gain = cls.gain(n_arms, horizon, budget, n_segments, form=form, shares=shares)
+        bound = cls.regret(n_arms, horizon, budget, n_segments, form=form, shares=shares)
+        # The ratio before the product: both may be near the largest float.
+        return check.unwrap(np.asarray(0.0 - np.asarray(budget) * (np.asarray(gain) / bound)))
+
+    @classmethod
+    def best_budget(
+        cls,
+        n_arms: ArrayLike,
+        horizon: ArrayLike,
+        n_segments: ArrayLike = 1,
+        *,
+        form: Form = "summed",
+        shares: ArrayLike | None = None,
+    ) -> Floats:
+        """The smallest budget with the lowest bound.
+
+        Looked for up to log(1 + K T), where fewer than one visitor in all sees a random arm.
+        """
+        top = np.log1p(np.asarray(n_arms, np.float64) * np.asarray(horizon, np.float64))
+
+        def bound(budget: FloatArray) -> Floats:
+            return cls.regret(n_arms, horizon, budget, n_segments, form=form, shares=shares)
+
+        def gain(budget: FloatArray) -> Floats:
+            return cls.gain(n_arms, horizon, budget, n_segments, form=form, shares=shares)
+
+        return lowest_budget(bound, gain, top)
+
+    @classmethod
+    def budget_for_regret(
+        cls,
+        n_arms: ArrayLike,
+        horizon: ArrayLike,
+        excess: ArrayLike,
+        n_segments: ArrayLike = 1,
+        *,
+        form: Form = "summed",
+        shares: ArrayLike | None = None,
+    ) -> Floats:
+        """The smallest budget whose bound is within `excess` (0.05 for 5%) of the lowest."""
+        best = cls.best_budget(n_arms, horizon, n_segments, form=form, shares=shares)
+        return smallest_within(
+            lambda budget: cls.regret(
+                n_arms, horizon, budget, n_segments, form=form, shares=shares
+            ),
+            best,
+            excess,
+        )
+
+    @classmethod
+    def reading(
+        cls, *, regret: float, gain: float, budget: float, best_budget: float, best_regret: float
+    ) -> Reading:
+        """What the bound at a budget says about it. It agrees with the elasticity's sign.
+
+        A bound that more budget would lower is "too random", one that less would lower "too greedy";
+        "near the best" where it is within 5% of its lowest, "cap never binds" where it is flat.
+        """
+        if gain == 0 and budget > best_budget:
+            return "cap never binds"
+        if regret <= (1 + NEAR) * best_regret:
+            return "near the best"
+        if gain == 0:
+            return "too random" if budget < best_budget else "too greedy"
+        return "too random" if gain > 0 else "too greedy"
+
+    @classmethod
+    def reading_words(cls, reading: Reading, elasticity: float) -> str:
+        """The reading as a sentence."""
+        change = "much of it" if abs(elasticity) > 5 else f"{abs(elasticity):.2f}% of it"
+        return {
+            "too random": f"Too random: 1% more budget would take {change} off the bound.",
+            "near the best": f"Within {NEAR:.0%} of the lowest bound.",
+            "too greedy": f"Too greedy: 1% less budget would take {change} off the bound.",
+            "cap never binds": "More budget than it can use: less would protect more and cost nothing.",
+        }[reading]
+
+
+@dataclass(frozen=True)
+class SymmetricStrategy(Strategy):
+    """A strategy that shows arms by symmetric randomized response, at a risk set by the clock.
+
+    Every risk is at most the budget. That alone keeps e^budget between any two segments and any two
+    times, whatever their clocks.
+    """
+
+    grade: ClassVar[Grade] = "across time"
+
+    @classmethod
+    def band(cls, budgets: Row) -> Band:
+        """See Strategy; the band of the nested family."""
+        return nested_band(budgets)
+
+    @classmethod
+    @abstractmethod
+    def bonus(cls, budgets: Row, clock: int) -> Fraction:
+        """The share of the largest bonus that a segment's greedy arms get at this clock, 0 to 1.
+
+        Exact and the same on every machine, so that an auditor can make the same table.
+        """
+
+    @classmethod
+    def table(
+        cls,
+        budgets: Row,
+        shows: Sequence[Sequence[int]],
+        rewards: Sequence[Sequence[int]],
+        *,
+        horizon: int | None = None,
+    ) -> Table:
+        """See Strategy; the clock of a segment is the number of its next visitor."""
+        bonuses = [cls.bonus(budgets, sum(row) + 1) for row in shows]
+        return nested_table(cls.band(budgets), shows, rewards, bonuses)
+
+    @abstractmethod
+    def risk(self, clock: ArrayLike) -> Floats:
+        """Privacy risk of the visitor with this clock."""
+
+    def exploration(self, clock: ArrayLike) -> Floats:
+        """K / (K - 1 + e^risk) at this clock."""
+        return exploration_from_risk(self.n_arms, self.risk(clock))
+
+    def mechanism(self, clock: int) -> RandomizedResponse:
+        """Randomized response with the risk of this clock."""
+        return RandomizedResponse(self.n_arms, float(self.risk(clock)))

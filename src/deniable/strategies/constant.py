@@ -1,0 +1,94 @@
+"""The constant strategy: the whole budget for every visitor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from deniable import _validation as check
+from deniable._validation import Floats
+from deniable.policies.constant import ConstantPolicy
+from deniable.privacy.tables import Row
+from deniable.strategies.base import SymmetricStrategy
+from deniable.theory import best_budget, elasticity, regret
+from deniable.theory.regret import Form, RegretTerms
+
+
+@dataclass(frozen=True)
+class ConstantStrategy(SymmetricStrategy):
+    """Every visitor gets the whole budget.
+
+    >>> round(float(ConstantStrategy(n_arms=2, budget=3).exploration(1)), 6)
+    0.094852
+    >>> round(float(ConstantStrategy.regret(2, 10_000, 1)), 3)
+    8689.255
+    """
+
+    name: ClassVar[str] = "constant"
+    title: ClassVar[str] = "Constant"
+    description: ClassVar[str] = "the whole budget from the first visitor on"
+    binds_at: ClassVar[float] = 1.0
+
+    def risk(self, clock: ArrayLike) -> Floats:
+        """The budget, whatever the clock."""
+        return check.unwrap(np.full(check.count("clock", clock, 1).shape, self.budget))
+
+    @classmethod
+    def bonus(cls, budgets: Row, clock: int) -> Fraction:
+        """All of it, whatever the clock."""
+        return Fraction(1)
+
+    def policy(self) -> ConstantPolicy:
+        """One exploration for all visitors."""
+        return ConstantPolicy(self.budget)
+
+    @classmethod
+    def regret_terms(
+        cls,
+        n_arms: ArrayLike,
+        horizon: ArrayLike,
+        budget: ArrayLike,
+        n_segments: ArrayLike = 1,
+        *,
+        form: Form = "summed",
+        shares: ArrayLike | None = None,
+    ) -> RegretTerms:
+        """Random arms T e, and wrong greedy arms B sqrt(K T log T / e), over the segments."""
+        return regret.constant_regret_terms(
+            n_arms, horizon, budget, n_segments, form=form, shares=shares
+        )
+
+    @classmethod
+    def gain(
+        cls,
+        n_arms: ArrayLike,
+        horizon: ArrayLike,
+        budget: ArrayLike,
+        n_segments: ArrayLike = 1,
+        *,
+        form: Form = "summed",
+        shares: ArrayLike | None = None,
+    ) -> Floats:
+        """In closed form."""
+        return elasticity.constant_gain(
+            n_arms, horizon, budget, n_segments, form=form, shares=shares
+        )
+
+    @classmethod
+    def best_budget(
+        cls,
+        n_arms: ArrayLike,
+        horizon: ArrayLike,
+        n_segments: ArrayLike = 1,
+        *,
+        form: Form = "summed",
+        shares: ArrayLike | None = None,
+    ) -> Floats:
+        """In closed form."""
+        return best_budget.best_constant_budget(
+            n_arms, horizon, n_segments, form=form, shares=shares
+        )

@@ -1,0 +1,95 @@
+"""Every strategy of the table keeps the contract; what holds for all is not said for each."""
+
+from __future__ import annotations
+
+import math
+from typing import get_args
+
+import numpy as np
+import pytest
+
+from deniable.simulation.environment import Environment
+from deniable.simulation.run import simulate
+from deniable.strategies import STRATEGIES
+from deniable.strategies.base import NEAR, Grade, Strategy
+
+SIZES = [(2, 10_000, 1), (5, 1_000_000, 3), (20, 100_000, 2), (2, 20, 1), (3, 10, 40)]
+
+every_strategy = pytest.mark.parametrize("strategy", STRATEGIES.values(), ids=STRATEGIES)
+
+
+@every_strategy
+def test_it_introduces_itself(strategy: type[Strategy]) -> None:
+    assert STRATEGIES[strategy.name] is strategy
+    assert strategy.grade in get_args(Grade)
+    assert strategy.title[0].isupper()
+    assert strategy.description
+    assert not strategy.description.endswith(".")
+
+
+@every_strategy
+@pytest.mark.parametrize(("k", "t", "j"), SIZES)
+def test_the_bound_its_gain_and_its_best_budget_belong_together(
+    strategy: type[Strategy], k: int, t: int, j: int
+) -> None:
+    budgets = np.linspace(0, 8, 1601)
+    bound = np.asarray(strategy.regret(k, t, budgets, j))
+    terms = strategy.regret_terms(k, t, budgets, j)
+    np.testing.assert_array_equal(bound, np.asarray(terms.total))
+    best = float(strategy.best_budget(k, t, j))
+    lowest = float(strategy.regret(k, t, best, j))
+    assert lowest <= bound.min() * (1 + 1e-12)
+    near = float(strategy.budget_for_regret(k, t, NEAR, j))
+    assert near <= best
+    assert float(strategy.regret(k, t, near, j)) <= (1 + NEAR) * lowest * (1 + 1e-12)
+    assert (bound[budgets < near] > (1 + NEAR) * lowest).all()
+    # The gain against differences, away from kinks.
+    slope = -np.gradient(bound, budgets)[1:-1]
+    gain = np.asarray(strategy.gain(k, t, budgets, j))[1:-1]
+    assert np.median(np.abs(gain - slope)) <= 1e-3 * np.abs(slope).max() + 1e-9
+    assert np.mean(np.abs(gain - slope) > 0.02 * np.abs(slope).max() + 1e-9) < 0.02
+    equal = strategy.regret(k, t, budgets, shares=[1 / j] * j)
+    np.testing.assert_allclose(equal, bound, rtol=1e-12)
+
+
+@every_strategy
+@pytest.mark.parametrize(("k", "t", "j"), SIZES)
+def test_its_reading_agrees_with_its_elasticity(
+    strategy: type[Strategy], k: int, t: int, j: int
+) -> None:
+    best = float(strategy.best_budget(k, t, j))
+    best_regret = float(strategy.regret(k, t, best, j))
+    for budget in (0.0, 1e-9, 0.1, 1.0, 2.0, 3.0, 3.5, 5.0, 8.0, 40.0, best):
+        gain = float(strategy.gain(k, t, budget, j))
+        regret = float(strategy.regret(k, t, budget, j))
+        slope = float(strategy.elasticity(k, t, budget, j))
+        reading = strategy.reading(
+            regret=regret, gain=gain, budget=budget, best_budget=best, best_regret=best_regret
+        )
+        assert math.isfinite(slope)
+        assert {
+            "too random": slope <= 0 and regret > (1 + NEAR) * best_regret,
+            "near the best": regret <= (1 + NEAR) * best_regret,
+            "too greedy": slope >= 0 and regret > (1 + NEAR) * best_regret,
+            "cap never binds": slope == 0 and budget > best,
+        }[reading]
+        assert strategy.reading_words(reading, slope).endswith(".")
+
+
+@every_strategy
+def test_what_its_visitors_meet(strategy: type[Strategy]) -> None:
+    for k, budget in [(2, 0.0), (2, 1.0), (5, 3.0)]:
+        spent = strategy(n_arms=k, budget=budget)
+        share = np.asarray(spent.exploration([1, 2, 10, 1000, 10**6]))
+        assert ((share >= 0) & (share <= 1)).all()
+        assert spent.global_budget == budget
+        assert spent.binds_at >= 1
+
+
+@every_strategy
+def test_the_simulator_runs_it(strategy: type[Strategy]) -> None:
+    policy = strategy(n_arms=2, budget=1.0).policy()
+    assert policy.name == strategy.name
+    assert policy.risk_cap == 1.0
+    result = simulate(Environment([0.3, 0.2], 500), [policy], repetitions=3, seed=1, workers=1)
+    assert result.frame["policy"].unique().to_list() == [policy.label]
