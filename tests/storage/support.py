@@ -156,9 +156,7 @@ def start(connection: Connection, experiment: Experiment, share: int = 1000) -> 
         slots = account.take_slots(connection, experiment.layer, share)
     detail = promises.band_detail(fixed_band(experiment))
     account.commit(connection, experiment, "start", slots, **detail)
-    running = changed(
-        connection, experiment, status="running", slots=slots, started_at=times.now()
-    )
+    running = changed(connection, experiment, status="running", slots=slots, started_at=times.now())
     return publish(connection, running)
 
 
