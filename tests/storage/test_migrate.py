@@ -15,7 +15,6 @@ from tests.patience import PATIENCE
 from tests.postgres import PostgresServer
 
 from deniable.errors import WrongStateError
-from deniable.service.service import open as open_service
 from deniable.storage.connect import connect
 from deniable.storage.migrate import migrate, revision
 from deniable.storage.schema import HEAD, decisions, metadata
@@ -44,35 +43,6 @@ def test_the_migrations_make_the_declared_schema(empty_url: str) -> None:
         context = MigrationContext.configure(connection, opts=options)
         assert compare_metadata(context, metadata) == []
     store.close()
-
-
-def test_decisions_survive_the_smaller_index_of_visitors(tmp_path: Path) -> None:
-    """A store of migration 0002, made from a new one by giving it the table that 0002 had."""
-    url = f"sqlite:///{tmp_path / 'store.db'}"
-    with open_service(url) as service:
-        service.firm.set(budget=2.0)
-        service.experiments.create("a", arms=["x", "y"], segments=["s"], budget=1.0)
-        service.experiments.start("a")
-        before = service.decide_batch("a", [(f"v{number}", "s") for number in range(700)])
-        service.visitors.erase(["v3"])
-    with connect(url).begin() as connection:
-        old = connection.execute(
-            text("SELECT sql FROM sqlite_master WHERE name = 'decisions'")
-        ).scalar_one()
-        old = old.rstrip().removesuffix(")") + ", UNIQUE (experiment_id, visitor))"
-        for statement in (
-            "ALTER TABLE decisions RENAME TO newer",
-            old,
-            "INSERT INTO decisions SELECT * FROM newer",
-            "DROP TABLE newer",
-            "UPDATE alembic_version SET version_num = '0002'",
-        ):
-            connection.execute(text(statement))
-    with open_service(url) as service:
-        after = service.decide_batch("a", [(f"v{number}", "s") for number in range(700)])
-        assert [i for i in range(700) if after[i] != before[i]] == [3]
-        assert service.ledger.verify().sound
-        assert service.visitors.erase(["v4"]).decisions == 1
 
 
 @pytest.mark.parametrize("visitors", [1, 30, 200])

@@ -1,24 +1,324 @@
-"""Temporary."""
+"""Forgetting visitors: what identifies them goes, what was counted and chained stays.
+
+Of a decision, the visitor's HMAC, segment, shown arm and salt are removed, and the values of its
+rewards. Their commitments are written in their place, so the chains still verify. Counters keep their
+totals and nothing is debited.
+
+While the experiment counts against the firm's budget, a tombstone stays: a keyed hash without arm,
+segment or time. A visitor who comes back is served from the zero row, so there is no second draw at a
+risk. Memberships of groups from before migration 0004 stay as long, for the same reason. `purge`
+removes both once the experiment no longer counts.
+
+Every transaction is short and complete in itself, so that the service goes on in between, and what
+was interrupted is continued by asking again.
+"""
 
 from __future__ import annotations
 
 import hmac
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
+
+from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
+
+from deniable.storage import account, commitments, experiments
+from deniable.storage.chain import commitment, old_commitment, reward_commitment
+from deniable.storage.records import Experiment
+from deniable.storage.schema import decisions, memberships, rewards, tombstones
+from deniable.storage.schema import experiments as experiment_rows
+from deniable.storage.store import Store
+
+BATCH = 200
+"""Decisions of one transaction: a few milliseconds, so that no decide waits long."""
+
+REST = 2.0
+"""Rest between transactions, in lengths of the transaction before."""
+
+ERASABLE = ("visitor", "salt", "segment", "greedy", "shown", "clock", "risk_nano")
+
+_Hashes = Callable[[Experiment], Sequence[bytes]]
 
 
 @dataclass
 class Erasure:
+    """What was done.
+
+    Attributes:
+        decisions: how many decisions were stripped of their visitor.
+    """
+
     decisions: int = 0
 
 
 def tombstone(key: bytes, visitor_hash: bytes) -> bytes:
-    return hmac.digest(hmac.digest(key, b"tombstone", "sha256"), visitor_hash, "sha256")[:16]
+    """What stays of an erased visitor: HMAC-SHA256 of the stored HMAC, under a key made from the key.
+
+    >>> tombstone(b"k" * 32, bytes(16)).hex()
+    '518d453a579aac0002da2d8cb77bb5c1'
+    """
+    derived = hmac.digest(key, b"deniable tombstone", "sha256")
+    return hmac.digest(derived, visitor_hash, "sha256")[:16]
 
 
-def erase(*a: Any, **k: Any) -> Erasure:
-    raise RuntimeError
+def erase(store: Store, key: bytes, visitors: _Hashes, members: _Hashes) -> Erasure:
+    """Forget visitors in every experiment.
+
+    Args:
+        store: where.
+        key: of the visitors' HMACs, for the tombstones.
+        visitors: experiment -> the visitors as its decisions store them.
+        members: experiment -> the visitors as memberships of its layer store them.
+    """
+    outcome = Erasure()
+    known, counting = _experiments(store)
+    for experiment in known:
+        hashes, counts = list(visitors(experiment)), experiment.id in counting
+        for ids in _decisions_of(store, experiment, hashes):
+            forget = partial(_forget, "erase", experiment, key, ids, counts)
+            outcome.decisions += store.retried(forget)
+        if not counts and experiment.layer is not None:
+            store.retried(partial(_forget_members, experiment, list(members(experiment))))
+    return outcome
 
 
-def purge(*a: Any, **k: Any) -> Erasure:
-    raise RuntimeError
+def purge(
+    store: Store,
+    key: bytes,
+    *,
+    before: int,
+    running: bool,
+    progress: Callable[[int, int], None] | None = None,
+) -> Erasure:
+    """Forget everybody who was decided for before a time.
+
+    Args:
+        store: where.
+        key: of the visitors' HMACs, for the tombstones.
+        before: the time, as stored.
+        running: also in experiments that run or are paused.
+        progress: told how many decisions are done, and of how many.
+    """
+    outcome = Erasure()
+    known, counting = _experiments(store)
+    chosen = [e for e in known if e.status == "stopped" or (running and e.status != "draft")]
+    total = sum(_old_decisions(store, experiment, before) for experiment in chosen)
+    for experiment in chosen:
+        for ids in _old_pages(store, experiment, before):
+            started = time.monotonic()
+            forget = partial(_forget, "purge", experiment, key, ids, experiment.id in counting)
+            outcome.decisions += store.retried(forget)
+            if progress is not None:
+                progress(outcome.decisions, max(total, outcome.decisions))
+            time.sleep(REST * (time.monotonic() - started))
+    for experiment in known:
+        if experiment.id not in counting and experiment.started_at is not None:
+            _clear(store, experiment)
+    return outcome
+
+
+def _experiments(store: Store) -> tuple[list[Experiment], set[str]]:
+    """All experiments, and the ids of those that count."""
+    with store.read() as connection:
+        found = account.counting(connection, commitments.moment(connection))
+        return experiments.everything(connection), {one.experiment_id.hex() for one in found}
+
+
+def _decisions_of(
+    store: Store, experiment: Experiment, hashes: Sequence[bytes]
+) -> Iterator[list[bytes]]:
+    """Ids of the decisions of these visitors, in pages."""
+    identity = bytes.fromhex(experiment.id)
+    for start in range(0, len(hashes), BATCH):
+        query = select(decisions.c.id).where(
+            decisions.c.experiment_id == identity,
+            decisions.c.visitor.in_(hashes[start : start + BATCH]),
+        )
+        with store.read() as connection:
+            ids = list(connection.execute(query).scalars())
+        if ids:
+            yield ids
+
+
+def _old_decisions(store: Store, experiment: Experiment, before: int) -> int:
+    query = select(func.count()).where(*_old(experiment, before))
+    with store.read() as connection:
+        return connection.execute(query).scalar_one()
+
+
+def _old_pages(store: Store, experiment: Experiment, before: int) -> Iterator[list[bytes]]:
+    """Ids of decisions from before a time, in pages, each found behind the one before."""
+    last = b""
+    while True:
+        query = (
+            select(decisions.c.id)
+            .where(*_old(experiment, before), decisions.c.id > last)
+            .order_by(decisions.c.id)
+            .limit(BATCH)
+        )
+        with store.read() as connection:
+            ids = list(connection.execute(query).scalars())
+        if not ids:
+            return
+        yield ids
+        last = ids[-1]
+
+
+def _old(experiment: Experiment, before: int) -> tuple[Any, ...]:
+    return (
+        decisions.c.experiment_id == bytes.fromhex(experiment.id),
+        decisions.c.salt.is_not(None),
+        decisions.c.decided_at < before,
+    )
+
+
+def _forget(
+    kind: str,
+    experiment: Experiment,
+    key: bytes,
+    ids: Sequence[bytes],
+    counts: bool,
+    connection: Connection,
+) -> int:
+    """Strip decisions of one experiment; returns how many had not been stripped before."""
+    commitments.lock_chain(connection)
+    identity = bytes.fromhex(experiment.id)
+    # Whoever decides or rewards holds this row: what is read below does not change under us.
+    had_tombstones = connection.execute(
+        select(experiment_rows.c.has_tombstones)
+        .where(experiment_rows.c.id == identity)
+        .with_for_update()
+    ).scalar_one()
+    rows = connection.execute(
+        select(decisions).where(
+            decisions.c.experiment_id == identity,
+            decisions.c.id.in_(ids),
+            decisions.c.salt.is_not(None),
+        )
+    ).all()
+    if not rows:
+        return 0
+    if counts:
+        _leave_tombstones(connection, identity, [tombstone(key, row.visitor) for row in rows])
+    given = _strip_rewards(connection, identity, {row.id: row.salt for row in rows})
+    connection.execute(
+        update(decisions)
+        .where(decisions.c.experiment_id == identity, decisions.c.id == bindparam("which"))
+        .values({**dict.fromkeys(ERASABLE), "commitment": bindparam("committed")}),
+        [{"which": row.id, "committed": _committed(row)} for row in rows],
+    )
+    if kind == "erase" or (counts and not had_tombstones):
+        experiments.change(connection, experiment, has_tombstones=had_tombstones or counts)
+    commitments.record(
+        connection,
+        kind,
+        experiment,
+        decisions=len(rows),
+        rewards=given,
+        tombstones=had_tombstones or counts,
+    )
+    return len(rows)
+
+
+def _committed(row: Any) -> bytes:
+    """The commitment to what a decision loses."""
+    if row.table_number is not None:
+        return commitment(row.visitor, row.salt, row.segment, row.shown)
+    return old_commitment(
+        row.visitor, row.salt, row.segment, row.greedy, row.shown, row.clock, row.risk_nano
+    )
+
+
+def _strip_rewards(connection: Connection, identity: bytes, salts: dict[bytes, bytes]) -> int:
+    """Remove the values of these decisions' rewards; returns how many there were."""
+    rows = connection.execute(
+        select(rewards.c.decision_id, rewards.c.metric, rewards.c.value).where(
+            rewards.c.experiment_id == identity,
+            rewards.c.decision_id.in_(list(salts)),
+            rewards.c.value.is_not(None),
+        )
+    ).all()
+    if rows:
+        connection.execute(
+            update(rewards)
+            .where(
+                rewards.c.experiment_id == identity,
+                rewards.c.decision_id == bindparam("which"),
+                rewards.c.metric == bindparam("of_metric"),
+            )
+            .values(value=None, commitment=bindparam("committed")),
+            [
+                {
+                    "which": row.decision_id,
+                    "of_metric": row.metric,
+                    "committed": reward_commitment(salts[row.decision_id], row.metric, row.value),
+                }
+                for row in rows
+            ],
+        )
+    return len(rows)
+
+
+def _leave_tombstones(connection: Connection, identity: bytes, stones: list[bytes]) -> None:
+    """Insert those that are not there yet; the lock of the chain keeps others from doing the same."""
+    known = set(
+        connection.execute(
+            select(tombstones.c.visitor).where(
+                tombstones.c.experiment_id == identity, tombstones.c.visitor.in_(stones)
+            )
+        ).scalars()
+    )
+    new = [{"experiment_id": identity, "visitor": s} for s in set(stones) - known]
+    if new:
+        connection.execute(insert(tombstones), new)
+
+
+def _forget_members(
+    experiment: Experiment, hashes: Sequence[bytes], connection: Connection
+) -> None:
+    connection.execute(
+        delete(memberships).where(
+            memberships.c.group_name == experiment.layer,
+            memberships.c.experiment_id == bytes.fromhex(experiment.id),
+            memberships.c.visitor.in_(hashes),
+        )
+    )
+
+
+def _clear(store: Store, experiment: Experiment) -> None:
+    """Remove tombstones and memberships of an experiment that no longer counts."""
+    while experiment.layer is not None and store.retried(partial(_clear_members, experiment)):
+        pass
+    while experiment.has_tombstones and store.retried(partial(_clear_tombstones, experiment)):
+        pass
+
+
+def _clear_members(experiment: Experiment, connection: Connection) -> bool:
+    here = (
+        memberships.c.group_name == experiment.layer,
+        memberships.c.experiment_id == bytes.fromhex(experiment.id),
+    )
+    some = select(memberships.c.visitor).where(*here).limit(BATCH)
+    return (
+        connection.execute(
+            delete(memberships).where(*here, memberships.c.visitor.in_(some))
+        ).rowcount
+        == BATCH
+    )
+
+
+def _clear_tombstones(experiment: Experiment, connection: Connection) -> bool:
+    """Remove a page of them; with the last page, say so in the ledger. Returns whether more are left."""
+    commitments.lock_chain(connection)
+    here = tombstones.c.experiment_id == bytes.fromhex(experiment.id)
+    some = select(tombstones.c.visitor).where(here).limit(BATCH)
+    removed = connection.execute(
+        delete(tombstones).where(here, tombstones.c.visitor.in_(some))
+    ).rowcount
+    if removed == BATCH:
+        return True
+    experiments.change(connection, experiment, has_tombstones=False)
+    commitments.record(connection, "purge", experiment, decisions=0, rewards=0, tombstones=False)
+    return False

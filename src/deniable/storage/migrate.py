@@ -37,14 +37,16 @@ def migrate(engine: Engine) -> None:
                 raise StoreUnavailableError(f"migration: {error.orig}") from error
 
 
-def _upgrade(connection: Connection) -> None:
-    from alembic.config import Config
-    from alembic.runtime.environment import EnvironmentContext
+def _upgrade(connection: Connection, target: str = "head") -> None:
+    from alembic.migration import MigrationContext
+    from alembic.operations import Operations
     from alembic.script import ScriptDirectory
 
     scripts = ScriptDirectory(str(Path(__file__).parent / "migrations"))
-    with EnvironmentContext(
-        Config(), scripts, fn=lambda found, _context: scripts._upgrade_revs("head", found)
-    ) as environment:
-        environment.configure(connection=connection)
-        environment.run_migrations()
+    context = MigrationContext.configure(connection)
+    found = context.get_current_revision() or "base"
+    steps = list(scripts.iterate_revisions(target, found))
+    with Operations.context(context):
+        for step in reversed(steps):
+            step.module.upgrade()
+    context.stamp(scripts, target)

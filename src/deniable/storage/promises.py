@@ -166,7 +166,7 @@ def promise_of(connection: Connection, experiment: Experiment) -> Promise:
     """
     mine = commitments.c.experiment_id == bytes.fromhex(experiment.id)
     kinds = commitments.c.kind
-    acts = linked(connection, mine, kinds.in_(list(_ACTS)))
+    acts = linked(connection, mine, kinds.in_(list(ACTS)))
     last_table = linked(connection, mine, kinds == "table", newest=1)
     forgotten = linked(connection, mine, kinds.in_(_FORGETTING), newest=1)
     return promise_from(experiment.key, [*acts, *last_table, *forgotten])
@@ -381,5 +381,5 @@ _EFFECTS: dict[str, Callable[[Promise, Entry], Promise]] = {
     "purge": _forgot,
 }
 
-_ACTS = {"create", "migrate", *_EFFECTS} - {"table", *_FORGETTING}
+ACTS = {"create", "migrate", *_EFFECTS} - {"table", *_FORGETTING}
 """Kinds of which an experiment has few entries; of the others only the newest is read."""

@@ -1,0 +1,301 @@
+"""Experiments, decisions, rewards and tables written straight into a store, as the service would."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, insert, select, update
+
+from deniable.privacy.tables import Band, Table, band
+from deniable.storage import account, chain, commitments, promises, times
+from deniable.storage.chain import GENESIS
+from deniable.storage.records import MICRO, Arm, Experiment, Metric, Role
+from deniable.storage.schema import (
+    arms,
+    counters,
+    decisions,
+    experiments,
+    metadata,
+    rewards,
+    segments,
+    tables,
+    writers,
+)
+
+NAT = 10**9
+KEY = b"k" * 32
+
+
+def empty_store() -> Engine:
+    """A store in memory at the present schema, with its empty chain of commitments."""
+    engine = create_engine("sqlite://")
+    metadata.create_all(engine)
+    with engine.begin() as connection:
+        connection.execute(insert(writers).values(id=0, lease_until=0, seq=0, head=GENESIS))
+    return engine
+
+
+def draft(
+    connection: Connection,
+    key: str,
+    *,
+    budget_nano: int = NAT,
+    trace_nano: int | None = None,
+    arm_budgets: Sequence[int] | None = None,
+    names: Sequence[str] = ("x", "y"),
+    layer: str | None = None,
+    holdout: int = 0,
+    metrics: Sequence[Metric] = (Metric(), Metric("spend", 50 * MICRO)),
+) -> Experiment:
+    """A new draft with its entry in the ledger."""
+    identity = os.urandom(16)
+    connection.execute(
+        insert(experiments).values(
+            id=identity,
+            tag=int.from_bytes(identity[:4], "big", signed=True),
+            key=key,
+            status="draft",
+            strategy="constant",
+            budget_nano=budget_nano,
+            trace_nano=trace_nano,
+            layer=layer,
+            holdout=holdout,
+            default_arm=0,
+            attribution_seconds=3600,
+            metrics=json.dumps([[metric.name, metric.cap_micro] for metric in metrics]),
+            version=1,
+            exhausted=False,
+            table_number=0,
+            has_tombstones=False,
+            revision=1,
+            created_at=times.now(),
+        )
+    )
+    for position, budget in enumerate(arm_budgets or (None, None)):
+        connection.execute(
+            insert(arms).values(
+                experiment_id=identity,
+                position=position,
+                key=f"arm{position}",
+                label="",
+                budget_nano=budget,
+            )
+        )
+    for position, name in enumerate(names):
+        connection.execute(
+            insert(segments).values(experiment_id=identity, position=position, name=name)
+        )
+    made = load(connection, key)
+    commitments.record(connection, "create", made, **promises.create_detail(made))
+    return made
+
+
+def load(connection: Connection, key: str) -> Experiment:
+    """An experiment as its rows say."""
+    row = connection.execute(select(experiments).where(experiments.c.key == key)).one()
+    arm_rows = connection.execute(
+        select(arms).where(arms.c.experiment_id == row.id).order_by(arms.c.position)
+    ).all()
+    names = connection.execute(
+        select(segments.c.name)
+        .where(segments.c.experiment_id == row.id)
+        .order_by(segments.c.position)
+    ).scalars()
+    return Experiment(
+        id=row.id.hex(),
+        key=row.key,
+        status=row.status,
+        arms=tuple(
+            Arm(arm.key, arm.label, arm.budget_nano, arm.off_since_version is None)
+            for arm in arm_rows
+        ),
+        segments=tuple(names),
+        strategy=row.strategy,
+        budget_nano=row.budget_nano,
+        trace_nano=row.trace_nano,
+        planned_visitors=row.planned_visitors,
+        layer=row.layer,
+        slots=row.slots,
+        holdout=row.holdout,
+        default_arm=arm_rows[row.default_arm].key,
+        attribution_seconds=row.attribution_seconds,
+        metrics=tuple(Metric(name, cap) for name, cap in json.loads(row.metrics)),
+        version=row.version,
+        winner=None if row.winner is None else arm_rows[row.winner].key,
+        exhausted=row.exhausted,
+        table_number=row.table_number,
+        has_tombstones=row.has_tombstones,
+        created_at=times.as_datetime(row.created_at),
+        started_at=times.maybe_datetime(row.started_at),
+        stopped_at=times.maybe_datetime(row.stopped_at),
+        revision=row.revision,
+    )
+
+
+def changed(connection: Connection, experiment: Experiment, **values: object) -> Experiment:
+    connection.execute(
+        update(experiments)
+        .where(experiments.c.id == bytes.fromhex(experiment.id))
+        .values(revision=experiments.c.revision + 1, **values)
+    )
+    return load(connection, experiment.key)
+
+
+def fixed_band(experiment: Experiment) -> Band:
+    return band(experiment.budgets)
+
+
+def start(connection: Connection, experiment: Experiment, share: int = 1000) -> Experiment:
+    """draft -> running, at the firm's cost, with its first table."""
+    slots = None
+    if experiment.layer is not None:
+        slots = account.take_slots(connection, experiment.layer, share)
+    detail = promises.band_detail(fixed_band(experiment))
+    account.commit(connection, experiment, "start", slots, **detail)
+    running = changed(connection, experiment, status="running", slots=slots, started_at=times.now())
+    return publish(connection, running)
+
+
+def publish(connection: Connection, experiment: Experiment) -> Experiment:
+    """The next table: the zero row for everybody."""
+    fixed = fixed_band(experiment)
+    table = Table((fixed.zero,) * len(experiment.segments), fixed.zero)
+    counts, number = b"[]", experiment.table_number + 1
+    detail = promises.table_detail(
+        number, experiment.version, table, counts, 0, experiment.strategy
+    )
+    commitments.record(connection, "table", experiment, **detail)
+    connection.execute(
+        insert(tables).values(
+            experiment_id=bytes.fromhex(experiment.id),
+            number=number,
+            version=experiment.version,
+            strategy=experiment.strategy,
+            published_at=times.now(),
+            decisions=0,
+            counts=counts,
+            rows=table.encoded(),
+        )
+    )
+    return changed(connection, experiment, table_number=number)
+
+
+def stop(connection: Connection, experiment: Experiment) -> Experiment:
+    detail = promises.stop_detail(None, account.last_hour(connection, experiment))
+    commitments.record(connection, "stop", experiment, **detail)
+    return changed(connection, experiment, status="stopped", stopped_at=times.now())
+
+
+@dataclass
+class Writer:
+    """A chain of decisions and rewards, extended as the service does it."""
+
+    id: int = 7
+    seq: int = 0
+    head: bytes = GENESIS
+
+    def begin(self, connection: Connection) -> None:
+        values = {"id": self.id, "lease_until": 0, "seq": 0, "head": GENESIS}
+        connection.execute(insert(writers).values(**values))
+
+    def decide(
+        self,
+        connection: Connection,
+        experiment: Experiment,
+        visitor: bytes,
+        segment: int,
+        shown: int,
+        role: Role = Role.MEMBER,
+    ) -> bytes:
+        """A new decision; returns its id."""
+        self.seq += 1
+        identity, salt = bytes.fromhex(experiment.id), os.urandom(16)
+        decision, now = identity[:4] + os.urandom(12), times.now()
+        committed = chain.commitment(visitor, salt, segment, shown)
+        self.head = chain.decision_hash(
+            self.head,
+            identity,
+            decision,
+            experiment.version,
+            experiment.table_number,
+            role,
+            now,
+            self.id,
+            self.seq,
+            committed,
+        )
+        connection.execute(
+            insert(decisions).values(
+                experiment_id=identity,
+                id=decision,
+                visitor=visitor,
+                salt=salt,
+                segment=segment,
+                shown=shown,
+                version=experiment.version,
+                decided_at=now,
+                writer_id=self.id,
+                seq=self.seq,
+                hash=self.head,
+                table_number=experiment.table_number,
+                role=role,
+            )
+        )
+        self._count(connection, identity, decision, 0, shows=1)
+        self._end(connection)
+        return decision
+
+    def reward(self, connection: Connection, decision: bytes, value: int, metric: int = 0) -> None:
+        row = connection.execute(select(decisions).where(decisions.c.id == decision)).one()
+        self.seq += 1
+        now = times.now()
+        committed = chain.reward_commitment(row.salt, metric, value)
+        self.head = chain.reward_hash(
+            self.head, row.experiment_id, decision, metric, now, self.id, self.seq, committed
+        )
+        connection.execute(
+            insert(rewards).values(
+                experiment_id=row.experiment_id,
+                decision_id=decision,
+                metric=metric,
+                value=value,
+                rewarded_at=now,
+                writer_id=self.id,
+                seq=self.seq,
+                hash=self.head,
+            )
+        )
+        self._count(connection, row.experiment_id, decision, metric, rewarded=1, value=value)
+        self._end(connection)
+
+    def _count(
+        self, connection: Connection, identity: bytes, decision: bytes, metric: int, **added: int
+    ) -> None:
+        row = connection.execute(select(decisions).where(decisions.c.id == decision)).one()
+        key: dict[str, Any] = {
+            "experiment_id": identity,
+            "table_number": row.table_number,
+            "role": row.role,
+            "segment": row.segment,
+            "arm": row.shown,
+            "metric": metric,
+            "writer_id": self.id,
+        }
+        here = [counters.c[name] == value for name, value in key.items()]
+        found = connection.execute(
+            update(counters)
+            .where(*here)
+            .values({name: counters.c[name] + value for name, value in added.items()})
+        )
+        if not found.rowcount:
+            zeros = {"shows": 0, "rewarded": 0, "value": 0, "square": 0}
+            connection.execute(insert(counters).values(**key, **{**zeros, **added}))
+
+    def _end(self, connection: Connection) -> None:
+        connection.execute(
+            update(writers).where(writers.c.id == self.id).values(seq=self.seq, head=self.head)
+        )
