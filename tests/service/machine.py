@@ -11,11 +11,15 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from sqlalchemy import select
 from tests.service.model import Model, ModelDecision, ModelExperiment
 
-from deniable.errors import InsufficientBudgetError, UnknownNameError, WrongStateError
+from deniable.errors import (
+    InsufficientBudgetError,
+    InvalidArgumentError,
+    UnknownNameError,
+    WrongStateError,
+)
 from deniable.service.service import Deniable
-from deniable.service.visitors import visitor_hash
 from deniable.storage.chain import GENESIS
-from deniable.storage.records import Decision
+from deniable.storage.records import Decision, Role
 from deniable.storage.schema import decisions, metadata, writers
 from deniable.storage.store import Store
 
@@ -34,7 +38,8 @@ WEIGHTS = {
     "resume": 3,
     "stop": 1,
     "switch_off": 2,
-    "new_period": 2,
+    "set_firm": 2,
+    "publish": 2,
     "erase": 3,
     "reopen": 1,
 }
@@ -53,7 +58,7 @@ class UseCases(RuleBasedStateMachine):
         super().__init__()
         self.empty()
         self.service: Deniable = self.opened()
-        self.model = Model()
+        self.model = Model(KEY)
 
     def empty(self) -> None:
         """Leave the store as it was when its tables had just been made."""
@@ -69,17 +74,18 @@ class UseCases(RuleBasedStateMachine):
     def close(self) -> None:
         """Close the service, keep the store's connections."""
         self.service._writer.close()
+        self.service._publisher.close()
 
     @initialize(budget=st.sampled_from([1, 2, 4]), first=STRATEGIES, second=STRATEGIES)
     def begin(self, budget: int, first: Any, second: Any) -> None:
-        """A firm with running experiments, two of one group: most steps then are decisions."""
+        """A firm with running experiments, two of one layer: most steps then are decisions."""
         self.service.firm.set(budget=budget)
-        self.model.open_period(budget * 10**9)
+        self.model.budget = budget * 10**9
         self.create("one", 3, 0.5, None, first)
         self.create("two", 2, 0.5, "g", second)
         self.create("three", 4, 0.25, "g", second)
         for name in ("one", "two", "three"):
-            self.start(name)
+            self.start(name, 0.4)
 
     @rule(
         act=ACTS,
@@ -108,29 +114,30 @@ class UseCases(RuleBasedStateMachine):
             "create": lambda: self.create(
                 name, 2 + number % 3, budget, "g" if number % 2 else None, strategy
             ),
-            "start": lambda: self.start(name),
+            "start": lambda: self.start(name, (0.1, 0.5)[number % 2]),
             "pause": lambda: self.pause(name),
             "resume": lambda: self.resume(name),
             "stop": lambda: self.stop(name, arm if number % 2 and arm != "arm2" else None),
             "switch_off": lambda: self.switch_off(name, arm),
-            "new_period": lambda: self.new_period(budget),
+            "set_firm": lambda: self.set_firm(budget),
             "decide": lambda: self.decide(name, visitor, segment),
             "decide_batch": lambda: self.decide_batch(name, pairs),
             "reward": lambda: self.reward(number, number % 2),
             "reward_unknown": lambda: self.reward_unknown(number % 2),
             "erase": lambda: self.erase(visitor),
+            "publish": lambda: self.publish(name),
             "reopen": self.reopen,
         }
         acts[act]()
 
-    def create(self, name: str, arms: int, budget: float, group: str | None, strategy: Any) -> None:
+    def create(self, name: str, arms: int, budget: float, layer: str | None, strategy: Any) -> None:
         wanted = [f"arm{i}" for i in range(arms)]
         options: dict[str, Any] = {
             "arms": wanted,
             "segments": ["a", "b"],
             "budget": budget,
             "strategy": strategy,
-            "group": group,
+            "layer": layer,
         }
         if name in self.model.experiments:
             with pytest.raises(WrongStateError):
@@ -138,35 +145,43 @@ class UseCases(RuleBasedStateMachine):
             return
         created = self.service.experiments.create(name, **options)
         assert (created.status, created.version) == ("draft", 1)
-        self.model.experiments[name] = ModelExperiment(name, wanted, budget, group, strategy)
+        self.model.experiments[name] = ModelExperiment(name, wanted, budget, layer, strategy)
 
-    def start(self, name: str) -> None:
-        experiment = self.known(name, self.service.start, "draft")
+    def start(self, name: str, share: float) -> None:
+        experiment = self.known(name, self.service.experiments.start, "draft")
         if experiment is None:
             return
-        cost, remaining = self.model.cost(experiment), self.model.budget - self.model.committed
+        slots = range(0)
+        if experiment.layer is not None:
+            used = self.model.used_slots(experiment.layer)
+            slots = range(used, used + round(share * 1000))
+            if slots.stop > 1000:
+                with pytest.raises(WrongStateError):
+                    self.service.experiments.start(experiment.key, share=share)
+                return
+        before = self.model.committed()
+        cost, remaining = self.model.committed(experiment) - before, self.model.budget - before
         if cost > remaining:
             with pytest.raises(InsufficientBudgetError) as refused:
-                self.service.experiments.start(experiment.key)
+                self.service.experiments.start(experiment.key, share=share)
             assert (refused.value.remaining, refused.value.requested) == (remaining, cost)
             return
-        assert self.service.experiments.start(experiment.key).status == "running"
-        experiment.status = "running"
-        experiment.ran_in_period = self.model.period
-        self.model.committed += cost
+        started = self.service.experiments.start(experiment.key, share=share)
+        assert (started.status, started.table_number) == ("running", 1)
+        experiment.status, experiment.started, experiment.slots = "running", True, slots
 
     def pause(self, name: str) -> None:
-        if experiment := self.known(name, self.service.pause, "running"):
+        if experiment := self.known(name, self.service.experiments.pause, "running"):
             self.service.experiments.pause(experiment.key)
             experiment.status = "paused"
 
     def resume(self, name: str) -> None:
-        if experiment := self.known(name, self.service.resume, "paused"):
+        if experiment := self.known(name, self.service.experiments.resume, "paused"):
             self.service.experiments.resume(experiment.key)
             experiment.status = "running"
 
     def stop(self, name: str, promote: str | None) -> None:
-        if experiment := self.known(name, self.service.stop, "running", "paused"):
+        if experiment := self.known(name, self.service.experiments.stop, "running", "paused"):
             self.service.experiments.stop(experiment.key, promote=promote)
             experiment.status, experiment.winner = "stopped", promote
 
@@ -190,14 +205,29 @@ class UseCases(RuleBasedStateMachine):
                 == experiment.version
             )
 
-    def new_period(self, budget: float) -> None:
+    def set_firm(self, budget: float) -> None:
         nano = int(budget * 10**9)
-        if self.model.carried() > nano:
-            with pytest.raises(InsufficientBudgetError):
+        if nano > self.model.budget:  # a larger budget needs a reason
+            with pytest.raises(InvalidArgumentError):
                 self.service.firm.set(budget=budget)
+        if self.model.committed() > nano:
+            with pytest.raises(InsufficientBudgetError):
+                self.service.firm.set(budget=budget, reason="because")
         else:
-            self.service.firm.set(budget=budget)
-            self.model.open_period(nano)
+            self.service.firm.set(budget=budget, reason="because")
+            self.model.budget = nano
+
+    def publish(self, name: str) -> None:
+        experiment = self.model.experiments.get(name)
+        if experiment is None:
+            with pytest.raises(UnknownNameError):
+                self.service.experiments.publish(name)
+        else:
+            before = self.service.experiments.get(name).table_number
+            published = self.service.experiments.publish(name)
+            after = self.service.experiments.get(name).table_number
+            assert after == before + experiment.live
+            assert (published is not None) == experiment.live
 
     def decide(self, name: str, visitor: str, segment: str | None) -> None:
         experiment = self.model.experiments.get(name)
@@ -222,41 +252,20 @@ class UseCases(RuleBasedStateMachine):
         experiment, decision = self.model.decisions[identity]
         if not decision.rewarded and not decision.erased:
             decision.rewarded = True
-            experiment.clicks += value
+            experiment.clicks += value * (decision.role == Role.MEMBER)
 
     def reward_unknown(self, value: int) -> None:
         self.service.reward("f" * 32, value)
 
     def erase(self, visitor: str) -> None:
-        expected, exhausted = {}, []
+        erased = 0
         for experiment in self.model.experiments.values():
             decision = experiment.by_visitor.pop(visitor, None)
-            if (
-                experiment.group
-                and self.model.members.get((experiment.group, visitor)) == experiment.key
-            ):
-                del self.model.members[experiment.group, visitor]
-            if decision is None:
-                continue
-            decision.erased = True
-            risk = self.risk(experiment, visitor)
-            assert risk == 0 if decision.uniform else risk <= experiment.nano
-            if experiment.strategy == "constant" and not decision.uniform:
-                assert risk == experiment.nano
-            again = experiment.live or (
-                experiment.group is not None and experiment.ran_in_period == self.model.period
-            )
-            if risk and again and not experiment.exhausted:
-                if risk <= self.model.budget - self.model.committed:
-                    self.model.committed += risk
-                    expected[experiment.key] = risk
-                else:
-                    exhausted.append(experiment.key)
-                    for other in self.model.experiments.values():
-                        same = experiment.group and other.group == experiment.group
-                        other.exhausted |= bool(other is experiment or same)
-        outcome = self.service.visitors.erase([visitor])
-        assert (outcome.debits_nano, outcome.exhausted) == (expected, exhausted)
+            if decision is not None:
+                decision.erased = True
+                experiment.erased.add(visitor)
+                erased += 1
+        assert self.service.visitors.erase([visitor]).decisions == erased
 
     def reopen(self) -> None:
         self.close()
@@ -290,58 +299,40 @@ class UseCases(RuleBasedStateMachine):
         type(self).new_decisions += 1
         assert answer.id not in self.model.decisions
         assert answer.arm in experiment.active
-        barred = False
-        if experiment.group is not None:
-            owner = self.model.members.setdefault((experiment.group, visitor), experiment.key)
-            barred = owner != experiment.key
-        uniform = (
-            barred
-            or experiment.status == "paused"
-            or experiment.exhausted
-            or segment not in ("a", "b")
-        )
-        decision = ModelDecision(answer.id, answer.arm, segment, barred, uniform)
+        role = self.model.role(experiment, visitor)
+        decision = ModelDecision(answer.id, answer.arm, role, segment)
         experiment.by_visitor[visitor] = decision
-        experiment.shows += 1
+        experiment.shows += role == Role.MEMBER
         self.model.decisions[answer.id] = (experiment, decision)
-
-    def risk(self, experiment: ModelExperiment, visitor: str) -> int:
-        with self.service._store.read() as connection:
-            identity = bytes.fromhex(self.service.experiments.get(experiment.key).id)
-            hashed = visitor_hash(self.service._key, identity, visitor)
-            risk: int = connection.execute(
-                select(decisions.c.risk_nano).where(
-                    decisions.c.experiment_id == identity, decisions.c.visitor == hashed
-                )
-            ).scalar_one()
-            return risk
 
     def teardown(self) -> None:
         firm = self.service.firm.current()
-        assert (firm.budget_nano, firm.committed_nano) == (self.model.budget, self.model.committed)
+        assert (firm.budget_nano, firm.committed_nano) == (
+            self.model.budget,
+            self.model.committed(),
+        )
         for experiment in self.model.experiments.values():
             stored = self.service.experiments.get(experiment.key)
             assert stored.status == experiment.status
-            assert stored.exhausted == experiment.exhausted
             cells = self.service.experiments.counts(experiment.key)
             assert sum(cell.shows for cell in cells) == experiment.shows
             assert sum(cell.clicks for cell in cells) == experiment.clicks
-        self.check_risks()
+        self.check_decisions()
         assert self.service.ledger.verify().problem is None
         self.close()
 
-    def check_risks(self) -> None:
-        """Every stored risk is what the model allows: none where the answer had to be uniform."""
+    def check_decisions(self) -> None:
+        """Every stored decision names its table, and its role is what the model says."""
         with self.service._store.read() as connection:
-            stored = connection.execute(select(decisions.c.id, decisions.c.risk_nano)).all()
+            stored = connection.execute(select(decisions)).all()
         assert len(stored) == len(self.model.decisions)
-        for identity, risk in stored:
-            experiment, decision = self.model.decisions[identity.hex()]
+        for row in stored:
+            experiment, decision = self.model.decisions[row.id.hex()]
+            assert row.role == decision.role
+            assert row.table_number >= 1
             if decision.erased:
-                assert risk is None
-            elif decision.uniform:
-                assert risk == 0
-            elif experiment.strategy == "constant":
-                assert risk == experiment.nano
+                assert (row.visitor, row.segment, row.shown, row.salt) == (None,) * 4
             else:
-                assert 0 <= risk <= experiment.nano
+                assert experiment.arms[row.shown] == decision.arm
+                known = {"a": 0, "b": 1}
+                assert row.segment == known.get(decision.segment or "", -1)

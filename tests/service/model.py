@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import hmac
 from dataclasses import dataclass, field
+from hashlib import sha256
 
 from deniable.errors import NANO
+from deniable.storage.records import Role
 
 
 @dataclass
 class ModelDecision:
     id: str
     arm: str
+    role: Role
     segment: str | None
-    barred: bool
-    uniform: bool
     rewarded: bool = False
     erased: bool = False
 
@@ -23,15 +25,16 @@ class ModelExperiment:
     key: str
     arms: list[str]
     budget: float
-    group: str | None
+    layer: str | None
     strategy: str
     status: str = "draft"
     off: set[str] = field(default_factory=set)
     winner: str | None = None
-    exhausted: bool = False
-    ran_in_period: int | None = None
+    started: bool = False
+    slots: range = range(0)
     version: int = 1
     by_visitor: dict[str, ModelDecision] = field(default_factory=dict)
+    erased: set[str] = field(default_factory=set)
     shows: int = 0
     clicks: int = 0
 
@@ -54,43 +57,37 @@ class ModelExperiment:
 
 @dataclass
 class Model:
+    """A run takes seconds and the window is 90 days: whatever was started counts until its end."""
+
+    visitor_key: bytes
     budget: int = 0
-    committed: int = 0
-    period: int = 0
     experiments: dict[str, ModelExperiment] = field(default_factory=dict)
-    members: dict[tuple[str, str], str] = field(default_factory=dict)
     decisions: dict[str, tuple[ModelExperiment, ModelDecision]] = field(default_factory=dict)
 
-    def cost(self, experiment: ModelExperiment) -> int:
-        """What starting it takes: the part by which it exceeds its group's largest."""
-        if experiment.group is None:
-            return experiment.nano
-        largest = max(
-            (
-                other.nano
-                for other in self.experiments.values()
-                if other.group == experiment.group and other.ran_in_period == self.period
-            ),
-            default=0,
-        )
-        return max(0, experiment.nano - largest)
+    def committed(self, *more: ModelExperiment) -> int:
+        """What counts: the budgets of all that were started, and of a layer the largest."""
+        largest: dict[str, int] = {}
+        for experiment in (*self.experiments.values(), *more):
+            if experiment.started or experiment in more:
+                place = f"layer {experiment.layer}" if experiment.layer else experiment.key
+                largest[place] = max(largest.get(place, 0), experiment.nano)
+        return sum(largest.values())
 
-    def carried(self) -> int:
-        """What the live experiments need of a new period."""
-        groups: dict[str, int] = {}
-        alone = 0
-        for experiment in self.experiments.values():
-            if experiment.live and experiment.group is None:
-                alone += experiment.nano
-            elif experiment.live and experiment.group is not None:
-                groups[experiment.group] = max(groups.get(experiment.group, 0), experiment.nano)
-        return alone + sum(groups.values())
+    def used_slots(self, layer: str) -> int:
+        """Slots are given out from the first on, and nothing is free again within a run."""
+        return sum(len(e.slots) for e in self.experiments.values() if e.layer == layer)
 
-    def open_period(self, budget: int) -> None:
-        self.period += 1
-        self.budget, self.committed = budget, self.carried()
-        for experiment in self.experiments.values():
-            if experiment.live:
-                experiment.ran_in_period = self.period
-            if experiment.status != "stopped":
-                experiment.exhausted = False
+    def slot(self, layer: str, visitor: str) -> int:
+        scope = b"layer" + sha256(layer.encode()).digest()
+        digest = hmac.new(self.visitor_key, scope + visitor.encode(), "sha256").digest()
+        return int.from_bytes(digest[:8], "big") % 1000
+
+    def role(self, experiment: ModelExperiment, visitor: str) -> Role:
+        """Which row a new visitor is drawn from; the segment has no part in it."""
+        if experiment.status == "paused":
+            return Role.CLOSED
+        if visitor in experiment.erased:
+            return Role.ERASED
+        if experiment.layer and self.slot(experiment.layer, visitor) not in experiment.slots:
+            return Role.OTHER_SLOT
+        return Role.MEMBER

@@ -1,61 +1,19 @@
-"""Greedy arms, tables and visitor hashes against independent oracles."""
+"""Who is drawn for how: visitor hashes, ids, tables, and shown arms against what was promised."""
 
 from __future__ import annotations
 
 import hmac
-import os
-from collections import Counter
-from fractions import Fraction
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.service.support import running, serving
+from tests.service.support import running, serving, shows
 
-from deniable.privacy.serving import SPACE, exp_floor
-from deniable.service.greedy import greedy_arm
-from deniable.service.runtime import next_rounded_clock, rounded_clock
+from deniable.privacy.serving import exp_floor
+from deniable.privacy.tables import decoded_table
+from deniable.service import batch
 from deniable.service.visitors import VisitorHash
 from deniable.storage.schema import decisions
-
-COUNTS = st.integers(0, 2**62)
-
-
-@given(
-    cells=st.lists(st.tuples(COUNTS, COUNTS), min_size=2, max_size=8),
-    draw=st.integers(0, SPACE - 1),
-)
-def test_the_greedy_arm_is_the_largest_exact_rate(cells: list[tuple[int, int]], draw: int) -> None:
-    shows = [max(pair) for pair in cells]
-    clicks = [min(pair) for pair in cells]
-    rates = [Fraction(c, n) if n else Fraction(0) for c, n in zip(clicks, shows, strict=True)]
-    highest = [arm for arm, rate in enumerate(rates) if rate == max(rates)]
-    chosen = greedy_arm(shows, clicks, range(len(cells)), draw)
-    assert chosen == highest[draw * len(highest) // SPACE]
-
-
-def test_ties_that_floats_would_miss_or_invent() -> None:
-    big = 2**61
-    assert greedy_arm([big, big + 1], [big - 1, big], [0, 1], 0) == 1  # equal as floats
-    assert greedy_arm([3, 9], [1, 3], [0, 1], SPACE - 1) == 1  # a tie: the draw decides
-    assert greedy_arm([0, 5], [0, 0], [0, 1], SPACE - 1) == 1  # never shown counts as 0
-
-
-def test_ties_are_broken_evenly() -> None:
-    draws = [int.from_bytes(os.urandom(8), "little") for _ in range(30_000)]
-    found = Counter(greedy_arm([0] * 3, [0] * 3, range(3), draw) for draw in draws)
-    # 10,000 each; 600 is more than 7 standard deviations: p < 1e-11
-    assert all(abs(count - 10_000) < 600 for count in found.values())
-
-
-@given(st.integers(1, 2**60))
-def test_rounded_clocks_are_never_late_and_little_early(clock: int) -> None:
-    rounded = rounded_clock(clock)
-    assert rounded <= clock < rounded + max(1, rounded // 32 + 1)
-    after = next_rounded_clock(clock)
-    assert rounded_clock(after - 1) == rounded
-    assert rounded_clock(after) == after
-
 
 @given(st.binary(min_size=32, max_size=100), st.binary(max_size=40), st.text(min_size=1))
 def test_visitor_hashes_are_hmacs(key: bytes, scope: bytes, visitor: str) -> None:
@@ -92,11 +50,49 @@ def test_shown_arms_keep_the_promise_between_segments(strategy: str) -> None:
     assert shares["b"] == pytest.approx(1 - top, abs=margin)
 
 
-def test_every_stored_risk_is_within_the_budget(store_url: str) -> None:
+def test_all_spellings_of_an_id_are_one_visitor(store_url: str) -> None:
+    spellings = ["Zo\u00eb", "Zoe\u0308", " Zo\u00eb", "Zo\u00eb ", "\tZo\u00eb", "Zoe\u0308\n"]
     with serving(store_url) as service:
-        running(service, budget=0.3)
-        service.decide_batch("checkout", [(f"v{i}", "ab"[i % 2]) for i in range(3_000)])
+        running(service)
+        assert len({service.decide("checkout", name, "a") for name in spellings}) == 1
+        assert len(set(service.decide_batch("checkout", [(name, "a") for name in spellings]))) == 1
+        other = service.decide("checkout", "zo\u00eb", "a")
+        assert other.id != service.decide("checkout", "Zo\u00eb", "a").id  # capitals tell ids apart
+        assert shows(service) == 2
+
+
+def test_an_id_that_was_stored_as_it_was_spelled_is_still_found(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(store_url) as service:
+        running(service)
+        with monkeypatch.context() as before:  # how it was until ids were normalised
+            before.setattr(batch, "normalised", lambda visitor: visitor)
+            old = service.decide("checkout", " v-1 ", "a")
+        assert service.decide("checkout", " v-1 ", "a") == old
+        assert service.decide("checkout", "v-1", "a") != old  # was another visitor then, too
+
+
+def test_ids_carry_the_tag_and_chance_alone(store_url: str) -> None:
+    with serving(store_url) as service:
+        made = running(service)
+        answers = service.decide_batch("checkout", [(f"v{i}", "a") for i in range(300)])
+        assert {answer.id[:8] for answer in answers} == {made.id[:8]}
+        # 12 random bytes each: among 300 neither half repeats, nor does any common mark remain.
+        for start in (8, 20):
+            assert len({answer.id[start : start + 12] for answer in answers}) == 300
+
+
+def test_a_decision_names_the_table_that_it_was_drawn_from(store_url: str) -> None:
+    with serving(store_url) as service:
+        made = running(service, budget=0.3)
+        service.decide("checkout", "v1", "a")
+        service.experiments.publish("checkout")
+        service.decide("checkout", "v2", "b")
         with service._store.read() as connection:
-            risks = list(connection.execute(decisions.select()).mappings())
-    assert max(row["risk_nano"] for row in risks) == 299_999_999  # the float .3, rounded down
-    assert min(row["risk_nano"] for row in risks) == 0
+            rows = connection.execute(decisions.select().order_by(decisions.c.seq)).all()
+        assert [(row.table_number, row.role, row.version) for row in rows] == [(1, 0, 1), (2, 0, 1)]
+        bound = exp_floor(299_999_999)  # the float .3, rounded down to nano-nats
+        for table in service.experiments.tables("checkout"):
+            published = decoded_table(table.rows, len(made.arms))
+            assert max(published.worst_ratios()) <= bound

@@ -9,11 +9,12 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 from tests.service.machine import UseCases
 
-from deniable.service import batch, runtime
-from deniable.storage import commitments, sqlite
+from deniable.service.experiment_state import ExperimentState
+from deniable.storage import account, sqlite
 from deniable.storage.connect import connect
+from deniable.storage.records import Role
 
-RUNS = 500
+RUNS = int(__import__("os").environ.get("RUNS", "500"))
 STEPS = 50
 
 
@@ -51,15 +52,24 @@ def test_use_cases_agree_with_the_model(machine: type[UseCases]) -> None:
 
 
 @pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
-@pytest.mark.parametrize("fault", ["groups", "debits", "closed"])
+@pytest.mark.parametrize("fault", ["slots", "debits", "closed", "tombstones"])
 def test_the_machine_finds_planted_faults(
     machine: type[UseCases], fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if fault == "groups":  # a visitor is let into every experiment of a group
-        monkeypatch.setattr(batch.Batch, "_barred", lambda *_: frozenset())
-    elif fault == "debits":  # starting costs nothing
-        monkeypatch.setattr(commitments, "debit", lambda *_: None)
-    else:  # a pause is ignored
-        monkeypatch.setattr(runtime.Runtime, "closed", lambda *_: False)
+    if fault == "slots":  # a visitor is let into every experiment of a layer
+        monkeypatch.setattr(ExperimentState, "role", lambda *_: Role.MEMBER)
+    elif fault == "debits":  # nothing that was started counts
+        monkeypatch.setattr(account, "total_nano", lambda *_: 0)
+    elif fault == "closed":  # a pause is ignored
+        monkeypatch.setattr(
+            ExperimentState, "closed", property(lambda *_: False, lambda *_: None), raising=False
+        )
+    else:  # whoever was erased is drawn for again
+        monkeypatch.setattr(
+            ExperimentState,
+            "has_tombstones",
+            property(lambda *_: False, lambda *_: None),
+            raising=False,
+        )
     with pytest.raises((AssertionError, BaseExceptionGroup, pytest.fail.Exception)):
         run(machine, 60, (Phase.generate,))

@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 from tests.service.support import running, serving
 
-from deniable.service import catalogue
 from deniable.service.service import Deniable
 from deniable.storage.records import UNKNOWN_SEGMENT
 from deniable.storage.sqlite_hot import SqliteTransaction
@@ -60,7 +59,6 @@ def trace(
         service.decide("checkout", "first of all", "a")
         service._store._drop()  # type: ignore[attr-defined]
         patch.setattr(os, "urandom", lambda n: sha512(b"%d" % next(numbers)).digest()[: min(n, 64)])
-        patch.setattr(catalogue, "REFRESH_SECONDS", 1e9)  # the only thing that time decides
         patch.setattr(sqlite3, "connect", lambda *a, **k: real(*a, **k, factory=Watched))
         Watched.seen = []
         answers = calls(service, visits)
@@ -79,15 +77,15 @@ def calls(service: Deniable, segments: list[str | None]) -> list[Any]:
 
 
 @pytest.mark.parametrize("strategy", ["constant", "dynamic"])
-@pytest.mark.parametrize("group", [None, "page"])
+@pytest.mark.parametrize("layer", [None, "page"])
 def test_segments_leave_no_trace(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, strategy: str, group: str | None
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, strategy: str, layer: str | None
 ) -> None:
     monkeypatch.setenv("DENIABLE_VISITOR_KEY", "5a" * 32)
     options: dict[str, Any] = {
         "arms": ["ax", "bx"],
         "strategy": strategy,
-        "group": group,
+        "layer": layer,
         "segments": ["a", "b"],
     }
     everyone: list[list[str | None]] = [
@@ -109,11 +107,11 @@ def test_a_statement_less_for_unlisted_segments_is_caught(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DENIABLE_VISITOR_KEY", "5a" * 32)
-    careful = SqliteTransaction.save_counters
+    careful = SqliteTransaction.add_counts
 
     def careless(self: SqliteTransaction, rows: Any) -> None:
-        careful(self, [row for row in rows if row[1] != UNKNOWN_SEGMENT])
+        careful(self, [row for row in rows if row.segment != UNKNOWN_SEGMENT])
 
-    monkeypatch.setattr(SqliteTransaction, "save_counters", careless)
+    monkeypatch.setattr(SqliteTransaction, "add_counts", careless)
     listed = trace(tmp_path / "listed", ["a"] * 4, monkeypatch)
     assert trace(tmp_path / "unlisted", [None] * 4, monkeypatch)[0] != listed[0]

@@ -4,7 +4,7 @@ It counts how often each arm was shown to each segment. Where the promise is kep
 arm j is shown to n visitors lies, in distribution, between binomials with the smallest and the largest
 probability of the table, whatever was learned meanwhile. So exact binomial intervals (Clopper and
 Pearson) give a risk that, with the stated confidence, the experiment has at least. It needs neither
-the recorded greedy arms nor the recorded risks: a log that lies about them does not help.
+the recorded tables: a log that lies about them does not help.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 
 from deniable._validation import FloatArray
 from deniable.audit.decisions import DecisionLog, Ints
+from deniable.audit.exact import ACROSS_TIME
 from deniable.errors import NANO
 
 if TYPE_CHECKING:
@@ -49,21 +50,22 @@ class ProvenRisk:
 def proven_risk(promise: Promise, log: DecisionLog, alpha: float = 1e-3) -> ProvenRisk:
     """What counts alone prove, over all pairs of segments, arms and versions together.
 
-    With budgets that differ by arm, only visitors who were given the whole budget are counted:
-    tables of different times are not promised to be close to each other there.
+    Where the promise is given the time, each table is counted apart.
 
     Args:
         promise: what to hold against it.
         log: all decisions.
         alpha: the family-wise rate of false accusations.
     """
-    usable = log.segment >= 0
-    if not promise.symmetric:
-        usable &= log.risk_nano >= promise.budget_nano
-    tables = [
-        (arms, _counts(log.where(usable & (log.version == version)), promise)[:, list(arms)])
-        for version, arms in promise.versions.items()
-    ]
+    usable = log.row >= 0
+    apart = log.version if promise.grade == ACROSS_TIME else log.table
+    version_of = {published.number: published.version for published in promise.tables}
+    tables = []
+    for value in np.unique(apart[usable]).tolist():
+        version = value if promise.grade == ACROSS_TIME else version_of[value]
+        arms = promise.versions[version]
+        counts = _counts(log.where(usable & (apart == value)), promise)
+        tables.append((arms, counts[:, list(arms)]))
     n_intervals = 2 * sum(counts.size for _, counts in tables)
     best = ProvenRisk(0.0, promise.budget_nano / NANO, None, alpha, int(usable.sum()))
     for arms, counts in tables:

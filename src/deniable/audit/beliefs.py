@@ -1,8 +1,7 @@
 """The tracker at its best: it knows the algorithm's whole state, and every visitor's segment is a guess.
 
-For each visitor it knows which arm each segment's visitors would most likely be shown just then (the
-greedy arm and the table of each segment at that moment), starts from the segments' shares as its prior
-and applies Bayes' rule to the arm. Apart from that, it may see the response too; then it is given
+For each visitor it knows the table in force at that moment, starts from the segments' shares as its
+prior and applies Bayes' rule to the arm. Apart from that, it may see the response too; then it is given
 click rates estimated from these very data, which flatters it. Only the first is promised.
 """
 
@@ -15,10 +14,9 @@ import numpy as np
 
 from deniable._validation import FloatArray
 from deniable.audit.decisions import DecisionLog, Ints
-from deniable.audit.draws import design
+from deniable.audit.draws import probabilities
 from deniable.errors import NANO
 from deniable.privacy.belief import highest_belief
-from deniable.privacy.serving import SPACE
 
 if TYPE_CHECKING:
     from deniable.audit.promise import Promise
@@ -64,7 +62,7 @@ class Beliefs:
 
 def realized_beliefs(promise: Promise, log: DecisionLog) -> Beliefs | None:
     """Bayes' rule for every listed visitor; None with fewer than two segments or no visitors."""
-    listed = log.where(log.segment >= 0)
+    listed = log.where(log.row >= 0)
     places = np.unique(listed.segment)
     if places.size < 2:
         return None
@@ -72,14 +70,10 @@ def realized_beliefs(promise: Promise, log: DecisionLog) -> Beliefs | None:
     recent[-(MOST_CELLS // len(promise.segments)) :] = True
     seen = listed.where(recent)
     prior = np.bincount(seen.segment, minlength=len(promise.segments)) / seen.size
-    likelihood = np.empty((seen.size, len(promise.segments)))
-    for version in promise.versions:
-        mine = seen.version == version
-        if mine.any():
-            likelihood[mine] = _likelihoods(promise, version, seen.where(mine))
+    likelihood = _likelihoods(promise, seen)
     budget = promise.budget_nano / NANO
     rates = _click_rates(promise, seen)[:, seen.shown].T
-    response = np.where((seen.reward == 1)[:, None], rates, 1 - rates)
+    response = np.where((seen.reward > 0)[:, None], rates, 1 - rates)
     return Beliefs(
         seen.size,
         _belief(prior, likelihood, seen.segment, budget),
@@ -87,23 +81,13 @@ def realized_beliefs(promise: Promise, log: DecisionLog) -> Beliefs | None:
     )
 
 
-def _likelihoods(promise: Promise, version: int, log: DecisionLog) -> FloatArray:
+def _likelihoods(promise: Promise, log: DecisionLog) -> FloatArray:
     """Probability of each shown arm, were its visitor of each segment; shape (visitors, J)."""
-    drawn = design(promise, log)
-    arms = promise.versions[version]
-    first = promise.schedule(version).table(1)
-    start = np.zeros(len(promise.arms))  # of a segment nobody of which was seen: ties are random
-    start[list(arms)] = [(piece + first.bonus / len(arms)) / SPACE for piece in first.pieces]
-    rows = np.arange(log.size)
+    design = probabilities(promise)
     found = np.empty((log.size, len(promise.segments)))
-    for place in range(len(promise.segments)):
-        last = np.maximum.accumulate(np.where(log.segment == place, rows, -1))
-        known = last >= 0
-        # Budgets by arm run on one clock for all segments: there, the visitor's own table counts.
-        table = drawn.table[last] if promise.symmetric else drawn.table
-        shown = drawn.pieces[table, log.shown]
-        shown += drawn.bonus[table] * (log.shown == drawn.greedy[last])
-        found[:, place] = np.where(known, shown, start[log.shown])
+    for number in np.unique(log.table).tolist():
+        mine = log.table == number
+        found[mine] = design[number][:-1, log.shown[mine]].T
     return found
 
 
@@ -112,7 +96,7 @@ def _click_rates(promise: Promise, log: DecisionLog) -> FloatArray:
     shape = (len(promise.segments), len(promise.arms))
     cell = log.segment * shape[1] + log.shown
     shows = np.bincount(cell, minlength=shape[0] * shape[1])
-    clicks = np.bincount(cell, weights=log.reward == 1, minlength=shape[0] * shape[1])
+    clicks = np.bincount(cell, weights=log.reward > 0, minlength=shape[0] * shape[1])
     return np.asarray(((clicks + 0.5) / (shows + 1)).reshape(shape))
 
 

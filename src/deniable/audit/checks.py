@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+import numpy as np
+
 from deniable.audit.adversary import ProvenRisk
 from deniable.audit.beliefs import ROUNDING, Beliefs
 from deniable.audit.decisions import DecisionLog
 from deniable.audit.draws import DrawTest
-from deniable.audit.exact import VersionProof, decimal, unlisted_ratio
+from deniable.audit.exact import ACROSS_TIME, VersionProof, decimal
 from deniable.audit.promise import Promise
-from deniable.audit.rules import RuleBreaks
 from deniable.errors import NANO
-from deniable.privacy.serving import exp_floor
 
 Outcome: TypeAlias = Literal["kept", "broken", "not tested", "measured"]
 
@@ -32,46 +32,83 @@ class Check:
 def exact_checks(promise: Promise, proofs: tuple[VersionProof, ...]) -> Iterator[Check]:
     """The exact proof of each version."""
     for proof in proofs:
+        of_version = "" if len(proofs) == 1 else f", version {proof.version}"
         worst = proof.worst
-        name = "exact tables" if len(proofs) == 1 else f"exact tables, version {proof.version}"
-        relation = "at most" if proof.holds else "ABOVE"
-        yield Check(
-            name,
-            "kept" if proof.holds else "broken",
-            f"{proof.n_tables:,} table{'s' if proof.n_tables > 1 else ''} rebuilt. Seeing an arm "
-            f"moves a tracker's odds by at most {decimal(worst.ratio)}, worst for "
-            f"{promise.arms[worst.arm]!r}: {relation} {decimal(worst.bound)}, which is below "
-            f"e^{worst.budget_nano / NANO:g}. Compared as fractions, nothing rounded.",
+        ratio = worst.promised_ratio
+        kept = all(arm.holds for arm in proof.arms)
+        who = (
+            "a tracker, whether or not it knows when the visitor first came,"
+            if promise.grade == ACROSS_TIME
+            else "a tracker that knows when the visitor first came"
         )
+        tables = f"{proof.n_tables:,} published table{'s' if proof.n_tables != 1 else ''}"
+        moved = (
+            "is shown to some segments and never to others"
+            if ratio is None
+            else f"moves the odds of {who} by at most {decimal(ratio)}"
+        )
+        yield Check(
+            f"exact tables{of_version}",
+            "kept" if kept else "broken",
+            f"{tables} in exact arithmetic. Seeing {promise.arms[worst.arm]!r}, the worst arm, "
+            f"{moved}: {'at most' if kept else 'ABOVE'} {decimal(worst.bound)}, which is below "
+            f"e^{worst.budget_nano / NANO:g}.",
+        )
+        if proof.band_holds is not None:
+            sound = proof.band_holds and not proof.outside_band
+            yield Check(
+                f"the band of all tables{of_version}",
+                "kept" if sound else "broken",
+                "No table that was or will be published can exceed the budgets: all entries lie "
+                "between bounds that were fixed at the start."
+                if sound
+                else f"Tables {_listed(proof.outside_band)} lie outside of the band."
+                if proof.band_holds
+                else "The band itself exceeds a budget.",
+            )
+        if proof.n_tables:
+            yield Check(
+                f"tables follow from their counts{of_version}",
+                "broken" if proof.not_replayed else "kept",
+                f"Tables {_listed(proof.not_replayed)} are not what the strategy makes of the "
+                "counts that they name."
+                if proof.not_replayed
+                else f"{tables} made again from the counts that they name: all equal.",
+            )
 
 
-def rule_checks(promise: Promise, breaks: RuleBreaks) -> Iterator[Check]:
+def _listed(numbers: tuple[int, ...]) -> str:
+    shown = ", ".join(map(str, numbers[:5]))
+    return shown + (f" and {len(numbers) - 5} more" if len(numbers) > 5 else "")
+
+
+def rule_checks(promise: Promise, log: DecisionLog) -> Iterator[Check]:
     """What every single decision must follow."""
+    pairs = np.unique(np.stack([log.visitor, log.shown], axis=1), axis=0)
+    visitors, arms = np.unique(pairs[:, 0], return_counts=True)
     yield _counted(
         "one arm per visitor",
-        breaks.several_arms,
-        f"{breaks.visitors:,} visitors, each with one arm for good.",
+        int((arms > 1).sum()),
+        f"{visitors.size:,} visitors, each with one arm for good.",
         "visitors were shown more than one arm: every further one is a second spend.",
     )
-    yield _counted(
-        "risk within the budget",
-        breaks.above_budget,
-        f"The largest risk given to anybody is {breaks.largest_risk_nano / NANO:.9g}; the budget is "
-        f"{promise.budget_nano / NANO:g}.",
-        f"decisions had a risk above the budget of {promise.budget_nano / NANO:g}.",
+    off = sum(
+        int((~np.isin(log.shown[log.version == version], shown)).sum())
+        for version, shown in promise.versions.items()
     )
-    if promise.dynamic:
-        yield _counted(
-            "risk follows the schedule",
-            breaks.above_schedule,
-            "Nobody was given more than the schedule allows at that time.",
-            "decisions had a risk above what the schedule allows at their clock.",
-        )
     yield _counted(
         "only arms on offer",
-        breaks.switched_off,
+        off,
         "No arm was shown after it was switched off.",
         "decisions showed an arm that was switched off.",
+    )
+    version_of = {published.number: published.version for published in promise.tables}
+    named = np.array([version_of[number] for number in log.table.tolist()])
+    yield _counted(
+        "tables in order",
+        int((named != log.version).sum()),
+        "Every decision was drawn from a table of its version.",
+        "decisions name a table of another version.",
     )
 
 
@@ -79,33 +116,8 @@ def _counted(name: str, count: int, good: str, bad: str) -> Check:
     return Check(name, "broken" if count else "kept", f"{count:,} {bad}" if count else good)
 
 
-def unlisted_check(promise: Promise, log: DecisionLog) -> Check:
-    """Unlisted visitors may be served uniformly: that table too must be close to the others'."""
-    name = "visitors of unlisted segments"
-    uniform = (log.segment < 0) & (log.risk_nano == 0)
-    if promise.dynamic and not promise.symmetric:  # one clock: early on, everybody is served so
-        listed = log.clock[(log.segment >= 0) & (log.risk_nano > 0)]
-        uniform &= log.clock >= listed.min(initial=len(log.clock) + 1)
-    spent = (log.segment >= 0) & (log.risk_nano >= promise.budget_nano)
-    if not uniform.any() or not spent.any() or promise.budget_nano == 0:
-        return Check(name, "kept", "None was served from another table than listed visitors.")
-    for version, arms in promise.versions.items():
-        for place, arm in enumerate(arms):
-            budget = promise.budgets_nano[arm]
-            ratio = unlisted_ratio(promise, version, place)
-            if ratio > exp_floor(budget):
-                return Check(
-                    name,
-                    "broken",
-                    f"{int(uniform.sum()):,} were served uniformly: against listed visitors, seeing "
-                    f"{promise.arms[arm]!r} moves the odds by up to {decimal(ratio, 6)}, above "
-                    f"e^{budget / NANO:g}. List every segment, or give all arms the same budget.",
-                )
-    return Check(name, "kept", "They were served uniformly, which is within the budget as well.")
-
-
 def draw_checks(draws: list[DrawTest], alpha: float) -> Iterator[Check]:
-    """Arms against the designed probabilities; the questions share alpha."""
+    """Arms against the published probabilities; the questions share alpha."""
     segments = draws[2:]
     # Three questions share alpha; the segments share theirs.
     tests = [(test.what, test.p_value, test.simulated) for test in draws[:2]]
@@ -115,7 +127,7 @@ def draw_checks(draws: list[DrawTest], alpha: float) -> Iterator[Check]:
         tests.append(("arms within each segment", adjusted, least.simulated))
     words = {
         "arms, all visitors": "The arms shown over all visitors",
-        "greedy arm shown": "How often the learned best arm was shown",
+        "likeliest arm shown": "How often the likeliest arm of the row was shown",
         "arms within each segment": f"The arms shown within each of {len(segments)} segments",
     }
     for name, p_value, simulated in tests:
@@ -124,10 +136,10 @@ def draw_checks(draws: list[DrawTest], alpha: float) -> Iterator[Check]:
         yield Check(
             name,
             "kept" if good else "broken",
-            f"{words[name]} {'agrees' if name.startswith('greedy') else 'agree'} with the design"
+            f"{words[name]} {'agrees' if name.startswith('likeliest') else 'agree'} with the published tables"
             f"{how}."
             if good
-            else f"{words[name]} cannot come from the designed probabilities.",
+            else f"{words[name]} cannot come from the published probabilities.",
             p_value,
         )
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.errors import NANO, InvalidTableError
+from deniable.errors import InvalidTableError
 
 if TYPE_CHECKING:
     import polars as pl
@@ -20,7 +20,8 @@ Ints: TypeAlias = NDArray[np.int64]
 
 UNLISTED = -1
 NO_REWARD = -1
-COLUMNS = ("visitor", "segment", "greedy", "shown", "clock", "risk_nano", "version")
+MEMBER = 0
+COLUMNS = ("visitor", "segment", "shown", "table", "role", "version")
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,20 +31,18 @@ class DecisionLog:
     Attributes:
         visitor: a number for each visitor: equal numbers, equal visitors.
         segment: its position, or UNLISTED.
-        greedy: the position of the segment's greedy arm.
         shown: the position of the shown arm.
-        clock: the visitor's place in its segment (or experiment).
-        risk_nano: the privacy risk that the visitor was given.
+        table: the number of the table that it was drawn from.
+        role: 0 for members, who are drawn from their segment's row; others have the zero row.
         version: the experiment's version.
-        reward: 0 or 1, or NO_REWARD.
+        reward: 0 or more, or NO_REWARD.
     """
 
     visitor: Ints
     segment: Ints
-    greedy: Ints
     shown: Ints
-    clock: Ints
-    risk_nano: Ints
+    table: Ints
+    role: Ints
     version: Ints
     reward: Ints
 
@@ -52,36 +51,24 @@ class DecisionLog:
         """How many decisions."""
         return int(self.shown.size)
 
+    @property
+    def row(self) -> Ints:
+        """The row of the table that each was drawn from: a segment's position, or UNLISTED."""
+        return np.where(self.role == MEMBER, self.segment, UNLISTED)
+
     def where(self, chosen: NDArray[np.bool_]) -> DecisionLog:
         """The chosen decisions, in the same order."""
-        return DecisionLog(
-            *(
-                column[chosen]
-                for column in (
-                    self.visitor,
-                    self.segment,
-                    self.greedy,
-                    self.shown,
-                    self.clock,
-                    self.risk_nano,
-                    self.version,
-                    self.reward,
-                )
-            )
-        )
+        return DecisionLog(*(getattr(self, field.name)[chosen] for field in fields(self)))
 
     @classmethod
     def from_frame(cls, frame: pl.DataFrame, promise: Promise) -> DecisionLog:
         """From a Polars frame with COLUMNS and, optionally, `reward`, one row a decision.
 
         Arms and segments may be positions or names; a segment that is missing or not listed is
-        UNLISTED. Risks may be given as `risk` in nats instead of `risk_nano`. Rows of erased
-        visitors, which hold nothing, are left out.
+        UNLISTED. Rows of erased visitors, which hold nothing, are left out.
         """
         import polars as pl
 
-        if "risk_nano" not in frame.columns and "risk" in frame.columns:
-            frame = frame.with_columns((pl.col("risk") * NANO).round().alias("risk_nano"))
         missing = [name for name in COLUMNS if name not in frame.columns]
         if missing:
             raise InvalidTableError([(0, f"the log has no column {name!r}") for name in missing])
@@ -91,10 +78,9 @@ class DecisionLog:
         log = cls(
             visitor=visitors,
             segment=_places(kept["segment"], promise.segments),
-            greedy=_places(kept["greedy"], promise.arms),
             shown=_places(kept["shown"], promise.arms),
-            clock=_whole(kept["clock"]),
-            risk_nano=_whole(kept["risk_nano"]),
+            table=_whole(kept["table"]),
+            role=_whole(kept["role"]),
             version=_whole(kept["version"]),
             reward=_whole(reward.cast(pl.Int64).fill_null(NO_REWARD)),
         )
@@ -122,17 +108,16 @@ def _places(column: pl.Series, names: Iterable[str]) -> Ints:
 def _check(log: DecisionLog, promise: Promise) -> None:
     problems: list[tuple[int, str]] = []
 
-    def find(bad: Any, message: str) -> None:
+    def find(bad: NDArray[np.bool_], message: str) -> None:
         rows = np.flatnonzero(bad)
         if rows.size:
             problems.append((int(rows[0]) + 1, f"row {rows[0] + 1}: {message}"))
 
     arms = len(promise.arms)
     find((log.shown < 0) | (log.shown >= arms), "the shown arm is not one of the experiment's")
-    find((log.greedy < 0) | (log.greedy >= arms), "the greedy arm is not one of the experiment's")
     find(log.segment >= len(promise.segments), "the segment is not one of the experiment's")
-    find(log.risk_nano < 0, "the risk is below 0")
-    find(log.clock < 1, "the clock is below 1")
     find(~np.isin(log.version, list(promise.versions)), "the version is unknown")
+    known = [published.number for published in promise.tables]
+    find(~np.isin(log.table, known), "the table was never published")
     if problems:
         raise InvalidTableError(problems)

@@ -1,17 +1,18 @@
-"""Were arms drawn as designed? Observed arms against the tables' probabilities, with a p-value.
+"""Were arms drawn as published? Observed arms against the tables' probabilities, with a p-value.
 
-Given the recorded risk and greedy arm, decision i shows arm j with a known probability p_ij. The
-counts O_j minus their sum E_j have covariance V = sum of diag(p_i) - p_i p_i', also where the greedy
-arm was learned from earlier draws (a martingale), so (O - E)' V^+ (O - E) is chi-square. Where an
-expected count is below 5 the p-value comes from simulating the design instead.
+Decision i names a table; with its row it shows arm j with a known probability p_ij. The counts O_j minus
+their sum E_j have covariance V = sum of diag(p_i) - p_i p_i', also where tables were learned from earlier
+draws (a martingale), so (O - E)' V^+ (O - E) is chi-square. Where an expected count is below 5 the
+p-value comes from simulating the design instead.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from deniable._validation import FloatArray
 from deniable.audit.decisions import DecisionLog, Ints
@@ -24,22 +25,6 @@ SIMULATIONS = 1999
 LEAST_EXPECTED = 5.0
 
 
-class Design(NamedTuple):
-    """The probabilities of the tables that a log met.
-
-    Attributes:
-        pieces: of each table (row) and arm, drawn whatever the greedy arm; 0 for arms switched off.
-        bonus: of each table, added to the greedy arm.
-        table: which of these tables each decision was drawn from.
-        greedy: the greedy arm of each decision.
-    """
-
-    pieces: FloatArray
-    bonus: FloatArray
-    table: Ints
-    greedy: Ints
-
-
 @dataclass(frozen=True)
 class DrawTest:
     """Observed against expected counts.
@@ -50,7 +35,7 @@ class DrawTest:
         expected: what the tables ask for, to be compared with it.
         statistic: chi-square.
         degrees: of freedom.
-        p_value: how often drawing as designed looks at least as far off.
+        p_value: how often drawing as published looks at least as far off.
         simulated: whether the p-value comes from simulation: few decisions.
     """
 
@@ -63,46 +48,48 @@ class DrawTest:
     simulated: bool
 
 
-def design(promise: Promise, log: DecisionLog) -> Design:
-    """The tables of the log, looked up once each."""
-    keys = np.stack([log.version, log.risk_nano], axis=1)
-    distinct, table = np.unique(keys, axis=0, return_inverse=True)
-    pieces = np.zeros((len(distinct), len(promise.arms)))
-    bonus = np.zeros(len(distinct))
-    for row, (version, risk) in enumerate(distinct.tolist()):
-        found = promise.table(version, risk)
-        pieces[row, list(promise.versions[version])] = [piece / SPACE for piece in found.pieces]
-        bonus[row] = found.bonus / SPACE
-    return Design(pieces, bonus, table.ravel().astype(np.int64), log.greedy)
+def probabilities(promise: Promise) -> dict[int, FloatArray]:
+    """Table number -> the probability of each arm (column) in each row; the zero row is the last."""
+    return {
+        published.number: np.array(
+            [
+                [entry / SPACE for entry in row]
+                for row in (*published.table.rows, published.table.zero)
+            ]
+        )
+        for published in promise.tables
+    }
 
 
 def compare_draws(promise: Promise, log: DecisionLog, seed: int = 0) -> list[DrawTest]:
-    """The arms over all visitors, the share of greedy arms, and the arms within each segment."""
-    drawn = design(promise, log)
-    n_arms = len(promise.arms)
+    """The arms over all visitors, the share of each row's likeliest arm, the arms by segment."""
+    design = probabilities(promise)
     everyone = np.ones(log.size, dtype=bool)
-    tests = [_arms("arms, all visitors", drawn, log, everyone, n_arms, seed)]
-    tests.append(_greedy_share(drawn, log))
+    tests = [_arms("arms, all visitors", design, log, everyone, seed)]
+    tests.append(_likeliest_share(design, log))
     for place in range(len(promise.segments)):
-        mine = log.segment == place
+        mine = log.row == place
         if mine.any():
-            name = f"arms, segment {place + 1}"
-            tests.append(_arms(name, drawn, log, mine, n_arms, seed))
+            tests.append(_arms(f"arms, segment {place + 1}", design, log, mine, seed))
     return tests
 
 
 def _arms(
-    what: str, drawn: Design, log: DecisionLog, chosen: np.ndarray, n_arms: int, seed: int
+    what: str,
+    design: dict[int, FloatArray],
+    log: DecisionLog,
+    chosen: NDArray[np.bool_],
+    seed: int,
 ) -> DrawTest:
-    """Counts of every arm, by groups of decisions that share their probabilities."""
-    code = drawn.table[chosen] * n_arms + drawn.greedy[chosen]
-    groups, sizes = np.unique(code, return_counts=True)
-    probability = drawn.pieces[groups // n_arms].copy()
-    probability[np.arange(groups.size), groups % n_arms] += drawn.bonus[groups // n_arms]
+    """Counts of every arm, by groups of decisions that were drawn from the same row."""
+    groups, sizes = np.unique(
+        np.stack([log.table[chosen], log.row[chosen]], axis=1), axis=0, return_counts=True
+    )
+    probability = np.array([design[table][row] for table, row in groups.tolist()])
+    n_arms = probability.shape[1]
     observed = np.bincount(log.shown[chosen], minlength=n_arms)
     expected = sizes @ probability
-    weighted = probability * sizes[:, None]
-    covariance = np.diag(expected) - probability.T @ weighted
+    covariance = np.diag(expected) - probability.T @ (probability * sizes[:, None])
     inverse = np.linalg.pinv(covariance, rcond=1e-10, hermitian=True)
     degrees = int(np.linalg.matrix_rank(covariance, tol=1e-10 * max(1.0, covariance.max())))
     difference = observed - expected
@@ -128,14 +115,19 @@ def _arms(
     )
 
 
-def _greedy_share(drawn: Design, log: DecisionLog) -> DrawTest:
-    """How often the greedy arm was shown: too often is what would tell a tracker too much."""
-    probability = drawn.pieces[drawn.table, drawn.greedy] + drawn.bonus[drawn.table]
-    expected, variance = float(probability.sum()), float((probability * (1 - probability)).sum())
-    observed = int((log.shown == log.greedy).sum())
+def _likeliest_share(design: dict[int, FloatArray], log: DecisionLog) -> DrawTest:
+    """How often the row's likeliest arm was shown: too often would tell a tracker too much."""
+    groups, place, sizes = np.unique(
+        np.stack([log.table, log.row], axis=1), axis=0, return_inverse=True, return_counts=True
+    )
+    likeliest = np.array([int(design[table][row].argmax()) for table, row in groups.tolist()])
+    chance = np.array([float(design[table][row].max()) for table, row in groups.tolist()])
+    observed = int((log.shown == likeliest[place.ravel()]).sum())
+    expected = float(sizes @ chance)
+    variance = float(sizes @ (chance * (1 - chance)))
     statistic = (observed - expected) ** 2 / variance if variance > 0 else 0.0
     return DrawTest(
-        "greedy arm shown",
+        "likeliest arm shown",
         (observed, log.size - observed),
         (expected, log.size - expected),
         statistic,

@@ -1,9 +1,11 @@
-"""The exact check: every table rebuilt, its worst ratio a fraction, compared without rounding.
+"""The exact check: every published table, its worst ratio a fraction, compared without rounding.
 
-For a shown arm j let ``most_j`` be the largest and ``least_j`` the smallest probability with which any
-visitor can be shown it, over greedy arms and, where segments may be on different clocks, over all
-tables. A tracker's odds move by at most most_j / least_j. The promise is kept if that fraction is at
-most a rational number that is itself below e^budget_j.
+For a shown arm j let ``most_j`` and ``least_j`` be the largest and the smallest probability with which
+anybody can be shown it. Within one table, over segments and the zero row, a tracker that knows when the
+visitor first came can move its odds by at most most_j / least_j; over all tables of a version, one that
+does not know it. The promise is kept if that fraction is at most a rational number that is itself below
+e^budget_j. Strategies of the grade "across time" also have a band, fixed at the start: its ratio bounds
+every table that they may ever publish.
 """
 
 from __future__ import annotations
@@ -12,12 +14,14 @@ import math
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any
 
-from deniable.audit.promise import Promise, levels, table_within
-from deniable.errors import NANO
-from deniable.privacy.serving import SPACE, ServingTable, exp_floor
+from deniable.audit.promise import Promise
+from deniable.errors import NANO, BrokenPromiseError
+from deniable.privacy.serving import SPACE, exp_floor
+from deniable.privacy.tables import Table
+
+ACROSS_TIME = "across time"
 
 
 @dataclass(frozen=True)
@@ -27,33 +31,45 @@ class ArmProof:
     Attributes:
         arm: its position.
         budget_nano: what is promised for it.
-        ratio: the exact factor by which seeing it can move a tracker's odds, at worst.
+        ratio: the exact factor by which seeing it can move a tracker's odds, at worst, given the
+            time of the first visit; None where some can be shown it and others cannot.
+        ratio_across_time: the same for a tracker that does not know the time.
         bound: a rational number at most e^budget.
-        most: the largest probability of being shown, times 2^64.
+        most: the largest probability of being shown, times 2^64, over all tables.
         least: the smallest.
+        grade: which of the two ratios is promised.
     """
 
     arm: int
     budget_nano: int
-    ratio: Fraction
+    ratio: Fraction | None
+    ratio_across_time: Fraction | None
     bound: Fraction
     most: int
     least: int
+    grade: str
+
+    @property
+    def promised_ratio(self) -> Fraction | None:
+        """The ratio that the promise is about."""
+        return self.ratio_across_time if self.grade == ACROSS_TIME else self.ratio
 
     @property
     def holds(self) -> bool:
         """Whether the promise is kept, in exact arithmetic."""
-        return self.ratio <= self.bound
+        return self.promised_ratio is not None and self.promised_ratio <= self.bound
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers; fractions as text, so that nothing is rounded."""
+        ratio, across = self.promised_ratio, self.ratio_across_time
         return {
             "arm": self.arm,
             "budget": self.budget_nano / NANO,
-            "ratio": f"{self.ratio.numerator}/{self.ratio.denominator}",
-            "ratio_decimal": decimal(self.ratio),
+            "ratio": None if ratio is None else f"{ratio.numerator}/{ratio.denominator}",
+            "ratio_decimal": None if ratio is None else decimal(ratio),
+            "ratio_across_time_decimal": None if across is None else decimal(across),
             "bound_decimal": decimal(self.bound),
-            "worst_nats": math.log(self.ratio),
+            "worst_nats": None if ratio is None else math.log(ratio),
             "shown_at_most": self.most / SPACE,
             "shown_at_least": self.least / SPACE,
             "holds": self.holds,
@@ -66,59 +82,48 @@ class VersionProof:
 
     Attributes:
         version: 1 until an arm is switched off.
-        n_tables: how many tables were rebuilt.
-        arms: one proof an arm.
-        final: the table once the whole budget is used, the one most visitors meet.
+        n_tables: how many were published; 0: the design was checked alone.
+        arms: one proof an arm that the version shows.
+        band_holds: whether the band's ratio is within every budget; None without a band.
+        outside_band: numbers of tables with an entry outside of the band.
+        not_replayed: numbers of tables that the strategy does not make of their counts.
     """
 
     version: int
     n_tables: int
     arms: tuple[ArmProof, ...]
-    final: ServingTable
+    band_holds: bool | None
+    outside_band: tuple[int, ...]
+    not_replayed: tuple[int, ...]
 
     @property
     def worst(self) -> ArmProof:
         """The arm that comes closest to its bound, or exceeds it most."""
-        return max(self.arms, key=lambda proof: proof.ratio / proof.bound)
+        return max(
+            self.arms,
+            key=lambda proof: (
+                Fraction(SPACE + 1)
+                if proof.promised_ratio is None
+                else proof.promised_ratio / proof.bound
+            ),
+        )
 
     @property
     def holds(self) -> bool:
-        """Whether every arm keeps its budget."""
-        return all(proof.holds for proof in self.arms)
+        """Whether every arm keeps its budget, and every table is what it says."""
+        broken = self.band_holds is False or self.outside_band or self.not_replayed
+        return not broken and all(proof.holds for proof in self.arms)
 
 
 def exact_proof(promise: Promise) -> tuple[VersionProof, ...]:
     """One proof for each version of the experiment.
 
-    >>> promise = Promise("checkout", ("old", "new"), ("a", "b"), (10**9, 10**9), dynamic=False)
+    >>> promise = Promise("checkout", ("old", "new"), ("a", "b"), (10**9, 10**9), "constant")
     >>> proof = exact_proof(promise)[0].worst
-    >>> proof.holds, decimal(proof.ratio)[:12], decimal(proof.bound)[:12]
-    (True, '2.7182818284', '2.7182818284')
+    >>> proof.holds, decimal(proof.bound)[:12]
+    (True, '2.7182818284')
     """
-    found = []
-    for version, arms in sorted(promise.versions.items()):
-        budgets = promise.budgets_of(version)
-        extremes = _extremes(budgets, promise.dynamic)
-        proofs = tuple(
-            ArmProof(arm, budget, ratio, exp_floor(budget), most, least)
-            for arm, budget, (ratio, most, least) in zip(arms, budgets, extremes, strict=True)
-        )
-        n_tables = len(levels(max(budgets))) if promise.dynamic else 1
-        final = table_within(budgets, max(budgets))
-        found.append(VersionProof(version, n_tables, proofs, final))
-    return tuple(found)
-
-
-def unlisted_ratio(promise: Promise, version: int, arm_place: int) -> Fraction:
-    """The worst ratio between a listed visitor's final table and a uniform one, for one shown arm.
-
-    Visitors whose segment is not listed may be served uniformly while the others are not.
-    """
-    final = table_within(promise.budgets_of(version), promise.budget_nano)
-    uniform = Fraction(SPACE, final.n_arms)
-    return max(
-        final.count(arm_place, arm_place) / uniform, uniform / Fraction(final.pieces[arm_place])
-    )
+    return tuple(_version_proof(promise, version) for version in sorted(promise.versions))
 
 
 def decimal(value: Fraction, digits: int = 20) -> str:
@@ -131,30 +136,61 @@ def decimal(value: Fraction, digits: int = 20) -> str:
     return str(context.divide(Decimal(value.numerator), Decimal(value.denominator)))
 
 
-@lru_cache(maxsize=256)
-def _extremes(budgets: tuple[int, ...], dynamic: bool) -> tuple[tuple[Fraction, int, int], ...]:
-    """For each arm: the worst ratio, the largest and the smallest probability times 2^64."""
-    n_arms = len(budgets)
-    steps = levels(max(budgets)) if dynamic else [max(budgets)]
-    # Symmetric experiments run on segments' own clocks: any two of their tables may meet.
-    tables_meet = len(set(budgets)) == 1
-    most, least, worst = [0] * n_arms, [SPACE] * n_arms, [(1, 1)] * n_arms
-    highest, lowest = 0, SPACE  # over the tables in which all arms have equal pieces
-    for level in steps:
-        table = table_within(budgets, level)
-        pieces, bonus = table.pieces, table.bonus
-        if tables_meet and len(set(pieces)) == 1:
-            highest, lowest = max(highest, pieces[0] + bonus), min(lowest, pieces[0])
-            continue
-        totals = [piece + bonus for piece in pieces]
-        most, least = list(map(max, most, totals)), list(map(min, least, pieces))
-        worst = list(map(_larger, worst, zip(totals, pieces, strict=True)))
-    most, least = [max(highest, high) for high in most], [min(lowest, low) for low in least]
-    pairs = zip(most, least, strict=True) if tables_meet else worst
-    ratios = [Fraction(high, low) for high, low in pairs]
-    return tuple(zip(ratios, most, least, strict=True))
+def _version_proof(promise: Promise, version: int) -> VersionProof:
+    mine = [published for published in promise.tables if published.version == version]
+    tables = [published.table for published in mine] or [promise.first_table(version)]
+    band = promise.band(version)
+    outside = [
+        published.number
+        for published in mine
+        if band is not None and not band.holds((*published.table.rows, published.table.zero))
+    ]
+    return VersionProof(
+        version=version,
+        n_tables=len(mine),
+        arms=tuple(_arm_proof(promise, arm, tables) for arm in promise.versions[version]),
+        band_holds=None
+        if band is None
+        else all(
+            Fraction(band.ceilings[arm], band.floors[arm]) <= exp_floor(promise.budgets_nano[arm])
+            for arm in promise.versions[version]
+        ),
+        outside_band=tuple(outside),
+        not_replayed=tuple(
+            published.number for published in mine if not _replays(promise, published)
+        ),
+    )
 
 
-def _larger(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
-    """The larger of two ratios, compared as integers: fractions are built once, at the end."""
-    return other if other[0] * one[1] > one[0] * other[1] else one
+def _replays(promise: Promise, published: Any) -> bool:
+    try:
+        return bool(promise.replayed(published) == published.table)
+    except BrokenPromiseError:
+        return False
+
+
+def _arm_proof(promise: Promise, arm: int, tables: list[Table]) -> ArmProof:
+    extremes = []
+    for table in tables:
+        column = [row[arm] for row in (*table.rows, table.zero)]
+        extremes.append((min(column), max(column)))
+    most, least = max(high for _, high in extremes), min(low for low, _ in extremes)
+    alone = [_ratio(low, high) for low, high in extremes]
+    budget = promise.budgets_nano[arm]
+    return ArmProof(
+        arm=arm,
+        budget_nano=budget,
+        ratio=None if None in alone else max(ratio for ratio in alone if ratio is not None),
+        ratio_across_time=_ratio(least, most),
+        bound=exp_floor(budget),
+        most=most,
+        least=least,
+        grade=promise.grade,
+    )
+
+
+def _ratio(least: int, most: int) -> Fraction | None:
+    """Their fraction; 1 for an arm that nobody is shown; None for one that only some are shown."""
+    if least:
+        return Fraction(most, least)
+    return None if most else Fraction(1)

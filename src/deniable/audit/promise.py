@@ -1,42 +1,65 @@
-"""What an experiment has promised, as plain data: enough to rebuild every table it may draw from."""
+"""What an experiment has promised and published, as plain data: all that an auditor needs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 from deniable import _validation as check
 from deniable.errors import InvalidArgumentError
-from deniable.privacy.serving import ServingSchedule, ServingTable, arm_specific_table
+from deniable.privacy.tables import Band, Row, Table
+from deniable.strategies import STRATEGIES
+from deniable.strategies.making import make_band, make_table
 
-STEPS = 4096
-"""A dynamic schedule rounds its risk down to one of this many steps of the largest budget."""
+
+@dataclass(frozen=True)
+class AuditedTable:
+    """A published table with the counts that it says it was made from.
+
+    Attributes:
+        number: within the experiment, from 1.
+        version: of the promise.
+        table: the rows.
+        shows: by segment and arm.
+        rewards: sums of rewards by segment and arm.
+    """
+
+    number: int
+    version: int
+    table: Table
+    shows: tuple[Row, ...]
+    rewards: tuple[Row, ...]
 
 
 @dataclass(frozen=True)
 class Promise:
-    """An experiment's budgets and strategy.
+    """An experiment's budgets and strategy, and every table that it has published.
 
     Attributes:
         name: the experiment's key.
         arms: the arms' keys, in stored order.
         segments: the listed segments' names, in stored order.
         budgets_nano: the budget of each arm in nano-nats; all equal for the symmetric mechanism.
-        dynamic: whether the risk follows the clock or is the budget from the start.
+        strategy: its name.
+        cap: the largest reward of one show.
+        horizon: visitors planned for, where known.
         versions: version -> the arms (positions) that it shows; switching an arm off makes another.
+        tables: as published, oldest first.
 
-    >>> promise = Promise("checkout", ("old", "new"), ("a", "b"), (10**9, 10**9), dynamic=True)
-    >>> promise.budget_nano, len(list(promise.tables(1)))
-    (1000000000, 4098)
+    >>> promise = Promise("checkout", ("old", "new"), ("a", "b"), (10**9, 10**9), "dynamic")
+    >>> promise.budget_nano, promise.grade
+    (1000000000, 'across time')
     """
 
     name: str
     arms: tuple[str, ...]
     segments: tuple[str, ...]
     budgets_nano: tuple[int, ...]
-    dynamic: bool
+    strategy: str
+    cap: int = 1
+    horizon: int | None = None
     versions: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    tables: tuple[AuditedTable, ...] = ()
 
     def __post_init__(self) -> None:
         check.distinct("arms", self.arms, 2)
@@ -45,6 +68,8 @@ class Promise:
             raise InvalidArgumentError(
                 "budgets_nano", self.budgets_nano, f"{len(self.arms)} budgets, one for each arm"
             )
+        if self.strategy not in STRATEGIES:
+            raise InvalidArgumentError("strategy", self.strategy, "one of " + ", ".join(STRATEGIES))
         if not self.versions:
             object.__setattr__(self, "versions", {1: tuple(range(len(self.arms)))})
         for version, shown in self.versions.items():
@@ -57,40 +82,31 @@ class Promise:
         return max(self.budgets_nano)
 
     @property
-    def symmetric(self) -> bool:
-        """Whether all arms have the same budget."""
-        return len(set(self.budgets_nano)) == 1
+    def grade(self) -> str:
+        """What is promised of tables of one version: each alone, or all of them together."""
+        return STRATEGIES[self.strategy].grade
 
-    def budgets_of(self, version: int) -> tuple[int, ...]:
-        """The budgets of the arms that a version shows."""
-        return tuple(self.budgets_nano[arm] for arm in self.versions[version])
+    def band(self, version: int) -> Band | None:
+        """The integers that tables of this version must stay between; None where there are none."""
+        return make_band(self.strategy, budgets=self.budgets_nano, active=self.versions[version])
 
-    def schedule(self, version: int) -> ServingSchedule:
-        """The schedule that the version draws from."""
-        return ServingSchedule(self.budgets_of(version), dynamic=self.dynamic)
+    def replayed(self, published: AuditedTable) -> Table:
+        """The table that the strategy makes of the counts that a published one names."""
+        return self.made(published.version, published.shows, published.rewards)
 
-    def table(self, version: int, risk_nano: int) -> ServingTable:
-        """The table that gives the version's visitors this largest risk."""
-        return table_within(self.budgets_of(version), risk_nano)
+    def first_table(self, version: int) -> Table:
+        """The table of a version before anybody came."""
+        nothing = ((0,) * len(self.arms),) * len(self.segments)
+        return self.made(version, nothing, nothing)
 
-    def tables(self, version: int) -> Iterator[ServingTable]:
-        """Every table that listed visitors of the version can meet, from uniform to final."""
-        budgets = self.budgets_of(version)
-        for level in levels(max(budgets)) if self.dynamic else (max(budgets),):
-            yield table_within(budgets, level)
-
-
-def levels(largest: int) -> list[int]:
-    """Every risk that a dynamic schedule can give under its largest budget, in nano-nats.
-
-    >>> levels(3), len(levels(10**9))
-    ([0, 1, 2, 3], 4098)
-    """
-    step = max(1, largest // STEPS)
-    return [*range(0, largest, step), largest]
-
-
-@lru_cache(maxsize=32_768)
-def table_within(budgets: tuple[int, ...], level: int) -> ServingTable:
-    """The table with risks min(budget_j, level), built anew: the serving code's cache is not used."""
-    return arm_specific_table([min(budget, level) for budget in budgets])
+    def made(self, version: int, shows: tuple[Row, ...], rewards: tuple[Row, ...]) -> Table:
+        """The table of these counts."""
+        return make_table(
+            self.strategy,
+            budgets=self.budgets_nano,
+            active=self.versions[version],
+            shows=shows,
+            rewards=rewards,
+            cap=self.cap,
+            horizon=self.horizon,
+        )

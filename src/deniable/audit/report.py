@@ -15,13 +15,11 @@ from deniable.audit.checks import (
     exact_checks,
     proven_check,
     rule_checks,
-    unlisted_check,
 )
 from deniable.audit.decisions import DecisionLog
 from deniable.audit.draws import DrawTest, compare_draws
 from deniable.audit.exact import VersionProof, exact_proof
 from deniable.audit.promise import Promise
-from deniable.audit.rules import RuleBreaks, find_breaks
 from deniable.errors import NANO
 
 ALPHA = 1e-3
@@ -38,7 +36,6 @@ class Audit:
         decisions: how many were looked at.
         checks: one by one.
         proofs: the exact check, by version.
-        breaks: rules that single decisions broke.
         draws: observed against designed counts.
         proven: what counts alone prove.
         beliefs: what the best tracker came to believe.
@@ -49,7 +46,6 @@ class Audit:
     decisions: int
     checks: tuple[Check, ...]
     proofs: tuple[VersionProof, ...]
-    breaks: RuleBreaks | None
     draws: tuple[DrawTest, ...]
     proven: ProvenRisk | None
     beliefs: Beliefs | None
@@ -75,7 +71,8 @@ class Audit:
             "experiment": self.promise.name,
             "made_at": self.made_at.isoformat(),
             "budget": self.promise.budget_nano / NANO,
-            "strategy": "dynamic" if self.promise.dynamic else "constant",
+            "strategy": self.promise.strategy,
+            "grade": self.promise.grade,
             "sound": self.sound,
             "verdict": self.verdict,
             "decisions": self.decisions,
@@ -91,7 +88,6 @@ class Audit:
                 }
                 for proof in self.proofs
             ],
-            "rules": None if self.breaks is None else asdict(self.breaks),
             "draws": [asdict(test) for test in self.draws],
             "proven_risk": None if self.proven is None else asdict(self.proven),
             "beliefs": None if self.beliefs is None else asdict(self.beliefs),
@@ -112,6 +108,7 @@ class Audit:
                 ratios=[
                     (names[proof.arm], proof.to_dict()["worst_nats"], proof.budget_nano / NANO)
                     for proof in self.proofs[-1].arms
+                    if proof.promised_ratio is not None
                 ],
             )
         )
@@ -125,7 +122,7 @@ def audit(promise: Promise, log: DecisionLog | None = None, *, alpha: float = AL
         log: its decisions, oldest first; None checks the design alone.
         alpha: the family-wise rate at which sound experiments are accused by chance.
 
-    >>> promise = Promise("checkout", ("old", "new"), ("a", "b"), (10**9, 10**9), dynamic=True)
+    >>> promise = Promise("checkout", ("old", "new"), ("a", "b"), (10**9, 10**9), "dynamic")
     >>> audit(promise).verdict
     'The promise is kept by design; no visitor has been decided for yet.'
     """
@@ -133,12 +130,11 @@ def audit(promise: Promise, log: DecisionLog | None = None, *, alpha: float = AL
     checks = list(exact_checks(promise, proofs))
     if log is None or log.size == 0:
         return Audit(
-            promise, datetime.now(UTC), 0, tuple(checks), proofs, None, (), None, None
+            promise, datetime.now(UTC), 0, tuple(checks), proofs, (), None, None
         )  # fmt: skip
-    breaks, draws = find_breaks(promise, log), compare_draws(promise, log)
+    draws = compare_draws(promise, log)
     proven, beliefs = proven_risk(promise, log, alpha), realized_beliefs(promise, log)
-    checks += rule_checks(promise, breaks)
-    checks.append(unlisted_check(promise, log))
+    checks += rule_checks(promise, log)
     checks += draw_checks(draws, alpha)
     checks.append(proven_check(promise, proven))
     checks += belief_checks(promise, beliefs)
@@ -148,7 +144,6 @@ def audit(promise: Promise, log: DecisionLog | None = None, *, alpha: float = AL
         log.size,
         tuple(checks),
         proofs,
-        breaks,
         tuple(draws),
         proven,
         beliefs,

@@ -62,7 +62,6 @@ def audit_sections(found: Audit) -> list[Section]:
     from deniable.planning.report import Section
 
     promise = found.promise
-    strategy = "dynamic" if promise.dynamic else "constant"
     checks = tuple(
         (check.name, check.outcome, "" if check.p_value is None else f"{check.p_value:.3g}")
         for check in found.checks
@@ -72,7 +71,7 @@ def audit_sections(found: Audit) -> list[Section]:
         (
             promise.arms[proof.arm],
             f"{proof.budget_nano / NANO:g}",
-            decimal(proof.ratio),
+            "-" if proof.promised_ratio is None else decimal(proof.promised_ratio),
             decimal(proof.bound),
             "yes" if proof.holds else "NO",
         )
@@ -82,13 +81,13 @@ def audit_sections(found: Audit) -> list[Section]:
     return [
         Section(
             f"Audit of {promise.name}, {found.made_at:%Y-%m-%d %H:%M} UTC",
-            f"{found.verdict} {strategy.capitalize()} strategy, budget "
+            f"{found.verdict} {promise.strategy.capitalize()} strategy, {promise.grade}, budget "
             f"{promise.budget_nano / NANO:g} nats, {len(promise.segments)} segments.",
             ("check", "outcome", "p-value"),
             checks,
         ),
         Section(
-            f"Exact worst case of each shown arm, {final.n_tables:,} tables rebuilt",
+            f"Exact worst case of each shown arm, {final.n_tables:,} tables published",
             "By how much seeing the arm can multiply a tracker's odds, cut after 20 digits.",
             ("arm", "budget", "worst ratio", "e^budget, from below", "kept"),
             arms,

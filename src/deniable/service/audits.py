@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Select, select
 
-from deniable.audit.promise import Promise
-from deniable.storage import commitments, experiments
-from deniable.storage.records import Experiment
+from deniable.audit.promise import AuditedTable, Promise
+from deniable.privacy.tables import decoded_table
+from deniable.storage import commitments, experiments, promises
+from deniable.storage.records import Experiment, PublishedTable
 from deniable.storage.schema import decisions, rewards
 from deniable.storage.store import Store
 
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from deniable.audit.report import Audit
 
 _PAGE = 20_000
-_COLUMNS = ("visitor", "segment", "greedy", "shown", "clock", "risk_nano", "version", "reward")
+_COLUMNS = ("visitor", "segment", "shown", "table", "role", "version", "reward")
 
 
 class Audits:
@@ -70,26 +72,48 @@ class Audits:
 
 
 def _promise(connection: Connection, experiment: Experiment) -> Promise:
+    """As the chain says it, not the row of the experiment, which can be changed."""
+    chained = promises.promise_of(connection, experiment)
     off = experiments.versions_off(connection, experiment)
-    everyone = range(len(experiment.arms))
+    everyone = range(len(chained.arms))
     return Promise(
         name=experiment.key,
-        arms=tuple(arm.key for arm in experiment.arms),
-        segments=experiment.segments,
+        arms=tuple(key for key, _, _ in chained.arms),
+        segments=chained.segments,
         budgets_nano=tuple(
-            experiment.budget_nano if arm.budget_nano is None else arm.budget_nano
-            for arm in experiment.arms
+            chained.budget_nano if budget is None else budget for _, budget, _ in chained.arms
         ),
-        dynamic=experiment.strategy == "dynamic",
+        strategy=chained.strategy,
+        cap=chained.metrics[0].cap_micro,
+        horizon=experiment.planned_visitors,
         versions={
             version: tuple(arm for arm in everyone if off.get(arm, version + 1) > version)
-            for version in range(1, experiment.version + 1)
+            for version in range(1, chained.version + 1)
         },
+        tables=tuple(
+            _audited(table, len(chained.arms))
+            for table in experiments.published(connection, experiment)
+        ),
+    )
+
+
+def _audited(table: PublishedTable, n_arms: int) -> AuditedTable:
+    counts = json.loads(table.counts)
+    return AuditedTable(
+        number=table.number,
+        version=table.version,
+        table=decoded_table(table.rows, n_arms),
+        shows=tuple(map(tuple, counts["shows"])),
+        rewards=tuple(map(tuple, counts["rewards"])),
     )
 
 
 def _frame(connection: Connection, experiment: Experiment) -> pl.DataFrame:
-    """All decisions that are not erased, oldest first, as `DecisionLog.from_frame` wants them."""
+    """All decisions that name a table and are not erased, oldest first.
+
+    Decisions from before tables were published have no table to be compared with; the ledger's chain
+    covers them.
+    """
     import polars as pl
 
     whole = dict.fromkeys(_COLUMNS, pl.Int64)
@@ -103,18 +127,26 @@ def _frame(connection: Connection, experiment: Experiment) -> pl.DataFrame:
 
 
 def _query(experiment: Experiment) -> Select[Any]:
-    stored = [decisions.c[name] for name in _COLUMNS[:-1]]
-    reward = rewards.c.value.label("reward")
     return (
-        select(*stored, reward)
+        select(
+            decisions.c.visitor,
+            decisions.c.segment,
+            decisions.c.shown,
+            decisions.c.table_number,
+            decisions.c.role,
+            decisions.c.version,
+            rewards.c.value,
+        )
         .outerjoin(
             rewards,
             (rewards.c.experiment_id == decisions.c.experiment_id)
-            & (rewards.c.decision_id == decisions.c.id),
+            & (rewards.c.decision_id == decisions.c.id)
+            & (rewards.c.metric == 0),
         )
         .where(
             decisions.c.experiment_id == bytes.fromhex(experiment.id),
             decisions.c.salt.is_not(None),
+            decisions.c.table_number.is_not(None),
         )
         .order_by(decisions.c.decided_at, decisions.c.writer_id, decisions.c.seq)
     )

@@ -29,7 +29,7 @@ from deniable.storage import commitments, experiments, promises, times
 from deniable.storage.records import Experiment, PublishedTable
 from deniable.storage.schema import leases
 from deniable.storage.store import Store
-from deniable.strategies import STRATEGIES
+from deniable.strategies.making import make_band, make_table
 
 _log = logging.getLogger("deniable")
 
@@ -204,43 +204,20 @@ def table_of(experiment: Experiment, shows: list[list[int]], rewards: list[list[
         shows: by segment and arm.
         rewards: sums of rewards by segment and arm.
     """
-    active, cap = experiment.active, experiment.metrics[0].cap_micro
-    # Noisy counts can be anything: they are clipped here, where they are used, never where summed.
-    shows = [[max(0, count) for count in row] for row in shows]
-    rewards = [
-        [min(max(0, reward), shown * cap) for shown, reward in zip(counts, row, strict=True)]
-        for counts, row in zip(shows, rewards, strict=True)
-    ]
-    budgets = tuple(experiment.budgets[arm] for arm in active)
-    made = STRATEGIES[experiment.strategy].table(
-        budgets,
-        [[row[arm] for arm in active] for row in shows],
-        [[row[arm] for arm in active] for row in rewards],
+    return make_table(
+        experiment.strategy,
+        budgets=experiment.budgets,
+        active=experiment.active,
+        shows=shows,
+        rewards=rewards,
+        cap=experiment.metrics[0].cap_micro,
         horizon=experiment.planned_visitors,
     )
-    table = Table(
-        rows=tuple(_over_all_arms(row, active, len(experiment.arms)) for row in made.rows),
-        zero=_over_all_arms(made.zero, active, len(experiment.arms)),
-    )
-    table.check(experiment.budgets)
-    return table
 
 
 def band_of(experiment: Experiment) -> Band | None:
     """The band that every table of the present version keeps to; None where there is none."""
-    active, n_arms = experiment.active, len(experiment.arms)
-    fixed = STRATEGIES[experiment.strategy].band(tuple(experiment.budgets[arm] for arm in active))
-    if fixed is None:
-        return None
-    return Band(
-        *(_over_all_arms(row, active, n_arms) for row in (fixed.floors, fixed.ceilings, fixed.zero))
-    )
-
-
-def _over_all_arms(row: tuple[int, ...], active: tuple[int, ...], n_arms: int) -> tuple[int, ...]:
-    """A row over the active arms as a row over all; arms that are off are never shown."""
-    entries = dict(zip(active, row, strict=True))
-    return tuple(entries.get(arm, 0) for arm in range(n_arms))
+    return make_band(experiment.strategy, budgets=experiment.budgets, active=experiment.active)
 
 
 def put_first_table(connection: Connection, experiment: Experiment) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from fractions import Fraction
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -37,7 +38,8 @@ def statement(request: Request, viewer: Reader, key: str) -> Response:
         experiment=experiment,
         budget=budget,
         tables=[_table(promise, proof) for proof in proofs],
-        worst=decimal(max(proof.worst.ratio for proof in proofs), 12),
+        worst=decimal(max(proof.worst.promised_ratio or Fraction(0) for proof in proofs), 12),
+        grade=promise.grade,
         holds=all(proof.holds for proof in proofs),
         beliefs=[(prior, float(highest_belief(prior, budget))) for prior in PRIORS],
         audit=ledger_view.latest_audits(service.ledger.entries()).get(key),
@@ -61,7 +63,6 @@ def audit_page(request: Request, viewer: Reader, key: str) -> Response:
 
 def _table(promise: Promise, proof: VersionProof) -> dict[str, Any]:
     """One version's exact numbers, arm by arm."""
-    final = proof.final
     return {
         "version": proof.version,
         "n_tables": proof.n_tables,
@@ -69,15 +70,15 @@ def _table(promise: Promise, proof: VersionProof) -> dict[str, Any]:
             {
                 "arm": promise.arms[arm.arm],
                 "budget": arm.budget_nano / NANO,
-                "greedy": final.count(place, place),
-                "other": final.pieces[place],
-                "greedy_share": final.count(place, place) / SPACE,
-                "other_share": final.pieces[place] / SPACE,
-                "ratio": decimal(arm.ratio),
-                "fraction": f"{arm.ratio.numerator}/{arm.ratio.denominator}",
+                "most": arm.most,
+                "least": arm.least,
+                "most_share": arm.most / SPACE,
+                "least_share": arm.least / SPACE,
+                "ratio": decimal(arm.promised_ratio or Fraction(0)),
+                "fraction": arm.to_dict()["ratio"],
                 "bound": decimal(arm.bound),
                 "holds": arm.holds,
             }
-            for place, arm in enumerate(proof.arms)
+            for arm in proof.arms
         ],
     }
