@@ -162,7 +162,7 @@ class Accounts(RuleBasedStateMachine):
     @rule(key=live)
     def erase(self, key: str) -> None:
         experiment = load(self.connection, key)
-        detail = {"decisions": 1, "rewards": 0, "tombstones": True}
+        detail = {"decisions": 1, "rewards": 0, "tombstones": 1}
         commitments.record(self.connection, "erase", experiment, **detail)
         changed(self.connection, experiment, has_tombstones=True)
 

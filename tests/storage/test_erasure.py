@@ -15,7 +15,14 @@ from deniable.storage.account import DAY
 from deniable.storage.connect import connect
 from deniable.storage.ledger import verify
 from deniable.storage.records import MICRO, Experiment
-from deniable.storage.schema import counters, decisions, memberships, rewards, tombstones
+from deniable.storage.schema import (
+    counters,
+    decisions,
+    experiments,
+    memberships,
+    rewards,
+    tombstones,
+)
 from deniable.storage.store import Store
 
 VISITORS = [bytes([number]) * 16 for number in range(1, 31)]
@@ -181,10 +188,13 @@ def test_memberships_stay_while_the_experiment_counts(
     assert counted(store, memberships) == 0
 
 
-def test_a_removed_tombstone_flag_is_noticed(store: Store) -> None:
-    from deniable.storage.schema import experiments
-
-    erase(store, VISITORS[0])
+def test_removed_tombstones_are_noticed(store: Store) -> None:
+    """Each would be a second draw."""
+    erase(store, *VISITORS[:3])
+    some = tombstones.c.visitor == erasure.tombstone(KEY, VISITORS[1])
+    with store.begin() as connection:
+        connection.execute(tombstones.delete().where(some))
+    assert "tombstones" in (problem(store) or "")
     with store.begin() as connection:
         connection.execute(experiments.update().values(has_tombstones=False))
     assert "has_tombstones" in (problem(store) or "")

@@ -51,7 +51,7 @@ def _rows_read(url: str) -> int:
 def _add(store: PostgresStore, first: int, count: int) -> None:
     with store.hot() as transaction:
         rows = [_row(number) for number in range(first, first + count)]
-        assert transaction.add_decisions(NewDecisions(EXPERIMENT, 1, 1, 1, rows)) == count
+        assert transaction.add_decisions(NewDecisions(EXPERIMENT, 1, 1, 1, 1, rows)) == count
 
 
 def _look_up(store: PostgresStore) -> None:
@@ -62,7 +62,7 @@ def _look_up(store: PostgresStore) -> None:
 def _row(number: int) -> NewDecision:
     identity = number.to_bytes(16, "big")
     visitor, salt = os.urandom(16), bytes(16)
-    return (identity, visitor, salt, 0, 0, 0, number, 1, number, bytes(32))
+    return NewDecision(identity, visitor, salt, 0, 0, 0, number, bytes(32))
 
 
 def _settled(url: str) -> int:

@@ -24,7 +24,7 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
 
-from deniable.storage import account, commitments, experiments
+from deniable.storage import account, commitments, experiments, promises
 from deniable.storage.chain import commitment, old_commitment, reward_commitment
 from deniable.storage.records import Experiment
 from deniable.storage.schema import decisions, memberships, rewards, tombstones
@@ -200,8 +200,11 @@ def _forget(
     ).all()
     if not rows:
         return 0
+    stones = promises.tombstones_of(connection, experiment)
     if counts:
-        _leave_tombstones(connection, identity, [tombstone(key, row.visitor) for row in rows])
+        stones += _leave_tombstones(
+            connection, identity, [tombstone(key, row.visitor) for row in rows]
+        )
     given = _strip_rewards(connection, identity, {row.id: row.salt for row in rows})
     connection.execute(
         update(decisions)
@@ -209,15 +212,15 @@ def _forget(
         .values({**dict.fromkeys(ERASABLE), "commitment": bindparam("committed")}),
         [{"which": row.id, "committed": _committed(row)} for row in rows],
     )
-    if kind == "erase" or (counts and not had_tombstones):
-        experiments.change(connection, experiment, has_tombstones=had_tombstones or counts)
+    if kind == "erase" or bool(stones) != had_tombstones:
+        experiments.change(connection, experiment, has_tombstones=bool(stones))
     commitments.record(
         connection,
         kind,
         experiment,
         decisions=len(rows),
         rewards=given,
-        tombstones=had_tombstones or counts,
+        tombstones=stones,
     )
     return len(rows)
 
@@ -261,8 +264,8 @@ def _strip_rewards(connection: Connection, identity: bytes, salts: dict[bytes, b
     return len(rows)
 
 
-def _leave_tombstones(connection: Connection, identity: bytes, stones: list[bytes]) -> None:
-    """Insert those that are not there yet; the lock of the chain keeps others from doing the same."""
+def _leave_tombstones(connection: Connection, identity: bytes, stones: list[bytes]) -> int:
+    """Insert those that are not there yet, under the lock of the chain; returns how many."""
     known = set(
         connection.execute(
             select(tombstones.c.visitor).where(
@@ -273,6 +276,7 @@ def _leave_tombstones(connection: Connection, identity: bytes, stones: list[byte
     new = [{"experiment_id": identity, "visitor": s} for s in set(stones) - known]
     if new:
         connection.execute(insert(tombstones), new)
+    return len(new)
 
 
 def _forget_members(
@@ -310,15 +314,15 @@ def _clear_members(experiment: Experiment, connection: Connection) -> bool:
 
 
 def _clear_tombstones(experiment: Experiment, connection: Connection) -> bool:
-    """Remove a page of them; with the last page, say so in the ledger. Returns whether more are left."""
+    """Remove a page of them; returns whether more are left."""
     commitments.lock_chain(connection)
     here = tombstones.c.experiment_id == bytes.fromhex(experiment.id)
     some = select(tombstones.c.visitor).where(here).limit(BATCH)
     removed = connection.execute(
         delete(tombstones).where(here, tombstones.c.visitor.in_(some))
     ).rowcount
-    if removed == BATCH:
-        return True
-    experiments.change(connection, experiment, has_tombstones=False)
-    commitments.record(connection, "purge", experiment, decisions=0, rewards=0, tombstones=False)
-    return False
+    left = promises.tombstones_of(connection, experiment) - removed if removed == BATCH else 0
+    if not left:
+        experiments.change(connection, experiment, has_tombstones=False)
+    commitments.record(connection, "purge", experiment, decisions=0, rewards=0, tombstones=left)
+    return left > 0

@@ -6,8 +6,8 @@ The checks stop at the first thing that is wrong:
 2. decisions and rewards, interleaved in each writer's chain, each decision drawn from a table that had
    been published by then;
 3. heads that were noted outside of the store;
-4. the fingerprint of the visitor key, stored tables, and the rows of experiments, arms and segments,
-   against what the commitments say;
+4. the fingerprint of the visitor key, stored tables, the rows of experiments, arms and segments, and
+   the number of tombstones, against what the commitments say;
 5. counters against the rows that they count; erased rows are missing one by one.
 
 What this cannot see: a store whose chains were all recomputed by somebody who may write to it. For
@@ -25,7 +25,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, func, select
 
 from deniable.errors import BrokenPromiseError
 from deniable.storage import chain, experiments, promises
@@ -42,6 +42,7 @@ from deniable.storage.schema import (
     facts,
     rewards,
     tables,
+    tombstones,
     writers,
 )
 from deniable.storage.schema import experiments as experiment_rows
@@ -428,7 +429,9 @@ def _tables(connection: Connection, told: _Told) -> None:
 
 
 def _experiments(connection: Connection, told: _Told) -> None:
-    """Experiments, arms and segments are what the commitments say."""
+    """Experiments, arms, segments and tombstones are what the commitments say."""
+    query = select(tombstones.c.experiment_id, func.count()).group_by(tombstones.c.experiment_id)
+    stones: dict[bytes, int] = {row[0]: row[1] for row in connection.execute(query)}
     known = experiments.everything(connection)
     for experiment in known:
         try:
@@ -440,6 +443,10 @@ def _experiments(connection: Connection, told: _Told) -> None:
             raise _Broken(
                 f"experiment {experiment.key!r} is not what the ledger says: {', '.join(wrong)}",
                 "totals",
+            )
+        if stones.get(bytes.fromhex(experiment.id), 0) != promise.tombstones:
+            raise _Broken(
+                f"tombstones of experiment {experiment.key!r} were removed or added", "totals"
             )
     gone = set(told.entries) - {bytes.fromhex(experiment.id) for experiment in known}
     if gone:

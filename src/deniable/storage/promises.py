@@ -59,7 +59,7 @@ class Promise:
         band: floors, ceilings and zero row that every table keeps to; None where a strategy has none
             or the experiment has not started.
         last_table: the newest published table; None before the first.
-        has_tombstones: whether visitors were erased whose tombstones must still be there.
+        tombstones: how many tombstones of erased visitors must be there.
     """
 
     key: str
@@ -80,7 +80,7 @@ class Promise:
     winner: str | None = None
     exhausted: bool = False
     last_table: PromisedTable | None = None
-    has_tombstones: bool = False
+    tombstones: int = 0
 
 
 def create_detail(experiment: Experiment) -> dict[str, Any]:
@@ -194,6 +194,8 @@ def differences(experiment: Experiment, promise: Promise) -> list[str]:
         wrong.append("arms")
     if experiment.table_number != number:
         wrong.append("table_number")
+    if experiment.has_tombstones != bool(promise.tombstones):
+        wrong.append("has_tombstones")
     return sorted(wrong)
 
 
@@ -231,6 +233,13 @@ def table_rows(connection: Connection, experiment: Experiment, chained: Promised
             f"table {chained.number} of experiment {experiment.key!r} {problem}"
         )
     return bytes(row.rows)
+
+
+def tombstones_of(connection: Connection, experiment: Experiment) -> int:
+    """How many tombstones an experiment must have: erasures say it in their entries."""
+    mine = commitments.c.experiment_id == bytes.fromhex(experiment.id)
+    newest = linked(connection, mine, commitments.c.kind.in_(_FORGETTING), newest=1)
+    return int(newest[0].detail.get("tombstones", 0)) if newest else 0
 
 
 def promised_tables(connection: Connection, experiment: Experiment) -> list[PromisedTable]:
@@ -286,7 +295,6 @@ _SAME = (
     "status",
     "winner",
     "exhausted",
-    "has_tombstones",
 )
 """Fields that a row and a promise have in common and that must be equal."""
 
@@ -366,7 +374,7 @@ def _published(promise: Promise, entry: Entry) -> Promise:
 
 
 def _forgot(promise: Promise, entry: Entry) -> Promise:
-    return replace(promise, has_tombstones=entry.detail.get("tombstones", False))
+    return replace(promise, tombstones=entry.detail.get("tombstones", 0))
 
 
 _EFFECTS: dict[str, Callable[[Promise, Entry], Promise]] = {
