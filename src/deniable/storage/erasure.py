@@ -107,12 +107,12 @@ def purge(
     total = sum(_old_decisions(store, experiment, before) for experiment in chosen)
     for experiment in chosen:
         for ids in _old_pages(store, experiment, before):
-            started = time.monotonic()
             forget = partial(_forget, "purge", experiment, key, ids, experiment.id in counting)
-            outcome.decisions += store.retried(forget)
+            forgotten, began = store.retried(partial(_timed, forget))
+            time.sleep(REST * (time.monotonic() - began))
+            outcome.decisions += forgotten
             if progress is not None:
                 progress(outcome.decisions, max(total, outcome.decisions))
-            time.sleep(REST * (time.monotonic() - started))
     for experiment in known:
         if experiment.id not in counting and experiment.started_at is not None:
             _clear(store, experiment)
@@ -223,6 +223,12 @@ def _forget(
         tombstones=stones,
     )
     return len(rows)
+
+
+def _timed(work: Callable[[Connection], int], connection: Connection) -> tuple[int, float]:
+    """What `work` returns, and when its transaction had its turn: waiting for that disturbs nobody."""
+    began = time.monotonic()
+    return work(connection), began
 
 
 def _committed(row: Any) -> bytes:
