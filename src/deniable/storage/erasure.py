@@ -31,10 +31,10 @@ from deniable.storage.schema import decisions, memberships, rewards, tombstones
 from deniable.storage.schema import experiments as experiment_rows
 from deniable.storage.store import Store
 
-BATCH = 200
+BATCH = 50
 """Decisions of one transaction: a few milliseconds, so that no decide waits long."""
 
-REST = 2.0
+REST = 3.0
 """Rest between transactions, in lengths of the transaction before."""
 
 ERASABLE = ("visitor", "salt", "segment", "greedy", "shown", "clock", "risk_nano")
