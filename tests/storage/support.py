@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,23 +10,15 @@ from typing import Any
 from sqlalchemy import Connection, Engine, create_engine, insert, select, update
 
 from deniable.privacy.tables import Band, Table, band
-from deniable.storage import account, chain, commitments, promises, times
+from deniable.storage import account, chain, commitments, experiments, promises, times
 from deniable.storage.chain import GENESIS
 from deniable.storage.records import MICRO, Arm, Experiment, Metric, Role
-from deniable.storage.schema import (
-    arms,
-    counters,
-    decisions,
-    experiments,
-    metadata,
-    rewards,
-    segments,
-    tables,
-    writers,
-)
+from deniable.storage.schema import counters, decisions, metadata, rewards, tables, writers
 
 NAT = 10**9
 KEY = b"k" * 32
+CAPS = (MICRO, 50 * MICRO)
+"""Of the metrics that a draft has."""
 
 
 def empty_store() -> Engine:
@@ -49,100 +40,42 @@ def draft(
     names: Sequence[str] = ("x", "y"),
     layer: str | None = None,
     holdout: int = 0,
-    metrics: Sequence[Metric] = (Metric(), Metric("spend", 50 * MICRO)),
+    metrics: Sequence[Metric] = (Metric(), Metric("spend", CAPS[1])),
 ) -> Experiment:
     """A new draft with its entry in the ledger."""
-    identity = os.urandom(16)
-    connection.execute(
-        insert(experiments).values(
-            id=identity,
-            tag=int.from_bytes(identity[:4], "big", signed=True),
-            key=key,
-            status="draft",
-            strategy="constant",
-            budget_nano=budget_nano,
-            trace_nano=trace_nano,
-            layer=layer,
-            holdout=holdout,
-            default_arm=0,
-            attribution_seconds=3600,
-            metrics=json.dumps([[metric.name, metric.cap_micro] for metric in metrics]),
-            version=1,
-            exhausted=False,
-            table_number=0,
-            has_tombstones=False,
-            revision=1,
-            created_at=times.now(),
-        )
+    planned = Experiment(
+        id="",
+        key=key,
+        status="draft",
+        arms=tuple(Arm(f"arm{i}", "", nano) for i, nano in enumerate(arm_budgets or (None, None))),
+        segments=tuple(names),
+        strategy="constant",
+        budget_nano=budget_nano,
+        trace_nano=trace_nano,
+        planned_visitors=None,
+        layer=layer,
+        slots=None,
+        holdout=holdout,
+        default_arm="arm0",
+        attribution_seconds=3600,
+        metrics=tuple(metrics),
+        version=1,
+        winner=None,
+        exhausted=False,
+        table_number=0,
+        has_tombstones=False,
+        created_at=times.as_datetime(times.now()),
+        started_at=None,
+        stopped_at=None,
+        revision=1,
     )
-    for position, budget in enumerate(arm_budgets or (None, None)):
-        connection.execute(
-            insert(arms).values(
-                experiment_id=identity,
-                position=position,
-                key=f"arm{position}",
-                label="",
-                budget_nano=budget,
-            )
-        )
-    for position, name in enumerate(names):
-        connection.execute(
-            insert(segments).values(experiment_id=identity, position=position, name=name)
-        )
-    made = load(connection, key)
+    made = experiments.insert_draft(connection, planned)
     commitments.record(connection, "create", made, **promises.create_detail(made))
     return made
 
 
-def load(connection: Connection, key: str) -> Experiment:
-    """An experiment as its rows say."""
-    row = connection.execute(select(experiments).where(experiments.c.key == key)).one()
-    arm_rows = connection.execute(
-        select(arms).where(arms.c.experiment_id == row.id).order_by(arms.c.position)
-    ).all()
-    names = connection.execute(
-        select(segments.c.name)
-        .where(segments.c.experiment_id == row.id)
-        .order_by(segments.c.position)
-    ).scalars()
-    return Experiment(
-        id=row.id.hex(),
-        key=row.key,
-        status=row.status,
-        arms=tuple(
-            Arm(arm.key, arm.label, arm.budget_nano, arm.off_since_version is None)
-            for arm in arm_rows
-        ),
-        segments=tuple(names),
-        strategy=row.strategy,
-        budget_nano=row.budget_nano,
-        trace_nano=row.trace_nano,
-        planned_visitors=row.planned_visitors,
-        layer=row.layer,
-        slots=row.slots,
-        holdout=row.holdout,
-        default_arm=arm_rows[row.default_arm].key,
-        attribution_seconds=row.attribution_seconds,
-        metrics=tuple(Metric(name, cap) for name, cap in json.loads(row.metrics)),
-        version=row.version,
-        winner=None if row.winner is None else arm_rows[row.winner].key,
-        exhausted=row.exhausted,
-        table_number=row.table_number,
-        has_tombstones=row.has_tombstones,
-        created_at=times.as_datetime(row.created_at),
-        started_at=times.maybe_datetime(row.started_at),
-        stopped_at=times.maybe_datetime(row.stopped_at),
-        revision=row.revision,
-    )
-
-
-def changed(connection: Connection, experiment: Experiment, **values: object) -> Experiment:
-    connection.execute(
-        update(experiments)
-        .where(experiments.c.id == bytes.fromhex(experiment.id))
-        .values(revision=experiments.c.revision + 1, **values)
-    )
-    return load(connection, experiment.key)
+load = experiments.by_key
+changed = experiments.change
 
 
 def fixed_band(experiment: Experiment) -> Band:
@@ -269,7 +202,9 @@ class Writer:
                 hash=self.head,
             )
         )
-        self._count(connection, row.experiment_id, decision, metric, rewarded=1, value=value)
+        share = value / CAPS[metric]
+        added = {"rewarded": 1, "value": value, "square": round(share * share * MICRO)}
+        self._count(connection, row.experiment_id, decision, metric, **added)
         self._end(connection)
 
     def _count(

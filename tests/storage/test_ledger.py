@@ -1,4 +1,4 @@
-"""`verify` names the first row that was changed, removed or reordered, on both stores."""
+"""`verify` names the first thing that was changed, removed or reordered, on both stores."""
 
 from __future__ import annotations
 
@@ -6,35 +6,77 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from sqlalchemy import delete, select, update
-from tests.service.support import running, serving
+from sqlalchemy import Connection, delete, insert, select, update
+from tests.storage.support import NAT, Writer, changed, draft, load, publish, start
 
-from deniable.service.service import Deniable
-from deniable.storage import chain
-from deniable.storage.schema import commitments, counters, decisions, periods, rewards, writers
+from deniable.storage import account, chain, commitments, erasure
+from deniable.storage.account import HOUR
+from deniable.storage.connect import connect
+from deniable.storage.ledger import Verification, verify
+from deniable.storage.records import MICRO, Role
+from deniable.storage.schema import (
+    arms,
+    counters,
+    decisions,
+    experiments,
+    facts,
+    rewards,
+    segments,
+    tables,
+    writers,
+)
+from deniable.storage.schema import commitments as entries
+from deniable.storage.store import Store
 
 PLACE = 7
-"""The place in the chain of the row that is tampered with."""
+"""The place in the chain of the row that is tampered with: a decision. The next is its reward."""
+
+KEY = b"k" * 32
 
 
 @pytest.fixture
-def service(store_url: str) -> Iterator[Deniable]:
-    with serving(store_url) as opened:
-        running(opened)
-        pairs = [(f"v{i}", "ab"[i % 2]) for i in range(20)]
-        answers = opened.decide_batch("checkout", pairs)
-        opened.reward_batch([(answer.id, 1) for answer in answers])
-        assert opened.ledger.verify().sound
-        yield opened
+def store(store_url: str) -> Iterator[Store]:
+    """20 decisions, each with a reward behind it, drawn from two tables."""
+    opened = connect(store_url)
+    with opened.begin() as connection:
+        connection.execute(insert(facts).values(name="visitor_key", value=b"f" * 32))
+        commitments.record(connection, "key", None, fingerprint=(b"f" * 32).hex())
+        account.set_firm(connection, budget_nano=3 * NAT, window_days=90)
+        fill(connection)
+    assert check(opened).problem is None
+    yield opened
+    opened.close()
 
 
-def tamper(service: Deniable, statement: Any) -> None:
-    with service._store.begin() as connection:
-        assert connection.execute(statement).rowcount != 0
+def fill(connection: Connection) -> None:
+    running = start(connection, draft(connection, "checkout"))
+    writer = Writer()
+    writer.begin(connection)
+    for number in range(20):
+        if number == 10:
+            running = publish(connection, running)
+        role = Role.HOLDOUT if number % 5 == 4 else Role.MEMBER
+        visitor = number.to_bytes(16, "big")
+        decision = writer.decide(connection, running, visitor, number % 2, number % 2, role)
+        writer.reward(connection, decision, MICRO if number % 3 else 0)
+    writer.reward(connection, decision, 30 * MICRO, metric=1)
 
 
-def row_at(service: Deniable, place: int) -> Any:
-    with service._store.read() as connection:
+def check(store: Store, **noted: str) -> Verification:
+    with store.read() as connection:
+        return verify(connection, noted)
+
+
+def tamper(store: Store, *statements: Any) -> Verification:
+    """The verification after somebody changed the store by hand."""
+    with store.begin() as connection:
+        for statement in statements:
+            assert connection.execute(statement).rowcount != 0
+    return check(store)
+
+
+def row_at(store: Store, place: int) -> Any:
+    with store.read() as connection:
         return connection.execute(select(decisions).where(decisions.c.seq == place)).one()
 
 
@@ -42,134 +84,240 @@ CHANGES: dict[str, Any] = {
     "visitor": b"x" * 16,
     "salt": b"x" * 16,
     "segment": 5,
-    "greedy": 5,
     "shown": 5,
-    "clock": 5_000,
-    "risk_nano": 5,
     "version": 5,
     "decided_at": 5,
+    "table_number": 2,
+    "role": Role.CLOSED,
     "hash": b"x" * 32,
     "id": b"x" * 16,
 }
 
 
 @pytest.mark.parametrize("column", CHANGES)
-def test_a_changed_decision_is_named(service: Deniable, column: str) -> None:
-    tamper(
-        service, update(decisions).where(decisions.c.seq == PLACE).values({column: CHANGES[column]})
-    )
-    result = service.ledger.verify()
+def test_a_changed_decision_is_named(store: Store, column: str) -> None:
+    change = update(decisions).where(decisions.c.seq == PLACE).values({column: CHANGES[column]})
+    result = tamper(store, change)
     assert result.seq == PLACE
-    assert result.decision == row_at(service, PLACE).id.hex()
+    assert result.decision == row_at(store, PLACE).id.hex()
     assert "changed or reordered" in (result.problem or "")
 
 
-@pytest.mark.parametrize("place", [1, PLACE, 20])
-def test_a_removed_decision_is_named(service: Deniable, place: int) -> None:
-    tamper(service, delete(decisions).where(decisions.c.seq == place))
-    result = service.ledger.verify()
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("value", MICRO // 2),
+        ("value", None),
+        ("metric", 1),
+        ("rewarded_at", 5),
+        ("hash", b"x" * 32),
+    ],
+)
+def test_a_changed_reward_is_named(store: Store, column: str, value: Any) -> None:
+    place = PLACE + 1
+    change = update(rewards).where(rewards.c.seq == place).values({column: value})
+    result = tamper(store, change)
+    assert (result.seq, result.decision) == (place, row_at(store, PLACE).id.hex())
+
+
+@pytest.mark.parametrize("table", [decisions, rewards])
+def test_a_removed_row_is_named(store: Store, table: Any) -> None:
+    place = PLACE + (table is rewards)
+    result = tamper(store, delete(table).where(table.c.seq == place))
     assert (result.seq, "removed" in (result.problem or "")) == (place, True)
 
 
-def test_swapped_decisions_are_named(service: Deniable) -> None:
-    tamper(service, update(decisions).where(decisions.c.seq == PLACE).values(seq=-1))
-    tamper(service, update(decisions).where(decisions.c.seq == PLACE + 1).values(seq=PLACE))
-    tamper(service, update(decisions).where(decisions.c.seq == -1).values(seq=PLACE + 1))
-    assert service.ledger.verify().seq == PLACE
+def test_the_removed_end_is_named(store: Store) -> None:
+    result = tamper(store, delete(rewards).where(rewards.c.seq == 41))
+    assert (result.seq, "removed" in (result.problem or "")) == (41, True)
 
 
-def test_a_decision_made_up_is_named(service: Deniable) -> None:
-    row = row_at(service, 20)._asdict()
-    made_up = {**row, "id": b"y" * 16, "visitor": b"y" * 16, "seq": 21}
-    tamper(service, decisions.insert().values(**made_up))
-    assert service.ledger.verify().decision == (b"y" * 16).hex()
+def test_swapped_decisions_are_named(store: Store) -> None:
+    seq = decisions.c.seq
+    result = tamper(
+        store,
+        update(decisions).where(seq == PLACE).values(seq=-1),
+        update(decisions).where(seq == PLACE + 2).values(seq=PLACE),
+        update(decisions).where(seq == -1).values(seq=PLACE + 2),
+    )
+    assert result.seq == PLACE
 
 
-def test_a_decision_of_a_writer_that_never_was(service: Deniable) -> None:
-    row = row_at(service, 20)._asdict()
+def test_a_decision_made_up_is_named(store: Store) -> None:
+    row = row_at(store, PLACE)._asdict()
+    made_up = {**row, "id": b"y" * 16, "visitor": b"y" * 16, "seq": 42}
+    assert tamper(store, insert(decisions).values(**made_up)).decision == (b"y" * 16).hex()
+
+
+def test_a_decision_of_a_writer_that_never_was(store: Store) -> None:
+    row = row_at(store, PLACE)._asdict()
     made_up = {**row, "id": b"y" * 16, "visitor": b"y" * 16, "writer_id": 1, "seq": 1}
-    tamper(service, decisions.insert().values(**made_up))
-    assert "unknown writer" in (service.ledger.verify().problem or "")
+    result = tamper(store, insert(decisions).values(**made_up))
+    assert "unknown writer" in (result.problem or "")
 
 
-def test_an_erasure_by_hand_is_not_one(service: Deniable) -> None:
+def test_an_erasure_by_hand_is_not_one(store: Store) -> None:
     """Removing the values without the commitment breaks the chain."""
-    gone = dict.fromkeys(
-        ("visitor", "salt", "segment", "greedy", "shown", "clock", "risk_nano"), None
-    )
-    tamper(service, update(decisions).where(decisions.c.seq == PLACE).values(**gone))
-    assert service.ledger.verify().seq == PLACE
+    gone = dict.fromkeys(erasure.ERASABLE)
+    result = tamper(store, update(decisions).where(decisions.c.seq == PLACE).values(**gone))
+    assert result.seq == PLACE
 
 
-def test_a_silent_erasure_is_noticed(service: Deniable) -> None:
+def test_a_silent_erasure_is_noticed(store: Store) -> None:
     """Even one that keeps the chain whole, if the commitments do not tell of it."""
-    row = row_at(service, PLACE)
-    kept = chain.commitment(
-        row.visitor, row.salt, row.segment, row.greedy, row.shown, row.clock, row.risk_nano
+    row = row_at(store, PLACE)
+    with store.read() as connection:
+        reward = connection.execute(select(rewards).where(rewards.c.decision_id == row.id)).one()
+    kept = chain.commitment(row.visitor, row.salt, row.segment, row.shown)
+    gone: dict[str, Any] = {**dict.fromkeys(erasure.ERASABLE), "commitment": kept}
+    committed = chain.reward_commitment(row.salt, 0, reward.value)
+    result = tamper(
+        store,
+        update(decisions).where(decisions.c.seq == PLACE).values(**gone),
+        update(rewards)
+        .where(rewards.c.decision_id == row.id)
+        .values(value=None, commitment=committed),
     )
-    gone: dict[str, Any] = dict.fromkeys(
-        ("visitor", "salt", "segment", "greedy", "shown", "clock", "risk_nano"), None
-    )
-    change = update(decisions).where(decisions.c.seq == PLACE).values(**gone, commitment=kept)
-    tamper(service, change)
-    tamper(service, delete(rewards).where(rewards.c.decision_id == row.id))
-    assert "not recorded" in (service.ledger.verify().problem or "")
-
-
-def test_a_doctored_account_is_noticed(service: Deniable) -> None:
-    tamper(service, update(periods).values(committed_nano=periods.c.committed_nano - 1))
-    assert "account" in (service.ledger.verify().problem or "")
+    assert "not recorded" in (result.problem or "")
 
 
 @pytest.mark.parametrize("change", ["amount_nano", "detail", "kind", "recorded_at"])
-def test_a_changed_commitment_is_named(service: Deniable, change: str) -> None:
-    value: Any = 5 if change in ("amount_nano", "recorded_at") else "x"
-    tamper(service, update(commitments).where(commitments.c.seq == 2).values({change: value}))
-    result = service.ledger.verify()
+def test_a_changed_commitment_is_named(store: Store, change: str) -> None:
+    value: Any = 5 if change in ("amount_nano", "recorded_at") else "{}"
+    result = tamper(store, update(entries).where(entries.c.seq == 2).values({change: value}))
     assert (result.chain, result.seq) == ("commitments", 2)
 
 
-@pytest.mark.parametrize("place", [1, 2, 3])
-def test_a_removed_commitment_is_named(service: Deniable, place: int) -> None:
-    tamper(service, delete(commitments).where(commitments.c.seq == place))
-    result = service.ledger.verify()
+@pytest.mark.parametrize("place", [1, 3, 6])
+def test_a_removed_commitment_is_named(store: Store, place: int) -> None:
+    result = tamper(store, delete(entries).where(entries.c.seq == place))
     assert (result.chain, result.seq) == ("commitments", place)
 
 
-def test_counters_must_be_what_rows_add_up_to(service: Deniable) -> None:
-    tamper(service, update(counters).values(shows=counters.c.shows + 1))
-    assert "counters" in (service.ledger.verify().problem or "")
+@pytest.mark.parametrize("name", ["shows", "rewarded", "value", "square"])
+@pytest.mark.parametrize("by", [-1, 1])
+def test_counters_must_be_what_rows_add_up_to(store: Store, name: str, by: int) -> None:
+    column = counters.c[name]
+    here = (counters.c.metric == 0) & (counters.c.segment == 1) & (counters.c.role == 0)
+    change = update(counters).where(here, counters.c.table_number == 2)
+    assert "counters" in (tamper(store, change.values({name: column + by})).problem or "")
 
 
-def test_a_removed_reward_shows_in_the_totals(service: Deniable) -> None:
-    tamper(service, delete(rewards).where(rewards.c.decision_id == row_at(service, PLACE).id))
-    assert "counters" in (service.ledger.verify().problem or "")
+def test_a_fingerprint_that_was_replaced_or_removed(store: Store) -> None:
+    assert "visitor key" in (tamper(store, update(facts).values(value=b"g" * 32)).problem or "")
+    assert "visitor key" in (tamper(store, delete(facts)).problem or "")
 
 
-def test_a_rebuilt_chain_is_caught_by_a_noted_head(service: Deniable) -> None:
-    heads = service.ledger.verify().heads
-    assert service.ledger.verify(noted=heads).sound
-    service.decide("checkout", "another", "a")
-    assert service.ledger.verify(noted=heads).sound  # a longer chain still holds the old head
-    for name, end in heads.items():
-        assert service.ledger.verify(noted={name: end[:-4] + "beef"}).chain == name
+@pytest.mark.parametrize("name", ["rows", "counts", "version", "decisions"])
+def test_a_changed_table_is_named(store: Store, name: str) -> None:
+    value: Any = b"x" * 54 if name in ("rows", "counts") else 9
+    result = tamper(store, update(tables).where(tables.c.number == 1).values({name: value}))
+    assert "table 1 of experiment" in (result.problem or "")
+    assert "was changed" in (result.problem or "")
 
 
-def test_a_truncated_chain_with_a_moved_end_needs_the_noted_head(service: Deniable) -> None:
+def test_a_removed_or_added_table_is_named(store: Store) -> None:
+    change = update(tables).where(tables.c.number == 2).values(number=3)
+    assert "table 3" in (tamper(store, change).problem or "")
+    removed = tamper(store, delete(tables).where(tables.c.number == 3))
+    assert "table 2" in (removed.problem or "")
+    assert "was removed" in (removed.problem or "")
+
+
+def test_a_decision_from_a_table_that_was_never_published(store: Store) -> None:
+    """Chained in due form, by a service that drew from a table of its own."""
+    with store.begin() as connection:
+        running = changed(connection, load(connection, "checkout"), table_number=3)
+        end = connection.execute(select(writers).where(writers.c.id == 7)).one()
+        writer = Writer(seq=end.seq, head=end.head)
+        writer.decide(connection, running, b"z" * 16, 0, 0)
+    result = check(store)
+    assert result.seq == 42
+    assert "never published" in (result.problem or "")
+
+
+def test_a_decision_from_before_its_table(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    from deniable.storage import times
+
+    now = times.now()
+    with store.begin() as connection:
+        running = load(connection, "checkout")
+        end = connection.execute(select(writers).where(writers.c.id == 7)).one()
+        writer = Writer(seq=end.seq, head=end.head)
+        monkeypatch.setattr(times, "now", lambda: now - HOUR // 2)
+        writer.decide(connection, running, b"y" * 16, 0, 0)  # clocks may differ a little
+    assert check(store).sound
+    with store.begin() as connection:
+        monkeypatch.setattr(times, "now", lambda: now - 3 * HOUR)
+        writer.decide(connection, running, b"z" * 16, 0, 0)
+    assert "older than its table" in (check(store).problem or "")
+
+
+ROWS: dict[str, Any] = {
+    "key": "other",
+    "status": "paused",
+    "strategy": "dynamic",
+    "budget_nano": 5 * NAT,
+    "trace_nano": 1,
+    "layer": "page",
+    "slots": bytes(125),
+    "holdout": 10,
+    "default_arm": 1,
+    "attribution_seconds": 5,
+    "metrics": "[]",
+    "version": 2,
+    "winner": 1,
+    "exhausted": True,
+    "table_number": 1,
+    "has_tombstones": True,
+}
+
+
+@pytest.mark.parametrize("column", ROWS)
+def test_a_changed_experiment_is_noticed(store: Store, column: str) -> None:
+    result = tamper(store, update(experiments).values({column: ROWS[column]}))
+    assert column in (result.problem or "")
+
+
+@pytest.mark.parametrize("change", [{"key": "x"}, {"budget_nano": 9}, {"off_since_version": 1}])
+def test_a_changed_arm_is_noticed(store: Store, change: dict[str, Any]) -> None:
+    result = tamper(store, update(arms).where(arms.c.position == 1).values(**change))
+    assert "arms" in (result.problem or "")
+
+
+def test_swapped_segments_are_noticed(store: Store) -> None:
+    name = segments.c.name
+    result = tamper(
+        store,
+        update(segments).where(name == "x").values(name="tmp"),
+        update(segments).where(name == "y").values(name="x"),
+        update(segments).where(name == "tmp").values(name="y"),
+    )
+    assert "segments" in (result.problem or "")
+
+
+def test_a_rebuilt_chain_is_caught_by_a_noted_head(store: Store) -> None:
+    heads = check(store).heads
+    assert check(store, **heads).sound
+    with store.begin() as connection:
+        end = connection.execute(select(writers).where(writers.c.id == 7)).one()
+        running = load(connection, "checkout")
+        Writer(seq=end.seq, head=end.head).decide(connection, running, b"n" * 16, 0, 0)
+    assert check(store, **heads).sound  # a longer chain still holds the old head
+    for name, end_of in heads.items():
+        assert check(store, **{name: end_of[:-4] + "beef"}).chain == name
+
+
+def test_a_truncated_chain_with_a_moved_end_needs_the_noted_head(store: Store) -> None:
     """What a store alone cannot show: its end cut off and rewritten. The noted head shows it."""
-    heads = service.ledger.verify().heads
-    last, before = row_at(service, 20), row_at(service, 19)
-    tamper(service, delete(rewards).where(rewards.c.decision_id == last.id))
-    tamper(service, delete(decisions).where(decisions.c.seq == 20))
-    tamper(
-        service,
-        update(writers).where(writers.c.id == last.writer_id).values(seq=19, head=before.hash),
+    heads = check(store).heads
+    with store.read() as connection:
+        before = connection.execute(select(rewards).where(rewards.c.seq == 40)).one()
+    result = tamper(
+        store,
+        delete(rewards).where(rewards.c.seq == 41),
+        update(writers).where(writers.c.id == 7).values(seq=40, head=before.hash),
+        delete(counters).where(counters.c.metric == 1),
     )
-    tamper(
-        service,
-        update(counters)
-        .where(counters.c.segment == last.segment, counters.c.arm == last.shown)
-        .values(shows=counters.c.shows - 1, clicks=counters.c.clicks - 1),
-    )
-    assert service.ledger.verify().sound
-    assert service.ledger.verify(noted=heads).chain == str(last.writer_id)
+    assert result.problem is None
+    assert check(store, **heads).chain == "7"

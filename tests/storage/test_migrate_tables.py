@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection, Engine, create_engine, inspect, select, text
+from sqlalchemy import Connection, Engine, inspect, select, text
 from tests.postgres import PostgresServer
 from tests.storage.old_store import KEY, NAT, OldStore
 
@@ -17,8 +17,10 @@ from deniable.storage import account, experiments, ledger, promises, times
 from deniable.storage.account import DAY
 from deniable.storage.connect import connect
 from deniable.storage.migrate import migrate
+from deniable.storage.postgres import PostgresStore
 from deniable.storage.records import MICRO
 from deniable.storage.schema import commitments, counters, decisions, rewards
+from deniable.storage.sqlite import SqliteStore
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -32,7 +34,10 @@ def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def _engine(url: str) -> Engine:
-    return create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
+    """As the store has it: on SQLite, too, a change of tables is part of the transaction."""
+    if url.startswith("sqlite"):
+        return SqliteStore(url.removeprefix("sqlite:///")).engine
+    return PostgresStore(url).engine
 
 
 @contextmanager

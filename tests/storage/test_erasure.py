@@ -1,0 +1,190 @@
+"""Erasing and purging: tombstones instead of debits, in short transactions, on both stores."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, func, insert, select
+from tests.storage.support import KEY, NAT, Writer, draft, load, start, stop
+
+from deniable.storage import account, erasure, times
+from deniable.storage.account import DAY
+from deniable.storage.connect import connect
+from deniable.storage.ledger import verify
+from deniable.storage.records import MICRO, Experiment
+from deniable.storage.schema import counters, decisions, memberships, rewards, tombstones
+from deniable.storage.store import Store
+
+VISITORS = [bytes([number]) * 16 for number in range(1, 31)]
+
+
+@pytest.fixture
+def store(store_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    monkeypatch.setattr(erasure, "REST", 0.0)
+    opened = connect(store_url)
+    with opened.begin() as connection:
+        account.set_firm(connection, budget_nano=3 * NAT, window_days=90)
+        running = start(connection, draft(connection, "shop", layer="page"))
+        writer = Writer()
+        writer.begin(connection)
+        for number, visitor in enumerate(VISITORS):
+            decision = writer.decide(connection, running, visitor, number % 2, number % 2)
+            if number % 3 == 0:
+                writer.reward(connection, decision, MICRO)
+                writer.reward(connection, decision, 7 * MICRO, metric=1)
+    yield opened
+    opened.close()
+
+
+def erase(store: Store, *visitors: bytes) -> int:
+    return erasure.erase(store, KEY, lambda _: visitors, lambda _: ()).decisions
+
+
+def purge(store: Store, *, running: bool = True, **options: Any) -> int:
+    before = times.now() + 1
+    return erasure.purge(store, KEY, before=before, running=running, **options).decisions
+
+
+def counted(store: Store, table: Any, *conditions: Any) -> int:
+    with store.read() as connection:
+        query = select(func.count()).select_from(table).where(*conditions)
+        return int(connection.execute(query).scalar_one())
+
+
+def problem(store: Store) -> str | None:
+    with store.read() as connection:
+        return verify(connection, {}).problem
+
+
+def in_store(store: Store, read: Callable[[Connection], Any]) -> Any:
+    with store.read() as connection:
+        return read(connection)
+
+
+def test_a_tombstone_is_keyed_and_tells_nothing_of_the_visitor() -> None:
+    derived = hmac.new(KEY, b"deniable tombstone", "sha256").digest()
+    expected = hmac.new(derived, VISITORS[0], "sha256").digest()[:16]
+    assert erasure.tombstone(KEY, VISITORS[0]) == expected
+    assert erasure.tombstone(b"o" * 32, VISITORS[0]) != expected
+
+
+def test_erasing_leaves_tombstones_and_takes_nothing(store: Store) -> None:
+    totals = in_store(store, lambda c: c.execute(select(counters)).all())
+    firm = in_store(store, account.current_firm)
+    revision = in_store(store, lambda c: load(c, "shop").revision)
+    assert erase(store, VISITORS[0], VISITORS[1], b"never seen here!") == 2
+    assert problem(store) is None
+    gone = in_store(
+        store, lambda c: c.execute(select(decisions).where(decisions.c.salt.is_(None))).all()
+    )
+    assert [getattr(row, name) for row in gone for name in erasure.ERASABLE] == [None] * 14
+    assert counted(store, rewards, rewards.c.value.is_(None)) == 2
+    assert in_store(store, lambda c: set(c.execute(select(tombstones.c.visitor)).scalars())) == {
+        erasure.tombstone(KEY, visitor) for visitor in VISITORS[:2]
+    }
+    shop = in_store(store, lambda c: load(c, "shop"))
+    assert shop.has_tombstones
+    assert shop.revision > revision
+    assert in_store(store, lambda c: c.execute(select(counters)).all()) == totals
+    assert in_store(store, account.current_firm) == firm
+    assert erase(store, VISITORS[0]) == 0
+
+
+def test_visiting_and_erasing_for_ever_costs_nothing(store: Store) -> None:
+    """One person cannot empty the firm's budget."""
+    before = in_store(store, account.current_firm).remaining_nano
+    for number in range(3):
+        with store.begin() as connection:
+            writer = Writer(id=100 + number)
+            writer.begin(connection)
+            writer.decide(connection, load(connection, "shop"), b"again and again!", 0, 0)
+        assert erase(store, b"again and again!") == 1
+    assert in_store(store, account.current_firm).remaining_nano == before
+    assert counted(store, tombstones) == 1
+    assert problem(store) is None
+
+
+def test_purging_goes_in_small_transactions(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(erasure, "BATCH", 7)
+    told: list[tuple[int, int]] = []
+    assert purge(store, progress=lambda done, total: told.append((done, total))) == 30
+    assert told == [(7, 30), (14, 30), (21, 30), (28, 30), (30, 30)]
+    assert problem(store) is None
+    assert counted(store, tombstones) == 30
+    assert purge(store) == 0
+
+
+def test_a_purge_that_was_interrupted_goes_on(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(erasure, "BATCH", 7)
+
+    def stop_here(done: int, _total: int) -> None:
+        if done == 14:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        purge(store, progress=stop_here)
+    assert problem(store) is None
+    assert purge(store) == 16
+    assert problem(store) is None
+
+
+def test_the_age_and_the_status_decide(store: Store) -> None:
+    assert purge(store, running=False) == 0
+    assert erasure.purge(store, KEY, before=0, running=True).decisions == 0
+    with store.begin() as connection:
+        stop(connection, load(connection, "shop"))
+    assert purge(store, running=False) == 30
+
+
+def test_tombstones_go_when_the_experiment_no_longer_counts(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(erasure, "BATCH", 7)
+    erase(store, *VISITORS)
+    with store.begin() as connection:
+        shop = stop(connection, load(connection, "shop"))
+        values = {"group_name": "page", "experiment_id": bytes.fromhex(shop.id)}
+        rows = [{**values, "visitor": visitor} for visitor in VISITORS]
+        connection.execute(insert(memberships), rows)
+    purge(store)
+    assert (counted(store, tombstones), counted(store, memberships)) == (30, 30)
+    later = times.now() + 91 * DAY
+    monkeypatch.setattr(times, "now", lambda: later)
+    purge(store)
+    assert (counted(store, tombstones), counted(store, memberships)) == (0, 0)
+    assert not in_store(store, lambda c: load(c, "shop").has_tombstones)
+    assert problem(store) is None
+
+
+def test_memberships_stay_while_the_experiment_counts(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A member of a group from before layers does not become free for its other experiments."""
+
+    def members(_: Experiment) -> Sequence[bytes]:
+        return VISITORS[:3]
+
+    with store.begin() as connection:
+        shop = stop(connection, load(connection, "shop"))
+        row = {"group_name": "page", "visitor": VISITORS[0]}
+        connection.execute(insert(memberships).values(**row, experiment_id=bytes.fromhex(shop.id)))
+    erasure.erase(store, KEY, members, members)
+    assert counted(store, memberships) == 1
+    later = times.now() + 91 * DAY
+    monkeypatch.setattr(times, "now", lambda: later)
+    erasure.erase(store, KEY, members, members)
+    assert counted(store, memberships) == 0
+
+
+def test_a_removed_tombstone_flag_is_noticed(store: Store) -> None:
+    from deniable.storage.schema import experiments
+
+    erase(store, VISITORS[0])
+    with store.begin() as connection:
+        connection.execute(experiments.update().values(has_tombstones=False))
+    assert "has_tombstones" in (problem(store) or "")
