@@ -68,6 +68,8 @@ def store_url(
 ) -> str:
     """The URL of a new store without content: the test runs once on each kind."""
     monkeypatch.setenv("DENIABLE_VISITOR_KEY", "5a" * 32)
+    if request.param == "memory":  # for tests that ask for it: what is closed is gone
+        return "memory:"
     if request.param == "sqlite":
         shutil.copy(request.getfixturevalue("sqlite_template"), tmp_path / "store.db")
         return f"sqlite:///{tmp_path / 'store.db'}"

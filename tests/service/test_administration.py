@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hmac
+import json
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -18,15 +21,16 @@ from deniable.errors import (
 from deniable.service.drafts import NewArm
 from deniable.service.service import Deniable
 from deniable.service.service import open as open_service
-from deniable.storage import times
-from deniable.storage.schema import decisions, periods
+from deniable.service.visitors import VisitorHash
+from deniable.storage.records import MICRO, Metric, Role
+from deniable.storage.schema import decisions
 
 SURE = 60
 
 
-def risks(service: Deniable) -> list[int]:
+def roles(service: Deniable) -> list[int]:
     with service._store.read() as connection:
-        query = select(decisions.c.risk_nano).order_by(decisions.c.writer_id, decisions.c.seq)
+        query = select(decisions.c.role).order_by(decisions.c.writer_id, decisions.c.seq)
         return list(connection.execute(query).scalars())
 
 
@@ -42,33 +46,83 @@ def test_starting_commits_and_refusal_says_how_much(store_url: str) -> None:
         service.experiments.stop("first")  # what was spent on its visitors stays spent
         with pytest.raises(InsufficientBudgetError):
             service.experiments.start("second")
-        service.firm.set(budget=1)
+        with pytest.raises(InsufficientBudgetError):  # and setting the budget again frees nothing
+            service.firm.set(budget=0.5)
+        service.firm.set(budget=2, reason="a second experiment")
         assert service.experiments.start("second").status == "running"
+        assert service.firm.current().committed_nano == 2 * NANO
 
 
-def test_a_group_costs_its_largest_and_shares_no_visitor(store_url: str) -> None:
+def test_raising_the_budget_needs_a_reason_and_is_recorded(service: Deniable) -> None:
+    with pytest.raises(InvalidArgumentError, match="reason"):
+        service.firm.set(budget=101)
+    service.firm.set(budget=101, reason="two more pages")
+    last = service.ledger.entries()[-1]
+    assert last.kind == "firm"
+    assert json.loads(last.detail)["reason"] == "two more pages"
+    service.firm.set(budget=50)  # a smaller one needs none
+
+
+def test_a_layer_costs_its_largest_and_shares_no_visitor(store_url: str) -> None:
     with serving(store_url, budget=2) as service:
         for key, budget in (("small", 0.5), ("large", 2.0), ("middle", 1.0)):
-            running(service, key, budget=budget, group="page", strategy="constant")
+            service.experiments.create(
+                key, arms=["x", "y"], segments=["a", "b"], budget=budget, layer="page"
+            )
+            service.experiments.start(key, share=0.3)
         assert service.firm.current().committed_nano == 2 * NANO
+        visitors = [(f"v{i}", "ab"[i % 2]) for i in range(400)]
         for key in ("small", "large", "middle"):
-            service.decide(key, "v", "a")
-        assert sorted(risks(service)) == [0, 0, NANO // 2]  # the first takes the visitor
-        service.decide("large", "w", "a")
-        assert sorted(risks(service)) == [0, 0, NANO // 2, 2 * NANO]
+            service.decide_batch(key, visitors)
+        members = {key: shows(service, key) for key in ("small", "large", "middle")}
+        # Each has 300 of the 1,000 slots: about 120 of 400 visitors, and nobody twice.
+        assert all(60 < count < 180 for count in members.values())
+        with service._store.read() as connection:
+            rows = connection.execute(
+                select(decisions.c.role).where(decisions.c.role == Role.MEMBER)
+            ).all()
+        assert len(rows) == sum(members.values()) <= 400
+        service.experiments.create("late", arms=["x", "y"], segments=["a"], budget=1, layer="page")
+        with pytest.raises(WrongStateError, match="slots free"):
+            service.experiments.start("late", share=0.2)
+        assert service.experiments.start("late", share=0.1).status == "running"
 
 
-def test_members_of_a_group_within_one_batch(service: Deniable) -> None:
-    """Two experiments of a group in the same transaction still share no visitor."""
-    for key in ("x", "y"):
-        running(service, key, group="page", strategy="constant")
-    done: list[Any] = []
-    with service._store.begin():  # holds up SQLite's writer: both jobs become one batch
+def test_membership_depends_on_no_order_and_no_segment(store_url: str) -> None:
+    """Whoever is asked first, and as which segment: the same visitors are members of the same."""
+    with serving(store_url) as service:
         for key in ("x", "y"):
-            service.submit_decisions(key, ["v"], ["a"], done.append)
-    service.decide("x", "last", "a")
-    assert sorted(risks(service)) == [0, NANO, NANO]
-    assert service.ledger.verify().sound
+            service.experiments.create(
+                key, arms=["one", "two"], segments=["a", "b"], budget=1, layer="page"
+            )
+            service.experiments.start(key, share=0.5)
+        first = [f"v{i}" for i in range(60)]
+        for visitor in first:
+            for key in ("x", "y") if visitor < "v3" else ("y", "x"):
+                service.decide(key, visitor, "ab"[key == "x"])
+        with service._store.read() as connection:
+            rows = connection.execute(
+                select(decisions.c.experiment_id, decisions.c.visitor, decisions.c.role)
+            ).all()
+        member = {(row.experiment_id, row.visitor): row.role == Role.MEMBER for row in rows}
+        key = bytes.fromhex("5a" * 32)
+        for name in ("x", "y"):
+            made = service.experiments.get(name)
+            slots = int.from_bytes(made.slots or b"", "little")
+            for visitor in first:
+                scope = b"layer" + sha256(b"page").digest()
+                digest = hmac.new(key, scope + visitor.encode(), "sha256").digest()
+                slot = int.from_bytes(digest[:8], "big") % 1000
+                hashed = VisitorHash(key, bytes.fromhex(made.id))(visitor)
+                assert member[bytes.fromhex(made.id), hashed] == bool(slots >> slot & 1)
+
+
+def test_the_holdout_is_fixed_and_never_counted(service: Deniable) -> None:
+    running(service, holdout=0.25)
+    service.decide_batch("checkout", [(f"v{i}", "ab"[i % 2]) for i in range(800)])
+    held = roles(service).count(Role.HOLDOUT)
+    assert 120 < held < 280  # 200 on average, 80 is more than six standard deviations
+    assert shows(service) == 800 - held
 
 
 def test_what_carries_the_promise_cannot_change(service: Deniable) -> None:
@@ -80,7 +134,12 @@ def test_what_carries_the_promise_cannot_change(service: Deniable) -> None:
     with pytest.raises(WrongStateError, match="paused"):
         service.experiments.resume("checkout")
     service.experiments.stop("checkout")
-    for act in (service.stop, service.pause, service.resume, service.start):
+    for act in (
+        service.experiments.stop,
+        service.experiments.pause,
+        service.experiments.resume,
+        service.experiments.start,
+    ):
         with pytest.raises(WrongStateError, match="is stopped"):
             act("checkout")
 
@@ -103,12 +162,12 @@ def test_a_stop_in_another_process_holds_from_the_next_decision(store_url: str) 
     with serving(store_url) as here, open_service(store_url) as there:
         running(here)
         there.decide("checkout", "v", "a")
-        here.stop("checkout", promote="bold")
+        here.experiments.stop("checkout", promote="bold")
         assert there.decide("checkout", "v", "a").arm == "bold"
         assert there.decide("checkout", "w", "a").arm == "bold"
 
 
-def test_paused_means_uniform_for_new_visitors(service: Deniable) -> None:
+def test_paused_means_the_zero_row_for_new_visitors(service: Deniable) -> None:
     running(service, strategy="constant")
     kept = service.decide("checkout", "v", "a")
     service.experiments.pause("checkout")
@@ -117,19 +176,8 @@ def test_paused_means_uniform_for_new_visitors(service: Deniable) -> None:
     service.experiments.resume("checkout")
     assert service.decide("checkout", "w", "a") == paused  # stored and sticky like any other
     service.decide("checkout", "x", "a")
-    assert risks(service) == [NANO, 0, NANO]
-
-
-def test_a_period_that_is_over_means_uniform(service: Deniable) -> None:
-    running(service, strategy="constant")
-    service.firm.set(budget=5, days=1)
-    service.decide("checkout", "v", "a")
-    with service._store.begin() as connection:
-        connection.execute(update(periods).where(periods.c.current).values(ends_at=times.now() - 1))
-    service.experiments.pause("checkout")
-    service.experiments.resume("checkout")  # a change, so that the writer reads the period again
-    service.decide("checkout", "w", "a")
-    assert risks(service) == [NANO, 0]
+    assert roles(service) == [Role.MEMBER, Role.CLOSED, Role.MEMBER]
+    assert shows(service) == 2
 
 
 def test_switching_an_arm_off(service: Deniable) -> None:
@@ -140,6 +188,8 @@ def test_switching_an_arm_off(service: Deniable) -> None:
     after = service.decide_batch("checkout", [(f"w{i}", "a") for i in range(SURE)])
     assert {d.arm for d in after} == {"old", "bold"}
     assert service.decide_batch("checkout", [(f"v{i}", "b") for i in range(SURE)]) == before
+    promised = next(e for e in service.ledger.entries() if e.kind == "switch_off")
+    assert json.loads(promised.detail)["grade"] == "given the time"
     with pytest.raises(WrongStateError, match="already"):
         service.experiments.switch_off("checkout", "new")
     with pytest.raises(WrongStateError, match="two arms"):
@@ -162,28 +212,23 @@ def test_attribution_window(service: Deniable) -> None:
     assert sum(cell.clicks for cell in service.experiments.counts("checkout")) == 1
 
 
-def test_the_dynamic_risk_follows_the_clock_up_to_the_budget(service: Deniable) -> None:
-    running(service, arms=["old", "new"], budget=0.4)
-    for i in range(20):
-        service.decide("checkout", f"v{i}", "a")
-    found = risks(service)
-    assert found == sorted(found)
-    assert (found[0], found[-1]) == (0, 400_000_000)
-
-
-def test_the_arm_specific_clock_is_shared_by_segments_and_writers(store_url: str) -> None:
-    with serving(store_url) as here, open_service(store_url) as there:
-        running(here, arms=[NewArm("x", budget=0.5), NewArm("y", budget=2.0)])
-        for i in range(60):
-            here.decide("checkout", f"v{i}", "a")
-        there.decide("checkout", "new segment, new writer", "b")
-        here.decide("checkout", "old segment, old writer", "a")
-        with here._store.read() as connection:
-            last = connection.execute(
-                select(decisions.c.clock, decisions.c.risk_nano).order_by(decisions.c.decided_at)
-            ).all()[-2:]
-        assert last[0].risk_nano > 0
-        assert abs(last[0].clock - last[1].clock) <= 1
+def test_rewards_have_values_metrics_and_caps(service: Deniable) -> None:
+    metrics = [Metric("revenue", 50 * MICRO), Metric("returned")]
+    running(service, metrics=metrics)
+    answer = service.decide("checkout", "v", "a")
+    with pytest.raises(InvalidArgumentError, match="0 to 50"):
+        service.reward_batch([(answer.id, 1), (answer.id, 50.5)])
+    with pytest.raises(InvalidArgumentError, match="one of revenue, returned"):
+        service.reward(answer.id, 1, "clicks")
+    for value in (float("nan"), float("inf"), -1, "1"):
+        with pytest.raises(InvalidArgumentError, match="value"):
+            service.reward(answer.id, value)  # type: ignore[arg-type]
+    service.reward(answer.id, 12.345678)
+    service.reward(answer.id, 49)  # only the first one counts
+    service.reward(answer.id, 1, "returned")
+    (cell,) = [cell for cell in service.experiments.counts("checkout") if cell.shows]
+    assert (cell.shows, cell.rewarded, cell.value_micro) == (1, 1, 12_345_678)
+    assert service.ledger.verify().problem is None
 
 
 @pytest.mark.parametrize(
@@ -210,7 +255,11 @@ def test_the_arm_specific_clock_is_shared_by_segments_and_writers(store_url: str
         ({"default_arm": "nope"}, "default_arm"),
         ({"planned_visitors": 0}, "planned_visitors"),
         ({"attribution_seconds": -5}, "attribution_seconds"),
-        ({"group": "a b"}, "group"),
+        ({"layer": "a b"}, "layer"),
+        ({"holdout": 0.6}, "holdout"),
+        ({"trace_budget": 0}, "trace_budget"),
+        ({"metrics": [Metric("a"), Metric("a")]}, "metrics"),
+        ({"metrics": [Metric("a", 0)]}, "metrics"),
         ({"key": "a/b"}, "key"),
         ({"key": ""}, "key"),
         ({"key": "x" * 129}, "key"),
@@ -232,9 +281,9 @@ def test_bad_firms_are_refused(options: dict[str, float]) -> None:
             service.firm.set(**options)
         with pytest.raises(UnknownNameError):
             service.firm.current()
-        for days in (0, -1, 1e9):
+        for days in (0, -1, 10**9, 1.5):
             with pytest.raises(InvalidArgumentError):
-                service.firm.set(budget=1, days=days)
+                service.firm.set(budget=1, window_days=days)  # type: ignore[arg-type]
 
 
 def test_api_keys(service: Deniable) -> None:

@@ -15,6 +15,7 @@ from deniable.service import batch
 from deniable.service.visitors import VisitorHash
 from deniable.storage.schema import decisions
 
+
 @given(st.binary(min_size=32, max_size=100), st.binary(max_size=40), st.text(min_size=1))
 def test_visitor_hashes_are_hmacs(key: bytes, scope: bytes, visitor: str) -> None:
     visitor = visitor.encode("utf-8", "ignore").decode()

@@ -17,7 +17,8 @@ from deniable.errors import NANO, InvalidArgumentError
 from deniable.privacy.mechanism import ArmSpecificResponse, RandomizedResponse
 from deniable.service.drafts import NewArm
 from deniable.service.service import Deniable
-from deniable.storage.schema import decisions, memberships, rewards
+from deniable.storage.records import MICRO, Role
+from deniable.storage.schema import decisions, rewards
 
 LATER = datetime.now(UTC) + timedelta(days=1)
 
@@ -31,75 +32,54 @@ def test_erasing_forgets_the_visitor_and_keeps_the_totals(service: Deniable) -> 
     running(service, strategy="constant")
     answers = {v: service.decide("checkout", v, "a") for v in ("anna", "bert", "carl")}
     service.reward_batch([(answer.id, 1) for answer in answers.values()])
-    outcome = service.visitors.erase(["bert"])
-    assert (outcome.decisions, outcome.debits_nano) == (1, {"checkout": NANO})
-    assert service.firm.current().committed_nano == 2 * NANO
+    committed = service.firm.current().committed_nano
+    assert service.visitors.erase(["bert"]).decisions == 1
+    assert service.firm.current().committed_nano == committed  # nothing to debit
     (gone,) = [row for row in rows(service) if row.salt is None]
-    assert {gone.visitor, gone.segment, gone.greedy, gone.shown, gone.clock, gone.risk_nano} == {
-        None
-    }
+    assert {gone.visitor, gone.segment, gone.shown} == {None}
     with service._store.read() as connection:
-        left = {row.decision_id.hex() for row in connection.execute(select(rewards))}
-    assert left == {answers["anna"].id, answers["carl"].id}
+        told = {row.decision_id.hex(): row.value for row in connection.execute(select(rewards))}
+    assert told == {answer.id: None if v == "bert" else MICRO for v, answer in answers.items()}
     assert (shows(service), clicks(service)) == (3, 3)
     verified = service.ledger.verify()
     assert (verified.sound, verified.erased) == (True, 1)
     assert service.ledger.entries()[-1].kind == "erase"
     service.reward(answers["bert"].id, 1)  # taken like any other, counted nowhere
     assert clicks(service) == 3
-    assert service.decide("checkout", "bert", "a").id != answers["bert"].id  # drawn for again
     assert service.decide("checkout", "anna", "a") == answers["anna"]
     assert service.ledger.verify().sound
 
 
-def test_together_they_cost_one_debit_and_uniform_draws_none(service: Deniable) -> None:
-    running(service, strategy="constant")
-    for visitor in ("anna", "bert"):
-        service.decide("checkout", visitor, "a")
-    service.decide("checkout", "unlisted", "some other segment")
-    assert service.visitors.erase(["unlisted"]).debits_nano == {}
-    assert service.visitors.erase(["anna", "bert", "nobody"]).debits_nano == {"checkout": NANO}
-    assert service.visitors.erase(["anna"]).decisions == 0
-
-
-def test_without_budget_the_experiment_turns_uniform(store_url: str) -> None:
+def test_who_was_erased_gets_the_zero_row_however_often(store_url: str) -> None:
+    """Visit and erase, again and again: one draw at a risk, and the firm's budget stays as it is."""
     with serving(store_url, budget=1) as service:
         running(service, strategy="constant")
-        first = service.decide("checkout", "anna", "a")
-        outcome = service.visitors.erase(["anna"])
-        assert (outcome.decisions, outcome.exhausted) == (1, ["checkout"])
-        assert service.experiments.get("checkout").exhausted
-        assert service.decide("checkout", "anna", "a") != first
-        assert [row.risk_nano for row in rows(service)] == [None, 0]
-        service.firm.set(budget=1)  # a new period: draws have a budget again
-        service.decide("checkout", "bert", "a")
-        assert rows(service)[-1].risk_nano == NANO
+        for _ in range(5):
+            service.decide("checkout", "anna", "a")
+            assert service.visitors.erase(["anna"]).decisions == 1
+        assert [row.role for row in rows(service)] == [Role.MEMBER] + 4 * [Role.ERASED]
+        assert shows(service) == 1  # whoever comes back teaches nothing
+        assert service.firm.current().committed_nano == NANO
+        assert service.visitors.erase(["nobody"]).decisions == 0
+        assert service.ledger.verify().problem is None
 
 
 def test_purge_leaves_running_experiments_alone_unless_told(service: Deniable) -> None:
     running(service, strategy="constant")
-    running(service, "ended", strategy="constant", group="g")
+    running(service, "ended", strategy="constant")
     for key in ("checkout", "ended"):
         service.decide(key, "anna", "a")
     service.experiments.stop("ended")
-    service.firm.set(budget=50)
     assert service.visitors.purge(before=datetime.now(UTC) - timedelta(days=1)).decisions == 0
-    outcome = service.visitors.purge(before=LATER)
-    assert (outcome.decisions, outcome.debits_nano) == (1, {})
-    with service._store.read() as connection:
-        assert connection.execute(select(memberships)).all() == []
-    outcome = service.visitors.purge(before=LATER, running=True)
-    assert (outcome.decisions, outcome.debits_nano) == (1, {"checkout": NANO})
+    assert service.visitors.purge(before=LATER).decisions == 1
+    assert service.decide("checkout", "anna", "a").id == rows(service)[0].id.hex()
+    told: list[tuple[int, int]] = []
+    outcome = service.visitors.purge(
+        before=LATER, running=True, progress=lambda *done: told.append(done)
+    )
+    assert outcome.decisions == 1
+    assert told[-1][0] == told[-1][1]
     assert service.ledger.verify().erased == 2
-
-
-def test_freed_members_of_a_stopped_experiment_cost_its_group(service: Deniable) -> None:
-    running(service, "first", strategy="constant", group="g")
-    service.decide("first", "anna", "a")
-    service.experiments.stop("first")
-    committed = service.firm.current().committed_nano
-    assert service.visitors.erase(["anna"]).debits_nano == {"first": NANO}
-    assert service.firm.current().committed_nano == committed + NANO
 
 
 @pytest.fixture
@@ -108,7 +88,7 @@ def logged(service: Deniable) -> Deniable:
     answers = service.decide_batch(
         "checkout", [(f"v{i}", ["a", "b", "z"][i % 3]) for i in range(30)]
     )
-    service.reward_batch([(answer.id, i % 2) for i, answer in enumerate(answers[:20])])
+    service.reward_batch([(answer.id, int(i % 7 < 3)) for i, answer in enumerate(answers[:20])])
     service.experiments.switch_off("checkout", "bold")
     service.decide_batch("checkout", [(f"w{i}", "a") for i in range(10)])
     service.decide("checkout", "erased", "a")
@@ -122,16 +102,21 @@ def test_the_private_log(logged: Deniable, tmp_path: Path, ending: str) -> None:
     assert logged.ledger.export(path, experiment="checkout") == 40
     records = _read(path)
     assert len(records) == 40
+    learned = _rates(records)
     for record in records:
-        arms = ["old", "new"] if int(record["version"]) == 2 else ["old", "new", "bold"]
-        risk = float(record["risk"])
-        assert risk == (0.75 if record["segment"] in ("a", "b") else 0)
-        exact = RandomizedResponse(len(arms), risk)
+        first = int(record["version"]) == 1
+        assert (int(record["table"]), record["role"]) == (1 if first else 2, "member")
+        arms = ["old", "new", "bold"] if first else ["old", "new"]
+        if first or record["segment"] not in ("a", "b"):  # nothing was learned yet: all alike
+            expected = dict.fromkeys(arms, 1 / len(arms))
+        else:  # by hand: the table of the second version knows the rewards of the first
+            best = max(learned["a"], key=lambda arm: learned["a"][arm])
+            exact = RandomizedResponse(2, 0.75)
+            expected = dict.fromkeys(arms, float(exact.exploration / 2))
+            expected[best] += 1 - float(exact.exploration)
         for arm in ("old", "new", "bold"):
-            expected = 0.0 if arm not in arms else float(exact.exploration / len(arms))
-            if arm == record["greedy"]:
-                expected += 1 - float(exact.exploration)
-            assert float(record[f"propensity_{arm}"]) == pytest.approx(expected, abs=1e-12)
+            chance = expected.get(arm, 0.0)
+            assert float(record[f"propensity_{arm}"]) == pytest.approx(chance, abs=1e-12)
         assert float(record["propensity"]) == float(record[f"propensity_{record['shown']}"])
     rewarded = [record for record in records if record["reward"] not in (None, "")]
     assert len(rewarded) == 20
@@ -168,16 +153,28 @@ def test_shapes_for_off_policy_tools(logged: Deniable, tmp_path: Path) -> None:
 
 
 def test_arm_specific_propensities(service: Deniable, tmp_path: Path) -> None:
+    """Before anything is learned everybody has the weights; then the greedy arm has the bonus."""
     budgets = {"x": 0.5, "y": 1.0, "z": 2.0}
     running(service, arms=[NewArm(k, budget=b) for k, b in budgets.items()], strategy="constant")
-    service.decide_batch("checkout", [(f"v{i}", "a") for i in range(20)])
+    answers = service.decide_batch("checkout", [(f"v{i}", "a") for i in range(60)])
+    service.reward_batch([(answer.id, int(answer.arm == "y")) for answer in answers])
+    service.experiments.publish("checkout")
+    service.decide_batch("checkout", [(f"w{i}", "a") for i in range(20)])
+    service.decide("checkout", "of no list", "b?")
     service.ledger.export(tmp_path / "log.jsonl", experiment="checkout")
-    matrix = ArmSpecificResponse([0.5, 1.0, 2.0])
+    design = ArmSpecificResponse([0.5, 1.0, 2.0])
+    explored, weights = float(design.exploration), [float(w) for w in design.weights]
     for record in _read(tmp_path / "log.jsonl"):
-        c = [float(matrix.exploration * w) for w in matrix.weights]
-        for number, arm in enumerate(budgets):
-            expected = c[number] + (1 - float(matrix.exploration)) * (arm == record["greedy"])
-            assert record[f"propensity_{arm}"] == pytest.approx(expected, abs=1e-12)
+        told = [record[f"propensity_{arm}"] for arm in budgets]
+        if record["segment"] is None:
+            assert told == pytest.approx(weights, abs=1e-12)
+        elif record["table"] == 1:  # all tied: they share the bonus
+            shared = [explored * weight + (1 - explored) / 3 for weight in weights]
+            assert told == pytest.approx(shared, abs=1e-12)
+        else:
+            bonus = [0, 1 - explored, 0]
+            greedy = [explored * w + more for w, more in zip(weights, bonus, strict=True)]
+            assert told == pytest.approx(greedy, abs=1e-12)
 
 
 def test_bad_paths_and_shapes(logged: Deniable, tmp_path: Path) -> None:
@@ -185,6 +182,20 @@ def test_bad_paths_and_shapes(logged: Deniable, tmp_path: Path) -> None:
         logged.ledger.export(tmp_path / "log.xlsx", experiment="checkout")
     with pytest.raises(InvalidArgumentError, match="shape"):
         logged.ledger.export(tmp_path / "log.csv", experiment="checkout", shape="secret")  # type: ignore[arg-type]
+
+
+def _rates(records: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """Segment -> arm -> clicks per show, of the first version's visitors."""
+    shown: dict[tuple[str, str], list[int]] = {}
+    for record in records:
+        if int(record["version"]) == 1 and record["segment"]:
+            reward = int(record["reward"] or 0)
+            shown.setdefault((record["segment"], record["shown"]), []).append(reward)
+    rates: dict[str, dict[str, float]] = {"a": {"old": 0.0, "new": 0.0}}
+    for (segment, arm), rewards_of in shown.items():
+        if segment == "a" and arm in ("old", "new"):
+            rates[segment][arm] = sum(rewards_of) / len(rewards_of)
+    return rates
 
 
 def _read(path: Path) -> list[dict[str, Any]]:

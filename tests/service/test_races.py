@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import pytest
 from tests.patience import PATIENCE
-from tests.service.support import running, serving, shows
+from tests.service.support import clicks, running, serving, shows
 
 from deniable.errors import InsufficientBudgetError, WrongStateError
 from deniable.service.service import Deniable
@@ -22,6 +22,7 @@ CLIENTS = 32
 SERVICES = 4
 ROUNDS = 1_000
 STARTS = 40
+STORES = ["sqlite", "postgresql", "memory"]
 T = TypeVar("T")
 
 
@@ -30,6 +31,9 @@ def services(store_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[D
     monkeypatch.setattr(sqlite, "SYNCHRONOUS", "OFF")  # order is tested here, not the disk
     monkeypatch.setitem(sqlite._PRAGMAS, "busy_timeout", str(PATIENCE * 1000))
     with ExitStack() as stack:
+        if store_url == "memory:":  # one service, many threads
+            yield [stack.enter_context(serving(store_url, budget=0))] * SERVICES
+            return
         with serving(store_url, budget=0):
             pass
         yield [stack.enter_context(open_service(store_url)) for _ in range(SERVICES)]
@@ -51,20 +55,26 @@ class Crowd:
         return list(self._pool.map(one, range(CLIENTS)))
 
 
+@pytest.mark.parametrize("store_url", STORES, indirect=True)
 def test_the_same_visitor_gets_one_arm(services: list[Deniable]) -> None:
+    services[0].firm.set(budget=1, reason="one experiment")
     running(services[0])
     crowd = Crowd(services)
     for number in range(ROUNDS):
 
         def decide(service: Deniable, client: int, visitor: str = f"v{number}") -> Decision:
-            return service.decide("checkout", visitor, "ab"[client % 2])
+            found = service.decide("checkout", visitor, "ab"[client % 2])
+            if client % 4 == 0:  # rewards are chained among the decisions
+                service.reward(found.id, 1)
+            return found
 
         answers = crowd.all(decide)
         assert len(set(answers)) == 1
-    assert shows(services[0]) == ROUNDS
+    assert shows(services[0]) == clicks(services[0]) == ROUNDS
     assert services[0].ledger.verify().problem is None
 
 
+@pytest.mark.parametrize("store_url", STORES, indirect=True)
 def test_starting_for_the_last_budget(services: list[Deniable]) -> None:
     crowd = Crowd(services)
     for number in range(STARTS):  # what was started before goes on counting: one nat more each time

@@ -20,9 +20,9 @@ from deniable.errors import StoreUnavailableError
 from deniable.service import batch
 from deniable.service.batch import AT_ONCE
 from deniable.service.entropy import EntropyError
+from deniable.service.jobs import Job
 from deniable.service.service import Deniable
 from deniable.service.service import open as open_service
-from deniable.service.jobs import Job
 
 SURE = 60
 """Uniform answers over three arms in a row: all of one arm by chance with 3^-59 < 1e-28."""

@@ -71,10 +71,17 @@ Job: TypeAlias = DecideJob | RewardJob
 
 def checked_visitor(visitor: object) -> str:
     """The visitor's id: text of 1 to 512 characters that can be encoded."""
-    if type(visitor) is str and 0 < len(visitor) <= LONGEST_NAME and _encodable(visitor):
+    if (
+        type(visitor) is str
+        and len(visitor) <= LONGEST_NAME
+        and visitor.strip()
+        and _encodable(visitor)
+    ):
         return visitor
     # The value itself is not repeated: errors carry no visitor ids.
-    raise InvalidArgumentError("visitor", "...", f"text of 1 to {LONGEST_NAME} characters")
+    raise InvalidArgumentError(
+        "visitor", "...", f"text of 1 to {LONGEST_NAME} characters that are not all blank"
+    )
 
 
 def checked_segment(segment: object) -> str | None:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from tests.service.http.site import EXPERIMENT, Site, running_site
 
+from deniable.service.http.app import Options
 from deniable.service.service import Deniable
 from deniable.service.service import open as open_service
-from deniable.service.http.app import Options
 
 
 @pytest.fixture

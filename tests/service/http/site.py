@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 import httpx
 from tests.patience import PATIENCE
 
-from deniable.service.service import Deniable
 from deniable.service.http.app import Application, Options, create_app
+from deniable.service.service import Deniable
 from deniable.storage.records import SCOPES, Scope
 
 T = TypeVar("T")

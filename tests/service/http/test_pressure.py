@@ -15,8 +15,8 @@ from tests.patience import PATIENCE
 from tests.service.http.site import DECISIONS, EXPERIMENT, Site, running_site
 
 from deniable.service.engine import Engine
-from deniable.service.service import open as open_service
 from deniable.service.http.app import Options
+from deniable.service.service import open as open_service
 
 
 def test_a_full_queue_refuses_everybody_alike(

@@ -23,9 +23,9 @@ from tests.service.http.site import DECISIONS, EXPERIMENT, Site, running_site
 
 from deniable.service import catalogue
 from deniable.service.batch import Batch
-from deniable.service.service import open as open_service
 from deniable.service.http.app import Options
 from deniable.service.http.logs import JsonFormatter
+from deniable.service.service import open as open_service
 from deniable.storage import sqlite
 
 Trace = dict[str, list[Any]]
