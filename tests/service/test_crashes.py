@@ -13,6 +13,7 @@ from tests.service.support import running, serving
 from deniable.service.service import Deniable
 from deniable.service.service import open as open_service
 from deniable.service.visitors import visitor_hash
+from deniable.storage.records import MICRO
 from deniable.storage.schema import decisions, rewards
 
 KILLS = 200
@@ -64,4 +65,4 @@ def check_acknowledged(service: Deniable, lines: list[str]) -> None:
             assert stored[visitor_hash(service._key, identity, visitor)] == tuple(answer)
         else:
             decision, value = what
-            assert rewarded[decision] == int(value)
+            assert rewarded[decision] == int(value) * MICRO

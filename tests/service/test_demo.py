@@ -27,7 +27,7 @@ def test_preparing_twice_makes_one_firm_and_one_live_key() -> None:
         first, second = prepare(service), prepare(service)
         assert service.keys.authenticate(first) is None
         assert service.keys.authenticate(second) is not None
-        assert [entry.kind for entry in service.ledger.entries()].count("period") == 1
+        assert [entry.kind for entry in service.ledger.entries()].count("firm") == 1
 
 
 def test_a_closed_service_ends_the_simulator() -> None:

@@ -84,8 +84,8 @@ def test_visitors_must_be_text(visitor: Any) -> None:
         assert shows(service) == 0
 
 
-@pytest.mark.parametrize("value", [2, -1, 0.5, float("nan"), 1e308, "1", None])
-def test_rewards_must_be_zero_or_one(value: Any) -> None:
+@pytest.mark.parametrize("value", [2, -1, 1.5, float("nan"), 1e308, "1", None])
+def test_rewards_must_be_within_the_cap(value: Any) -> None:
     with serving("memory:") as service:
         running(service)
         decision = service.decide("checkout", "v", "a")

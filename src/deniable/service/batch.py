@@ -85,14 +85,13 @@ class Batch:
         segments = [segment for job in jobs for segment in job.segments]
         visitors = list(map(state.visitor_hash, names))
         answers = self._known(state, visitors)
-        if raw != names:
-            self._spelled_otherwise(state, raw, names, visitors, answers)
+        old = self._spelled_otherwise(state, raw, names, visitors, answers) if raw != names else {}
         new: dict[bytes, tuple[str, int]] = {}
         for visitor, name, segment in zip(visitors, names, segments, strict=True):
             if visitor not in answers and visitor not in new:
                 new[visitor] = (name, state.segments.get(segment, UNKNOWN_SEGMENT))
         if new:
-            self._draw(state, new, answers)
+            self._draw(state, new, old, answers)
         self._answered(state)
         start = 0
         for job in jobs:
@@ -153,8 +152,11 @@ class Batch:
         names: Sequence[str],
         visitors: Sequence[bytes],
         answers: dict[bytes, Decision],
-    ) -> None:
-        """Answers that were stored under an id as it was written, before ids were normalised."""
+    ) -> dict[bytes, bytes]:
+        """Answers that were stored under an id as it was written, before ids were normalised.
+
+        Returns the old hashes of visitors by their present ones.
+        """
         old = {
             visitor: state.visitor_hash(spelled)
             for spelled, name, visitor in zip(raw, names, visitors, strict=True)
@@ -164,15 +166,17 @@ class Batch:
         for visitor, old_visitor in old.items():
             if old_visitor in found:
                 answers[visitor] = found[old_visitor]
+        return old
 
     def _draw(
         self,
         state: ExperimentState,
         new: dict[bytes, tuple[str, int]],
+        old: dict[bytes, bytes],
         answers: dict[bytes, Decision],
     ) -> None:
         """Draw, chain, insert and answer for every new visitor (hash -> name, segment)."""
-        roles = self._roles(state, new)
+        roles = self._roles(state, new, old)
         # In the order of the keys: two writers with the same visitors then wait, never deadlock.
         visitors = sorted(new)
         for start in range(0, len(visitors), AT_ONCE):
@@ -189,7 +193,10 @@ class Batch:
         self.new_decisions[state] += len(visitors)
 
     def _roles(
-        self, state: ExperimentState, new: dict[bytes, tuple[str, int]]
+        self,
+        state: ExperimentState,
+        new: dict[bytes, tuple[str, int]],
+        old: dict[bytes, bytes],
     ) -> dict[bytes, Role]:
         if state.closed:
             return dict.fromkeys(new, Role.CLOSED)
@@ -203,6 +210,7 @@ class Batch:
                 roles[hashes[member]] = Role.MEMBER if mine else Role.OTHER_SLOT
         if state.has_tombstones:
             stones = {tombstone(self._key, visitor): visitor for visitor in new}
+            stones |= {tombstone(self._key, old[visitor]): visitor for visitor in new & old.keys()}
             for stone in self._tx.erased(state.id, list(stones)):
                 roles[stones[stone]] = Role.ERASED
         return roles

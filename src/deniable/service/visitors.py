@@ -16,8 +16,8 @@ from pathlib import Path
 from sqlalchemy import Connection, insert, select
 
 from deniable.errors import InvalidArgumentError, WrongStateError
-from deniable.storage.commitments import lock_chain, record
-from deniable.storage.schema import facts
+from deniable.storage.commitments import linked, lock_chain, record
+from deniable.storage.schema import commitments, facts
 
 ENVIRONMENT = "DENIABLE_VISITOR_KEY"
 KEY_BYTES = 32
@@ -89,6 +89,11 @@ def check_key(connection: Connection, key: bytes) -> None:
     known = connection.execute(select(facts.c.value).where(facts.c.name == "visitor_key")).scalar()
     if known is None:
         lock_chain(connection)
+        if linked(connection, commitments.c.kind == "key"):
+            raise WrongStateError(
+                "the store's fact `visitor_key` was removed, though the ledger knows a key: "
+                "restore the store, or run `deniable ledger verify`"
+            )
         connection.execute(insert(facts).values(name="visitor_key", value=fingerprint(key)))
         record(connection, "key", None, fingerprint=fingerprint(key).hex())
     elif known != fingerprint(key):
