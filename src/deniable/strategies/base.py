@@ -108,6 +108,10 @@ class Strategy(ABC):
         """The clock from which the budget limits what is shown; infinite where it never does."""
 
     @abstractmethod
+    def risk(self, clock: ArrayLike) -> Floats:
+        """Privacy risk of the visitor with this clock, at most the budget; the clock's shape."""
+
+    @abstractmethod
     def exploration(self, clock: ArrayLike) -> Floats:
         """Share of random arms at each clock, the clock's shape."""
 
@@ -257,10 +261,6 @@ class SymmetricStrategy(Strategy):
     """
 
     grade: ClassVar[Grade] = "across time"
-
-    @abstractmethod
-    def risk(self, clock: ArrayLike) -> Floats:
-        """Privacy risk of the visitor with this clock."""
 
     def exploration(self, clock: ArrayLike) -> Floats:
         """K / (K - 1 + e^risk) at this clock."""
