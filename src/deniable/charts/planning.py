@@ -256,8 +256,8 @@ def elasticity_panel() -> Any:
     """Percent of the bound per percent of budget; below zero is too random, above too greedy."""
     zero = alt.Chart(alt.NamedData(name="zero")).encode(y="y:Q")
     words = [
-        _words(zero.encode(x=alt.value(0), y=alt.value(place)), f"{side}:N", align="left", dx=6)
-        for side, place in (("above", 8), ("below", HEIGHT - 10))
+        _words(zero.encode(x=alt.value("width")), f"{side}:N", align="right", dx=-4, dy=dy)
+        for side, dy in (("above", -10), ("below", 12))
     ]
     lines = _over_budget("elasticity", "% of the bound per % of budget", alt.Axis())
     rule = zero.mark_rule(color=INK, opacity=0.6)
@@ -279,8 +279,8 @@ class Panel(NamedTuple):
 
 
 PANELS: dict[str, Panel] = {
-    "belief": Panel("What a tracker could believe", belief_panel, ("belief", "belief_here")),
-    "schedule": Panel("Random arms over a segment's visitors", schedule_panel, ("schedule",)),
+    "belief": Panel("Belief before and after", belief_panel, ("belief", "belief_here")),
+    "schedule": Panel("Random arms over time", schedule_panel, ("schedule",)),
     "regret": Panel(
         "What it costs: clicks lost, at most", regret_panel, ("regret", "limit", "best", "chosen")
     ),
@@ -361,7 +361,7 @@ def _over_budget(name: str, label: str, axis: Any) -> Any:
                 "budget:Q",
                 title="privacy budget",
                 scale=alt.Scale(nice=False, zero=True),
-                axis=alt.Axis(tickCount=8),
+                axis=alt.Axis(tickCount=6, format="~g", labelOverlap=True),
             ),
             y=alt.Y(f"{name}:Q", title=label, axis=axis),
             **strategy_encodings(orient="bottom", title=None),

@@ -365,8 +365,8 @@ def _recommend(
         budget = rounded(limit, up=False)
         leader = min(names, key=lambda name: float(sizes.regret(STRATEGIES[name], budget)))
         reason = (
-            f"It is the largest budget that keeps a tracker with prior {prior:.3g} at or below "
-            f"{max_belief:.3g}. The {leader} strategy has the smallest bound there."
+            f"It is the largest budget that keeps a tracker at {100 * prior:.3g}% from believing more "
+            f"than {100 * (max_belief or 0):.3g}%. The {leader} strategy has the smallest bound there."
         )
     regret = float(sizes.regret(STRATEGIES[leader], budget))
     return Recommendation(

@@ -53,7 +53,7 @@ def belief_words(plan: Plan) -> str:
 def recommendation_words(plan: Plan) -> str:
     """Why the recommended budget, and what it means."""
     advice = plan.recommendation
-    words = f"{advice.reason} A tracker at {plan.prior:.3g} could reach {advice.belief:.3f}"
+    words = f"{advice.reason} A tracker at {_percent(plan.prior)} could reach {advice.belief:.1%}"
     if not advice.informative:
         return words + "."
     return words + f"; at most {advice.regret:,.0f} clicks of {plan.horizon:,} visitors are lost."
@@ -70,24 +70,25 @@ def bound_words(regret: float, horizon: int) -> str:
 
 def chart_summaries(plan: Plan) -> dict[str, str]:
     """A sentence or two for each chart of the plan: what a reader should see in it."""
-    shown = plan.strategies.values()
+    shown = list(plan.strategies.values())
+    lowest = min(one.best_regret for one in shown)
+    parts = (
+        "Learning: lost while the best arm is found. Random arms: the price of deniability. Wrong best "
+        "arm: lost while the favourite is mistaken."
+    )
+    silent = f"All bounds are above the {plan.horizon:,} visitors"
     return {
-        "belief": f"From {plan.prior:.0%}, a tracker that sees the arm can come to believe at most "
-        f"{plan.highest_belief:.1%} and at least {plan.lowest_belief:.1%}.",
-        "schedule": " ".join(
-            f"{one.title}: {one.exploration_first:.0%} random arms for a segment's first visitor, "
-            f"{one.exploration_last:.0%} for its last; {_binds(one)}"
-            for one in shown
-        ),
-        "regret": " ".join(
-            f"{one.title}: {_lost(one, plan.horizon)}; the lowest is "
-            f"{bound_words(one.best_regret, plan.horizon)} at budget {one.best_budget:.2f}."
-            for one in shown
-        )
-        + " Bounds hold for any click rates; real losses are far smaller.",
-        "parts": "Learning: clicks lost while the best arm is found. Random arms: the price of "
-        "deniability. Wrong best arm: lost while the favourite is mistaken. Shares of the bound.",
-        "elasticity": " ".join(f"{one.title}: {one.reading_words}" for one in shown),
+        "belief": f"From {_percent(plan.prior)}, a tracker that sees the arm can come to believe at "
+        f"most {plan.highest_belief:.1%} and at least {plan.lowest_belief:.1%}.",
+        "schedule": " ".join(f"{one.title}: {_schedule(one)}" for one in shown),
+        "regret": f"{silent}, at every budget: they say nothing. Real losses are far smaller."
+        if lowest >= plan.horizon
+        else " ".join(f"{one.title}: {_lost(one, plan.horizon)}" for one in shown)
+        + " Real losses are far smaller.",
+        "parts": parts
+        if any(one.informative for one in shown)
+        else f"{silent} at this budget: they say nothing.",
+        "elasticity": " ".join(f"{one.title}: {_lower(one.reading_words)}" for one in shown),
     }
 
 
@@ -223,17 +224,26 @@ def _part(summary: StrategySummary, clicks: float) -> str:
 
 
 def _lost(summary: StrategySummary, horizon: int) -> str:
-    if not summary.informative:
-        return f"the bound says nothing at this budget (it is above {horizon:,})"
-    return f"at most {summary.regret:,.0f} clicks are lost at this budget"
+    here = f"at most {summary.regret:,.0f}" if summary.informative else "the bound says nothing"
+    if summary.best_regret >= horizon:
+        return f"{here}, at any budget."
+    return f"{here} (lowest: {summary.best_regret:,.0f} at budget {summary.best_budget:.2f})."
 
 
-def _binds(summary: StrategySummary) -> str:
-    if summary.binds_at is None:
-        return "the budget is never used up."
-    if summary.binds_at == 1:
-        return "the whole budget is used from the start."
-    return f"from visitor {summary.binds_at:,} of a segment on, the whole budget is used."
+def _schedule(summary: StrategySummary) -> str:
+    first, last = summary.exploration_first, summary.exploration_last
+    if first == last:
+        return f"{last:.0%} random arms for everybody."
+    ends = "" if summary.binds_at is None else f" from visitor {summary.binds_at:,} of a segment on"
+    return f"{first:.0%} at first, {last:.0%}{ends or ' for the last visitor'}."
+
+
+def _lower(sentence: str) -> str:
+    return sentence[0].lower() + sentence[1:]
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g}%"
 
 
 def _clock(clock: int | None) -> str:

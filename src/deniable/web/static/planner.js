@@ -57,7 +57,7 @@ async function show(answer) {
   recommended.dataset.budget = answer.recommended;
   recommended.hidden = false;
   recommended.textContent = `Recommended: ${answer.recommended}`;
-  if (following) setBudget(answer.recommended);
+  if (following) setBudget(answer.budget);
   for (const link of document.querySelectorAll("[data-follows]")) link.href = `${link.dataset.follows}?${answer.query}`;
   for (const copy of document.querySelectorAll("[data-copies]")) {
     copy.value = setting.elements[copy.dataset.copies]?.value ?? "";
