@@ -20,12 +20,12 @@ def number(
     (1.5, 0.2)
     """
     try:
-        found = float(text.replace(",", ".")) if len(text) <= 40 else math.nan
+        found = float(text.replace(",", ".")) if len(text) <= 40 and text.isascii() else math.nan
     except ValueError:
         found = math.nan
     outside = (least is not None and found < least) or (most is not None and found > most)
     if not math.isfinite(found) or outside:
-        raise InvalidArgumentError(argument, text[:40], f"a number{_range(least, most)}")
+        raise InvalidArgumentError(argument, text[:40], f"a number{_range(least, most, '1.5')}")
     return found
 
 
@@ -36,16 +36,17 @@ def whole(argument: str, text: str, least: int | None = None, most: int | None =
     (100000, 100000, -1)
     """
     plain = text.replace(",", "").replace(" ", "").replace("_", "")
-    try:
-        exact = int(plain) if len(plain) <= 40 else math.nan
-    except ValueError:
-        try:
-            exact = float(plain)
-        except ValueError:
-            exact = math.nan
+    exact: float = math.nan
+    if len(plain) <= 40 and plain.isascii():
+        for kind in (int, float):
+            try:
+                exact = kind(plain)
+                break
+            except ValueError:
+                continue
     outside = (least is not None and exact < least) or (most is not None and exact > most)
     if not math.isfinite(exact) or exact != int(exact) or outside:
-        allowed = f"a whole number{_range(least, most)}"
+        allowed = f"a whole number{_range(least, most, '100000 or 1e5')}"
         raise InvalidArgumentError(argument, text[:40], allowed)
     return int(exact)
 
@@ -61,12 +62,12 @@ def numbers(
     try:
         return [number(argument, part, least, most) for part in text.split(",")]
     except InvalidArgumentError:
-        allowed = f"numbers{_range(least, most)} separated by commas, such as .5,1,2"
+        allowed = f"numbers{_range(least, most, '.5,1,2')}, separated by commas"
         raise InvalidArgumentError(argument, text[:40], allowed) from None
 
 
-def _range(least: float | None, most: float | None) -> str:
+def _range(least: float | None, most: float | None, example: str) -> str:
     if least is None and most is None:
-        return " such as 100000 or 1.5"
+        return f", such as {example}"
     low = "" if least is None else f" from {least:,.15g}"
     return low if most is None else f"{low} to {most:,.15g}"

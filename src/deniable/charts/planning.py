@@ -16,11 +16,11 @@ import numpy as np
 from deniable.charts.strategies import belief_bounds
 from deniable.charts.theme import (
     ACCENT,
+    BLUE,
     INK,
     ordered_scale,
     powers_of_ten,
     rows,
-    strategy_colours,
     strategy_encodings,
     themed,
     values,
@@ -178,9 +178,8 @@ def _short(records: Records) -> Records:
 
 def belief_panel() -> Any:
     """The least and the most a tracker can believe, over all priors, at one budget."""
-    blue = strategy_colours()["dynamic"]
     base = alt.Chart(alt.NamedData(name="belief"))
-    area = base.mark_area(opacity=0.25, color=blue, line={"strokeWidth": 1.5}).encode(
+    area = base.mark_area(opacity=0.25, color=BLUE, line={"strokeWidth": 1.5}).encode(
         x=alt.X("prior:Q", title="belief before", axis=PERCENT, scale=_unit()),
         y=alt.Y("low:Q", title="belief after one shown arm", axis=PERCENT, scale=_unit()),
         y2="high:Q",
@@ -190,7 +189,7 @@ def belief_panel() -> Any:
     return _sized(
         area
         + none.encode(x="prior:Q", y="prior:Q")
-        + base.mark_line(color=blue).encode(x="prior:Q", y="high:Q")
+        + base.mark_line(color=BLUE).encode(x="prior:Q", y="high:Q")
         + here.mark_point(filled=True, size=90, color=ACCENT, opacity=1)
         + _words(here, color=ACCENT, align="left", dx=9, dy=12)
     )

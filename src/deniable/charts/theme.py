@@ -60,6 +60,9 @@ ORDERED_COLOURS = ("#46085C", "#3B528B", "#21918C", "#4FAF5B", "#C9A500")
 DASHES = ([1, 0], [7, 3], [2, 2], [9, 3, 2, 3], [4, 2])
 """Line types of ordered series, for print without colour."""
 
+BLUE = "#0072B2"
+"""A single series that is no strategy's."""
+
 ACCENT = "#B3261E"
 """A mark that must be seen: a chosen budget, a red point."""
 

@@ -39,7 +39,7 @@ from deniable.strategies import STRATEGIES
 DEFAULTS: dict[str, Any] = {
     "name": "experiment",
     "shares": None,
-    "policies": ["constant", "dynamic", "epsilon-greedy", "gittins", "random", "perfect"],
+    "policies": [*STRATEGIES, "epsilon-greedy", "gittins", "random", "perfect"],
     "budget": 1.0,
     "budgets": None,
     "discount": None,

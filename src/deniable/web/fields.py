@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from deniable import _numbers
 from deniable._numbers import number as number
-from deniable._numbers import whole as whole
 from deniable.errors import DeniableError
 from deniable.service.http.problems import problem_of
 from deniable.web.wording import capitalised
+
+
+def whole(argument: str, text: str) -> int:
+    """A count, also with separators.
+
+    >>> whole("planned_visitors", "100,000")
+    100000
+    """
+    return _numbers.whole(argument, text, 0, 10**18)
 
 
 def lines(text: str) -> list[str]:
