@@ -58,5 +58,7 @@ def test_limits_are_told() -> None:
         whole("arms", "257", 2, 256)
     with pytest.raises(InvalidArgumentError, match="a number from 0 to 40"):
         number("budget", "-0.001", 0, 40)
-    with pytest.raises(InvalidArgumentError, match="numbers from 0.001 to 40, separated by commas"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"numbers from 0\.001 to 40, separated by commas"
+    ):
         numbers("arm_budgets", "1,0", 0.001, 40)
