@@ -7,8 +7,13 @@ from typing import Any
 
 import altair as alt
 
-from deniable.charts.data import powers_of_ten, values
-from deniable.charts.theme import BENCHMARK_COLOURS, ORDERED_COLOURS, STRATEGY_COLOURS
+from deniable.charts.theme import (
+    BENCHMARK_COLOURS,
+    ORDERED_COLOURS,
+    STRATEGY_COLOURS,
+    powers_of_ten,
+    values,
+)
 from deniable.policies.constant import ConstantPolicy
 from deniable.policies.contract import Policy
 from deniable.policies.dynamic import DynamicPolicy

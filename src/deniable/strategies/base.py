@@ -112,6 +112,10 @@ class Strategy(ABC):
         """The clock from which the budget limits what is shown; infinite where it never does."""
 
     @abstractmethod
+    def risk(self, clock: ArrayLike) -> Floats:
+        """Privacy risk of the visitor with this clock, at most the budget; the clock's shape."""
+
+    @abstractmethod
     def exploration(self, clock: ArrayLike) -> Floats:
         """Share of random arms at each clock, the clock's shape."""
 
@@ -315,10 +319,6 @@ class SymmetricStrategy(Strategy):
         """See Strategy; the clock of a segment is the number of its next visitor."""
         bonuses = [cls.bonus(budgets, sum(row) + 1) for row in shows]
         return nested_table(cls.band(budgets), shows, rewards, bonuses)
-
-    @abstractmethod
-    def risk(self, clock: ArrayLike) -> Floats:
-        """Privacy risk of the visitor with this clock."""
 
     def exploration(self, clock: ArrayLike) -> Floats:
         """K / (K - 1 + e^risk) at this clock."""
