@@ -68,12 +68,10 @@ def test_back_up(tmp_path: Path) -> None:
 
 
 def test_deployment_files_name_real_settings_and_commands() -> None:
-    from dataclasses import fields
-
     from deniable.service.settings import CONFIG, Settings, variable
     from deniable.service.visitors import ENVIRONMENT
 
-    known = {variable(item.name) for item in fields(Settings)} | {CONFIG, ENVIRONMENT}
+    known = {variable(name) for name in Settings.model_fields} | {CONFIG, ENVIRONMENT}
     for path in (ROOT / "Dockerfile", ROOT / "compose.yaml", ROOT / "deploy" / "deniable.service"):
         named = set(re.findall(r"DENIABLE_[A-Z_]+", path.read_text("utf-8")))
         assert named

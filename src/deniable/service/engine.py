@@ -7,9 +7,12 @@ the store again, and is, after anything went wrong.
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+
+from sqlalchemy import select
 
 from deniable.errors import DeniableError, StoreUnavailableError, UnknownNameError
 from deniable.service.batch import Batch, by_experiment, by_tag
@@ -20,12 +23,17 @@ from deniable.service.identity import Identity, claim, release
 from deniable.service.jobs import DecideJob, Job
 from deniable.service.runtime import Runtime
 from deniable.storage import times
+from deniable.storage.schema import experiments as table
 from deniable.storage.store import Chain, HotTransaction, Store, TryAgain
 
 _log = logging.getLogger("deniable")
 
 PAUSES = (0.0, 0.0, 0.01, 0.05, 0.25)
 """Seconds before the second and each later attempt at a batch."""
+
+
+class _Undone(Exception):
+    """A probe's transaction is rolled back."""
 
 
 class Engine:
@@ -67,6 +75,31 @@ class Engine:
             self._forget()
             self._answer_without_store(jobs, error)
         self.counts.add(jobs)
+
+    def probe(self) -> None:
+        """Do all that a decision needs up to its commit, for nobody, and undo it; raises on failure."""
+        identity = self._identity = self._identity or self._store.retried(claim)
+        with self._store.read() as connection:
+            key = connection.execute(
+                select(table.c.key).where(table.c.status == "running").limit(1)
+            ).scalar()
+        if key is None:
+            return
+        self._catalogue.learn((key,), ())
+        try:
+            with self._store.hot() as transaction:
+                chain = self._chain or self._reread_chain(transaction, identity)
+                batch = Batch(transaction, identity, chain, times.now())
+                nobody = DecideJob(key, (os.urandom(16).hex(),), (None,), lambda _job: None)
+                for runtime in self._catalogue.current(transaction, (key,), (), identity.writer):
+                    if runtime.serves_draws:
+                        batch.decide(runtime, (nobody,))
+                        batch.store()
+                raise _Undone
+        except _Undone:
+            pass
+        finally:
+            self._forget()
 
     def close(self) -> None:
         """Give the chain back."""

@@ -14,6 +14,8 @@ from pathlib import Path
 import httpx
 
 START_SECONDS = 60
+PATIENT = ("--decide-seconds", "60", "--queue-seconds", "60")
+"""However busy the machine is, what a test asks for is stored."""
 
 
 class Server:
@@ -37,7 +39,18 @@ def serving(folder: Path, *flags: str, lines: int = 1) -> Iterator[Server]:
     environment = {k: v for k, v in os.environ.items() if not k.startswith("DENIABLE_")}
     log = (folder / "log.jsonl").open("w")
     process = subprocess.Popen(
-        [sys.executable, "-m", "deniable", "serve", "--store", store, "--port", "0", *flags],
+        [
+            sys.executable,
+            "-m",
+            "deniable",
+            "serve",
+            "--store",
+            store,
+            "--port",
+            "0",
+            *PATIENT,
+            *flags,
+        ],
         stdout=subprocess.PIPE,
         stderr=log,
         text=True,

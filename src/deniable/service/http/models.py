@@ -20,8 +20,9 @@ from deniable.service.drafts import (
     MAX_SEGMENTS,
     NewArm,
 )
-from deniable.service.http.requests import EXPERIMENT_KEY
+from deniable.service.http.messages import EXPERIMENT_KEY
 from deniable.service.jobs import LONGEST_NAME
+from deniable.storage.erasure import Erasure
 from deniable.storage.records import (
     ApiKey,
     Cell,
@@ -251,3 +252,30 @@ class ProblemReply(BaseModel):
 
 def _nats(nano: int | None) -> float | None:
     return None if nano is None else nano / NANO
+
+
+class VerificationReply(BaseModel):
+    """Whether the ledger holds, and what is wrong first."""
+
+    sound: bool
+    problem: str | None
+    chain: str | None
+    seq: int | None
+    commitments: int
+    decisions: int
+    erased: int
+    heads: dict[str, str]
+
+
+class ErasureReply(BaseModel):
+    """What was forgotten, and what forgetting cost, in nats."""
+
+    decisions: int
+    debits: dict[str, float]
+    exhausted: list[str]
+
+    @classmethod
+    def of(cls, outcome: Erasure) -> ErasureReply:
+        """From the use-case's outcome."""
+        debits = {key: nano / NANO for key, nano in outcome.debits_nano.items()}
+        return cls(decisions=outcome.decisions, debits=debits, exhausted=outcome.exhausted)
