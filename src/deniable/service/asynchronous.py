@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Hashable, Sequence
+from contextlib import suppress
 
 from deniable.errors import DeniableError, OverloadedError
 from deniable.service.facade import Deniable
@@ -119,7 +120,8 @@ class AsyncDecisions:
         self._finished.append(job)
         if not self._awake:
             self._awake = True
-            self._loop.call_soon_threadsafe(self._deliver)
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                self._loop.call_soon_threadsafe(self._deliver)
 
     def _deliver(self) -> None:
         """In the loop's thread."""
