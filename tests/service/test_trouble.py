@@ -63,18 +63,6 @@ def started(service: Deniable) -> dict[str, Any]:
     return {f"v{i}": service.decide("checkout", f"v{i}", "a") for i in range(5)}
 
 
-@pytest.fixture
-def own_postgres(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setenv("DENIABLE_VISITOR_KEY", "5a" * 32)
-    try:
-        server = PostgresServer()
-    except (FileNotFoundError, PermissionError) as reason:
-        pytest.skip(f"POSTGRESQL NOT TESTED: {reason}")
-    server.start()
-    yield server
-    server.remove()
-
-
 @pytest.mark.parametrize("ending", ["stop", "crash"])
 def test_postgres_down_and_up_again(own_postgres: PostgresServer, ending: str) -> None:
     with serving(own_postgres.new_database()) as service:
