@@ -168,6 +168,7 @@ class _Server(uvicorn.Server):
         if self._lifeline is not None:
             self._lifeline.setblocking(False)
             asyncio.get_running_loop().add_reader(self._lifeline, self._heard)
+            self._lifeline.send(b".")
 
     async def on_tick(self, counter: int) -> bool:
         """See uvicorn.Server: called ten times a second."""

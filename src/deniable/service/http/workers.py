@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from typing import NamedTuple
 
 from deniable.errors import StoreUnavailableError
@@ -102,17 +103,20 @@ class _Worker:
 
     def healthy(self) -> bool:
         """Whether it runs and its event loop moves."""
-        if self._process.poll() is not None:
-            return False
+        ended = self._process.poll() is not None
         try:
-            self._lifeline.send(b".")
-            while self._lifeline.recv(64):
+            while self._lifeline.recv(64):  # the first byte comes when it starts to serve
                 self._heard_at, self.started = time.monotonic(), True
+            return False
         except BlockingIOError:
             pass
         except OSError:
             return False
-        return not self.started or time.monotonic() - self._heard_at < SILENT_SECONDS
+        if not ended:
+            with suppress(OSError):  # gone, or full because nobody reads: noticed soon
+                self._lifeline.send(b".")
+        silent = time.monotonic() - self._heard_at
+        return not ended and (not self.started or silent < SILENT_SECONDS)
 
     def terminate(self) -> None:
         """Ask it to end."""
