@@ -40,7 +40,8 @@ def _eventually(condition: Callable[[], bool]) -> None:
 
 
 def _family(server: Server) -> list[psutil.Process]:
-    return psutil.Process(server.process.pid).children(recursive=True)
+    found: list[psutil.Process] = psutil.Process(server.process.pid).children(recursive=True)
+    return found
 
 
 def _decided(url: str, secret: str, visitor: str) -> httpx.Response:
