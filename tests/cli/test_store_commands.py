@@ -120,3 +120,52 @@ def test_mistakes_are_told_in_one_line(store: str, capsys: pytest.CaptureFixture
     assert "shape" in failed(capsys, "export", "e", "f.csv", "--shape", "secret")
     assert "head" in failed(capsys, "ledger", "verify", "--head", "x")
     assert "sqlite:///FILE" in failed(capsys, "status", "--store", "mysql://x")
+
+
+NEEDS_A_STORE = (
+    ("keys", "create", "web", "--scope", "decide"),
+    ("keys", "list"),
+    ("status",),
+    ("ledger", "verify"),
+    ("experiment", "list"),
+    ("purge", "--older-than-days", "1"),
+    ("erase", "v-1"),
+)
+
+
+def test_only_init_and_serve_make_a_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("DENIABLE_STORE", "DENIABLE_CONFIG", "DENIABLE_VISITOR_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    for command in NEEDS_A_STORE:
+        assert "no store" in failed(capsys, *command)
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_commands_find_the_store_of_the_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("DENIABLE_STORE", "DENIABLE_VISITOR_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    config = tmp_path / "deniable.toml"
+    config.write_text(f'store = "sqlite:///{tmp_path}/here.db"\n')
+    monkeypatch.setenv("DENIABLE_CONFIG", str(config))
+    monkeypatch.chdir(tmp_path)
+    made = json.loads(ok(capsys, "init", "--budget", "3", "--json"))
+    assert made["store"].endswith("/here.db")
+    assert ok(capsys, "keys", "create", "web", "--scope", "decide").startswith("dnb_")
+    assert "web" in ok(capsys, "keys", "list")
+
+
+def test_an_empty_store_where_there_was_one_is_asked_about(
+    store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ok(capsys, "init", "--budget", "3")
+    (tmp_path / "store.db").rename(tmp_path / "lost.db")
+    for command in (("init", "--budget", "3"), ("serve", "--port", "0")):
+        assert "restore the store" in failed(capsys, *command)
+    assert not (tmp_path / "store.db").exists()
+    ok(capsys, "init", "--budget", "3", "--accept-empty-store")
+    assert (tmp_path / "store.db").exists()

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from io import BytesIO, StringIO
-from typing import Any, Literal, cast
+from typing import Any, Literal
 from urllib.parse import urlencode
 
 import numpy as np
@@ -28,7 +28,6 @@ from deniable.privacy.exploration import exploration_from_risk
 from deniable.service.drafts import MAX_ARMS, MAX_BUDGET, MAX_SEGMENTS, NewArm
 from deniable.service.http.guard import service_of
 from deniable.service.http.problems import Problem
-from deniable.storage.records import StrategyName
 from deniable.web import answers
 from deniable.web.access import Form, Reader, Submission
 from deniable.web.fields import lines
@@ -251,7 +250,7 @@ def create(request: Request, form: Submission) -> Response:
             arms=_arms(form, setting),
             segments=_names("segment_names", form, setting.segments),
             budget=None if setting.arm_budgets else planned.budget,
-            strategy=cast(StrategyName, strategy),
+            strategy=strategy,
             planned_visitors=setting.visitors,
             layer=form.text("group") or None,
         )

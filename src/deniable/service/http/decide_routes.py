@@ -1,4 +1,4 @@
-"""Decide and reward, thin: one dictionary lookup to the handler, no framework on the way.
+"""Decide and reward over HTTP: one dictionary lookup to the handler, no framework on the way.
 
 Every answer is sent after its transaction is durable. Nothing here looks at a segment or an arm
 beyond handing it on, so status, headers and log lines cannot differ by them.
@@ -15,52 +15,40 @@ import orjson
 from deniable.service.asynchronous import AsyncDecisions
 from deniable.service.http.auth import Authenticator
 from deniable.service.http.messages import (
+    Limits,
     Receive,
     Scope,
     Send,
+    authorization_of,
+    decision_and_value,
+    header,
+    items,
+    known_key,
     parse_object,
     read_body,
     send_json,
-)
-from deniable.service.http.ofrep import context_of, evaluation
-from deniable.service.http.problems import Problem
-from deniable.service.http.requests import (
-    decision_and_value,
-    items,
-    known_key,
     visitor_and_segment,
 )
-from deniable.service.http.tally import ROUTES
+from deniable.service.http.metrics import ROUTES
+from deniable.service.http.ofrep import context_of, evaluation
+from deniable.service.http.problems import Problem
 from deniable.storage.records import Scope as KeyScope
 
-Answer: TypeAlias = Callable[[str, dict[str, Any]], Awaitable[bytes]]
+Answer: TypeAlias = Callable[[str, dict[str, Any], str], Awaitable[bytes]]
 
 _EXPERIMENTS = "/v1/experiments/"
 _FLAGS = "/ofrep/v1/evaluate/flags/"
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """How much one request may carry.
-
-    Attributes:
-        body: bytes.
-        batch: visitors or rewards.
-    """
-
-    body: int = 262_144
-    batch: int = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class HotRoute:
-    """One hot route.
+class DecideRoute:
+    """One route.
 
     Attributes:
         template: its path with `{key}`; what logs show.
         tally: its position in the tally.
         scope: what the API key must be allowed to do.
-        answer: the body for a key and a document; empty for 204.
+        answer: the body for a key, a document and a caller's id; empty for 204.
         ofrep: whether problems are told in the shape of OFREP.
     """
 
@@ -71,8 +59,8 @@ class HotRoute:
     ofrep: bool = False
 
 
-class HotRoutes:
-    """The hot routes of one application.
+class DecideRoutes:
+    """The decide and reward routes of one application.
 
     Args:
         authenticator: knows the callers.
@@ -85,16 +73,16 @@ class HotRoutes:
         self._decisions: AsyncDecisions | None = None
         at = ROUTES.index
         decisions = f"{_EXPERIMENTS}{{key}}/decisions"
-        self._decide = HotRoute(decisions, at("decide"), "decide", self._one_decision)
-        self._decide_batch = HotRoute(
+        self._decide = DecideRoute(decisions, at("decide"), "decide", self._one_decision)
+        self._decide_batch = DecideRoute(
             f"{decisions}/batch", at("decide_batch"), "decide", self._many_decisions
         )
-        self._ofrep = HotRoute(
+        self._ofrep = DecideRoute(
             f"{_FLAGS}{{key}}", at("ofrep"), "decide", self._one_flag, ofrep=True
         )
         rewards = (
-            HotRoute("/v1/rewards", at("reward"), "reward", self._one_reward),
-            HotRoute("/v1/rewards/batch", at("reward_batch"), "reward", self._many_rewards),
+            DecideRoute("/v1/rewards", at("reward"), "reward", self._one_reward),
+            DecideRoute("/v1/rewards/batch", at("reward_batch"), "reward", self._many_rewards),
         )
         self._fixed = {route.template: route for route in rewards}
 
@@ -102,8 +90,8 @@ class HotRoutes:
         """Where to decide; known once the event loop runs."""
         self._decisions = decisions
 
-    def find(self, path: str) -> tuple[HotRoute, str] | None:
-        """The route of a path and the key in it, or None if it is no hot one."""
+    def find(self, path: str) -> tuple[DecideRoute, str] | None:
+        """The route of a path and the key in it, or None if it is not one of these."""
         if path.startswith(_EXPERIMENTS):
             rest = path[len(_EXPERIMENTS) :]  # an experiment may itself be called "decisions"
             if rest.endswith("/decisions"):
@@ -119,49 +107,44 @@ class HotRoutes:
         return None
 
     async def serve(
-        self, route: HotRoute, key: str, scope: Scope, receive: Receive, send: Send
+        self, route: DecideRoute, key: str, scope: Scope, receive: Receive, send: Send
     ) -> int:
         """Answer one request and return the status; raises what is to be told as a problem."""
         if scope["method"] != "POST":
             raise Problem(405, "method", "only POST", headers={"Allow": "POST"})
-        authorization = content_type = None
-        for name, value in scope["headers"]:
-            if name == b"authorization":
-                authorization = value
-            elif name == b"content-type":
-                content_type = value
-        caller = await self._authenticator.caller(authorization)
+        caller = await self._authenticator.caller(authorization_of(scope))
         caller.require(route.scope)
         body = await read_body(scope, receive, self._limits.body)
-        answered = await route.answer(key, parse_object(body, content_type))
+        document = parse_object(body, header(scope, b"content-type"))
+        answered = await route.answer(key, document, caller.id)
         status = 200 if answered else 204
         await send_json(send, status, answered)
         return status
 
-    async def _one_decision(self, key: str, document: dict[str, Any]) -> bytes:
+    async def _one_decision(self, key: str, document: dict[str, Any], caller: str) -> bytes:
         visitor, segment = visitor_and_segment(document)
-        found = await self._service.decide(known_key(key), (visitor,), (segment,))
+        found = await self._service.decide(known_key(key), (visitor,), (segment,), caller)
         decision, arm = found[0]
         return orjson.dumps({"decision": decision, "arm": arm})
 
-    async def _many_decisions(self, key: str, document: dict[str, Any]) -> bytes:
+    async def _many_decisions(self, key: str, document: dict[str, Any], caller: str) -> bytes:
         wanted = items(document, "visitors", self._limits.batch)
         visitors, segments = zip(*map(visitor_and_segment, wanted), strict=True)
-        found = await self._service.decide(known_key(key), visitors, segments)
+        found = await self._service.decide(known_key(key), visitors, segments, caller)
         return orjson.dumps({"decisions": [{"decision": i, "arm": arm} for i, arm in found]})
 
-    async def _one_reward(self, _key: str, document: dict[str, Any]) -> bytes:
-        await self._service.reward((decision_and_value(document),))
+    async def _one_reward(self, _key: str, document: dict[str, Any], caller: str) -> bytes:
+        await self._service.reward((decision_and_value(document),), caller)
         return b""
 
-    async def _many_rewards(self, _key: str, document: dict[str, Any]) -> bytes:
+    async def _many_rewards(self, _key: str, document: dict[str, Any], caller: str) -> bytes:
         wanted = items(document, "rewards", self._limits.batch)
-        await self._service.reward([decision_and_value(item) for item in wanted])
+        await self._service.reward([decision_and_value(item) for item in wanted], caller)
         return b""
 
-    async def _one_flag(self, key: str, document: dict[str, Any]) -> bytes:
+    async def _one_flag(self, key: str, document: dict[str, Any], caller: str) -> bytes:
         visitor, segment = context_of(document)
-        found = await self._service.decide(known_key(key), (visitor,), (segment,))
+        found = await self._service.decide(known_key(key), (visitor,), (segment,), caller)
         return orjson.dumps(evaluation(key, found[0]))
 
     @property

@@ -105,7 +105,7 @@ def test_requests_are_counted_without_saying_who(site: Site) -> None:
     assert 'deniable_requests_total{route="decide",status="4xx"} 1.0' in text
     assert 'deniable_request_seconds_count{route="decide"} 2.0' in text
     labels = {part for line in text.splitlines() if "{" in line for part in _labels(line)}
-    assert labels == {"route", "status", "le"}
+    assert labels == {"route", "status", "le", "version", "python"}
     assert "secret" not in text
 
 

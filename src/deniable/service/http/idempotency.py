@@ -6,15 +6,58 @@ is stored once, and so is a decision's reward.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from hashlib import sha256
 
 import orjson
 
+from deniable.service.http.messages import Message, Send, send_json
 from deniable.service.http.problems import Problem
+from deniable.service.service import Deniable
 from deniable.storage.replies import StoredReply
 
 LONGEST_KEY = 200
 REPLAYED = (b"idempotency-replayed", b"true")
+
+
+async def answer_once(
+    service: Deniable,
+    key: bytes,
+    body: bytes,
+    answer: Callable[[Send], Awaitable[int]],
+    send: Send,
+) -> int:
+    """Send the remembered answer to this request, or answer it and remember; returns the status.
+
+    Args:
+        service: remembers.
+        key: of the request, from `reply_key`.
+        body: of the request.
+        answer: answers it, sending to its argument.
+        send: sends to the caller.
+    """
+    request = sha256(body).digest()
+    found = await asyncio.to_thread(service.idempotency.reserve, key, request)
+    if found is not None:
+        reply = checked_reply(found, request)
+        await send_json(send, reply.status, reply.body, extra=[REPLAYED])
+        return reply.status
+    messages: list[Message] = []
+    status = 500
+
+    async def keep(message: Message) -> None:
+        messages.append(message)
+
+    try:
+        status = await answer(keep)
+    finally:  # also where the route failed: then the key is free again
+        sent = b"".join(message.get("body", b"") for message in messages)
+        kept = remembered_body(status, sent)
+        await asyncio.to_thread(service.idempotency.finish, key, status, kept)
+    for message in messages:
+        await send(message)
+    return status
 
 
 def reply_key(caller: str, method: str, path: str, given: bytes) -> bytes:

@@ -1,0 +1,148 @@
+"""The queue before the writer: bounded in number and in time, fair between callers and sizes.
+
+Jobs wait in flows: one for each caller and class of sizes. Flows take turns (deficit round robin), so a
+caller who sends large batches does not keep out one who sends single visitors.
+
+The bound in time is like CoDel's: a queue that empties now and then is a burst, and everything in it is
+served. A queue that has not been empty for a while is overload; then jobs that waited longer than
+`patience_seconds` are refused when their turn comes, so that those served were not waiting for long.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Hashable
+
+from deniable.service.jobs import Job
+
+TURN = 100
+"""Decisions and rewards that a flow may add to a batch in one turn."""
+
+STANDING_SECONDS = 0.1
+"""A queue that was not empty for this long is overload, not a burst."""
+
+SIZE_CLASSES = (1, 100)
+"""Largest sizes of single jobs and of small batches; beyond is the class of large batches."""
+
+
+class _Flow:
+    """The jobs of one caller and size class."""
+
+    __slots__ = ("credit", "jobs", "size")
+
+    def __init__(self) -> None:
+        self.jobs: deque[Job] = deque()
+        self.size = 0
+        self.credit = 0
+
+
+class FairQueue:
+    """Jobs that wait. Not safe for threads: its owner holds a lock.
+
+    Args:
+        limit: decisions and rewards that may wait.
+        patience_seconds: how long a job may wait during overload; None: for ever.
+    """
+
+    def __init__(self, limit: int, patience_seconds: float | None = None) -> None:
+        self._limit = limit
+        self._patience = patience_seconds
+        self._callers: OrderedDict[Hashable, OrderedDict[int, _Flow]] = OrderedDict()
+        self._jobs = 0
+        self._standing_since: float | None = None
+        self.size = 0
+
+    def __len__(self) -> int:
+        return self._jobs
+
+    def put(self, job: Job, now: float) -> list[Job]:
+        """Add a job; returns the jobs, maybe this one, that are refused because the queue is full.
+
+        The longest flow gives way, beginning with its newest job.
+        """
+        refused: list[Job] = []
+        size, kind = job.size, _size_class(job.size)
+        while self.size and self.size + size > self._limit:
+            caller, longest = max(
+                ((caller, flow) for caller in self._callers.items() for flow in caller[1].items()),
+                key=lambda found: found[1][1].size,
+            )
+            mine = (caller[0], longest[0]) == (job.caller, kind)
+            if mine or longest[1].size <= size:
+                return [*refused, job]
+            refused.append(self._dropped_newest(caller[0], longest[0]))
+        flow = self._callers.setdefault(job.caller, OrderedDict()).setdefault(kind, _Flow())
+        job.since = now
+        flow.jobs.append(job)
+        flow.size += size
+        self.size += size
+        self._jobs += 1
+        return refused
+
+    def take(self, limit: int, now: float) -> tuple[list[Job], list[Job]]:
+        """The next batch, of about `limit` decisions and rewards, and the jobs that waited too long.
+
+        Jobs that were answered meanwhile are in neither.
+        """
+        overloaded = (
+            self._patience is not None
+            and self._standing_since is not None
+            and now - self._standing_since >= STANDING_SECONDS
+        )
+        oldest = now - self._patience if overloaded and self._patience is not None else None
+        batch: list[Job] = []
+        shed: list[Job] = []
+        room = limit
+        while self._callers and (room > 0 or not batch):
+            caller, flows = next(iter(self._callers.items()))
+            kind, flow = next(iter(flows.items()))
+            flow.credit += TURN
+            while flow.jobs and flow.jobs[0].size <= flow.credit and (room > 0 or not batch):
+                job = flow.jobs.popleft()
+                flow.size -= job.size
+                self.size -= job.size
+                self._jobs -= 1
+                if job.late:
+                    continue
+                if oldest is not None and job.since < oldest:
+                    shed.append(job)
+                    continue
+                flow.credit -= job.size
+                room -= job.size
+                batch.append(job)
+            self._end_turn(caller, kind)
+        if not self._callers:
+            self._standing_since = None
+        elif self._standing_since is None:
+            self._standing_since = now
+        return batch, shed
+
+    def age(self, now: float) -> float:
+        """Seconds that the job at the head of a flow has waited, the longest of all flows."""
+        heads = [flow.jobs[0] for flows in self._callers.values() for flow in flows.values()]
+        return max((now - job.since for job in heads), default=0.0)
+
+    def _end_turn(self, caller: Hashable, kind: int) -> None:
+        flows = self._callers[caller]
+        if flows[kind].jobs:
+            flows.move_to_end(kind)
+        else:
+            del flows[kind]
+        if flows:
+            self._callers.move_to_end(caller)
+        else:
+            del self._callers[caller]
+
+    def _dropped_newest(self, caller: Hashable, kind: int) -> Job:
+        flow = self._callers[caller][kind]
+        job = flow.jobs.pop()
+        flow.size -= job.size
+        self.size -= job.size
+        self._jobs -= 1
+        if not flow.jobs:
+            self._end_turn(caller, kind)
+        return job
+
+
+def _size_class(size: int) -> int:
+    return sum(size > largest for largest in SIZE_CLASSES)
