@@ -1,0 +1,1 @@
+"""What a tracker learns today: exposure logs of any experimentation tool, measured without the service."""

@@ -1,0 +1,278 @@
+"""Exposures counted by experiment, segment and variant, in two halves.
+
+With visitor ids, a visitor counts once for each experiment, with the variant first shown; the halves
+are halves of the visitors, so that what is learned from one can be tried on the other. Without ids every
+exposure counts, and the halves are a random split of the counts, which is the same where exposures are
+independent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deniable._validation import FloatArray
+from deniable.errors import InvalidArgumentError
+from deniable.leak.columns import Columns
+from deniable.leak.reading import KEYS
+from deniable.leak.visitors import VisitorFiles
+
+if TYPE_CHECKING:
+    import polars as pl
+
+MOST_CELLS = 200_000
+MOST_SEGMENTS = 1_000
+_SPLIT_SEED = 19
+_BLOCK = 4_096
+
+
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """One experiment's exposures. Arrays have shape (2 halves, J segments, K variants).
+
+    Attributes:
+        experiment: its name.
+        segments, variants: their names, in the order of the arrays.
+        shown: exposures (visitors, where the log has ids).
+        reward: sum of their rewards; None without rewards.
+        reward_squared: sum of squares; None where it cannot be known.
+    """
+
+    experiment: str
+    segments: tuple[str, ...]
+    variants: tuple[str, ...]
+    shown: FloatArray
+    reward: FloatArray | None = None
+    reward_squared: FloatArray | None = None
+
+    @property
+    def total(self) -> FloatArray:
+        """Both halves together, shape (J, K)."""
+        return np.asarray(self.shown.sum(axis=0))
+
+    @property
+    def informative(self) -> bool:
+        """Whether there is anything to compare: two segments and two variants."""
+        return len(self.segments) > 1 and len(self.variants) > 1
+
+
+@dataclass
+class Tally:
+    """What a log says, counted; filled by `count_log`.
+
+    Attributes:
+        rows: rows read.
+        skipped: rows without a segment, a variant, an experiment or (where there is a column) a visitor.
+        visitors: different visitors; None without ids.
+        changed_variant: visitor-experiment pairs in which more than one variant was shown.
+        changed_segment: visitor-experiment pairs with more than one segment.
+        first, last: the period in microseconds since 1970; None without times.
+        binary: whether every reward is 0 or 1 (or a count of such).
+        experiments: one `Counts` each, sorted by name.
+        names: sorted names of the experiments, segments and variants.
+        cells: experiment, segment and variant of each cell, as positions in `names`, shape (C, 3).
+    """
+
+    rows: int = 0
+    skipped: int = 0
+    visitors: int | None = None
+    changed_variant: int = 0
+    changed_segment: int = 0
+    first: int | None = None
+    last: int | None = None
+    binary: bool = True
+    experiments: tuple[Counts, ...] = ()
+    names: dict[str, list[str]] = field(default_factory=dict)
+    cells: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 3), dtype=np.int64))
+
+
+class _Cells:
+    """Numbers for the combinations of experiment, segment and variant, in order of appearance."""
+
+    def __init__(self, columns: Columns) -> None:
+        self._columns = columns
+        self._known: pl.DataFrame | None = None
+
+    @property
+    def frame(self) -> pl.DataFrame | None:
+        return self._known
+
+    def numbers(self, batch: pl.DataFrame) -> NDArray[np.int64]:
+        """The cell of each row."""
+        import polars as pl
+
+        keys = batch.select(KEYS)
+        found = keys.unique(maintain_order=True)
+        start = 0 if self._known is None else self._known.height
+        if self._known is not None:
+            found = found.join(self._known, on=KEYS, how="anti", maintain_order="left")
+        new = found.with_row_index("cell", offset=start).with_columns(pl.col("cell").cast(pl.Int64))
+        self._known = new if self._known is None else pl.concat([self._known, new])
+        if self._known.height > MOST_CELLS:
+            self._too_many(self._known)
+        placed = keys.join(self._known, on=KEYS, how="left", maintain_order="left")
+        return placed["cell"].to_numpy()
+
+    def _too_many(self, known: pl.DataFrame) -> None:
+        sizes = {key: known[key].n_unique() for key in KEYS}
+        role = max(sizes, key=lambda key: sizes[key])
+        raise InvalidArgumentError(
+            role,
+            getattr(self._columns, role),
+            f"a column with fewer values; {sizes[role]:,} were met, as if it held ids",
+        )
+
+
+def count_log(
+    pieces: Iterable[pl.DataFrame], columns: Columns, files: VisitorFiles | None
+) -> Tally:
+    """Count a log that comes in pieces.
+
+    Args:
+        pieces: as `reading.batches` gives them.
+        columns: which roles the log has.
+        files: where visitors are joined; None for a log without ids.
+
+    Raises:
+        InvalidArgumentError: a log without rows, or with more cells than anybody could compare.
+    """
+    import polars as pl
+
+    tally, cells = Tally(), _Cells(columns)
+    sums = np.zeros((3, 0))  # exposures, rewards, squared rewards, by cell
+    aggregated = False
+    needed = [*KEYS, *(["visitor"] if files is not None else [])]
+    for piece in pieces:
+        batch = piece.drop_nulls(needed)
+        tally.rows += piece.height
+        tally.skipped += piece.height - batch.height
+        if not batch.height:
+            continue
+        number = cells.numbers(batch)
+        time = _array(batch, "time", np.int64, fill=np.iinfo(np.int64).max)
+        reward = _array(batch, "reward", np.float64, fill=0)
+        count = _array(batch, "count", np.float64, fill=0)
+        _period(tally, batch)
+        if files is not None:
+            files.add(batch["visitor"].to_numpy(), number, time, reward)
+            continue
+        weight = np.ones(batch.height) if count is None else count
+        value = np.zeros(batch.height) if reward is None else reward
+        aggregated |= bool((weight != 1).any())
+        whole = (value >= 0) & (value <= weight) & (value == np.floor(value))
+        tally.binary &= bool(whole.all())
+        parts = [
+            np.bincount(number, weights=w) for w in (weight, value, value * value)
+        ]
+        size = max(sums.shape[1], parts[0].size)
+        sums = np.pad(sums, ((0, 0), (0, size - sums.shape[1])))
+        for row, part in zip(sums, parts, strict=True):
+            row[: part.size] += part
+    frame = cells.frame
+    if frame is None:
+        told = "every row lacks a segment or a variant" if tally.rows else "this one has none"
+        raise InvalidArgumentError("file", "no exposures", f"a log with exposures; {told}")
+    tally.names = names = {key: sorted(frame[key].unique().to_list()) for key in KEYS}
+    if len(names["segment"]) > MOST_SEGMENTS:
+        raise InvalidArgumentError(
+            "segment",
+            columns.segment,
+            f"up to {MOST_SEGMENTS:,} segments; the log has {len(names['segment']):,}",
+        )
+    tally.cells = np.stack(
+        [
+            frame[key].replace_strict(names[key], range(len(names[key])), return_dtype=pl.Int64)
+            .to_numpy()
+            for key in KEYS
+        ],
+        axis=1,
+    )  # fmt: skip
+    if files is not None:
+        halves = files.settle(tally.cells)
+        tally.visitors = files.visitors
+        tally.changed_variant, tally.changed_segment = files.changed_variant, files.changed_segment
+        tally.binary = files.binary
+        squares_known = True
+    else:
+        if tally.binary:
+            sums[2] = sums[1]
+        squares_known = tally.binary or not aggregated
+        halves = _split(sums, binary=tally.binary)
+    if columns.reward is None:
+        halves[1:] = 0
+    tally.experiments = tuple(
+        _experiments(
+            names, tally.cells, halves, has_reward=columns.reward is not None, squares=squares_known
+        )
+    )
+    return tally
+
+
+def _experiments(
+    names: dict[str, list[str]],
+    cells: NDArray[np.int64],
+    halves: FloatArray,
+    *,
+    has_reward: bool,
+    squares: bool,
+) -> Iterable[Counts]:
+    """The cells' sums, shape (3 sums, 2 halves, C), as one table for each experiment."""
+    order = np.argsort(cells[:, 0], kind="stable")
+    bounds = np.searchsorted(cells[order, 0], np.arange(len(names["experiment"]) + 1))
+    for place, name in enumerate(names["experiment"]):
+        mine = order[bounds[place] : bounds[place + 1]]
+        segments, row = np.unique(cells[mine, 1], return_inverse=True)
+        variants, column = np.unique(cells[mine, 2], return_inverse=True)
+        table = np.zeros((3, 2, segments.size, variants.size))
+        table[:, :, row, column] = halves[:, :, mine]
+        kept = table[0].sum(axis=(0, 2)) > 0  # a segment whose every visitor counts under another
+        used = table[0].sum(axis=(0, 1)) > 0
+        table = table[:, :, kept][:, :, :, used]
+        yield Counts(
+            name,
+            tuple(names["segment"][i] for i in segments[kept]),
+            tuple(names["variant"][i] for i in variants[used]),
+            table[0],
+            table[1] if has_reward else None,
+            table[2] if has_reward and squares else None,
+        )
+
+
+def _split(sums: FloatArray, *, binary: bool) -> FloatArray:
+    """A random half of the exposures and the rest; shape (3, 2, C).
+
+    Where rewards are 0 or 1, exposures with and without are split apart. Other rewards are known only
+    as sums here, so that both halves get the same mean.
+    """
+    rng = np.random.default_rng(_SPLIT_SEED)
+    shown = sums[0].astype(np.int64)
+    if binary:
+        good = sums[1].astype(np.int64)
+        won = rng.binomial(good, 0.5)
+        first = won + rng.binomial(shown - good, 0.5)
+        rewards = np.stack([won, good - won]).astype(np.float64)
+        squares = rewards.copy()
+    else:
+        first = rng.binomial(shown, 0.5)
+        share = np.where(shown > 0, first / np.maximum(shown, 1), 0.0)
+        parts = np.stack([share, 1 - share])
+        rewards, squares = parts * sums[1], parts * sums[2]
+    return np.stack([np.stack([first, shown - first]).astype(np.float64), rewards, squares])
+
+
+def _array(batch: pl.DataFrame, name: str, kind: type, *, fill: float) -> NDArray[np.generic] | None:
+    if name not in batch.columns:
+        return None
+    return batch[name].fill_null(fill).to_numpy().astype(kind, copy=False)
+
+
+def _period(tally: Tally, batch: pl.DataFrame) -> None:
+    if "time" not in batch.columns or batch["time"].null_count() == batch.height:
+        return
+    low, high = batch["time"].min(), batch["time"].max()
+    tally.first = low if tally.first is None else min(tally.first, low)  # type: ignore[assignment, type-var]
+    tally.last = high if tally.last is None else max(tally.last, high)  # type: ignore[assignment, type-var]
