@@ -95,27 +95,31 @@ class _Cells:
 
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
-        self._known: pl.DataFrame | None = None
-
-    @property
-    def frame(self) -> pl.DataFrame | None:
-        return self._known
+        self._keys = np.empty(0, dtype=np.uint64)  # sorted; 64-bit hashes do not collide here
+        self._numbers = np.empty(0, dtype=np.int64)
+        self.frame: pl.DataFrame | None = None
 
     def numbers(self, batch: pl.DataFrame) -> NDArray[np.int64]:
         """The cell of each row."""
+        key = batch["key"].to_numpy()
+        place = np.searchsorted(self._keys, key)
+        known = np.append(self._keys, self._keys[-1:])[place] == key if self._keys.size else key < 0
+        if not known.all():
+            self._learn(batch.filter(~known).unique("key", keep="first", maintain_order=True))
+            place = np.searchsorted(self._keys, key)
+        return self._numbers[place]
+
+    def _learn(self, new: pl.DataFrame) -> None:
         import polars as pl
 
-        keys = batch.select(KEYS)
-        found = keys.unique(maintain_order=True)
-        start = 0 if self._known is None else self._known.height
-        if self._known is not None:
-            found = found.join(self._known, on=KEYS, how="anti", maintain_order="left")
-        new = found.with_row_index("cell", offset=start).with_columns(pl.col("cell").cast(pl.Int64))
-        self._known = new if self._known is None else pl.concat([self._known, new])
-        if self._known.height > MOST_CELLS:
-            self._too_many(self._known)
-        placed = keys.join(self._known, on=KEYS, how="left", maintain_order="left")
-        return placed["cell"].to_numpy()
+        keys = np.append(self._keys, new["key"].to_numpy())
+        numbers = np.append(self._numbers, np.arange(self._keys.size, keys.size))
+        order = np.argsort(keys)
+        self._keys, self._numbers = keys[order], numbers[order]
+        names = new.select(KEYS)
+        self.frame = names if self.frame is None else pl.concat([self.frame, names])
+        if self.frame.height > MOST_CELLS:
+            self._too_many(self.frame)
 
     def _too_many(self, known: pl.DataFrame) -> None:
         sizes = {key: known[key].n_unique() for key in KEYS}

@@ -19,7 +19,7 @@ from deniable.leak.measuring import ExperimentLeak, Guesses, share_with_limits
 from deniable.leak.visitors import VisitorFiles
 
 QUANTILES = (0.5, 0.9, 0.99)
-_BLOCK = 2_000_000
+_BLOCK = 1_000_000
 _NATS_STEP, _NATS_TOP = 0.01, 100.0
 _BELIEF_BINS = 1_000
 
@@ -105,10 +105,9 @@ class _Tables:
         measured = {leak.experiment: leak for leak in leaks}
         pairs, self.row = np.unique(tally.cells[:, [0, 2]], axis=0, return_inverse=True)
         self.segment = tally.cells[:, 1]
-        shape = (len(pairs), len(segments))
-        # Experiments that were not measured say nothing: zeros.
-        self.whole, self.learned = np.zeros(shape), np.zeros(shape)
-        self.low, self.high = np.zeros(shape), np.zeros(shape)
+        # Experiments that were not measured say nothing: zeros. Side by side, to be summed at once.
+        self.all = np.zeros((len(pairs), 4 * len(segments)))
+        self.whole, self.learned, self.low, self.high = np.split(self.all, 4, axis=1)
         for number, counts in enumerate(tally.experiments):
             if (leak := measured.get(counts.experiment)) is not None:
                 first = np.searchsorted(pairs[:, 0], number)
@@ -161,6 +160,8 @@ class _Sums:
         cell: NDArray[np.int64],
     ) -> None:
         """Add visitors: the start of each one's cells."""
+        from scipy.sparse import csr_array
+
         own, row = tables.segment[cell], tables.row[cell]
         steady = np.minimum.reduceat(own, starts) == np.maximum.reduceat(own, starts)
         met = np.diff(starts, append=cell.size)[steady]
@@ -169,14 +170,15 @@ class _Sums:
         self._met += int(met.sum())
         self._met_several += int((met > 1).sum())
         self._met_most = max(self._met_most, int(met.max(initial=0)))
-        likelihood = np.add.reduceat(tables.whole[row], starts, axis=0)[steady]
-        low = np.add.reduceat(tables.low[row], starts, axis=0)[steady]
-        high = np.add.reduceat(tables.high[row], starts, axis=0)[steady]
+        # Visitors x variants, ones where shown: the product adds a visitor's rows without copying them.
+        ends = np.append(starts, cell.size)
+        shown = csr_array((np.ones(cell.size), row, ends), shape=(starts.size, len(tables.all)))
+        summed = shown @ tables.all
+        likelihood, learned, low, high = np.split(summed[steady], 4, axis=1)
         self._add_moves(0, likelihood.max(axis=1) - likelihood.min(axis=1))
         self._add_moves(1, np.maximum(low.max(axis=1) - high.min(axis=1), 0))
-        tried = steady & (half == 1)
-        learned = np.add.reduceat(tables.learned[row], starts, axis=0)[tried]
-        self._add_guesses(self._log_prior + learned, own[starts][tried])
+        tried = half[steady] == 1
+        self._add_guesses(self._log_prior + learned[tried], own[starts][steady][tried])
 
     def _add_moves(self, kind: int, nats: FloatArray) -> None:
         bins = np.minimum(nats / _NATS_STEP, self._moved.shape[1] - 1).astype(np.int64)

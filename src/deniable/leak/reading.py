@@ -115,7 +115,7 @@ def open_log(path: str | Path) -> LogFile:
 def batches(log: LogFile, columns: Columns) -> Iterator[pl.DataFrame]:
     """The log in pieces, in its own order.
 
-    Columns: `experiment`, `segment`, `variant` as text; where the log has them `visitor` (a hash),
+    Columns: `experiment`, `segment`, `variant` as text and `key`, a hash of the three; where the log has them `visitor` (a hash),
     `time` (microseconds), `count` and `reward` (numbers). Missing cells are null.
     """
     import polars as pl
@@ -123,25 +123,25 @@ def batches(log: LogFile, columns: Columns) -> Iterator[pl.DataFrame]:
     try:
         frame = _scan(log, columns)
         schema = frame.collect_schema()
-        wanted = [_text(schema, column, role) for role, column in columns.used()]
-        texts = frame.select(wanted)
+        cells = frame.select(_cells(schema, column, role) for role, column in columns.used())
         if columns.experiment is None:
-            texts = texts.with_columns(experiment=pl.lit(ONE_EXPERIMENT))
-        readings = [pl.col(key) for key in KEYS]
+            cells = cells.with_columns(experiment=pl.lit(ONE_EXPERIMENT))
+        readings = [*map(pl.col, KEYS), pl.struct(KEYS).hash(_HASH_SEED).alias("key")]
         if columns.visitor is not None:
             hashed = pl.col("visitor").hash(_HASH_SEED)  # a null must stay one
             readings.append(
                 pl.when(pl.col("visitor").is_not_null()).then(hashed).alias("visitor")
             )
         if columns.time is not None:
-            sample = texts.select("time").head(_SAMPLE).collect()["time"]
+            sample = cells.select("time").head(_SAMPLE).collect()["time"]
             readings.append(_time(sample))
-        comma = log.separator == ";"
+        numbers = cells.collect_schema()
         for role in ("count", "reward"):
             if getattr(columns, role) is not None:
-                number = _number(role, decimal_comma=comma)
-                readings += [number, (pl.col(role).is_not_null() & number.is_null()).alias(f"bad_{role}")]
-        for batch in texts.select(readings).collect_batches(
+                number = _number(role, numbers[role], decimal_comma=log.separator == ";")
+                bad = pl.col(role).is_not_null() & number.is_null()
+                readings += [number, bad.alias(f"bad_{role}")]
+        for batch in cells.select(readings).collect_batches(
             chunk_size=_BATCH, maintain_order=True, engine="streaming"
         ):
             yield _checked(batch, columns)
@@ -171,8 +171,8 @@ def _scan(log: LogFile, columns: Columns) -> pl.LazyFrame:
     return pl.scan_ndjson(log.path, schema=dict.fromkeys(sorted(used), pl.String))
 
 
-def _text(schema: pl.Schema, column: str, role: str) -> pl.Expr:
-    """A column as text, under the name of its role; several segments' columns joined."""
+def _cells(schema: pl.Schema, column: str, role: str) -> pl.Expr:
+    """A column under its role's name, as text or a number; several segments' columns joined."""
     import polars as pl
 
     parts = [column] if column in schema else column.split(",")
@@ -202,19 +202,25 @@ def _cell(schema: pl.Schema, column: str, role: str) -> pl.Expr:
         else:
             cell = pl.col(name).cast(pl.String).str.json_path_match(f"$.{key}")
     if role == "time" and kind.is_temporal():
-        return cell.cast(pl.Datetime("us")).cast(pl.Int64).cast(pl.String)
+        return cell.cast(pl.Datetime("us")).cast(pl.Int64)
+    if role in ("count", "reward") and (kind.is_numeric() or kind == pl.Boolean):
+        return cell.cast(pl.Float64)
     return cell.cast(pl.String)
 
 
-def _number(role: str, *, decimal_comma: bool) -> pl.Expr:
+def _number(role: str, kind: pl.DataType, *, decimal_comma: bool) -> pl.Expr:
     """A finite number; yes and no count as 1 and 0."""
     import polars as pl
 
+    if kind == pl.Float64:
+        return pl.when(pl.col(role).is_finite()).then(pl.col(role)).alias(role)
     cell = pl.col(role).str.strip_chars().str.to_lowercase()
     if decimal_comma:
         cell = cell.str.replace(",", ".", literal=True)
-    words = cell.replace({"true": "1", "false": "0", "yes": "1", "no": "0"})
-    number = words.cast(pl.Float64, strict=False)
+    # Not `replace`, which gathers the whole column in memory.
+    yes, no = cell.is_in(["true", "yes"]), cell.is_in(["false", "no"])
+    word = pl.when(yes).then(1.0).when(no).then(0.0)
+    number = pl.coalesce(cell.cast(pl.Float64, strict=False), word)
     return pl.when(number.is_finite()).then(number).alias(role)
 
 
@@ -223,6 +229,8 @@ def _time(sample: pl.Series) -> pl.Expr:
     import polars as pl
 
     cell, told = pl.col("time"), sample.drop_nulls()
+    if sample.dtype == pl.Int64:  # a column of times, not of text
+        return cell
     numbers = told.cast(pl.Float64, strict=False).drop_nulls()
     if len(told) and len(numbers) == len(told):
         typical = float(numbers.median() or 0)  # type: ignore[arg-type]

@@ -132,6 +132,7 @@ class Leak:
 
         return themed(
             leak_chart(
+                title=f"What {self.file} tells a tracker",
                 beliefs=belief_pictures(self),
                 spans=ratio_spans(self),
                 budgets=budget_points(self),

@@ -41,6 +41,8 @@ class VisitorFiles:
         self.changed_segment = 0
         self.binary = True
         self.by_segment: FloatArray = np.zeros((2, 0))
+        self._last_time: int | None = None
+        self._in_order = True
         self._kind: np.dtype[Any] | None = None
         self._folder = TemporaryDirectory(prefix="deniable-leak-")
         self._files = [
@@ -71,6 +73,9 @@ class VisitorFiles:
         fields = {"visitor": (visitor, "<u8"), "cell": (cell, "<i4")}
         if time is not None:
             fields["time"] = (time, "<i8")
+            self._in_order &= bool((time[1:] >= time[:-1]).all())
+            self._in_order &= self._last_time is None or bool(time[0] >= self._last_time)
+            self._last_time = int(time[-1])
         if reward is not None:
             fields["reward"] = (reward, "<f8")
         self._kind = np.dtype([(name, kind) for name, (_, kind) in fields.items()])
@@ -109,8 +114,9 @@ class VisitorFiles:
         if not records.size:
             return np.empty(0, dtype=kind)
         experiment = cells[records["cell"], 0]
-        # Stable, so that the log's own order decides where times are equal or missing.
-        by_time = (records["time"],) if "time" in (records.dtype.names or ()) else ()
+        # Stable, so that the log's own order decides where times are equal, missing or sorted.
+        timed = "time" in (records.dtype.names or ()) and not self._in_order
+        by_time = (records["time"],) if timed else ()
         order = np.lexsort((*by_time, experiment, records["visitor"]))
         visitor, cell, experiment = records["visitor"][order], records["cell"][order], experiment[order]
         new = np.ones(order.size, dtype=bool)
