@@ -1,4 +1,4 @@
-"""What a tracker learns, as pictures: people out of 100, odds ratios with limits, what budgets change."""
+"""What a tracker learns, as pictures: people out of 100, odds ratios, what budgets would change."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from deniable.charts.data import rows, values
 from deniable.charts.theme import ACCENT, INK, STRATEGY_COLOURS
 from deniable.privacy.belief import highest_belief
 
-PERSON = "M0,-.75A.27,.27,0,1,1,0,-.21A.27,.27,0,1,1,0,-.75ZM-.38,.72V.12A.38,.38,0,0,1,.38,.12V.72Z"
+PERSON = (
+    "M0,-.75A.27,.27,0,1,1,0,-.21A.27,.27,0,1,1,0,-.75ZM-.38,.72V.12A.38,.38,0,0,1,.38,.12V.72Z"
+)
 """A person: head and shoulders, as a path around 0 that charts take as a point's shape."""
 
 BEFORE, ADDED, REST = INK, ACCENT, "#D5D5D5"
@@ -131,21 +133,22 @@ def budget_beliefs(
         "belief:Q", title="belief", axis=alt.Axis(format=".0%"), scale=alt.Scale(domain=[0, 1])
     )
     marks = [
-        {"belief": before, "text": f"before {before:.0%}", "colour": BEFORE},
-        {"belief": today, "text": f"today {today:.0%}", "colour": ADDED},
+        _level(before, f"before {before:.0%}", BEFORE, width),
+        _level(today, f"today {today:.0%}", ADDED, width),
     ]
-    rules = alt.Chart(values(marks)).encode(
-        y="belief:Q", color=alt.Color("colour:N", scale=None, legend=None)
+    line = curve.mark_line(color=_BLUE).encode(x=x, y=y)
+    points = chosen.mark_point(color=_BLUE, filled=True, size=60, opacity=1).encode(x=x, y=y)
+    return alt.layer(*marks, line, points).properties(
+        width=width, height=height, title="The most it could believe under a budget"
     )
-    labels = rules.mark_text(align="right", dx=-4, dy=-8, fontSize=11).encode(
-        x=alt.value(width), text="text:N"
-    )
-    return (
-        rules.mark_rule(strokeDash=[4, 3], strokeWidth=1.5)
-        + curve.mark_line(color=_BLUE).encode(x=x, y=y)
-        + chosen.mark_point(color=_BLUE, filled=True, size=60, opacity=1).encode(x=x, y=y)
-        + labels
-    ).properties(width=width, height=height, title="The most it could believe under a budget")
+
+
+def _level(belief: float, text: str, colour: str, width: int) -> Any:
+    """A dashed line with its name at the right end."""
+    base = alt.Chart(values(rows(belief=[belief]))).encode(y="belief:Q")
+    word = base.mark_text(align="right", dx=-4, dy=-8, fontSize=11, color=colour)
+    rule = base.mark_rule(strokeDash=[4, 3], strokeWidth=1.5, color=colour)
+    return rule + word.encode(x=alt.value(width), text=alt.value(text))
 
 
 def budget_costs(
@@ -155,7 +158,7 @@ def budget_costs(
     width: int = 420,
     height: int = 200,
 ) -> Any:
-    """Change of the rewards against today under each budget, with 95% intervals.
+    """Change of the rewards against today under each budget; bars are 95% intervals.
 
     Args:
         costs: (budget, mechanism, relative change, its standard error or None).
@@ -178,18 +181,21 @@ def budget_costs(
         "mechanism:N",
         sort=names,
         scale=alt.Scale(domain=names, range=list(_BUDGET_COLOURS[: len(names)])),
-        legend=alt.Legend(orient="top", title="randomized response of", titleOrient="left"),
+        legend=alt.Legend(
+            orient="top", title=None, symbolType="circle", symbolOpacity=1, symbolSize=90
+        ),
     )
     base = alt.Chart(
-        values(records), title=f"Change in {reward} against today, 95% intervals"
+        values(records), title=f"Change in {reward} with a randomized response of"
     ).encode(x=_budget_axis(sorted({budget for budget, _, _, _ in costs})))
-    zero = alt.Chart(values(rows(y=[0]))).mark_rule(color=INK, opacity=0.6).encode(y="y:Q")
+    zero = alt.Chart(values(rows(y=[0]))).mark_rule(color=INK, opacity=0.6)
+    zero = zero.encode(y=alt.Y("y:Q", title=None))
     axis = alt.Axis(format="+.2~%", tickCount=6)
     bars = base.mark_rule(strokeWidth=5, opacity=0.3).encode(
-        y=alt.Y("low:Q", title=f"change in {reward}", axis=axis), y2="high:Q", color=colour
+        y=alt.Y("low:Q", title=None, axis=axis), y2="high:Q", color=colour
     )
     lines = base.mark_line(point={"filled": True, "size": 60}).encode(
-        y=alt.Y("change:Q", axis=axis), color=colour
+        y=alt.Y("change:Q", title=None, axis=axis), color=colour
     )
     return (zero + bars + lines).properties(width=width, height=height)
 
@@ -224,9 +230,7 @@ def leak_chart(
         reward: what is counted.
     """
     pictures = [people_picture(b, a, name, words=words) for name, b, a, words in beliefs]
-    bound = budget_beliefs(
-        budgets["budgets"], before=budgets["before"], today=budgets["today"]
-    )
+    bound = budget_beliefs(budgets["budgets"], before=budgets["before"], today=budgets["today"])
     right = [bound]
     if budgets["costs"]:
         right.append(budget_costs(budgets["costs"], reward=reward))
@@ -238,5 +242,3 @@ def leak_chart(
         spacing=40,
         title=alt.TitleParams(title, fontSize=17, offset=18),
     ).resolve_scale(color="independent")
-
-

@@ -37,9 +37,7 @@ def leak(
     experiment: Annotated[
         str | None, typer.Option(help=f"{_COLUMN} experiment; - for a single one.")
     ] = None,
-    confidence: Annotated[
-        float, typer.Option(help="With which all limits hold together.")
-    ] = 0.95,
+    confidence: Annotated[float, typer.Option(help="With which all limits hold together.")] = 0.95,
     budgets: Annotated[str, typer.Option(help="Budgets to compare, in nats.")] = ".1,.5,1,2,3",
     rows: Annotated[int, typer.Option(help="Rows of a table, at most.", min=1)] = 10,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,

@@ -61,7 +61,7 @@ def respond_with_best_variant(now: Situation, budget: float) -> FloatArray | Non
     if now.rates is None:
         return None
     response = RandomizedResponse(n_arms=now.today.shape[1], risk=budget)
-    return response.matrix.T[now.rates.argmax(axis=1)]
+    return np.asarray(response.matrix.T[now.rates.argmax(axis=1)])
 
 
 MECHANISMS: dict[str, Mechanism] = {

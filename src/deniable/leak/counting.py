@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 MOST_CELLS = 200_000
 MOST_SEGMENTS = 1_000
 _SPLIT_SEED = 19
-_BLOCK = 4_096
+
+Array: TypeAlias = "FloatArray | None"
+"""A column of numbers; None where the log has none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,6 +133,51 @@ class _Cells:
         )
 
 
+class _Exposures:
+    """Sums over the exposures of a log without visitor ids, by cell."""
+
+    def __init__(self) -> None:
+        self._sums = np.zeros((3, 0))  # exposures, rewards, squared rewards
+        self._aggregated = False
+        self.binary = True
+
+    def add(self, cell: NDArray[np.int64], count: Array, reward: Array) -> None:
+        weight = np.ones(cell.size) if count is None else count
+        value = np.zeros(cell.size) if reward is None else reward
+        self._aggregated |= bool((weight != 1).any())
+        self.binary &= bool(((value >= 0) & (value <= weight) & (value == np.floor(value))).all())
+        parts = [np.bincount(cell, weights=part) for part in (weight, value, value * value)]
+        self._sums = np.pad(self._sums, ((0, 0), (0, max(parts[0].size - self._sums.shape[1], 0))))
+        for row, part in zip(self._sums, parts, strict=True):
+            row[: part.size] += part
+
+    @property
+    def squares_known(self) -> bool:
+        """A row's reward is a sum over its count: only zeros and ones can be taken apart again."""
+        return self.binary or not self._aggregated
+
+    def halves(self) -> FloatArray:
+        """A random half of the exposures and the rest; shape (3, 2, C).
+
+        Where rewards are 0 or 1, exposures with and without are split apart. Other rewards are known
+        only as sums, so that both halves get the same mean.
+        """
+        rng = np.random.default_rng(_SPLIT_SEED)
+        shown = self._sums[0].astype(np.int64)
+        if self.binary:
+            good = self._sums[1].astype(np.int64)
+            won = rng.binomial(good, 0.5)
+            first = won + rng.binomial(shown - good, 0.5)
+            rewards = np.stack([won, good - won]).astype(np.float64)
+            squares = rewards
+        else:
+            first = rng.binomial(shown, 0.5)
+            share = first / np.maximum(shown, 1)
+            rewards, squares = (np.stack([share * s, s - share * s]) for s in self._sums[1:])
+        counts = np.stack([first, shown - first]).astype(np.float64)
+        return np.stack([counts, rewards, squares])
+
+
 def count_log(
     pieces: Iterable[pl.DataFrame], columns: Columns, files: VisitorFiles | None
 ) -> Tally:
@@ -144,11 +191,7 @@ def count_log(
     Raises:
         InvalidArgumentError: a log without rows, or with more cells than anybody could compare.
     """
-    import polars as pl
-
-    tally, cells = Tally(), _Cells(columns)
-    sums = np.zeros((3, 0))  # exposures, rewards, squared rewards, by cell
-    aggregated = False
+    tally, cells, exposures = Tally(), _Cells(columns), _Exposures()
     needed = [*KEYS, *(["visitor"] if files is not None else [])]
     for piece in pieces:
         batch = piece.drop_nulls(needed)
@@ -156,75 +199,55 @@ def count_log(
         tally.skipped += piece.height - batch.height
         if not batch.height:
             continue
-        number = cells.numbers(batch)
-        time = _array(batch, "time", np.int64, fill=np.iinfo(np.int64).max)
-        reward = _array(batch, "reward", np.float64, fill=0)
-        count = _array(batch, "count", np.float64, fill=0)
+        cell, reward = cells.numbers(batch), _floats(batch, "reward")
         _period(tally, batch)
-        if files is not None:
-            files.add(batch["visitor"].to_numpy(), number, time, reward)
-            continue
-        weight = np.ones(batch.height) if count is None else count
-        value = np.zeros(batch.height) if reward is None else reward
-        aggregated |= bool((weight != 1).any())
-        whole = (value >= 0) & (value <= weight) & (value == np.floor(value))
-        tally.binary &= bool(whole.all())
-        parts = [
-            np.bincount(number, weights=w) for w in (weight, value, value * value)
-        ]
-        size = max(sums.shape[1], parts[0].size)
-        sums = np.pad(sums, ((0, 0), (0, size - sums.shape[1])))
-        for row, part in zip(sums, parts, strict=True):
-            row[: part.size] += part
-    frame = cells.frame
-    if frame is None:
+        if files is None:
+            exposures.add(cell, _floats(batch, "count"), reward)
+        else:
+            files.add(batch["visitor"].to_numpy(), cell, _times(batch), reward)
+    if cells.frame is None:
         told = "every row lacks a segment or a variant" if tally.rows else "this one has none"
         raise InvalidArgumentError("file", "no exposures", f"a log with exposures; {told}")
-    tally.names = names = {key: sorted(frame[key].unique().to_list()) for key in KEYS}
+    _name_cells(tally, cells.frame, columns)
+    if files is None:
+        halves, tally.binary, squares = (
+            exposures.halves(),
+            exposures.binary,
+            exposures.squares_known,
+        )
+    else:
+        halves, squares = files.settle(tally.cells), True
+        tally.visitors, tally.binary = files.visitors, files.binary
+        tally.changed_variant, tally.changed_segment = files.changed_variant, files.changed_segment
+    has_reward = columns.reward is not None
+    tally.experiments = tuple(
+        _experiments(tally, halves, has_reward=has_reward, squares=has_reward and squares)
+    )
+    return tally
+
+
+def _name_cells(tally: Tally, frame: pl.DataFrame, columns: Columns) -> None:
+    """Sort the names and put each cell down as positions in them."""
+    names = {key: sorted(frame[key].unique().to_list()) for key in KEYS}
     if len(names["segment"]) > MOST_SEGMENTS:
         raise InvalidArgumentError(
             "segment",
             columns.segment,
             f"up to {MOST_SEGMENTS:,} segments; the log has {len(names['segment']):,}",
         )
-    tally.cells = np.stack(
-        [
-            frame[key].replace_strict(names[key], range(len(names[key])), return_dtype=pl.Int64)
-            .to_numpy()
-            for key in KEYS
-        ],
-        axis=1,
-    )  # fmt: skip
-    if files is not None:
-        halves = files.settle(tally.cells)
-        tally.visitors = files.visitors
-        tally.changed_variant, tally.changed_segment = files.changed_variant, files.changed_segment
-        tally.binary = files.binary
-        squares_known = True
-    else:
-        if tally.binary:
-            sums[2] = sums[1]
-        squares_known = tally.binary or not aggregated
-        halves = _split(sums, binary=tally.binary)
-    if columns.reward is None:
-        halves[1:] = 0
-    tally.experiments = tuple(
-        _experiments(
-            names, tally.cells, halves, has_reward=columns.reward is not None, squares=squares_known
-        )
+    places = {key: {name: i for i, name in enumerate(names[key])} for key in KEYS}
+    tally.names = names
+    tally.cells = np.array(
+        [[places[key][name] for key, name in zip(KEYS, row, strict=True)] for row in frame.rows()],
+        dtype=np.int64,
     )
-    return tally
 
 
 def _experiments(
-    names: dict[str, list[str]],
-    cells: NDArray[np.int64],
-    halves: FloatArray,
-    *,
-    has_reward: bool,
-    squares: bool,
+    tally: Tally, halves: FloatArray, *, has_reward: bool, squares: bool
 ) -> Iterable[Counts]:
     """The cells' sums, shape (3 sums, 2 halves, C), as one table for each experiment."""
+    names, cells = tally.names, tally.cells
     order = np.argsort(cells[:, 0], kind="stable")
     bounds = np.searchsorted(cells[order, 0], np.arange(len(names["experiment"]) + 1))
     for place, name in enumerate(names["experiment"]):
@@ -242,36 +265,20 @@ def _experiments(
             tuple(names["variant"][i] for i in variants[used]),
             table[0],
             table[1] if has_reward else None,
-            table[2] if has_reward and squares else None,
+            table[2] if squares else None,
         )
 
 
-def _split(sums: FloatArray, *, binary: bool) -> FloatArray:
-    """A random half of the exposures and the rest; shape (3, 2, C).
-
-    Where rewards are 0 or 1, exposures with and without are split apart. Other rewards are known only
-    as sums here, so that both halves get the same mean.
-    """
-    rng = np.random.default_rng(_SPLIT_SEED)
-    shown = sums[0].astype(np.int64)
-    if binary:
-        good = sums[1].astype(np.int64)
-        won = rng.binomial(good, 0.5)
-        first = won + rng.binomial(shown - good, 0.5)
-        rewards = np.stack([won, good - won]).astype(np.float64)
-        squares = rewards.copy()
-    else:
-        first = rng.binomial(shown, 0.5)
-        share = np.where(shown > 0, first / np.maximum(shown, 1), 0.0)
-        parts = np.stack([share, 1 - share])
-        rewards, squares = parts * sums[1], parts * sums[2]
-    return np.stack([np.stack([first, shown - first]).astype(np.float64), rewards, squares])
-
-
-def _array(batch: pl.DataFrame, name: str, kind: type, *, fill: float) -> NDArray[np.generic] | None:
+def _floats(batch: pl.DataFrame, name: str) -> Array:
     if name not in batch.columns:
         return None
-    return batch[name].fill_null(fill).to_numpy().astype(kind, copy=False)
+    return batch[name].fill_null(0.0).to_numpy()
+
+
+def _times(batch: pl.DataFrame) -> NDArray[np.int64] | None:
+    if "time" not in batch.columns:
+        return None
+    return batch["time"].fill_null(np.iinfo(np.int64).max).to_numpy()
 
 
 def _period(tally: Tally, batch: pl.DataFrame) -> None:

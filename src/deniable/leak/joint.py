@@ -126,7 +126,9 @@ class _Tables:
         # A segment that never met the experiment: the mean likelihood, and no limits.
         self.low[rows] = -np.inf
         for target, shown in ((self.whole, counts.total), (self.learned, counts.shown[0])):
-            smoothed = shown + 0.5  # Jeffreys: a variant not yet seen in a segment rules nothing out
+            smoothed = (
+                shown + 0.5
+            )  # Jeffreys: a variant not yet seen in a segment rules nothing out
             target[rows] = np.log(smoothed.sum(axis=0) / smoothed.sum())[:, None]
             likelihood = smoothed / smoothed.sum(axis=1, keepdims=True)
             target[np.ix_(rows, columns)] = np.log(likelihood).T
@@ -209,9 +211,7 @@ class _Sums:
             met_mean=self._met / self._visitors,
             met_most=self._met_most,
             met_several=self._met_several / self._visitors,
-            moved={
-                q: (_factor(self._moved[0], q), _factor(self._moved[1], q)) for q in QUANTILES
-            },
+            moved={q: (_factor(self._moved[0], q), _factor(self._moved[1], q)) for q in QUANTILES},
             most=(float(np.exp(self._most[0])), float(np.exp(self._most[1]))),
             guesses=Guesses(
                 self._right_before / tried,

@@ -173,9 +173,7 @@ def _variants(
         above, below = table[s, place], table[t, place]
         value = float(above / below) if below > 0 else float("inf")
         ratio = Estimate(max(value, 1.0), max(proven, 1.0), ceiling)
-        leak = VariantLeak(
-            name, float(share[place]), ratio, counts.segments[s], counts.segments[t]
-        )
+        leak = VariantLeak(name, float(share[place]), ratio, counts.segments[s], counts.segments[t])
         found.append((proven, leak))
     found.sort(key=lambda pair: -pair[0])
     return tuple(leak for _, leak in found)

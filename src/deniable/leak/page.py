@@ -111,4 +111,4 @@ def _svg(chart: Any, prefix: str, label: str) -> Any:
 
     drawn = io.StringIO()
     themed(chart).save(drawn, format="svg")
-    return Markup(inline_svg(drawn.getvalue(), prefix, label))  # noqa: S704
+    return Markup(inline_svg(drawn.getvalue(), prefix, label))

@@ -107,7 +107,9 @@ def open_log(path: str | Path) -> LogFile:
     header = tuple(_fields(first, separator))
     if len(header) < 2:
         raise InvalidArgumentError(
-            "file", source.name, "a header of two or more columns, separated by commas or semicolons"
+            "file",
+            source.name,
+            "a header of two or more columns, separated by commas or semicolons",
         )
     return LogFile(source, "CSV", header, separator)
 
@@ -115,8 +117,9 @@ def open_log(path: str | Path) -> LogFile:
 def batches(log: LogFile, columns: Columns) -> Iterator[pl.DataFrame]:
     """The log in pieces, in its own order.
 
-    Columns: `experiment`, `segment`, `variant` as text and `key`, a hash of the three; where the log has them `visitor` (a hash),
-    `time` (microseconds), `count` and `reward` (numbers). Missing cells are null.
+    Columns: `experiment`, `segment`, `variant` as text and `key`, a hash of the three; where the log
+    has them `visitor` (a hash), `time` (microseconds), `count` and `reward` (numbers). Missing cells
+    are null.
     """
     import polars as pl
 
@@ -129,9 +132,7 @@ def batches(log: LogFile, columns: Columns) -> Iterator[pl.DataFrame]:
         readings = [*map(pl.col, KEYS), pl.struct(KEYS).hash(_HASH_SEED).alias("key")]
         if columns.visitor is not None:
             hashed = pl.col("visitor").hash(_HASH_SEED)  # a null must stay one
-            readings.append(
-                pl.when(pl.col("visitor").is_not_null()).then(hashed).alias("visitor")
-            )
+            readings.append(pl.when(pl.col("visitor").is_not_null()).then(hashed).alias("visitor"))
         if columns.time is not None:
             sample = cells.select("time").head(_SAMPLE).collect()["time"]
             readings.append(_time(sample))
@@ -268,7 +269,9 @@ def _checked(batch: pl.DataFrame, columns: Columns) -> pl.DataFrame:
     if columns.count is not None:
         counts = batch["count"].drop_nulls()
         if bool(((counts < 0) | (counts != counts.floor())).any()):
-            raise InvalidArgumentError("count", columns.count, "a column of whole numbers, 0 or more")
+            raise InvalidArgumentError(
+                "count", columns.count, "a column of whole numbers, 0 or more"
+            )
     return batch.select([name for name in batch.columns if not name.startswith("bad_")])
 
 

@@ -22,7 +22,7 @@ from deniable.leak.visitors import VisitorFiles
 
 @dataclass(frozen=True, eq=False)
 class Leak:
-    """What a log tells a tracker.
+    r"""What a log tells a tracker.
 
     Attributes:
         file: the log's name.
@@ -37,10 +37,11 @@ class Leak:
         todays_reward: sum of rewards over the measured experiments; None without rewards.
 
     >>> import deniable, tempfile, pathlib
-    >>> rows = ["segment,variant,count", "new,red,800", "new,blue,200", "loyal,red,300", "loyal,blue,700"]
+    >>> rows = ["segment,variant,count", "new,red,800", "new,blue,200"]
+    >>> rows += ["loyal,red,300", "loyal,blue,700"]
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = pathlib.Path(folder, "exposures.csv")
-    ...     _ = file.write_text("\\n".join(rows))
+    ...     _ = file.write_text("\n".join(rows))
     ...     found = deniable.measure_leak(file)
     >>> worst = found.experiments[0].worst
     >>> worst.variant, worst.segment, worst.other, round(worst.ratio.value, 3)
@@ -106,7 +107,9 @@ class Leak:
             "file": self.file,
             "kind": self.kind,
             "columns": dict(self.columns.used()),
-            "guessed": sorted(role for role, _ in self.columns.used() if role not in self.columns.given),
+            "guessed": sorted(
+                role for role, _ in self.columns.used() if role not in self.columns.given
+            ),
             "confidence": self.confidence,
             "rows": self.tally.rows,
             "skipped_rows": self.tally.skipped,

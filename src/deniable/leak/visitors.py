@@ -45,9 +45,7 @@ class VisitorFiles:
         self._in_order = True
         self._kind: np.dtype[Any] | None = None
         self._folder = TemporaryDirectory(prefix="deniable-leak-")
-        self._files = [
-            (Path(self._folder.name) / f"{i:02}").open("wb") for i in range(N_FILES)
-        ]
+        self._files = [(Path(self._folder.name) / f"{i:02}").open("wb") for i in range(N_FILES)]
 
     def __enter__(self) -> VisitorFiles:
         return self
@@ -118,7 +116,11 @@ class VisitorFiles:
         timed = "time" in (records.dtype.names or ()) and not self._in_order
         by_time = (records["time"],) if timed else ()
         order = np.lexsort((*by_time, experiment, records["visitor"]))
-        visitor, cell, experiment = records["visitor"][order], records["cell"][order], experiment[order]
+        visitor, cell, experiment = (
+            records["visitor"][order],
+            records["cell"][order],
+            experiment[order],
+        )
         new = np.ones(order.size, dtype=bool)
         new[1:] = visitor[1:] != visitor[:-1]
         self.visitors += int(new.sum())

@@ -22,14 +22,14 @@ def headline(leak: Leak) -> str:
     worst = leak.worst.worst
     if worst.ratio.low <= 1:
         return (
-            "The log proves no leak: no shown variant moves a tracker's odds about a visitor's segment "
-            f"for certain. The worst odds ratio is at most {ratio(leak.ratio_high)}, with "
+            "The log proves no leak: no shown variant moves a tracker's odds about a visitor's "
+            f"segment for certain. The worst odds ratio is at most {ratio(leak.ratio_high)}, with "
             f"{100 * leak.confidence:g}% confidence."
         )
     return (
         f"One shown variant multiplies a tracker's odds about a visitor's segment by "
-        f"{spanned(worst.ratio)}: “{worst.variant}”{_of(leak, leak.worst)} speaks for {worst.segment} and "
-        f"against {worst.other}. {belief_sentence(leak.headline)}"
+        f"{spanned(worst.ratio)}: “{worst.variant}”{_of(leak, leak.worst)} speaks for "
+        f"{worst.segment} and against {worst.other}. {belief_sentence(leak.headline)}"
     )
 
 
@@ -37,8 +37,8 @@ def belief_sentence(belief: SegmentBelief) -> str:
     """Before and after, out of 100 visitors."""
     before, after = out_of_100(belief)
     return (
-        f"Of 100 visitors like this one, a tracker would have counted {before} to {belief.segment}; "
-        f"after “{belief.variant}” it counts {after}."
+        f"Of 100 visitors, a tracker would have placed {before} in {belief.segment}; of 100 who were "
+        f"shown “{belief.variant}”, it places {after} there."
     )
 
 
@@ -63,8 +63,8 @@ def notes(leak: Leak) -> list[str]:
     told = [f"All limits hold together with {100 * leak.confidence:g}% confidence."]
     if tally.visitors is None:
         told.append(
-            "The log has no visitor ids, so every exposure counts as a visitor of its own. Where visitors "
-            "come back, the limits are too narrow."
+            "The log has no visitor ids, so every exposure counts as a visitor of its own. Where "
+            "visitors come back, the limits are too narrow."
         )
     if tally.skipped:
         told.append(
@@ -73,13 +73,13 @@ def notes(leak: Leak) -> list[str]:
         )
     if tally.changed_variant:
         told.append(
-            f"{tally.changed_variant:,} times a visitor was shown more than one variant of an experiment. "
-            "Only the first counts here; each further one tells more."
+            f"{tally.changed_variant:,} times a visitor was shown more than one variant of an "
+            "experiment. Only the first counts here; each further one tells more."
         )
     if tally.changed_segment:
         told.append(
-            f"{tally.changed_segment:,} times a visitor changed the segment within an experiment. The first "
-            "counts."
+            f"{tally.changed_segment:,} times a visitor changed segments within an experiment. The "
+            "first segment counts."
         )
     if leak.unmeasured:
         told.append(
@@ -96,8 +96,8 @@ def notes(leak: Leak) -> list[str]:
         )
     if leak.todays_reward is not None:
         told.append(
-            f"Changes in {leak.reward_word} use the log's rates and segment shares. Best variants are chosen "
-            "on one half of the log and valued on the other; ± is two standard errors."
+            f"Changes in {leak.reward_word} use the log's rates and segment shares. Best variants are "
+            "chosen on one half of the log and valued on the other; ± is two standard errors."
         )
     told.append(
         "Shares are averages over the log's period. Where an experiment changed its shares, a tracker "
@@ -128,7 +128,11 @@ def columns_table(leak: Leak) -> tuple[tuple[str, ...], tuple[tuple[str, ...], .
     return (
         ("read as", "column", ""),
         tuple(
-            (role, column, "as given" if role in leak.columns.given else f"guessed; --{role} to change")
+            (
+                role,
+                column,
+                "as given" if role in leak.columns.given else f"guessed; --{role} to change",
+            )
             for role, column in leak.columns.used()
         ),
     )
@@ -269,7 +273,7 @@ def _budget_words(leak: Leak) -> str:
     if leak.joint is not None:
         told.append(
             f"“After all” is the promise after {leak.joint.met_most} experiments with this budget each; "
-            "`deniable allocate` divides one budget instead."
+            "“deniable allocate” divides one budget instead."
         )
     changes = f", and the change in {leak.reward_word}" if leak.todays_reward else ""
     told.append(
@@ -285,14 +289,12 @@ def _budget_words(leak: Leak) -> str:
 
 def belief_pictures(leak: Leak) -> list[tuple[str, int, int, str]]:
     """(segment, before, after, words) of the segments that leak most, out of 100 people."""
-    return [
-        (
-            short(belief.segment),
-            *out_of_100(belief),
-            f"{out_of_100(belief)[0]} of 100 before, {out_of_100(belief)[1]} after {short(belief.variant)}",
-        )
-        for belief in _leading(leak.worst)[:_PICTURES]
-    ]
+    pictures = []
+    for belief in _leading(leak.worst)[:_PICTURES]:
+        before, after = out_of_100(belief)
+        told = f"{before} of 100 before, {after} after {short(belief.variant)}"
+        pictures.append((short(belief.segment), before, after, told))
+    return pictures
 
 
 def ratio_spans(leak: Leak) -> list[tuple[str, float, float, float]]:
