@@ -20,6 +20,7 @@ PERSON = (
 BEFORE, ADDED, REST = INK, ACCENT, "#D5D5D5"
 _STATES = ("before", "added", "rest")
 _ACROSS = 20
+_HALF = 440
 _BLUE = STRATEGY_COLOURS["dynamic"]
 _BUDGET_COLOURS = ("#0072B2", "#009E73", "#CC79A7")
 
@@ -119,12 +120,13 @@ def ratio_chart(spans: Sequence[tuple[str, float, float, float]], *, width: int 
 def budget_beliefs(
     budgets: Sequence[float],
     *,
+    segment: str,
     before: float,
     today: float,
     width: int = 420,
     height: int = 200,
 ) -> Any:
-    """The most a tracker could believe under each budget, beside before and today."""
+    """The most a tracker could believe of a segment under each budget, beside before and today."""
     grid = np.linspace(0, max(budgets), 121)
     curve = alt.Chart(values(rows(budget=grid, belief=highest_belief(before, grid))))
     chosen = alt.Chart(values(rows(budget=budgets, belief=highest_belief(before, budgets))))
@@ -139,7 +141,7 @@ def budget_beliefs(
     line = curve.mark_line(color=_BLUE).encode(x=x, y=y)
     points = chosen.mark_point(color=_BLUE, filled=True, size=60, opacity=1).encode(x=x, y=y)
     return alt.layer(*marks, line, points).properties(
-        width=width, height=height, title="The most it could believe under a budget"
+        width=width, height=height, title=f"Belief in {segment} under a budget, at most"
     )
 
 
@@ -226,19 +228,18 @@ def leak_chart(
         title: of the whole.
         beliefs: (segment, before, after, words) out of 100, for each picture.
         spans: for `ratio_chart`.
-        budgets: budgets, before, today and costs, as the two budget charts take them.
+        budgets: budgets, segment, before, today and costs, as the two budget charts take them.
         reward: what is counted.
     """
     pictures = [people_picture(b, a, name, words=words) for name, b, a, words in beliefs]
-    bound = budget_beliefs(budgets["budgets"], before=budgets["before"], today=budgets["today"])
-    right = [bound]
-    if budgets["costs"]:
-        right.append(budget_costs(budgets["costs"], reward=reward))
+    figures = dict(budgets)
+    priced = figures.pop("costs")
+    bound = budget_beliefs(**figures, width=_HALF)
+    costs = [budget_costs(priced, reward=reward, width=_HALF)] if priced else []
     return alt.vconcat(
-        alt.concat(*pictures, columns=3, spacing=36),
-        alt.hconcat(ratio_chart(spans), alt.vconcat(*right), spacing=48).resolve_scale(
-            color="independent"
-        ),
-        spacing=40,
+        alt.hconcat(*pictures, spacing=36),
+        ratio_chart(spans, width=2 * _HALF),
+        alt.hconcat(bound, *costs, spacing=48).resolve_scale(color="independent"),
+        spacing=36,
         title=alt.TitleParams(title, fontSize=17, offset=18),
-    ).resolve_scale(color="independent")
+    ).resolve_scale(color="independent", fill="independent")

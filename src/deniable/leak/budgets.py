@@ -77,7 +77,8 @@ class MechanismCost:
 
     Attributes:
         mechanism: its name.
-        belief: the largest belief in the segment that leaks most today, under its tables.
+        belief: the largest belief in the segment that leaks most today, under its table for the
+            experiment that leaks most.
         change: in rewards over the log's visitors, against today; None without rewards.
         error: standard error of the change; None where it cannot be known.
     """
@@ -119,8 +120,8 @@ def budget_effects(
     """What each budget would change, over experiments that were measured.
 
     Args:
-        experiments: counts and what was measured from them.
-        segment: the one that leaks most today.
+        experiments: counts and what was measured from them; the one that leaks most first.
+        segment: the one that leaks most there.
         prior: belief in it before.
         met_most: the largest number of experiments that one visitor met; None if unknown.
         budgets: in nats.
@@ -202,18 +203,19 @@ class _Value:
 def _cost(
     name: str, segment: str, made: Sequence[tuple[Situation, _Value, FloatArray | None]]
 ) -> MechanismCost:
-    highest, changes, variances = 0.0, [], []
-    for now, value, table in made:
+    changes, variances = [], []
+    for _, value, table in made:
         assert table is not None
-        if segment in value.leak.segments:
-            joint = now.shares[:, None] * table
-            shown = joint.sum(axis=0)
-            beliefs = joint[value.leak.segments.index(segment)][shown > 0] / shown[shown > 0]
-            highest = max(highest, float(beliefs.max()))
         if value.known:
             change, variance = value.change(table)
             changes.append(change)
             variances.append(variance)
+    worst, first, table = made[0]
+    assert table is not None
+    joint = worst.shares[:, None] * table
+    shown = joint.sum(axis=0)
+    own = joint[first.leak.segments.index(segment)]
+    highest = float((own[shown > 0] / shown[shown > 0]).max())
     if len(changes) < len(made):
         return MechanismCost(name, highest, None, None)
     known = [v for v in variances if v is not None]

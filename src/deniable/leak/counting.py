@@ -206,8 +206,9 @@ def count_log(
         else:
             files.add(batch["visitor"].to_numpy(), cell, _times(batch), reward)
     if cells.frame is None:
-        told = "every row lacks a segment or a variant" if tally.rows else "this one has none"
-        raise InvalidArgumentError("file", "no exposures", f"a log with exposures; {told}")
+        raise InvalidArgumentError(
+            "rows", tally.rows, "a log whose rows have a segment and a variant"
+        )
     _name_cells(tally, cells.frame, columns)
     if files is None:
         halves, tally.binary, squares = (

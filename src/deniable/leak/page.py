@@ -23,7 +23,7 @@ def report_page(leak: Leak) -> str:
     template = (files("deniable.leak") / "report.html").read_text(encoding="utf-8")
     page = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(template)
     budgets = words.budget_points(leak)
-    costs = budgets["costs"]
+    costs = budgets.pop("costs")
     return page.render(
         leak=leak,
         size=words.size_words(leak),
@@ -46,12 +46,7 @@ def report_page(leak: Leak) -> str:
         ),
         budgets=words.budgets_section(leak),
         bound=_svg(
-            budget_beliefs(
-                budgets["budgets"],
-                before=budgets["before"],
-                today=budgets["today"],
-                width=_WIDTH,
-            ),
+            budget_beliefs(**budgets, width=_WIDTH),
             "bound-",
             "The largest belief under each budget",
         ),

@@ -23,13 +23,21 @@ def headline(leak: Leak) -> str:
     if worst.ratio.low <= 1:
         return (
             "The log proves no leak: no shown variant moves a tracker's odds about a visitor's "
-            f"segment for certain. The worst odds ratio is at most {ratio(leak.ratio_high)}, with "
-            f"{100 * leak.confidence:g}% confidence."
+            f"segment for certain. {_ceiling(leak)}"
         )
     return (
         f"One shown variant multiplies a tracker's odds about a visitor's segment by "
         f"{spanned(worst.ratio)}: “{worst.variant}”{_of(leak, leak.worst)} speaks for "
         f"{worst.segment} and against {worst.other}. {belief_sentence(leak.headline)}"
+    )
+
+
+def _ceiling(leak: Leak) -> str:
+    if leak.ratio_high == inf:
+        return "Nor does it rule one out: some variants were shown too rarely to say."
+    return (
+        f"The worst odds ratio is at most {ratio(leak.ratio_high)}, with "
+        f"{100 * leak.confidence:g}% confidence."
     )
 
 
@@ -327,6 +335,7 @@ def budget_points(leak: Leak) -> dict[str, Any]:
     ]
     return {
         "budgets": [effect.budget for effect in leak.budgets],
+        "segment": short(leak.headline.segment),
         "before": leak.headline.before,
         "today": leak.headline.after.value,
         "costs": costs,
