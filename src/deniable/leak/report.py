@@ -47,7 +47,7 @@ class Leak:
     >>> worst.variant, worst.segment, worst.other, round(worst.ratio.value, 3)
     ('blue', 'loyal', 'new', 3.5)
     >>> round(worst.ratio.low, 2), round(worst.ratio.high, 2)
-    (2.68, 4.61)
+    (2.77, 4.46)
     """
 
     file: str
