@@ -84,7 +84,8 @@ def ratio_chart(spans: Sequence[tuple[str, float, float, float]], *, width: int 
     records = [
         {
             "name": name,
-            "value": min(value, top),
+            "value": value if value < top else None,  # an open end has an arrow, not a point
+            "at": min(value, top),
             "low": low,
             "high": min(high, top),
             "open": "▶" if high > top else "",
@@ -111,8 +112,8 @@ def ratio_chart(spans: Sequence[tuple[str, float, float, float]], *, width: int 
     arrows = base.mark_text(color=_BLUE, fontSize=12, dx=3).encode(
         x=alt.X("high:Q", scale=scale), text="open:N"
     )
-    words = base.mark_text(dy=-10, fontSize=10, color=INK).encode(
-        x=alt.X("value:Q", scale=scale), text="text:N"
+    words = base.mark_text(align="left", dx=1, dy=-10, fontSize=10, color=INK).encode(
+        x=alt.X("at:Q", scale=scale), text="text:N"
     )
     return lines + points + arrows + words
 
@@ -135,8 +136,8 @@ def budget_beliefs(
         "belief:Q", title="belief", axis=alt.Axis(format=".0%"), scale=alt.Scale(domain=[0, 1])
     )
     marks = [
-        _level(before, f"before {before:.0%}", BEFORE, width),
-        _level(today, f"today {today:.0%}", ADDED, width),
+        _level(before, f"before {before:.0%}", BEFORE, width, dy=9),
+        _level(today, f"today {today:.0%}", ADDED, width, dy=-8),
     ]
     line = curve.mark_line(color=_BLUE).encode(x=x, y=y)
     points = chosen.mark_point(color=_BLUE, filled=True, size=60, opacity=1).encode(x=x, y=y)
@@ -145,10 +146,10 @@ def budget_beliefs(
     )
 
 
-def _level(belief: float, text: str, colour: str, width: int) -> Any:
-    """A dashed line with its name at the right end."""
+def _level(belief: float, text: str, colour: str, width: int, *, dy: int) -> Any:
+    """A dashed line with its name at the right end, above or below."""
     base = alt.Chart(values(rows(belief=[belief]))).encode(y="belief:Q")
-    word = base.mark_text(align="right", dx=-4, dy=-8, fontSize=11, color=colour)
+    word = base.mark_text(align="right", dx=-4, dy=dy, fontSize=11, color=colour)
     rule = base.mark_rule(strokeDash=[4, 3], strokeWidth=1.5, color=colour)
     return rule + word.encode(x=alt.value(width), text=alt.value(text))
 
@@ -204,7 +205,7 @@ def budget_costs(
 
 def _budget_axis(budgets: Sequence[float]) -> Any:
     axis = alt.Axis(values=list(budgets), format="~g")
-    scale = alt.Scale(domain=[0, 1.03 * max(budgets)], nice=False)
+    scale = alt.Scale(domain=[0, max(1.03 * max(budgets), 0.1)], nice=False)
     return alt.X("budget:Q", title="privacy budget, nats", scale=scale, axis=axis)
 
 

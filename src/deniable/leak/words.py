@@ -300,7 +300,7 @@ def belief_pictures(leak: Leak) -> list[tuple[str, int, int, str]]:
     pictures = []
     for belief in _leading(leak.worst)[:_PICTURES]:
         before, after = out_of_100(belief)
-        told = f"{before} of 100 before, {after} after {short(belief.variant)}"
+        told = f"{before} of 100 before, {after} after “{short(belief.variant)}”"
         pictures.append((short(belief.segment), before, after, told))
     return pictures
 
