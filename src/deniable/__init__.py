@@ -16,6 +16,7 @@ _HOME = {
     "datasets.experiment": ("ExperimentData",),
     "datasets.open_bandit": ("open_bandit",),
     "datasets.synthetic": ("synthetic_portfolio",),
+    "leak.report": ("Leak", "measure_leak"),
     "planning.arm_plan": ("ArmPlan", "plan_arms"),
     "planning.plan": ("Plan", "plan"),
     "policies.arm_constant": ("ArmConstantPolicy",),

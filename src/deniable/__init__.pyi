@@ -4,6 +4,8 @@ from deniable.datasets.asos import asos as asos
 from deniable.datasets.experiment import ExperimentData as ExperimentData
 from deniable.datasets.open_bandit import open_bandit as open_bandit
 from deniable.datasets.synthetic import synthetic_portfolio as synthetic_portfolio
+from deniable.leak.report import Leak as Leak
+from deniable.leak.report import measure_leak as measure_leak
 from deniable.planning.arm_plan import ArmPlan as ArmPlan
 from deniable.planning.arm_plan import plan_arms as plan_arms
 from deniable.planning.plan import Plan as Plan
