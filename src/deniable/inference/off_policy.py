@@ -149,9 +149,15 @@ def chosen_value(
     >>> round(found.estimate, 3), round(found.low, 3), round(found.high, 3)
     (0.16, 0.106, 0.214)
     """
-    target = _policy(policy, state.shows.shape)
-    cells = arm_values(state, alpha)
-    c = target * segment_shares(state, shares)[:, None]
+    return value_of_cells(
+        arm_values(state, alpha),
+        _policy(policy, state.shows.shape) * segment_shares(state, shares)[:, None],
+    )
+
+
+def value_of_cells(cells: Intervals, coefficients: FloatArray) -> Value:
+    """The weighted sum of intervals that hold together, (J, K); cells with 0 are left out."""
+    c = coefficients
     used = c > 0
     low, high, exact_low, exact_high, middle = (
         float(np.where(used, c * end, 0.0).sum())

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from deniable import _validation as check
+from deniable._validation import FloatArray
 from deniable.errors import InvalidArgumentError
 from deniable.inference.boundaries import normal_mixture
 from deniable.inference.intervals import (
@@ -27,7 +28,13 @@ from deniable.inference.intervals import (
     least_variance,
     segment_shares,
 )
-from deniable.inference.off_policy import Value, always, chosen_value
+from deniable.inference.off_policy import (
+    Value,
+    always,
+    arm_values,
+    best_of_each,
+    value_of_cells,
+)
 from deniable.inference.state import FLOOR, State
 
 LONGEST = 1e9
@@ -300,19 +307,19 @@ def _against_default(
 
 
 def _choices(
-    state: State, names: tuple[str, ...], weights: ArrayLike, alpha: float
+    state: State, names: tuple[str, ...], weights: FloatArray, alpha: float
 ) -> tuple[Choice, ...]:
-    best = np.nan_to_num(state.alone.estimate, nan=-1.0).argmax(axis=1)
-    rows = np.eye(len(names))
+    """All with one set of intervals, which hold together whichever choice one looks at."""
+    cells = arm_values(state, alpha)
     shape = {"n_segments": state.n_segments, "n_arms": state.n_arms}
 
-    def value(policy: ArrayLike) -> Value:
-        return chosen_value(state, policy, shares=weights, alpha=alpha)
+    def value(policy: FloatArray) -> Value:
+        return value_of_cells(cells, policy * weights[:, None])
 
     return (
         Choice("keep", None, value(state.latest)),
         *(Choice("promote", arm, value(always(a, **shape))) for a, arm in enumerate(names)),
-        Choice("winners", None, value(rows[best])),
+        Choice("winners", None, value(best_of_each(state))),
     )
 
 
