@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -91,6 +91,7 @@ class Setting:
         growth: size of a batch as a share of the visitors before it ...
         first: ... but at least this size.
         typical: plan for the state.
+        share: of these visitors who are of the segment, each by chance.
     """
 
     rule: Rule
@@ -100,7 +101,8 @@ class Setting:
     growth: float = 0.1
     first: int = 100
     typical: float | None = None
-    runs: int = field(default=2000)
+    share: float = 1.0
+    runs: int = 2000
 
 
 def same(*rates: float) -> Callable[[float], Sequence[float]]:
@@ -115,7 +117,8 @@ def run(
     rng = np.random.default_rng(seed)
     n_runs = setting.runs if runs is None else runs
     n_arms = len(setting.rates(0.0))
-    state = new_state(n_runs, n_arms, horizon=setting.horizon, typical=setting.typical)
+    ahead = setting.horizon * setting.share
+    state = new_state(n_runs, n_arms, horizon=ahead, typical=setting.typical)
     a, b = state.pairs.T
     between = np.zeros(state.between.weight.shape)
     alone = np.zeros(state.alone.weight.shape)
@@ -126,7 +129,8 @@ def run(
         size = min(size, setting.horizon - n)
         table = setting.rule(state, n, rng)
         chance = np.asarray(setting.rates(n / setting.horizon), dtype=float)
-        shows = rng.multinomial(size, table)
+        came = rng.binomial(size, setting.share, size=n_runs)
+        shows = rng.multinomial(came, table)
         hits = rng.binomial(shows, chance)
         if values.size == 1:
             rewards, squares = hits * values[0], hits * values[0] ** 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
@@ -37,6 +37,7 @@ class Outcome:
     width: float
     width_exact: float
     looks: int
+    ready: float
 
 
 def outcome(setting: Setting, seed: int) -> Outcome:
@@ -68,6 +69,7 @@ def outcome(setting: Setting, seed: int) -> Outcome:
         width=float(np.median((seen.high - seen.low) / 2 / fixed)),
         width_exact=float(np.median((seen.exact_high - seen.exact_low) / 2 / fixed)),
         looks=looks,
+        ready=float(seen.ready.mean()),
     )
 
 
@@ -79,7 +81,10 @@ def rare(budget: float, n_arms: int = 2) -> float:
 SETTINGS = {
     **{
         f"A/A, {name} {budget}": Setting(
-            rule(budget), same(0.1, 0.1), typical=max(rare(budget), floor)
+            rule(budget),
+            same(0.1, 0.1),
+            typical=max(rare(budget), floor),
+            horizon=100_000 if budget == 5 else 20_000,
         )
         for budget in (0.1, 1.0, 3.0, 5.0)
         for name, rule, floor in (("constant", constant, 0.0), ("dynamic", dynamic, 0.05))
@@ -111,8 +116,9 @@ SETTINGS = {
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_covers_at_all_looks(name: str) -> None:
-    found = outcome(replace(SETTINGS[name]), seed=17)
-    assert found.looks >= 39
+    found = outcome(SETTINGS[name], seed=17)
+    assert found.looks >= 38
+    assert found.ready > 0.95  # by the end there was something to be wrong about
     assert found.asymptotic <= ALPHA
     assert found.exact <= ALPHA
 
@@ -144,8 +150,8 @@ def test_rare_rewards_would_fail_if_shown_too_early() -> None:
 
 
 def test_whole_and_family_cover_together() -> None:
-    """Three segments with shares .6 .3 .1 and three arms: nine comparisons and three of the whole."""
-    runs, shares = 700, np.array([0.6, 0.3, 0.1])
+    """Three segments that come by chance, three arms: nine comparisons and three of the whole."""
+    runs, shares = 2000, np.array([0.6, 0.3, 0.1])
     rates = ((0.1, 0.1, 0.12), (0.05, 0.06, 0.05), (0.2, 0.2, 0.2))
     each = ALPHA / 12
     streams = [
@@ -153,13 +159,12 @@ def test_whole_and_family_cover_together() -> None:
             Setting(
                 constant(1.0),
                 same(*rate),
-                horizon=int(30_000 * share),
-                growth=0.1,
-                first=int(150 * share),
+                horizon=30_000,
+                growth=0.15,
                 typical=rare(1.0, 3),
+                share=float(share),
             ),
             seed=29 + place,
-            runs=runs,
         )
         for place, (rate, share) in enumerate(zip(rates, shares, strict=True))
     ]
@@ -181,7 +186,7 @@ def test_whole_and_family_cover_together() -> None:
         note(missed["whole"], (outside & whole.ready)[None])
         note(missed["whole far"], ((whole.exact_low > goal) | (whole.exact_high < goal))[None])
         looks += 1
-    assert looks > 40
+    assert looks > 30
     assert whole.ready.all()
     assert (missed["near"] | missed["whole"]).mean() <= ALPHA
     assert (missed["far"] | missed["whole far"]).mean() <= ALPHA

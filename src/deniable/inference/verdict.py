@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from deniable import _validation as check
 from deniable._validation import FloatArray
@@ -35,7 +35,7 @@ from deniable.inference.off_policy import (
     best_of_each,
     value_of_cells,
 )
-from deniable.inference.state import FLOOR, State
+from deniable.inference.state import FLOOR, RUNNING, State
 
 LONGEST = 1e9
 """Visitors beyond which an undecided comparison counts as one that will not be decided."""
@@ -201,6 +201,7 @@ def verdict(
         raise InvalidArgumentError("state", len(state.pairs), f"all {n_pairs} pairs of arms")
     weights = segment_shares(state, shares)
     found = compare(state, shares=weights, alpha=alpha)
+    waits = _visitors_until_decided(state, found.alpha_each)
     default = names.index(default_arm)
     best: list[Winner] = []
     undecided: list[Undecided] = []
@@ -216,7 +217,7 @@ def verdict(
         daily = None if visitors_per_day is None else float(visitors_per_day) * float(weights[j])
         for row, (a, b) in enumerate(state.pairs.tolist()):
             if a in contenders and b in contenders and not lifts[a, b].decided:
-                more = _visitors_until_decided(state, found.alpha_each, j, row)
+                more = float(waits[j, row])
                 days = None if daily is None else (more / daily if daily > 0 else math.inf)
                 undecided.append(Undecided(lifts[b, a], more, days))
     return Verdict(
@@ -323,31 +324,28 @@ def _choices(
     )
 
 
-def _visitors_until_decided(state: State, alpha: float, j: int, row: int) -> float:
-    """More visitors of the segment until the interval leaves 0, at the present estimate and table."""
+def _visitors_until_decided(state: State, alpha: float) -> FloatArray:
+    """More visitors of a segment until the interval leaves 0, at the present estimates and table."""
     sums = state.between
-    weight, variance = float(sums.weight[j, row]), float(sums.variance[j, row])
-    a, b = state.pairs[row]
-    pa, pb = float(state.latest[j, a]), float(state.latest[j, b])
-    gap = abs(float(sums.estimate[j, row]))
-    came = float(sums.visitors[j, row])
-    if weight == 0 or variance == 0 or not gap > 0 or state.stopped_at[j, row] >= 0:
-        return math.inf
-    per_visitor = pa * pb / (pa + pb)
-    planned = float(state.planned_between[j, 0])
+    a, b = state.pairs.T
+    pa, pb = state.latest[:, a], state.latest[:, b]
+    planned = state.planned_between
+    with np.errstate(divide="ignore", invalid="ignore"):
+        per_visitor = pa * pb / (pa + pb)
+        gap = np.abs(sums.estimate)
+        hopeful = (sums.variance > 0) & (gap > 0) & (state.stopped_at == RUNNING)
 
-    def open_still(more: float) -> bool:
-        w = weight + more * per_visitor
-        v = variance * w / weight
-        early = came + more < LEAST_VISITORS or v < least_variance(alpha)
-        return early or float(normal_mixture(v, w / planned, alpha)) / w > gap
+        def decided(more: FloatArray) -> NDArray[np.bool_]:
+            weight = sums.weight + more * per_visitor
+            variance = np.where(hopeful, sums.variance * weight / sums.weight, 0.0)
+            enough = sums.visitors + more >= LEAST_VISITORS
+            radius = normal_mixture(variance, weight / planned, alpha) / weight
+            return np.asarray(enough & (variance >= least_variance(alpha)) & (radius < gap))
 
-    low, high = 0.0, 1.0
-    while open_still(high):
-        low, high = high, 2 * high
-        if high > LONGEST:
-            return math.inf
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if open_still(middle) else (low, middle)
-    return float(math.ceil(high))
+        low, high = np.zeros(gap.shape), np.full(gap.shape, math.log(LONGEST))
+        reachable = hopeful & decided(np.exp(high))
+        for _ in range(60):
+            middle = (low + high) / 2
+            done = decided(np.exp(middle))
+            low, high = np.where(done, low, middle), np.where(done, middle, high)
+    return np.where(reachable, np.ceil(np.exp(high)), np.inf)
