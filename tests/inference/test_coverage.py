@@ -80,15 +80,16 @@ def rare(budget: float, n_arms: int = 2) -> float:
 
 SETTINGS = {
     **{
-        f"A/A, {name} {budget}": Setting(
-            rule(budget),
+        f"A/A, constant {budget}": Setting(
+            constant(budget),
             same(0.1, 0.1),
-            typical=max(rare(budget), floor),
+            typical=rare(budget),
             horizon=100_000 if budget == 5 else 20_000,
         )
         for budget in (0.1, 1.0, 3.0, 5.0)
-        for name, rule, floor in (("constant", constant, 0.0), ("dynamic", dynamic, 0.05))
     },
+    "A/A, dynamic 3.0": Setting(dynamic(3.0), same(0.1, 0.1), typical=0.05),
+    "A/A, dynamic 5.0": Setting(dynamic(5.0), same(0.1, 0.1), typical=0.05, horizon=100_000),
     "A/A, rare rewards": Setting(constant(1.0), same(0.01, 0.01), typical=rare(1.0)),
     "A/A, frequent rewards": Setting(constant(1.0), same(0.6, 0.6), typical=rare(1.0)),
     "A/A, looks every 50": Setting(

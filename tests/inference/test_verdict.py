@@ -160,6 +160,8 @@ def test_mistakes_are_refused() -> None:
         ("arms", ["old", "old"]),
         ("arms", ["old", "new", "third"]),
         ("segments", ["a", "b"]),
+        ("segments", ["a", "a"]),
+        ("segments", []),
         ("default_arm", "other"),
     ):
         with pytest.raises(InvalidArgumentError):

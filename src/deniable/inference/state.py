@@ -6,7 +6,7 @@ and rewarded with Y_t in [0, 1] has, for the difference "arm b minus arm a",
     h_t = m_b - m_a + 1[A_t = b] (Y_t - m_b) / p(b) - 1[A_t = a] (Y_t - m_a) / p(a).
 
 m are guesses of the rates made from earlier visitors, so E[h_t | past] = mu_b - mu_a exactly,
-whatever the guesses (doubly robust scores with known propensities; MATH section 12). Each visitor
+whatever the guesses (doubly robust scores with known propensities). Each visitor
 has the weight ``w = p(a) p(b) / (p(a) + p(b))``: the more the table randomises between the two arms,
 the more its visitors say. The variance of a score is about (1/p(a) + 1/p(b)) = 1/w times that of a
 reward, so these are the weights of least variance, and ``w (h_t - (m_b - m_a))`` always lies in
@@ -54,7 +54,7 @@ RUNNING = -1.0
 FORMAT = 1
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class Batch:
     """Consecutive visitors who were served by one table, as counts. All arrays have shape (J, K).
 

@@ -189,7 +189,9 @@ def verdict(
     [('returning', 111041.0)]
     """
     names = tuple(str(name) for name in check.distinct("arms", arms, 2))
-    places = tuple(str(name) for name in check.distinct("segments", segments, 1))
+    places = tuple(segments)
+    if not places or len(set(places)) < len(places):  # their names do not belong into an error
+        raise InvalidArgumentError("segments", len(places), "1 or more names, each once")
     if state.shows.shape != (len(places), len(names)):
         raise InvalidArgumentError(
             "state", state.shows.shape, f"{len(places)} segments and {len(names)} arms"
