@@ -1,10 +1,11 @@
 """The verdict: who won where, what is undecided, what each choice would earn, how long it takes.
 
-An arm wins a segment when the asymptotic confidence sequence of its difference from every other arm
-that still runs there lies above 0. Alpha is split over all pairs of arms in all segments and in the
-whole, so with probability 1 - alpha no difference is ever claimed wrongly, at any look. A retired
-arm is out of the contest, and the verdict names it: whether it was beaten is what its last interval
-says. `deniable.inference.words` puts the verdict into sentences.
+An arm beats another when the asymptotic confidence sequence of their difference lies above 0. Alpha is
+split over all pairs of arms in all segments and in the whole, so with probability 1 - alpha no
+difference is ever claimed wrongly, at any look. An arm wins a segment when it is the only one still
+running there that no other running arm beats: then it is better than all of them, because each other
+arm is beaten by one that is, in the end, beaten by the winner. A retired arm is out of the contest, and
+the verdict names it. `deniable.inference.words` puts the verdict into sentences.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class Lift:
 
 @dataclass(frozen=True)
 class Winner:
-    """An arm that beats all others that still run in a segment.
+    """The best of the arms that still run in a segment.
 
     Attributes:
         segment: where.
@@ -201,6 +202,10 @@ def verdict(
     n_pairs = len(names) * (len(names) - 1) // 2
     if len(state.pairs) != n_pairs:
         raise InvalidArgumentError("state", len(state.pairs), f"all {n_pairs} pairs of arms")
+    traffic = None
+    if visitors_per_day is not None:
+        given = check.nonnegative("visitors_per_day", visitors_per_day)
+        traffic = check.single("visitors_per_day", given)
     weights = segment_shares(state, shares)
     found = compare(state, shares=weights, alpha=alpha)
     waits = _visitors_until_decided(state, found.alpha_each)
@@ -210,13 +215,13 @@ def verdict(
     for j, place in enumerate(places):
         lifts = _all_lifts(state, found, j, place, names)
         running = [a for a in range(len(names)) if state.latest[j, a] >= FLOOR]
-        champion = _champion(lifts, running, len(names))
-        if champion is not None:
+        contenders = [a for a in running if not any(_beats(lifts, b, a) for b in running)]
+        if len(contenders) == 1 and any(_beats(lifts, contenders[0], b) for b in range(len(names))):
+            champion = contenders[0]
             lift = None if champion == default else lifts[champion, default]
             best.append(Winner(place, names[champion], lift))
             continue
-        contenders = [a for a in running if not any(_beats(lifts, b, a) for b in running)]
-        daily = None if visitors_per_day is None else float(visitors_per_day) * float(weights[j])
+        daily = None if traffic is None else traffic * float(weights[j])
         for row, (a, b) in enumerate(state.pairs.tolist()):
             if a in contenders and b in contenders and not lifts[a, b].decided:
                 more = float(waits[j, row])
@@ -284,17 +289,6 @@ def _reversed(lift: Lift) -> Lift:
 
 def _beats(lifts: dict[tuple[int, int], Lift], arm: int, other: int) -> bool:
     return arm != other and lifts[arm, other].decided and lifts[arm, other].low > 0
-
-
-def _champion(
-    lifts: dict[tuple[int, int], Lift], running: Sequence[int], n_arms: int
-) -> int | None:
-    """The arm that beats all that run, and at least one arm at all."""
-    for arm in running:
-        beaten = {other for other in range(n_arms) if _beats(lifts, arm, other)}
-        if beaten and beaten.issuperset(other for other in running if other != arm):
-            return arm
-    return None
 
 
 def _against_default(

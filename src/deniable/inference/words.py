@@ -34,15 +34,21 @@ def sentences(found: Verdict) -> list[str]:
     rows = [choice for choice in found.choices if choice.what == "promote"]
     top = max(rows, key=lambda choice: _known(choice.value.estimate))
     each = next(choice for choice in found.choices if choice.what == "winners")
-    if len(found.too_early) < len(found.segments):
+    if not found.too_early:
         said.append(f"Keep running: {_percent(keep.value.estimate)}.")
         said.append(f"{_capital(str(top.arm))} for everybody: {_percent(top.value.estimate)}.")
         if len(found.segments) > 1:
             said.append(f"Each segment its best arm: {_percent(each.value.estimate)}.")
-    if not found.undecided and not found.too_early:
+    known = {winner.segment for winner in found.winners}
+    waiting = {item.lift.segment for item in found.undecided} | set(found.too_early)
+    stuck = [place for place in found.segments if place not in known and place not in waiting]
+    if len(known) == len(found.segments):
         said.append("Every segment is decided; stopping now is safe.")
-    if found.undecided:
-        said.append(_when_decided(found.undecided))
+    open_still = [item for item in found.undecided if item.lift.segment not in found.too_early]
+    if open_still:
+        said.append(_when_decided(open_still))
+    if stuck:
+        said.append(f"No winner will be found for {_listed(stuck)} while the table stays as it is.")
     said += [
         f"{_capital(arm)} has retired for {segment}; its comparisons there have stopped."
         for arm, segment in found.retired
@@ -58,7 +64,9 @@ def _who_won(found: Verdict) -> str:
     parts = []
     for winner in found.winners:
         lift = winner.lift
-        told = "" if lift is None else f" ({_points(lift.low)} to {_points(lift.high)} points)"
+        told = ""
+        if lift is not None and lift.ready:
+            told = f" ({_points(lift.low)} to {_points(lift.high)} points)"
         parts.append(f"{winner.arm} for {winner.segment}{told}")
     number = {1: "One winner", 2: "Two winners", 3: "Three winners"}.get(
         len(parts), f"{len(parts)} winners"
@@ -69,16 +77,13 @@ def _who_won(found: Verdict) -> str:
 def _when_decided(undecided: Sequence[Undecided]) -> str:
     places = tuple(dict.fromkeys(str(item.lift.segment) for item in undecided))
     head = f"Undecided for {_listed(places)}"
-    going = [item for item in undecided if not item.lift.stopped]
-    if not going:
-        return f"{head}, and nothing more will be learned: an arm has retired."
-    longest = max(item.visitors for item in going)
+    longest = max(item.visitors for item in undecided)
     if math.isinf(longest):
         return f"{head}; the arms are too close to say when."
-    days = max((item.days for item in going if item.days is not None), default=None)
+    days = max((item.days for item in undecided if item.days is not None), default=None)
     when = (
         f"{float(f'{longest:.2g}'):,.0f} more visitors"
-        if days is None
+        if days is None or math.isinf(days)
         else f"{math.ceil(days):,} more days"
     )
     return f"{head}; if the estimates are right, about {when}."
