@@ -105,7 +105,13 @@ def test_overload_refuses_what_waited_too_long(
     with serving(f"sqlite:///{tmp_path / 'store.db'}") as service:
         running(service)
         service.decide("checkout", "v", "a")
-        slow = Writer(service._store, service._key, queue_seconds=0.02, batch_limit=100)
+        slow = Writer(
+            service._store,
+            service._key,
+            service._publisher,
+            queue_seconds=0.02,
+            batch_limit=100,
+        )
         go, run = threading.Semaphore(0), slow.engine.run
 
         def held(jobs: Any) -> None:

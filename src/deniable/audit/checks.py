@@ -136,8 +136,8 @@ def draw_checks(draws: list[DrawTest], alpha: float) -> Iterator[Check]:
         yield Check(
             name,
             "kept" if good else "broken",
-            f"{words[name]} {'agrees' if name.startswith('likeliest') else 'agree'} with the published tables"
-            f"{how}."
+            f"{words[name]} {'agrees' if name.startswith('likeliest') else 'agree'} with the "
+            f"published tables{how}."
             if good
             else f"{words[name]} cannot come from the published probabilities.",
             p_value,
