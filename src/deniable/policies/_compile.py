@@ -40,7 +40,7 @@ def compiled(function: Function) -> Function:
 def kernel_folder() -> Path:
     """Where this version's compiled kernels are kept."""
     digest = hashlib.sha256()
-    for name in ("policies", "simulation"):
+    for name in ("policies", "strategies", "simulation"):
         for source in sorted((_PACKAGE / name).glob("*.py")):
             if b"@compiled" in (text := source.read_bytes()):
                 digest.update(source.name.encode() + b"\0" + text)

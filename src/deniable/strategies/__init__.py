@@ -1,0 +1,1 @@
+"""One file for each strategy: its tables, its rule, its bound."""
