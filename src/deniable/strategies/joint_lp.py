@@ -122,7 +122,7 @@ def _shares(shares: ArrayLike, n_segments: int) -> FloatArray:
     share = check.nonnegative("shares", shares)
     if share.shape != (n_segments,) or abs(share.sum() - 1) > 1e-9:
         raise InvalidArgumentError("shares", shares, f"{n_segments} shares that sum to 1")
-    return share / share.sum()
+    return np.asarray(share / share.sum())
 
 
 def _by_highs(values: FloatArray, weakest: FloatArray) -> tuple[FloatArray, float]:
