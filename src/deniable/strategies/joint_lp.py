@@ -192,7 +192,7 @@ def solve(values: Any, weakest: Any, perturbation: Any, warm: Any, space: Any, t
             for other in range(n_segments):
                 patterns[s, other] = other == s
     _factor(values, weakest, perturbation, space)
-    most = 50 + 100 * n_segments
+    most = 50 + (100 if n_segments <= 40 else 20) * n_segments
     since = 0
     pivots = 0
     direction, column = spare[0], spare[1]
