@@ -40,7 +40,7 @@ def kernel_folder() -> Path:
     """Where this version's compiled kernels are kept."""
     sources = [
         source
-        for name in ("policies", "simulation")
+        for name in ("policies", "strategies", "simulation")
         for source in sorted((_PACKAGE / name).glob("*.py"))
         if b"@compiled" in source.read_bytes()
     ]
