@@ -13,12 +13,10 @@ import polars as pl
 import pytest
 
 from deniable.errors import InvalidArgumentError
+from deniable.policies.base import Policy
+from deniable.policies.benchmarks import RandomPolicy
 from deniable.policies.catalogue import POLICIES, Settings, policy_named
-from deniable.policies.constant import ConstantPolicy
-from deniable.policies.contract import Policy
-from deniable.policies.dynamic import DynamicPolicy
-from deniable.policies.epsilon_greedy import EpsilonGreedyPolicy
-from deniable.policies.random import RandomPolicy
+from deniable.policies.greedy import ConstantPolicy, DynamicPolicy, EpsilonGreedyPolicy
 from deniable.simulation.environment import Environment
 from deniable.simulation.job import KERNELS, Kernel
 from deniable.simulation.run import Case, simulate, simulate_many
@@ -51,10 +49,10 @@ def test_results_do_not_depend_on_workers_executors_or_order() -> None:
 
 
 def test_a_pool_of_processes_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    from deniable.simulation import work
+    from deniable.simulation import workers
 
     alone = simulate(PAGE, PAIR, repetitions=30, seed=3, workers=1)
-    monkeypatch.setattr(work, "TASK_SECONDS", 0.002)  # the first slice ends at once
+    monkeypatch.setattr(workers, "TASK_SECONDS", 0.002)  # the first slice ends at once
     pooled = simulate(PAGE, PAIR, repetitions=30, seed=3, workers=2)
     assert alone.frame.equals(pooled.frame)
 

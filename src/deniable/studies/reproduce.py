@@ -12,7 +12,7 @@ from importlib.metadata import version
 from os import cpu_count
 from pathlib import Path
 
-from deniable.simulation.processes import worker_processes
+from deniable.simulation.workers import worker_processes
 from deniable.studies.context import DATA_FILES, Context, silent
 from deniable.studies.publish import FORMATS, Record, read_record, write_study, write_text
 from deniable.studies.registry import STUDIES, Study

@@ -17,7 +17,7 @@ import numpy as np
 
 from deniable.errors import InvalidArgumentError
 from deniable.simulation.job import Counts, Job
-from deniable.simulation.work import Batch, Span
+from deniable.simulation.workers import Batch, Span
 
 if TYPE_CHECKING:
     import polars as pl

@@ -96,7 +96,7 @@ def fixed_rule(shown_alone: FloatArray, bonus: float) -> GreedyRule:
     )
 
 
-def falling_rule(n_arms: int, floor: float, settles_at: float) -> GreedyRule:
+def decaying_rule(n_arms: int, floor: float, settles_at: float) -> GreedyRule:
     """Exploration max(floor, (K log n / n)^(1/3)), which reaches the floor at `settles_at`."""
     return GreedyRule(
         kind="dynamic",

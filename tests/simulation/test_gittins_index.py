@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import numpy as np
 import pytest
 
 from deniable.errors import InvalidArgumentError
-from deniable.policies.gittins_index import gittins_index, gittins_table, look_up
+from deniable.simulation.kernels.gittins_table import gittins_index, gittins_table, look_up
 
 # Gittins, Glazebrook and Weber (2011), tables of the Bernoulli index, Beta(a, b) with a + b small.
 PUBLISHED = {
@@ -122,18 +120,14 @@ def test_against_markovianbandit() -> None:
         assert abs(gittins_index(*state, discount) - want) < 4e-3
 
 
-@lru_cache(maxsize=1)
-def _arrays() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    return gittins_table(0.9999).arrays
-
-
 def test_the_index_rises_with_clicks_and_falls_with_failures() -> None:
     rng = np.random.default_rng(1)
+    table = gittins_table(0.9999)
     for shows in [*range(0, 300, 7), 255, 256, 500, 2000, 9999, 10_001, 50_000, 10**7]:
         for clicks in {0, shows, *rng.integers(0, shows + 1, 12).tolist()}:
-            here = look_up(clicks, shows, *_arrays())
-            assert look_up(clicks + 1, shows + 1, *_arrays()) >= here - 5e-5
-            assert look_up(clicks, shows + 1, *_arrays()) <= here + 5e-5
+            here = look_up(clicks, shows, table)
+            assert look_up(clicks + 1, shows + 1, table) >= here - 5e-5
+            assert look_up(clicks, shows + 1, table) <= here + 5e-5
             assert here > (clicks + 1) / (shows + 2)
 
 
