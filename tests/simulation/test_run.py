@@ -244,6 +244,43 @@ def test_many_cases_are_each_as_if_alone() -> None:
     assert many.arms.height == 0
 
 
+def test_random_numbers_do_not_depend_on_the_last_bit_of_a_budget() -> None:
+    near: list[Policy] = [ConstantPolicy(0.3), ConstantPolicy(0.1 + 0.2)]
+    result = simulate(PAGE, near, repetitions=5, seed=1, workers=1)
+    one, other = (rows.drop("policy", "risk_cap") for rows in result.frame.partition_by("policy"))
+    assert one.equals(other)
+    apart = simulate(PAGE, PAIR, repetitions=5, seed=1, workers=1).frame.partition_by("policy")
+    assert not apart[0]["clicks"].equals(apart[1]["clicks"])
+
+
+def test_budgets_that_differ_have_labels_that_differ() -> None:
+    near: list[Policy] = [DynamicPolicy(2.7288521), DynamicPolicy(2.7288522)]
+    result = simulate(PAGE, near, repetitions=1, seed=1, workers=1)
+    assert result.frame["policy"].to_list() == ["dynamic(2.7288521)", "dynamic(2.7288522)"]
+
+
+def test_common_random_numbers_bring_the_same_visitors_to_all_policies() -> None:
+    policies = [policy for policy in _all(2) if policy.name != "arm-dynamic"]
+
+    def arrivals(common: bool) -> list[int]:
+        result = simulate(
+            PAGE, policies, repetitions=4, seed=1, workers=1, common_random_numbers=common
+        )
+        by_segment = result.arms.group_by("policy", "repetition", "segment").agg(
+            pl.col("shows").sum()
+        )
+        return by_segment.group_by("repetition", "segment").n_unique()["shows"].to_list()
+
+    assert set(arrivals(True)) == {1}
+    assert min(arrivals(False)) > 1
+
+
+def test_a_folder_of_another_budget_is_refused(tmp_path: Path) -> None:
+    simulate(PAGE, [ConstantPolicy(1)], repetitions=2, workers=1, folder=tmp_path / "run")
+    with pytest.raises(InvalidArgumentError, match="same settings"):
+        simulate(PAGE, [ConstantPolicy(2)], repetitions=2, workers=1, folder=tmp_path / "run")
+
+
 @pytest.mark.parametrize(
     ("change", "named"),
     [

@@ -10,7 +10,7 @@ import numpy as np
 
 from deniable._validation import FloatArray
 from deniable.errors import InvalidArgumentError
-from deniable.policies.base import FixedRule, IndexRule
+from deniable.policies.base import FixedRule, IndexRule, shortest
 
 LARGEST_DISCOUNT = 0.9999
 
@@ -43,7 +43,7 @@ class GittinsPolicy:
     @property
     def label(self) -> str:
         """gittins, with the discount where it was given."""
-        return "gittins" if self.discount is None else f"gittins({self.discount:g})"
+        return "gittins" if self.discount is None else f"gittins({shortest(self.discount)})"
 
     def rule(self, rates: FloatArray, horizon: int) -> IndexRule:
         """The index with the discount given, or with the horizon's."""

@@ -16,7 +16,7 @@ import numpy as np
 from deniable import _validation as check
 from deniable._validation import FloatArray
 from deniable.errors import InvalidArgumentError
-from deniable.policies.base import GreedyRule, decaying_rule, fixed_rule
+from deniable.policies.base import GreedyRule, decaying_rule, fixed_rule, shortest
 from deniable.privacy.exploration import exploitation_from_risk, exploration_from_risk
 from deniable.privacy.mechanism import ArmSpecificResponse
 from deniable.privacy.schedule import exhaustion_clock
@@ -43,7 +43,7 @@ class ConstantPolicy:
     @property
     def label(self) -> str:
         """constant(budget)."""
-        return f"constant({self.budget:g})"
+        return f"constant({shortest(self.budget)})"
 
     @property
     def risk_cap(self) -> float:
@@ -79,7 +79,7 @@ class DynamicPolicy:
     @property
     def label(self) -> str:
         """dynamic(budget)."""
-        return f"dynamic({self.budget:g})"
+        return f"dynamic({shortest(self.budget)})"
 
     @property
     def risk_cap(self) -> float:
@@ -118,7 +118,7 @@ class ArmConstantPolicy:
     @property
     def label(self) -> str:
         """arm-constant(budgets)."""
-        return f"arm-constant({', '.join(f'{b:g}' for b in self.budgets)})"
+        return f"arm-constant({', '.join(map(shortest, self.budgets))})"
 
     @property
     def risk_cap(self) -> float:
@@ -158,7 +158,7 @@ class ArmDynamicPolicy:
     @property
     def label(self) -> str:
         """arm-dynamic(budgets)."""
-        return f"arm-dynamic({', '.join(f'{b:g}' for b in self.budgets)})"
+        return f"arm-dynamic({', '.join(map(shortest, self.budgets))})"
 
     @property
     def risk_cap(self) -> float:

@@ -30,7 +30,7 @@ class Job:
     """What a worker needs to know.
 
     Attributes:
-        key: distinguishes the job's random numbers from those of other jobs of the run.
+        key: the job's stream of random numbers: one for each environment and name of a policy.
         rule: the policy's rule for this environment.
         rates: click rates by segment and arm, (J, K).
         arrival: cumulative shares of the segments, (J,).
@@ -52,6 +52,8 @@ def make_job(
     horizon: int | None = None,
     checkpoints: Sequence[int] | None = None,
     kernel: Kernel = "leap",
+    *,
+    common_random_numbers: bool = False,
 ) -> Job:
     """The job of one policy in one environment.
 
@@ -61,14 +63,18 @@ def make_job(
         horizon: T, if other than the environment's.
         checkpoints: visitors at which to keep counts; the horizon is always one of them.
         kernel: "leap", or "step" for visitor by visitor.
+        common_random_numbers: whether all policies start from the same random numbers.
     """
     end = environment.horizon if horizon is None else horizon
     end = check.whole("horizon", end, 1, LONGEST_HORIZON)
     if kernel not in KERNELS:
         raise InvalidArgumentError("kernel", kernel, "leap or step")
     points = {check.whole("checkpoints", point, 1, end) for point in checkpoints or ()}
+    # By the policy's name, not by its label: a budget that differs in its last bit, as solvers'
+    # budgets do from one machine to the next, must not change the random numbers.
+    stream = environment.name if common_random_numbers else f"{environment.name}\0{policy.name}"
     return Job(
-        key=zlib.crc32(f"{environment.name}\0{policy.label}".encode()),
+        key=zlib.crc32(stream.encode()),
         rule=policy.rule(environment.rates, end),
         rates=np.array(
             environment.rates.T, order="C"

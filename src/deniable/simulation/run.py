@@ -65,6 +65,7 @@ def simulate(
     progress: Progress = no_progress,
     folder: Path | None = None,
     by_arm: bool = True,
+    common_random_numbers: bool = False,
 ) -> SimulationResult:
     """Run each policy in the environment.
 
@@ -82,6 +83,9 @@ def simulate(
         progress: called as repetitions finish; see `progress_bar`.
         folder: keep finished batches here and resume from them.
         by_arm: also return counts by segment and arm.
+        common_random_numbers: start all policies from the same random numbers, so that differences
+            between them are less noisy. With the leap kernel the same visitors arrive in each
+            segment (but for policies on the experiment's clock); what is clicked on differs.
 
     >>> from deniable.policies.greedy import ConstantPolicy
     >>> page = Environment([0.324, 0.295], horizon=10**8)
@@ -100,6 +104,7 @@ def simulate(
         progress=progress,
         folder=folder,
         by_arm=by_arm,
+        common_random_numbers=common_random_numbers,
     )
 
 
@@ -114,11 +119,13 @@ def simulate_many(
     progress: Progress = no_progress,
     folder: Path | None = None,
     by_arm: bool = False,
+    common_random_numbers: bool = False,
 ) -> SimulationResult:
     """Run many cases at once, as one pool of work; arguments as in `simulate`.
 
-    A case's numbers depend on its environment's name, its policy's label, the seed and the
-    repetition, and on no other case of the run.
+    A case's random numbers depend on its environment's name, its policy's name, the seed and the
+    repetition, and on no other case of the run. So policies that differ in their budget alone
+    start from the same random numbers.
 
     >>> from deniable.policies.benchmarks import RandomPolicy
     >>> pages = [Environment([0.3, 0.2], horizon=10, name=name) for name in ("first", "second")]
@@ -130,7 +137,7 @@ def simulate_many(
     count = check.whole("repetitions", repetitions, 1)
     entropy = check.whole("seed", seed, 0)
     used = None if workers is None else check.whole("workers", workers, 1)
-    jobs = _jobs(listed, kernel)
+    jobs = _jobs(listed, kernel, common_random_numbers)
     store = None if folder is None else BatchFolder(Path(folder), jobs, entropy)
     finished = [] if store is None else store.read(count)
     spans = missing(len(jobs), count, finished)
@@ -144,13 +151,20 @@ def simulate_many(
     return collect(described, finished, by_arm=by_arm)
 
 
-def _jobs(cases: Sequence[Case], kernel: Kernel) -> list[Job]:
+def _jobs(cases: Sequence[Case], kernel: Kernel, common: bool) -> list[Job]:
     if not cases:
         raise InvalidArgumentError("policies", [], "1 or more policies")
     labels = [(case.environment.name, case.policy.label) for case in cases]
     check.distinct("policies", labels, 1)
     jobs = [
-        make_job(case.environment, case.policy, case.horizon, case.checkpoints, kernel)
+        make_job(
+            case.environment,
+            case.policy,
+            case.horizon,
+            case.checkpoints,
+            kernel,
+            common_random_numbers=common,
+        )
         for case in cases
     ]
     for discount in {job.rule.discount for job in jobs if isinstance(job.rule, IndexRule)}:
