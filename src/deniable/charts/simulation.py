@@ -14,10 +14,8 @@ from deniable.charts.theme import (
     powers_of_ten,
     values,
 )
-from deniable.policies.constant import ConstantPolicy
-from deniable.policies.contract import Policy
-from deniable.policies.dynamic import DynamicPolicy
-from deniable.policies.epsilon_greedy import EpsilonGreedyPolicy
+from deniable.policies.base import Policy
+from deniable.policies.greedy import ConstantPolicy, DynamicPolicy, EpsilonGreedyPolicy
 from deniable.simulation.environment import Environment
 from deniable.simulation.results import SimulationResult
 from deniable.theory.regret import constant_regret, dynamic_regret, nonprivate_regret

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from deniable.policies._compile import compiled
+from deniable._compile import compiled_with_arrays
 from deniable.simulation._samplers import binomial, split_multinomial
 from deniable.strategies.joint_rule import write_joint, write_pooled
 
@@ -20,7 +20,7 @@ JOINT, ACROSS, POOLED, GIVEN = 0, 1, 2, 3
 """The joint rule, the same across time, one bandit for everybody, a table that never changes."""
 
 
-@compiled
+@compiled_with_arrays
 def run_epochs(
     kind: Any,
     budget: Any,
@@ -85,7 +85,7 @@ def run_epochs(
     return expected
 
 
-@compiled
+@compiled_with_arrays
 def value_of(table: Any, rates: Any, shares: Any) -> Any:
     """Clicks per visitor of a table."""
     value = 0.0
@@ -95,7 +95,7 @@ def value_of(table: Any, rates: Any, shares: Any) -> Any:
     return value
 
 
-@compiled
+@compiled_with_arrays
 def serve(
     visitors: Any, table: Any, rates: Any, shares: Any, state: Any, shows: Any, clicks: Any
 ) -> None:

@@ -30,8 +30,8 @@ from typing import Any
 
 from deniable import _validation as check
 from deniable.errors import InvalidArgumentError
+from deniable.policies.base import Policy
 from deniable.policies.catalogue import Settings, policy_named
-from deniable.policies.contract import Policy
 from deniable.simulation.environment import LONGEST_HORIZON, Environment
 from deniable.simulation.job import KERNELS, Kernel
 from deniable.strategies import STRATEGIES

@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike
 from deniable import _validation as check
 from deniable._validation import FloatArray
 from deniable.errors import DeniableError, InvalidArgumentError
-from deniable.policies._compile import compiled
+from deniable._compile import compiled_with_arrays
 
 LARGEST = 200
 """The largest number of segments, and of arms."""
@@ -158,7 +158,7 @@ def _by_highs(values: FloatArray, weakest: FloatArray) -> tuple[FloatArray, floa
     return table, float(dual_bound(values, weakest, prices)) - float((values * table).sum())
 
 
-@compiled
+@compiled_with_arrays
 def solve(values: Any, weakest: Any, perturbation: Any, warm: Any, space: Any, table: Any) -> Any:
     """Write the best table and return the number of pivots; prices and basis stay in the workspace.
 
@@ -251,7 +251,7 @@ def solve(values: Any, weakest: Any, perturbation: Any, warm: Any, space: Any, t
     return pivots
 
 
-@compiled
+@compiled_with_arrays
 def _same_row(values: Any, prices: Any, table: Any) -> None:
     """The arm that is best on average, for everybody."""
     n_arms, n_segments = values.shape
@@ -268,7 +268,7 @@ def _same_row(values: Any, prices: Any, table: Any) -> None:
             table[a, s] = 1.0 if a == best else 0.0
 
 
-@compiled
+@compiled_with_arrays
 def _factor(values: Any, weakest: Any, perturbation: Any, space: Any) -> None:
     """Inverse (Gauss-Jordan with row pivots), weights and prices of the basis."""
     arms, patterns, inverse, prices, weights, _ = space
@@ -318,7 +318,7 @@ def _factor(values: Any, weakest: Any, perturbation: Any, space: Any) -> None:
             prices[s] += cost * inverse[i, s]
 
 
-@compiled
+@compiled_with_arrays
 def _write_table(weakest: Any, space: Any, table: Any) -> None:
     """The table of the basis, with the right side as it should be."""
     arms, patterns, inverse, _, _, _ = space
@@ -340,7 +340,7 @@ def _write_table(weakest: Any, space: Any, table: Any) -> None:
             table[a, s] /= total
 
 
-@compiled
+@compiled_with_arrays
 def dual_bound(values: Any, weakest: Any, prices: Any) -> Any:
     """No table has more value: the sum of the prices, raised by the least that makes them feasible."""
     n_arms, n_segments = values.shape

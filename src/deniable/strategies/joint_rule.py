@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike
 from deniable import _validation as check
 from deniable._validation import FloatArray
 from deniable.errors import InvalidArgumentError
-from deniable.policies._compile import compiled
+from deniable._compile import compiled_with_arrays
 from deniable.strategies.joint_lp import LARGEST, lowest_ratio, solve, workspace
 
 CURIOSITY = 0.3
@@ -161,7 +161,7 @@ def _horizon(horizon: float | None) -> float:
     return 0.0 if horizon is None else float(check.whole("horizon", horizon, 1))
 
 
-@compiled
+@compiled_with_arrays
 def write_joint(
     shows: Any,
     clicks: Any,
@@ -234,7 +234,7 @@ def write_joint(
         mix_floor(visitors, n_segments, settings[3], table)
 
 
-@compiled
+@compiled_with_arrays
 def fill_band(values: Any, floors: Any, weakest: Any, table: Any) -> None:
     """The best table with entries in [l_a, e^g l_a]: floors first, then the best arms filled up."""
     n_arms, n_segments = values.shape
@@ -251,7 +251,7 @@ def fill_band(values: Any, floors: Any, weakest: Any, table: Any) -> None:
             left -= more
 
 
-@compiled
+@compiled_with_arrays
 def write_pooled(
     shows: Any, clicks: Any, noise: Any, horizon: Any, settings: Any, table: Any
 ) -> None:
@@ -282,7 +282,7 @@ def write_pooled(
             table[a, s] = row[a, 0]
 
 
-@compiled
+@compiled_with_arrays
 def arrivals(shows: Any) -> Any:
     """Visitors so far, and the estimated share of each segment."""
     n_arms, n_segments = shows.shape
@@ -297,7 +297,7 @@ def arrivals(shows: Any) -> Any:
     return visitors, shares
 
 
-@compiled
+@compiled_with_arrays
 def fit(shows: Any, clicks: Any, noise: Any, relative: Any, variance: Any) -> Any:
     """Base rates by segment; writes each cell's deviation relative to its base, and its variance.
 
@@ -341,7 +341,7 @@ def fit(shows: Any, clicks: Any, noise: Any, relative: Any, variance: Any) -> An
     return base
 
 
-@compiled
+@compiled_with_arrays
 def spread_weights(relative: Any, variance: Any) -> Any:
     """Posterior weight of each pair of spreads (own, arm), flattened; they sum to 1."""
     n_arms, n_segments = relative.shape
@@ -373,7 +373,7 @@ def spread_weights(relative: Any, variance: Any) -> Any:
     return weights / total
 
 
-@compiled
+@compiled_with_arrays
 def posterior_mean(relative: Any, variance: Any, weights: Any) -> Any:
     """The mean of each cell's deviation over all pairs of spreads, (K, J)."""
     n_arms, n_segments = relative.shape
@@ -396,7 +396,7 @@ def posterior_mean(relative: Any, variance: Any, weights: Any) -> Any:
     return mean
 
 
-@compiled
+@compiled_with_arrays
 def _scale(visitors: Any, horizon: Any, curiosity: Any) -> Any:
     """How far draws deviate from the posterior mean, in standard deviations."""
     ahead = horizon / max(visitors, 1.0)
@@ -405,7 +405,7 @@ def _scale(visitors: Any, horizon: Any, curiosity: Any) -> Any:
     return min(1.0, curiosity * math.sqrt(math.log(ahead)))
 
 
-@compiled
+@compiled_with_arrays
 def mix_floor(visitors: Any, n_segments: Any, keep: Any, table: Any) -> None:
     """Mix with uniform: `keep` times the dynamic strategy's exploration at the mean clock."""
     n_arms = table.shape[0]
@@ -416,7 +416,7 @@ def mix_floor(visitors: Any, n_segments: Any, keep: Any, table: Any) -> None:
             table[a, s] = (1.0 - floor) * table[a, s] + floor / n_arms
 
 
-@compiled
+@compiled_with_arrays
 def normal(seed: Any, index: Any) -> Any:
     """A standard normal number that is a function of its arguments (Box and Muller)."""
     first = _word(seed, np.uint64(2) * index)
@@ -425,7 +425,7 @@ def normal(seed: Any, index: Any) -> Any:
     return radius * math.cos(2.0 * math.pi * np.float64(second >> np.uint64(11)) * 2.0**-53)
 
 
-@compiled
+@compiled_with_arrays
 def _word(seed: Any, index: Any) -> Any:
     """64 bits from two counters: SplitMix64 (Steele, Lea and Flood 2014), twice."""
     word = seed

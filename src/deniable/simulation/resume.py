@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import pickle
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ import numpy as np
 
 from deniable.errors import InvalidArgumentError
 from deniable.simulation.job import Counts, Job
-from deniable.simulation.work import Batch, Span
+from deniable.simulation.workers import Batch, Span
 
 if TYPE_CHECKING:
     import polars as pl
@@ -133,6 +134,7 @@ def _fingerprint(jobs: Sequence[Job], seed: int) -> str:
     digest = hashlib.sha256(f"seed {seed}".encode())
     for job in jobs:
         digest.update(f"{job.key} {job.kernel} {job.rates.shape}".encode())
+        digest.update(pickle.dumps(job.rule, protocol=5))
         for array in (job.rates, job.arrival, job.checkpoints):
             digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()

@@ -84,6 +84,16 @@ class Policy(Protocol):
         """
 
 
+def shortest(value: float) -> str:
+    """The shortest text that reads back as the same number, so that labels never collide.
+
+    >>> shortest(3.0), shortest(2.7288521), shortest(1e-7)
+    ('3', '2.7288521', '1e-07')
+    """
+    short = f"{value:g}"
+    return short if float(short) == value else repr(float(value))
+
+
 def fixed_rule(shown_alone: FloatArray, bonus: float) -> GreedyRule:
     """The same exploration for every visitor: probabilities by arm, and the greedy arm's bonus."""
     n_arms = shown_alone.size
@@ -96,7 +106,7 @@ def fixed_rule(shown_alone: FloatArray, bonus: float) -> GreedyRule:
     )
 
 
-def falling_rule(n_arms: int, floor: float, settles_at: float) -> GreedyRule:
+def decaying_rule(n_arms: int, floor: float, settles_at: float) -> GreedyRule:
     """Exploration max(floor, (K log n / n)^(1/3)), which reaches the floor at `settles_at`."""
     return GreedyRule(
         kind="dynamic",

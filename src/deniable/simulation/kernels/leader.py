@@ -1,4 +1,7 @@
-"""Could the greedy arm have changed inside a block? Asked of the block's totals alone.
+"""Who leads a segment, and could that have changed inside a block of visitors?
+
+The greedy arm has the highest click rate. Rates are compared in integers: they tie exactly or not at
+all. An arm that was never shown counts as a click rate of 0.
 
 Given a block's shows N and clicks S of each arm, every order of the visitors is equally likely. The
 greedy arm is safe when no order could dethrone it: the leader after all its failures first is still
@@ -20,18 +23,67 @@ within 1e-12 of the exact law in total variation.
 from __future__ import annotations
 
 import math
-from typing import Any
 
-from deniable.policies._compile import compiled
-from deniable.simulation._greedy import is_above
+from deniable._compile import compiled
+from deniable.simulation.kernels.state import IntArray, Leaders, World
 
+PRODUCT_SAFE = 3_000_000_000  # below this, the product of two counts fits into 63 bits
 LOG_MISS = -41.5  # log(1e-18), rounded down
 BRIDGE_EXPONENT = 45.0  # what 2 a b / (N p q) must reach before the bound is worth evaluating
 _SHORT = 64  # paths shorter than this gain nothing over the certain check
 
 
 @compiled
-def log_fall_bound(clicks: Any, shows: Any, won: Any, shown: Any, rate: Any) -> Any:
+def is_above(clicks: int, shows: int, other_clicks: int, other_shows: int) -> bool:
+    """Whether clicks / shows > other_clicks / other_shows; 0 / 0 counts as 0."""
+    if shows < PRODUCT_SAFE and other_shows < PRODUCT_SAFE:
+        # With 0 shows there are 0 clicks: the products below are then right as they are.
+        return clicks * max(other_shows, 1) > other_clicks * max(shows, 1)
+    return sign_of_difference(clicks, shows, other_clicks, other_shows) > 0
+
+
+@compiled
+def sign_of_difference(clicks: int, shows: int, other_clicks: int, other_shows: int) -> int:
+    """-1, 0 or 1, for counts of any size: continued fractions instead of 128-bit products."""
+    a, b, c, d = clicks, max(shows, 1), other_clicks, max(other_shows, 1)
+    sign = 1
+    while True:
+        whole, other_whole = a // b, c // d
+        if whole != other_whole:
+            return sign if whole > other_whole else -sign
+        a, c = a - whole * b, c - other_whole * d
+        if a == 0 or c == 0:
+            return 0 if a == c else (sign if a > 0 else -sign)
+        # a/b > c/d exactly when b/a < d/c.
+        a, b, c, d = b, a, d, c
+        sign = -sign
+
+
+@compiled
+def find_leaders(shows: IntArray, clicks: IntArray) -> tuple[int, int]:
+    """The first arm with the highest click rate, and how many arms share that rate."""
+    leader, tied = 0, 1
+    for arm in range(1, shows.size):
+        if is_above(clicks[arm], shows[arm], clicks[leader], shows[leader]):
+            leader, tied = arm, 1
+        elif not is_above(clicks[leader], shows[leader], clicks[arm], shows[arm]):
+            tied += 1
+    return leader, tied
+
+
+@compiled
+def tied_arm(shows: IntArray, clicks: IntArray, leader: int, rank: int) -> int:
+    """The arm number `rank`, from 0, of those that share the leader's click rate."""
+    for arm in range(leader, shows.size):
+        if not is_above(clicks[leader], shows[leader], clicks[arm], shows[arm]):
+            if rank == 0:
+                return arm
+            rank -= 1
+    return leader
+
+
+@compiled
+def log_fall_bound(clicks: int, shows: int, won: int, shown: int, rate: float) -> float:
     """An upper bound of log P(the path of clicks / shows ever falls to `rate` inside the block).
 
     Args:
@@ -67,7 +119,7 @@ def log_fall_bound(clicks: Any, shows: Any, won: Any, shown: Any, rate: Any) -> 
 
 
 @compiled
-def stays_above(clicks: Any, shows: Any, won: Any, shown: Any, rate: Any) -> Any:
+def stays_above(clicks: int, shows: int, won: int, shown: int, rate: float) -> bool:
     """Whether the path stays above `rate`, but for a chance below 1e-18."""
     if rate <= 0.0:
         return clicks > 0
@@ -75,13 +127,15 @@ def stays_above(clicks: Any, shows: Any, won: Any, shown: Any, rate: Any) -> Any
 
 
 @compiled
-def stays_below(clicks: Any, shows: Any, won: Any, shown: Any, rate: Any) -> Any:
+def stays_below(clicks: int, shows: int, won: int, shown: int, rate: float) -> bool:
     """The mirror image: failures stay above 1 - rate."""
     return stays_above(shows - clicks, shows, shown - won, shown, 1.0 - rate)
 
 
 @compiled
-def keeps_leader(shows: Any, clicks: Any, leader: Any, shown: Any, won: Any) -> Any:
+def keeps_leader(
+    shows: IntArray, clicks: IntArray, leader: int, shown: IntArray, won: IntArray
+) -> bool:
     """Whether a single leader keeps the lead all through a block with these totals.
 
     Args:
@@ -112,7 +166,7 @@ def keeps_leader(shows: Any, clicks: Any, leader: Any, shown: Any, won: Any) -> 
 
 
 @compiled
-def almost_surely_below(c: Any, n: Any, s: Any, m: Any, d: Any, k: Any, t: Any, w: Any) -> Any:
+def almost_surely_below(c: int, n: int, s: int, m: int, d: int, k: int, t: int, w: int) -> bool:
     """Whether a challenger stays below the leader, but for a chance below 2e-18.
 
     The leader has c clicks in n shows before the block, s in m in it; the challenger d, k, t, w.
@@ -139,7 +193,9 @@ def almost_surely_below(c: Any, n: Any, s: Any, m: Any, d: Any, k: Any, t: Any, 
 
 
 @compiled
-def keeps_tie(shows: Any, clicks: Any, leader: Any, shown: Any, won: Any) -> Any:
+def keeps_tie(
+    shows: IntArray, clicks: IntArray, leader: int, shown: IntArray, won: IntArray
+) -> bool:
     """Whether a set of tied arms is certain to stay the same all through a block."""
     for arm in range(shows.size):
         if is_above(clicks[leader], shows[leader], clicks[arm], shows[arm]):
@@ -156,3 +212,10 @@ def keeps_tie(shows: Any, clicks: Any, leader: Any, shown: Any, won: Any) -> Any
         elif shown[arm] > 0:
             return False
     return True
+
+
+@compiled
+def look_for_leaders(world: World, leaders: Leaders) -> None:
+    """Find the greedy arm of every segment."""
+    for j in range(leaders.arms.size):
+        leaders.arms[j], leaders.ties[j] = find_leaders(world.shows[j], world.clicks[j])

@@ -1,4 +1,4 @@
-"""Repetitions as tasks for any executor: half a second each, whatever one repetition costs.
+"""Repetitions as tasks for worker processes or any executor, half a second each.
 
 A task is a list of spans of repetitions. The worker runs them until its time is up and hands back what
 it did not get to, which is submitted again. A repetition's numbers depend on the seed, the job's key and
@@ -11,15 +11,16 @@ import os
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import replace
+from multiprocessing import get_context, parent_process
+from threading import Thread
 from typing import NamedTuple
 
 import numpy as np
 
 from deniable.simulation.job import Counts, Job, run_repetition
-from deniable.simulation.processes import worker_processes
 
 TASK_SECONDS = 0.5
 _TASKS_AHEAD = 2  # tasks submitted for each worker, so that none waits for the next
@@ -148,3 +149,27 @@ def _with(
     if not shows:
         return batches
     return [*batches, Batch(span.job, span.first, np.stack(shows), np.stack(clicks))]
+
+
+@contextmanager
+def worker_processes(count: int) -> Iterator[Executor]:
+    """An executor on `count` processes; they start with the first task and end with the block."""
+    # Spawned, not forked: a fork of a process with threads (Polars, Numba) can hang.
+    spawned = get_context("spawn")
+    with ProcessPoolExecutor(count, spawned, initializer=_end_with_parent) as pool:
+        try:
+            yield pool
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _end_with_parent() -> None:
+    """Without this, workers of a program that was killed would wait for tasks for ever."""
+    Thread(target=_wait_and_end, daemon=True).start()
+
+
+def _wait_and_end() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

@@ -1,4 +1,4 @@
-"""Three arms and more, one segment, near a tie: 64 visitors at once, as in `_pair`.
+"""Three arms and more, one segment, near a tie: 64 visitors at once, as in `two_arms.py`.
 
 One word of bits says who is shown another arm than the leader, one for each arm who sees it and who
 clicks. Where little is explored, the few visitors who see another arm are drawn one by one.
@@ -6,89 +6,103 @@ clicks. Where little is explored, the few visitors who see another arm are drawn
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from deniable.policies._compile import compiled
-from deniable.simulation._block_length import single_leader_length
-from deniable.simulation._exploring import FIXED, scheduled
-from deniable.simulation._generator import uniform
-from deniable.simulation._greedy import PRODUCT_SAFE, find_leaders, tied_arm
-from deniable.simulation._pair import LONG, WORD, coins, ones, threshold
-from deniable.simulation._samplers import failures_before_success, wait_scale
+from deniable.simulation.kernels.block_length import single_leader_length
+from deniable._compile import compiled
+from deniable.simulation.kernels.exploration import scheduled, total
+from deniable.simulation.kernels.leader import PRODUCT_SAFE, find_leaders, tied_arm
+from deniable.simulation.kernels.random_numbers import (
+    FULL_WORD,
+    ZERO_WORD,
+    coins,
+    failures_before_success,
+    ones,
+    threshold,
+    uniform,
+    wait_scale,
+)
+from deniable.simulation.kernels.state import (
+    FIXED,
+    NEVER,
+    Arms,
+    FloatArray,
+    IntArray,
+    LeapSpace,
+    Rule,
+    WordArray,
+)
+from deniable.simulation.kernels.two_arms import LONG, WORD
 
-_FULL, _ZERO, _U1 = np.uint64(0xFFFFFFFFFFFFFFFF), np.uint64(0), np.uint64(1)
-_SHORT = 7.0
+_U1 = np.uint64(1)
+_SHORT = 7.0  # visitors of a quiet block, below which they are taken one by one
 _RUN = 8
 _FEW = 3  # other shows for each arm of which tossing one by one is cheaper than 64 at once
-_NEVER = np.int64(2**62)
 
 
 @compiled
-def word_visitors(
-    kind: Any,
-    fixed: Any,
-    floor: Any,
-    settles_at: Any,
-    clocks: Any,
-    rates: Any,
-    visitors: Any,
-    shows: Any,
-    clicks: Any,
-    state: Any,
+def advance_words(
+    rule: Rule, visitors: int, space: LeapSpace, words: WordArray, arms: Arms
 ) -> None:
     """Advance the arms of one segment, at most by `visitors`, until the leader is well ahead.
 
-    Arguments as in `_pair.pair_visitors`, for K arms.
+    Args:
+        rule: FIXED or DYNAMIC.
+        visitors: how many at most.
+        space: room.
+        words: room by arm: thresholds of the rates, who sees the arm, who clicks, (3, K).
+        arms: with shows below `PRODUCT_SAFE`.
     """
-    n_arms = rates.size
-    start = clocks[0]
+    rates, shows, clicks, state = arms.rates, arms.shows, arms.clicks, arms.state
+    n_arms, floor = rates.size, rule.floor
+    start = arms.clocks[0]
     clock = start
-    end = clock + min(visitors, PRODUCT_SAFE - shows.max())
-    explored = fixed[:n_arms].copy()
-    bonus = fixed[n_arms]
-    epoch_end = _NEVER if kind == FIXED else clock
-    rare_at = _NEVER
-    loose, scale = 0.0, 0.0
-    limits = np.empty(n_arms, np.uint64)
+    most = 0
+    for shown in shows:
+        most = max(most, shown)
+    end = clock + min(visitors, PRODUCT_SAFE - most)
+    explored = space.exploring[0]
     for arm in range(n_arms):
-        limits[arm] = threshold(rates[arm])
-    seen = np.empty(n_arms, np.uint64)
-    hits = np.empty(n_arms, np.uint64)
-    won = np.empty(n_arms, np.int64)
+        explored[arm] = rule.fixed[arm]
+        words[0, arm] = threshold(rates[arm])
+    bonus = rule.fixed[n_arms]
+    epoch_end = NEVER if rule.kind == FIXED else clock
+    rare_at = NEVER
+    loose, scale = 0.0, 0.0
     while clock < end:
         if clock >= epoch_end:
             first = max(floor, scheduled(n_arms, clock + 1))
-            settled = clock + 1 >= settles_at
-            epoch_end = _NEVER if settled else clock + 64 + clock // 128
+            settled = clock + 1 >= rule.turns[-1]
+            epoch_end = NEVER if settled else clock + 64 + clock // 128
             rate = first if settled else max(floor, scheduled(n_arms, epoch_end))
             loose = first - rate
             scale = wait_scale(loose)
             rare_at = clock + failures_before_success(scale, state)
-            explored[:] = rate / n_arms / (1.0 - loose)
+            for arm in range(n_arms):
+                explored[arm] = rate / n_arms / (1.0 - loose)
             bonus = (1.0 - first) / (1.0 - loose)
         leader, tied = find_leaders(shows, clicks)
         if clock == rare_at:
             now = max(floor, scheduled(n_arms, clock + 1))
             last = explored[0] * n_arms * (1.0 - loose)
             wanders = uniform(state) * loose < now - last
-            _visit(wanders, leader, tied, rates, shows, clicks, state)
+            _visit(wanders, leader, tied, arms)
             clock += 1
             rare_at = clock + failures_before_success(scale, state)
             continue
         room = min(end, epoch_end, rare_at) - clock
         if tied > 1:
-            _single(explored, bonus, leader, tied, rates, shows, clicks, state)
+            _single(explored, bonus, leader, tied, arms)
             clock += 1
             continue
         length = single_leader_length(shows, clicks, leader, explored, bonus, rates, 2.0 * LONG)
+        # Far ahead: blocks are cheaper. Not before one visitor has passed, or the caller would loop.
         if length > LONG and clock > start:
             break
         if length < _SHORT:
             run = min(_RUN, room)
             while run > 0 and tied == 1:
-                _single(explored, bonus, leader, tied, rates, shows, clicks, state)
+                _single(explored, bonus, leader, tied, arms)
                 clock += 1
                 run -= 1
                 before = leader
@@ -96,101 +110,58 @@ def word_visitors(
                 if leader != before:
                     break
         else:
-            clock += _take_word(
-                min(WORD, room),
-                explored,
-                leader,
-                rates,
-                limits,
-                shows,
-                clicks,
-                seen,
-                hits,
-                won,
-                state,
-            )
-    clocks[0] = clock
+            clock += _take_word(min(WORD, room), leader, space, words, arms)
+    arms.clocks[0] = clock
 
 
 @compiled
-def _visit(
-    wanders: Any, leader: Any, tied: Any, rates: Any, shows: Any, clicks: Any, state: Any
-) -> None:
+def _visit(wanders: bool, leader: int, tied: int, arms: Arms) -> None:
     """One visitor who is shown any arm with the same chance, or a greedy one."""
     arm = leader
     if wanders:
-        arm = np.int64(uniform(state) * rates.size)
+        arm = int(uniform(arms.state) * arms.rates.size)
     elif tied > 1:
-        arm = tied_arm(shows, clicks, leader, np.int64(uniform(state) * tied))
-    shows[arm] += 1
-    if uniform(state) < rates[arm]:
-        clicks[arm] += 1
+        arm = tied_arm(arms.shows, arms.clicks, leader, int(uniform(arms.state) * tied))
+    _show(arm, arms)
 
 
 @compiled
-def _single(
-    explored: Any,
-    bonus: Any,
-    leader: Any,
-    tied: Any,
-    rates: Any,
-    shows: Any,
-    clicks: Any,
-    state: Any,
-) -> None:
+def _single(explored: FloatArray, bonus: float, leader: int, tied: int, arms: Arms) -> None:
     """One visitor by the rule's present exploration."""
-    u = uniform(state)
+    u = uniform(arms.state)
     arm = leader
     if u < bonus:
         if tied > 1:
-            arm = tied_arm(shows, clicks, leader, np.int64(uniform(state) * tied))
+            arm = tied_arm(arms.shows, arms.clicks, leader, int(uniform(arms.state) * tied))
     else:
         u -= bonus
         arm = 0
         while arm < explored.size - 1 and u >= explored[arm]:
             u -= explored[arm]
             arm += 1
-    shows[arm] += 1
-    if uniform(state) < rates[arm]:
-        clicks[arm] += 1
+    _show(arm, arms)
 
 
 @compiled
-def _take_word(
-    visitors: Any,
-    explored: Any,
-    leader: Any,
-    rates: Any,
-    limits: Any,
-    shows: Any,
-    clicks: Any,
-    seen: Any,
-    hits: Any,
-    won: Any,
-    state: Any,
-) -> Any:
-    """Up to 64 visitors at once, until the lead is lost; returns how many.
+def _show(arm: int, arms: Arms) -> None:
+    arms.shows[arm] += 1
+    if uniform(arms.state) < arms.rates[arm]:
+        arms.clicks[arm] += 1
 
-    Args:
-        visitors: how many at most.
-        explored: exploration by arm.
-        leader: the one arm that leads.
-        rates: click rates by arm.
-        limits: the same as binary digits.
-        shows: counts so far, (K,).
-        clicks: counts so far, (K,).
-        seen: receives the visitors who see each arm, as bits, (K,).
-        hits: receives those who click on it, (K,).
-        won: room for the clicks by arm, (K,).
-        state: the generator.
-    """
-    n_arms = rates.size
-    mask = _FULL if visitors == WORD else (_U1 << np.uint64(visitors)) - _U1
-    share = explored.sum() - explored[leader]
+
+@compiled
+def _take_word(visitors: int, leader: int, space: LeapSpace, words: WordArray, arms: Arms) -> int:
+    """Up to 64 visitors at once, until the lead of the one leader is lost; returns how many."""
+    shows, clicks, state = arms.shows, arms.clicks, arms.state
+    explored, won = space.exploring[0], space.counts[1]
+    limits, seen, hits = words[0], words[1], words[2]
+    n_arms = arms.rates.size
+    mask = FULL_WORD if visitors == WORD else (_U1 << np.uint64(visitors)) - _U1
+    share = total(explored) - explored[leader]
     others = coins(threshold(share), state) & mask
     seen[leader] = mask & ~others
     hits[leader] = coins(limits[leader], state) & seen[leader]
-    _show_others(others, share, explored, leader, rates, limits, seen, hits, state)
+    _show_others(others, share, explored, leader, words, arms)
     for arm in range(n_arms):
         won[arm] = ones(hits[arm])
     lowest = shows[leader] + ones(seen[leader]) - won[leader]
@@ -199,15 +170,16 @@ def _take_word(
             shows[arm] += ones(seen[arm])
             clicks[arm] += won[arm]
         return visitors
+    # The totals do not settle it: look for the visitor at whom the lead is lost.
     for lane in range(visitors):
         bit = _U1 << np.uint64(lane)
         arm = leader
-        if others & bit != _ZERO:
+        if others & bit != ZERO_WORD:
             arm = 0
-            while arm == leader or seen[arm] & bit == _ZERO:
+            while arm == leader or seen[arm] & bit == ZERO_WORD:
                 arm += 1
         shows[arm] += 1
-        hit = hits[arm] & bit != _ZERO
+        hit = hits[arm] & bit != ZERO_WORD
         if hit:
             clicks[arm] += 1
         # Only the leader's failure or another arm's click can end the lead.
@@ -221,17 +193,16 @@ def _take_word(
 
 @compiled
 def _show_others(
-    others: Any,
-    share: Any,
-    explored: Any,
-    leader: Any,
-    rates: Any,
-    limits: Any,
-    seen: Any,
-    hits: Any,
-    state: Any,
+    others: np.uint64,
+    share: float,
+    explored: FloatArray,
+    leader: int,
+    words: WordArray,
+    arms: Arms,
 ) -> None:
     """Which other arm each of these visitors sees, and who clicks."""
+    rates, state = arms.rates, arms.state
+    limits, seen, hits = words[0], words[1], words[2]
     n_arms = rates.size
     last = n_arms - 1 if leader != n_arms - 1 else n_arms - 2
     many = ones(others) > _FEW * n_arms
@@ -254,10 +225,10 @@ def _show_others(
 
 
 @compiled
-def _tossed(bits: Any, probability: Any, state: Any) -> Any:
+def _tossed(bits: np.uint64, probability: float, state: WordArray) -> np.uint64:
     """Each of the bits kept with this probability, one by one."""
-    kept = _ZERO
-    while bits != _ZERO:
+    kept = ZERO_WORD
+    while bits != ZERO_WORD:
         lowest = bits & (~bits + _U1)
         bits ^= lowest
         if uniform(state) < probability:
@@ -266,7 +237,9 @@ def _tossed(bits: Any, probability: Any, state: Any) -> Any:
 
 
 @compiled
-def _stays(leader: Any, lowest: Any, own: Any, shows: Any, clicks: Any, won: Any) -> Any:
+def _stays(
+    leader: int, lowest: int, own: int, shows: IntArray, clicks: IntArray, won: IntArray
+) -> bool:
     """Whether the leader after all its failures is above each arm after all its clicks."""
     for arm in range(shows.size):
         if arm != leader:
@@ -277,7 +250,7 @@ def _stays(leader: Any, lowest: Any, own: Any, shows: Any, clicks: Any, won: Any
 
 
 @compiled
-def _leads(leader: Any, shows: Any, clicks: Any) -> Any:
+def _leads(leader: int, shows: IntArray, clicks: IntArray) -> bool:
     """Whether the leader is still above each other arm."""
     for arm in range(shows.size):
         if arm != leader and clicks[leader] * max(shows[arm], 1) <= clicks[arm] * shows[leader]:

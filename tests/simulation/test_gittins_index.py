@@ -13,8 +13,8 @@ import pytest
 from scipy.optimize import brentq
 
 from deniable.errors import InvalidArgumentError
-from deniable.policies import gittins_index as module
-from deniable.policies.gittins_index import (
+from deniable.simulation.kernels import gittins_table as module
+from deniable.simulation.kernels.gittins_table import (
     GittinsTable,
     compute_table,
     gittins_index,
@@ -137,12 +137,12 @@ def test_against_markovianbandit() -> None:
 
 def test_the_index_rises_with_clicks_and_falls_with_failures() -> None:
     rng = np.random.default_rng(1)
-    arrays = computed(0.9999).arrays
+    table = computed(0.9999)
     for shows in [*range(0, 300, 7), 255, 256, 500, 2000, 9999, 10_001, 50_000, 10**7]:
         for clicks in {0, shows, *rng.integers(0, shows + 1, 12).tolist()}:
-            here = look_up(clicks, shows, *arrays)
-            assert look_up(clicks + 1, shows + 1, *arrays) >= here - 5e-5
-            assert look_up(clicks, shows + 1, *arrays) <= here + 5e-5
+            here = look_up(clicks, shows, table)
+            assert look_up(clicks + 1, shows + 1, table) >= here - 5e-5
+            assert look_up(clicks, shows + 1, table) <= here + 5e-5
             assert here > (clicks + 1) / (shows + 2)
 
 

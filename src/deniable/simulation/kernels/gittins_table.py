@@ -15,19 +15,18 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from deniable import _validation as check
-from deniable._validation import FloatArray
 from deniable.errors import InvalidArgumentError
-from deniable.policies._compile import compiled
-from deniable.policies.cache import cache_folder, hash_of_sources
+from deniable._compile import cache_folder, compiled, hash_of_sources
+from deniable.simulation.kernels import gittins_calibration as stage
+from deniable.simulation.kernels.state import FloatArray
 
 _SMALL = 256  # shows below which each state has its own entry
 _MIDDLE = 2048  # shows below which payments are finer
@@ -41,26 +40,18 @@ _MEANS = 513
 _GROWTH = 1.1  # from one n of the grid to the next
 
 
-@dataclass(frozen=True, eq=False)
-class GittinsTable:
+class GittinsTable(NamedTuple):
     """What the kernels look indices up in.
 
     Attributes:
-        discount: weight of the next click.
         small: index by shows and clicks, (256, 256).
         bonus: by shows and posterior mean on the grid.
         grid: log of the first n, log step, step of arcsin(sqrt m), last n, -log(discount).
     """
 
-    discount: float
     small: FloatArray
     bonus: FloatArray
     grid: FloatArray
-
-    @property
-    def arrays(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """small, bonus, grid."""
-        return self.small, self.bonus, self.grid
 
 
 def gittins_index(clicks: int, shows: int, discount: float) -> float:
@@ -76,7 +67,7 @@ def gittins_index(clicks: int, shows: int, discount: float) -> float:
     """
     n = check.whole("shows", shows, 0)
     s = check.whole("clicks", clicks, 0, n)
-    return float(look_up(s, n, *gittins_table(discount).arrays))
+    return float(look_up(s, n, gittins_table(discount)))
 
 
 @lru_cache(maxsize=8)
@@ -86,7 +77,7 @@ def gittins_table(discount: float) -> GittinsTable:
         raise InvalidArgumentError("discount", discount, "a number above 0, up to .9999")
     path = _cache_file(discount)
     with contextlib.suppress(OSError, ValueError, KeyError, EOFError), np.load(path) as stored:
-        return GittinsTable(discount, stored["small"], stored["bonus"], stored["grid"])
+        return GittinsTable(stored["small"], stored["bonus"], stored["grid"])
     table = compute_table(discount)
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -98,7 +89,7 @@ def gittins_table(discount: float) -> GittinsTable:
 
 def _cache_file(discount: float) -> Path:
     here = Path(__file__)
-    version = hash_of_sources([here, here.with_name("_calibration.py")])
+    version = hash_of_sources([here, here.with_name("gittins_calibration.py")])
     return cache_folder() / f"gittins-{version}-{float(discount)!r}.npz"
 
 
@@ -116,8 +107,6 @@ def compute_table(
         largest: n of the grid at most.
         beyond: shows to sweep beyond the grid at most.
     """
-    from deniable.policies import _calibration as stage
-
     patience = 1 / (1 - discount)
     last = int(min(largest, max(4 * _MIDDLE, 30 * patience)))
     horizon = last + int(min(beyond, max(_SMALL, 28 * patience)))
@@ -163,8 +152,10 @@ def compute_table(
         )
         at_small[i] = values[: _SMALL + 1]
         last_x = x
-    small = np.zeros((_SMALL, _SMALL))
-    stage.first_indices(discount, finer, at_small, payments[2], small)
+    small = np.ones((_SMALL, _SMALL))
+    stage.first_indices(
+        discount, finer, at_small, payments[2], np.ones((_SMALL, _SMALL)), values, small
+    )
     rows = [_bonus_row(n, np.arange(n + 1.0), indices[k, : n + 1]) for k, n in enumerate(middle)]
     outer = np.abs(coarse - 0.5) >= np.abs(dense[~extreme] - 0.5).max(initial=0.0)
     edges_late[outer] = np.nan  # there the others are better
@@ -177,7 +168,7 @@ def compute_table(
     columns = np.vstack(rows).T
     bonus = np.column_stack([np.interp(np.log(even), np.log(shows), one) for one in columns])
     steps = [math.log(even[0]), math.log(even[1] / even[0]), math.pi / 2 / (_MEANS - 1)]
-    return GittinsTable(discount, small, bonus, np.array([*steps, last, -math.log(discount)]))
+    return GittinsTable(small, bonus, np.array([*steps, last, -math.log(discount)]))
 
 
 def _payments(count: int) -> FloatArray:
@@ -207,28 +198,30 @@ def _bonus_row(n: int, edges: FloatArray, paid: FloatArray) -> FloatArray:
 
 
 @compiled
-def look_up(clicks: Any, shows: Any, small: Any, bonus: Any, grid: Any) -> Any:
-    """The index of a state, from a table's arrays."""
+def look_up(clicks: int, shows: int, table: GittinsTable) -> float:
+    """The index of a state."""
+    small, bonus, grid = table.small, table.bonus, table.grid
     if shows < small.shape[0]:
-        return small[shows, clicks]
-    n = min(np.float64(shows), grid[3])
+        return float(small[shows, clicks])
+    n = min(float(shows), grid[3])
     row = (math.log(n) - grid[0]) / grid[1]
-    k = min(np.int64(row), bonus.shape[0] - 2)
+    k = min(int(row), bonus.shape[0] - 2)
     part = row - k
     mean = (clicks + 1.0) / (shows + 2.0)
     column = math.asin(math.sqrt(mean)) / grid[2]
-    i = min(np.int64(column), bonus.shape[1] - 2)
+    i = min(int(column), bonus.shape[1] - 2)
     rest = column - i
     value = (1.0 - part) * ((1.0 - rest) * bonus[k, i] + rest * bonus[k, i + 1]) + part * (
         (1.0 - rest) * bonus[k + 1, i] + rest * bonus[k + 1, i + 1]
     )
     if shows > grid[3]:
         value *= _psi(1.0 / (shows * grid[4])) / _psi(1.0 / (grid[3] * grid[4]))
-    return mean + value * math.sqrt(mean * (1.0 - mean) / (shows + 2.0))
+    index: float = mean + value * math.sqrt(mean * (1.0 - mean) / (shows + 2.0))
+    return index
 
 
 @compiled
-def _psi(s: Any) -> Any:
+def _psi(s: float) -> float:
     """Brezzi and Lai's (2002) approximation of the boundary for Brownian motion."""
     if s <= 0.2:
         return math.sqrt(s / 2.0)

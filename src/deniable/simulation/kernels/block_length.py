@@ -9,11 +9,9 @@ where the paths are long, by their swings of about five standard deviations.
 from __future__ import annotations
 
 import math
-from typing import Any
 
-import numpy as np
-
-from deniable.policies._compile import compiled
+from deniable._compile import compiled
+from deniable.simulation.kernels.state import FloatArray, IntArray
 
 _CERTAIN = 0.7  # of the length at which the expected worst order closes the gap
 _SWING = 5.2  # standard deviations that a held path must keep off, and a little more
@@ -23,8 +21,14 @@ _LONG = 200.0  # visitors from which swings are smaller than worst orders
 
 @compiled
 def single_leader_length(
-    shows: Any, clicks: Any, leader: Any, exploring: Any, bonus: Any, rates: Any, longest: Any
-) -> Any:
+    shows: IntArray,
+    clicks: IntArray,
+    leader: int,
+    exploring: FloatArray,
+    bonus: float,
+    rates: FloatArray,
+    longest: float,
+) -> float:
     """Visitors of the segment to leap while one arm leads alone, at most `longest`."""
     n, c = shows[leader], clicks[leader]
     own = exploring[leader] + bonus
@@ -41,9 +45,11 @@ def single_leader_length(
         hits = exploring[arm] * rates[arm]
         rise = hits * (1.0 - other) / k
         closing = fall + rise
+        # Most challengers are far behind: one comparison, no division.
         if closing <= 0.0 or gap > closing * length / _CERTAIN:
             continue
         reach = _CERTAIN * gap / closing
+        # Over many visitors clicks and failures mix: the worst order is far too cautious.
         if reach > _LONG:
             arm_sway = _SWING * math.sqrt(hits * (1.0 - rates[arm])) / k
             reach = max(reach, _swinging_length(gap, rise, sway, arm_sway, n + k))
@@ -52,28 +58,28 @@ def single_leader_length(
 
 
 @compiled
-def _swinging_length(gap: Any, rise: Any, sway: Any, arm_sway: Any, seen: Any) -> Any:
+def _swinging_length(gap: float, rise: float, sway: float, arm_sway: float, seen: int) -> float:
     """Visitors after which swings may close the gap, of the leader or of both."""
     # leader swings, challenger at its worst: rise m + sway sqrt m = gap
     root = 2.0 * gap / (sway + math.sqrt(sway * sway + 4.0 * rise * gap))
     mixed = _LIKELY * root * root
     both = gap / (sway + arm_sway)
-    return max(mixed, min(_LIKELY * both * both, np.float64(seen)))
+    return max(mixed, min(_LIKELY * both * both, float(seen)))
 
 
 @compiled
 def pair_length(
-    n: Any,
-    c: Any,
-    k: Any,
-    d: Any,
-    wander: Any,
-    own_rate: Any,
-    other_rate: Any,
-    longest: Any,
-) -> Any:
+    n: int,
+    c: int,
+    k: int,
+    d: int,
+    wander: float,
+    own_rate: float,
+    other_rate: float,
+    longest: float,
+) -> float:
     """The same for two arms: c clicks in n shows of the leader, d in k of the challenger."""
-    shown = np.float64(max(k, 1))
+    shown = float(max(k, 1))
     other = d / shown
     gap = c / n - other
     rise = wander * other_rate * (1.0 - other) / shown
@@ -90,27 +96,35 @@ def pair_length(
 
 @compiled
 def tied_length(
-    shows: Any, clicks: Any, leader: Any, tied: Any, exploring: Any, bonus: Any, rates: Any
-) -> Any:
+    shows: IntArray,
+    clicks: IntArray,
+    leader: int,
+    tied: int,
+    exploring: FloatArray,
+    bonus: float,
+    rates: FloatArray,
+) -> float:
     """Visitors of the segment until the tie is expected to break, times .7; infinite if never."""
     breaking = 0.0
     at_zero = clicks[leader] == 0
     at_one = clicks[leader] == shows[leader] and not at_zero
     for arm in range(shows.size):
         if at_zero:
+            # Nobody has clicked: the first click of any arm breaks the tie.
             breaking += (exploring[arm] + bonus / tied) * rates[arm]
         elif at_one and clicks[arm] == shows[arm] and clicks[arm] > 0:
             breaking += (exploring[arm] + bonus / tied) * (1.0 - rates[arm])
         elif at_one and shows[arm] == 0:
             breaking += exploring[arm] * rates[arm]
         elif not at_one:
+            # Rates strictly between 0 and 1 move with every show: no block is safe.
             return 0.0
     return _CERTAIN / breaking if breaking > 0.0 else math.inf
 
 
 @compiled
-def schedule_length(clock: Any, exploration: Any, candidates: Any) -> Any:
-    """Visitors in which a falling schedule leaves about this many of them undecided.
+def schedule_length(clock: int, exploration: float, candidates: float) -> float:
+    """Visitors in which a decaying schedule leaves about this many of them undecided.
 
     Exploration falls like n^(-1/3), so over m visitors by about m / (3 n) of itself.
     """

@@ -13,35 +13,35 @@ nobody goes on (D = 0).
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
-from deniable.policies._compile import compiled
+from deniable._compile import compiled
+from deniable.simulation.kernels.state import FloatArray, IntArray
 
 _BAND = 6.5  # standard deviations of the posterior mean around x that are swept
 
 
 @compiled
-def _edges(payment: Any, shows: Any) -> Any:
+def _edges(payment: float, shows: int) -> tuple[int, int]:
     width = _BAND * math.sqrt(payment * (1.0 - payment) * (shows + 2.0)) + _BAND
     middle = payment * (shows + 2.0) - 1.0
-    low = max(0, np.int64(middle - width))
-    return min(low, shows), min(shows, np.int64(middle + width))
+    low = max(0, int(middle - width))
+    return min(low, shows), min(shows, int(middle + width))
 
 
 @compiled
 def sweep(
-    payment: Any,
-    discount: Any,
-    horizon: Any,
-    start: Any,
-    values: Any,
-    edge_at: Any,
-    edges: Any,
-    previous: Any,
-    before: Any,
-    indices: Any,
+    payment: float,
+    discount: float,
+    horizon: int,
+    start: int,
+    values: FloatArray,
+    edge_at: IntArray,
+    edges: FloatArray,
+    previous: float,
+    before: FloatArray,
+    indices: FloatArray,
 ) -> None:
     """Sweep from D at the horizon back to A at `start` shows, in place.
 
@@ -70,6 +70,9 @@ def sweep(
             values[low - 1] = 0.0
         low, high = _edges(payment, n)
         recording = due >= 0 and edge_at[due] == n
+        if not recording and n > start:
+            _sweep_row(payment, discount, n, low, high, values)
+            continue
         noting = recording and indices.shape[1] > 0
         row = due
         if recording:
@@ -106,22 +109,40 @@ def sweep(
 
 
 @compiled
-def without_learning(payment: Any, shows: Any, out: Any) -> None:
+def _sweep_row(
+    payment: float, discount: float, n: int, low: int, high: int, values: FloatArray
+) -> None:
+    """D(s, n) for s from `low` to `high`, in place of D(s, n + 1).
+
+    Nearly all rows are of this kind. A loop with nothing to note runs in vector instructions.
+    """
+    for s in range(low, high + 1):
+        m = (s + 1.0) / (n + 2.0)
+        going_on = (1.0 - discount) * (m - payment) + discount * (
+            m * values[s + 1] + (1.0 - m) * values[s]
+        )
+        values[s] = going_on if going_on > 0.0 else 0.0
+
+
+@compiled
+def without_learning(payment: float, shows: int, out: FloatArray) -> None:
     """D where nothing more is learnt: max(0, m - x)."""
     for s in range(shows + 1):
         out[s] = max(0.0, (s + 1.0) / (shows + 2.0) - payment)
 
 
 @compiled
-def _neighbour(payment: Any, count: Any) -> Any:
+def _neighbour(payment: float, count: int) -> tuple[int, float]:
     """The last of the payments below this one, and how far it is to the next."""
     angle = math.asin(math.sqrt(payment)) / (math.pi / 2) * count - 0.5
-    k = min(max(np.int64(math.floor(angle)), 0), count - 2)
+    k = min(max(math.floor(angle), 0), count - 2)
     return k, min(max(angle - k, 0.0), 1.0)
 
 
 @compiled
-def beside(payment: Any, payments: Any, table: Any, shows: Any, out: Any) -> None:
+def beside(
+    payment: float, payments: FloatArray, table: FloatArray, shows: int, out: FloatArray
+) -> None:
     """`between` for payments so close to each other that A is read at s itself."""
     k, part = _neighbour(payment, payments.size)
     for s in range(shows + 1):
@@ -129,7 +150,9 @@ def beside(payment: Any, payments: Any, table: Any, shows: Any, out: Any) -> Non
 
 
 @compiled
-def between(payment: Any, payments: Any, table: Any, shows: Any, out: Any) -> None:
+def between(
+    payment: float, payments: FloatArray, table: FloatArray, shows: int, out: FloatArray
+) -> None:
     """D(s, n) at a payment, from A at the payments around it.
 
     In units of the posterior's standard deviation A hardly changes with the payment, so it is
@@ -151,14 +174,22 @@ def between(payment: Any, payments: Any, table: Any, shows: Any, out: Any) -> No
             x = payments[k + side]
             own = math.sqrt(x * (1.0 - x))
             place = (x + (m - payment) / scale * own) * (shows + 2.0) - 1.0
-            i = min(max(np.int64(place), 0), shows - 1)
+            i = min(max(int(place), 0), shows - 1)
             read = table[k + side, i] + (place - i) * (table[k + side, i + 1] - table[k + side, i])
             total += (part if side == 1 else 1.0 - part) * read / own
         out[s] = max(0.0, total * scale, m - payment)
 
 
 @compiled
-def first_indices(discount: Any, payments: Any, later: Any, steps: Any, out: Any) -> None:
+def first_indices(
+    discount: float,
+    payments: FloatArray,
+    later: FloatArray,
+    steps: int,
+    before: FloatArray,
+    values: FloatArray,
+    out: FloatArray,
+) -> None:
     """The index of every state with few shows, from A one show later at some payments.
 
     Each step sweeps the few shows at one payment and notes the states whose A has just fallen
@@ -169,13 +200,12 @@ def first_indices(discount: Any, payments: Any, later: Any, steps: Any, out: Any
         payments: ascending, (P,).
         later: A(s, N) at each of them, (P, N + 1).
         steps: how many payments to try.
-        out: receives the indices by shows and clicks, (N, N).
+        before: ones: A of each state at the last payment, (N, N).
+        values: room, (N + 1,) or more.
+        out: ones: receives the indices by shows and clicks, (N, N).
     """
     size = out.shape[0]
-    before = np.ones((size, size))
-    values = np.empty(size + 1)
     previous = 0.0
-    out[:] = 1.0
     for step in range(steps):
         payment = math.sin((step + 0.5) / steps * (math.pi / 2)) ** 2
         beside(payment, payments, later, size, values)
