@@ -78,7 +78,7 @@ def test_bounded_walks_stay_within(chance: float) -> None:
         move = (rng.random(2000) < chance) - chance
         total += move
         squares += move**2
-        if step % 10 == 0:
+        if step % 30 == 0:
             left |= np.abs(total) >= bernstein_mixture(squares, 3000 * chance, 0.05)
     assert left.mean() <= 0.05
 
