@@ -12,11 +12,11 @@ import time
 from collections.abc import Callable, Iterator
 
 import numpy as np
+from deniable.simulation._generator import generator_state
 
 from benchmarks.joint_settings import RUN_SEED, Setting, held_out, tuning
-from deniable.policies.dynamic import DynamicPolicy
+from deniable.policies.greedy import DynamicPolicy
 from deniable.simulation._epochs import ACROSS, JOINT, POOLED, run_epochs
-from deniable.simulation._generator import generator_state
 from deniable.simulation.environment import Environment
 from deniable.simulation.run import simulate
 from deniable.strategies.joint_lp import best_table, workspace

@@ -8,6 +8,7 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
+import polars as pl
 import pytest
 from tests.leak.logs import visits, written
 
@@ -203,19 +204,20 @@ def test_a_missing_file(capsys: pytest.CaptureFixture[str]) -> None:
 def test_our_own_export_keeps_its_budget(tmp_path: Path) -> None:
     """The private export of a running experiment is a log; its proven ratio is below e^budget."""
     with deniable.open("memory:") as service:
-        service.set_firm(budget=3)
-        service.create_experiment("shop", arms=["old", "new"], segments=["a", "b"], budget=1)
-        service.start("shop")
+        service.firm.set(budget=3)
+        service.experiments.create("shop", arms=["old", "new"], segments=["a", "b"], budget=1)
+        service.experiments.start("shop")
         for i in range(600):
             segment = "ab"[i % 2]
             shown = service.decide("shop", visitor=f"v{i}", segment=segment)
             service.reward(shown.id, int((shown.arm == "new") == (segment == "a")))
-        service.export(tmp_path / "shop.csv", experiment="shop")
+        service.ledger.export(tmp_path / "shop.csv", experiment="shop")
     found = deniable.measure_leak(tmp_path / "shop.csv", confidence=1 - 1e-9)
     assert found.tally.visitors == 600
     assert found.columns.variant == "shown"
     assert found.experiments[0].ratio.low <= math.e
-    planted = deniable.measure_leak(
-        tmp_path / "shop.csv", columns={"variant": "greedy"}, confidence=1 - 1e-9
-    )
+    log = pl.read_csv(tmp_path / "shop.csv")  # the fault: everybody sees the segment's own arm
+    best = pl.when(pl.col("segment") == "a").then(pl.lit("new")).otherwise(pl.lit("old"))
+    log.with_columns(shown=best).write_csv(tmp_path / "planted.csv")
+    planted = deniable.measure_leak(tmp_path / "planted.csv", confidence=1 - 1e-9)
     assert planted.experiments[0].ratio.low > math.e  # without the randomized response

@@ -153,7 +153,7 @@ def test_a_table_is_kept_until_its_source_changes(
 
     def compute(discount: float) -> GittinsTable:
         made.append(discount)
-        return GittinsTable(discount, *(np.full((2, 2), len(made), float) for _ in range(3)))
+        return GittinsTable(*(np.full((2, 2), len(made), float) for _ in range(3)))
 
     def table(discount: float) -> tuple[float, int]:
         gittins_table.cache_clear()

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from tests.simulation.two_samples import NEVER, least_p_value, named, sample, world_of
 
+from deniable._compile import as_python
 from deniable.policies.base import GreedyRule
 from deniable.simulation.job import Job, kernel_rule
 from deniable.simulation.kernels import (
@@ -25,7 +26,6 @@ from deniable.simulation.kernels import (
     two_arms,
 )
 from deniable.simulation.kernels.block_length import pair_length
-from deniable._compile import as_python
 from deniable.simulation.kernels.exploration import explore, scheduled
 from deniable.simulation.kernels.random_numbers import generator_state, hypergeometric, threshold
 from deniable.simulation.kernels.run import leap_space

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests.patience import PATIENCE
 
 PROGRAM = """
 import os, time

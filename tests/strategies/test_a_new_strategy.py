@@ -19,7 +19,7 @@ from typing import ClassVar
 import numpy as np
 
 from deniable import strategies
-from deniable.policies.constant import ConstantPolicy
+from deniable.policies.greedy import ConstantPolicy
 from deniable.strategies.base import SymmetricStrategy
 from deniable.theory.regret import RegretTerms
 

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from deniable.service.runtime import rounded_clock, serving_schedule
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.web.making import cells_of, experiment_of
 
 from deniable.errors import NANO
 from deniable.privacy.serving import SPACE
-from deniable.service.runtime import rounded_clock, serving_schedule
 from deniable.storage.records import Arm
 from deniable.web.risks import (
     SMALLEST_CELL,

@@ -81,7 +81,7 @@ def test_samples_are_taken_when_due_and_not_before(
     assert taken[0].lost == pytest.approx(standing.lost, abs=0.01)
     monkeypatch.setattr("deniable.web.watcher.SECONDS", 0.0)
     watcher.look()
-    assert len(watched.samples(EXPERIMENT)) == 2
+    assert len(watched.experiments.samples(EXPERIMENT)) == 2
 
 
 def test_samples_stay_few_and_span_the_whole_life(service: Deniable) -> None:

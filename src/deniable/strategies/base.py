@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 
 from deniable import _validation as check
 from deniable._validation import FloatArray, Floats
-from deniable.policies.contract import Policy
+from deniable.policies.base import Policy
 from deniable.privacy.exploration import exploration_from_risk
 from deniable.privacy.mechanism import Mechanism, RandomizedResponse
 from deniable.privacy.tables import Band, Row, Table, nested_table

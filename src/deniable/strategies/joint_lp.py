@@ -22,9 +22,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from deniable import _validation as check
+from deniable._compile import compiled_with_arrays
 from deniable._validation import FloatArray
 from deniable.errors import DeniableError, InvalidArgumentError
-from deniable._compile import compiled_with_arrays
 
 LARGEST = 200
 """The largest number of segments, and of arms."""

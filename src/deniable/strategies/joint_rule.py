@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from deniable import _validation as check
+from deniable._compile import compiled_with_arrays
 from deniable._validation import FloatArray
 from deniable.errors import InvalidArgumentError
-from deniable._compile import compiled_with_arrays
 from deniable.strategies.joint_lp import LARGEST, lowest_ratio, solve, workspace
 
 CURIOSITY = 0.3

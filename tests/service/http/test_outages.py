@@ -16,9 +16,9 @@ from tests.postgres import PostgresServer
 from tests.service.http.process import Server, serving
 from tests.service.http.site import DECISIONS, EXPERIMENT, Site, running_site
 
+from deniable.service.http.app import Options
 from deniable.service.service import Deniable
 from deniable.service.service import open as open_service
-from deniable.service.http.app import Options
 
 WAIT_SECONDS = 60
 

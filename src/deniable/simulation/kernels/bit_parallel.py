@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from deniable.simulation.kernels.block_length import single_leader_length
 from deniable._compile import compiled
+from deniable.simulation.kernels.block_length import single_leader_length
 from deniable.simulation.kernels.exploration import scheduled, total
 from deniable.simulation.kernels.leader import PRODUCT_SAFE, find_leaders, tied_arm
 from deniable.simulation.kernels.random_numbers import (

@@ -15,9 +15,9 @@ import math
 
 import numpy as np
 
+from deniable._compile import compiled
 from deniable.simulation.kernels.block import settle_block
 from deniable.simulation.kernels.block_length import schedule_length
-from deniable._compile import compiled
 from deniable.simulation.kernels.exploration import scheduled
 from deniable.simulation.kernels.leader import keeps_leader
 from deniable.simulation.kernels.random_numbers import (

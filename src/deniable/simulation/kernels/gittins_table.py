@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable import _validation as check
-from deniable.errors import InvalidArgumentError
 from deniable._compile import cache_folder, compiled, hash_of_sources
+from deniable.errors import InvalidArgumentError
 from deniable.simulation.kernels import gittins_calibration as stage
 from deniable.simulation.kernels.state import FloatArray
 

@@ -12,6 +12,7 @@ few visitors left undecided get their own clock and their own draw.
 
 from __future__ import annotations
 
+from deniable._compile import compiled
 from deniable.simulation.kernels.bit_parallel import advance_words
 from deniable.simulation.kernels.block import decide, draw_totals, settle_block, take_block
 from deniable.simulation.kernels.block_length import (
@@ -19,7 +20,6 @@ from deniable.simulation.kernels.block_length import (
     single_leader_length,
     tied_length,
 )
-from deniable._compile import compiled
 from deniable.simulation.kernels.decaying_exploration import advance_decaying
 from deniable.simulation.kernels.exploration import explore, total
 from deniable.simulation.kernels.leader import PRODUCT_SAFE, look_for_leaders

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from deniable.simulation.kernels.block import pick
 from deniable._compile import compiled
+from deniable.simulation.kernels.block import pick
 from deniable.simulation.kernels.leap import leap_visitors
 from deniable.simulation.kernels.random_numbers import binomial, split_multinomial, uniform
 from deniable.simulation.kernels.state import (

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from deniable.simulation.kernels.block_length import pair_length
 from deniable._compile import compiled
+from deniable.simulation.kernels.block_length import pair_length
 from deniable.simulation.kernels.exploration import scheduled
 from deniable.simulation.kernels.leader import PRODUCT_SAFE, almost_surely_below
 from deniable.simulation.kernels.random_numbers import (
