@@ -97,6 +97,7 @@ def test_a_broken_ledger_exits_with_1(store: str, capsys: pytest.CaptureFixture[
 
 
 def test_keys(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    open_service(store).close()
     secret = ok(capsys, "keys", "create", "app", "--scope", "decide", "--scope", "reward").strip()
     (key,) = json.loads(ok(capsys, "keys", "list", "--json"))
     assert (key["label"], key["scopes"]) == ("app", ["decide", "reward"])
@@ -107,6 +108,7 @@ def test_keys(store: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_mistakes_are_told_in_one_line(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    open_service(store).close()
     assert "firm budget" in failed(capsys, "status")
     ok(capsys, "init", "--budget", ".5")
     create = ("experiment", "create", "e", "--segment", "s")
