@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from io import BytesIO, StringIO
-from typing import Any, Literal, cast
+from typing import Any, Literal
 from urllib.parse import urlencode
 
 import numpy as np
@@ -28,7 +28,6 @@ from deniable.privacy.exploration import exploration_from_risk
 from deniable.service.drafts import MAX_ARMS, MAX_BUDGET, MAX_SEGMENTS, NewArm
 from deniable.service.http.guard import service_of
 from deniable.service.http.problems import Problem
-from deniable.storage.records import StrategyName
 from deniable.web import answers
 from deniable.web.access import Form, Reader, Submission
 from deniable.web.fields import lines
@@ -244,14 +243,14 @@ def create(request: Request, form: Submission) -> Response:
     setting = read_setting({name: form.text(name) for name in _LABELS})
     planned = setting.plan()
     chosen = form.text("strategy")
-    strategy = chosen if chosen in planned.strategies else planned.recommendation.strategy
+    strategy: Any = chosen if chosen in planned.strategies else planned.recommendation.strategy
     try:
         created = service_of(request).create_experiment(
             form.text("key"),
             arms=_arms(form, setting),
             segments=_names("segment_names", form, setting.segments),
             budget=None if setting.arm_budgets else planned.budget,
-            strategy=cast(StrategyName, strategy),
+            strategy=strategy,
             planned_visitors=setting.visitors,
             group=form.text("group") or None,
         )
