@@ -262,10 +262,6 @@ class SymmetricStrategy(Strategy):
 
     grade: ClassVar[Grade] = "across time"
 
-    @abstractmethod
-    def risk(self, clock: ArrayLike) -> Floats:
-        """Privacy risk of the visitor with this clock."""
-
     def exploration(self, clock: ArrayLike) -> Floats:
         """K / (K - 1 + e^risk) at this clock."""
         return exploration_from_risk(self.n_arms, self.risk(clock))
