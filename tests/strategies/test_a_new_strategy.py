@@ -14,6 +14,7 @@ import pytest
 TOY = '''
 import sys
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
@@ -47,6 +48,10 @@ class Toy(SymmetricStrategy):
 
     def policy(self):
         return ToyPolicy(self.budget)
+
+    @classmethod
+    def bonus(cls, budgets, clock):
+        return Fraction(1, 2)
 
     @classmethod
     def regret_terms(cls, n_arms, horizon, budget, n_segments=1, *, form="summed", shares=None):

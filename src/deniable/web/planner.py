@@ -243,7 +243,7 @@ def create(request: Request, form: Submission) -> Response:
     setting = read_setting({name: form.text(name) for name in _LABELS})
     planned = setting.plan()
     chosen = form.text("strategy")
-    strategy = chosen if chosen in planned.strategies else planned.recommendation.strategy
+    strategy: Any = chosen if chosen in planned.strategies else planned.recommendation.strategy
     try:
         created = service_of(request).experiments.create(
             form.text("key"),
