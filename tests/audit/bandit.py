@@ -1,102 +1,131 @@
-"""A small bandit that draws from the real serving tables, soundly or with a planted fault."""
+"""A small bandit that publishes real tables and draws from them, soundly or with a planted fault."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import polars as pl
 
 from deniable.audit.decisions import DecisionLog
-from deniable.audit.promise import Promise, table_within
+from deniable.audit.promise import AuditedTable, Promise
+from deniable.privacy.tables import Row, Table, draw, thresholds
 
 NANO = 10**9
 RATES = ((0.30, 0.10, 0.12), (0.10, 0.30, 0.12), (0.12, 0.10, 0.30))
 """Click rate of each arm in each segment: the best arm differs, so the arm says something."""
 
+Counts = list[list[int]]
+
 
 def promise(
-    budget: float = 1.0, *, arms: int = 3, segments: int = 2, dynamic: bool = True
+    budget: float = 1.0, *, arms: int = 3, segments: int = 2, strategy: str = "dynamic"
 ) -> Promise:
     names = tuple(f"arm-{i}" for i in range(arms))
     places = tuple(f"segment-{i}" for i in range(segments))
-    return Promise("checkout", names, places, (int(budget * NANO),) * arms, dynamic)
+    return Promise("checkout", names, places, (round(budget * NANO),) * arms, strategy)
 
 
-def by_arm(*budgets: float, dynamic: bool = False) -> Promise:
+def by_arm(*budgets: float, strategy: str = "constant") -> Promise:
     names = tuple(f"arm-{i}" for i in range(len(budgets)))
-    nano = tuple(int(budget * NANO) for budget in budgets)
-    return Promise("checkout", names, ("a", "b"), nano, dynamic)
+    nano = tuple(round(budget * NANO) for budget in budgets)
+    return Promise("checkout", names, ("a", "b"), nano, strategy)
 
 
 @dataclass
 class State:
-    """One visitor about to be drawn for; a fault changes what is drawn, not what is recorded."""
+    """One visitor about to be shown an arm; a fault changes what is shown, not what is recorded."""
 
     segment: int
-    greedy: int
     shown: int
-    risk: int
-    number: int
+    likeliest: int
+
+
+Fault = Callable[[State, random.Random], None]
 
 
 @dataclass
 class Bandit:
-    """Runs visitors through a promise's schedule and keeps the log."""
+    """Runs visitors through a promise; publishes whenever the experiment has grown by a quarter.
+
+    Attributes:
+        promise: what it promises; a run adds the tables that it published.
+        seed: of all draws.
+        fault: changes what a visitor is shown.
+        unlisted: the share of visitors whose segment is not listed.
+        held_out: the share of visitors who are members of nothing.
+        tamper: changes a table after it was made and before it is published and drawn from.
+    """
 
     promise: Promise
     seed: int = 1
-    fault: Callable[[State, random.Random], None] | None = None
+    fault: Fault | None = None
     unlisted: float = 0.0
+    held_out: float = 0.0
+    tamper: Callable[[Table], Table] | None = None
     rows: list[dict[str, object]] = field(default_factory=list)
 
     def run(self, visitors: int) -> pl.DataFrame:
         rng = random.Random(self.seed)
         n_arms, n_segments = len(self.promise.arms), len(self.promise.segments)
-        shows = [[0] * n_arms for _ in range(n_segments)]
-        clicks = [[0] * n_arms for _ in range(n_segments)]
-        schedule = self.promise.schedule(1)
+        shows: Counts = [[0] * n_arms for _ in range(n_segments)]
+        clicks: Counts = [[0] * n_arms for _ in range(n_segments)]
+        published, due = self._published(shows, clicks), 100
         for number in range(visitors):
-            segment = rng.randrange(n_segments)
-            if rng.random() < self.unlisted:
-                self.rows.append(_row(number, None, 0, rng.randrange(n_arms), 1, 0, None))
-                continue
-            clock = number + 1 if not self.promise.symmetric else sum(shows[segment]) + 1
-            table = schedule.table(clock)
-            scores = [
-                c / s if s else 0.0 for c, s in zip(clicks[segment], shows[segment], strict=True)
-            ]
-            best = max(scores)
-            greedy = rng.choice([arm for arm, score in enumerate(scores) if score == best])
-            shown = table.draw(greedy, rng.randbytes)
-            state = State(segment, greedy, shown, max(table.budgets), number)
-            if self.fault is not None:
+            if number == due:
+                published, due = self._published(shows, clicks), due + due // 4
+            segment = -1 if rng.random() < self.unlisted else rng.randrange(n_segments)
+            role = int(rng.random() < self.held_out)
+            row = published.table.row(-1 if role else segment)
+            shown = draw(thresholds(row), rng.getrandbits(64))
+            state = State(segment, shown, row.index(max(row)))
+            if self.fault is not None and segment >= 0 and not role:
                 self.fault(state, rng)
             reward = int(rng.random() < RATES[segment % 3][state.shown % 3])
-            shows[segment][state.shown] += 1
-            clicks[segment][state.shown] += reward
+            if segment >= 0 and not role:
+                shows[segment][state.shown] += 1
+                clicks[segment][state.shown] += reward
             self.rows.append(
-                _row(number, segment, greedy, state.shown, clock, state.risk, reward or None)
+                {
+                    "visitor": f"v{number}",
+                    "segment": None if segment < 0 else segment,
+                    "shown": state.shown,
+                    "table": published.number,
+                    "role": role,
+                    "version": 1,
+                    "reward": reward or None,
+                }
             )
         return pl.DataFrame(self.rows, infer_schema_length=None)
 
-    def log(self, visitors: int) -> DecisionLog:
-        return DecisionLog.from_frame(self.run(visitors), self.promise)
+    def log(self, visitors: int) -> tuple[Promise, DecisionLog]:
+        """The promise with its tables, and the decisions."""
+        frame = self.run(visitors)
+        return self.promise, DecisionLog.from_frame(frame, self.promise)
+
+    def _published(self, shows: Counts, clicks: Counts) -> AuditedTable:
+        counted = tuple(map(tuple, shows)), tuple(map(tuple, clicks))
+        table = self.promise.made(1, *counted)
+        if self.tamper is not None:
+            table = self.tamper(table)
+        number = len(self.promise.tables) + 1
+        published = AuditedTable(number, 1, table, *counted)
+        self.promise = replace(self.promise, tables=(*self.promise.tables, published))
+        return published
 
 
-def larger_risk(promised: Promise, factor: float) -> Callable[[State, random.Random], None]:
-    """Draws with more risk than is recorded: the greedy arm comes up too often."""
-    budgets = tuple(int(budget * factor) for budget in promised.budgets_nano)
+def larger_excess(share: float) -> Fault:
+    """Shows the likeliest arm of the row more often than the table says."""
 
     def fault(state: State, rng: random.Random) -> None:
-        table = table_within(budgets, int(state.risk * factor))
-        state.shown = table.draw(state.greedy, rng.randbytes)
+        if rng.random() < share:
+            state.shown = state.likeliest
 
     return fault
 
 
-def leaks_segment(share: float) -> Callable[[State, random.Random], None]:
+def leaks_segment(share: float) -> Fault:
     """Some visitors of the first segment always see the first arm."""
 
     def fault(state: State, rng: random.Random) -> None:
@@ -106,22 +135,9 @@ def leaks_segment(share: float) -> Callable[[State, random.Random], None]:
     return fault
 
 
-def _row(
-    number: int,
-    segment: int | None,
-    greedy: int,
-    shown: int,
-    clock: int,
-    risk: int,
-    reward: int | None,
-) -> dict[str, object]:
-    return {
-        "visitor": f"v{number}",
-        "segment": segment,
-        "greedy": greedy,
-        "shown": shown,
-        "clock": clock,
-        "risk_nano": risk,
-        "version": 1,
-        "reward": reward,
-    }
+def moved(row: Row, source: int, target: int, amount: int) -> Row:
+    """The row with some of one arm's space given to another."""
+    changed = list(row)
+    changed[source] -= amount
+    changed[target] += amount
+    return tuple(changed)

@@ -63,14 +63,18 @@ class Beliefs:
 def realized_beliefs(promise: Promise, log: DecisionLog) -> Beliefs | None:
     """Bayes' rule for every listed visitor; None with fewer than two segments or no visitors."""
     listed = log.where(log.row >= 0)
-    places = np.unique(listed.segment)
-    if places.size < 2:
+    if not listed.size:
         return None
     recent = np.zeros(listed.size, dtype=bool)
     recent[-(MOST_CELLS // len(promise.segments)) :] = True
     seen = listed.where(recent)
-    prior = np.bincount(seen.segment, minlength=len(promise.segments)) / seen.size
     likelihood = _likelihoods(promise, seen)
+    # An arm that no row of its table shows: other checks say so, and Bayes' rule says nothing.
+    possible = likelihood.any(axis=1)
+    seen, likelihood = seen.where(possible), likelihood[possible]
+    if np.unique(seen.segment).size < 2:
+        return None
+    prior = np.bincount(seen.segment, minlength=len(promise.segments)) / seen.size
     budget = promise.budget_nano / NANO
     rates = _click_rates(promise, seen)[:, seen.shown].T
     response = np.where((seen.reward > 0)[:, None], rates, 1 - rates)
