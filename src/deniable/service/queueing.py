@@ -4,9 +4,9 @@ Jobs wait in flows: one for each caller and class of sizes. Flows take turns (de
 caller who sends large batches does not keep out one who sends single visitors.
 
 The bound in time is like CoDel's: a queue that empties now and then is a burst, and everything in it is
-served. A queue that was not empty for a while is overload; then jobs are refused when their turn comes, if
-they had waited longer than `patience_seconds` already when the batch before was taken. So those served were
-not waiting for long, and nobody is refused only because one transaction is slow.
+served. A queue that was not empty for a while is overload; then jobs are refused when their turn comes
+if they had waited longer than `patience_seconds` already when the batch before was taken. So those who
+are served did not wait for long, and nobody is refused only because one transaction is slow.
 """
 
 from __future__ import annotations
