@@ -51,9 +51,9 @@ class Service:
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     folder: Path = tmp_path_factory.mktemp("end-to-end")
     with open_service(f"sqlite:///{folder / 'store.db'}") as service:
-        service.set_firm(budget=12.0)
-        admin, _ = service.create_api_key("admin", ["admin"])
-        secret, _ = service.create_api_key("shop", ["decide", "reward"])
+        service.firm.set(budget=12.0)
+        admin, _ = service.keys.create("admin", ["admin"])
+        secret, _ = service.keys.create("shop", ["decide", "reward"])
     with serving(folder) as server:
         yield Service(server.url, admin, secret)
 

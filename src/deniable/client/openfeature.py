@@ -115,7 +115,8 @@ class DeniableProvider(AbstractProvider):
     ) -> None:
         """Send the event as the reward of its experiments: 1, or the details' value.
 
-        The details' attribute `metric`, where given, names the metric. A visitor without a decision is not enrolled by an event. A failure is logged, never raised.
+        The details' attribute `metric`, where given, names the metric. A visitor without a decision
+        is not enrolled by an event. A failure is logged, never raised.
         """
         given = tracking_event_details.value if tracking_event_details else None
         value = 1.0 if given is None else float(given)
