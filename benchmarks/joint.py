@@ -1,6 +1,6 @@
-"""The joint strategy on the random settings of `joint_settings`, as a Markdown table.
+"""The joint strategy on the random settings of `_joint_settings`, as a Markdown table.
 
-``python -m benchmarks.joint [tuning|held-out] [seconds]`` simulates until each number has a standard
+``python -m benchmarks.joint [tuning|held-out|fresh] [seconds]`` simulates until each number has a standard
 error of half a point or the time per setting and policy is up. Numbers are shares of what perfect
 information gains over random arms, in points (hundredths).
 """
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from benchmarks.joint_settings import RUN_SEED, Setting, held_out, tuning
+from benchmarks._joint_settings import RUN_SEED, Setting, fresh, held_out, tuning
 from deniable.policies.dynamic import DynamicPolicy
 from deniable.simulation._epochs import ACROSS, JOINT, POOLED, run_epochs
 from deniable.simulation._generator import generator_state
@@ -162,11 +162,15 @@ def _mean(found: list[float]) -> tuple[float, float]:
     return float(np.mean(found)), float(np.std(found)) / len(found) ** 0.5
 
 
-CHOICES: dict[str, Callable[[], list[Setting]]] = {"tuning": tuning, "held-out": held_out}
+CHOICES: dict[str, Callable[[], list[Setting]]] = {
+    "tuning": tuning,
+    "held-out": held_out,
+    "fresh": fresh,
+}
 
 
 def main() -> bool:
-    chosen = sys.argv[1] if len(sys.argv) > 1 and sys.argv[1] in CHOICES else "held-out"
+    chosen = sys.argv[1] if len(sys.argv) > 1 and sys.argv[1] in CHOICES else "fresh"
     seconds = float(sys.argv[2]) if len(sys.argv) > 2 else 2.0
     print("| no. | world | K | J | T | budget | gain | " + " | ".join(POLICIES) + " | limit |")
     print("|" + " --- |" * (len(POLICIES) + 8))
