@@ -2,7 +2,8 @@
 
 Setting i is drawn from the seed (SEED, i) alone. Even numbers are for tuning; odd ones were held out. A
 first look at them showed losses in small opposite worlds and led to a change, which was tuned on the
-even ones and on further settings (1000 and up) and judged on fresh ones. Simulations of setting i use the seed (RUN_SEED, i, repetition).
+even ones and on further settings (1000 and up) and judged on fresh ones. Simulations of setting i use
+the seed (RUN_SEED, i, repetition).
 """
 
 from __future__ import annotations

@@ -137,10 +137,10 @@ def test_variances_against_dense_linear_algebra() -> None:
 def test_without_evidence_the_table_is_the_dynamic_one() -> None:
     """Opposite segments, few counts: randomized response of each segment's best arm."""
     shows, clicks = np.full((2, 2), 40.0), np.array([[13.0, 12.0], [12.0, 13.0]])
-    table = joint_table(shows, clicks, 10**6, 1, keep=0)
+    table = joint_table(shows, clicks, 10**6, 3, keep=0)
     rate = min(1, (2 * np.log(80) / 80) ** (1 / 3))
     assert table[0] == pytest.approx([1 - rate / 2, rate / 2])
-    assert table == pytest.approx(dynamic_table(shows, clicks, 160.0, np.exp(-1.0)))
+    assert table == pytest.approx(dynamic_table(shows, clicks, 160.0, np.exp(-3.0)))
     tied = dynamic_table(shows, np.full((2, 2), 12.0), 160.0, 0.1)
     assert tied == pytest.approx(np.full((2, 2), 0.5))
 

@@ -9,8 +9,8 @@ fixed, counted pseudo-random numbers, finds the best private table for each draw
 Draws are pulled towards the posterior mean as the horizon comes nearer: deviations are multiplied by
 ``curiosity sqrt(log(T / t))``, at most 1. So it is Thompson sampling, cooled down. The paper's dynamic
 table is served instead as long as the new one's gain over it, by the same posterior, is below z standard
-deviations: it explores all arms of all segments, which tells worlds apart. A mean of tables that keep the
-budget keeps it too. A floor of ``keep`` times the dynamic strategy's exploration leaves every arm
+deviations: it explores all arms of all segments, which tells worlds apart. A mean of tables that keep
+the budget keeps it too. A floor of ``keep`` times the dynamic strategy's exploration leaves every arm
 estimable; it vanishes with time.
 """
 
