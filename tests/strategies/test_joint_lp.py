@@ -10,6 +10,7 @@ from tests.rational import exp_bounds
 from tests.strategies.lp_oracle import by_highs, exactly
 
 from deniable.errors import InvalidArgumentError
+from deniable.strategies.joint_interior import interior_point
 from deniable.strategies.joint_lp import GAP, best_table, dual_bound, lowest_ratio
 
 WEBSITE = np.array([[0.324, 0.295], [0.295, 0.324]])
@@ -110,6 +111,28 @@ def test_feasible_sparse_and_proved(n_arms: int, n_segments: int, budget: float)
     assert best.value == pytest.approx((rates * shares * best.table).sum())
 
 
+@pytest.mark.parametrize("budget", [0.0, 0.5, 3.0])
+def test_many_segments(budget: float) -> None:
+    rng = np.random.default_rng(9)
+    rates, shares = _draw(rng, 60, 60)
+    best = best_table(rates, shares, budget)
+    assert best.gap <= GAP
+    low, high = best.table.min(axis=1), best.table.max(axis=1)
+    assert (high <= low * np.exp(budget) * (1 + 1e-6) + 1e-12).all()
+
+
+@pytest.mark.parametrize("budget", [0.01, 0.5, 1, 3, 15])
+def test_the_interior_point_method_agrees_with_the_simplex_method(budget: float) -> None:
+    rng = np.random.default_rng(int(100 * budget))
+    for n_arms, n_segments in [(2, 2), (8, 5), (5, 20), (30, 12)]:
+        rates, shares = _draw(rng, n_arms, n_segments)
+        values, weakest = rates * shares, lowest_ratio(budget, n_arms)
+        table, prices = interior_point(values, weakest)
+        value = float((values * table).sum())
+        assert value == pytest.approx(best_table(rates, shares, budget).value, abs=1e-9)
+        assert 0 <= dual_bound(values, weakest, prices) - value + 1e-12 < GAP
+
+
 def test_two_segments_in_closed_form() -> None:
     rng = np.random.default_rng(5)
     for budget in (0.2, 1.0, 4.0):
@@ -142,6 +165,17 @@ def test_budget_zero_is_one_arm_for_everybody_not_uniform() -> None:
     best = best_table(MIXED, [0.5, 0.3, 0.2], 0)
     assert best.table[0].tolist() == [1, 1, 1]
     assert best.gap == 0
+
+
+@pytest.mark.parametrize("budget", [1e-10, 1e-9, 1e-8, 1e-7, 1e-6])
+def test_budgets_near_zero(budget: float) -> None:
+    """The gain over one arm for everybody is at most e^budget - 1; the gap says what is not proved."""
+    rng = np.random.default_rng(10)
+    for n_arms, n_segments in [(5, 3), (50, 20), (60, 60)]:
+        rates, shares = _draw(rng, n_arms, n_segments)
+        best = best_table(rates, shares, budget)
+        assert best.value >= (rates @ shares).max() - 1e-9
+        assert best.gap <= max(GAP, budget)
 
 
 def test_a_budget_for_each_arm() -> None:

@@ -8,8 +8,9 @@ the others. So the programme has J equalities and implicit columns:
     max sum theta_aS c_aS   subject to   sum theta_aS (q + (1 - q) 1[s in S]) = 1 for every segment s.
 
 The best pattern of an arm at dual prices v is {s : V(a, s) > v_s}, so that pricing costs K J. The
-revised simplex keeps the inverse of a J x J basis; the right side is perturbed against cycling. The
-result carries its dual gap: prices, shifted until they are feasible, bound the value from above.
+revised simplex keeps the inverse of a J x J basis; the right side is perturbed against cycling. Many
+segments, or a gap that it leaves, are for the interior-point method. The result carries its dual gap:
+prices, shifted until they are feasible, bound the value from above.
 """
 
 from __future__ import annotations
@@ -24,17 +25,19 @@ from numpy.typing import ArrayLike
 from deniable import _validation as check
 from deniable._compile import compiled_with_arrays
 from deniable._validation import FloatArray
-from deniable.errors import DeniableError, InvalidArgumentError
+from deniable.errors import InvalidArgumentError
+from deniable.strategies.joint_interior import interior_point
 
 LARGEST = 200
 """The largest number of segments, and of arms."""
 
 GAP = 1e-9
-"""The dual gap that a table must reach."""
+"""The dual gap that a table should reach; the result says which it has."""
 
-_SAME_ROW = 1e-10  # where 1 - q is below this, one row for everybody is best within GAP
+_SAME_ROW = 1.5e-9  # where 1 - q is below this, one row for everybody is best within GAP
 _TOLERANCE = 1e-12  # of reduced costs, as a part of the largest value
 _PERTURBATION = 1e-10
+_FEW_SEGMENTS = 40  # with more, the simplex method needs too many pivots
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,7 @@ class BestTable:
         table: P(arm | segment), (K, J); columns sum to 1.
         value: clicks per visitor, sum of share x rate x P.
         gap: no table that keeps the budget is better by more than this.
-        pivots: steps of the simplex method; 0 where a closed form applies.
+        pivots: steps of the simplex method; 0 where it was not used.
     """
 
     table: FloatArray
@@ -76,14 +79,18 @@ def best_table(rates: ArrayLike, shares: ArrayLike, budget: ArrayLike) -> BestTa
     n_arms, n_segments = values.shape
     space = workspace(n_arms, n_segments)
     table = np.empty_like(values)
-    pivots = 0
-    for perturbation in (_PERTURBATION, 100 * _PERTURBATION):
-        pivots += int(solve(values, weakest, perturbation, False, space, table))
+    gap, pivots = math.inf, 0
+    if n_segments <= _FEW_SEGMENTS or 1 - weakest.min() < _SAME_ROW:
+        pivots = int(solve(values, weakest, _PERTURBATION, False, space, table))
         gap = float(dual_bound(values, weakest, space[3])) - float((values * table).sum())
-        if gap <= GAP:
-            break
-    else:
-        table, gap = _by_highs(values, weakest)
+    if gap > GAP:
+        table, prices = interior_point(values, weakest)
+        gap = float(dual_bound(values, weakest, prices)) - float((values * table).sum())
+    if gap > GAP:  # budgets near 0, where both methods run out of digits
+        row, ones = np.empty_like(values), np.ones(n_arms)
+        solve(values, ones, _PERTURBATION, False, space, row)
+        other = float(dual_bound(values, weakest, space[3])) - float((values * row).sum())
+        table, gap = (row, other) if other < gap else (table, gap)
     return BestTable(table, float((values * table).sum()), max(gap, 0.0), pivots)
 
 
@@ -123,39 +130,6 @@ def _shares(shares: ArrayLike, n_segments: int) -> FloatArray:
     if share.shape != (n_segments,) or abs(share.sum() - 1) > 1e-9:
         raise InvalidArgumentError("shares", shares, f"{n_segments} shares that sum to 1")
     return np.asarray(share / share.sum())
-
-
-def _by_highs(values: FloatArray, weakest: FloatArray) -> tuple[FloatArray, float]:
-    """The same programme in its plain form, by SciPy's HiGHS, where the simplex method fell short."""
-    from scipy.optimize import linprog
-    from scipy.sparse import coo_array
-
-    n_arms, n_segments = values.shape
-    cells = n_arms * n_segments
-    cell, arm = np.arange(cells), np.repeat(np.arange(n_arms), n_segments)
-    ones = np.ones(cells)
-    # top_a bounds the arm from above: q top_a <= P <= top_a.
-    above = coo_array((np.r_[ones, -ones], (np.r_[cell, cell], np.r_[cell, cells + arm])))
-    below = coo_array((np.r_[weakest[arm], -ones], (np.r_[cell, cell], np.r_[cells + arm, cell])))
-    from scipy.sparse import vstack
-
-    sums = coo_array((ones, (cell % n_segments, cell)), shape=(n_segments, cells + n_arms))
-    solved = linprog(
-        -np.r_[values.ravel(), np.zeros(n_arms)],
-        A_ub=vstack([above, below]).tocsr(),
-        b_ub=np.zeros(2 * cells),
-        A_eq=sums.tocsr(),
-        b_eq=np.ones(n_segments),
-        bounds=(0, None),
-        method="highs",
-    )
-    if solved.status != 0:
-        raise DeniableError(f"no best table was found: {solved.message}")
-    top = np.maximum(solved.x[cells:], 0.0)[:, None]
-    table = np.clip(solved.x[:cells].reshape(values.shape), weakest[:, None] * top, top)
-    table /= table.sum(axis=0)
-    prices = -np.asarray(solved.eqlin.marginals)
-    return table, float(dual_bound(values, weakest, prices)) - float((values * table).sum())
 
 
 @compiled_with_arrays
