@@ -14,8 +14,8 @@ import uvicorn
 from tests.patience import PATIENCE
 
 from deniable.service.demo import EXPERIMENTS, Simulator
-from deniable.service.service import Deniable
 from deniable.service.http.app import Application, create_app
+from deniable.service.service import Deniable
 from deniable.storage.records import Scope
 from deniable.web.pages import mount
 

@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, expect
 from tests.web.site import EXPERIMENT, Site
 from tests.web.watching import Tab, tab
 
-from deniable.service.facade import Deniable
+from deniable.service.service import Deniable
 
 
 def visit(service: Deniable, key: str, start: int, number: int) -> None:
