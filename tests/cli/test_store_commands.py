@@ -106,7 +106,8 @@ def test_layers_holdouts_metrics_and_trace_budgets(
 
 def test_a_purge_tells_how_far_it_is(store: str, capsys: pytest.CaptureFixture[str]) -> None:
     ok(capsys, "init", "--budget", "3")
-    ok(capsys, *["experiment", "create", "e", "--arm", "x", "--arm", "y", "--segment", "s", "--budget", "1"])
+    arms = ("--arm", "x", "--arm", "y", "--segment", "s")
+    ok(capsys, "experiment", "create", "e", *arms, "--budget", "1")
     ok(capsys, "experiment", "start", "e")
     with open_service(store) as service:
         service.decide_batch("e", [(f"v{n}", "s") for n in range(30)])

@@ -99,7 +99,8 @@ def enumerated(
     waiting: list[tuple[tuple[int, ...], Fraction]] = [((), Fraction(1))]
     while waiting:
         way, chance = waiting.pop()
-        place, limits = iter(way), []
+        place = iter(way)
+        limits: list[int] = []
 
         def below(
             limit: int,

@@ -43,7 +43,7 @@ class AsyncDecisions:
         )
         return future
 
-    def reward(self, rewards: Sequence[tuple[str, int]]) -> asyncio.Future[None]:
+    def reward(self, rewards: Sequence[tuple[str, float, str | None]]) -> asyncio.Future[None]:
         """Count (decision, value) pairs; done once they are durable."""
         future: asyncio.Future[None] = self._loop.create_future()
         self._ask(self._service.reward_job(rewards, self._done, waiter=future))

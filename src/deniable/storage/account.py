@@ -135,7 +135,8 @@ def balances(connection: Connection) -> list[Balance]:
     settings = settings_of(entries)
     lives, debits = _lives(entries)
     _answer_hours(lives, _hours(connection))
-    now, changes = moment(connection), []
+    now = moment(connection)
+    changes: list[tuple[int, bool, Counted | Setting]] = []
     for identity, life in (*lives.items(), *debits):
         until = _until(life, settings)
         one = Counted(identity, life.layer, life.slots, life.cost_nano, until)
