@@ -1,13 +1,15 @@
-# The service in a container. The store and the visitor key live outside of it.
+# The service in a container. The SQLite file and the visitor key live in the volume /data.
 FROM python:3.12-slim
 WORKDIR /app
 COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY src ./src
 RUN pip install --no-cache-dir -c constraints.txt '.[postgres]' \
-    && useradd --system --create-home deniable
+    && useradd --system --create-home deniable \
+    && install -d -o deniable -g deniable -m 0700 /data
 USER deniable
-WORKDIR /home/deniable
-ENV DENIABLE_HOST=0.0.0.0
+WORKDIR /data
+VOLUME /data
+ENV DENIABLE_HOST=0.0.0.0 DENIABLE_STORE=sqlite:////data/deniable.db
 EXPOSE 8000
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=10s --timeout=5s CMD \

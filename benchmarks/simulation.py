@@ -21,15 +21,12 @@ from deniable.datasets.experiment import ExperimentData
 from deniable.datasets.facts import RECOMMENDATION_RATES
 from deniable.datasets.synthetic import synthetic_portfolio
 from deniable.errors import InvalidArgumentError
-from deniable.policies.constant import ConstantPolicy
-from deniable.policies.contract import Policy
-from deniable.policies.dynamic import DynamicPolicy
-from deniable.policies.epsilon_greedy import EpsilonGreedyPolicy
-from deniable.policies.gittins import GittinsPolicy
-from deniable.policies.random import RandomPolicy
-from deniable.simulation._generator import generator_state
+from deniable.policies.base import Policy
+from deniable.policies.benchmarks import GittinsPolicy, RandomPolicy
+from deniable.policies.greedy import ConstantPolicy, DynamicPolicy, EpsilonGreedyPolicy
 from deniable.simulation.environment import Environment
 from deniable.simulation.job import Job, Kernel, make_job, run_from
+from deniable.simulation.kernels.random_numbers import generator_state
 from deniable.simulation.run import Case, simulate_many
 from deniable.theory.best_budget import best_constant_budget, best_dynamic_budget
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from benchmarks.simulation import kernel_seconds
 from benchmarks.timing import row
-from deniable.policies.constant import ConstantPolicy
+from deniable.policies.greedy import ConstantPolicy
 from deniable.simulation.environment import Environment
 
 RATES = (0.324, 0.295)

@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import psutil
 import psycopg
 from tests.patience import PATIENCE
 
@@ -117,6 +118,21 @@ class PostgresServer:
     def crash(self) -> None:
         """Immediate shutdown, as after a power cut of the server's processes."""
         self._end(signal.SIGQUIT)
+
+    def hang(self) -> None:
+        """Stop all processes: connections stay open and are never answered."""
+        for process in self._processes():
+            process.suspend()
+
+    def resume(self) -> None:
+        """Go on after `hang`."""
+        for process in self._processes():
+            process.resume()
+
+    def _processes(self) -> list[psutil.Process]:
+        assert self._server is not None
+        postmaster = psutil.Process(self._server.pid)
+        return [postmaster, *postmaster.children(recursive=True)]
 
     def _end(self, how: signal.Signals) -> None:
         if self._server is not None:

@@ -81,6 +81,7 @@ BAD: dict[str, tuple[str, Bad]] = {
             ([0, 1], "(0, 1)"),
         ],
     ),
+    "shares": ("share", [([0.5, 0.4], "[0.5, 0.4]"), (1.0, "1.0"), ([0.2] * 5, "[0.2, ")]),
     "risks of visitors": ("0 or more", [([1, -1], "-1"), ([nan], "nan"), ([True], "True")]),
     "budgets of experiments": ("0 or more", [([1, -1], "-1"), ([nan], "nan"), ([inf], "inf")]),
 }
@@ -159,12 +160,13 @@ CALLS: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
             "n_arms": "one arms",
             "horizon": "one count",
             "n_segments": "one count",
+            "shares": "shares",
             "prior": "one probability",
             "budget": "given budget",
             "max_belief": "given probability",
             "budgets": "budgets of experiments",
         },
-        {"budgets": [1.0]},
+        {"budgets": [1.0], "shares": None},
     ),
     "plan_arms": (
         {

@@ -4,19 +4,20 @@ from deniable.datasets.asos import asos as asos
 from deniable.datasets.experiment import ExperimentData as ExperimentData
 from deniable.datasets.open_bandit import open_bandit as open_bandit
 from deniable.datasets.synthetic import synthetic_portfolio as synthetic_portfolio
+from deniable.leak.report import Leak as Leak
+from deniable.leak.report import measure_leak as measure_leak
 from deniable.planning.arm_plan import ArmPlan as ArmPlan
 from deniable.planning.arm_plan import plan_arms as plan_arms
 from deniable.planning.plan import Plan as Plan
 from deniable.planning.plan import plan as plan
-from deniable.policies.arm_constant import ArmConstantPolicy as ArmConstantPolicy
-from deniable.policies.arm_dynamic import ArmDynamicPolicy as ArmDynamicPolicy
-from deniable.policies.constant import ConstantPolicy as ConstantPolicy
-from deniable.policies.dynamic import DynamicPolicy as DynamicPolicy
-from deniable.policies.epsilon_greedy import EpsilonGreedyPolicy as EpsilonGreedyPolicy
-from deniable.policies.gittins import GittinsPolicy as GittinsPolicy
-from deniable.policies.gittins_index import gittins_index as gittins_index
-from deniable.policies.perfect import PerfectPolicy as PerfectPolicy
-from deniable.policies.random import RandomPolicy as RandomPolicy
+from deniable.policies.benchmarks import GittinsPolicy as GittinsPolicy
+from deniable.policies.benchmarks import PerfectPolicy as PerfectPolicy
+from deniable.policies.benchmarks import RandomPolicy as RandomPolicy
+from deniable.policies.greedy import ArmConstantPolicy as ArmConstantPolicy
+from deniable.policies.greedy import ArmDynamicPolicy as ArmDynamicPolicy
+from deniable.policies.greedy import ConstantPolicy as ConstantPolicy
+from deniable.policies.greedy import DynamicPolicy as DynamicPolicy
+from deniable.policies.greedy import EpsilonGreedyPolicy as EpsilonGreedyPolicy
 from deniable.portfolio.allocation import Allocation as Allocation
 from deniable.portfolio.allocation import Allocator as Allocator
 from deniable.portfolio.allocation import allocate as allocate
@@ -62,6 +63,7 @@ from deniable.service.drafts import NewArm as NewArm
 from deniable.service.service import Deniable as Deniable
 from deniable.service.service import open as open  # noqa: A004
 from deniable.simulation.environment import Environment as Environment
+from deniable.simulation.kernels.gittins_table import gittins_index as gittins_index
 from deniable.simulation.results import SimulationResult as SimulationResult
 from deniable.simulation.run import Case as Case
 from deniable.simulation.run import simulate as simulate

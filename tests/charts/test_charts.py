@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from deniable.charts.beliefs import belief_bounds
-from deniable.charts.elasticities import elasticity_panels
-from deniable.charts.planning import arm_plan_chart, plan_chart
+import deniable
+from deniable.charts.planning import PANELS, arm_plan_chart, plan_data
 from deniable.charts.save import save_chart
-from deniable.charts.strategies import strategy_panels
+from deniable.charts.strategies import belief_bounds, elasticity_panels, strategy_panels
 from deniable.charts.theme import themed
 from deniable.errors import InvalidArgumentError
+from deniable.strategies import STRATEGIES
 
 
 def records(chart: Any) -> list[dict[str, Any]]:
@@ -59,12 +59,39 @@ def test_elasticity_points_stand_at_the_best_budgets() -> None:
     assert max(r["budget"] for r in dynamic if "panel" in r) == pytest.approx(4.769489, abs=5e-7)
 
 
-def test_plan_figure_shows_the_chosen_budget_and_both_best_ones() -> None:
-    chart = plan_chart(n_arms=2, horizon=10_000, n_segments=1, prior=0.2, budget=1)
-    single = ({"budget"}, {"budget", "y"})
-    budgets = [row["budget"] for row in records(chart) if set(row) in single]
-    for expected in (1, 1.968181, 2.728852):
-        assert any(abs(b - expected) < 1e-6 for b in budgets)
+def test_plan_figure_shows_the_chosen_budget_and_the_best_ones() -> None:
+    plan = deniable.plan(n_arms=2, horizon=10_000, budget=1)
+    data = plan.chart().to_dict()["datasets"]
+    assert data == {name: data[name] for name in data} == {n: plan_data(plan)[n] for n in data}
+    assert data["chosen"] == [{"budget": 1, "text": "budget 1"}]
+    best = {row["strategy"]: row["budget"] for row in data["best"]}
+    assert best == pytest.approx({"constant": 1.968181, "dynamic": 2.268161}, abs=1e-6)
+    curve = [row for row in data["regret"] if row["strategy"] == "constant"]
+    at = min(curve, key=lambda row: abs(row["budget"] - 1))
+    assert at["regret"] == pytest.approx(
+        float(deniable.constant_regret(2, 10_000, at["budget"])), rel=1e-4
+    )
+
+
+def test_bounds_that_say_nothing_are_not_drawn() -> None:
+    data = plan_data(deniable.plan(n_arms=20, horizon=10_000, budget=1))
+    assert {row["regret"] for row in data["regret"]} == {None, 10_000}
+    drawn = [row for row in data["regret"] if row["regret"] is not None]
+    assert [row["strategy"] for row in drawn] == list(STRATEGIES)  # one point draws no line
+    assert {row["text"] for row in data["best"]} == {""}
+    assert data["limit"][0] == {"y": 10_000, "text": "all visitors: a bound above says nothing"}
+    assert {row["clicks"] for row in data["parts"]} == {0}
+    clear = plan_data(deniable.plan(n_arms=2, horizon=10**9, budget=4))
+    assert {row["text"] for row in clear["best"]} == {"best 5.66", "best 5.94"}
+
+
+def test_panels_name_the_data_they_read() -> None:
+    data = plan_data(deniable.plan(n_arms=2, horizon=10_000))
+    read = {part for panel in PANELS.values() for part in panel.datasets}
+    assert read == set(data)
+    for panel in PANELS.values():
+        spec = str(panel.make().to_dict(validate=False))
+        assert all(f"'name': '{part}'" in spec for part in panel.datasets)
 
 
 def test_arm_figure_shows_the_matrix() -> None:

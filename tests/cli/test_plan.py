@@ -33,7 +33,7 @@ def test_prints_the_plan_for_a_person() -> None:
 def test_json_is_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "--arms", "2", "--visitors", "1e4", "--budget", "1", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert told["constant"]["regret"] == pytest.approx(8689.255, abs=5e-4)
+    assert told["strategies"]["constant"]["regret"] == pytest.approx(8689.255, abs=5e-4)
     assert told["horizon"] == 10_000
 
 
@@ -42,6 +42,11 @@ def test_without_a_budget_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     out = capsys.readouterr().out
     assert "above the best" in out
     assert "310,783" in out  # the constant bound at budget 3
+
+
+def test_shares(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "--arms", "2", "--visitors", "1e5", "--shares", ".7,.3", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["shares"] == [0.7, 0.3]
 
 
 def test_arm_budgets(capsys: pytest.CaptureFixture[str]) -> None:
@@ -85,6 +90,9 @@ def test_draws_every_format(tmp_path: Path, ending: str, start: bytes) -> None:
         ("plan --arms 2 --visitors 100 --chart plan.gif", "chart='plan.gif'"),
         ("plan --arms 2 --visitors 100 --chart no/such/folder/plan.svg", "chart="),
         ("plan --arms 2", "--visitors"),
+        ("plan --arms 2 --visitors 100 --shares .5,.4", "shares=[0.5, 0.4]"),
+        ("plan --arms 2 --visitors 100 --segments 3 --shares .5,.5", "shares=[0.5, 0.5]"),
+        ("plan --visitors 100 --arm-budgets 1,2 --shares .5,.5", "shares='.5,.5'"),
         ("plan --colour", "--colour"),
         ("nonsense", "nonsense"),
     ],

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from deniable.cli import main
-from deniable.web.plan_setting import Setting
-from deniable.web.planner import toml
+from deniable.web.planner import Setting, toml
 
 
 @pytest.mark.parametrize(
@@ -39,7 +38,8 @@ def test_a_saved_plan_is_read_back(
     if setting.budget:
         assert found["budget"] == setting.budget
     if setting.max_belief and not setting.arm_budgets:
-        assert found["recommendation"]["belief"] == pytest.approx(setting.max_belief / 100)
+        allowed = setting.max_belief / 100
+        assert 0.99 * allowed < found["recommendation"]["belief"] <= allowed
 
 
 def test_flags_count_more_than_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

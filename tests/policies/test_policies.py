@@ -15,14 +15,14 @@ import pytest
 
 import deniable.policies
 from deniable.errors import InvalidArgumentError
+from deniable.policies.base import FixedRule, GreedyRule, IndexRule, Policy
 from deniable.policies.catalogue import POLICIES, Settings, policy_named
-from deniable.policies.contract import FixedRule, GreedyRule, IndexRule, Policy
 from deniable.privacy.mechanism import ArmSpecificResponse, RandomizedResponse
-from deniable.simulation._exploring import explore
+from deniable.simulation.job import kernel_rule
+from deniable.simulation.kernels.exploration import explore
 from deniable.strategies.arm_budgets import ArmDynamicStrategy
 from deniable.strategies.dynamic import DynamicStrategy
 
-KINDS = {"fixed": 0, "dynamic": 1, "arm-dynamic": 2}
 SETTINGS = Settings(budget=2.0, budgets=(0.5, 1.0, 2.0), discount=0.9)
 
 
@@ -71,9 +71,7 @@ def _check_greedy(rule: GreedyRule, cap: float) -> None:
     exploring = np.empty(3)
     before = 0.0
     for clock in [*range(1, 200), 10**3, 10**4, 10**6, 10**9]:
-        bonus = float(
-            explore(KINDS[rule.kind], clock, rule.exploring, rule.floor, rule.budgets, exploring)
-        )
+        bonus = float(explore(kernel_rule(rule), clock, exploring))
         assert abs(exploring.sum() + bonus - 1) < 1e-12
         assert bonus >= before - 1e-15
         before = bonus
@@ -98,7 +96,7 @@ def test_rules_are_the_mechanisms(clock: int, n_arms: int) -> None:
         rule = policy_named(name, given).rule(rates, 10**8)
         assert isinstance(rule, GreedyRule)
         out = np.empty(n_arms)
-        bonus = explore(KINDS[rule.kind], clock, rule.exploring, rule.floor, rule.budgets, out)
+        bonus = explore(kernel_rule(rule), clock, out)
         shown = out.copy()
         shown[1] += bonus
         assert np.allclose(shown, mechanism.shown_distribution(1), rtol=1e-12, atol=1e-14), name

@@ -112,6 +112,7 @@ def _work(draw: Draw, greedy: int, number: int) -> list[object]:
 def _all_work(draw: Draw, table: ServingTable) -> list[list[object]]:
     """The different kinds of work over greedy arms and outcomes: one, if it tells nothing."""
     kinds: list[list[object]] = []
+    _work(draw, 0, 0)  # Python 3.12 overlooks the steps of what is traced first
     for greedy in sorted({0, 1, table.n_arms - 1}):
         for number in _numbers(table).values():
             done = _work(draw, greedy, number)

@@ -105,15 +105,15 @@ def test_membership_depends_on_no_order_and_no_segment(store_url: str) -> None:
                 select(decisions.c.experiment_id, decisions.c.visitor, decisions.c.role)
             ).all()
         member = {(row.experiment_id, row.visitor): row.role == Role.MEMBER for row in rows}
-        key = bytes.fromhex("5a" * 32)
+        secret = bytes.fromhex("5a" * 32)
         for name in ("x", "y"):
             made = service.experiments.get(name)
             slots = int.from_bytes(made.slots or b"", "little")
             for visitor in first:
                 scope = b"layer" + sha256(b"page").digest()
-                digest = hmac.new(key, scope + visitor.encode(), "sha256").digest()
+                digest = hmac.new(secret, scope + visitor.encode(), "sha256").digest()
                 slot = int.from_bytes(digest[:8], "big") % 1000
-                hashed = VisitorHash(key, bytes.fromhex(made.id))(visitor)
+                hashed = VisitorHash(secret, bytes.fromhex(made.id))(visitor)
                 assert member[bytes.fromhex(made.id), hashed] == bool(slots >> slot & 1)
 
 
@@ -275,7 +275,7 @@ def test_bad_experiments_are_refused(change: dict[str, Any], argument: str) -> N
 
 
 @pytest.mark.parametrize("options", [{"budget": -1}, {"budget": float("nan")}, {"budget": 1e308}])
-def test_bad_firms_are_refused(options: dict[str, float]) -> None:
+def test_bad_firms_are_refused(options: dict[str, Any]) -> None:
     with open_service("memory:") as service:
         with pytest.raises(InvalidArgumentError):
             service.firm.set(**options)

@@ -40,7 +40,7 @@ def service(store_url: str) -> Iterator[Deniable]:
 @pytest.mark.parametrize("strategy", ["constant", "dynamic"])
 def test_what_the_service_draws_is_acquitted(service: Deniable, strategy: str) -> None:
     service.experiments.create(
-        "e", arms=["one", "two", "three"], segments=["a", "b"], budget=1.5, strategy=strategy  # type: ignore[arg-type]
+        "e", arms=["one", "two", "three"], segments=["a", "b"], budget=1.5, strategy=strategy
     )  # fmt: skip
     service.experiments.start("e")
     run(service, "e", 3_000)
@@ -56,7 +56,7 @@ def test_budgets_by_arm_hold_for_visitors_of_no_listed_segment(
     service: Deniable, strategy: str
 ) -> None:
     arms = [NewArm("one", budget=0.5), NewArm("two", budget=1), NewArm("three", budget=2)]
-    service.experiments.create("e", arms=arms, segments=["a"], strategy=strategy)  # type: ignore[arg-type]
+    service.experiments.create("e", arms=arms, segments=["a"], strategy=strategy)
     service.experiments.start("e")
     run(service, "e", 3_000, segments=("a", "of no list"))
     found = service.audits.run("e")

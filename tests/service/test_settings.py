@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import inspect
 import re
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from deniable.cli import serve
 from deniable.errors import InvalidArgumentError
 from deniable.service.settings import Settings, flag, load, variable
 
-NAMES = [known.name for known in fields(Settings)]
+NAMES = list(Settings.model_fields)
 ROOT = Path(__file__).parents[2]
 
 
@@ -60,5 +59,5 @@ def test_every_setting_is_a_flag_of_serve() -> None:
 def test_every_setting_is_documented_with_its_default() -> None:
     page = (ROOT / "docs" / "operate.md").read_text("utf-8")
     rows = re.findall(r"^\| `(--[a-z-]+)` \| `(DENIABLE_[A-Z_]+)` \| `([^`]*)` \|", page, re.M)
-    told = {known.name: str(known.default) for known in fields(Settings)}
+    told = {name: str(known.default) for name, known in Settings.model_fields.items()}
     assert rows == [(flag(name), variable(name), told[name] or " ") for name in NAMES]

@@ -54,18 +54,6 @@ def started(service: Deniable) -> dict[str, Any]:
     return {f"v{i}": service.decide("checkout", f"v{i}", "a") for i in range(5)}
 
 
-@pytest.fixture
-def own_postgres(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setenv("DENIABLE_VISITOR_KEY", "5a" * 32)
-    try:
-        server = PostgresServer()
-    except (FileNotFoundError, PermissionError) as reason:
-        pytest.skip(f"POSTGRESQL NOT TESTED: {reason}")
-    server.start()
-    yield server
-    server.remove()
-
-
 @pytest.mark.parametrize("ending", ["stop", "crash"])
 def test_postgres_down_and_up_again(own_postgres: PostgresServer, ending: str) -> None:
     with serving(own_postgres.new_database()) as service:
@@ -125,6 +113,44 @@ def test_sqlite_disk_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.setattr(sqlite3, "connect", real)
         store._drop()
         check_recovered(service, kept)
+
+
+FILLED = """
+import resource, sys
+from deniable.service.service import open
+
+with open(sys.argv[1]) as service:
+    service.firm.set(budget=10)
+    service.experiments.create("checkout", arms=["old", "new"], segments=["a"], budget=1)
+    service.experiments.start("checkout")
+    service.decide("checkout", "first", "a")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2_000_000, 2_000_000))
+    with service._store.read() as looking:  # a reader keeps the log from being removed
+        for number in range(300):
+            service.decide("checkout", f"v-{number}", "a")
+    for number in range(300):
+        before = service.figures.unstored
+        service.decide("checkout", f"w-{number}", "a")
+        if service.figures.unstored > before:
+            assert any(service.ready() for _ in range(20)), "the log is not shortened"
+    print(service.figures.unstored, service.figures.new_decisions)
+    assert service.ledger.verify().sound
+"""
+
+
+def test_a_file_system_filled_by_the_write_ahead_log(tmp_path: Path) -> None:
+    """No file may grow beyond 2 MB; the log reaches that long before it would be copied back."""
+    done = subprocess.run(
+        [sys.executable, "-c", FILLED, f"sqlite:///{tmp_path / 'store.db'}"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "DENIABLE_VISITOR_KEY": "5a" * 32},
+    )
+    assert done.returncode == 0, done.stderr
+    unstored, stored = map(int, done.stdout.split())
+    assert unstored + stored == 601
+    assert unstored > 0, "the log was full"
+    assert stored > 300, "and is used again"
 
 
 def test_sqlite_read_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,10 +8,9 @@ import signal
 import pytest
 from tests.patience import PATIENCE
 
-from deniable.policies.constant import ConstantPolicy
-from deniable.policies.contract import Policy
-from deniable.policies.dynamic import DynamicPolicy
-from deniable.simulation import work
+from deniable.policies.base import Policy
+from deniable.policies.greedy import ConstantPolicy, DynamicPolicy
+from deniable.simulation import workers
 from deniable.simulation.environment import Environment
 from deniable.simulation.run import simulate
 
@@ -25,7 +24,7 @@ PAIR: list[Policy] = [ConstantPolicy(3), DynamicPolicy(3)]
 def test_a_cluster_survives_the_death_of_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     alone = simulate(PAGE, PAIR, repetitions=60, seed=1, workers=1)
     monkeypatch.setattr(
-        work, "TASK_SECONDS", 0.02
+        workers, "TASK_SECONDS", 0.02
     )  # many tasks, so that one is running when it dies
     patient = {f"distributed.comm.timeouts.{what}": PATIENCE for what in ("connect", "tcp")}
     with (

@@ -15,9 +15,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from deniable._compile import as_python
+from deniable.policies.base import GreedyRule
 from deniable.policies.catalogue import Settings, policy_named
-from deniable.policies.contract import GreedyRule
-from deniable.simulation import _step, _step_pair
+from deniable.simulation.job import kernel_rule
+from deniable.simulation.kernels import step
+from deniable.simulation.kernels.state import Leaders, StepSpace, World
 from deniable.strategies.constant import ConstantStrategy
 from deniable.strategies.dynamic import DynamicStrategy
 
@@ -88,47 +91,22 @@ class Paths:
 def _from_source(name: str, budget: float, rates: tuple[float, float], horizon: int) -> Law:
     rule = policy_named(name, Settings(budget)).rule(np.array(rates)[:, None], horizon)
     assert isinstance(rule, GreedyRule)
-    kind = {"fixed": 0, "dynamic": 1}[rule.kind]
 
     def run(paths: Paths) -> tuple[int, ...]:
         def uniform(state: Any) -> Undrawn:
             return Undrawn(paths, [0.0, 1.0])
 
-        pair = _python(_step_pair.step_pair, _advance=lambda *s: (uniform(None), *s))
-        step = _python(_step.step_visitors, uniform=uniform, step_pair=pair, np=_Numpy)
+        pair = as_python(step._step_pair, _advance=lambda *s: (uniform(None), *s))
+        visit = as_python(step.step_visitors, uniform=uniform, _step_pair=pair)
         shows, clicks = np.zeros((1, 2), np.int64), np.zeros((1, 2), np.int64)
-        step(
-            kind,
-            rule.exploring,
-            rule.floor,
-            rule.budgets,
-            rule.turns[-1],
-            np.zeros(1, np.int64),
-            np.array([rates]),
-            np.ones(1),
-            horizon,
-            shows,
-            clicks,
-            np.zeros(4, np.uint64),
-        )
+        leaders = Leaders(np.zeros(1, np.int64), np.zeros(1, np.int64))
+        space = StepSpace(np.zeros((1, 2)), np.zeros(1), np.zeros(1, np.int64))
+        clocks, state = np.zeros(1, np.int64), np.zeros(4, np.uint64)
+        world = World(np.array([rates]), np.ones(1), shows, clicks, clocks, state)
+        visit(kernel_rule(rule), horizon, leaders, space, world)
         return (*shows[0].tolist(), *clicks[0].tolist())
 
     return Paths().laws(run)
-
-
-class _Numpy:
-    """NumPy, but for int64 of a number that is not yet drawn."""
-
-    empty, zeros, float64 = np.empty, np.zeros, np.float64
-
-    class int64(np.int64):  # noqa: N801
-        def __new__(cls, value: Any = 0) -> Any:
-            return np.int64(int(value))
-
-
-def _python(function: Any, **replaced: Any) -> Any:
-    source = function.py_func
-    return type(source)(source.__code__, {**source.__globals__, **replaced}, source.__name__)
 
 
 def _from_definition(name: str, budget: float, rates: tuple[float, float], horizon: int) -> Law:

@@ -10,8 +10,15 @@ import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from deniable.simulation._greedy import find_leaders, is_above, sign_of_difference, tied_arm
-from deniable.simulation._holding import keeps_leader, keeps_tie, log_fall_bound
+from deniable.simulation.kernels.leader import (
+    find_leaders,
+    is_above,
+    keeps_leader,
+    keeps_tie,
+    log_fall_bound,
+    sign_of_difference,
+    tied_arm,
+)
 
 SIZES = st.integers(0, 10**12)
 

@@ -12,11 +12,11 @@ from tests.patience import PATIENCE
 
 PROGRAM = """
 import os, time
-from deniable.simulation import processes
+from deniable.simulation import workers
 
 if __name__ == "__main__":
     {fault}
-    with processes.worker_processes(2) as pool:
+    with workers.worker_processes(2) as pool:
         found = {{future.result() for future in [pool.submit(os.getpid) for _ in range(50)]}}
         print(*found, flush=True)
         time.sleep(600)
@@ -25,7 +25,7 @@ if __name__ == "__main__":
 
 @pytest.mark.parametrize(
     ("fault", "seconds", "all_end"),
-    [("pass", PATIENCE, True), ("processes._end_with_parent = os.getpid", 1, False)],
+    [("pass", PATIENCE, True), ("workers._end_with_parent = os.getpid", 1, False)],
     ids=["as it is", "without watching the parent"],
 )
 def test_workers_of_a_killed_program_end(

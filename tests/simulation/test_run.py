@@ -13,12 +13,10 @@ import polars as pl
 import pytest
 
 from deniable.errors import InvalidArgumentError
+from deniable.policies.base import Policy
+from deniable.policies.benchmarks import RandomPolicy
 from deniable.policies.catalogue import POLICIES, Settings, policy_named
-from deniable.policies.constant import ConstantPolicy
-from deniable.policies.contract import Policy
-from deniable.policies.dynamic import DynamicPolicy
-from deniable.policies.epsilon_greedy import EpsilonGreedyPolicy
-from deniable.policies.random import RandomPolicy
+from deniable.policies.greedy import ConstantPolicy, DynamicPolicy, EpsilonGreedyPolicy
 from deniable.simulation.environment import Environment
 from deniable.simulation.job import KERNELS, Kernel
 from deniable.simulation.run import Case, simulate, simulate_many
@@ -51,10 +49,10 @@ def test_results_do_not_depend_on_workers_executors_or_order() -> None:
 
 
 def test_a_pool_of_processes_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    from deniable.simulation import work
+    from deniable.simulation import workers
 
     alone = simulate(PAGE, PAIR, repetitions=30, seed=3, workers=1)
-    monkeypatch.setattr(work, "TASK_SECONDS", 0.002)  # the first slice ends at once
+    monkeypatch.setattr(workers, "TASK_SECONDS", 0.002)  # the first slice ends at once
     pooled = simulate(PAGE, PAIR, repetitions=30, seed=3, workers=2)
     assert alone.frame.equals(pooled.frame)
 
@@ -244,6 +242,43 @@ def test_many_cases_are_each_as_if_alone() -> None:
     one = simulate(worlds[1], PAIR, repetitions=5, seed=1, workers=1)
     assert many.frame.filter(pl.col("environment") == "b").equals(one.frame)
     assert many.arms.height == 0
+
+
+def test_random_numbers_do_not_depend_on_the_last_bit_of_a_budget() -> None:
+    near: list[Policy] = [ConstantPolicy(0.3), ConstantPolicy(0.1 + 0.2)]
+    result = simulate(PAGE, near, repetitions=5, seed=1, workers=1)
+    one, other = (rows.drop("policy", "risk_cap") for rows in result.frame.partition_by("policy"))
+    assert one.equals(other)
+    apart = simulate(PAGE, PAIR, repetitions=5, seed=1, workers=1).frame.partition_by("policy")
+    assert not apart[0]["clicks"].equals(apart[1]["clicks"])
+
+
+def test_budgets_that_differ_have_labels_that_differ() -> None:
+    near: list[Policy] = [DynamicPolicy(2.7288521), DynamicPolicy(2.7288522)]
+    result = simulate(PAGE, near, repetitions=1, seed=1, workers=1)
+    assert result.frame["policy"].to_list() == ["dynamic(2.7288521)", "dynamic(2.7288522)"]
+
+
+def test_common_random_numbers_bring_the_same_visitors_to_all_policies() -> None:
+    policies = [policy for policy in _all(2) if policy.name != "arm-dynamic"]
+
+    def arrivals(common: bool) -> list[int]:
+        result = simulate(
+            PAGE, policies, repetitions=4, seed=1, workers=1, common_random_numbers=common
+        )
+        by_segment = result.arms.group_by("policy", "repetition", "segment").agg(
+            pl.col("shows").sum()
+        )
+        return by_segment.group_by("repetition", "segment").n_unique()["shows"].to_list()
+
+    assert set(arrivals(True)) == {1}
+    assert min(arrivals(False)) > 1
+
+
+def test_a_folder_of_another_budget_is_refused(tmp_path: Path) -> None:
+    simulate(PAGE, [ConstantPolicy(1)], repetitions=2, workers=1, folder=tmp_path / "run")
+    with pytest.raises(InvalidArgumentError, match="same settings"):
+        simulate(PAGE, [ConstantPolicy(2)], repetitions=2, workers=1, folder=tmp_path / "run")
 
 
 @pytest.mark.parametrize(

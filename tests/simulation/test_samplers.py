@@ -10,13 +10,18 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy import stats
 
-from deniable.simulation._generator import generator_state, next_word, scrambled_word, uniform
-from deniable.simulation._pair import coins, ones, threshold
-from deniable.simulation._samplers import (
+from deniable.simulation.kernels.random_numbers import (
     binomial,
+    coins,
     failures_before_success,
+    generator_state,
     hypergeometric,
+    next_word,
+    ones,
+    scrambled_word,
     split_multinomial,
+    threshold,
+    uniform,
     wait_scale,
 )
 

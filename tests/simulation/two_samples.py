@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from deniable.policies.base import Policy
 from deniable.policies.catalogue import Settings, policy_named
-from deniable.policies.contract import Policy
 from deniable.simulation.environment import Environment
 from deniable.simulation.job import Job, Kernel, make_job, run_repetition
 

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import deniable
+from deniable import Case, SimulationResult, simulate_many
+from deniable.studies import context
 from deniable.studies.registry import BY_NAME, STUDIES, chosen_studies
-from deniable.studies.reproduce import Finished, reproduce
+from deniable.studies.reproduce import UNFINISHED, Finished, reproduce
 
 SIMULATED = [BY_NAME["segments"]]
 
@@ -20,9 +26,20 @@ def tables(folder: Path) -> dict[str, bytes]:
     }
 
 
-def test_interrupted_and_resumed_on_two_workers_gives_the_same_bytes(tmp_path: Path) -> None:
+def test_interrupted_and_resumed_on_two_workers_gives_the_same_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     straight, broken = tmp_path / "straight", tmp_path / "broken"
+    ran: list[int] = []
+
+    def counted(cases: Sequence[Case], *rest: Any, **named: Any) -> SimulationResult:
+        ran.append(len(cases))
+        return simulate_many(cases, *rest, **named)
+
+    monkeypatch.setattr(deniable, "simulate_many", counted)
     reproduce(SIMULATED, straight, quick=True, workers=1, formats=())
+    in_all = len(ran)
+    ran.clear()
 
     def interrupt(done: int, total: int) -> None:
         if done > total / 3:
@@ -30,14 +47,42 @@ def test_interrupted_and_resumed_on_two_workers_gives_the_same_bytes(tmp_path: P
 
     with pytest.raises(KeyboardInterrupt):
         reproduce(SIMULATED, broken, quick=True, workers=1, formats=(), progress=interrupt)
-    kept = {file.name: file.stat().st_mtime_ns for file in broken.rglob("*.parquet")}
+    kept = len(list(broken.rglob("*.parquet")))
     assert kept, "what was finished is kept"
     assert not (broken / "segments" / "study.json").exists()
+    ran.clear()
     reproduce(SIMULATED, broken, quick=True, workers=2, formats=())
+    assert len(ran) == in_all - kept, "what was finished is not run again"
     assert tables(straight) == tables(broken)
     assert len(tables(straight)) == 2
-    for file in broken.rglob("simulations/**/*.parquet"):
-        assert file.stat().st_mtime_ns == kept.get(file.name, file.stat().st_mtime_ns)
+    assert not list(broken.rglob(UNFINISHED)), "a finished study is its record alone"
+
+
+def test_any_changed_source_makes_results_stale(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "deniable"
+    shutil.copytree(context.PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(context, "PACKAGE", package)
+    found = []
+
+    def run() -> None:
+        context.source_digest.cache_clear()
+        done = reproduce([BY_NAME["beliefs"]], tmp_path / "out", workers=1, formats=())
+        found.append(done[0].found)
+
+    try:
+        run()
+        run()
+        for folder in ("simulation/kernels", "portfolio", "."):
+            source = max((package / folder).glob("[a-z]*.py"))
+            with source.open("a") as file:
+                file.write("# changed\n")
+            run()
+            run()
+    finally:
+        context.source_digest.cache_clear()
+    assert found == [False, True] * 4
 
 
 def test_a_finished_study_is_found_and_a_changed_parameter_is_not(tmp_path: Path) -> None:

@@ -43,7 +43,10 @@ def test_the_gain_is_its_derivative(strategy: str, shares: list[float]) -> None:
     bound, gain, _, truth = FORMULAS[strategy]
     rows = grid(ARMS, HORIZONS, BUDGETS[1:])
     parts = list(map(mpf, shares))
-    slopes = [oracle.slope(lambda k, t, g, j: truth(k, t, g, parts), *row, 1) for row in rows]
+    slopes = [
+        oracle.slope(lambda a, b, c, j: truth(a, b, c, parts), k, t, budget, 1)
+        for k, t, budget in rows
+    ]
     values = [truth(*row, parts) for row in rows]
     scale = [
         max(abs(slope), oracle.fall(row[0], row[2]) * value)

@@ -175,6 +175,15 @@ def test_signing_out_ends_it(demo_site: Site) -> None:
         assert client.get("/").status_code == 303
 
 
+def test_a_copy_of_the_session_ends_with_it(demo_site: Site) -> None:
+    with demo_site.signed_in("read") as client, demo_site.client() as thief:
+        stolen = client.cookies["deniable_session"]
+        thief.cookies.set("deniable_session", stolen)
+        assert thief.get("/").status_code == 200
+        send(client, "/", "/logout")
+        assert thief.get("/").status_code == 303
+
+
 @pytest.mark.parametrize("path", ["/", "/login", "/nothing-here", f"/experiments/{EXPERIMENT}"])
 def test_every_page_forbids_foreign_and_inline_code(demo_site: Site, path: str) -> None:
     with demo_site.signed_in("read") as client:

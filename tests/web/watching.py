@@ -34,20 +34,27 @@ class Tab:
     Attributes:
         page: Playwright's.
         complaints: errors on the console, scripts that failed, requests to other hosts.
-        transferred: bytes of all answers, headers included.
+        visits: bytes of the answers to each page load, headers included, in order. What moves a page
+            later on is no part of them: how often it comes depends on how long the test takes.
     """
 
     def __init__(self, page: Page, site: Served) -> None:
         self.page, self.site = page, site
         self.complaints: list[str] = []
-        self.transferred = 0
+        self._loads: dict[str, str] = {}
+        self._bytes: dict[str, int] = {}
         page.add_init_script(_REPORT)
         page.on("console", self._said)
         page.on("pageerror", lambda error: self.complaints.append(f"script failed: {error}"))
         page.on("request", self._asked)
         network = page.context.new_cdp_session(page)
         network.send("Network.enable")
+        network.on("Network.requestWillBeSent", self._sent)
         network.on("Network.loadingFinished", self._got)
+
+    @property
+    def visits(self) -> list[int]:
+        return list(self._bytes.values())
 
     def open(self, path: str) -> None:
         """Go to a page and wait until its charts are drawn."""
@@ -90,8 +97,14 @@ class Tab:
         if not request.url.startswith((self.site.url, "data:", "blob:")):
             self.complaints.append(f"asked another host: {request.url}")
 
+    def _sent(self, event: dict[str, Any]) -> None:
+        if not event["request"]["url"].endswith("/live"):
+            self._loads[event["requestId"]] = event["loaderId"]
+
     def _got(self, event: dict[str, Any]) -> None:
-        self.transferred += int(event["encodedDataLength"])
+        load = self._loads.get(event["requestId"])
+        if load is not None:
+            self._bytes[load] = self._bytes.get(load, 0) + int(event["encodedDataLength"])
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """Were arms drawn as published? Observed arms against the tables' probabilities, with a p-value.
 
-Decision i names a table; with its row it shows arm j with a known probability p_ij. The counts O_j minus
-their sum E_j have covariance V = sum of diag(p_i) - p_i p_i', also where tables were learned from
+Decision i names a table; with its row it shows arm j with a known probability p_ij. The counts O_j
+minus their sum E_j have covariance V = sum of diag(p_i) - p_i p_i', also where tables were learned from
 earlier draws (a martingale), so (O - E)' V^+ (O - E) is chi-square. Where an expected count is below 5
 the p-value comes from simulating the design instead.
 """

@@ -7,8 +7,7 @@ from typing import Any
 
 import altair as alt
 
-from deniable.charts.data import values
-from deniable.charts.theme import ACCENT, INK
+from deniable.charts.theme import ACCENT, INK, values
 
 WIDTH = 360
 _SHARES = alt.Scale(domain=["observed", "designed"], range=["#0072B2", "#999999"])

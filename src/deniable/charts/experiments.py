@@ -11,8 +11,7 @@ from typing import Any
 
 import altair as alt
 
-from deniable.charts.theme import ACCENT, BENCHMARK_COLOURS, INK, STRATEGY_COLOURS
-from deniable.charts.time_axis import utc_axis
+from deniable.charts.theme import ACCENT, BENCHMARK_COLOURS, INK, STRATEGY_COLOURS, utc_axis
 
 HEIGHT = 220
 ARM_COLOURS = (

@@ -7,8 +7,7 @@ from typing import Any
 import altair as alt
 import numpy as np
 
-from deniable.charts.data import rows, values
-from deniable.charts.theme import ACCENT, INK, themed
+from deniable.charts.theme import ACCENT, INK, rows, themed, values
 from deniable.portfolio.allocation import allocate
 from deniable.portfolio.problem import Portfolio
 from deniable.theory.best_budget import best_dynamic_budget

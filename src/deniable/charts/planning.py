@@ -1,61 +1,294 @@
-"""A plan as a picture: what a budget means, how it is spent, what it costs, where more would help."""
+"""A plan as pictures: what a budget means, how it is spent, what it costs, where more would help.
+
+Each panel is a chart without data; `PANELS` names the data it reads, `plan_data` makes it. A page keeps
+its panels and replaces their data while a slider moves; `plan_chart` puts the same panels together.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import altair as alt
 import numpy as np
 
-from deniable.charts.beliefs import belief_bounds
-from deniable.charts.data import powers_of_ten, rows, values
-from deniable.charts.theme import ACCENT, INK, STRATEGY_COLOURS, ordered_scale
+from deniable.charts.strategies import belief_bounds
+from deniable.charts.theme import (
+    ACCENT,
+    BLUE,
+    INK,
+    ordered_scale,
+    powers_of_ten,
+    rows,
+    strategy_encodings,
+    themed,
+    values,
+)
+from deniable.privacy.belief import belief_curve
+from deniable.strategies import STRATEGIES
 from deniable.strategies.arm_budgets import ArmConstantStrategy, ArmDynamicStrategy
-from deniable.strategies.constant import ConstantStrategy
-from deniable.strategies.dynamic import DynamicStrategy
-from deniable.theory.best_budget import best_constant_budget, best_dynamic_budget
-from deniable.theory.elasticity import constant_elasticity, dynamic_elasticity
-from deniable.theory.regret import constant_regret, dynamic_regret
 
-WIDTH, HEIGHT = 330, 230
+WIDTH, HEIGHT = 340, 240
+POINTS = 80
+PERCENT = alt.Axis(format=".0%")
+PARTS = {
+    "learning": "learning",
+    "exploration": "random arms",
+    "estimation": "wrong best arm",
+}
+"""Term of a bound -> what people call it."""
 
-STRATEGY = alt.Color(
-    "strategy:N",
-    scale=alt.Scale(domain=list(STRATEGY_COLOURS), range=list(STRATEGY_COLOURS.values())),
-    title="strategy",
-)
-STRATEGY_DASH = alt.StrokeDash(
-    "strategy:N",
-    scale=alt.Scale(domain=list(STRATEGY_COLOURS), range=[[6, 3], [1, 0]]),
-    title="strategy",
-)
+ABOVE = 1.15
+"""Bounds are drawn up to this multiple of the number of visitors; above 1 they say nothing."""
+
+# A mark without words is not shown; it stays in the data, because no axis can be made from none.
+_IF_TOLD = alt.condition("datum.text == ''", alt.value(0), alt.value(1))
+
+Records: TypeAlias = list[dict[str, Any]]
+
+if TYPE_CHECKING:
+
+    class Summary(Protocol):
+        """What the charts read of one strategy at the plan's budget."""
+
+        @property
+        def best_budget(self) -> float: ...  # noqa: D102
+        @property
+        def best_regret(self) -> float: ...  # noqa: D102
+        @property
+        def informative(self) -> bool: ...  # noqa: D102
+
+    class Planned(Protocol):
+        """What the charts read of a plan."""
+
+        @property
+        def n_arms(self) -> int: ...  # noqa: D102
+        @property
+        def horizon(self) -> int: ...  # noqa: D102
+        @property
+        def n_segments(self) -> int: ...  # noqa: D102
+        @property
+        def shares(self) -> tuple[float, ...] | None: ...  # noqa: D102
+        @property
+        def prior(self) -> float: ...  # noqa: D102
+        @property
+        def budget(self) -> float: ...  # noqa: D102
+        @property
+        def highest_belief(self) -> float: ...  # noqa: D102
+        @property
+        def strategies(self) -> Mapping[str, Summary]: ...  # noqa: D102
 
 
-def plan_chart(*, n_arms: int, horizon: int, n_segments: int, prior: float, budget: float) -> Any:
-    """Four panels: belief, random arms over time, regret bound and elasticity over the budget."""
-    best = {
-        "constant": float(best_constant_budget(n_arms, horizon, n_segments)),
-        "dynamic": float(best_dynamic_budget(n_arms, horizon, n_segments)),
+def plan_chart(plan: Planned) -> Any:
+    """The finished figure of a plan: four panels."""
+    shown = ("belief", "schedule", "regret", "elasticity")
+    panels = [
+        PANELS[name].make().properties(title=PANELS[name].title, width=WIDTH) for name in shown
+    ]
+    chart = alt.concat(*panels, columns=2, spacing=28)
+    chart = chart.resolve_scale(color="independent", strokeDash="independent")
+    data = plan_data(plan)
+    wanted = {dataset for name in shown for dataset in PANELS[name].datasets}
+    return themed(chart).properties(datasets={name: data[name] for name in sorted(wanted)})
+
+
+def plan_data(plan: Planned) -> dict[str, Records]:
+    """The data of every panel, by the name of the dataset; numbers to five digits."""
+    best = max(one.best_budget for one in plan.strategies.values())
+    top = float(f"{max(1.4 * best, 1.25 * plan.budget, 1.0):.2g}")
+    sizes = (plan.n_arms, plan.horizon, plan.n_segments, plan.shares)
+    regret, elasticity = _curves(sizes, top, tuple(plan.strategies))
+    clock = np.unique(np.geomspace(1, max(_largest(plan), 2), POINTS).round())
+    prior, low, high = belief_curve(plan.budget, n_points=61)
+    here = f"{plan.prior:.0%} → {plan.highest_belief:.0%}"
+    highest = max(line["regret"] or plan.horizon for line in regret)
+    limit = "all visitors: a bound above says nothing" if highest >= plan.horizon else ""
+    data: dict[str, Records] = {
+        "belief": _short(rows(prior=prior, low=low, high=high)),
+        "belief_here": [{"prior": plan.prior, "belief": plan.highest_belief, "text": here}],
+        "schedule": [],
+        "regret": regret,
+        "elasticity": elasticity,
+        "best": [],
+        "parts": [],
+        "chosen": [{"budget": plan.budget, "text": f"budget {plan.budget:.3g}"}],
+        "zero": [{"y": 0, "above": "too greedy ↑", "below": "too random ↓"}],
+        "limit": [{"y": min(highest, plan.horizon), "text": limit}],
     }
-    top = max(1.4 * max(best.values()), 1.25 * budget, 1.0)
-    budgets = np.unique(np.append(np.linspace(top / 400, top, 240), list(best.values())))
-    sizes = (n_arms, horizon, budgets, n_segments)
-    belief = belief_bounds([budget], marked=[(prior, budget)], width=WIDTH, height=HEIGHT)
-    curves = {
-        "regret": {"constant": constant_regret(*sizes), "dynamic": dynamic_regret(*sizes)},
-        "elasticity": {
-            "constant": constant_elasticity(*sizes),
-            "dynamic": dynamic_elasticity(*sizes),
-        },
-    }
-    return alt.concat(
-        belief.properties(title="What a tracker could believe"),
-        _schedules(n_arms, horizon, budget),
-        _regret(curves["regret"], budgets, best, budget),
-        _elasticity(curves["elasticity"], budgets, budget),
-        columns=2,
-    ).resolve_scale(color="independent", strokeDash="independent")
+    for place, (name, one) in enumerate(plan.strategies.items()):
+        strategy = STRATEGIES[name](plan.n_arms, plan.budget)
+        share = strategy.exploration(clock)
+        data["schedule"] += _short(rows(clock=clock, share=share, strategy=name))
+        told = one.best_regret < plan.horizon
+        data["best"].append(
+            {
+                "budget": one.best_budget,
+                "regret": min(one.best_regret, plan.horizon),
+                "strategy": name,
+                "text": f"best {one.best_budget:.2f}" if told else "",
+                "place": place,
+            }
+        )
+        data["parts"] += [
+            {
+                "strategy": name,
+                "part": word,
+                "clicks": getattr(one, term) if one.informative else 0,
+                "order": order,
+            }
+            for order, (term, word) in enumerate(PARTS.items())
+        ]
+    return data
+
+
+@lru_cache(maxsize=256)
+def _curves(
+    sizes: tuple[int, int, int, tuple[float, ...] | None], top: float, names: tuple[str, ...]
+) -> tuple[Records, Records]:
+    """Bounds and elasticities over budgets up to `top`: the same wherever a slider is."""
+    n_arms, horizon, n_segments, shares = sizes
+    budgets = np.linspace(top / POINTS, top, POINTS)
+    regret: Records = []
+    elasticity: Records = []
+    for name in names:
+        strategy = STRATEGIES[name]
+        bound = np.asarray(strategy.regret(n_arms, horizon, budgets, n_segments, shares=shares))
+        bound = np.where(bound <= ABOVE * horizon, bound, np.nan)
+        if np.isnan(bound).all():
+            bound[-1] = horizon  # one point draws no line, but gives the axis an end
+        slope = strategy.elasticity(n_arms, horizon, budgets, n_segments, shares=shares)
+        regret += _short(rows(budget=budgets, regret=bound, strategy=name))
+        elasticity += _short(rows(budget=budgets, elasticity=slope, strategy=name))
+    return regret, elasticity
+
+
+def _largest(plan: Planned) -> float:
+    share = 1 / plan.n_segments if plan.shares is None else max(plan.shares)
+    return plan.horizon * share
+
+
+def _short(records: Records) -> Records:
+    """Numbers to five digits: nobody sees more, and less is sent."""
+    return [
+        {name: float(f"{x:.5g}") if isinstance(x, float) else x for name, x in record.items()}
+        for record in records
+    ]
+
+
+def belief_panel() -> Any:
+    """The least and the most a tracker can believe, over all priors, at one budget."""
+    base = alt.Chart(alt.NamedData(name="belief"))
+    area = base.mark_area(opacity=0.25, color=BLUE, line={"strokeWidth": 1.5}).encode(
+        x=alt.X("prior:Q", title="belief before", axis=PERCENT, scale=_unit()),
+        y=alt.Y("low:Q", title="belief after one shown arm", axis=PERCENT, scale=_unit()),
+        y2="high:Q",
+    )
+    none = base.mark_line(color=INK, strokeWidth=1, strokeDash=[3, 3], opacity=0.6)
+    here = alt.Chart(alt.NamedData(name="belief_here")).encode(x="prior:Q", y="belief:Q")
+    return _sized(
+        area
+        + none.encode(x="prior:Q", y="prior:Q")
+        + base.mark_line(color=BLUE).encode(x="prior:Q", y="high:Q")
+        + here.mark_point(filled=True, size=90, color=ACCENT, opacity=1)
+        + _words(here, color=ACCENT, align="left", dx=9, dy=12)
+    )
+
+
+def schedule_panel() -> Any:
+    """Share of random arms over a segment's visitors, every strategy."""
+    return _sized(
+        alt.Chart(alt.NamedData(name="schedule"))
+        .mark_line()
+        .encode(
+            x=alt.X(
+                "clock:Q",
+                title="visitor of the segment",
+                scale=alt.Scale(type="log", nice=False),
+                axis=alt.Axis(format="~s", tickCount=6, grid=False),
+            ),
+            y=alt.Y("share:Q", title="share of random arms", axis=PERCENT, scale=_unit()),
+            **strategy_encodings(orient="bottom", title=None),
+        )
+    )
+
+
+def regret_panel() -> Any:
+    """Clicks lost at most over the budget; a point at each strategy's best budget."""
+    best = alt.Chart(alt.NamedData(name="best")).encode(x="budget:Q", y="regret:Q")
+    colour = strategy_encodings(orient="bottom", title=None)["color"]
+    points = best.mark_point(filled=True, size=90).encode(color=colour, opacity=_IF_TOLD)
+    words = [
+        _words(best.transform_filter(f"datum.place == {place}"), dy=dy)
+        for place, dy in zip(range(len(STRATEGIES)), (-15, 17, 31, 45), strict=False)
+    ]
+    limit = alt.Chart(alt.NamedData(name="limit")).encode(y="y:Q")
+    rule = limit.mark_rule(color=INK, strokeDash=[3, 3]).encode(opacity=_IF_TOLD)
+    label = _words(limit.encode(x=alt.value("width")), align="right", dx=-4, dy=10)
+    lines = _over_budget("regret", "clicks lost, at most", alt.Axis(format="~s"))
+    return _sized(alt.layer(lines, rule, _chosen(HEIGHT - 14), label, points, *words))
+
+
+def parts_panel() -> Any:
+    """What the bound at this budget is made of, one bar for each strategy."""
+    kinds = list(PARTS.values())
+    return (
+        alt.Chart(alt.NamedData(name="parts"), height=45 * len(STRATEGIES))
+        .mark_bar(height=24)
+        .encode(
+            y=alt.Y("strategy:N", title=None, sort=list(STRATEGIES)),
+            x=alt.X(
+                "clicks:Q", title="clicks lost, at most", axis=alt.Axis(format="~s", tickCount=6)
+            ),
+            color=alt.Color(
+                "part:N",
+                sort=kinds,
+                scale=alt.Scale(domain=kinds, range=["#009E73", "#E69F00", "#CC79A7"]),
+                legend=alt.Legend(orient="bottom", title=None),
+            ),
+            order="order:Q",
+        )
+    )
+
+
+def elasticity_panel() -> Any:
+    """Percent of the bound per percent of budget; below zero is too random, above too greedy."""
+    zero = alt.Chart(alt.NamedData(name="zero")).encode(y="y:Q")
+    words = [
+        _words(zero.encode(x=alt.value("width")), f"{side}:N", align="right", dx=-4, dy=dy)
+        for side, dy in (("above", -10), ("below", 12))
+    ]
+    lines = _over_budget("elasticity", "% of the bound per % of budget", alt.Axis())
+    rule = zero.mark_rule(color=INK, opacity=0.6)
+    return _sized(alt.layer(rule, lines, _chosen(), *words))
+
+
+class Panel(NamedTuple):
+    """A chart of the plan.
+
+    Attributes:
+        title: over it.
+        make: the chart, without data.
+        datasets: what it reads of `plan_data`.
+    """
+
+    title: str
+    make: Callable[[], Any]
+    datasets: tuple[str, ...]
+
+
+PANELS: dict[str, Panel] = {
+    "belief": Panel("Belief before and after", belief_panel, ("belief", "belief_here")),
+    "schedule": Panel("Random arms over time", schedule_panel, ("schedule",)),
+    "regret": Panel(
+        "What it costs: clicks lost, at most", regret_panel, ("regret", "limit", "best", "chosen")
+    ),
+    "elasticity": Panel(
+        "Too random or too greedy", elasticity_panel, ("elasticity", "zero", "chosen")
+    ),
+    "parts": Panel("What the bound is made of", parts_panel, ("parts",)),
+}
+"""Every chart of a plan, by name."""
 
 
 def arm_plan_chart(*, budgets: Sequence[float], horizon: int, prior: float) -> Any:
@@ -82,7 +315,7 @@ def arm_plan_chart(*, budgets: Sequence[float], horizon: int, prior: float) -> A
         color=alt.condition("datum.probability > 0.55", alt.value("white"), alt.value(INK)),
     )
     colours, dashes = ordered_scale(names)
-    clock = _clock(horizon)
+    clock = np.unique(np.geomspace(1, max(horizon, 2), 200).round())
     risks = ArmDynamicStrategy(list(budgets)).arm_risks(clock)
     spent = [
         row for i, name in enumerate(names) for row in rows(clock=clock, risk=risks[:, i], arm=name)
@@ -93,7 +326,12 @@ def arm_plan_chart(*, budgets: Sequence[float], horizon: int, prior: float) -> A
         )
         .mark_line()
         .encode(
-            x=_clock_axis(horizon, "visitor of the experiment"),
+            x=alt.X(
+                "clock:Q",
+                title="visitor of the experiment",
+                scale=alt.Scale(type="log", nice=False),
+                axis=alt.Axis(format="~s", values=powers_of_ten(horizon)),
+            ),
             y=alt.Y("risk:Q", title="privacy risk"),
             color=alt.Color("arm:N", sort=names, scale=alt.Scale(domain=names, range=colours)),
             strokeDash=alt.StrokeDash(
@@ -101,99 +339,51 @@ def arm_plan_chart(*, budgets: Sequence[float], horizon: int, prior: float) -> A
             ),
         )
     )
-    largest = max(budgets)
     shown = belief_bounds(
         sorted(set(budgets)),
-        marked=[(prior, b) for b in (min(budgets), largest)],
+        marked=[(prior, b) for b in (min(budgets), max(budgets))],
         width=WIDTH,
         height=HEIGHT,
     )
-    return alt.hconcat(
+    chart = alt.hconcat(
         heat + text, schedule, shown.properties(title="What a tracker could believe")
-    ).resolve_scale(color="independent", strokeDash="independent")
+    )
+    return themed(chart.resolve_scale(color="independent", strokeDash="independent"))
 
 
-def _schedules(n_arms: int, horizon: int, budget: float) -> Any:
-    clock = _clock(horizon)
-    lines = [
-        row
-        for name, strategy in (
-            ("constant", ConstantStrategy(n_arms, budget)),
-            ("dynamic", DynamicStrategy(n_arms, budget)),
-        )
-        for row in rows(clock=clock, exploration=strategy.exploration(clock), strategy=name)
-    ]
+def _over_budget(name: str, label: str, axis: Any) -> Any:
     return (
-        alt.Chart(
-            values(lines), title="Random arms over a segment's visitors", width=WIDTH, height=HEIGHT
-        )
-        .mark_line()
+        alt.Chart(alt.NamedData(name=name))
+        .mark_line(clip=True)
         .encode(
-            x=_clock_axis(horizon, "visitor of the segment"),
-            y=alt.Y(
-                "exploration:Q",
-                title="share of random arms",
-                scale=alt.Scale(domain=[0, 1]),
-                axis=alt.Axis(format=".0%"),
+            x=alt.X(
+                "budget:Q",
+                title="privacy budget",
+                scale=alt.Scale(nice=False, zero=True),
+                axis=alt.Axis(tickCount=6, format="~g", labelOverlap=True),
             ),
-            color=STRATEGY,
-            strokeDash=STRATEGY_DASH,
+            y=alt.Y(f"{name}:Q", title=label, axis=axis),
+            **strategy_encodings(orient="bottom", title=None),
         )
     )
 
 
-def _regret(curves: dict[str, Any], budgets: Any, best: dict[str, float], budget: float) -> Any:
-    lines = _lines(curves, budgets, "expected clicks lost, at most", alt.Axis(format="~s"))
-    points = [
-        alt.Chart(values(rows(budget=[at], y=[np.interp(at, budgets, np.asarray(curves[name]))])))
-        .mark_point(filled=True, size=80, opacity=1, color=STRATEGY_COLOURS[name])
-        .encode(x="budget:Q", y="y:Q")
-        for name, at in best.items()
-    ]
-    return alt.layer(*lines, _chosen(budget), *points).properties(
-        title="Regret bound (points: best budgets)", width=WIDTH, height=HEIGHT
-    )
+def _chosen(height: float = 0) -> Any:
+    base = alt.Chart(alt.NamedData(name="chosen")).encode(x="budget:Q")
+    word = _words(base.encode(y=alt.value(height)), color=ACCENT, align="left", dx=5, dy=6)
+    return base.mark_rule(color=ACCENT, strokeWidth=2) + word
 
 
-def _elasticity(curves: dict[str, Any], budgets: Any, budget: float) -> Any:
-    zero = alt.Chart(values(rows(y=[0]))).mark_rule(color=INK, opacity=0.5).encode(y="y:Q")
-    lines = _lines(curves, budgets, "% of regret per % of budget", alt.Axis())
-    return alt.layer(zero, *lines, _chosen(budget)).properties(
-        title="Elasticity: below 0 too random, above too greedy", width=WIDTH, height=HEIGHT
-    )
+def _words(base: Any, field: str = "text:N", *, color: str = INK, **place: Any) -> Any:
+    """Text with a halo, so that it can be read over lines."""
+    text = base.encode(text=field)
+    halo = text.mark_text(fontSize=11, stroke="white", strokeWidth=4, opacity=0.85, **place)
+    return halo + text.mark_text(fontSize=11, color=color, **place)
 
 
-def _lines(curves: dict[str, Any], budgets: Any, label: str, axis: Any) -> list[Any]:
-    records = [
-        row for name, y in curves.items() for row in rows(budget=budgets, y=y, strategy=name)
-    ]
-    return [
-        alt.Chart(values(records))
-        .mark_line()
-        .encode(
-            x=alt.X("budget:Q", title="privacy budget", scale=alt.Scale(nice=False, zero=True)),
-            y=alt.Y("y:Q", title=label, axis=axis),
-            color=STRATEGY,
-            strokeDash=STRATEGY_DASH,
-        )
-    ]
+def _unit() -> Any:
+    return alt.Scale(domain=[0, 1])
 
 
-def _chosen(budget: float) -> Any:
-    base = alt.Chart(values(rows(budget=[budget]))).encode(x="budget:Q")
-    word = base.mark_text(align="left", dx=5, dy=7, color=ACCENT, fontSize=11)
-    label = word.encode(y=alt.value(0), text=alt.value(f"budget {budget:.4g}"))
-    return base.mark_rule(color=ACCENT, strokeWidth=1.5) + label
-
-
-def _clock(horizon: int) -> Any:
-    return np.unique(np.geomspace(1, max(horizon, 2), 200).round())
-
-
-def _clock_axis(horizon: int, title: str) -> Any:
-    return alt.X(
-        "clock:Q",
-        title=title,
-        scale=alt.Scale(type="log", nice=False),
-        axis=alt.Axis(format="~s", values=powers_of_ten(horizon)),
-    )
+def _sized(chart: Any) -> Any:
+    return chart.properties(height=HEIGHT)

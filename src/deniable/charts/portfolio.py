@@ -8,8 +8,7 @@ from typing import Any
 import altair as alt
 import numpy as np
 
-from deniable.charts.data import rows, values
-from deniable.charts.theme import ACCENT, INK, STRATEGY_COLOURS, themed
+from deniable.charts.theme import ACCENT, INK, STRATEGY_COLOURS, rows, themed, values
 from deniable.errors import NANO
 from deniable.portfolio.allocation import Allocation
 from deniable.portfolio.rules import RuleOutcome, compare_rules

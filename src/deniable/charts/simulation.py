@@ -7,12 +7,15 @@ from typing import Any
 
 import altair as alt
 
-from deniable.charts.data import powers_of_ten, values
-from deniable.charts.theme import BENCHMARK_COLOURS, ORDERED_COLOURS, STRATEGY_COLOURS
-from deniable.policies.constant import ConstantPolicy
-from deniable.policies.contract import Policy
-from deniable.policies.dynamic import DynamicPolicy
-from deniable.policies.epsilon_greedy import EpsilonGreedyPolicy
+from deniable.charts.theme import (
+    BENCHMARK_COLOURS,
+    ORDERED_COLOURS,
+    STRATEGY_COLOURS,
+    powers_of_ten,
+    values,
+)
+from deniable.policies.base import Policy
+from deniable.policies.greedy import ConstantPolicy, DynamicPolicy, EpsilonGreedyPolicy
 from deniable.simulation.environment import Environment
 from deniable.simulation.results import SimulationResult
 from deniable.theory.regret import constant_regret, dynamic_regret, nonprivate_regret

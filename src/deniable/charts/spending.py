@@ -6,8 +6,7 @@ from typing import Any
 
 import altair as alt
 
-from deniable.charts.theme import ACCENT, STRATEGY_COLOURS
-from deniable.charts.time_axis import utc_axis
+from deniable.charts.theme import ACCENT, STRATEGY_COLOURS, utc_axis
 
 
 def spending_chart() -> Any:

@@ -1,19 +1,78 @@
-"""How a strategy spends its budget: risk, random arms and greedy arms over the visitors."""
+"""The paper's figures of a strategy: beliefs, how a budget is spent, the elasticity of regret."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import altair as alt
 import numpy as np
 
-from deniable.charts.data import powers_of_ten, rows, values
-from deniable.charts.theme import ordered_scale
-from deniable.strategies.constant import ConstantStrategy
-from deniable.strategies.dynamic import DynamicStrategy
+from deniable.charts.theme import ACCENT, INK, ordered_scale, powers_of_ten, rows, values
+from deniable.privacy.belief import belief_curve, highest_belief
+from deniable.strategies import STRATEGIES
 
-STRATEGIES = {"constant": ConstantStrategy, "dynamic": DynamicStrategy}
+PERCENT = alt.Axis(format=".0%")
+
+
+def belief_bounds(
+    budgets: Sequence[float] = (0.05, 0.5, 1, 3, 5),
+    *,
+    marked: Sequence[tuple[float, float]] = ((0.2, 0.05), (0.2, 1)),
+    width: int = 420,
+    height: int = 320,
+) -> Any:
+    """The lowest and highest posterior for each prior, one pair of curves a budget.
+
+    Args:
+        budgets: small budgets are dark.
+        marked: (prior, budget) pairs shown as red points, as in the paper's figure.
+        width: of the plot.
+        height: of the plot.
+    """
+    names = [f"{budget:g}" for budget in budgets]
+    colours, dashes = ordered_scale(names)
+    curves = []
+    for name, budget in zip(names, budgets, strict=True):
+        prior, low, high = belief_curve(budget)
+        curves += rows(prior=prior, belief=low, budget=name, bound="low")
+        curves += rows(prior=prior, belief=high, budget=name, bound="high")
+    lines = (
+        alt.Chart(values(curves))
+        .mark_line()
+        .encode(
+            x=alt.X("prior:Q", title="prior belief of the tracker", axis=PERCENT),
+            y=alt.Y("belief:Q", title="belief after one shown arm", axis=PERCENT),
+            color=alt.Color(
+                "budget:N", sort=names, scale=alt.Scale(domain=names, range=colours), title="budget"
+            ),
+            strokeDash=alt.StrokeDash(
+                "budget:N", sort=names, scale=alt.Scale(domain=names, range=dashes), title="budget"
+            ),
+            detail="bound:N",
+            order="prior:Q",
+        )
+    )
+    diagonal = (
+        alt.Chart(values(rows(prior=[0, 1], belief=[0, 1])))
+        .mark_line(color=INK, strokeWidth=1, opacity=0.5)
+        .encode(x="prior:Q", y="belief:Q")
+    )
+    return (diagonal + lines + _points(marked)).properties(width=width, height=height)
+
+
+def _points(marked: Sequence[tuple[float, float]]) -> Any:
+    points = [
+        {"prior": p, "belief": float(b), "text": f"{p:.0%} → {float(b):.1%}"}
+        for p, b in ((p, highest_belief(p, risk)) for p, risk in marked)
+    ]
+    base = alt.Chart(values(points)).encode(x="prior:Q", y="belief:Q")
+    dots = base.mark_point(filled=True, size=70, color=ACCENT, opacity=1)
+    words = base.encode(text="text:N")
+    place = {"align": "left", "dx": 10, "dy": 10, "fontSize": 11}
+    halo = words.mark_text(**place, stroke="white", strokeWidth=5)
+    return halo + words.mark_text(**place, color=ACCENT, fontWeight="bold") + dots
+
 
 PANELS = {
     "risk": "privacy risk",
@@ -24,7 +83,7 @@ PANELS = {
 
 
 def strategy_panels(
-    strategy: Literal["constant", "dynamic"],
+    strategy: str,
     *,
     n_arms: int = 2,
     horizon: int = 100_000,
@@ -77,3 +136,63 @@ def strategy_panels(
             for column, title in PANELS.items()
         )
     )
+
+
+def elasticity_panels(
+    strategy: str,
+    *,
+    arms: Sequence[int] = (2, 5, 20),
+    horizons: Sequence[int] = (10_000, 100_000, 1_000_000),
+    largest_budget: float = 7,
+    width: int = 220,
+    height: int = 220,
+) -> Any:
+    """One panel for each number of arms, one line for each number of visitors, in the paper's form.
+
+    A point marks each best budget. There the elasticity crosses zero, or ends, where the cap never binds
+    beyond it and the elasticity stays 0.
+    """
+
+    def elasticity(n_arms: int, horizon: int, budget: Any) -> Any:
+        return STRATEGIES[strategy].elasticity(n_arms, horizon, budget, form="paper")
+
+    names = [f"{horizon:,}" for horizon in horizons]
+    lines, points = [], []
+    for n_arms in arms:
+        for name, horizon in zip(names, horizons, strict=True):
+            end = float(STRATEGIES[strategy].best_budget(n_arms, horizon, form="paper"))
+            ends = float(elasticity(n_arms, horizon, end + 1e-6)) == 0
+            top = end if ends else largest_budget
+            budget = np.linspace(0, top, 201)[:-1]
+            panel = f"{n_arms} arms"
+            height_of = elasticity(n_arms, horizon, budget)
+            lines += rows(budget=budget, elasticity=height_of, visitors=name, panel=panel)
+            last = float(elasticity(n_arms, horizon, budget[-1] if ends else end))
+            points += rows(budget=[end], elasticity=[last], visitors=name, panel=panel)
+    colours, dashes = ordered_scale(names)
+    x = alt.X("budget:Q", title="privacy budget")
+    y = alt.Y("elasticity:Q", title="elasticity of regret")
+    colour = alt.Color(
+        "visitors:N", sort=names, scale=alt.Scale(domain=names, range=colours), title="visitors"
+    )
+    dash = alt.StrokeDash(
+        "visitors:N", sort=names, scale=alt.Scale(domain=names, range=dashes), title="visitors"
+    )
+
+    def of_panel(records: list[dict[str, Any]], n_arms: int) -> Any:
+        return alt.Chart(values(r for r in records if r["panel"] == f"{n_arms} arms"))
+
+    return alt.hconcat(
+        *(
+            (
+                alt.Chart(values(rows(y=[0]))).mark_rule(color=INK, opacity=0.5).encode(y="y:Q")
+                + of_panel(lines, n_arms)
+                .mark_line()
+                .encode(x=x, y=y, color=colour, strokeDash=dash)
+                + of_panel(points, n_arms)
+                .mark_point(filled=True, size=50, color=ACCENT, opacity=1)
+                .encode(x=x, y=y)
+            ).properties(title=f"{n_arms} arms", width=width, height=height)
+            for n_arms in arms
+        )
+    ).resolve_scale(y="shared")

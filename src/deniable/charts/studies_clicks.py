@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import altair as alt
 
-from deniable.charts.data import values
-from deniable.charts.theme import BENCHMARK_COLOURS, INK, STRATEGY_COLOURS, themed
+from deniable.charts.theme import BENCHMARK_COLOURS, INK, STRATEGY_COLOURS, themed, values
 
 if TYPE_CHECKING:
     import polars as pl

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import altair as alt
 
-from deniable.charts.data import values
-from deniable.charts.theme import ACCENT, INK, themed
+from deniable.charts.theme import ACCENT, INK, themed, values
 
 if TYPE_CHECKING:
     import polars as pl

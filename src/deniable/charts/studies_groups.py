@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import altair as alt
 
-from deniable.charts.data import values
 from deniable.charts.studies_firm import SI_AXIS
-from deniable.charts.theme import INK, ordered_scale, themed
+from deniable.charts.theme import INK, ordered_scale, themed, values
 
 if TYPE_CHECKING:
     import polars as pl

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import altair as alt
 
-from deniable.charts.data import powers_of_ten, values
-from deniable.charts.theme import ACCENT, INK, themed
+from deniable.charts.theme import ACCENT, INK, powers_of_ten, themed, values
 
 if TYPE_CHECKING:
     import polars as pl

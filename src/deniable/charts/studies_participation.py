@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import altair as alt
 
-from deniable.charts.data import values
 from deniable.charts.studies_firm import RULE_COLOURS
-from deniable.charts.theme import ACCENT, themed
+from deniable.charts.theme import ACCENT, themed, values
 
 if TYPE_CHECKING:
     import polars as pl

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import altair as alt
 
-from deniable.charts.data import values
-from deniable.charts.theme import themed
+from deniable.charts.theme import themed, values
 
 if TYPE_CHECKING:
     import polars as pl

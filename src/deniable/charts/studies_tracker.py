@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import altair as alt
 
-from deniable.charts.data import values
-from deniable.charts.theme import ACCENT, STRATEGY_COLOURS, themed
+from deniable.charts.theme import ACCENT, STRATEGY_COLOURS, themed, values
 
 if TYPE_CHECKING:
     import polars as pl

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from deniable.cli.stores import DEFAULT_STORE, AsJson, KeyFile, Store, opened, print_json
+from deniable.cli.stores import DEFAULT_STORE, AsJson, KeyFile, Store, made, print_json, settings_of
 
 app = typer.Typer(add_completion=False)
 
@@ -20,16 +20,19 @@ def init(
     reason: Annotated[str, typer.Option(help="Why; needed to raise a budget.")] = "",
     store: Store = DEFAULT_STORE,
     key_file: KeyFile = "",
+    accept_empty_store: Annotated[
+        bool, typer.Option(help="Although a key file says that there was another one.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Make the tables, set the firm's budget and print an admin API key (shown once)."""
-    with opened(store, key_file) as service:
+    with made(store, key_file, accept_empty=accept_empty_store) as service:
         firm = service.firm.set(budget=budget, window_days=window_days, reason=reason)
         secret = None
         if not any(key.revoked_at is None and "admin" in key.scopes for key in service.keys.all()):
             secret, _ = service.keys.create("admin", ("decide", "reward", "read", "admin"))
     if as_json:
-        print_json({"store": store, "firm": firm, "admin_key": secret})
+        print_json({"store": settings_of(store, key_file).store, "firm": firm, "admin_key": secret})
         return
     typer.echo(
         f"store ready; at most {firm.budget:g} nats in any {firm.window_days} days, "

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from deniable.cli.numbers import number_list, whole_number
-from deniable.cli.plan_files import kept_number, plan_file
+from deniable._numbers import numbers, whole
 from deniable.cli.sections import print_sections
 from deniable.errors import InvalidArgumentError
+from deniable.strategies import STRATEGIES
 
 if TYPE_CHECKING:
     from deniable.planning.arm_plan import ArmPlan
@@ -20,27 +21,46 @@ if TYPE_CHECKING:
 
 app = typer.Typer(add_completion=False)
 
+KEYS = ("arms", "visitors", "segments", "shares", "prior", "budget", "max_belief", "arm_budgets")
+"""What a plan's file may hold; lists for shares and arm_budgets, numbers for the others."""
 
-@app.command()
+_EPILOG = "Strategies that are compared: " + "; ".join(
+    f"{strategy.name} ({strategy.description})" for strategy in STRATEGIES.values()
+)
+
+
+@app.command(epilog=_EPILOG + ".")
 def plan(
-    visitors: Annotated[str | None, typer.Option(help="Visitors planned for; 1e6 is fine.")] = None,
+    visitors: Annotated[
+        str | None, typer.Option(help="Number of visitors, such as 1e6.", show_default=False)
+    ] = None,
     arms: Annotated[str | None, typer.Option(help="Number of arms, 2 or more.")] = None,
-    segments: Annotated[str | None, typer.Option(help="Number of segments; 1.")] = None,
+    segments: Annotated[str | None, typer.Option(help="Number of segments (default: 1).")] = None,
+    shares: Annotated[
+        str | None,
+        typer.Option(help="Share of the visitors in each segment, such as .7,.3 (default: equal)."),
+    ] = None,
     prior: Annotated[
-        float | None, typer.Option(help="What a tracker believes before; 0.2.")
+        float | None,
+        typer.Option(help="What a tracker believes before it sees the arm (default: 0.2)."),
     ] = None,
     budget: Annotated[
-        float | None, typer.Option(help="Budget in nats; without it, a table.")
+        float | None,
+        typer.Option(help="Privacy budget in nats (default: recommended, with a table of others)."),
     ] = None,
     max_belief: Annotated[
-        float | None, typer.Option(help="The most a tracker may believe.")
+        float | None, typer.Option(help="The most that a tracker may come to believe.")
     ] = None,
-    arm_budgets: Annotated[str | None, typer.Option(help="A budget for each arm: .5,1,2")] = None,
+    arm_budgets: Annotated[
+        str | None, typer.Option(help="A budget for each arm, such as .5,1,2.")
+    ] = None,
     source: Annotated[
-        Path | None, typer.Option("--from", help="A plan.toml from the planner page.")
+        Path | None, typer.Option("--from", help="Read options from a plan.toml file.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
-    chart: Annotated[Path | None, typer.Option(help="Draw to FILE.(svg|png|pdf|html).")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    chart: Annotated[
+        Path | None, typer.Option(help="Draw to a .svg, .png, .pdf or .html file.")
+    ] = None,
 ) -> None:
     """Plan the privacy budget of one experiment: what it buys, what it costs, which to take."""
     from deniable.charts.save import check_chart_path, save_chart
@@ -49,38 +69,45 @@ def plan(
     if chart is not None:
         check_chart_path(chart)
     if source is not None:
-        kept = plan_file(source)
-        visitors, arms, segments = (
+        kept = _read(source)
+        visitors, arms, segments, shares, arm_budgets = (
             given or kept.get(name)
-            for name, given in (("visitors", visitors), ("arms", arms), ("segments", segments))
+            for name, given in (
+                ("visitors", visitors),
+                ("arms", arms),
+                ("segments", segments),
+                ("shares", shares),
+                ("arm_budgets", arm_budgets),
+            )
         )
         prior, budget, max_belief = (
-            kept_number(name, kept) if given is None else given
+            (float(kept[name]) if name in kept else None) if given is None else given
             for name, given in (("prior", prior), ("budget", budget), ("max_belief", max_belief))
         )
-        arm_budgets = arm_budgets or kept.get("arm_budgets")
     if visitors is None:
         raise InvalidArgumentError("visitors", None, "--visitors, a whole number, 1 or more")
     prior = 0.2 if prior is None else prior
-    horizon = whole_number("visitors", visitors)
-    n_segments = whole_number("segments", segments or "1")
+    horizon = whole("visitors", visitors)
+    n_segments = whole("segments", segments or "1")
     planned: Plan | ArmPlan
     if arm_budgets is not None:
-        planned, sections = _arms(arms, arm_budgets, horizon, n_segments, prior, budget, max_belief)
+        others = {"budget": budget, "max_belief": max_belief, "shares": shares}
+        planned, sections = _by_arm(arms, arm_budgets, horizon, n_segments, prior, others)
     else:
         from deniable.planning.plan import plan as plan_experiment
 
         if arms is None:
             raise InvalidArgumentError("arms", None, "a whole number, 2 or more, or --arm-budgets")
-        planned = whole = plan_experiment(
-            n_arms=whole_number("arms", arms),
+        planned = found = plan_experiment(
+            n_arms=whole("arms", arms),
             horizon=horizon,
             n_segments=n_segments,
+            shares=None if shares is None else numbers("shares", shares),
             prior=prior,
             budget=budget,
             max_belief=max_belief,
         )
-        sections = plan_sections(whole)
+        sections = plan_sections(found)
     if as_json:
         typer.echo(json.dumps(planned.to_dict(), indent=2))
     else:
@@ -90,23 +117,38 @@ def plan(
         typer.echo(f"chart: {chart}", err=True)
 
 
-def _arms(
+def _by_arm(
     arms: str | None,
     arm_budgets: str,
     horizon: int,
     n_segments: int,
     prior: float,
-    budget: float | None,
-    max_belief: float | None,
+    others: dict[str, float | str | None],
 ) -> tuple[ArmPlan, list[Section]]:
     from deniable.planning.arm_plan import plan_arms
     from deniable.planning.report import arm_plan_sections
 
-    budgets = number_list("arm_budgets", arm_budgets)
-    if arms is not None and whole_number("arms", arms) != len(budgets):
+    budgets = numbers("arm_budgets", arm_budgets)
+    if arms is not None and whole("arms", arms) != len(budgets):
         raise InvalidArgumentError("arm_budgets", arm_budgets, f"{arms} budgets, one for each arm")
-    for name, value in (("budget", budget), ("max_belief", max_belief)):
+    for name, value in others.items():
         if value is not None:
             raise InvalidArgumentError(name, value, "nothing beside --arm-budgets")
     planned = plan_arms(arm_budgets=budgets, horizon=horizon, n_segments=n_segments, prior=prior)
     return planned, arm_plan_sections(planned)
+
+
+def _read(path: Path) -> dict[str, str]:
+    """The options in a TOML file, as they would be typed."""
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidArgumentError("from", str(path), f"a TOML file ({error})") from None
+    for key, value in found.items():
+        kinds = (int, float, list) if key in ("shares", "arm_budgets") else (int, float)
+        if key not in KEYS or isinstance(value, bool) or not isinstance(value, kinds):
+            raise InvalidArgumentError(key, value, f"numbers, for {', '.join(KEYS)}")
+    return {
+        key: ",".join(map(str, value)) if isinstance(value, list) else str(value)
+        for key, value in found.items()
+    }

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deniable.cli.numbers import whole_number
+from deniable._numbers import whole
 from deniable.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -52,10 +52,10 @@ def reproduce(
             )
         return
     chosen = chosen_studies(studies or ["all"])
-    count = None if workers is None else whole_number("workers", workers)
+    count = None if workers is None else whole("workers", workers)
     if count is not None and count < 1:
         raise InvalidArgumentError("workers", workers, "a whole number, 1 or more")
-    entropy = whole_number("seed", seed)
+    entropy = whole("seed", seed)
     if entropy < 0:
         raise InvalidArgumentError("seed", seed, "a whole number, 0 or more")
     folder = _data(data)

@@ -2,56 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+import inspect
 from typing import Annotated, Any
 
 import typer
 
+from deniable.cli.stores import require_expected
 from deniable.errors import InvalidArgumentError
 from deniable.service.settings import Settings, flag, load, variable
 
 app = typer.Typer(add_completion=False)
 
-_HELP = {item.name: item.metadata["help"] for item in fields(Settings)}
-_DEFAULT = {item.name: item.default for item in fields(Settings)}
 
-
-def _option(name: str) -> Any:
-    """The flag of a setting; the environment and the file are read by the settings themselves."""
-    shown = f"{_HELP[name]} [{variable(name)}; default: {_DEFAULT[name]}]"
-    negative = f"/--no-{name}" if isinstance(_DEFAULT[name], bool) else ""
-    return typer.Option(flag(name) + negative, help=shown, show_default=False)
-
-
-@app.command()
-def serve(
-    store: Annotated[str | None, _option("store")] = None,
-    key_file: Annotated[str | None, _option("key_file")] = None,
-    host: Annotated[str | None, _option("host")] = None,
-    port: Annotated[int | None, _option("port")] = None,
-    workers: Annotated[int | None, _option("workers")] = None,
-    queue_limit: Annotated[int | None, _option("queue_limit")] = None,
-    batch_limit: Annotated[int | None, _option("batch_limit")] = None,
-    body_limit: Annotated[int | None, _option("body_limit")] = None,
-    in_flight_limit: Annotated[int | None, _option("in_flight_limit")] = None,
-    key_cache_seconds: Annotated[float | None, _option("key_cache_seconds")] = None,
-    shutdown_seconds: Annotated[int | None, _option("shutdown_seconds")] = None,
-    log_level: Annotated[str | None, _option("log_level")] = None,
-    log_requests: Annotated[str | None, _option("log_requests")] = None,
-    demo: Annotated[bool | None, _option("demo")] = None,
-    demo_visitors: Annotated[int | None, _option("demo_visitors")] = None,
-    config: Annotated[
-        str | None, typer.Option(help="TOML file with any of these settings. [DENIABLE_CONFIG]")
-    ] = None,
-) -> None:
+def serve(**flags: Any) -> None:
     """Serve decisions over HTTP, on SQLite or PostgreSQL, in one process or several.
 
     SIGTERM ends it without losing anything that was acknowledged.
     """
-    settings = load(dict(locals()))
-    if settings.demo and settings.workers > 1:
+    from deniable.service.http import workers
+
+    inherited = workers.inherited()
+    settings = load(flags)
+    if inherited is not None:
+        _serve_as_worker(settings, inherited)
+    elif settings.demo and settings.workers > 1:
         raise InvalidArgumentError("workers", settings.workers, "1 with --demo")
-    if settings.demo:
+    elif settings.demo:
         _serve_demo(settings)
     elif settings.workers > 1:
         _serve_workers(settings)
@@ -59,39 +35,61 @@ def serve(
         _serve_one(settings)
 
 
-def worker() -> Any:
-    """The application of one worker process, from its environment."""
+def _parameters() -> list[inspect.Parameter]:
+    """A flag for every setting; the environment and the file are read by the settings themselves."""
+    config = typer.Option(help="TOML file with any of these settings. [DENIABLE_CONFIG]")
+    annotations: dict[str, Any] = {}
+    for name, field in Settings.model_fields.items():
+        negative = "/--no-" + name.replace("_", "-") if field.annotation is bool else ""
+        meaning = f"{field.description} [{variable(name)}; default: {field.default}]"
+        option = typer.Option(flag(name) + negative, help=meaning, show_default=False)
+        kind = field.annotation if field.annotation in (bool, int, float) else str
+        annotations[name] = Annotated[kind | None, option]
+    annotations["config"] = Annotated[str | None, config]
+    return [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+        for name, annotation in annotations.items()
+    ]
+
+
+serve.__signature__ = inspect.Signature(_parameters())  # type: ignore[attr-defined]
+app.command()(serve)
+
+
+def application(settings: Settings, options: Any) -> Any:
+    """The application on the store of the settings, pages included."""
     from deniable.service.http.app import create_app
-    from deniable.service.http.logs import log_to_stderr
-    from deniable.service.http.server import collect_seldom, open_service, options_of
+    from deniable.service.http.server import open_service
     from deniable.web.pages import mount
 
-    settings = load()
-    log_to_stderr(settings.log_level)
-    app = mount(create_app(open_service(settings), options_of(settings)))
-    collect_seldom()
-    return app
+    return mount(create_app(open_service(settings), options))
+
+
+def _serve_as_worker(settings: Settings, inherited: Any) -> None:
+    from deniable.service.http import server
+
+    app = application(settings, server.options_of(settings, inherited.tally))
+    server.serve(app, settings, inherited.sock, inherited.lifeline)
 
 
 def _serve_one(settings: Settings) -> None:
     from deniable.service.http import server
-    from deniable.service.http.app import create_app
-    from deniable.web.pages import mount
 
+    require_expected(settings)
     sock = server.listening_socket(settings)
-    service = server.open_service(settings)
-    app = mount(create_app(service, server.options_of(settings)))
+    app = application(settings, server.options_of(settings))
     typer.echo(f"Deniable answers on {server.address(sock)}")
     server.serve(app, settings, sock)
 
 
 def _serve_workers(settings: Settings) -> None:
-    from deniable.service.http import server
+    from deniable.service.http import server, workers
 
+    require_expected(settings)
     sock = server.listening_socket(settings)
     server.open_service(settings).close()  # a store that cannot be opened is told once, here
     typer.echo(f"Deniable answers on {server.address(sock)} with {settings.workers} processes")
-    server.serve_workers("deniable.cli.serve:worker", settings, sock)
+    workers.supervise(settings, sock)
 
 
 def _serve_demo(settings: Settings) -> None:

@@ -58,7 +58,7 @@ def simulate(
         Path | None, typer.Option(help="Write every repetition to a .parquet file.")
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(help="Processes; all processors by default.")
+        int | None, typer.Option(help="Number of worker processes (default: one per CPU core).")
     ] = None,
     dask: Annotated[str | None, typer.Option(help="Address of a Dask scheduler to run on.")] = None,
     resume: Annotated[
@@ -119,14 +119,19 @@ def _run(
 ) -> SimulationResult:
     from contextlib import ExitStack
 
-    from deniable.simulation.progress import no_progress, progress_bar
+    from deniable.simulation.run import Progress, compiling_notice, no_progress, progress_bar
     from deniable.simulation.run import simulate as run
 
     with ExitStack() as stack:
         executor = None
         if dask is not None:
             executor = stack.enter_context(_dask_client(dask)).get_executor()
-        progress = stack.enter_context(progress_bar()) if sys.stderr.isatty() else no_progress
+        progress: Progress = no_progress
+        notice = compiling_notice(scenario.environment, scenario.policies, scenario.kernel)
+        if sys.stderr.isatty():
+            progress = stack.enter_context(progress_bar(notice=notice))
+        elif notice is not None:
+            typer.echo(f"{notice} ...", err=True)
         return run(
             scenario.environment,
             scenario.policies,

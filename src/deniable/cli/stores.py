@@ -3,34 +3,112 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict, is_dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from deniable.errors import WrongStateError
+
 if TYPE_CHECKING:
     from deniable.service.service import Deniable
+    from deniable.service.settings import Settings
 
 Store = Annotated[
     str,
-    typer.Option(envvar="DENIABLE_STORE", help="sqlite:///FILE or postgresql://USER@HOST/NAME."),
+    typer.Option(
+        envvar="DENIABLE_STORE",
+        help="sqlite:///FILE or postgresql://USER@HOST/NAME.",
+        show_default="that of DENIABLE_CONFIG, else sqlite:///deniable.db",
+    ),
 ]
 KeyFile = Annotated[
     str,
-    typer.Option(envvar="DENIABLE_KEY_FILE", help="The visitors' HMAC key; made where missing."),
+    typer.Option(
+        envvar="DENIABLE_KEY_FILE",
+        help="The visitors' HMAC key.",
+        show_default="that of DENIABLE_CONFIG, else beside the SQLite file",
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
 
-DEFAULT_STORE = "sqlite:///deniable.db"
+DEFAULT_STORE = ""
+"""The store of the settings: `deniable serve` and the other commands mean the same one."""
 
 
 def opened(store: str, key_file: str) -> Deniable:
-    """The service on this store."""
+    """The service on this store, which must be there: only `init` and `serve` make one."""
+    settings = settings_of(store, key_file)
+    if not exists(settings.store):
+        shown = settings.store.split("@")[-1]
+        raise WrongStateError(
+            f"there is no store at {shown}: name it by --store, DENIABLE_STORE or DENIABLE_CONFIG, "
+            "or make one by `deniable init`"
+        )
+    return _open(settings)
+
+
+def made(store: str, key_file: str, *, accept_empty: bool) -> Deniable:
+    """The service on this store, made where it is not there."""
+    settings = settings_of(store, key_file, accept_empty_store=accept_empty)
+    require_expected(settings)
+    return _open(settings)
+
+
+def settings_of(store: str, key_file: str, **more: object) -> Settings:
+    """The settings in force, with the store that a command was given."""
+    from deniable.service.settings import load
+
+    return load({"store": store or None, "key_file": key_file or None, **more})
+
+
+def require_expected(settings: Settings) -> None:
+    """Ask before an empty store takes the place of one that was there, as its key file shows."""
+    from deniable.service.visitors import ENVIRONMENT, key_file_of
+
+    if settings.accept_empty_store or ENVIRONMENT in os.environ or settings.store == "memory:":
+        return
+    path = key_file_of(settings.store, settings.key_file or None)
+    if not path.exists() or exists(settings.store):
+        return
+    question = (
+        f"{path} is the key of a store, but {settings.store.split('@')[-1]} is empty. "
+        "All visitors would be drawn for again, and spend their budget twice"
+    )
+    if sys.stdin.isatty() and typer.confirm(f"{question}. Start on the empty store?"):
+        return
+    raise WrongStateError(
+        f"{question}: restore the store, or give --accept-empty-store if it is really new"
+    )
+
+
+def exists(url: str) -> bool:
+    """Whether there is a store: a file with content, or a database with our tables."""
+    if url.startswith("sqlite:///"):
+        path = Path(url.removeprefix("sqlite:///"))
+        return path.is_file() and path.stat().st_size > 0
+    if not url.startswith(("postgresql://", "postgres://")):
+        return True  # whatever else it is, opening it will tell
+    from deniable.storage.migrate import revision
+    from deniable.storage.postgres import PostgresStore
+
+    store = PostgresStore(url)
+    try:
+        with store.read() as connection:
+            return revision(connection) is not None
+    finally:
+        store.close()
+
+
+def _open(settings: Settings) -> Deniable:
     from deniable.service.service import open as open_service
 
-    return open_service(store, key_file=key_file or None)
+    return open_service(settings.store, key_file=settings.key_file or None)
 
 
 def print_json(value: object) -> None:

@@ -39,19 +39,20 @@ class ArmPlan:
     """What `plan_arms` returns.
 
     Attributes:
-        budgets: one a shown arm, in nats.
+        budgets: one for each shown arm, in nats.
         horizon: T.
         n_segments: J.
         prior: the tracker's belief before.
         global_budget: the largest budget: the experiment's.
         exploration: share of random arms once every budget binds.
-        arms: one line an arm.
+        arms: one line for each arm.
         matrix: shown arm (row) by greedy arm (column).
         per_round: bound for the last visitor.
         per_round_excess: what unequal budgets add to it, against the largest one for every arm.
         per_round_excess_linear: the linear upper bound on that.
         gap: the heterogeneity gap.
         regret: the constant strategy's bound over all visitors.
+        informative: whether that is below the number of visitors; if not, it says nothing.
         symmetric_regret: the same with the largest budget for every arm.
         exploration_first_dynamic: share of random arms for the first visitor, dynamic strategy.
 
@@ -72,6 +73,7 @@ class ArmPlan:
     per_round_excess_linear: float
     gap: float
     regret: float
+    informative: bool
     symmetric_regret: float
     exploration_first_dynamic: float
 
@@ -82,9 +84,8 @@ class ArmPlan:
     def chart(self) -> Any:
         """The matrix, the beliefs and the schedule, as an Altair chart."""
         from deniable.charts.planning import arm_plan_chart
-        from deniable.charts.theme import themed
 
-        return themed(arm_plan_chart(budgets=self.budgets, horizon=self.horizon, prior=self.prior))
+        return arm_plan_chart(budgets=self.budgets, horizon=self.horizon, prior=self.prior)
 
     def _repr_html_(self) -> str:
         from deniable.planning.report import arm_plan_sections, sections_html
@@ -98,7 +99,7 @@ def plan_arms(
     """Plan an experiment whose arms have budgets of their own.
 
     Args:
-        arm_budgets: one a shown arm, all above 0.
+        arm_budgets: one for each shown arm, all above 0.
         horizon: T.
         n_segments: J.
         prior: the tracker's belief before.
@@ -117,6 +118,7 @@ def plan_arms(
     final = strategy.mechanism(1)
     matrix = final.matrix
     largest = strategy.global_budget
+    regret = float(arm_specific_constant_regret(budgets, visitors, segments, form="summed"))
     return ArmPlan(
         budgets=tuple(map(float, budgets)),
         horizon=visitors,
@@ -141,8 +143,11 @@ def plan_arms(
         per_round_excess=float(arm_specific_excess(budgets, visitors)),
         per_round_excess_linear=float(arm_specific_excess_linear(budgets, visitors)),
         gap=float(heterogeneity_gap(budgets)),
-        regret=float(arm_specific_constant_regret(budgets, visitors, segments)),
-        symmetric_regret=float(constant_regret(len(budgets), visitors, largest, segments)),
+        regret=regret,
+        informative=regret < visitors,
+        symmetric_regret=float(
+            constant_regret(len(budgets), visitors, largest, segments, form="summed")
+        ),
         exploration_first_dynamic=float(ArmDynamicStrategy(budgets).exploration(1)),
     )
 

@@ -1,30 +1,111 @@
-"""`plan`: one experiment's privacy budget, planned."""
+"""`plan`: the privacy budget of one experiment. What it means, what it costs, which to take.
+
+The command line, notebooks and pages all show this object; none of them computes a plan of its own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
 from deniable import _validation as check
-from deniable.planning.outlook import Outlook, outlook
-from deniable.planning.recommendation import Recommendation, recommend
-from deniable.privacy.belief import highest_belief, lowest_belief
+from deniable.errors import InvalidArgumentError
+from deniable.privacy.belief import budget_for_belief, highest_belief, lowest_belief
+from deniable.strategies import STRATEGIES
+from deniable.strategies.base import NEAR, Grade, Reading, Strategy
 
 GRID = (0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 7.0)
-"""Budgets that a plan without one looks at, in nats."""
+"""Budgets in the table of every plan, in nats."""
+
+
+@dataclass(frozen=True)
+class StrategySummary:
+    """One strategy at one budget.
+
+    Attributes:
+        strategy: its name.
+        title: what people call it.
+        description: what it does.
+        grade: of its promise, "across time" or "given the time".
+        budget: the cap on every visitor's risk, in nats.
+        exploration_first: share of random arms for a segment's first visitor.
+        exploration_last: the same for the last visitor of the largest segment.
+        binds_at: the segment's visitor from whom the budget binds; None where that is after the last.
+        learning: part of the regret bound on the schedule, before the budget binds.
+        exploration: part from random arms once it binds.
+        estimation: part from wrong greedy arms once it binds.
+        regret: the whole bound.
+        informative: whether the bound is below the number of visitors; if not, it says nothing.
+        elasticity: percent by which the bound changes per percent of budget.
+        gain: clicks that the bound falls by per nat of further budget.
+        reading: what that says about the budget.
+        reading_words: the same as a sentence.
+        best_budget: the budget with the lowest bound.
+        best_regret: the bound there.
+    """
+
+    strategy: str
+    title: str
+    description: str
+    grade: Grade
+    budget: float
+    exploration_first: float
+    exploration_last: float
+    binds_at: int | None
+    learning: float
+    exploration: float
+    estimation: float
+    regret: float
+    informative: bool
+    elasticity: float
+    gain: float
+    reading: Reading
+    reading_words: str
+    best_budget: float
+    best_regret: float
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """A budget and the strategy to spend it with.
+
+    Attributes:
+        strategy: which.
+        budget: in nats, rounded to three digits; everything else is computed at the rounded budget.
+        belief: the most a tracker with the plan's prior could believe.
+        regret: the bound.
+        informative: whether the bound is below the number of visitors.
+        reason: why this budget, in words.
+    """
+
+    strategy: str
+    budget: float
+    belief: float
+    regret: float
+    informative: bool
+    reason: str
 
 
 @dataclass(frozen=True)
 class BudgetLine:
-    """One budget of a plan's table: what it means and both bounds."""
+    """One budget of a plan's table.
+
+    Attributes:
+        budget: in nats.
+        belief: the most a tracker could believe.
+        exploration: share of random arms for the last visitor, by strategy.
+        regret: the bound, by strategy.
+    """
 
     budget: float
     belief: float
-    exploration_constant: float
-    exploration_last_dynamic: float
-    regret_constant: float
-    regret_dynamic: float
+    exploration: Mapping[str, float]
+    regret: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -35,31 +116,33 @@ class Plan:
         n_arms: K.
         horizon: T, visitors.
         n_segments: J.
+        shares: of the visitors by segment; None where the segments are of one size.
         prior: the tracker's belief before.
+        max_belief: the most that a tracker may come to believe, or None.
         budget: the budget looked at; the recommended one where none was given.
         chosen: whether that budget was given.
         lowest_belief: the least a tracker could believe after one shown arm.
         highest_belief: the most it could.
-        constant: the constant strategy at this budget.
-        dynamic: the dynamic strategy at this budget.
+        strategies: every strategy at this budget, by name.
         recommendation: the budget we would take.
         table: a grid of budgets.
 
     >>> planned = plan(n_arms=2, horizon=10_000, budget=1)
-    >>> round(planned.highest_belief, 3), planned.dynamic.binds_at
+    >>> round(planned.highest_belief, 3), planned.strategies["dynamic"].binds_at
     (0.405, 51)
     """
 
     n_arms: int
     horizon: int
     n_segments: int
+    shares: tuple[float, ...] | None
     prior: float
+    max_belief: float | None
     budget: float
     chosen: bool
     lowest_belief: float
     highest_belief: float
-    constant: Outlook
-    dynamic: Outlook
+    strategies: Mapping[str, StrategySummary]
     recommendation: Recommendation
     table: tuple[BudgetLine, ...]
 
@@ -68,19 +151,10 @@ class Plan:
         return asdict(self)
 
     def chart(self) -> Any:
-        """Belief, schedules, regret and elasticity, as an Altair chart."""
+        """Belief, schedules, regret bounds and elasticities, as an Altair chart."""
         from deniable.charts.planning import plan_chart
-        from deniable.charts.theme import themed
 
-        return themed(
-            plan_chart(
-                n_arms=self.n_arms,
-                horizon=self.horizon,
-                n_segments=self.n_segments,
-                prior=self.prior,
-                budget=self.budget,
-            )
-        )
+        return plan_chart(self)
 
     def _repr_html_(self) -> str:
         from deniable.planning.report import plan_sections, sections_html
@@ -93,6 +167,7 @@ def plan(
     n_arms: int,
     horizon: int,
     n_segments: int = 1,
+    shares: Sequence[float] | None = None,
     prior: float = 0.2,
     budget: float | None = None,
     max_belief: float | None = None,
@@ -104,59 +179,214 @@ def plan(
         n_arms: K, 2 or more.
         horizon: T, the visitors planned for.
         n_segments: J.
+        shares: of the visitors by segment, adding up to 1; equal where not given.
         prior: what a tracker believes about a visitor's segment before it sees the arm.
         budget: gamma, in nats; the recommended one where it is not given.
         max_belief: the most a tracker may come to believe; it limits the recommendation.
         budgets: the grid of the plan's table.
 
-    >>> plan(n_arms=2, horizon=10_000, budget=1).constant.reading
+    >>> plan(n_arms=2, horizon=10_000, budget=1).strategies["constant"].reading
     'too random'
-    >>> round(plan(n_arms=2, horizon=10_000).recommendation.budget, 3)
-    2.672
+    >>> plan(n_arms=2, horizon=10_000).recommendation.budget
+    1.68
     """
-    arms = check.whole("n_arms", n_arms, 2)
-    visitors = check.whole("horizon", horizon, 1)
-    segments = check.whole("n_segments", n_segments, 1)
     before = check.single("prior", check.probability("prior", prior))
+    sizes = _Sizes.of(n_arms, horizon, n_segments, shares)
     if max_belief is not None:
-        check.probability("max_belief", max_belief)
-    advice = recommend(
-        n_arms=arms, horizon=visitors, n_segments=segments, prior=before, max_belief=max_belief
-    )
-    cap = advice.budget if budget is None else _one_budget(budget)
-    sizes = {"n_arms": arms, "horizon": visitors, "n_segments": segments}
-    constant, dynamic = (outlook(name, **sizes, budget=cap) for name in ("constant", "dynamic"))
-    marks = {
-        *check.nonnegative("budgets", budgets).ravel().tolist(),
-        cap,
-        constant.best_budget,
-        dynamic.best_budget,
-    }
+        max_belief = check.single("max_belief", check.probability("max_belief", max_belief))
+    given = None if budget is None else check.single("budget", check.nonnegative("budget", budget))
+    marks = check.nonnegative("budgets", budgets).ravel().tolist()
+    names = tuple(STRATEGIES)  # a part of the cache's key: the table may grow
+    advice = _recommend(sizes, names, before, max_belief)
+    cap = advice.budget if given is None else given
+    strategies = {name: _summary(STRATEGIES[name], sizes, cap) for name in names}
+    best = {summary.best_budget for summary in strategies.values()}
     return Plan(
-        **sizes,
+        n_arms=sizes.n_arms,
+        horizon=sizes.horizon,
+        n_segments=sizes.n_segments,
+        shares=sizes.shares,
         prior=before,
+        max_belief=max_belief,
         budget=cap,
-        chosen=budget is not None,
+        chosen=given is not None,
         lowest_belief=float(lowest_belief(before, cap)),
         highest_belief=float(highest_belief(before, cap)),
-        constant=constant,
-        dynamic=dynamic,
+        strategies=strategies,
         recommendation=advice,
-        table=tuple(_line(mark, before, sizes) for mark in sorted(marks)),
+        table=_table(sizes, before, sorted({*marks, cap, *best})),
     )
 
 
-def _one_budget(budget: float) -> float:
-    return check.single("budget", check.nonnegative("budget", budget))
+@dataclass(frozen=True)
+class _Sizes:
+    """An experiment, checked; hashable, so that what depends on it alone is computed once."""
+
+    n_arms: int
+    horizon: int
+    n_segments: int
+    shares: tuple[float, ...] | None
+
+    @classmethod
+    def of(
+        cls, n_arms: int, horizon: int, n_segments: int, shares: Sequence[float] | None
+    ) -> _Sizes:
+        arms = check.whole("n_arms", n_arms, 2)
+        visitors = check.whole("horizon", horizon, 1)
+        segments = check.whole("n_segments", n_segments, 1)
+        if shares is None:
+            return cls(arms, visitors, segments, None)
+        parts = check.probability("shares", shares)
+        if parts.ndim != 1 or not np.isclose(parts.sum(), 1, rtol=0, atol=1e-9):
+            raise InvalidArgumentError("shares", shares, "a share for each segment, adding up to 1")
+        if segments not in (1, parts.size):
+            raise InvalidArgumentError("shares", shares, f"{segments} shares, one for each segment")
+        return cls(arms, visitors, parts.size, tuple(map(float, parts)))
+
+    @property
+    def largest(self) -> int:
+        """Visitors of the largest segment, at least one."""
+        share = 1 / self.n_segments if self.shares is None else max(self.shares)
+        return max(1, int(self.horizon * share))
+
+    def regret(self, strategy: type[Strategy], budget: Any) -> Any:
+        """The strategy's bound."""
+        return strategy.regret(
+            self.n_arms, self.horizon, budget, self.n_segments, shares=self.shares
+        )
 
 
-def _line(budget: float, prior: float, sizes: dict[str, int]) -> BudgetLine:
-    constant, dynamic = (outlook(name, **sizes, budget=budget) for name in ("constant", "dynamic"))
-    return BudgetLine(
+def _summary(strategy: type[Strategy], sizes: _Sizes, budget: float) -> StrategySummary:
+    n_arms, horizon, n_segments, shares = (
+        sizes.n_arms,
+        sizes.horizon,
+        sizes.n_segments,
+        sizes.shares,
+    )
+    spent = strategy(n_arms, budget)
+    terms = strategy.regret_terms(n_arms, horizon, budget, n_segments, shares=shares)
+    gain = float(strategy.gain(n_arms, horizon, budget, n_segments, shares=shares))
+    slope = float(strategy.elasticity(n_arms, horizon, budget, n_segments, shares=shares))
+    best, best_regret = _best(sizes, strategy.name, strategy)
+    regret = float(terms.total)
+    reading = strategy.reading(
+        regret=regret, gain=gain, budget=budget, best_budget=best, best_regret=best_regret
+    )
+    return StrategySummary(
+        strategy=strategy.name,
+        title=strategy.title,
+        description=strategy.description,
+        grade=strategy.grade,
+        budget=budget,
+        exploration_first=float(spent.exploration(1)),
+        exploration_last=float(spent.exploration(sizes.largest)),
+        binds_at=int(spent.binds_at) if spent.binds_at <= sizes.largest else None,
+        learning=float(terms.learning),
+        exploration=float(terms.exploration),
+        estimation=float(terms.estimation),
+        regret=regret,
+        informative=regret < horizon,
+        elasticity=slope,
+        gain=gain,
+        reading=reading,
+        reading_words=strategy.reading_words(reading, slope),
+        best_budget=best,
+        best_regret=best_regret,
+    )
+
+
+@lru_cache(maxsize=512)
+def _best(sizes: _Sizes, name: str, strategy: type[Strategy]) -> tuple[float, float]:
+    """The best budget of a strategy, and its bound there."""
+    best = float(
+        strategy.best_budget(sizes.n_arms, sizes.horizon, sizes.n_segments, shares=sizes.shares)
+    )
+    return best, float(sizes.regret(strategy, best))
+
+
+def _table(sizes: _Sizes, prior: float, budgets: Sequence[float]) -> tuple[BudgetLine, ...]:
+    bounds = {
+        name: np.atleast_1d(sizes.regret(strategy, np.asarray(budgets)))
+        for name, strategy in STRATEGIES.items()
+    }
+    return tuple(
+        BudgetLine(
+            budget=budget,
+            belief=float(highest_belief(prior, budget)),
+            exploration={
+                name: float(strategy(sizes.n_arms, budget).exploration(sizes.largest))
+                for name, strategy in STRATEGIES.items()
+            },
+            regret={name: float(bounds[name][row]) for name in STRATEGIES},
+        )
+        for row, budget in enumerate(budgets)
+    )
+
+
+@lru_cache(maxsize=512)
+def _recommend(
+    sizes: _Sizes, names: tuple[str, ...], prior: float, max_belief: float | None
+) -> Recommendation:
+    """The smallest budget within 5% of the best bound there is, or the largest the belief allows.
+
+    The best bound is the smallest of the strategies' bounds at their best budgets. The budget is rounded
+    up, so that it keeps to the 5%. Where a largest belief is given and asks for less, it decides: the
+    budget is rounded down, and spent with the strategy that has the smallest bound there.
+    """
+    best = {name: _best(sizes, name, STRATEGIES[name]) for name in names}
+    leader = min(names, key=lambda name: best[name][1])
+    budget = rounded(
+        float(
+            STRATEGIES[leader].budget_for_regret(
+                sizes.n_arms, sizes.horizon, NEAR, sizes.n_segments, shares=sizes.shares
+            )
+        ),
+        up=True,
+    )
+    lowest = best[leader][1]
+    if budget == 0:
+        reason = (
+            f"{sizes.horizon:,} visitors are too few for {sizes.n_arms} arms: by the bounds, no budget "
+            f"is more than {NEAR:.0%} better than random arms for everybody."
+        )
+    elif lowest >= sizes.horizon:
+        reason = (
+            f"At this size the regret bounds say nothing: all are above the {sizes.horizon:,} visitors. "
+            "The budget is where the lowest of them comes near its minimum; simulate before you rely "
+            "on it."
+        )
+    else:
+        reason = (
+            f"It is the smallest budget whose regret bound is within {NEAR:.0%} of the lowest one there "
+            f"is (the {leader} strategy's). More would cost privacy and buy almost nothing."
+        )
+    limit = None if max_belief is None else float(budget_for_belief(prior, max_belief))
+    if limit is not None and limit < budget:
+        budget = rounded(limit, up=False)
+        leader = min(names, key=lambda name: float(sizes.regret(STRATEGIES[name], budget)))
+        reason = (
+            f"It is the largest budget that keeps a tracker at {100 * prior:.3g}% from believing more "
+            f"than {100 * (max_belief or 0):.3g}%. The {leader} strategy has the smallest bound there."
+        )
+    regret = float(sizes.regret(STRATEGIES[leader], budget))
+    return Recommendation(
+        strategy=leader,
         budget=budget,
         belief=float(highest_belief(prior, budget)),
-        exploration_constant=constant.exploration_last,
-        exploration_last_dynamic=dynamic.exploration_last,
-        regret_constant=constant.regret,
-        regret_dynamic=dynamic.regret,
+        regret=regret,
+        informative=regret < sizes.horizon,
+        reason=reason,
     )
+
+
+def rounded(budget: float, *, up: bool) -> float:
+    """A budget to three digits, which people can type.
+
+    >>> rounded(1.0986122886681098, up=True), rounded(1.0986, up=False), rounded(2.0, up=True)
+    (1.1, 1.09, 2.0)
+    """
+    exact = Decimal(repr(budget))
+    if not exact:
+        return 0.0
+    digit = Decimal(1).scaleb(exact.adjusted() - 2)
+    return float(exact.quantize(digit, rounding=ROUND_CEILING if up else ROUND_FLOOR))

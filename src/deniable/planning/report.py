@@ -8,8 +8,7 @@ from html import escape
 from typing import Any
 
 from deniable.planning.arm_plan import ArmPlan
-from deniable.planning.outlook import Outlook
-from deniable.planning.plan import Plan
+from deniable.planning.plan import Plan, StrategySummary
 
 
 @dataclass(frozen=True)
@@ -29,23 +28,73 @@ def plan_sections(plan: Plan) -> list[Section]:
         Section(
             f"{plan.n_arms} arms, {plan.horizon:,} visitors, "
             f"{_plural(plan.n_segments, 'segment')}, {named} {plan.budget:.4g}",
-            _belief_words(plan),
+            belief_words(plan),
         ),
         _strategies(plan),
         *([] if plan.chosen else [_grid(plan)]),
         Section(
             f"Recommended: budget {plan.recommendation.budget:.4g}, "
             f"{plan.recommendation.strategy} strategy",
-            f"It is {plan.recommendation.reason} A tracker at {plan.prior:.3g} could reach "
-            f"{plan.recommendation.belief:.3f}; the regret bound is {plan.recommendation.regret:,.0f}.",
+            recommendation_words(plan),
         ),
     ]
+
+
+def belief_words(plan: Plan) -> str:
+    """What the plan's budget means."""
+    return (
+        f"A tracker that believes a visitor is in some segment with probability {plan.prior:.3g} "
+        f"could, after seeing the shown arm, believe anything from {plan.lowest_belief:.3f} to "
+        f"{plan.highest_belief:.3f}, and nothing beyond: its odds move by at most a factor of "
+        f"e^{plan.budget:.4g}. What it learns from clicks comes on top and is not promised."
+    )
+
+
+def recommendation_words(plan: Plan) -> str:
+    """Why the recommended budget, and what it means."""
+    advice = plan.recommendation
+    words = f"{advice.reason} A tracker at {_percent(plan.prior)} could reach {advice.belief:.1%}"
+    if not advice.informative:
+        return words + "."
+    return words + f"; at most {advice.regret:,.0f} clicks of {plan.horizon:,} visitors are lost."
+
+
+def bound_words(regret: float, horizon: int) -> str:
+    """A regret bound; one above the number of visitors says nothing.
+
+    >>> bound_words(1234.5, 10_000), bound_words(12_345, 10_000)
+    ('1,234', 'says nothing')
+    """
+    return f"{regret:,.0f}" if regret < horizon else "says nothing"
+
+
+def chart_summaries(plan: Plan) -> dict[str, str]:
+    """A sentence or two for each chart of the plan: what a reader should see in it."""
+    shown = list(plan.strategies.values())
+    lowest = min(one.best_regret for one in shown)
+    parts = (
+        "Learning: lost while the best arm is found. Random arms: the price of deniability. Wrong best "
+        "arm: lost while the favourite is mistaken."
+    )
+    silent = f"All bounds are above the {plan.horizon:,} visitors"
+    return {
+        "belief": f"From {_percent(plan.prior)}, a tracker that sees the arm can come to believe at "
+        f"most {plan.highest_belief:.1%} and at least {plan.lowest_belief:.1%}.",
+        "schedule": " ".join(f"{one.title}: {_schedule(one)}" for one in shown),
+        "regret": f"{silent}, at every budget: they say nothing. Real losses are far smaller."
+        if lowest >= plan.horizon
+        else " ".join(f"{one.title}: {_lost(one, plan.horizon)}" for one in shown)
+        + " Real losses are far smaller.",
+        "parts": parts
+        if any(one.informative for one in shown)
+        else f"{silent} at this budget: they say nothing.",
+        "elasticity": " ".join(f"{one.title}: {_lower(one.reading_words)}" for one in shown),
+    }
 
 
 def arm_plan_sections(plan: ArmPlan) -> list[Section]:
     """The arm-specific plan, told to a person."""
     arms = [f"arm {line.arm}" for line in plan.arms]
-    more = plan.regret / plan.symmetric_regret - 1
     return [
         Section(
             f"{len(arms)} arms with budgets {', '.join(f'{b:g}' for b in plan.budgets)}, "
@@ -72,15 +121,26 @@ def arm_plan_sections(plan: ArmPlan) -> list[Section]:
         ),
         Section(
             "What unequal budgets cost",
-            f"Against budget {plan.global_budget:.4g} for every arm, the constant strategy's regret "
-            f"bound rises from {plan.symmetric_regret:,.0f} to {plan.regret:,.0f} ({more:+.1%}). For "
-            f"the last visitor the bound is {plan.per_round:.4f}, of which {plan.per_round_excess:.4f} "
-            f"is due to the difference (at most {plan.per_round_excess_linear:.4f} by the linear bound; "
-            f"heterogeneity gap {plan.gap:.4f}). The dynamic strategy starts with "
-            f"{plan.exploration_first_dynamic:.0%} random arms and must run on one clock for the whole "
-            "experiment: on clocks of their own, segments could break the smaller budgets.",
+            f"{arm_cost_words(plan)} For the last visitor the bound is {plan.per_round:.4f}, of which "
+            f"{plan.per_round_excess:.4f} is due to the difference (at most "
+            f"{plan.per_round_excess_linear:.4f} by the linear bound; heterogeneity gap "
+            f"{plan.gap:.4f}). The dynamic strategy starts with "
+            f"{plan.exploration_first_dynamic:.0%} random arms and must run on one clock for the "
+            "whole experiment: on clocks of their own, segments could break the smaller budgets.",
         ),
     ]  # fmt: skip
+
+
+def arm_cost_words(plan: ArmPlan) -> str:
+    """What unequal budgets cost, against the largest for every arm."""
+    more = plan.regret / plan.symmetric_regret - 1
+    words = (
+        f"Against budget {plan.global_budget:.4g} for every arm, the constant strategy's regret bound "
+        f"rises by {more:.1%}"
+    )
+    if plan.informative:
+        return f"{words}, from {plan.symmetric_regret:,.0f} to {plan.regret:,.0f} clicks."
+    return f"{words}; it is above the {plan.horizon:,} visitors and says nothing about clicks."
 
 
 def sections_html(sections: Sequence[Section], chart: Any) -> str:
@@ -102,66 +162,88 @@ def sections_html(sections: Sequence[Section], chart: Any) -> str:
     return "\n".join([*parts, vl_convert.vegalite_to_svg(chart.to_dict())])
 
 
-def _belief_words(plan: Plan) -> str:
-    return (
-        f"A tracker that believes a visitor is in some segment with probability {plan.prior:.3g} "
-        f"could, after seeing the shown arm, believe anything from {plan.lowest_belief:.3f} to "
-        f"{plan.highest_belief:.3f}, and nothing beyond: its odds move by at most a factor of "
-        f"e^{plan.budget:.4g}. What it learns from clicks comes on top and is not promised."
-    )
-
-
 def _strategies(plan: Plan) -> Section:
-    both = (plan.constant, plan.dynamic)
+    shown = list(plan.strategies.values())
     table = (
-        ("random arms, first visitor", *(f"{o.exploration_first:.1%}" for o in both)),
-        ("random arms, last visitor", *(f"{o.exploration_last:.1%}" for o in both)),
-        ("budget binds at a segment's visitor", *(_clock(o.binds_at) for o in both)),
-        ("regret bound", *(_regret(o, plan.horizon) for o in both)),
-        ("  learning on the schedule", *(f"{o.learning:,.0f}" for o in both)),
-        ("  random arms once the budget binds", *(f"{o.exploration:,.0f}" for o in both)),
-        ("  wrong greedy arms once it binds", *(f"{o.estimation:,.0f}" for o in both)),
-        ("elasticity of regret", *(f"{o.elasticity + 0.0:+.3f}  {o.reading}" for o in both)),
-        ("one more nat saves, at this rate", *(f"{o.gain + 0.0:,.0f} clicks" for o in both)),
-        ("best budget", *(f"{o.best_budget:.4g}" for o in both)),
-        ("regret bound there", *(f"{o.best_regret:,.0f}" for o in both)),
+        ("random arms, first visitor of a segment", *(f"{o.exploration_first:.1%}" for o in shown)),
+        ("random arms, last visitor of a segment", *(f"{o.exploration_last:.1%}" for o in shown)),
+        ("budget binds at a segment's visitor", *(_clock(o.binds_at) for o in shown)),
+        ("regret bound", *(_share(o.regret, plan.horizon) for o in shown)),
+        ("  learning on the schedule", *(_part(o, o.learning) for o in shown)),
+        ("  random arms once the budget binds", *(_part(o, o.exploration) for o in shown)),
+        ("  wrong greedy arms once it binds", *(_part(o, o.estimation) for o in shown)),
+        ("elasticity of the bound", *(f"{o.elasticity + 0.0:+.3f}  {o.reading}" for o in shown)),
+        ("one more nat lowers it by, at this rate", *(_part(o, o.gain + 0.0) for o in shown)),
+        ("best budget", *(f"{o.best_budget:.4g}" for o in shown)),
+        ("regret bound there", *(_share(o.best_regret, plan.horizon) for o in shown)),
+        ("promise holds", *(o.grade for o in shown)),
     )
-    better = min(both, key=lambda o: o.regret)
-    text = (
-        f"At this budget the {better.strategy} strategy has the smaller bound. Bounds hold for any "
+    better = min(shown, key=lambda o: o.regret)
+    words = [f"{o.title}: {o.description}." for o in shown]
+    words.append(
+        f"At this budget the {better.strategy} strategy has the smallest bound. Bounds hold for any "
         "click rates: real losses are far smaller, their comparison is what counts."
     )
-    return Section("What it costs", text, ("", "constant", "dynamic"), table)
+    return Section("What it costs", " ".join(words), ("", *(o.strategy for o in shown)), table)
 
 
 def _grid(plan: Plan) -> Section:
-    least = min(min(line.regret_constant, line.regret_dynamic) for line in plan.table)
+    names = list(plan.strategies)
+    least = min(min(line.regret.values()) for line in plan.table)
     rows = tuple(
         (
             f"{line.budget:.4g}",
             f"{line.belief:.3f}",
-            f"{line.exploration_constant:.1%}",
-            f"{line.exploration_last_dynamic:.1%}",
-            f"{line.regret_constant:,.0f}",
-            f"{line.regret_dynamic:,.0f}",
-            f"{min(line.regret_constant, line.regret_dynamic) / least - 1:.0%}" if least else "0%",
+            *(f"{line.exploration[name]:.1%}" for name in names),
+            *(bound_words(line.regret[name], plan.horizon) for name in names),
+            _above(min(line.regret.values()), least, plan.horizon),
         )
         for line in plan.table
     )
     header = (
         "budget",
         f"belief from {plan.prior:.3g}",
-        "random arms, constant",
-        "dynamic, at the end",
-        "regret bound, constant",
-        "dynamic",
+        *(f"random arms in the end, {name}" for name in names),
+        *(f"regret bound, {name}" for name in names),
         "above the best",
     )
     return Section("Budgets", "", header, rows)
 
 
-def _regret(outlook: Outlook, horizon: int) -> str:
-    return f"{outlook.regret:,.0f} ({outlook.regret / horizon:.1%} of visitors)"
+def _above(regret: float, least: float, horizon: int) -> str:
+    return f"{regret / least - 1:.0%}" if regret < horizon else "-"
+
+
+def _share(regret: float, horizon: int) -> str:
+    words = bound_words(regret, horizon)
+    return f"{words} ({regret / horizon:.1%} of visitors)" if regret < horizon else words
+
+
+def _part(summary: StrategySummary, clicks: float) -> str:
+    return f"{clicks:,.0f}" if summary.informative else "-"
+
+
+def _lost(summary: StrategySummary, horizon: int) -> str:
+    here = f"at most {summary.regret:,.0f}" if summary.informative else "the bound says nothing"
+    if summary.best_regret >= horizon:
+        return f"{here}, at any budget."
+    return f"{here} (lowest: {summary.best_regret:,.0f} at budget {summary.best_budget:.2f})."
+
+
+def _schedule(summary: StrategySummary) -> str:
+    first, last = summary.exploration_first, summary.exploration_last
+    if first == last:
+        return f"{last:.0%} random arms for everybody."
+    ends = "" if summary.binds_at is None else f" from visitor {summary.binds_at:,} of a segment on"
+    return f"{first:.0%} at first, {last:.0%}{ends or ' for the last visitor'}."
+
+
+def _lower(sentence: str) -> str:
+    return sentence[0].lower() + sentence[1:]
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g}%"
 
 
 def _clock(clock: int | None) -> str:

@@ -1,1 +1,1 @@
-"""Policies: how an experiment chooses what to show. One file each, one contract (`contract.py`)."""
+"""Policies: how an experiment chooses what to show. `base.py` says what every policy is."""

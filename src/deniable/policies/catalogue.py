@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from deniable.errors import InvalidArgumentError
-from deniable.policies.arm_constant import ArmConstantPolicy
-from deniable.policies.arm_dynamic import ArmDynamicPolicy
-from deniable.policies.constant import ConstantPolicy
-from deniable.policies.contract import Policy
-from deniable.policies.dynamic import DynamicPolicy
-from deniable.policies.epsilon_greedy import EpsilonGreedyPolicy
-from deniable.policies.gittins import GittinsPolicy
-from deniable.policies.perfect import PerfectPolicy
-from deniable.policies.random import RandomPolicy
+from deniable.policies.base import Policy
+from deniable.policies.benchmarks import GittinsPolicy, PerfectPolicy, RandomPolicy
+from deniable.policies.greedy import (
+    ArmConstantPolicy,
+    ArmDynamicPolicy,
+    ConstantPolicy,
+    DynamicPolicy,
+    EpsilonGreedyPolicy,
+)
 
 
 @dataclass(frozen=True)

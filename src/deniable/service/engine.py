@@ -7,9 +7,12 @@ store again, and is, after anything went wrong.
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+
+from sqlalchemy import select
 
 from deniable.errors import (
     DeniableError,
@@ -23,6 +26,7 @@ from deniable.service.figures import Counts
 from deniable.service.identity import Identity, claim, release
 from deniable.service.jobs import DecideJob, Job
 from deniable.storage import times
+from deniable.storage.schema import experiments as table
 from deniable.storage.store import Chain, HotTransaction, Store, TryAgain
 
 _log = logging.getLogger("deniable")
@@ -32,6 +36,10 @@ PAUSES = (0.0, 0.0, 0.01, 0.05, 0.25)
 
 REREADS = 20
 """How often a batch may find its experiments changed before it gives up."""
+
+
+class _Undone(Exception):
+    """A probe's transaction is rolled back."""
 
 
 class Engine:
@@ -85,6 +93,37 @@ class Engine:
             self._answer_without_store(jobs, error)
         self.counts.add(jobs)
 
+    def probe(self) -> None:
+        """Do all that a decision needs up to its commit, for nobody, and undo it; raises on failure."""
+        identity = self._identity = self._identity or self._store.retried(claim)
+        with self._store.read() as connection:
+            key = connection.execute(
+                select(table.c.key).where(table.c.status == "running").limit(1)
+            ).scalar()
+        if key is None:
+            return
+        self._states.learn((key,), ())
+        try:
+            with self._store.hot() as transaction:
+                chain = self._chain or self._reread_chain(transaction, identity)
+                batch = Batch(transaction, identity, chain, times.now(), self._key)
+                nobody = DecideJob(key, (os.urandom(16).hex(),), (None,), lambda _job: None)
+                for state in self._states.current(transaction, (key,), ()):
+                    if state.serves_draws and not state.differences and state.zero is not None:
+                        batch.decide(state, (nobody,))
+                        batch.store()
+                raise _Undone
+        except _Undone:
+            pass
+        except OutOfDate as changed:  # the store answers; the next batch reads it anyway
+            self._states.reread(changed.ids)
+        finally:
+            self._chain = None
+
+    def state(self, experiment: str) -> ExperimentState | None:
+        """An experiment as far as it is in memory."""
+        return self._states.get(experiment)
+
     def close(self) -> None:
         """Give the chain back."""
         identity, self._identity = self._identity, None
@@ -113,7 +152,7 @@ class Engine:
         for _ in range(REREADS):
             for key in deciding:
                 state = self._states.get(key)
-                if state is not None and state.serves_draws and state.zero is None:
+                if state is not None and state.needs_table:
                     self._publish(key)
                     self._states.reread([state.id])
             try:

@@ -41,9 +41,13 @@ class Figures(Counts):
     """`Counts` at one moment, with the state of the queue.
 
     Attributes:
-        refused: jobs refused because the queue was full.
+        refused: jobs refused because the queue was full or they waited for too long.
         queued: decisions and rewards that wait now.
+        queue_age: seconds that the oldest of them has waited.
+        store_failing: whether the store does not take decisions now.
     """
 
     refused: int = 0
     queued: int = 0
+    queue_age: float = 0.0
+    store_failing: bool = False

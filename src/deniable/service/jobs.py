@@ -1,12 +1,14 @@
 """What is asked of the writer: one job is one call, of one or many visitors or rewards.
 
 `done(job)` is called once, in the writer's thread, after the transaction is durable. Then either
-`error` is set or, for decisions, `answers` is complete. `waiter` is the caller's own.
+`error` is set or, for decisions, `answers` is complete. `waiter` is the caller's own. `caller` names who
+asks, for fairness; `since` is when the job was queued; a job that is `late` was answered without the
+store, and nobody waits for it any more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -31,6 +33,9 @@ class DecideJob:
     waiter: object = None
     answers: list[Decision] = field(default_factory=list)
     error: Exception | None = None
+    caller: Hashable = None
+    since: float = 0.0
+    late: bool = False
 
     @property
     def size(self) -> int:
@@ -50,6 +55,9 @@ class RewardJob:
     done: Callable[[RewardJob], None]
     waiter: object = None
     error: Exception | None = None
+    caller: Hashable = None
+    since: float = 0.0
+    late: bool = False
 
     @property
     def size(self) -> int:

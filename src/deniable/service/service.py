@@ -52,6 +52,8 @@ def open(  # noqa: A001 - the public name is deniable.open
     *,
     key_file: str | Path | None = None,
     queue_limit: int = 20_000,
+    queue_seconds: float | None = None,
+    decide_seconds: float | None = None,
 ) -> Deniable:
     """The service on the store at `url`, whose tables are made or migrated where needed.
 
@@ -60,6 +62,9 @@ def open(  # noqa: A001 - the public name is deniable.open
         key_file: where the key of the visitors' HMACs is; made (mode 0600) where missing. By default
             beside the SQLite file. The environment's DENIABLE_VISITOR_KEY comes before it.
         queue_limit: decisions and rewards that may wait; more are refused with OverloadedError.
+        queue_seconds: how long they may wait during overload before they are refused; None: for ever.
+        decide_seconds: how long a decision may take before it is answered without the store; None:
+            as long as the store takes.
 
     Returns:
         A `Deniable`; close it, or use it in a `with` statement.
@@ -75,7 +80,13 @@ def open(  # noqa: A001 - the public name is deniable.open
     except BaseException:
         store.close()
         raise
-    return Deniable(store, key, queue_limit=queue_limit)
+    return Deniable(
+        store,
+        key,
+        queue_limit=queue_limit,
+        queue_seconds=queue_seconds,
+        decide_seconds=decide_seconds,
+    )
 
 
 class Deniable:
@@ -95,11 +106,22 @@ class Deniable:
     True
     """
 
-    def __init__(self, store: Store, key: bytes, *, queue_limit: int = 20_000) -> None:
+    def __init__(
+        self,
+        store: Store,
+        key: bytes,
+        *,
+        queue_limit: int = 20_000,
+        queue_seconds: float | None = None,
+        decide_seconds: float | None = None,
+    ) -> None:
         self._store = store
         self._key = key
         self._publisher = Publisher(store)
-        self._writer = Writer(store, key, self._publisher, queue_limit=queue_limit)
+        self._writer = Writer(
+            store, key, self._publisher, queue_limit=queue_limit, queue_seconds=queue_seconds
+        )
+        self._decide_seconds = decide_seconds
         self.experiments = Experiments(store, self._publisher)
         self.firm = FirmBudget(store)
         self.visitors = VisitorRequests(store, key)
@@ -150,8 +172,12 @@ class Deniable:
     ) -> None:
         """Count (decision, value) or (decision, value, metric) tuples, in one transaction."""
         waiting = _Waiting()
-        self._writer.submit(self.reward_job(list(rewards), waiting))
-        waiting.result()
+        job = self.reward_job(list(rewards), waiting)
+        self._writer.submit(job)
+        if not waiting.finished(self._decide_seconds):
+            self._writer.answer_late(job)
+        elif job.error is not None:
+            raise job.error
 
     def decide_job(
         self,
@@ -207,6 +233,14 @@ class Deniable:
         """Queue jobs and return at once, with those for which the queue is too full."""
         return self._writer.submit_all(jobs)
 
+    def stalled(self, seconds: float) -> bool:
+        """Whether the store has been at work on one transaction for longer than this."""
+        return self._writer.stalled(seconds)
+
+    def answer_late(self, job: Job) -> list[Decision]:
+        """Decisions without the store for a job that waits for too long; raises for rewards."""
+        return self._writer.answer_late(job)
+
     # -- life --------------------------------------------------------------------------------
 
     @property
@@ -215,18 +249,27 @@ class Deniable:
         return self._writer.figures
 
     def ready(self) -> bool:
-        """Whether the store can be written to right now."""
+        """Whether a decision could be drawn and stored right now."""
         return self._writer.ready()
 
     def derived_key(self, purpose: bytes) -> bytes:
         """32 secret bytes for one purpose, the same in every process of this store."""
         return hmac.digest(self._key, b"derived for " + purpose, "sha256")
 
-    def close(self) -> None:
-        """Finish what is queued, then give everything back. Closing twice is fine."""
-        self._writer.close()
+    def close(self, timeout_seconds: float | None = None) -> bool:
+        """Finish what is queued, then give everything back. Closing twice is fine.
+
+        Args:
+            timeout_seconds: how long to wait for a store that does not answer.
+
+        Returns:
+            False where the store did not answer in time and was left as it is.
+        """
+        if not self._writer.close(timeout_seconds):
+            return False
         self._publisher.close()
         self._store.close()
+        return True
 
     def __enter__(self) -> Self:
         return self
@@ -243,30 +286,27 @@ class Deniable:
         self, experiment: str, visitors: Sequence[str], segments: Sequence[str | None]
     ) -> list[Decision]:
         waiting = _Waiting()
-        self._writer.submit(self.decide_job(experiment, visitors, segments, waiting))
-        job = waiting.result()
-        assert isinstance(job, DecideJob)
+        job = self.decide_job(experiment, visitors, segments, waiting)
+        self._writer.submit(job)
+        if not waiting.finished(self._decide_seconds):
+            return self._writer.answer_late(job)
+        if job.error is not None:
+            raise job.error
         return job.answers
 
 
 class _Waiting:
     """A `done` that a thread can wait on: a lock that is released when the job is."""
 
-    __slots__ = ("_job", "_lock")
+    __slots__ = ("_lock",)
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._lock.acquire()
-        self._job: Job | None = None
 
-    def __call__(self, job: Job) -> None:
-        self._job = job
+    def __call__(self, _job: Job) -> None:
         self._lock.release()
 
-    def result(self) -> Job:
-        """The job, once done; raises its error."""
-        self._lock.acquire()
-        assert self._job is not None
-        if self._job.error is not None:
-            raise self._job.error
-        return self._job
+    def finished(self, timeout_seconds: float | None) -> bool:
+        """Whether the job is done, in time."""
+        return self._lock.acquire(timeout=-1 if timeout_seconds is None else timeout_seconds)

@@ -2,7 +2,7 @@
 
 A flag wins over the environment, which wins over the TOML file, which wins over the default. The name
 `queue_limit` is `--queue-limit` as a flag, `DENIABLE_QUEUE_LIMIT` in the environment and
-`queue_limit` in the file.
+`queue_limit` in the file. The other commands find their store the same way.
 """
 
 from __future__ import annotations
@@ -10,84 +10,124 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from deniable.errors import InvalidArgumentError
 
 PREFIX = "DENIABLE_"
 CONFIG = f"{PREFIX}CONFIG"
 
-
-def _setting(
-    default: str | float | bool,
-    help_text: str,
-    *,
-    least: float | None = None,
-    most: float | None = None,
-    one_of: tuple[str, ...] = (),
-) -> Any:
-    allowed = {"help": help_text, "least": least, "most": most, "one_of": one_of}
-    return field(default=default, metadata=allowed)
+Seconds = Annotated[float, Field(allow_inf_nan=False)]
 
 
-@dataclass(frozen=True)
-class Settings:
-    """Every setting, with its default; the metadata of a field says what it is and allows."""
+class Settings(BaseModel):
+    """Every setting, with its default, its meaning and what it allows."""
 
-    store: str = _setting(
-        "sqlite:///deniable.db", "Where decisions are kept: sqlite:///FILE or postgresql://..."
-    )
-    key_file: str = _setting(
-        "", "File of the visitors' HMAC key; made where missing. Empty: beside the SQLite file."
-    )
-    host: str = _setting("127.0.0.1", "Address to listen on; 0.0.0.0 for all.")
-    port: int = _setting(8000, "Port to listen on; 0 picks a free one.", least=0, most=65_535)
-    workers: int = _setting(1, "Processes that share the port and the store.", least=1, most=256)
-    queue_limit: int = _setting(
-        20_000, "Decisions and rewards that may wait in one process; more get 503.", least=1
-    )
-    batch_limit: int = _setting(
-        1_000, "Visitors or rewards in one batch request.", least=1, most=10_000
-    )
-    body_limit: int = _setting(
-        262_144, "Bytes of one request's body.", least=1_024, most=16_777_216
-    )
-    in_flight_limit: int = _setting(
-        200, "Requests besides decide and reward answered at once; more get 503.", least=1
-    )
-    key_cache_seconds: float = _setting(
-        5.0,
-        "How long an API key is remembered; a revoked one works this long.",
-        least=0,
-        most=3_600,
-    )
-    shutdown_seconds: int = _setting(
-        30, "How long requests in flight may take after SIGTERM.", least=1, most=3_600
-    )
-    log_level: str = _setting(
-        "info", "Least level that is logged.", one_of=("debug", "info", "warning", "error")
-    )
-    log_requests: str = _setting(
-        "administration",
-        "Requests with a log line; metrics count all of them.",
-        one_of=("all", "administration", "none"),
-    )
-    demo: bool = _setting(
-        False, "A demo firm with two experiments and simulated visitors. Never on real data."
-    )
-    demo_visitors: int = _setting(
-        20_000, "Visitors that the demo simulates before it rests.", least=0, most=10_000_000
-    )
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
-    def __post_init__(self) -> None:
-        for known in fields(self):
-            _check(known.name, getattr(self, known.name), known.metadata)
+    store: str = Field(
+        default="sqlite:///deniable.db",
+        description="Where decisions are kept: sqlite:///FILE or postgresql://...",
+    )
+    key_file: str = Field(
+        default="",
+        description="File of the visitors' HMAC key; made where missing. "
+        "Empty: beside the SQLite file.",
+    )
+    accept_empty_store: bool = Field(
+        default=False,
+        description="Start on an empty store although a key file says there was another one.",
+    )
+    host: str = Field(default="127.0.0.1", description="Address to listen on; 0.0.0.0 for all.")
+    port: int = Field(
+        default=8000, ge=0, le=65_535, description="Port to listen on; 0 picks a free one."
+    )
+    workers: int = Field(
+        default=1,
+        ge=1,
+        le=256,
+        description="Number of worker processes that share the port and the store.",
+    )
+    connection_limit: int = Field(
+        default=4_000,
+        ge=1,
+        description="Open connections of one process; for more, idle ones are closed.",
+    )
+    request_seconds: Seconds = Field(
+        default=10.0, gt=0, le=3_600, description="How long a request may take to arrive."
+    )
+    idle_seconds: Seconds = Field(
+        default=30.0, gt=0, le=3_600, description="How long a connection may be idle."
+    )
+    body_limit: int = Field(
+        default=262_144, ge=1_024, le=16_777_216, description="Bytes of one request's body."
+    )
+    batch_limit: int = Field(
+        default=1_000, ge=1, le=10_000, description="Visitors or rewards in one batch request."
+    )
+    in_flight_limit: int = Field(
+        default=200,
+        ge=1,
+        description="Requests besides decide and reward answered at once; more get 503.",
+    )
+    queue_limit: int = Field(
+        default=20_000,
+        ge=1,
+        description="Decisions and rewards that may wait in one process; more get 503.",
+    )
+    queue_seconds: Seconds = Field(
+        default=0.1,
+        gt=0,
+        le=3_600,
+        description="How long they may wait while there is more than can be stored; then 503.",
+    )
+    decide_seconds: Seconds = Field(
+        default=2.0,
+        gt=0,
+        le=3_600,
+        description="How long a decision may take; then it is answered without the store.",
+    )
+    key_cache_seconds: Seconds = Field(
+        default=5.0,
+        ge=0,
+        le=3_600,
+        description="How long an API key is remembered; a revoked one works this long.",
+    )
+    key_outage_seconds: Seconds = Field(
+        default=3_600.0,
+        ge=0,
+        le=604_800,
+        description="How long a valid API key works while the store does not answer.",
+    )
+    shutdown_seconds: int = Field(
+        default=30,
+        ge=1,
+        le=3_600,
+        description="The longest that ending may take after SIGTERM or SIGHUP.",
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="Least level that is logged."
+    )
+    log_requests: Literal["all", "administration", "none"] = Field(
+        default="administration", description="Requests with a log line; metrics count all of them."
+    )
+    demo: bool = Field(
+        default=False,
+        description="A demo firm with two experiments and simulated visitors. Never on real data.",
+    )
+    demo_visitors: int = Field(
+        default=20_000,
+        ge=0,
+        le=10_000_000,
+        description="Visitors that the demo simulates before it rests.",
+    )
 
     def environment(self) -> dict[str, str]:
         """The settings as environment variables, for worker processes."""
-        return {variable(known.name): str(getattr(self, known.name)) for known in fields(self)}
+        return {variable(name): str(value) for name, value in self}
 
 
 def variable(name: str) -> str:
@@ -120,46 +160,46 @@ def load(
     env = os.environ if environment is None else environment
     given = {name: value for name, value in (flags or {}).items() if value is not None}
     file = given.pop("config", None) or env.get(CONFIG)
-    found: dict[str, Any] = _from_file(Path(file)) if file else {}
-    for known in fields(Settings):
-        text = env.get(variable(known.name))
-        if text is not None:
-            found[known.name] = _parsed(known.name, text, type(known.default))
-    return Settings(**{**found, **given})
+    from_file = _read(Path(file)) if file else {}
+    _checked(from_file, {}, strict=True)  # text where a number belongs is a mistake in a file
+    named = {variable(name): name for name in Settings.model_fields}
+    from_environment = {name: env[known] for known, name in named.items() if known in env}
+    sources = {name: variable(name) for name in from_environment.keys() - given.keys()}
+    return _checked({**from_file, **from_environment, **given}, sources)
 
 
-def _from_file(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> dict[str, Any]:
     try:
-        found = tomllib.loads(path.read_text("utf-8"))
+        return tomllib.loads(path.read_text("utf-8"))
     except tomllib.TOMLDecodeError as error:
         raise InvalidArgumentError("config", str(path), f"TOML ({error})") from None
-    known = {item.name: type(item.default) for item in fields(Settings)}
-    for name, value in found.items():
-        if name not in known:
-            raise InvalidArgumentError("config", name, f"one of {', '.join(known)}")
-        if known[name] is float and type(value) is int:
-            found[name] = float(value)
-    return found
 
 
-def _parsed(name: str, text: str, kind: type) -> Any:
+def _checked(
+    values: dict[str, Any], sources: Mapping[str, str], *, strict: bool = False
+) -> Settings:
     try:
-        if kind is bool:
-            return {"1": True, "true": True, "0": False, "false": False}[text.lower()]
-        return kind(text)
-    except (KeyError, ValueError):
-        words = {int: "a whole number", float: "a number", bool: "true or false"}
-        raise InvalidArgumentError(variable(name), text, words[kind]) from None
+        return Settings.model_validate(values, strict=strict)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        name = str(first["loc"][0])
+        if first["type"] == "extra_forbidden":
+            known = ", ".join(Settings.model_fields)
+            raise InvalidArgumentError("config", name, f"one of {known}") from None
+        given = sources.get(name, name)
+        raise InvalidArgumentError(given, first["input"], _allowed(name, first["msg"])) from None
 
 
-def _check(name: str, value: Any, allowed: Mapping[str, Any]) -> None:
-    kind = type(next(item.default for item in fields(Settings) if item.name == name))
-    if type(value) is not kind:
-        raise InvalidArgumentError(name, value, f"a value of type {kind.__name__}")
-    if allowed["one_of"] and value not in allowed["one_of"]:
-        raise InvalidArgumentError(name, value, " or ".join(allowed["one_of"]))
-    least, most = allowed["least"], allowed["most"]
-    # Written so that NaN is refused too.
-    if (least is not None and not value >= least) or (most is not None and not value <= most):
-        bound = f"{least:g} or more" if most is None else f"{least:g} to {most:g}"
-        raise InvalidArgumentError(name, value, bound)
+def _allowed(name: str, message: str) -> str:
+    """What a setting allows, from its schema; pydantic's message where that says nothing more."""
+    schema = Settings.model_json_schema()["properties"][name]
+    if "enum" in schema:
+        return " or ".join(schema["enum"])
+    least = schema.get("minimum", schema.get("exclusiveMinimum"))
+    if least is None:
+        return "true or false" if schema["type"] == "boolean" else message
+    more = "more than " if "exclusiveMinimum" in schema else ""
+    kind = "a whole number, " if schema["type"] == "integer" else "a number, "
+    if "maximum" in schema:
+        return f"{kind}{more}{least:g} to {schema['maximum']:.0f}"
+    return f"{kind}{least:g} or more"

@@ -115,7 +115,7 @@ def visitor_key(url: str, key_file: str | Path | None = None) -> bytes:
         return _parsed(given, ENVIRONMENT)
     if key_file is None and url.startswith("memory:"):
         return os.urandom(KEY_BYTES)
-    path = Path(key_file) if key_file is not None else _default_file(url)
+    path = key_file_of(url, key_file)
     if not path.exists():
         _create(path)
     if stat.S_IMODE(path.stat().st_mode) & 0o077:
@@ -123,7 +123,10 @@ def visitor_key(url: str, key_file: str | Path | None = None) -> bytes:
     return _parsed(path.read_text("ascii"), str(path))
 
 
-def _default_file(url: str) -> Path:
+def key_file_of(url: str, key_file: str | Path | None = None) -> Path:
+    """Where the key of a store is: as given, else beside the SQLite file, else in this folder."""
+    if key_file is not None:
+        return Path(key_file)
     if url.startswith("sqlite:///"):
         return Path(url.removeprefix("sqlite:///") + ".key")
     return Path("deniable.key")

@@ -2,22 +2,31 @@
 
 While a transaction is being synced to the disk the next jobs gather; together they are the next
 batch (group commit). A job is answered only after its transaction is durable, or, where the store
-cannot take it, with an unstored uniform arm (decisions) or an error (rewards).
+cannot take it, with an unstored arm (decisions) or an error (rewards).
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from queue import Empty, SimpleQueue
 
 from deniable.errors import OverloadedError, StoreUnavailableError
 from deniable.service.engine import Engine
 from deniable.service.figures import Figures
 from deniable.service.jobs import DecideJob, Job
 from deniable.service.publisher import Publisher
+from deniable.service.queueing import FairQueue
+from deniable.storage.records import Decision
 from deniable.storage.store import Store
+
+BATCH_SECONDS = 0.05
+"""How long one transaction should take: what comes meanwhile has to wait for it."""
+
+SMALLEST_BATCH = 100
+READY_SECONDS = 3.0
+"""A store that has not answered a probe after this long is not ready."""
 
 
 class Writer:
@@ -28,6 +37,7 @@ class Writer:
         key: of the visitors' HMACs.
         publisher: makes tables.
         queue_limit: decisions and rewards that may wait.
+        queue_seconds: how long they may wait during overload; None: for ever.
         batch_limit: decisions and rewards in one transaction (a larger single job is still one).
     """
 
@@ -38,26 +48,31 @@ class Writer:
         publisher: Publisher,
         *,
         queue_limit: int = 20_000,
+        queue_seconds: float | None = None,
         batch_limit: int = 5_000,
     ) -> None:
         self.engine = Engine(store, key, publish=publisher.publish, grown=publisher.grown)
+        self._key = key
         self._durable = store.durable  # nothing to sync: no thread, each job at once
-        self._queue_limit = queue_limit
         self._batch_limit = batch_limit
-        self._jobs: SimpleQueue[Sequence[Job] | None] = SimpleQueue()
+        self._pace = batch_limit / BATCH_SECONDS  # decisions and rewards a second
         self._lock = threading.RLock()  # guards what follows
-        self._queued = 0
+        self._changed = threading.Condition(self._lock)
+        self._queue = FairQueue(queue_limit, queue_seconds)
+        self._probes: list[_Probe] = []
         self._refused = 0
+        self._late = 0
+        self._busy_since: float | None = None
         self._thread: threading.Thread | None = None
         self._closed = False
 
     def submit(self, job: Job) -> None:
         """Queue a job, or raise OverloadedError."""
-        if self.submit_all((job,)):
+        if job in self.submit_all((job,)):
             raise OverloadedError("too many decisions and rewards are waiting already")
 
     def submit_all(self, jobs: Sequence[Job]) -> Sequence[Job]:
-        """Queue jobs in order, as many as fit; returns those that were refused."""
+        """Queue jobs; returns those that were refused. Others may be refused in their favour."""
         with self._lock:
             if self._closed:
                 raise StoreUnavailableError("the service is closed")
@@ -66,72 +81,136 @@ class Writer:
                 for job in jobs:
                     job.finish()
                 return ()
-            queued, taken = self._queued, 0
+            now, refused = time.monotonic(), []
             for job in jobs:
-                size = job.size
-                if queued + size > self._queue_limit and queued:
-                    break
-                queued += size
-                taken += 1
-            self._queued = queued
-            self._refused += len(jobs) - taken
-            if self._thread is None:  # started by the first job: looking on needs no thread
-                self._thread = threading.Thread(
-                    target=self._run, name="deniable-writer", daemon=True
-                )
-                self._thread.start()
-            if taken:
-                self._jobs.put(jobs[:taken])
-            return jobs[taken:]
+                refused += self._queue.put(job, now)
+            self._wake()
+            if not refused:
+                return ()
+            mine = set(jobs)
+            own = [job for job in refused if job in mine]
+            self._refused += len(own)
+        self._refuse([job for job in refused if job not in mine])
+        return own
+
+    def answer_late(self, job: Job) -> list[Decision]:
+        """Answer a job without the store, because the store takes too long; raises for rewards.
+
+        The job may still be stored. That harms nobody: what is answered here tells nothing.
+        """
+        job.late = True
+        state = self.engine.state(job.experiment) if isinstance(job, DecideJob) else None
+        if not isinstance(job, DecideJob) or state is None or state.differences:
+            raise StoreUnavailableError("the store did not answer in time")
+        answers = [state.unstored(self._key) for _ in job.visitors]
+        with self._lock:
+            self._late += len(answers)
+        return answers
+
+    def stalled(self, seconds: float) -> bool:
+        """Whether the present transaction has been at work for longer than this."""
+        since = self._busy_since
+        return since is not None and time.monotonic() - since > seconds
 
     @property
     def figures(self) -> Figures:
-        """Counts since the start."""
-        return Figures(**asdict(self.engine.counts), refused=self._refused, queued=self._queued)
+        """Counts since the start, and the present state."""
+        with self._lock:
+            queued, age = self._queue.size, self._queue.age(time.monotonic())
+        found = Figures(
+            **asdict(self.engine.counts),
+            refused=self._refused,
+            queued=queued,
+            queue_age=age,
+            store_failing=self.engine.failing or self.stalled(READY_SECONDS),
+        )
+        found.decisions += self._late
+        found.unstored += self._late
+        return found
 
     def ready(self) -> bool:
-        """Whether the store takes an (empty) transaction."""
+        """Whether a decision could be drawn and stored right now."""
+        if not self._durable:
+            return not self._closed
+        probe = _Probe()
         with self._lock:
             if self._closed:
                 return False
-        waiting = threading.Event()
-        self.submit(DecideJob("", (), (), lambda _job: waiting.set()))
-        return waiting.wait(5) and not self.engine.failing
+            self._probes.append(probe)
+            self._wake()
+        return probe.finished.wait(READY_SECONDS) and probe.passed
 
-    def close(self) -> None:
-        """Finish what is queued, then stop."""
+    def close(self, timeout_seconds: float | None = None) -> bool:
+        """Finish what is queued, then stop; False where that took longer than the timeout."""
         with self._lock:
-            if self._closed:
-                return
-            self._closed = True
-            self._jobs.put(None)
+            first, self._closed = not self._closed, True
+            self._changed.notify()
         if self._thread is not None:
-            self._thread.join()
-        self.engine.close()
+            self._thread.join(timeout_seconds)
+            if self._thread.is_alive():
+                return False
+        if first:
+            self.engine.close()
+        return True
+
+    def _wake(self) -> None:
+        if self._thread is None:  # started by the first job: looking on needs no thread
+            self._thread = threading.Thread(target=self._run, name="deniable-writer", daemon=True)
+            self._thread.start()
+        self._changed.notify()
 
     def _run(self) -> None:
-        last = False
-        while not last:
-            batch, size, last = self._gathered()
+        while True:
+            with self._lock:
+                while not (len(self._queue) or self._probes or self._closed):
+                    self._changed.wait()
+                if self._closed and not len(self._queue):
+                    return
+                probes, self._probes = self._probes, []
+                now = self._busy_since = time.monotonic()
+                limit = max(SMALLEST_BATCH, min(self._batch_limit, int(self._pace * BATCH_SECONDS)))
+                batch, shed = self._queue.take(limit, now)
+            self._refuse(shed)
             if batch:
                 self.engine.run(batch)
-                with self._lock:
-                    self._queued -= size
+                self._measure(sum(job.size for job in batch), time.monotonic() - now)
                 for job in batch:
                     job.finish()
+            if probes:
+                passed = self._probed()
+                for probe in probes:
+                    probe.finish(passed)
+            self._busy_since = None
 
-    def _gathered(self) -> tuple[list[Job], int, bool]:
-        """Everything queued, up to the limit; how much that is, and whether it was the last of it."""
-        batch: list[Job] = []
-        size = 0
-        jobs = self._jobs.get()
-        while jobs is not None:
-            batch += jobs
-            size += sum(job.size for job in jobs)
-            if size >= self._batch_limit:
-                return batch, size, False
-            try:
-                jobs = self._jobs.get_nowait()
-            except Empty:
-                return batch, size, False
-        return batch, size, True
+    def _measure(self, size: int, seconds: float) -> None:
+        if size >= SMALLEST_BATCH:
+            self._pace += 0.3 * (size / max(seconds, 1e-6) - self._pace)
+
+    def _probed(self) -> bool:
+        """All that a decision needs, undone; then an empty transaction that is committed."""
+        try:
+            self.engine.probe()
+            self.engine.run([DecideJob("", (), (), lambda _job: None)])
+        except Exception:  # noqa: BLE001 - whatever is wrong, it is not ready
+            return False
+        return not self.engine.failing
+
+    def _refuse(self, jobs: Iterable[Job]) -> None:
+        for job in jobs:
+            job.error = OverloadedError("too many decisions and rewards are waiting")
+            with self._lock:
+                self._refused += 1
+            job.finish()
+
+
+class _Probe:
+    """Somebody who waits to know whether the store is ready."""
+
+    def __init__(self) -> None:
+        self.finished = threading.Event()
+        self.passed = False
+
+    def finish(self, passed: bool) -> None:
+        """Tell the outcome."""
+        self.passed = passed
+        self.finished.set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,14 +13,16 @@ from numpy.typing import NDArray
 from deniable import _validation as check
 from deniable._validation import FloatArray
 from deniable.errors import InvalidArgumentError
-from deniable.policies.contract import FixedRule, GreedyRule, Policy, Rule
+from deniable.policies.base import FixedRule, GreedyRule, Policy, Rule
 from deniable.simulation.environment import LONGEST_HORIZON, Environment
+
+if TYPE_CHECKING:
+    from deniable.simulation.kernels import state as kernels
 
 Kernel: TypeAlias = Literal["leap", "step"]
 Counts: TypeAlias = NDArray[np.int64]
 
 KERNELS: tuple[Kernel, ...] = ("leap", "step")
-_KINDS = {"fixed": 0, "dynamic": 1, "arm-dynamic": 2}
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +30,7 @@ class Job:
     """What a worker needs to know.
 
     Attributes:
-        key: distinguishes the job's random numbers from those of other jobs of the run.
+        key: the job's stream of random numbers: one for each environment and name of a policy.
         rule: the policy's rule for this environment.
         rates: click rates by segment and arm, (J, K).
         arrival: cumulative shares of the segments, (J,).
@@ -50,6 +52,8 @@ def make_job(
     horizon: int | None = None,
     checkpoints: Sequence[int] | None = None,
     kernel: Kernel = "leap",
+    *,
+    common_random_numbers: bool = False,
 ) -> Job:
     """The job of one policy in one environment.
 
@@ -59,14 +63,18 @@ def make_job(
         horizon: T, if other than the environment's.
         checkpoints: visitors at which to keep counts; the horizon is always one of them.
         kernel: "leap", or "step" for visitor by visitor.
+        common_random_numbers: whether all policies start from the same random numbers.
     """
     end = environment.horizon if horizon is None else horizon
     end = check.whole("horizon", end, 1, LONGEST_HORIZON)
     if kernel not in KERNELS:
         raise InvalidArgumentError("kernel", kernel, "leap or step")
     points = {check.whole("checkpoints", point, 1, end) for point in checkpoints or ()}
+    # By the policy's name, not by its label: a budget that differs in its last bit, as solvers'
+    # budgets do from one machine to the next, must not change the random numbers.
+    stream = environment.name if common_random_numbers else f"{environment.name}\0{policy.name}"
     return Job(
-        key=zlib.crc32(f"{environment.name}\0{policy.label}".encode()),
+        key=zlib.crc32(stream.encode()),
         rule=policy.rule(environment.rates, end),
         rates=np.array(
             environment.rates.T, order="C"
@@ -80,13 +88,13 @@ def make_job(
 def run_repetition(job: Job, seed: int, repetition: int) -> tuple[Counts, Counts]:
     """Shows and clicks at each checkpoint, (C, J, K) each; a function of its arguments alone.
 
-    >>> from deniable.policies.random import RandomPolicy
+    >>> from deniable.policies.benchmarks import RandomPolicy
     >>> page = Environment([0.5, 0.5], horizon=10)
     >>> shows, clicks = run_repetition(make_job(page, RandomPolicy()), seed=1, repetition=0)
     >>> shows.shape, int(shows.sum())
     ((1, 1, 2), 10)
     """
-    from deniable.simulation._generator import generator_state
+    from deniable.simulation.kernels.random_numbers import generator_state
 
     child = np.random.SeedSequence(seed, spawn_key=(job.key, repetition))
     return run_from(job, generator_state(child))
@@ -94,31 +102,40 @@ def run_repetition(job: Job, seed: int, repetition: int) -> tuple[Counts, Counts
 
 def run_from(job: Job, state: NDArray[np.uint64]) -> tuple[Counts, Counts]:
     """The same from a generator's state, which is used up."""
-    from deniable.simulation import _kernels
+    # Imported here: importing the kernels loads Numba, which takes a second.
+    from deniable.simulation.kernels.gittins import run_index
+    from deniable.simulation.kernels.gittins_table import gittins_table
+    from deniable.simulation.kernels.run import Setting, run_fixed, run_greedy
 
-    shape = (job.checkpoints.size, *job.rates.shape)
-    shows, clicks = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
     leap = job.kernel == "leap"
-    world = (job.rates, job.arrival, job.checkpoints, state, shows, clicks)
+    setting = Setting(job.rates, job.arrival, job.checkpoints, state)
     rule = job.rule
     if isinstance(rule, GreedyRule):
-        _kernels.run_greedy(
-            leap,
-            _KINDS[rule.kind],
-            rule.exploring,
-            rule.floor,
-            rule.budgets,
-            rule.turns,
-            rule.on_segment_clock,
-            *world,
-        )
-    elif isinstance(rule, FixedRule):
-        _kernels.run_fixed(leap, _cumulated(rule.shown.T), *world)
-    else:
-        from deniable.policies.gittins_index import gittins_table
+        return run_greedy(leap, kernel_rule(rule), rule.on_segment_clock, setting)
+    if isinstance(rule, FixedRule):
+        return run_fixed(leap, _cumulated(rule.shown.T), setting)
+    return run_index(leap, gittins_table(rule.discount), setting)
 
-        _kernels.run_index(leap, *gittins_table(rule.discount).arrays, *world)
-    return shows, clicks
+
+def is_compiled(job: Job) -> bool:
+    """Whether what the job runs was compiled before; if not, its first repetition takes seconds."""
+    from deniable._compile import is_cached
+
+    if isinstance(job.rule, GreedyRule):
+        return is_cached(f"_{job.kernel}_greedy")
+    return is_cached("_run_fixed" if isinstance(job.rule, FixedRule) else "_run_index")
+
+
+def kernel_rule(rule: GreedyRule) -> kernels.Rule:
+    """The rule as the kernels take it."""
+    from deniable.simulation.kernels import state as kernels
+
+    kinds = {
+        "fixed": kernels.FIXED,
+        "dynamic": kernels.DYNAMIC,
+        "arm-dynamic": kernels.ARM_DYNAMIC,
+    }
+    return kernels.Rule(kinds[rule.kind], rule.exploring, rule.floor, rule.budgets, rule.turns)
 
 
 def _cumulated(probabilities: FloatArray) -> FloatArray:

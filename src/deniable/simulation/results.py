@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from deniable.simulation.environment import Environment
-from deniable.simulation.work import Batch
+from deniable.simulation.workers import Batch
 
 if TYPE_CHECKING:
     import polars as pl
@@ -27,7 +27,7 @@ class SimulationResult:
             pseudo-regret: the sum over visitors of the best arm's rate minus the shown arm's.
         arms: the same by segment and arm, with shows; empty unless asked for.
 
-    >>> from deniable.policies.perfect import PerfectPolicy
+    >>> from deniable.policies.benchmarks import PerfectPolicy
     >>> from deniable.simulation.run import simulate
     >>> page = Environment([1.0, 0.0], horizon=100)
     >>> simulate(page, [PerfectPolicy()], repetitions=3, workers=1).summary()["mean"].to_list()

@@ -6,24 +6,28 @@ and taken up again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
 from deniable import _validation as check
 from deniable.errors import InvalidArgumentError
-from deniable.policies.contract import IndexRule, Policy
+from deniable.policies.base import IndexRule, Policy
 from deniable.simulation.environment import Environment
-from deniable.simulation.folder import BatchFolder, missing
-from deniable.simulation.job import Job, Kernel, make_job
-from deniable.simulation.progress import no_progress
+from deniable.simulation.job import Job, Kernel, is_compiled, make_job
 from deniable.simulation.results import Described, SimulationResult, collect
-from deniable.simulation.work import Batch, Span, run_jobs
+from deniable.simulation.resume import BatchFolder, missing
+from deniable.simulation.workers import Batch, Span, run_jobs
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with the repetitions finished so far and their total."""
+
+
+def no_progress(done: int, total: int) -> None:
+    """Progress callback that does nothing."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,7 @@ class Case:
         horizon: T, if other than the environment's.
         checkpoints: visitors at which to keep counts besides the horizon.
 
-    >>> from deniable.policies.random import RandomPolicy
+    >>> from deniable.policies.benchmarks import RandomPolicy
     >>> Case(Environment([0.3, 0.2], horizon=10, name="page"), RandomPolicy()).policy.label
     'random'
     """
@@ -61,6 +65,7 @@ def simulate(
     progress: Progress = no_progress,
     folder: Path | None = None,
     by_arm: bool = True,
+    common_random_numbers: bool = False,
 ) -> SimulationResult:
     """Run each policy in the environment.
 
@@ -75,11 +80,14 @@ def simulate(
         executor: any executor, such as Dask's `Client.get_executor()`; None for processes of its
             own. A script that may need those must guard its entry with `__name__ == "__main__"`.
         workers: processes to use; None for all processors, 1 for this process alone.
-        progress: called as repetitions finish; see `deniable.simulation.progress`.
+        progress: called as repetitions finish; see `progress_bar`.
         folder: keep finished batches here and resume from them.
         by_arm: also return counts by segment and arm.
+        common_random_numbers: start all policies from the same random numbers, so that differences
+            between them are less noisy. With the leap kernel the same visitors arrive in each
+            segment (but for policies on the experiment's clock); what is clicked on differs.
 
-    >>> from deniable.policies.constant import ConstantPolicy
+    >>> from deniable.policies.greedy import ConstantPolicy
     >>> page = Environment([0.324, 0.295], horizon=10**8)
     >>> result = simulate(page, [ConstantPolicy(3)], repetitions=20, seed=1, workers=1)
     >>> round(result.summary()["mean"].item() / 1e6, 2)
@@ -96,6 +104,7 @@ def simulate(
         progress=progress,
         folder=folder,
         by_arm=by_arm,
+        common_random_numbers=common_random_numbers,
     )
 
 
@@ -110,13 +119,15 @@ def simulate_many(
     progress: Progress = no_progress,
     folder: Path | None = None,
     by_arm: bool = False,
+    common_random_numbers: bool = False,
 ) -> SimulationResult:
     """Run many cases at once, as one pool of work; arguments as in `simulate`.
 
-    A case's numbers depend on its environment's name, its policy's label, the seed and the
-    repetition, and on no other case of the run.
+    A case's random numbers depend on its environment's name, its policy's name, the seed and the
+    repetition, and on no other case of the run. So policies that differ in their budget alone
+    start from the same random numbers.
 
-    >>> from deniable.policies.random import RandomPolicy
+    >>> from deniable.policies.benchmarks import RandomPolicy
     >>> pages = [Environment([0.3, 0.2], horizon=10, name=name) for name in ("first", "second")]
     >>> result = simulate_many([Case(page, RandomPolicy()) for page in pages], 2, workers=1)
     >>> result.frame["environment"].to_list()
@@ -126,7 +137,7 @@ def simulate_many(
     count = check.whole("repetitions", repetitions, 1)
     entropy = check.whole("seed", seed, 0)
     used = None if workers is None else check.whole("workers", workers, 1)
-    jobs = _jobs(listed, kernel)
+    jobs = _jobs(listed, kernel, common_random_numbers)
     store = None if folder is None else BatchFolder(Path(folder), jobs, entropy)
     finished = [] if store is None else store.read(count)
     spans = missing(len(jobs), count, finished)
@@ -140,17 +151,24 @@ def simulate_many(
     return collect(described, finished, by_arm=by_arm)
 
 
-def _jobs(cases: Sequence[Case], kernel: Kernel) -> list[Job]:
+def _jobs(cases: Sequence[Case], kernel: Kernel, common: bool) -> list[Job]:
     if not cases:
         raise InvalidArgumentError("policies", [], "1 or more policies")
     labels = [(case.environment.name, case.policy.label) for case in cases]
     check.distinct("policies", labels, 1)
     jobs = [
-        make_job(case.environment, case.policy, case.horizon, case.checkpoints, kernel)
+        make_job(
+            case.environment,
+            case.policy,
+            case.horizon,
+            case.checkpoints,
+            kernel,
+            common_random_numbers=common,
+        )
         for case in cases
     ]
     for discount in {job.rule.discount for job in jobs if isinstance(job.rule, IndexRule)}:
-        from deniable.policies.gittins_index import gittins_table
+        from deniable.simulation.kernels.gittins_table import gittins_table
 
         gittins_table(discount)  # once here, on disk for all workers
     return jobs
@@ -176,3 +194,53 @@ def _run(
             store.write([batch])
         done += len(batch.shows)
         progress(done, total)
+
+
+def compiling_notice(
+    environment: Environment, policies: Sequence[Policy], kernel: Kernel = "leap"
+) -> str | None:
+    """What to tell whoever waits for the first run after an installation; None for later runs."""
+    jobs = [make_job(environment, policy, kernel=kernel) for policy in policies]
+    return None if all(is_compiled(job) for job in jobs) else "compiling the simulator (once)"
+
+
+@contextmanager
+def progress_bar(
+    title: str = "simulating", notice: str | None = None
+) -> Iterator[Callable[[int, int], None]]:
+    """A bar for `simulate(progress=...)`, on standard error.
+
+    Args:
+        title: what is going on.
+        notice: shown instead until the first repetition is finished; see `compiling_notice`.
+
+    ::
+
+        with progress_bar() as progress:
+            simulate(environment, policies, progress=progress)
+    """
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        SpinnerColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(notice or title, total=None)
+
+        def update(done: int, total: int) -> None:
+            started = title if done > 0 else notice or title
+            bar.update(task, completed=done, total=total, description=started)
+
+        yield update

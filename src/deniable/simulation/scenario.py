@@ -30,15 +30,16 @@ from typing import Any
 
 from deniable import _validation as check
 from deniable.errors import InvalidArgumentError
+from deniable.policies.base import Policy
 from deniable.policies.catalogue import Settings, policy_named
-from deniable.policies.contract import Policy
 from deniable.simulation.environment import LONGEST_HORIZON, Environment
 from deniable.simulation.job import KERNELS, Kernel
+from deniable.strategies import STRATEGIES
 
 DEFAULTS: dict[str, Any] = {
     "name": "experiment",
     "shares": None,
-    "policies": ["constant", "dynamic", "epsilon-greedy", "gittins", "random", "perfect"],
+    "policies": [*STRATEGIES, "epsilon-greedy", "gittins", "random", "perfect"],
     "budget": 1.0,
     "budgets": None,
     "discount": None,
@@ -112,7 +113,7 @@ def make_scenario(values: Mapping[str, Any]) -> Scenario:
     environment = _environment(filled, visitors)
     return Scenario(
         environment=environment,
-        policies=_policies(filled),
+        policies=_policies(filled, environment.n_arms),
         repetitions=check.whole("repetitions", filled["repetitions"], 1),
         seed=check.whole("seed", filled["seed"], 0),
         checkpoints=tuple(
@@ -139,7 +140,7 @@ def _environment(values: Mapping[str, Any], visitors: int) -> Environment:
     )
 
 
-def _policies(values: Mapping[str, Any]) -> tuple[Policy, ...]:
+def _policies(values: Mapping[str, Any], n_arms: int) -> tuple[Policy, ...]:
     names = values["policies"]
     if isinstance(names, str) or not isinstance(names, Sequence) or not names:
         raise InvalidArgumentError("policies", names, "a list of policy names")
@@ -150,7 +151,10 @@ def _policies(values: Mapping[str, Any]) -> tuple[Policy, ...]:
     for name in names:
         for budget in _list("budget", values["budget"]) or [None]:
             settings = Settings(budget, values["budgets"], discount)
-            policy = policy_named(name, settings)
+            if name in STRATEGIES and budget is not None:
+                policy = STRATEGIES[name](n_arms, budget).policy()
+            else:
+                policy = policy_named(name, settings)
             if policy not in made:
                 made.append(policy)
     return tuple(made)

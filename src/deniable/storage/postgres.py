@@ -23,6 +23,23 @@ from deniable.storage.store import TryAgain
 T = TypeVar("T")
 
 CONNECT_SECONDS = 3
+STATEMENT_SECONDS, READ_SECONDS, WRITE_SECONDS = 12.0, 60.0, 300.0
+"""How long the client waits for one statement: of a writer, a reader, and administration.
+
+The server's own timeouts end what is slow. These end what the server does not answer at all: a process
+that is stopped, a machine that hangs while its network still acknowledges.
+"""
+
+_NETWORK: dict[str, Any] = {
+    "connect_timeout": CONNECT_SECONDS,
+    "tcp_user_timeout": 10_000,  # milliseconds until data without acknowledgement ends a connection
+    "keepalives": 1,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+}
+"""A peer that is gone without a word is noticed within about ten seconds."""
+
 PAUSES = (0.05, 0.2, 0.5, 1.0, 2.0)
 """Seconds before each further attempt at an administrative transaction."""
 
@@ -39,6 +56,23 @@ _SETTINGS = (
 """Whatever the server's defaults: an answered decision is on its disk, and nobody waits for ever."""
 
 
+class _Connection(psycopg.Connection[Any]):
+    """A connection that does not wait for ever for its server."""
+
+    limit_seconds = STATEMENT_SECONDS
+
+    def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
+        """See psycopg.Connection."""
+        limit = self.limit_seconds if timeout is None else timeout
+        begin = time.monotonic()
+        try:
+            return super().wait(gen, interval, limit)
+        except psycopg.Error:
+            if time.monotonic() - begin >= limit:
+                self.pgconn.finish()  # its answer may still come, and would be taken for another one
+            raise
+
+
 class PostgresStore:
     """Implements `Store` on one database."""
 
@@ -51,8 +85,8 @@ class PostgresStore:
         self._conninfo = full.render_as_string(hide_password=False)
         self._engine = create_engine(
             parsed.set(drivername="postgresql+psycopg"),
+            creator=self._connected,
             pool_pre_ping=True,
-            connect_args={"connect_timeout": CONNECT_SECONDS},
         )
         event.listen(self._engine, "connect", _prepare)
         self._hot: psycopg.Connection[Any] | None = None
@@ -73,9 +107,8 @@ class PostgresStore:
         """See Store."""
         try:
             if self._hot is None or self._transaction is None:
-                self._hot = psycopg.connect(
-                    self._conninfo, autocommit=True, connect_timeout=CONNECT_SECONDS
-                )
+                self._hot = self._connected()
+                self._hot.autocommit = True
                 self._hot.execute(_SETTINGS)
                 self._transaction = PostgresTransaction(self._hot)
             self._hot.execute(b"BEGIN")
@@ -95,7 +128,7 @@ class PostgresStore:
     @contextmanager
     def begin(self) -> Iterator[Connection]:
         """See Store."""
-        with self._engine.begin() as connection:
+        with self._engine.begin() as connection, _patient(connection, WRITE_SECONDS):
             connection.exec_driver_sql(
                 "SET LOCAL synchronous_commit = on; SET LOCAL lock_timeout = '30s'"
             )
@@ -109,6 +142,7 @@ class PostgresStore:
                 self._engine.connect().execution_options(
                     isolation_level="REPEATABLE READ", postgresql_readonly=True
                 ) as connection,
+                _patient(connection, READ_SECONDS),
                 connection.begin(),
             ):
                 yield connection
@@ -136,6 +170,9 @@ class PostgresStore:
         self._drop()
         self._engine.dispose()
 
+    def _connected(self) -> _Connection:
+        return _Connection.connect(self._conninfo, **_NETWORK)
+
     def _undo(self) -> None:
         if self._hot is not None and not self._hot.closed:
             with suppress(psycopg.Error):
@@ -146,6 +183,17 @@ class PostgresStore:
         connection, self._hot, self._transaction = self._hot, None, None
         if connection is not None:
             connection.close()
+
+
+@contextmanager
+def _patient(connection: Connection, seconds: float) -> Iterator[None]:
+    """Statements in this block may take longer."""
+    driver: Any = connection.connection.driver_connection
+    driver.limit_seconds = seconds
+    try:
+        yield
+    finally:
+        driver.limit_seconds = STATEMENT_SECONDS
 
 
 def _prepare(connection: Any, _record: object) -> None:

@@ -6,10 +6,11 @@ after the log is on the disk, so an answered decision survives the loss of power
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -44,6 +45,7 @@ class SqliteStore:
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
         self._engine = _engine(self._path)
+        self._file: tuple[int, int] | None = None
         self._turn = threading.Lock()
         self._hot: sqlite3.Connection | None = None
         self._transaction: SqliteTransaction | None = None
@@ -61,6 +63,7 @@ class SqliteStore:
     @contextmanager
     def hot(self) -> Iterator[SqliteTransaction]:
         """See Store."""
+        self._check_file()
         with self._turn:
             try:
                 if self._hot is None or self._transaction is None:
@@ -74,6 +77,7 @@ class SqliteStore:
                     self._undo()
                     raise
             except sqlite3.Error as error:
+                self._shorten_log()
                 self._drop()
                 raise StoreUnavailableError(f"SQLite: {error}") from error
 
@@ -100,8 +104,29 @@ class SqliteStore:
         self._drop()
         self._engine.dispose()
 
+    def _check_file(self) -> None:
+        """Refuse to go on where the file was deleted or replaced: what is written there is lost."""
+        try:
+            status = os.stat(self._path)
+            found = (status.st_dev, status.st_ino)
+        except OSError:
+            found = None
+        if self._file is None:
+            self._file = found  # not there yet, or seen for the first time
+        elif found != self._file:
+            raise StoreUnavailableError("SQLite: the file was deleted or replaced")
+
+    def _shorten_log(self) -> None:
+        """Copy the write-ahead log back and cut it off: it may be what filled the file system."""
+        if self._hot is not None:
+            with suppress(sqlite3.Error):
+                self._undo()
+                self._hot.execute("PRAGMA busy_timeout = 0")
+                self._hot.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
     @contextmanager
     def _connection(self, *, write: bool) -> Iterator[Connection]:
+        self._check_file()
         try:
             with self._engine.connect() as plain:
                 connection = plain.execution_options(write=write)

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 
 from deniable import _validation as check
 from deniable._validation import FloatArray, Floats
-from deniable.policies.contract import Policy
+from deniable.policies.base import Policy
 from deniable.privacy.exploration import exploration_from_risk
 from deniable.privacy.mechanism import Mechanism, RandomizedResponse
 from deniable.privacy.tables import Band, Row, Table, nested_table
@@ -110,6 +110,10 @@ class Strategy(ABC):
     @abstractmethod
     def binds_at(self) -> float:
         """The clock from which the budget limits what is shown; infinite where it never does."""
+
+    @abstractmethod
+    def risk(self, clock: ArrayLike) -> Floats:
+        """Privacy risk of the visitor with this clock, at most the budget; the clock's shape."""
 
     @abstractmethod
     def exploration(self, clock: ArrayLike) -> Floats:
@@ -315,10 +319,6 @@ class SymmetricStrategy(Strategy):
         """See Strategy; the clock of a segment is the number of its next visitor."""
         bonuses = [cls.bonus(budgets, sum(row) + 1) for row in shows]
         return nested_table(cls.band(budgets), shows, rewards, bonuses)
-
-    @abstractmethod
-    def risk(self, clock: ArrayLike) -> Floats:
-        """Privacy risk of the visitor with this clock."""
 
     def exploration(self, clock: ArrayLike) -> Floats:
         """K / (K - 1 + e^risk) at this clock."""

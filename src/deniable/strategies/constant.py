@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from deniable import _validation as check
 from deniable._validation import Floats
-from deniable.policies.constant import ConstantPolicy
+from deniable.policies.greedy import ConstantPolicy
 from deniable.privacy.tables import Row
 from deniable.strategies.base import SymmetricStrategy
 from deniable.theory import best_budget, elasticity, regret

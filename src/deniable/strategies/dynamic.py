@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from deniable._validation import Floats
-from deniable.policies.dynamic import DynamicPolicy
+from deniable.policies.greedy import DynamicPolicy
 from deniable.privacy.schedule import dynamic_risk, exhaustion_clock
 from deniable.privacy.tables import Row, dynamic_bonus
 from deniable.strategies.base import SymmetricStrategy

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from deniable import exploration_from_risk, highest_belief, lowest_belief
-from deniable.charts.beliefs import belief_bounds
+from deniable.charts.strategies import belief_bounds
 from deniable.charts.theme import themed
 from deniable.studies.context import BUDGETS, Context
 from deniable.studies.contract import Claim, Figure, StudyResult, judged

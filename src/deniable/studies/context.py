@@ -7,10 +7,11 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
-from functools import partial
-from importlib.metadata import version
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from deniable.simulation.run import no_progress
 
 if TYPE_CHECKING:
     from deniable import Case, SimulationResult
@@ -25,8 +26,19 @@ BUDGETS = (0.05, 0.5, 1.0, 3.0, 5.0)
 """The privacy budgets of the paper's figures."""
 
 
-def silent(done: int, total: int) -> None:
-    """No progress is told."""
+PACKAGE = Path(__file__).parents[1]
+"""The folder of the package's sources."""
+
+
+@lru_cache(maxsize=1)
+def source_digest() -> str:
+    """A digest of every file of the package, so that no result outlives the code it came from."""
+    digest = hashlib.sha256()
+    for file in sorted(PACKAGE.rglob("*")):
+        if file.is_file() and file.suffix != ".pyc":
+            digest.update(f"{file.relative_to(PACKAGE).as_posix()}\0".encode())
+            digest.update(hashlib.sha256(file.read_bytes()).digest())
+    return digest.hexdigest()
 
 
 def _shifted(
@@ -40,7 +52,7 @@ class Context:
     """How to run.
 
     Attributes:
-        kept: the folder where finished simulations are kept.
+        kept: the folder where finished simulations are kept until their study is finished.
         quick: whether small numbers will do: to see that all works, not to conclude from.
         seed: of every simulation.
         data: the folder of public data; None where there is none.
@@ -55,7 +67,7 @@ class Context:
     data: Path | None = None
     workers: int | None = None
     executor: Executor | None = None
-    progress: Callable[[int, int], None] = silent
+    progress: Callable[[int, int], None] = no_progress
 
     def scale(self, full: int, quick: int) -> int:
         """The number for this run's scale."""
@@ -65,6 +77,11 @@ class Context:
         """A file of public data, or None where it is not there; names are in DATA_FILES."""
         file = self.data / DATA_FILES[name] if self.data else None
         return file if file and file.is_file() else None
+
+    def fingerprint(self, *parts: object) -> str:
+        """What results are found by: the package's sources, the seed, the scale, and these parts."""
+        given = (source_digest(), self.seed, self.quick, *parts)
+        return hashlib.sha256(repr(given).encode()).hexdigest()[:24]
 
     def simulate_each(
         self, batches: Sequence[Sequence[Case]], repetitions: int
@@ -108,10 +125,9 @@ class Context:
         return result
 
     def _key(self, cases: Sequence[Case], repetitions: int) -> str:
-        digest = hashlib.sha256(f"{version('deniable')} {self.seed} {repetitions}".encode())
+        parts: list[object] = [repetitions]
         for case in cases:
             world = case.environment
-            horizon = case.horizon or world.horizon
-            digest.update(f"{world.name} {case.policy!r} {horizon} {case.checkpoints}".encode())
-            digest.update(world.rates.tobytes() + world.shares.tobytes())
-        return digest.hexdigest()[:24]
+            parts += [world.name, case.policy, case.horizon or world.horizon, case.checkpoints]
+            parts += [world.rates.tobytes(), world.shares.tobytes()]
+        return self.fingerprint(*parts)

@@ -16,7 +16,7 @@ from deniable import (
     dynamic_elasticity,
     dynamic_regret,
 )
-from deniable.charts.elasticities import elasticity_panels
+from deniable.charts.strategies import elasticity_panels
 from deniable.charts.theme import themed
 from deniable.studies.context import Context
 from deniable.studies.contract import Claim, Figure, StudyResult, judged

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
+from deniable.charts.save import inline_svg
 from deniable.studies.contract import Claim
 from deniable.studies.publish import Record, read_record
 from deniable.studies.registry import Study
@@ -106,24 +106,6 @@ def _section(folder: Path, study: Study, record: Record) -> str:
 def _figure(file: Path, study: Study, index: int, caption: str) -> str:
     svg = inline_svg(file.read_text(encoding="utf-8"), f"{study.name}{index}-", caption)
     return f"<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>"
-
-
-def inline_svg(svg: str, prefix: str, label: str) -> str:
-    """An SVG that may stand beside others: its ids are its own, and it scales to the page.
-
-    >>> inline_svg('<svg width="9" height="4"><g id="a"/><use href="#a"/></svg>', "x-", "A")
-    '<svg role="img" aria-label="A" viewBox="0 0 9 4" width="9"><g id="x-a"/><use href="#x-a"/></svg>'
-    """
-    body = svg[svg.index("<svg") :]
-    body = re.sub(r'\bid="([^"]+)"', rf'id="{prefix}\1"', body)
-    body = re.sub(r'href="#([^"]+)"', rf'href="#{prefix}\1"', body)
-    body = re.sub(r"url\(#([^)]+)\)", rf"url(#{prefix}\1)", body)
-    opening, rest = body.split(">", 1)
-    size = dict(re.findall(r'\b(width|height)="([\d.]+)"', opening))
-    box = re.search(r'viewBox="([^"]+)"', opening)
-    view = box.group(1) if box else f"0 0 {size['width']} {size['height']}"
-    named = f'<svg role="img" aria-label="{escape(label, quote=True)}"'
-    return f'{named} viewBox="{view}" width="{size["width"]}">{rest}'.strip()
 
 
 def _claims(claims: Sequence[Claim]) -> str:

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from importlib.metadata import version
 from os import cpu_count
 from pathlib import Path
 
-from deniable.simulation.processes import worker_processes
-from deniable.studies.context import DATA_FILES, Context, silent
+from deniable.simulation.run import no_progress
+from deniable.simulation.workers import worker_processes
+from deniable.studies.context import DATA_FILES, Context
 from deniable.studies.publish import FORMATS, Record, read_record, write_study, write_text
 from deniable.studies.registry import STUDIES, Study
 from deniable.studies.report import report_html
 from deniable.studies.summary import summary_markdown
 
-KEPT = "simulations"
-"""The folder of finished simulations, inside the results folder."""
+UNFINISHED = "unfinished"
+"""The folder of the simulations of a study that is not finished, inside the study's folder."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ def reproduce(
     formats: Sequence[str] = FORMATS,
     started: Callable[[Study], None] = lambda study: None,
     finished: Callable[[Finished], None] = lambda done: None,
-    progress: Callable[[int, int], None] = silent,
+    progress: Callable[[int, int], None] = no_progress,
 ) -> list[Finished]:
     """Run studies and write `report.html` and `summary.md` over everything that the folder holds.
 
@@ -64,11 +65,10 @@ def reproduce(
     """
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / KEPT).mkdir(exist_ok=True)
     done: list[Finished] = []
     with _pool(executor, workers) as pool:
         context = Context(
-            kept=folder / KEPT,
+            kept=folder,
             quick=quick,
             seed=seed,
             data=data,
@@ -87,25 +87,19 @@ def reproduce(
 
 def _one(study: Study, folder: Path, context: Context, formats: Sequence[str]) -> Finished:
     begun = time.monotonic()
-    fingerprint = _fingerprint(study, context)
+    data = [file.read_bytes() for name in DATA_FILES if (file := context.data_file(name))]
+    fingerprint = context.fingerprint(
+        study.name, *(hashlib.sha256(each).hexdigest() for each in data)
+    )
     known = read_record(folder)
     if known is not None and known.fingerprint == fingerprint:
         return Finished(study, known, time.monotonic() - begun, found=True)
-    result = study.run(replace(context, kept=context.kept / study.name))
+    kept = folder / UNFINISHED
+    result = study.run(replace(context, kept=kept))
     record = write_study(folder, result, fingerprint, quick=context.quick, formats=formats)
+    # From here on the record is what is found again: simulations are kept for broken runs only.
+    shutil.rmtree(kept, ignore_errors=True)
     return Finished(study, record, time.monotonic() - begun, found=False)
-
-
-def _fingerprint(study: Study, context: Context) -> str:
-    """Of everything that a study's numbers depend on: code, package, seed, scale and data."""
-    digest = hashlib.sha256(f"{study.name} {context.seed} {context.quick}".encode())
-    digest.update(version("deniable").encode())
-    for source in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(source.read_bytes())
-    for name in DATA_FILES:
-        if file := context.data_file(name):
-            digest.update(file.read_bytes())
-    return digest.hexdigest()[:24]
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from deniable import _validation as check
 from deniable._validation import FloatArray, Floats
 from deniable.errors import InvalidArgumentError
-from deniable.theory.regret import B
+from deniable.theory.regret import B, Form, _as_printed, _learners, _shares, over_segments
 
 
 def heterogeneity_gap(risks: ArrayLike) -> Floats:
@@ -51,7 +51,12 @@ def arm_specific_per_round_regret(risks: ArrayLike, clock: ArrayLike) -> Floats:
 
 
 def arm_specific_constant_regret(
-    risks: ArrayLike, horizon: ArrayLike, n_segments: ArrayLike = 1
+    risks: ArrayLike,
+    horizon: ArrayLike,
+    n_segments: ArrayLike = 1,
+    *,
+    form: Form = "paper",
+    shares: ArrayLike | None = None,
 ) -> Floats:
     """Bound of the arm-specific constant strategy over all visitors.
 
@@ -62,6 +67,8 @@ def arm_specific_constant_regret(
         risks: the arms' budgets, shape (..., K).
         horizon: T.
         n_segments: J.
+        form: "paper" as above, or "summed" over the segments.
+        shares: of the visitors by segment, for "summed"; equal where not given.
 
     >>> round(float(arm_specific_constant_regret([0.5, 1, 2], 10_000)), 1)
     14810.2
@@ -70,6 +77,12 @@ def arm_specific_constant_regret(
     visitors = check.count("horizon", horizon, 1)
     segments = check.count("n_segments", n_segments, 1)
     total, least = _total_and_least(parts)
+    if form == "summed":
+        sizes = _shares(shares, segments)
+        learning, roots = over_segments(_learners, total, visitors, segments, sizes)
+        lost = visitors - learning + learning * total / (1 + total)
+        return check.unwrap(np.asarray(lost + B * roots * np.sqrt(1 + total) / np.sqrt(least)))
+    _as_printed(form, shares)
     estimation = B * np.sqrt(segments * visitors * np.log(visitors) * (1 + total)) / np.sqrt(least)
     return check.unwrap(np.asarray(visitors * total / (1 + total) + estimation))
 

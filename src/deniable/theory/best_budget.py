@@ -30,10 +30,10 @@ from deniable.privacy.exploration import _risk
 from deniable.privacy.schedule import _dynamic_exploration
 from deniable.theory.elasticity import dynamic_gain
 from deniable.theory.regret import (
-    _FEW,
     B,
     Form,
     _as_printed,
+    _learners,
     _shares,
     _sizes,
     constant_regret,
@@ -244,10 +244,3 @@ def smallest_within(bound: OfBudget, best: ArrayLike, excess: ArrayLike) -> Floa
         low, high = np.where(good, low, middle), np.where(good, middle, high)
     result: FloatArray = np.where(first == 0, 0.0, high)
     return check.unwrap(result)
-
-
-def _learners(arms: FloatArray, size: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Visitors of a segment, and sqrt(n log n), where it has enough of them to learn."""
-    n = np.maximum(size, _FEW)
-    few = size < _FEW
-    return np.where(few, 0.0, size), np.where(few, 0.0, np.sqrt(n * np.log(n)))

@@ -305,6 +305,13 @@ def _dynamic_bound_one(arms: FloatArray, size: FloatArray, cap: FloatArray) -> t
     return (in_blocks(bound, arms, size, cap),)
 
 
+def _learners(arms: FloatArray, size: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Visitors of a segment, and sqrt(n log n), where it has enough of them to learn."""
+    n = np.maximum(size, _FEW)
+    few = size < _FEW
+    return np.where(few, 0.0, size), np.where(few, 0.0, np.sqrt(n * np.log(n)))
+
+
 def _or_all_lost(size: FloatArray, *terms: FloatArray) -> Terms:
     """The terms of a segment, or all its visitors where it has too few to learn."""
     few = size < _FEW

@@ -76,9 +76,13 @@ def session_of(request: Request) -> Session | None:
 
 
 def viewer_of(request: Request) -> Viewer | None:
-    """Who is signed in; None where nobody is, or the API key was revoked since."""
+    """Who is signed in; None where nobody is, who signed out, or whose API key was revoked since."""
     session = session_of(request)
-    if session is None or not session.key_id:
+    if (
+        session is None
+        or not session.key_id
+        or service_of(request).idempotency.session_ended(session.id)
+    ):
         return None
     caller = caller_of(service_of(request).keys.valid(session.key_id))
     return None if caller is None else Viewer(caller, signer_of(request).form_token(session))

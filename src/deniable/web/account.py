@@ -8,7 +8,7 @@ import re
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from deniable.service.http.guard import authenticator_of
+from deniable.service.http.guard import authenticator_of, service_of
 from deniable.web import answers
 from deniable.web.access import ReaderSubmission, checked_form, session_of, signer_of, viewer_of
 from deniable.web.sessions import COOKIE, LIFETIME_SECONDS, Session
@@ -53,7 +53,10 @@ async def login(request: Request) -> Response:
 
 @router.post("/logout")
 def logout(request: Request, _form: ReaderSubmission) -> Response:
-    """Sign out."""
+    """Sign out: the browser forgets the session, and a copy of it is refused."""
+    session = session_of(request)
+    if session is not None:
+        service_of(request).idempotency.end_session(session.id)
     answer = answers.redirect(request, "/login", "You are signed out.")
     answer.delete_cookie(COOKIE, path="/")
     return answer

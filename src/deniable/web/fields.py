@@ -2,38 +2,20 @@
 
 from __future__ import annotations
 
-import math
-
-from deniable.errors import DeniableError, InvalidArgumentError
+from deniable import _numbers
+from deniable._numbers import number as number
+from deniable.errors import DeniableError
 from deniable.service.http.problems import problem_of
 from deniable.web.wording import capitalised
 
 
-def number(argument: str, text: str) -> float:
-    """A finite number, written with a point or a comma.
-
-    >>> number("budget", "1,5")
-    1.5
-    """
-    try:
-        found = float(text.replace(",", "."))
-    except ValueError:
-        found = math.nan
-    if not math.isfinite(found) or len(text) > 40:
-        raise InvalidArgumentError(argument, text[:40], "a number such as 1.5")
-    return found
-
-
 def whole(argument: str, text: str) -> int:
-    """A whole number, also with separators.
+    """A count, also with separators.
 
     >>> whole("planned_visitors", "100,000")
     100000
     """
-    plain = text.replace(",", "").replace(" ", "").replace("_", "")
-    if not plain.isascii() or not plain.isdigit() or len(plain) > 18:
-        raise InvalidArgumentError(argument, text[:40], "a whole number such as 100000")
-    return int(plain)
+    return _numbers.whole(argument, text, 0, 10**18)
 
 
 def lines(text: str) -> list[str]:

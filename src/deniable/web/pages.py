@@ -83,20 +83,13 @@ def _prepare() -> None:
     """
     for name in answers.environment().list_templates():
         answers.environment().get_template(name)
-    from deniable.web import (
-        allocation_view,
-        ledger,
-        live_charts,
-        plan_setting,
-        plan_view,
-        portfolio,
-    )
+    from deniable.web import allocation_view, ledger, live_charts, planner, portfolio
 
     live_charts.prepare()
-    plan_view.specifications()
     allocation_view.specifications()
     ledger.specification()
-    plan_view.view(plan_setting.Setting())
+    shown = planner.view(planner.Setting())
+    planner.specifications(tuple(shown["plan"].strategies))
     rows = allocation_view.checked_rows(allocation_view.rows_of_csv(portfolio.EXAMPLE))
     solver = allocation_view.allocator(rows, "flexible")
     allocation_view.view(solver.allocate(portfolio.USUAL_BUDGET, **allocation_view.QUICK))

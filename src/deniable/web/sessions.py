@@ -1,7 +1,7 @@
 """Who is signed in: a cookie with the API key's id and an end, signed; nothing secret is in it.
 
-Nothing is stored on the server, so every process of a service knows every session. A session ends
-when its time is over, at sign-out (the browser forgets it) and when its API key is revoked.
+Every process of a service knows every session by its signature; only that one was ended is stored. A
+session ends when its time is over, at sign-out and when its API key is revoked.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,10 @@ from pathlib import Path
 
 import httpx
 from tests.patience import PATIENCE, eventually
+
+START_SECONDS = 60
+PATIENT = ("--decide-seconds", "60", "--queue-seconds", "60")
+"""However busy the machine is, what a test asks for is stored."""
 
 
 class Server:
@@ -29,13 +34,37 @@ class Server:
 
 
 @contextmanager
-def serving(folder: Path, *flags: str, lines: int = 1) -> Iterator[Server]:
-    """A server whose store is in the folder, once it is ready; ended with the block."""
-    store = f"sqlite:///{folder / 'store.db'}"
+def serving(
+    folder: Path,
+    *flags: str,
+    lines: int = 1,
+    store: str | None = None,
+    patient: bool = True,
+    sock: socket.socket | None = None,
+) -> Iterator[Server]:
+    """A server, once it is ready; ended with the block.
+
+    Args:
+        folder: for its log, and for its store if no other is given.
+        flags: of `deniable serve`.
+        lines: how many it prints when it starts.
+        store: its store.
+        patient: whether it waits for the store as long as it takes.
+        sock: handed over as systemd does it.
+    """
+    store = store or f"sqlite:///{folder / 'store.db'}"
+    command = [sys.executable, "-m", "deniable", "serve", "--store", store]
+    command += ["--port", "0", *(PATIENT if patient else ()), *flags]
+    inherited: tuple[int, ...] = ()
+    if sock is not None:  # as descriptor 3, with the process's own number in the environment
+        inherited = (sock.fileno(),)
+        hand_over = f'exec 3<&{sock.fileno()}; LISTEN_PID=$$ LISTEN_FDS=1 exec "$@"'
+        command = ["bash", "-c", hand_over, "bash", *command]
     environment = {k: v for k, v in os.environ.items() if not k.startswith("DENIABLE_")}
     log = (folder / "log.jsonl").open("w")
     process = subprocess.Popen(
-        [sys.executable, "-m", "deniable", "serve", "--store", store, "--port", "0", *flags],
+        command,
+        pass_fds=inherited,
         stdout=subprocess.PIPE,
         stderr=log,
         text=True,

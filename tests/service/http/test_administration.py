@@ -125,7 +125,7 @@ def test_a_request_at_work_is_not_started_twice(site: Site) -> None:
     """The first one's reservation stands for it until it is done."""
     from hashlib import sha256
 
-    from deniable.service.http.replies import reply_key
+    from deniable.service.http.idempotency import reply_key
 
     admin = next(key for key in site.service.keys.all() if key.label == "admin")
     key = reply_key(admin.id, "POST", "/v1/experiments/checkout/pause", b"k")

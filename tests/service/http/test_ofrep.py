@@ -53,3 +53,29 @@ def test_bulk_tells_nothing_of_a_stopped_experiment(site: Site) -> None:
     site.service.experiments.stop("checkout", promote="new")
     assert _evaluate(site, "v-1", FLAGS).json() == {"flags": []}
     assert _evaluate(site, "v-1").json()["variant"] == "new"
+
+
+def test_bulk_costs_the_same_however_many_experiments_there_are(site: Site) -> None:
+    from sqlalchemy import event
+
+    statements: list[str] = []
+
+    def noted(_connection: Any, _cursor: Any, statement: str, *_more: Any) -> None:
+        statements.append(statement)
+
+    for number in range(40):
+        key = f"more-{number}"
+        site.service.experiments.create(key, arms=["a", "b"], segments=["x"], budget=0.1)
+        site.service.experiments.start(key)
+        if number % 2:
+            site.service.decide(key, "v-1", "x")
+    site.client.post(FLAGS, json={}, headers=site.headers("decide"))  # the key is known now
+    engine = site.service._store.engine  # type: ignore[attr-defined]
+    event.listen(engine, "before_cursor_execute", noted)
+    flags = _evaluate(site, "v-1", FLAGS).json()["flags"]
+    event.remove(engine, "before_cursor_execute", noted)
+    assert {flag["key"] for flag in flags} == {f"more-{n}" for n in range(1, 40, 2)}
+    for flag in flags:
+        stored = site.service.decide(flag["key"], "v-1", "x")
+        assert (flag["metadata"]["decision"], flag["variant"]) == (stored.id, stored.arm)
+    assert sum(text.startswith("SELECT") for text in statements) == 2

@@ -1,15 +1,23 @@
-"""The administration over HTTP: each route is one call of the in-process service."""
+"""Administration over HTTP: each route is one call of the in-process service.
+
+Experiments, budget and API keys first; then looking back: ledger, erasure, retention, exports.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import shutil
+import tempfile
+from pathlib import Path as FilePath
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Body, Depends, Path, Request
+from fastapi import APIRouter, Body, Depends, Path, Query, Request
+from fastapi.responses import FileResponse
+from starlette.background import BackgroundTask
 
 from deniable.service.http import models
 from deniable.service.http.guard import Service, authenticator_of, require
+from deniable.service.http.messages import EXPERIMENT_KEY
 from deniable.service.http.problems import MEDIA_TYPE
-from deniable.service.http.requests import EXPERIMENT_KEY
 from deniable.storage.records import Metric
 
 
@@ -140,3 +148,48 @@ def revoke_api_key(service: Service, key_id: KeyId, request: Request) -> models.
     revoked = service.keys.revoke(key_id)
     authenticator_of(request).forget()
     return models.KeyReply.of(revoked)
+
+
+@read.get("/ledger")
+def ledger(service: Service) -> list[models.CommitmentReply]:
+    """Everything that touched the firm's budget or an experiment's state, oldest first."""
+    return [models.CommitmentReply.of(entry) for entry in service.ledger.entries()]
+
+
+@read.get("/ledger/verification")
+def verification(service: Service) -> models.VerificationReply:
+    """Check all chains, counters and totals; tells what is wrong first."""
+    found = service.ledger.verify()
+    return models.VerificationReply.model_validate(found, from_attributes=True)
+
+
+@admin.post("/erasures")
+def erase(service: Service, wanted: models.ErasureRequest) -> models.ErasureReply:
+    """Forget these visitors; their arm memory goes with them and is debited where that matters."""
+    return models.ErasureReply.of(service.visitors.erase(wanted.visitors))
+
+
+@admin.post("/purges")
+def purge(service: Service, wanted: models.PurgeRequest) -> models.ErasureReply:
+    """Forget all visitors decided before a time: of stopped experiments, or of all with a debit."""
+    return models.ErasureReply.of(
+        service.visitors.purge(before=wanted.before, running=wanted.running)
+    )
+
+
+@admin.get("/experiments/{key}/export", response_class=FileResponse, responses=problems(404))
+def export(
+    service: Service,
+    key: ExperimentKey,
+    shape: Annotated[Literal["private", "public", "open-bandit"], Query()] = "public",
+    ending: Annotated[Literal["parquet", "csv", "jsonl"], Query(alias="format")] = "csv",
+) -> FileResponse:
+    """The decisions as a file. All shapes but `public` hold segments: keep them in the trusted zone."""
+    folder = FilePath(tempfile.mkdtemp(prefix="deniable-export-"))
+    path = folder / f"{key}-{shape}.{ending}"
+    try:
+        service.ledger.export(path, experiment=key, shape=shape)
+    except BaseException:
+        shutil.rmtree(folder)
+        raise
+    return FileResponse(path, filename=path.name, background=BackgroundTask(shutil.rmtree, folder))

@@ -1,39 +1,57 @@
-"""`create_app(service)`: hot routes, administration, OFREP, health, metrics and pages as one app."""
+"""`create_app(service)`: decide and reward, administration, OFREP, health, metrics and pages as one app.
+
+Everything besides decide and reward is answered by FastAPI. This module stands before it: API keys are
+checked before a body is read, bodies and requests in flight are bounded (health routes excepted),
+repeated administrative requests are answered from memory, and every answer gets the same headers.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from fastapi import APIRouter, FastAPI
 
 from deniable.service.asynchronous import AsyncDecisions
 from deniable.service.http import ofrep
+from deniable.service.http.api import HEALTH_PATHS, make_api
 from deniable.service.http.auth import Authenticator
-from deniable.service.http.framework import FrameworkRoutes
-from deniable.service.http.hot import HotRoutes, Limits
+from deniable.service.http.decide_routes import DecideRoutes
+from deniable.service.http.idempotency import answer_once, reply_key
 from deniable.service.http.logs import LogRequests, log_failure, log_request
 from deniable.service.http.messages import (
+    NO_STORE,
     ClientGoneError,
+    Limits,
+    Message,
     Receive,
     Scope,
     Send,
+    authorization_of,
+    header,
+    read_body,
     send_json,
     send_problem,
 )
-from deniable.service.http.problems import problem_of
-from deniable.service.http.routes import make_api
-from deniable.service.http.tally import ROUTES, Tally
+from deniable.service.http.metrics import ROUTES, Tally
+from deniable.service.http.problems import Problem, problem_of
 from deniable.service.service import Deniable
 
 _ADMINISTRATION = ROUTES.index("administration")
 _OFREP = ROUTES.index("ofrep")
 _OTHER = ROUTES.index("other")
+_SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+_API_PREFIXES = ("/v1/", "/ofrep/")
+_DEFAULT_HEADERS = (
+    NO_STORE,
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-frame-options", b"DENY"),
+)
 
 
 @dataclass(frozen=True)
@@ -45,18 +63,24 @@ class Options:
         batch_limit: visitors or rewards in one request.
         in_flight_limit: requests besides decide and reward that are answered at the same time.
         key_cache_seconds: how long an API key is remembered; a revoked one works at most this long.
+        key_outage_seconds: how long a valid API key is accepted while the store does not answer.
+        decide_seconds: how long a decision may take before it is answered without the store; None:
+            as long as the store takes.
         log_requests: which requests get a log line.
-        tally_folder: where the processes of one service share their counters; None: one process.
-        close_service: whether the service is closed when the application shuts down.
+        tally: counts requests; by default one for this process alone.
+        close_seconds: how long the service may take to close when the application shuts down; None:
+            it is not closed.
     """
 
     body_limit: int = 262_144
     batch_limit: int = 1_000
     in_flight_limit: int = 200
     key_cache_seconds: float = 5.0
+    key_outage_seconds: float = 3_600.0
+    decide_seconds: float | None = None
     log_requests: LogRequests = "administration"
-    tally_folder: Path | None = None
-    close_service: bool = False
+    tally: Tally | None = None
+    close_seconds: float | None = None
 
 
 class Companion(Protocol):
@@ -97,49 +121,51 @@ class Application:
     ) -> None:
         self._service = service
         self._options = options
-        self._log_hot = options.log_requests == "all"
+        self._log_decides = options.log_requests == "all"
         self._log_others = options.log_requests != "none"
-        self._tally = Tally(options.tally_folder)
-        authenticator = Authenticator(service.keys, max_age_seconds=options.key_cache_seconds)
-        limits = Limits(options.body_limit, options.batch_limit)
-        self._hot = HotRoutes(authenticator, limits)
-        self.api: FastAPI = make_api(service, authenticator, self._tally, limits, extra_routers)
-        self.companions: list[Companion] = []
-        self._framework = FrameworkRoutes(
-            self.api,
-            service,
-            authenticator,
-            body_limit=options.body_limit,
-            in_flight_limit=options.in_flight_limit,
+        self._tally = options.tally or Tally()
+        self._authenticator = Authenticator(
+            service.keys,
+            max_age_seconds=options.key_cache_seconds,
+            outage_seconds=options.key_outage_seconds,
         )
+        limits = Limits(options.body_limit, options.batch_limit)
+        self._decide = DecideRoutes(self._authenticator, limits)
+        self._in_flight = 0
+        self.api: FastAPI = make_api(
+            service, self._authenticator, self._tally, limits, extra_routers
+        )
+        self.companions: list[Companion] = []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI."""
         if scope["type"] == "http":
             start = time.perf_counter()
-            found = self._hot.find(scope["path"])
+            found = self._decide.find(scope["path"])
             if found is None:
                 await self._other(scope, receive, send, start)
                 return
             route, key = found
             try:
-                status = await self._hot.serve(route, key, scope, receive, send)
+                status = await self._decide.serve(route, key, scope, receive, send)
             except ClientGoneError:
                 return
             except Exception as error:  # noqa: BLE001 - told as a problem
                 status = await _refused(error, route.template, key if route.ofrep else None, send)
             seconds = time.perf_counter() - start
             self._tally.request(route.tally, status, seconds)
-            if self._log_hot:
+            if self._log_decides:
                 log_request(scope["method"], route.template, status, seconds)
         elif scope["type"] == "lifespan":
             await self._live(receive, send)
+
+    # -- everything besides decide and reward ------------------------------------------------
 
     async def _other(self, scope: Scope, receive: Receive, send: Send, start: float) -> None:
         path: str = scope["path"]
         bulk = path == ofrep.BULK_PATH
         try:
-            status = await self._framework.serve(scope, receive, send)
+            status = await self._admitted(scope, receive, send)
         except ClientGoneError:
             return
         except Exception as error:  # noqa: BLE001 - told as a problem
@@ -150,10 +176,75 @@ class Application:
         if self._log_others:
             log_request(scope["method"], _template(scope), status, seconds)
 
+    async def _admitted(self, scope: Scope, receive: Receive, send: Send) -> int:
+        """Answer one request and return the status; raises what is to be told as a problem.
+
+        A request counts against the limit once all of it is here: one that is sent slowly takes
+        nobody's place.
+        """
+        path: str = scope["path"]
+        if path in HEALTH_PATHS:
+            return await self._answered(scope, receive, send)
+        if scope["method"] in _SAFE_METHODS:
+            with self._place():
+                return await self._answered(scope, receive, send)
+        caller = None
+        if path.startswith(_API_PREFIXES):
+            caller = await self._authenticator.caller(authorization_of(scope))
+        body = await read_body(scope, receive, self._options.body_limit)
+        with self._place():
+            given = header(scope, b"idempotency-key")
+            if caller is None or given is None or not path.startswith("/v1/"):
+                return await self._answered(scope, _repeated(body), send)
+            return await answer_once(
+                self._service,
+                reply_key(caller.id, scope["method"], path, given),
+                body,
+                lambda kept: self._answered(scope, _repeated(body), kept),
+                send,
+            )
+
+    @contextmanager
+    def _place(self) -> Iterator[None]:
+        """One of the places for requests in flight, or the problem 503."""
+        if self._in_flight >= self._options.in_flight_limit:
+            raise Problem(503, "overloaded", "too many requests at once; try again in a moment")
+        self._in_flight += 1
+        try:
+            yield
+        finally:
+            self._in_flight -= 1
+
+    async def _answered(self, scope: Scope, receive: Receive, send: Send) -> int:
+        """Let FastAPI answer, with the headers that every answer has; returns the status."""
+        status = 500
+        started = False
+
+        async def send_with_headers(message: Message) -> None:
+            nonlocal status, started
+            if message["type"] == "http.response.start":
+                status, started = message["status"], True
+                present = {name.lower() for name, _ in message["headers"]}
+                added = [pair for pair in _DEFAULT_HEADERS if pair[0] not in present]
+                message = {**message, "headers": [*message["headers"], *added]}
+            await send(message)
+
+        try:
+            await self.api(scope, receive, send_with_headers)
+        except Exception as error:
+            if not started:
+                raise
+            # The framework has answered already, and raises again for whoever keeps a log.
+            log_failure(_template(scope), error)
+        return status
+
+    # -- life --------------------------------------------------------------------------------
+
     async def _live(self, receive: Receive, send: Send) -> None:
         """The life of the application: from the loop's start until everything queued is finished."""
         await receive()
-        self._hot.connect(AsyncDecisions(self._service))
+        decide_seconds = self._options.decide_seconds
+        self._decide.connect(AsyncDecisions(self._service, decide_seconds=decide_seconds))
         observing = asyncio.create_task(self._observe())
         for companion in self.companions:
             companion.start()
@@ -164,14 +255,29 @@ class Application:
             await observing
         for companion in self.companions:
             await asyncio.to_thread(companion.end)
-        if self._options.close_service:
-            await asyncio.to_thread(self._service.close)
+        self._authenticator.close()
+        if self._options.close_seconds is not None:
+            await asyncio.to_thread(self._service.close, self._options.close_seconds)
         await send({"type": "lifespan.shutdown.complete"})
 
     async def _observe(self) -> None:
         while True:
-            self._tally.observe(self._service.figures, self._framework.in_flight)
+            self._tally.observe(self._service.figures, self._in_flight)
             await asyncio.sleep(1)
+
+
+def _repeated(body: bytes) -> Receive:
+    """A `receive` that gives a body that was read already, then waits for ever as a quiet client."""
+    given = False
+
+    async def receive() -> dict[str, Any]:
+        nonlocal given
+        if given:
+            await asyncio.Event().wait()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return receive
 
 
 async def _refused(error: Exception, template: str, flag: str | None, send: Send) -> int:

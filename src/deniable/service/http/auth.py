@@ -1,7 +1,8 @@
 """Who is calling: Bearer API keys, remembered by the hash of their secret for a short time.
 
-A secret that was refused is remembered too, so that guessing does not reach the store. Both memories
-are bounded and forget everything at once when full.
+A secret that was refused is remembered too, so that guessing does not reach the store. While the store
+fails, or does not answer within a second, a key that was found valid before goes on being accepted, for
+`outage_seconds` since it was last found valid: decisions are then answered without the store.
 """
 
 from __future__ import annotations
@@ -9,14 +10,25 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from hmac import compare_digest
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
+from deniable.errors import StoreUnavailableError
 from deniable.service.http.problems import Problem
 from deniable.storage.records import SCOPES, ApiKey, Scope
 
+Value = TypeVar("Value")
+
 REMEMBERED = 10_000
+ASKED_AT_ONCE = 1_000
+"""Secrets that may wait for the store's answer."""
+
+KNOWN_WAIT_SECONDS, UNKNOWN_WAIT_SECONDS = 1.0, 10.0
+"""How long a request waits for the store's answer about a key that was valid before, and another."""
+
+THREADS = 4
 
 
 class Caller(NamedTuple):
@@ -45,12 +57,29 @@ class KnowsKeys(Protocol):
         """The key with this secret, or None."""
 
 
+class _Known(NamedTuple):
+    """A secret that was found valid."""
+
+    digest: bytes
+    caller: Caller
+    fresh_until: float
+    found_valid: float
+
+
+class _Asked(NamedTuple):
+    """A question that the store has not answered yet."""
+
+    answer: asyncio.Future[Caller | None]
+    since: float
+
+
 class Authenticator:
     """Callers by their secret.
 
     Args:
         keys: asked when a secret is not remembered.
         max_age_seconds: how long an answer is remembered; a revoked key works at most this long.
+        outage_seconds: how long a valid key is accepted while the store does not answer.
         clock: seconds that only go forward.
     """
 
@@ -59,24 +88,34 @@ class Authenticator:
         keys: KnowsKeys,
         *,
         max_age_seconds: float = 5.0,
+        outage_seconds: float = 3_600.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._keys = keys
         self._max_age = max_age_seconds
+        self._outage = outage_seconds
         self._clock = clock
-        self._remembered: dict[bytes, tuple[bytes, float, Caller | None]] = {}
+        self._known: dict[bytes, _Known] = {}
+        self._refused: dict[bytes, float] = {}
+        self._asked: dict[bytes, _Asked] = {}
+        # Threads of their own: while the store hangs they hang, and nothing else waits for them.
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="deniable-keys")
 
     async def caller(self, authorization: bytes | None) -> Caller:
         """Who sent this Authorization header; the problem 401 where nobody known did."""
         secret = _bearer(authorization)
         digest = sha256(secret).digest()
-        found = self._remembered.get(digest)
+        known = self._known.get(digest)
         # Looked up by hash, compared in constant time: how long it takes tells nothing of a secret.
-        if found is None or not compare_digest(found[0], digest) or found[1] < self._clock():
-            found = await self._asked(digest, secret)
-        if found[2] is None:
+        if known is not None and compare_digest(known.digest, digest):
+            if known.fresh_until >= self._clock():
+                return known.caller
+        elif self._refused.get(digest, float("-inf")) >= self._clock():
             raise _unauthorized("this API key is unknown or revoked")
-        return found[2]
+        caller = await self._looked_up(digest, secret, known)
+        if caller is None:
+            raise _unauthorized("this API key is unknown or revoked")
+        return caller
 
     def authenticate(self, secret: str) -> Caller | None:
         """The caller with this secret, asked anew: for signing people in."""
@@ -84,15 +123,60 @@ class Authenticator:
 
     def forget(self) -> None:
         """Forget all answers: after a key was revoked in this process."""
-        self._remembered.clear()
+        self._known.clear()
+        self._refused.clear()
 
-    async def _asked(self, digest: bytes, secret: bytes) -> tuple[bytes, float, Caller | None]:
-        caller = await asyncio.to_thread(self.authenticate, secret.decode("latin-1"))
-        if len(self._remembered) >= REMEMBERED:
-            self._remembered.clear()
-        entry = (digest, self._clock() + self._max_age, caller)
-        self._remembered[digest] = entry
-        return entry
+    def close(self) -> None:
+        """End the threads, without waiting for those that wait for the store."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _looked_up(self, digest: bytes, secret: bytes, known: _Known | None) -> Caller | None:
+        """The store's answer, or what was known before where it does not answer."""
+        asked = self._asked.get(digest)
+        if asked is None and len(self._asked) < ASKED_AT_ONCE:
+            asked = self._ask(digest, secret)
+        if asked is not None:
+            patience = UNKNOWN_WAIT_SECONDS if known is None else KNOWN_WAIT_SECONDS
+            left = asked.since + patience - self._clock()
+            if left > 0:
+                await asyncio.wait([asked.answer], timeout=left)
+            if asked.answer.done() and asked.answer.exception() is None:
+                return asked.answer.result()
+        if known is not None and self._clock() - known.found_valid <= self._outage:
+            return known.caller
+        raise StoreUnavailableError("API keys cannot be checked")
+
+    def _ask(self, digest: bytes, secret: bytes) -> _Asked:
+        loop = asyncio.get_running_loop()
+        answer = loop.run_in_executor(self._threads, self.authenticate, secret.decode("latin-1"))
+        answer.add_done_callback(lambda done: self._keep(digest, done))
+        asked = self._asked[digest] = _Asked(answer, self._clock())
+        return asked
+
+    def _keep(self, digest: bytes, answer: asyncio.Future[Caller | None]) -> None:
+        self._asked.pop(digest, None)
+        now = self._clock()
+        if answer.cancelled() or answer.exception() is not None:
+            known = self._known.get(digest)
+            if known is not None:  # the store is not asked again for every request
+                self._known[digest] = known._replace(fresh_until=now + self._max_age)
+                if now - known.found_valid > self._outage:
+                    del self._known[digest]
+            return
+        caller = answer.result()
+        if caller is not None:
+            self._refused.pop(digest, None)
+            _room(self._known)[digest] = _Known(digest, caller, now + self._max_age, now)
+        else:
+            self._known.pop(digest, None)
+            _room(self._refused)[digest] = now + self._max_age
+
+
+def _room(memory: dict[bytes, Value]) -> dict[bytes, Value]:
+    """The memory, emptied if it is full."""
+    if len(memory) >= REMEMBERED:
+        memory.clear()
+    return memory
 
 
 def _bearer(authorization: bytes | None) -> bytes:

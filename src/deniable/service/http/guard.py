@@ -12,6 +12,7 @@ from fastapi import Depends, Request
 from fastapi.security import HTTPBearer
 
 from deniable.service.http.auth import Authenticator, Caller
+from deniable.service.http.messages import authorization_of
 from deniable.service.service import Deniable
 from deniable.storage.records import Scope
 
@@ -36,9 +37,7 @@ def require(scope: Scope) -> Callable[..., Awaitable[Caller]]:
     """A dependency: the caller, if its API key has the scope; else the problem 401 or 403."""
 
     async def checked(request: Request, _bearer: object = Depends(_documented)) -> Caller:
-        given = request.headers.get("authorization")
-        encoded = given.encode("latin-1") if given is not None else None
-        caller = await authenticator_of(request).caller(encoded)
+        caller = await authenticator_of(request).caller(authorization_of(request.scope))
         caller.require(scope)
         return caller
 

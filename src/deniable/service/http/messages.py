@@ -1,13 +1,20 @@
-"""Reading a request's headers and body, and sending a whole answer: the ASGI messages, once."""
+"""Reading requests and sending answers: ASGI messages, and what decide and reward accept.
+
+Decide and reward are checked by hand, strictly: a member that is missing, unknown or of another type is
+refused before anything is queued. The OpenAPI document shows the same rules as JSON Schema.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import orjson
 
 from deniable.service.http.problems import MEDIA_TYPE, Problem
+from deniable.service.jobs import LARGEST_REWARD, LONGEST_NAME
 
 Message: TypeAlias = MutableMapping[str, Any]
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -21,6 +28,67 @@ _JSON = (b"content-type", b"application/json")
 _PROBLEM = (b"content-type", MEDIA_TYPE.encode())
 
 
+EXPERIMENT_KEY = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
+LONGEST_DECISION = 64
+
+_is_key = re.compile(EXPERIMENT_KEY).fullmatch
+_VISITOR_MEMBERS = frozenset({"visitor", "segment"})
+_REWARD_MEMBERS = frozenset({"decision", "value"})
+_REWARD_AND_METRIC = frozenset({"decision", "value", "metric"})
+
+VISITOR_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "required": ["visitor"],
+    "additionalProperties": False,
+    "properties": {
+        "visitor": {"type": "string", "minLength": 1, "maxLength": LONGEST_NAME},
+        "segment": {"type": ["string", "null"], "maxLength": LONGEST_NAME},
+    },
+}
+REWARD_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "required": ["decision", "value"],
+    "additionalProperties": False,
+    "properties": {
+        "decision": {"type": "string", "maxLength": LONGEST_DECISION},
+        "value": {
+            "type": "number",
+            "minimum": 0,
+            "maximum": LARGEST_REWARD,
+            "description": "0 to the metric's cap, which is 1 where none was declared.",
+        },
+        "metric": {
+            "type": ["string", "null"],
+            "minLength": 1,
+            "maxLength": LONGEST_NAME,
+            "description": "The metric that is rewarded; the one that decides if left out.",
+        },
+    },
+}
+DECISION_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "required": ["decision", "arm"],
+    "additionalProperties": False,
+    "properties": {
+        "decision": {"type": "string", "description": "Opaque; names it when its reward comes."},
+        "arm": {"type": "string", "description": "The key of the arm to show."},
+    },
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much one request may carry.
+
+    Attributes:
+        body: bytes.
+        batch: visitors or rewards.
+    """
+
+    body: int = 262_144
+    batch: int = 1_000
+
+
 class ClientGoneError(Exception):
     """The caller hung up before the request was complete: there is nobody to answer."""
 
@@ -31,6 +99,17 @@ def header(scope: Scope, name: bytes) -> bytes | None:
         if found == name:
             return bytes(value)
     return None
+
+
+def authorization_of(scope: Scope) -> bytes | None:
+    """The value of Authorization, or None; the problem 400 where there are two.
+
+    A proxy and this service could each look at another one of them.
+    """
+    found = [value for name, value in scope["headers"] if name == b"authorization"]
+    if len(found) > 1:
+        raise Problem(400, "malformed", "Authorization: expected one header")
+    return bytes(found[0]) if found else None
 
 
 async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
@@ -52,8 +131,14 @@ async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
 
 
 def too_large(limit: int) -> Problem:
-    """The problem 413."""
-    return Problem(413, "too-large", f"the body may have {limit} bytes", members={"limit": limit})
+    """The problem 413; the rest of the body is not waited for."""
+    return Problem(
+        413,
+        "too-large",
+        f"the body may have {limit} bytes",
+        headers={"Connection": "close"},
+        members={"limit": limit},
+    )
 
 
 def parse_object(body: bytes, content_type: bytes | None) -> dict[str, Any]:
@@ -89,3 +174,47 @@ async def send_problem(send: Send, problem: Problem) -> None:
     headers = [_PROBLEM, NO_STORE, (b"content-length", b"%d" % len(body)), *extra]
     await send({"type": "http.response.start", "status": problem.status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
+
+
+def known_key(key: str) -> str:
+    """The key, if an experiment may be called so; else the problem 404."""
+    if _is_key(key) is None:
+        raise Problem(404, "unknown-name", "there is no such experiment")
+    return key
+
+
+def visitor_and_segment(document: Any) -> tuple[Any, Any]:
+    """The members of one request for a decision; the service checks their values."""
+    if type(document) is not dict or not document.keys() <= _VISITOR_MEMBERS:
+        raise invalid("body", "an object with the members `visitor` and, optionally, `segment`")
+    return document.get("visitor"), document.get("segment")
+
+
+def decision_and_value(document: Any) -> tuple[str, float, str | None]:
+    """The members of one reward: decision, value and metric."""
+    if type(document) is not dict or document.keys() not in (_REWARD_MEMBERS, _REWARD_AND_METRIC):
+        raise invalid("body", "an object with `decision`, `value` and, optionally, `metric`")
+    decision, value = document["decision"], document["value"]
+    if type(decision) is not str or len(decision) > LONGEST_DECISION:
+        raise invalid("decision", "the id that a decision came with")
+    if type(value) not in (int, float) or not 0 <= value <= LARGEST_REWARD:
+        raise invalid("value", "a number from 0 to the metric's cap")
+    metric = document.get("metric")
+    if metric is not None and (type(metric) is not str or not 0 < len(metric) <= LONGEST_NAME):
+        raise invalid("metric", "the name of a metric")
+    return decision, value, metric
+
+
+def items(document: dict[str, Any], member: str, limit: int) -> list[Any]:
+    """The only member of a batch: a list of 1 to `limit` items."""
+    found = document.get(member)
+    if len(document) != 1 or type(found) is not list or not 1 <= len(found) <= limit:
+        raise invalid(member, f"a list of 1 to {limit} items, and no other member")
+    return found
+
+
+def invalid(argument: str, allowed: str) -> Problem:
+    """The problem 422, without the value."""
+    return Problem(
+        422, "invalid-argument", f"{argument}: expected {allowed}", members={"argument": argument}
+    )

@@ -22,8 +22,9 @@ from deniable.service.drafts import (
     MAX_SEGMENTS,
     NewArm,
 )
-from deniable.service.http.requests import EXPERIMENT_KEY
+from deniable.service.http.messages import EXPERIMENT_KEY
 from deniable.service.jobs import LARGEST_REWARD, LONGEST_NAME
+from deniable.storage.erasure import Erasure
 from deniable.storage.records import (
     MICRO,
     ApiKey,
@@ -301,3 +302,29 @@ class ProblemReply(BaseModel):
 
 def _nats(nano: int | None) -> float | None:
     return None if nano is None else nano / NANO
+
+
+class VerificationReply(BaseModel):
+    """Whether the ledger holds, and what is wrong first."""
+
+    sound: bool
+    problem: str | None
+    chain: str | None
+    seq: int | None
+    commitments: int
+    decisions: int
+    erased: int
+    heads: dict[str, str]
+
+
+class ErasureReply(BaseModel):
+    """What was forgotten. It costs nothing: erased visitors get the zero row."""
+
+    decisions: int
+    debits: Annotated[dict[str, float], Field(deprecated="erasing costs nothing")] = {}
+    exhausted: Annotated[list[str], Field(deprecated="erasing exhausts nothing")] = []
+
+    @classmethod
+    def of(cls, outcome: Erasure) -> ErasureReply:
+        """From the use-case's outcome."""
+        return cls(decisions=outcome.decisions)

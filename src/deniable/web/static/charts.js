@@ -12,7 +12,7 @@ let embed = null;
 const DARK = {
   "#2b2b2b": "#e4e6e8", "#e3e3e3": "#363d45", white: "#1b2026", "#ffffff": "#1b2026",
   "#0072b2": "#56b4e9", "#d55e00": "#f58b4c", "#009e73": "#2fc79a", "#555555": "#b9bec4",
-  "#b3261e": "#ff8a80", "#46085c": "#c9a0dc", "#3b528b": "#8fa8e8", "#21918c": "#4fc4be",
+  "#882255": "#d98cb3", "#117733": "#63c884", "#b3261e": "#ff8a80", "#46085c": "#c9a0dc", "#3b528b": "#8fa8e8", "#21918c": "#4fc4be",
 };
 
 const isDark = () => (root.dataset.theme || (systemDark.matches ? "dark" : "light")) === "dark";

@@ -1,10 +1,6 @@
 // The planner: asks for the numbers of the present setting while it changes, and shows them.
 import { refill } from "./charts.js";
 
-const CHARTS = {
-  belief: ["belief", "belief_here"], schedule: ["schedule"], regret: ["regret", "best", "chosen"],
-  parts: ["parts"], elasticity: ["elasticity", "zero", "chosen"],
-};
 const setting = document.getElementById("setting");
 const slider = document.getElementById("slider");
 const budget = document.getElementById("budget");
@@ -51,7 +47,7 @@ async function showChart(name, answer) {
   const figure = document.getElementById(name);
   const title = figure.querySelector("h3").textContent;
   figure.querySelector("[role=img]").setAttribute("aria-label", `${title}. ${answer.summaries[name]}`);
-  const changed = CHARTS[name].filter((part) => shown[part] !== answer.texts[part]);
+  const changed = answer.charts[name].filter((part) => shown[part] !== answer.texts[part]);
   if (changed.length) await refill(name, Object.fromEntries(changed.map((part) => [part, answer.datasets[part]])));
 }
 
@@ -61,14 +57,14 @@ async function show(answer) {
   recommended.dataset.budget = answer.recommended;
   recommended.hidden = false;
   recommended.textContent = `Recommended: ${answer.recommended}`;
-  if (following) setBudget(answer.recommended);
+  if (following) setBudget(answer.budget);
   for (const link of document.querySelectorAll("[data-follows]")) link.href = `${link.dataset.follows}?${answer.query}`;
   for (const copy of document.querySelectorAll("[data-copies]")) {
     copy.value = setting.elements[copy.dataset.copies]?.value ?? "";
   }
   history.replaceState(null, "", `/planner?${answer.query}${location.hash}`);
   answer.texts = Object.fromEntries(Object.entries(answer.datasets).map(([part, data]) => [part, JSON.stringify(data)]));
-  await Promise.all(Object.keys(CHARTS).map((name) => showChart(name, answer)));
+  await Promise.all(Object.keys(answer.charts).map((name) => showChart(name, answer)));
   shown = answer.texts;
 }
 

@@ -1,0 +1,94 @@
+"""How kernels are compiled, and where compiled code and slow results are kept.
+
+Compiled code is cached on disk, with IEEE arithmetic. Kernels are written so that no divisor is ever 0;
+the check would cost a branch in each inner loop.
+
+The kernels of the simulator never allocate: their callers in Python hand them every array. So reference
+counting is off for them (`compiled`), which makes compiling twice as fast, and Numba refuses a kernel
+that allocates all the same. Others may allocate (`compiled_with_arrays`).
+
+Numba's cache looks at a function's own file only, and would go on using a caller compiled with an old
+version of a function from another file. So the cache's folder is named after the contents of all files
+with kernels.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+if TYPE_CHECKING:
+
+    def compiled(function: Function) -> Function:
+        """The function itself, so that mypy checks the calls between kernels."""
+
+    def compiled_with_arrays(function: Function) -> Function:
+        """The function itself, so that mypy checks the calls between kernels."""
+
+else:
+
+    def compiled(function: Function) -> Function:
+        """The function, compiled by Numba when it is first called and cached on disk."""
+        return _compiled(function, no_cfunc_wrapper=True, _nrt=False)
+
+    def compiled_with_arrays(function: Function) -> Function:
+        """Like `compiled`, for functions that make arrays of their own."""
+        return _compiled(function)
+
+    def _compiled(function: Function, **options: bool) -> Function:
+        import numba
+
+        usual = numba.config.CACHE_DIR
+        numba.config.CACHE_DIR = str(kernel_folder())
+        try:
+            return numba.njit(cache=True, error_model="numpy", **options)(function)
+        finally:
+            numba.config.CACHE_DIR = usual
+
+
+def as_python(function: Function, **replaced: object) -> Function:
+    """A kernel as plain Python, with some of what it calls replaced: for tests."""
+    source = cast(Any, function).py_func
+    made = type(source)(source.__code__, {**source.__globals__, **replaced}, source.__name__)
+    return cast(Function, made)
+
+
+def is_cached(name: str) -> bool:
+    """Whether a kernel of this name was compiled before, by this version of the package."""
+    return any(kernel_folder().rglob(f"*.{name}-*.nbi"))
+
+
+@lru_cache(maxsize=1)
+def kernel_folder() -> Path:
+    """Where this version's compiled kernels are kept."""
+    package = Path(__file__).parent
+    sources = [
+        source
+        for source in sorted(package.rglob("*.py"))
+        if b"@compiled" in source.read_bytes() or source == Path(__file__)
+    ]
+    return cache_folder() / "kernels" / hash_of_sources(sources)
+
+
+def cache_folder() -> Path:
+    """DENIABLE_CACHE, or `deniable` in the user's cache folder; it may not exist yet."""
+    given = os.environ.get("DENIABLE_CACHE")
+    if given:
+        return Path(given)
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "deniable"
+
+
+def hash_of_sources(files: Iterable[Path]) -> str:
+    """A short hash of the files' names and contents: what is named after it cannot be stale."""
+    digest = hashlib.sha256()
+    for file in files:
+        text = file.read_bytes()
+        digest.update(f"{file.name}\0{len(text)}\0".encode() + text)
+    return digest.hexdigest()[:16]

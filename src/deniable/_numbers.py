@@ -1,0 +1,73 @@
+"""Numbers as people type them: 1e6 visitors, 100,000 visitors, budgets .5,1,2.
+
+The one reader of numbers for command line and pages. It never repeats more than 40 characters of what
+was typed.
+"""
+
+from __future__ import annotations
+
+import math
+
+from deniable.errors import InvalidArgumentError
+
+
+def number(
+    argument: str, text: str, least: float | None = None, most: float | None = None
+) -> float:
+    """A finite number, written with a point or a comma.
+
+    >>> number("budget", "1,5"), number("budget", " 2e-1 ")
+    (1.5, 0.2)
+    """
+    try:
+        found = float(text.replace(",", ".")) if len(text) <= 40 and text.isascii() else math.nan
+    except ValueError:
+        found = math.nan
+    outside = (least is not None and found < least) or (most is not None and found > most)
+    if not math.isfinite(found) or outside:
+        raise InvalidArgumentError(argument, text[:40], f"a number{_range(least, most, '1.5')}")
+    return found
+
+
+def whole(argument: str, text: str, least: int | None = None, most: int | None = None) -> int:
+    """A whole number, also with separators or a power of ten.
+
+    >>> whole("visitors", "100,000"), whole("visitors", "1e5"), whole("seed", "-1")
+    (100000, 100000, -1)
+    """
+    plain = text.replace(",", "").replace(" ", "").replace("_", "")
+    exact: float = math.nan
+    if len(plain) <= 40 and plain.isascii():
+        for kind in (int, float):
+            try:
+                exact = kind(plain)
+                break
+            except ValueError:
+                continue
+    outside = (least is not None and exact < least) or (most is not None and exact > most)
+    if not math.isfinite(exact) or exact != int(exact) or outside:
+        allowed = f"a whole number{_range(least, most, '100000 or 1e5')}"
+        raise InvalidArgumentError(argument, text[:40], allowed)
+    return int(exact)
+
+
+def numbers(
+    argument: str, text: str, least: float | None = None, most: float | None = None
+) -> list[float]:
+    """Numbers separated by commas, each with a point where it is no whole number.
+
+    >>> numbers("arm_budgets", ".5,1, 2")
+    [0.5, 1.0, 2.0]
+    """
+    try:
+        return [number(argument, part, least, most) for part in text.split(",")]
+    except InvalidArgumentError:
+        allowed = f"numbers{_range(least, most, '.5,1,2')}, separated by commas"
+        raise InvalidArgumentError(argument, text[:40], allowed) from None
+
+
+def _range(least: float | None, most: float | None, example: str) -> str:
+    if least is None and most is None:
+        return f", such as {example}"
+    low = "" if least is None else f" from {least:,.15g}"
+    return low if most is None else f"{low} to {most:,.15g}"

@@ -1,0 +1,84 @@
+"""`deniable leak`: what an exposure log tells a tracker today."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from deniable.cli.numbers import number_list
+from deniable.cli.sections import print_sections
+from deniable.errors import InvalidArgumentError
+
+app = typer.Typer(add_completion=False)
+
+_COLUMN = "Column of the"
+
+
+@app.command()
+def leak(
+    file: Annotated[Path, typer.Argument(help="Exposure log: CSV, Parquet or JSON lines.")],
+    segment: Annotated[
+        str | None, typer.Option(help=f"{_COLUMN} segment; several are joined: tier,country")
+    ] = None,
+    variant: Annotated[str | None, typer.Option(help=f"{_COLUMN} shown variant.")] = None,
+    visitor: Annotated[
+        str | None, typer.Option(help=f"{_COLUMN} visitor id; - to read none.")
+    ] = None,
+    time: Annotated[str | None, typer.Option(help=f"{_COLUMN} time; - to read none.")] = None,
+    count: Annotated[
+        str | None, typer.Option(help=f"{_COLUMN} exposures that a row stands for; - for one.")
+    ] = None,
+    reward: Annotated[
+        str | None, typer.Option(help=f"{_COLUMN} reward, such as clicks; - to read none.")
+    ] = None,
+    experiment: Annotated[
+        str | None, typer.Option(help=f"{_COLUMN} experiment; - for a single one.")
+    ] = None,
+    confidence: Annotated[float, typer.Option(help="With which all limits hold together.")] = 0.95,
+    budgets: Annotated[str, typer.Option(help="Budgets to compare, in nats.")] = ".1,.5,1,2,3",
+    rows: Annotated[int, typer.Option(help="Rows of a table, at most.", min=1)] = 10,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
+    chart: Annotated[Path | None, typer.Option(help="Draw to FILE.(svg|png|pdf|html).")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write a report to FILE.html.")] = None,
+) -> None:
+    """Say what a tracker that sees the shown variants learns about visitors' segments today.
+
+    Column names are guessed and printed; name them where the guess is wrong. Needs no service.
+    """
+    from deniable.charts.save import check_chart_path, save_chart
+    from deniable.leak.report import measure_leak
+    from deniable.leak.words import leak_sections
+
+    if chart is not None:
+        check_chart_path(chart)
+    if out is not None and (out.suffix.lower() != ".html" or not out.parent.is_dir()):
+        raise InvalidArgumentError(
+            "out", str(out), "a file that ends in .html, in a folder that exists"
+        )
+    found = measure_leak(
+        file,
+        columns={
+            "segment": segment,
+            "variant": variant,
+            "visitor": visitor,
+            "time": time,
+            "count": count,
+            "reward": reward,
+            "experiment": experiment,
+        },
+        confidence=confidence,
+        budgets=number_list("budgets", budgets),
+    )
+    if as_json:
+        typer.echo(json.dumps(found.to_dict(), indent=2, allow_nan=False))
+    else:
+        print_sections(leak_sections(found, rows))
+    if chart is not None:
+        save_chart(found.chart(), chart)
+        typer.echo(f"chart: {chart}", err=True)
+    if out is not None:
+        out.write_text(found.html(), encoding="utf-8")
+        typer.echo(f"report: {out}", err=True)

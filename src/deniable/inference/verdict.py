@@ -1,0 +1,347 @@
+"""The verdict: who won where, what is undecided, what each choice would earn, how long it takes.
+
+An arm beats another when the asymptotic confidence sequence of their difference lies above 0. Alpha is
+split over all pairs of arms in all segments and in the whole, so with probability 1 - alpha no
+difference is ever claimed wrongly, at any look. An arm wins a segment when it is the only one still
+running there that no other running arm beats: then it is better than all of them, because each other
+arm is beaten by one that is, in the end, beaten by the winner. A retired arm is out of the contest, and
+the verdict names it. `deniable.inference.words` puts the verdict into sentences.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from deniable import _validation as check
+from deniable._validation import FloatArray
+from deniable.errors import InvalidArgumentError
+from deniable.inference.boundaries import normal_mixture
+from deniable.inference.intervals import (
+    LEAST_VISITORS,
+    Comparisons,
+    Intervals,
+    compare,
+    least_variance,
+    segment_shares,
+)
+from deniable.inference.off_policy import (
+    Value,
+    always,
+    arm_values,
+    best_of_each,
+    value_of_cells,
+)
+from deniable.inference.state import FLOOR, RUNNING, State
+
+LONGEST = 1e9
+"""Visitors beyond which an undecided comparison counts as one that will not be decided."""
+
+
+@dataclass(frozen=True)
+class Lift:
+    """A difference of mean rewards with both intervals.
+
+    Attributes:
+        segment: where; None for the whole.
+        arm: whose reward is higher or lower ...
+        against: ... than this arm's.
+        difference: estimate of "arm minus against".
+        low: lower end of the asymptotic confidence sequence.
+        high: its upper end.
+        exact_low: lower end of the exact one.
+        exact_high: its upper end.
+        ready: whether it can be shown.
+        stopped: whether one of the arms has retired, so that nothing more will be learned.
+    """
+
+    segment: str | None
+    arm: str
+    against: str
+    difference: float
+    low: float
+    high: float
+    exact_low: float
+    exact_high: float
+    ready: bool
+    stopped: bool
+
+    @property
+    def decided(self) -> bool:
+        """Whether 0 lies outside of the interval."""
+        return self.ready and (self.low > 0 or self.high < 0)
+
+
+@dataclass(frozen=True)
+class Winner:
+    """The best of the arms that still run in a segment.
+
+    Attributes:
+        segment: where.
+        arm: the winner.
+        lift: against the default arm; None where the default arm itself won.
+    """
+
+    segment: str
+    arm: str
+    lift: Lift | None
+
+
+@dataclass(frozen=True)
+class Undecided:
+    """A comparison that is still open.
+
+    Attributes:
+        lift: as far as it is known.
+        visitors: more visitors of the segment until it is decided, if the estimate is right and
+            the table stays; infinite where that is not in sight.
+        days: the same at the traffic given; None without traffic.
+    """
+
+    lift: Lift
+    visitors: float
+    days: float | None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Something to do now, and what it earns per visitor.
+
+    Attributes:
+        what: "keep", "promote" or "winners".
+        arm: the arm to promote, else None.
+        value: mean reward per visitor with its interval, valid whichever choice one looks at.
+    """
+
+    what: str
+    arm: str | None
+    value: Value
+
+
+@dataclass(frozen=True, eq=False)
+class Verdict:
+    """What an experiment has learned so far.
+
+    Attributes:
+        winners: one for each segment that has one.
+        undecided: pairs that are open, by segment; pairs of two beaten arms are left out.
+        whole: each arm against the default arm over all segments.
+        choices: keep running, each arm for everybody, the best known arm of each segment.
+        segments: names of all segments.
+        visitors: who entered, in all.
+        too_early: segments without enough visitors to show anything.
+        retired: (arm, segment) whose comparisons have stopped.
+        n_comparisons: comparisons that share alpha.
+        alpha: error probability over all of them and all looks.
+    """
+
+    winners: tuple[Winner, ...]
+    undecided: tuple[Undecided, ...]
+    whole: tuple[Lift, ...]
+    choices: tuple[Choice, ...]
+    segments: tuple[str, ...]
+    visitors: int
+    too_early: tuple[str, ...]
+    retired: tuple[tuple[str, str], ...]
+    n_comparisons: int
+    alpha: float
+
+
+def verdict(
+    state: State,
+    *,
+    arms: Sequence[str],
+    segments: Sequence[str],
+    default_arm: str,
+    shares: ArrayLike | None = None,
+    visitors_per_day: float | None = None,
+    alpha: float = 0.05,
+) -> Verdict:
+    """What the experiment has learned.
+
+    Args:
+        state: sums over all visitors so far, with all pairs of arms.
+        arms: their names, in the order of the state.
+        segments: their names, in the order of the state.
+        default_arm: the arm that lifts are measured against.
+        shares: of the segments among future visitors; as observed where left out.
+        visitors_per_day: traffic of the experiment, to turn visitors into days.
+        alpha: error probability over all comparisons and looks.
+
+    >>> from deniable.inference.state import Batch, new_state, update
+    >>> state = new_state(2, 2, horizon=4000)
+    >>> for _ in range(8):
+    ...     state = update(
+    ...         state, Batch([[0.5, 0.5]] * 2, [[250, 250]] * 2, [[25, 45], [40, 38]])
+    ...     )
+    >>> found = verdict(
+    ...     state, arms=["old", "large"], segments=["first-visit", "returning"], default_arm="old"
+    ... )
+    >>> [(winner.segment, winner.arm) for winner in found.winners]
+    [('first-visit', 'large')]
+    >>> lift = found.winners[0].lift
+    >>> round(lift.difference, 3), round(lift.low, 3), round(lift.high, 3)
+    (0.08, 0.043, 0.117)
+    >>> [(item.lift.segment, item.visitors) for item in found.undecided]
+    [('returning', 111041.0)]
+    """
+    names = tuple(str(name) for name in check.distinct("arms", arms, 2))
+    places = tuple(segments)
+    if not places or len(set(places)) < len(places):  # their names do not belong into an error
+        raise InvalidArgumentError("segments", len(places), "1 or more names, each once")
+    if state.shows.shape != (len(places), len(names)):
+        raise InvalidArgumentError(
+            "state", state.shows.shape, f"{len(places)} segments and {len(names)} arms"
+        )
+    if default_arm not in names:
+        raise InvalidArgumentError("default_arm", default_arm, "one of the arms")
+    n_pairs = len(names) * (len(names) - 1) // 2
+    if len(state.pairs) != n_pairs:
+        raise InvalidArgumentError("state", len(state.pairs), f"all {n_pairs} pairs of arms")
+    traffic = None
+    if visitors_per_day is not None:
+        given = check.nonnegative("visitors_per_day", visitors_per_day)
+        traffic = check.single("visitors_per_day", given)
+    weights = segment_shares(state, shares)
+    found = compare(state, shares=weights, alpha=alpha)
+    waits = _visitors_until_decided(state, found.alpha_each)
+    default = names.index(default_arm)
+    best: list[Winner] = []
+    undecided: list[Undecided] = []
+    for j, place in enumerate(places):
+        lifts = _all_lifts(state, found, j, place, names)
+        running = [a for a in range(len(names)) if state.latest[j, a] >= FLOOR]
+        contenders = [a for a in running if not any(_beats(lifts, b, a) for b in running)]
+        if len(contenders) == 1 and any(_beats(lifts, contenders[0], b) for b in range(len(names))):
+            champion = contenders[0]
+            lift = None if champion == default else lifts[champion, default]
+            best.append(Winner(place, names[champion], lift))
+            continue
+        daily = None if traffic is None else traffic * float(weights[j])
+        for row, (a, b) in enumerate(state.pairs.tolist()):
+            if a in contenders and b in contenders and not lifts[a, b].decided:
+                more = float(waits[j, row])
+                days = None if daily is None else (more / daily if daily > 0 else math.inf)
+                undecided.append(Undecided(lifts[b, a], more, days))
+    return Verdict(
+        winners=tuple(best),
+        undecided=tuple(undecided),
+        whole=_against_default(state, found, names, default),
+        choices=_choices(state, names, weights, alpha),
+        segments=places,
+        visitors=int(state.shows.sum()),
+        too_early=tuple(
+            p for p, ok in zip(places, found.segments.ready, strict=True) if not ok.any()
+        ),
+        retired=tuple((names[k], places[j]) for j, k in np.argwhere(state.latest < FLOOR)),
+        n_comparisons=found.n_shown,
+        alpha=alpha,
+    )
+
+
+def _all_lifts(
+    state: State, found: Comparisons, j: int, place: str, names: tuple[str, ...]
+) -> dict[tuple[int, int], Lift]:
+    """Both directions of every pair of a segment: [arm, against]."""
+    lifts: dict[tuple[int, int], Lift] = {}
+    for row, (a, b) in enumerate(state.pairs.tolist()):
+        stopped = bool(found.stopped[j, row])
+        lifts[b, a] = _lift(found.segments, (j, row), place, names[b], names[a], stopped)
+        lifts[a, b] = _reversed(lifts[b, a])
+    return lifts
+
+
+def _lift(
+    of: Intervals, at: tuple[int, ...], place: str | None, arm: str, against: str, stopped: bool
+) -> Lift:
+    return Lift(
+        segment=place,
+        arm=arm,
+        against=against,
+        difference=float(of.estimate[at]),
+        low=float(of.low[at]),
+        high=float(of.high[at]),
+        exact_low=float(of.exact_low[at]),
+        exact_high=float(of.exact_high[at]),
+        ready=bool(of.ready[at]),
+        stopped=stopped,
+    )
+
+
+def _reversed(lift: Lift) -> Lift:
+    return Lift(
+        lift.segment,
+        lift.against,
+        lift.arm,
+        -lift.difference,
+        -lift.high,
+        -lift.low,
+        -lift.exact_high,
+        -lift.exact_low,
+        lift.ready,
+        lift.stopped,
+    )
+
+
+def _beats(lifts: dict[tuple[int, int], Lift], arm: int, other: int) -> bool:
+    return arm != other and lifts[arm, other].decided and lifts[arm, other].low > 0
+
+
+def _against_default(
+    state: State, found: Comparisons, names: tuple[str, ...], default: int
+) -> tuple[Lift, ...]:
+    lifts = []
+    for row, (a, b) in enumerate(state.pairs.tolist()):
+        if default in (a, b):
+            stopped = bool(found.stopped[:, row].any())
+            lift = _lift(found.whole, (row,), None, names[b], names[a], stopped)
+            lifts.append(lift if a == default else _reversed(lift))
+    return tuple(lifts)
+
+
+def _choices(
+    state: State, names: tuple[str, ...], weights: FloatArray, alpha: float
+) -> tuple[Choice, ...]:
+    """All with one set of intervals, which hold together whichever choice one looks at."""
+    cells = arm_values(state, alpha)
+    shape = {"n_segments": state.n_segments, "n_arms": state.n_arms}
+
+    def value(policy: FloatArray) -> Value:
+        return value_of_cells(cells, policy * weights[:, None])
+
+    return (
+        Choice("keep", None, value(state.latest)),
+        *(Choice("promote", arm, value(always(a, **shape))) for a, arm in enumerate(names)),
+        Choice("winners", None, value(best_of_each(state))),
+    )
+
+
+def _visitors_until_decided(state: State, alpha: float) -> FloatArray:
+    """More visitors of a segment until the interval leaves 0, at the present estimates and table."""
+    sums = state.between
+    a, b = state.pairs.T
+    pa, pb = state.latest[:, a], state.latest[:, b]
+    planned = state.planned_between
+    with np.errstate(divide="ignore", invalid="ignore"):
+        per_visitor = pa * pb / (pa + pb)
+        gap = np.abs(sums.estimate)
+        hopeful = (sums.variance > 0) & (gap > 0) & (state.stopped_at == RUNNING)
+
+        def decided(more: FloatArray) -> NDArray[np.bool_]:
+            weight = sums.weight + more * per_visitor
+            variance = np.where(hopeful, sums.variance * weight / sums.weight, 0.0)
+            enough = sums.visitors + more >= LEAST_VISITORS
+            radius = normal_mixture(variance, weight / planned, alpha) / weight
+            return np.asarray(enough & (variance >= least_variance(alpha)) & (radius < gap))
+
+        low, high = np.zeros(gap.shape), np.full(gap.shape, math.log(LONGEST))
+        reachable = hopeful & decided(np.exp(high))
+        for _ in range(60):
+            middle = (low + high) / 2
+            done = decided(np.exp(middle))
+            low, high = np.where(done, low, middle), np.where(done, middle, high)
+    return np.where(reachable, np.ceil(np.exp(high)), np.inf)

@@ -1,0 +1,109 @@
+"""A verdict in plain sentences, the same for pages, command line and notebooks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from deniable.inference.verdict import Undecided, Verdict
+
+
+def sentences(found: Verdict) -> list[str]:
+    """The verdict in plain words, most important first. Rates are in per cent, lifts in points.
+
+    >>> from deniable.inference.state import Batch, new_state, update
+    >>> from deniable.inference.verdict import verdict
+    >>> state = new_state(2, 2, horizon=4000)
+    >>> for _ in range(8):
+    ...     state = update(
+    ...         state, Batch([[0.5, 0.5]] * 2, [[250, 250]] * 2, [[25, 45], [40, 38]])
+    ...     )
+    >>> found = verdict(
+    ...     state, arms=["old", "large"], segments=["first-visit", "returning"], default_arm="old"
+    ... )
+    >>> for sentence in sentences(found):
+    ...     print(sentence)
+    One winner: large for first-visit (+4.3 to +11.7 points).
+    Keep running: 14.8%.
+    Large for everybody: 16.6%.
+    Each segment its best arm: 17.0%.
+    Undecided for returning; if the estimates are right, about 110,000 more visitors.
+    """
+    said = [_who_won(found)]
+    keep = next(choice for choice in found.choices if choice.what == "keep")
+    rows = [choice for choice in found.choices if choice.what == "promote"]
+    top = max(rows, key=lambda choice: _known(choice.value.estimate))
+    each = next(choice for choice in found.choices if choice.what == "winners")
+    if not found.too_early:
+        said.append(f"Keep running: {_percent(keep.value.estimate)}.")
+        said.append(f"{_capital(str(top.arm))} for everybody: {_percent(top.value.estimate)}.")
+        if len(found.segments) > 1:
+            said.append(f"Each segment its best arm: {_percent(each.value.estimate)}.")
+    known = {winner.segment for winner in found.winners}
+    waiting = {item.lift.segment for item in found.undecided} | set(found.too_early)
+    stuck = [place for place in found.segments if place not in known and place not in waiting]
+    if len(known) == len(found.segments):
+        said.append("Every segment is decided; stopping now is safe.")
+    open_still = [item for item in found.undecided if item.lift.segment not in found.too_early]
+    if open_still:
+        said.append(_when_decided(open_still))
+    if stuck:
+        said.append(f"No winner will be found for {_listed(stuck)} while the table stays as it is.")
+    said += [
+        f"{_capital(arm)} has retired for {segment}; its comparisons there have stopped."
+        for arm, segment in found.retired
+    ]
+    if found.too_early:
+        said.append(f"Too early to say anything for {_listed(found.too_early)}.")
+    return said
+
+
+def _who_won(found: Verdict) -> str:
+    if not found.winners:
+        return "No winner yet."
+    parts = []
+    for winner in found.winners:
+        lift = winner.lift
+        told = ""
+        if lift is not None and lift.ready:
+            told = f" ({_points(lift.low)} to {_points(lift.high)} points)"
+        parts.append(f"{winner.arm} for {winner.segment}{told}")
+    number = {1: "One winner", 2: "Two winners", 3: "Three winners"}.get(
+        len(parts), f"{len(parts)} winners"
+    )
+    return f"{number}: {', '.join(parts)}."
+
+
+def _when_decided(undecided: Sequence[Undecided]) -> str:
+    places = tuple(dict.fromkeys(str(item.lift.segment) for item in undecided))
+    head = f"Undecided for {_listed(places)}"
+    longest = max(item.visitors for item in undecided)
+    if math.isinf(longest):
+        return f"{head}; the arms are too close to say when."
+    days = max((item.days for item in undecided if item.days is not None), default=None)
+    when = (
+        f"{float(f'{longest:.2g}'):,.0f} more visitors"
+        if days is None or math.isinf(days)
+        else f"{math.ceil(days):,} more days"
+    )
+    return f"{head}; if the estimates are right, about {when}."
+
+
+def _points(value: float) -> str:
+    return f"{100 * value:+.1f}"
+
+
+def _percent(value: float) -> str:
+    return "unknown" if math.isnan(value) else f"{100 * value:.1f}%"
+
+
+def _known(value: float) -> float:
+    return -math.inf if math.isnan(value) else value
+
+
+def _capital(name: str) -> str:
+    return name[:1].upper() + name[1:]
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

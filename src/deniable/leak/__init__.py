@@ -1,0 +1,1 @@
+"""What a tracker learns today: exposure logs of any tool, measured without the service."""

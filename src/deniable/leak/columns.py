@@ -1,0 +1,203 @@
+"""Which column of an exposure log plays which role: guessed from its name, or given."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from deniable.errors import InvalidArgumentError
+
+REQUIRED = ("segment", "variant")
+
+NAMES: dict[str, tuple[str, ...]] = {
+    "segment": (
+        "segment",
+        "segmentname",
+        "segmentid",
+        "usersegment",
+        "customersegment",
+        "visitorsegment",
+        "audience",
+        "audiencename",
+        "cohort",
+        "persona",
+        "tier",
+        "plan",
+        "dimension",
+        "dimensionvalue",
+    ),
+    "variant": (
+        "shown",
+        "variant",
+        "variantid",
+        "variantname",
+        "variantkey",
+        "variation",
+        "variationid",
+        "variationname",
+        "arm",
+        "treatment",
+        "groupname",
+        "experimentgroup",
+        "experimentvariant",
+        "expvariantstring",
+        "group",
+        "groupid",
+        "bucket",
+    ),
+    "visitor": (
+        "visitor",
+        "visitorid",
+        "userpseudoid",
+        "anonymousid",
+        "unitid",
+        "userid",
+        "user",
+        "customerid",
+        "deviceid",
+        "clientid",
+        "stableid",
+        "distinctid",
+        "cookieid",
+    ),
+    "time": (
+        "time",
+        "timestamp",
+        "eventtimestamp",
+        "exposuretime",
+        "exposedat",
+        "firstexposure",
+        "firstexposureutc",
+        "firsttimestamp",
+        "decidedat",
+        "receivedat",
+        "date",
+        "eventdate",
+        "ts",
+    ),
+    "count": ("count", "exposures", "impressions", "visitors", "users", "views", "shows", "n"),
+    "reward": (
+        "reward",
+        "click",
+        "clicks",
+        "clicked",
+        "conversion",
+        "conversions",
+        "converted",
+        "purchase",
+        "purchases",
+        "purchased",
+        "response",
+        "value",
+        "revenue",
+    ),
+    "experiment": (
+        "experiment",
+        "experimentid",
+        "experimentkey",
+        "experimentname",
+        "flag",
+        "flagkey",
+        "featureflag",
+        "test",
+        "testid",
+        "testname",
+        "campaign",
+    ),
+}
+"""Role -> names that it goes by, the likeliest first; lower case, letters and digits only."""
+
+NOTHING = "-"
+"""Given for a column that shall not be read although its name fits."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The column of each role; None where the log has none.
+
+    Attributes:
+        segment: one column, or several separated by commas whose values are joined.
+        variant, visitor, time, count, reward, experiment: one column each.
+        given: the roles that were named by the caller, not guessed.
+    """
+
+    segment: str
+    variant: str
+    visitor: str | None = None
+    time: str | None = None
+    count: str | None = None
+    reward: str | None = None
+    experiment: str | None = None
+    given: frozenset[str] = frozenset()
+
+    def used(self) -> Iterator[tuple[str, str]]:
+        """(role, column) of the roles that have one."""
+        for role in NAMES:
+            column = getattr(self, role)
+            if column is not None:
+                yield role, column
+
+
+def find_columns(header: Sequence[str], given: Mapping[str, str | None] | None = None) -> Columns:
+    """The columns of a log with this header.
+
+    Args:
+        header: the log's column names.
+        given: role -> column, where the caller knows better. `column.key` reads a key of a column of
+            JSON objects; `-` reads nothing.
+
+    Raises:
+        InvalidArgumentError: a given column that the log does not have, two roles for one column, or
+            no column for the segment or the variant.
+
+    >>> found = find_columns(["user_id", "experiment_id", "variation_id", "timestamp", "Tier"])
+    >>> found.segment, found.variant, found.visitor, found.experiment, found.reward
+    ('Tier', 'variation_id', 'user_id', 'experiment_id', None)
+    """
+    named = {role: column for role, column in (given or {}).items() if column is not None}
+    for role, column in named.items():
+        parts = column.split(",") if role == "segment" else [column]
+        if column != NOTHING and not all(_exists(part, header) for part in parts):
+            raise InvalidArgumentError(role, column, f"a column of the file: {_listed(header)}")
+    taken = {part for column in named.values() for part in column.split(",")}
+    free = {_plain(name): name for name in reversed(header) if name not in taken}
+    found: dict[str, str | None] = {}
+    for role, names in NAMES.items():
+        if role in named:
+            found[role] = None if named[role] == NOTHING else named[role]
+        else:
+            found[role] = next((free[name] for name in names if name in free), None)
+            free = {plain: name for plain, name in free.items() if name != found[role]}
+    for role in REQUIRED:
+        if found[role] is None:
+            raise InvalidArgumentError(
+                role,
+                named.get(role),
+                f"--{role} with one of the file's columns, none of which has a name that fits: "
+                f"{_listed(header)}",
+            )
+    columns = Columns(**found, given=frozenset(named))  # type: ignore[arg-type]
+    seen: dict[str, str] = {}
+    for role, column in columns.used():
+        if column in seen:
+            raise InvalidArgumentError(
+                role, column, f"a column of its own: this one is the {seen[column]}"
+            )
+        seen[column] = role
+    return columns
+
+
+def _exists(column: str, header: Sequence[str]) -> bool:
+    return column in header or column.partition(".")[0] in header
+
+
+def _plain(name: str) -> str:
+    """The name without case, spaces, dashes and underscores."""
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+def _listed(header: Sequence[str], most: int = 20) -> str:
+    """The header for a message, cut where it is long."""
+    more = f" and {len(header) - most} more" if len(header) > most else ""
+    return ", ".join(name[:40] for name in header[:most]) + more

@@ -1,0 +1,290 @@
+"""Exposures counted by experiment, segment and variant, in two halves.
+
+With visitor ids, a visitor counts once for each experiment, with the variant first shown; the halves
+are halves of the visitors, so that what is learned from one can be tried on the other. Without ids every
+exposure counts, and the halves are a random split of the counts, which is the same where exposures are
+independent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deniable._validation import FloatArray
+from deniable.errors import InvalidArgumentError
+from deniable.leak.columns import Columns
+from deniable.leak.reading import KEYS
+from deniable.leak.visitors import VisitorFiles
+
+if TYPE_CHECKING:
+    import polars as pl
+
+MOST_CELLS = 200_000
+MOST_SEGMENTS = 1_000
+_SPLIT_SEED = 19
+
+Array: TypeAlias = "FloatArray | None"
+"""A column of numbers; None where the log has none."""
+
+
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """One experiment's exposures. Arrays have shape (2 halves, J segments, K variants).
+
+    Attributes:
+        experiment: its name.
+        segments, variants: their names, in the order of the arrays.
+        shown: exposures (visitors, where the log has ids).
+        reward: sum of their rewards; None without rewards.
+        reward_squared: sum of squares; None where it cannot be known.
+    """
+
+    experiment: str
+    segments: tuple[str, ...]
+    variants: tuple[str, ...]
+    shown: FloatArray
+    reward: FloatArray | None = None
+    reward_squared: FloatArray | None = None
+
+    @property
+    def total(self) -> FloatArray:
+        """Both halves together, shape (J, K)."""
+        return np.asarray(self.shown.sum(axis=0))
+
+    @property
+    def informative(self) -> bool:
+        """Whether there is anything to compare: two segments and two variants."""
+        return len(self.segments) > 1 and len(self.variants) > 1
+
+
+@dataclass
+class Tally:
+    """What a log says, counted; filled by `count_log`.
+
+    Attributes:
+        rows: rows read.
+        skipped: rows without a segment, a variant, an experiment or (where there is a column) a visitor.
+        visitors: different visitors; None without ids.
+        changed_variant: visitor-experiment pairs in which more than one variant was shown.
+        changed_segment: visitor-experiment pairs with more than one segment.
+        first, last: the period in microseconds since 1970; None without times.
+        binary: whether every reward is 0 or 1 (or a count of such).
+        experiments: one `Counts` each, sorted by name.
+        names: sorted names of the experiments, segments and variants.
+        cells: experiment, segment and variant of each cell, as positions in `names`, shape (C, 3).
+    """
+
+    rows: int = 0
+    skipped: int = 0
+    visitors: int | None = None
+    changed_variant: int = 0
+    changed_segment: int = 0
+    first: int | None = None
+    last: int | None = None
+    binary: bool = True
+    experiments: tuple[Counts, ...] = ()
+    names: dict[str, list[str]] = field(default_factory=dict)
+    cells: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 3), dtype=np.int64))
+
+
+class _Cells:
+    """Numbers for the combinations of experiment, segment and variant, in order of appearance."""
+
+    def __init__(self, columns: Columns) -> None:
+        self._columns = columns
+        self._keys = np.empty(0, dtype=np.uint64)  # sorted; 64-bit hashes do not collide here
+        self._numbers = np.empty(0, dtype=np.int64)
+        self.frame: pl.DataFrame | None = None
+
+    def numbers(self, batch: pl.DataFrame) -> NDArray[np.int64]:
+        """The cell of each row."""
+        key = batch["key"].to_numpy()
+        place = np.searchsorted(self._keys, key)
+        known = np.append(self._keys, self._keys[-1:])[place] == key if self._keys.size else key < 0
+        if not known.all():
+            self._learn(batch.filter(~known).unique("key", keep="first", maintain_order=True))
+            place = np.searchsorted(self._keys, key)
+        return self._numbers[place]
+
+    def _learn(self, new: pl.DataFrame) -> None:
+        import polars as pl
+
+        keys = np.append(self._keys, new["key"].to_numpy())
+        numbers = np.append(self._numbers, np.arange(self._keys.size, keys.size))
+        order = np.argsort(keys)
+        self._keys, self._numbers = keys[order], numbers[order]
+        names = new.select(KEYS)
+        self.frame = names if self.frame is None else pl.concat([self.frame, names])
+        if self.frame.height > MOST_CELLS:
+            self._too_many(self.frame)
+
+    def _too_many(self, known: pl.DataFrame) -> None:
+        sizes = {key: known[key].n_unique() for key in KEYS}
+        role = max(sizes, key=lambda key: sizes[key])
+        raise InvalidArgumentError(
+            role,
+            getattr(self._columns, role),
+            f"a column with fewer values; {sizes[role]:,} were met, as if it held ids",
+        )
+
+
+class _Exposures:
+    """Sums over the exposures of a log without visitor ids, by cell."""
+
+    def __init__(self) -> None:
+        self._sums = np.zeros((3, 0))  # exposures, rewards, squared rewards
+        self._aggregated = False
+        self.binary = True
+
+    def add(self, cell: NDArray[np.int64], count: Array, reward: Array) -> None:
+        weight = np.ones(cell.size) if count is None else count
+        value = np.zeros(cell.size) if reward is None else reward
+        self._aggregated |= bool((weight != 1).any())
+        self.binary &= bool(((value >= 0) & (value <= weight) & (value == np.floor(value))).all())
+        parts = [np.bincount(cell, weights=part) for part in (weight, value, value * value)]
+        self._sums = np.pad(self._sums, ((0, 0), (0, max(parts[0].size - self._sums.shape[1], 0))))
+        for row, part in zip(self._sums, parts, strict=True):
+            row[: part.size] += part
+
+    @property
+    def squares_known(self) -> bool:
+        """A row's reward is a sum over its count: only zeros and ones can be taken apart again."""
+        return self.binary or not self._aggregated
+
+    def halves(self) -> FloatArray:
+        """A random half of the exposures and the rest; shape (3, 2, C).
+
+        Where rewards are 0 or 1, exposures with and without are split apart. Other rewards are known
+        only as sums, so that both halves get the same mean.
+        """
+        rng = np.random.default_rng(_SPLIT_SEED)
+        shown = self._sums[0].astype(np.int64)
+        if self.binary:
+            good = self._sums[1].astype(np.int64)
+            won = rng.binomial(good, 0.5)
+            first = won + rng.binomial(shown - good, 0.5)
+            rewards = np.stack([won, good - won]).astype(np.float64)
+            squares = rewards
+        else:
+            first = rng.binomial(shown, 0.5)
+            share = first / np.maximum(shown, 1)
+            rewards, squares = (np.stack([share * s, s - share * s]) for s in self._sums[1:])
+        counts = np.stack([first, shown - first]).astype(np.float64)
+        return np.stack([counts, rewards, squares])
+
+
+def count_log(
+    pieces: Iterable[pl.DataFrame], columns: Columns, files: VisitorFiles | None
+) -> Tally:
+    """Count a log that comes in pieces.
+
+    Args:
+        pieces: as `reading.batches` gives them.
+        columns: which roles the log has.
+        files: where visitors are joined; None for a log without ids.
+
+    Raises:
+        InvalidArgumentError: a log without rows, or with more cells than anybody could compare.
+    """
+    tally, cells, exposures = Tally(), _Cells(columns), _Exposures()
+    needed = [*KEYS, *(["visitor"] if files is not None else [])]
+    for piece in pieces:
+        batch = piece.drop_nulls(needed)
+        tally.rows += piece.height
+        tally.skipped += piece.height - batch.height
+        if not batch.height:
+            continue
+        cell, reward = cells.numbers(batch), _floats(batch, "reward")
+        _period(tally, batch)
+        if files is None:
+            exposures.add(cell, _floats(batch, "count"), reward)
+        else:
+            files.add(batch["visitor"].to_numpy(), cell, _times(batch), reward)
+    if cells.frame is None:
+        raise InvalidArgumentError(
+            "rows", tally.rows, "a log whose rows have a segment and a variant"
+        )
+    _name_cells(tally, cells.frame, columns)
+    if files is None:
+        halves, tally.binary, squares = (
+            exposures.halves(),
+            exposures.binary,
+            exposures.squares_known,
+        )
+    else:
+        halves, squares = files.settle(tally.cells), True
+        tally.visitors, tally.binary = files.visitors, files.binary
+        tally.changed_variant, tally.changed_segment = files.changed_variant, files.changed_segment
+    has_reward = columns.reward is not None
+    tally.experiments = tuple(
+        _experiments(tally, halves, has_reward=has_reward, squares=has_reward and squares)
+    )
+    return tally
+
+
+def _name_cells(tally: Tally, frame: pl.DataFrame, columns: Columns) -> None:
+    """Sort the names and put each cell down as positions in them."""
+    names = {key: sorted(frame[key].unique().to_list()) for key in KEYS}
+    if len(names["segment"]) > MOST_SEGMENTS:
+        raise InvalidArgumentError(
+            "segment",
+            columns.segment,
+            f"up to {MOST_SEGMENTS:,} segments; the log has {len(names['segment']):,}",
+        )
+    places = {key: {name: i for i, name in enumerate(names[key])} for key in KEYS}
+    tally.names = names
+    tally.cells = np.array(
+        [[places[key][name] for key, name in zip(KEYS, row, strict=True)] for row in frame.rows()],
+        dtype=np.int64,
+    )
+
+
+def _experiments(
+    tally: Tally, halves: FloatArray, *, has_reward: bool, squares: bool
+) -> Iterable[Counts]:
+    """The cells' sums, shape (3 sums, 2 halves, C), as one table for each experiment."""
+    names, cells = tally.names, tally.cells
+    order = np.argsort(cells[:, 0], kind="stable")
+    bounds = np.searchsorted(cells[order, 0], np.arange(len(names["experiment"]) + 1))
+    for place, name in enumerate(names["experiment"]):
+        mine = order[bounds[place] : bounds[place + 1]]
+        segments, row = np.unique(cells[mine, 1], return_inverse=True)
+        variants, column = np.unique(cells[mine, 2], return_inverse=True)
+        table = np.zeros((3, 2, segments.size, variants.size))
+        table[:, :, row, column] = halves[:, :, mine]
+        kept = table[0].sum(axis=(0, 2)) > 0  # a segment whose every visitor counts under another
+        used = table[0].sum(axis=(0, 1)) > 0
+        table = table[:, :, kept][:, :, :, used]
+        yield Counts(
+            name,
+            tuple(names["segment"][i] for i in segments[kept]),
+            tuple(names["variant"][i] for i in variants[used]),
+            table[0],
+            table[1] if has_reward else None,
+            table[2] if squares else None,
+        )
+
+
+def _floats(batch: pl.DataFrame, name: str) -> Array:
+    if name not in batch.columns:
+        return None
+    return batch[name].fill_null(0.0).to_numpy()
+
+
+def _times(batch: pl.DataFrame) -> NDArray[np.int64] | None:
+    if "time" not in batch.columns:
+        return None
+    return batch["time"].fill_null(np.iinfo(np.int64).max).to_numpy()
+
+
+def _period(tally: Tally, batch: pl.DataFrame) -> None:
+    if "time" not in batch.columns or batch["time"].null_count() == batch.height:
+        return
+    low, high = batch["time"].min(), batch["time"].max()
+    tally.first = low if tally.first is None else min(tally.first, low)  # type: ignore[assignment, type-var]
+    tally.last = high if tally.last is None else max(tally.last, high)  # type: ignore[assignment, type-var]

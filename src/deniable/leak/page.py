@@ -1,0 +1,109 @@
+"""The report as one HTML file: words, tables and pictures inside, no script, nothing fetched."""
+
+from __future__ import annotations
+
+import io
+from importlib.resources import files
+from typing import Any
+
+from deniable.charts.leak import budget_beliefs, budget_costs, people_picture, ratio_chart
+from deniable.charts.save import inline_svg
+from deniable.charts.theme import themed
+from deniable.leak import words
+from deniable.leak.report import Leak
+
+_ROWS = 25
+_WIDTH = 400
+
+
+def report_page(leak: Leak) -> str:
+    """The whole page."""
+    from jinja2 import Environment
+
+    template = (files("deniable.leak") / "report.html").read_text(encoding="utf-8")
+    page = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(template)
+    budgets = words.budget_points(leak)
+    costs = budgets.pop("costs")
+    return page.render(
+        leak=leak,
+        size=words.size_words(leak),
+        headline=words.headline(leak),
+        figures=_figures(leak),
+        people=[
+            {
+                "words": told,
+                "segment": name,
+                "svg": _svg(people_picture(before, after, name, words=told), f"people{i}-", told),
+            }
+            for i, (name, before, after, told) in enumerate(words.belief_pictures(leak))
+        ],
+        beliefs=words.beliefs_section(leak.worst, _ROWS),
+        variants=words.variants_section(leak, _ROWS),
+        ratios=_svg(
+            ratio_chart(words.ratio_spans(leak), width=2 * _WIDTH),
+            "ratios-",
+            "Odds ratios of the variants that tell most, with limits",
+        ),
+        budgets=words.budgets_section(leak),
+        bound=_svg(
+            budget_beliefs(**budgets, width=_WIDTH),
+            "bound-",
+            "The largest belief under each budget",
+        ),
+        costs=_svg(
+            budget_costs(costs, reward=leak.reward_word, width=_WIDTH),
+            "costs-",
+            f"Change in {leak.reward_word} under each budget",
+        )
+        if costs
+        else None,
+        experiments=words.experiments_section(leak, _ROWS),
+        joint=words.joint_sections(leak, _ROWS),
+        columns=words.columns_table(leak),
+        notes=words.notes(leak),
+    )
+
+
+def _figures(leak: Leak) -> list[tuple[str, str, str]]:
+    """(value, what it is, limits or context) of the figures on top."""
+    worst = leak.worst
+    told = [
+        (
+            f"× {words.ratio(worst.ratio.value)}",
+            "worst odds ratio",
+            f"limits {words.limits(worst.ratio)}",
+        ),
+        (
+            words.percent(leak.headline.after.value),
+            f"belief in {words.short(leak.headline.segment)}, after one variant",
+            f"{words.percent(leak.headline.before)} before",
+        ),
+    ]
+    guesses = worst.guesses if leak.joint is None else leak.joint.guesses
+    if guesses is not None:
+        seen = "one variant seen" if leak.joint is None else "all variants seen"
+        told.append(
+            (
+                words.percent(guesses.after.value),
+                f"segments guessed right, {seen}",
+                f"{words.percent(guesses.before)} by naming the largest segment",
+            )
+        )
+    if leak.joint is not None:
+        told.append(
+            (
+                f"× {words.ratio(leak.joint.moved[0.9][0])}",
+                "odds of one visitor in ten, all experiments",
+                f"proven {words.ratio(leak.joint.moved[0.9][1])}",
+            )
+        )
+    return told
+
+
+def _svg(chart: Any, prefix: str, label: str) -> Any:
+    """A chart that stands in the page as it is."""
+    from markupsafe import Markup
+
+    drawn = io.StringIO()
+    themed(chart).save(drawn, format="svg")
+    return Markup(inline_svg(drawn.getvalue(), prefix, label))

@@ -1,0 +1,264 @@
+"""A whole log, measured: one object for the command line, notebooks, the report and the page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from deniable import _validation as check
+from deniable.errors import InvalidArgumentError
+from deniable.leak.budgets import BUDGETS, BudgetEffect, budget_effects, todays_reward
+from deniable.leak.columns import Columns, find_columns
+from deniable.leak.counting import Tally, count_log
+from deniable.leak.joint import Joint, measure_jointly
+from deniable.leak.measuring import Estimate, ExperimentLeak, Guesses, SegmentBelief, measure
+from deniable.leak.reading import batches, open_log
+from deniable.leak.visitors import VisitorFiles
+
+
+@dataclass(frozen=True, eq=False)
+class Leak:
+    r"""What a log tells a tracker.
+
+    Attributes:
+        file: the log's name.
+        kind: CSV, Parquet or JSON lines.
+        columns: which column plays which role.
+        confidence: with which all limits hold together.
+        tally: rows, visitors, period.
+        experiments: the measured ones; those that prove most first.
+        unmeasured: experiments with one segment or one variant.
+        joint: over all experiments of a visitor; None without ids, or where nobody met two.
+        budgets: what each budget would change.
+        todays_reward: sum of rewards over the measured experiments; None without rewards.
+
+    >>> import deniable, tempfile, pathlib
+    >>> rows = ["segment,variant,count", "new,red,800", "new,blue,200"]
+    >>> rows += ["loyal,red,300", "loyal,blue,700"]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "exposures.csv")
+    ...     _ = file.write_text("\n".join(rows))
+    ...     found = deniable.measure_leak(file)
+    >>> worst = found.experiments[0].worst
+    >>> worst.variant, worst.segment, worst.other, round(worst.ratio.value, 3)
+    ('blue', 'loyal', 'new', 3.5)
+    >>> round(worst.ratio.low, 2), round(worst.ratio.high, 2)
+    (2.77, 4.46)
+    """
+
+    file: str
+    kind: str
+    columns: Columns
+    confidence: float
+    tally: Tally
+    experiments: tuple[ExperimentLeak, ...]
+    unmeasured: tuple[str, ...]
+    joint: Joint | None
+    budgets: tuple[BudgetEffect, ...]
+    todays_reward: float | None
+
+    @property
+    def worst(self) -> ExperimentLeak:
+        """The experiment that proves most."""
+        return self.experiments[0]
+
+    @property
+    def headline(self) -> SegmentBelief:
+        """The segment whose belief provably rises most, in the experiment that proves most."""
+        return self.worst.worst_belief
+
+    @property
+    def ratio_high(self) -> float:
+        """No odds ratio of any experiment is larger, with the report's confidence."""
+        return max(leak.ratio.high for leak in self.experiments)
+
+    @property
+    def unit(self) -> str:
+        """What was counted: visitors, or exposures in a log without ids."""
+        return "exposures" if self.tally.visitors is None else "visitors"
+
+    @property
+    def reward_word(self) -> str:
+        """Clicks where every reward is 0 or 1."""
+        return "clicks" if self.tally.binary else "reward"
+
+    @property
+    def period(self) -> tuple[datetime, datetime] | None:
+        """The first and the last exposure; None without times."""
+        if self.tally.first is None or self.tally.last is None:
+            return None
+        try:
+            first, last = (
+                datetime.fromtimestamp(time / 1e6, tz=UTC)
+                for time in (self.tally.first, self.tally.last)
+            )
+        except (OverflowError, ValueError, OSError):  # numbers that are no times since 1970
+            return None
+        return first, last
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, words and lists: ready for JSON. Infinite ratios are None."""
+        period = self.period
+        return {
+            "file": self.file,
+            "kind": self.kind,
+            "columns": dict(self.columns.used()),
+            "guessed": sorted(
+                role for role, _ in self.columns.used() if role not in self.columns.given
+            ),
+            "confidence": self.confidence,
+            "rows": self.tally.rows,
+            "skipped_rows": self.tally.skipped,
+            "visitors": self.tally.visitors,
+            "changed_variant": self.tally.changed_variant,
+            "changed_segment": self.tally.changed_segment,
+            "period": None if period is None else [time.isoformat() for time in period],
+            "worst_odds_ratio": _estimate(
+                Estimate(self.worst.ratio.value, self.worst.ratio.low, self.ratio_high)
+            ),
+            "experiments": [_experiment(leak) for leak in self.experiments],
+            "unmeasured": list(self.unmeasured),
+            "joint": None if self.joint is None else _joint(self.joint),
+            "todays_reward": self.todays_reward,
+            "budgets": [asdict(effect) for effect in self.budgets],
+        }
+
+    def chart(self) -> Any:
+        """Beliefs as people out of 100, the variants that tell most, what budgets would change."""
+        from deniable.charts.leak import leak_chart
+        from deniable.charts.theme import themed
+        from deniable.leak.words import belief_pictures, budget_points, ratio_spans
+
+        return themed(
+            leak_chart(
+                title=f"What {self.file} tells a tracker",
+                beliefs=belief_pictures(self),
+                spans=ratio_spans(self),
+                budgets=budget_points(self),
+                reward=self.reward_word,
+            )
+        )
+
+    def html(self) -> str:
+        """The report as one HTML page that reads offline and prints well."""
+        from deniable.leak.page import report_page
+
+        return report_page(self)
+
+
+def measure_leak(
+    path: str | Path,
+    *,
+    columns: Mapping[str, str | None] | None = None,
+    confidence: float = 0.95,
+    budgets: Sequence[float] = BUDGETS,
+) -> Leak:
+    """Measure what an exposure log tells a tracker; reads CSV, Parquet and JSON lines.
+
+    Args:
+        path: the log.
+        columns: role -> column, where guessing by name would go wrong; roles are segment, variant,
+            visitor, time, count, reward, experiment.
+        confidence: with which all limits hold together.
+        budgets: in nats, to compare.
+
+    Raises:
+        InvalidArgumentError: a file, a column or values that cannot be used.
+
+    >>> measure_leak("exposures.csv", confidence=2)
+    Traceback (most recent call last):
+    ...
+    deniable.errors.InvalidArgumentError: confidence=2: expected a number above 0, below 1
+    """
+    if not 0 < confidence < 1:
+        raise InvalidArgumentError("confidence", confidence, "a number above 0, below 1")
+    considered = tuple(check.nonnegative("budgets", list(budgets)).tolist())
+    log = open_log(path)
+    found = find_columns(log.header, columns)
+    with VisitorFiles() if found.visitor is not None else nullcontext() as files:
+        tally = count_log(batches(log, found), found, files)
+        usable = [counts for counts in tally.experiments if counts.informative]
+        if not usable:
+            _refuse(tally, found)
+        # Both sides of a share and of a belief for every cell, of a guess for every experiment and all.
+        n_limits = 4 * sum(counts.total.size for counts in usable) + 2 * (len(usable) + 1)
+        alpha = (1 - confidence) / n_limits
+        pairs = [(counts, measure(counts, alpha)) for counts in usable]
+        pairs.sort(key=lambda pair: -pair[1].ratio.low)
+        leaks = tuple(leak for _, leak in pairs)
+        joint = None
+        if files is not None and len(tally.experiments) > 1:
+            joint = measure_jointly(files, tally, leaks, alpha)
+    headline = leaks[0].worst_belief
+    met_most = None if files is None else 1 if joint is None else joint.met_most
+    return Leak(
+        file=log.path.name,
+        kind=log.kind,
+        columns=found,
+        confidence=confidence,
+        tally=tally,
+        experiments=leaks,
+        unmeasured=tuple(c.experiment for c in tally.experiments if not c.informative),
+        joint=joint,
+        budgets=budget_effects(
+            pairs,
+            segment=headline.segment,
+            prior=headline.before,
+            met_most=met_most,
+            budgets=considered,
+        ),
+        todays_reward=todays_reward(pairs),
+    )
+
+
+def _refuse(tally: Tally, columns: Columns) -> None:
+    """Say why nothing can be compared."""
+    for role in ("segment", "variant"):
+        if len(tally.names[role]) < 2:
+            raise InvalidArgumentError(
+                role, getattr(columns, role), f"a column with two or more {role}s; the log has one"
+            )
+    raise InvalidArgumentError(
+        "experiment",
+        columns.experiment,
+        "an experiment with two or more segments and two or more variants; the log has none",
+    )
+
+
+def _estimate(estimate: Estimate) -> dict[str, float | None]:
+    return {name: _finite(value) for name, value in asdict(estimate).items()}
+
+
+def _finite(value: float) -> float | None:
+    return value if abs(value) < float("inf") else None
+
+
+def _guesses(guesses: Guesses | None) -> dict[str, Any] | None:
+    return None if guesses is None else asdict(guesses)
+
+
+def _experiment(leak: ExperimentLeak) -> dict[str, Any]:
+    return {
+        "experiment": leak.experiment,
+        "visitors": leak.visitors,
+        "segments": list(leak.segments),
+        "worst_odds_ratio": _estimate(leak.ratio),
+        "variants": [{**asdict(v), "ratio": _estimate(v.ratio)} for v in leak.variants],
+        "beliefs": [asdict(belief) for belief in leak.beliefs],
+        "guesses": _guesses(leak.guesses),
+    }
+
+
+def _joint(joint: Joint) -> dict[str, Any]:
+    return {
+        **asdict(joint),
+        "moved": [
+            {"quantile": q, "value": _finite(value), "low": _finite(low)}
+            for q, (value, low) in joint.moved.items()
+        ],
+        "most": {"value": _finite(joint.most[0]), "low": _finite(joint.most[1])},
+    }

@@ -1,0 +1,442 @@
+"""A measured log in words, tables and chart data: what the command line and the report both show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil, floor, inf
+from typing import Any
+
+from deniable.leak.budgets import MechanismCost
+from deniable.leak.measuring import Estimate, ExperimentLeak, Guesses, SegmentBelief
+from deniable.leak.report import Leak
+from deniable.planning.report import Section
+
+ROWS = 10
+_PICTURES = 3
+_SPANS = 12
+_LONG = 28
+
+
+def headline(leak: Leak) -> str:
+    """What the log says, in one or two sentences."""
+    worst = leak.worst.worst
+    if worst.ratio.low <= 1:
+        return (
+            "The log proves no leak: no shown variant moves a tracker's odds about a visitor's "
+            f"segment for certain. {_ceiling(leak)}"
+        )
+    return (
+        f"One shown variant multiplies a tracker's odds about a visitor's segment by "
+        f"{spanned(worst.ratio)}: “{worst.variant}”{_of(leak, leak.worst)} speaks for "
+        f"{worst.segment} and against {worst.other}. {belief_sentence(leak.headline)}"
+    )
+
+
+def _ceiling(leak: Leak) -> str:
+    if leak.ratio_high == inf:
+        return "Nor does it rule one out: some variants were shown too rarely to say."
+    return (
+        f"The worst odds ratio is at most {ratio(leak.ratio_high)}, with "
+        f"{100 * leak.confidence:g}% confidence."
+    )
+
+
+def belief_sentence(belief: SegmentBelief) -> str:
+    """Before and after, out of 100 visitors."""
+    before, after = out_of_100(belief)
+    return (
+        f"Of 100 visitors, a tracker would have placed {before} in {belief.segment}; of 100 who were "
+        f"shown “{belief.variant}”, it places {after} there."
+    )
+
+
+def joint_sentence(leak: Leak) -> str:
+    """What all experiments together tell; empty where visitors could not be joined."""
+    joint = leak.joint
+    if joint is None:
+        return ""
+    median, tail = joint.moved[0.5], joint.moved[0.9]
+    return (
+        f"Joined over the {joint.met_mean:.3g} experiments that a visitor met on average (at most "
+        f"{joint.met_most}), odds move by {ratio(median[0])} for half of the visitors and by "
+        f"{ratio(tail[0])} for one in ten (proven: {ratio(median[1])} and {ratio(tail[1])}). A tracker "
+        f"guesses {percent(joint.guesses.after.value)} of the segments right; without seeing anything, "
+        f"{percent(joint.guesses.before)}."
+    )
+
+
+def notes(leak: Leak) -> list[str]:
+    """What a reader should know before trusting the figures."""
+    tally = leak.tally
+    told = [f"All limits hold together with {100 * leak.confidence:g}% confidence."]
+    if tally.visitors is None:
+        told.append(
+            "The log has no visitor ids, so every exposure counts as a visitor of its own. Where "
+            "visitors come back, the limits are too narrow."
+        )
+    if tally.skipped:
+        told.append(
+            f"{tally.skipped:,} of {tally.rows:,} rows lack a segment, a variant, an experiment or a "
+            "visitor, and were left out."
+        )
+    if tally.changed_variant:
+        told.append(
+            f"{tally.changed_variant:,} times a visitor was shown more than one variant of an "
+            "experiment. Only the first counts here; each further one tells more."
+        )
+    if tally.changed_segment:
+        told.append(
+            f"{tally.changed_segment:,} times a visitor changed segments within an experiment. The "
+            "first segment counts."
+        )
+    if leak.unmeasured:
+        told.append(
+            f"Not measured, for want of a second segment or variant: {_listed(leak.unmeasured)}."
+        )
+    if leak.joint is not None and leak.joint.left_out:
+        told.append(
+            f"{leak.joint.left_out:,} visitors had different segments in different experiments and are "
+            "not joined."
+        )
+    if leak.joint is not None:
+        told.append(
+            "Joining takes the draws of different experiments as independent, given the segment."
+        )
+    if leak.todays_reward is not None:
+        told.append(
+            f"Changes in {leak.reward_word} use the log's rates and segment shares. Best variants are "
+            "chosen on one half of the log and valued on the other; ± is two standard errors."
+        )
+    told.append(
+        "Shares are averages over the log's period. Where an experiment changed its shares, a tracker "
+        "that knows the time learns more."
+    )
+    return told
+
+
+def leak_sections(leak: Leak, most: int = ROWS) -> list[Section]:
+    """Everything, as a heading, a paragraph and a table each; tables are cut after `most` rows."""
+    return [
+        _summary(leak),
+        experiments_section(leak, most),
+        beliefs_section(leak.worst, most),
+        variants_section(leak, most),
+        *joint_sections(leak, most),
+        budgets_section(leak),
+        Section("Notes", "\n".join(f"- {note}" for note in notes(leak))),
+    ]
+
+
+def _summary(leak: Leak) -> Section:
+    return Section(f"What {leak.file} tells a tracker", headline(leak), *columns_table(leak))
+
+
+def columns_table(leak: Leak) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+    """Header and rows: which column plays which role."""
+    return (
+        ("read as", "column", ""),
+        tuple(
+            (
+                role,
+                column,
+                "as given" if role in leak.columns.given else f"guessed; --{role} to change",
+            )
+            for role, column in leak.columns.used()
+        ),
+    )
+
+
+def size_words(leak: Leak) -> str:
+    """Rows, visitors, experiments, period."""
+    tally = leak.tally
+    parts = [f"{tally.rows:,} rows"]
+    if tally.visitors is not None:
+        parts.append(f"{tally.visitors:,} visitors")
+    total = len(tally.experiments)
+    parts.append(f"{total:,} experiment{'s' if total > 1 else ''}")
+    parts.append(f"{len(tally.names['segment'])} segments")
+    if leak.period is not None:
+        first, last = leak.period
+        parts.append(f"{first:%Y-%m-%d} to {last:%Y-%m-%d}")
+    return ", ".join(parts)
+
+
+def experiments_section(leak: Leak, most: int = ROWS) -> Section:
+    """One row for each experiment."""
+    rows = tuple(
+        (
+            short(found.experiment),
+            f"{found.visitors:,}",
+            ratio(found.ratio.value),
+            limits(found.ratio),
+            short(found.worst.variant),
+            _guessed(found.guesses),
+        )
+        for found in leak.experiments[:most]
+    )
+    return Section(
+        "Experiments, those that provably tell most first",
+        f"{size_words(leak)}. The odds ratio is the worst over variants and pairs of segments."
+        + _cut(len(leak.experiments), most),
+        ("experiment", leak.unit, "odds ratio", "limits", "by variant", "segments guessed right"),
+        rows,
+    )
+
+
+def beliefs_section(found: ExperimentLeak, most: int = ROWS) -> Section:
+    """Beliefs by segment in one experiment."""
+    chosen = _leading(found)[:most]
+    rows = tuple(
+        (
+            short(belief.segment),
+            percent(belief.before),
+            percent(belief.after.value),
+            f"{percent(belief.after.low)} to {percent(belief.after.high)}",
+            short(belief.variant),
+        )
+        for belief in chosen
+    )
+    return Section(
+        f"Beliefs by segment, {short(found.experiment)}",
+        "What a tracker believes before, and after the variant that tells most about the segment."
+        + _cut(len(found.beliefs), most),
+        ("segment", "before", "after", "limits", "variant"),
+        rows,
+    )
+
+
+def variants_section(leak: Leak, most: int = ROWS) -> Section:
+    """The variants that tell most, over all experiments."""
+    every = _variants(leak)
+    rows = tuple(
+        (
+            short(found.variant),
+            *((short(experiment),) if len(leak.experiments) > 1 else ()),
+            percent(found.share),
+            ratio(found.ratio.value),
+            limits(found.ratio),
+            short(found.segment),
+            short(found.other),
+        )
+        for experiment, found in every[:most]
+    )
+    experiment = ("experiment",) if len(leak.experiments) > 1 else ()
+    return Section(
+        "Variants that tell most",
+        "By how much a shown variant multiplies the odds of one segment against another."
+        + _cut(len(every), most),
+        ("variant", *experiment, "shown to", "odds ratio", "limits", "speaks for", "against"),
+        rows,
+    )
+
+
+def joint_sections(leak: Leak, most: int = ROWS) -> list[Section]:
+    """All experiments of a visitor together; empty without them."""
+    joint = leak.joint
+    if joint is None:
+        return []
+    chosen = sorted(joint.beliefs, key=lambda belief: belief.before - belief.mean)[:most]
+    return [
+        Section(
+            "All experiments of a visitor together",
+            joint_sentence(leak) + _cut(len(joint.beliefs), most),
+            ("segment", "before", "after, on average", "one in ten above"),
+            tuple(
+                (short(b.segment), percent(b.before), percent(b.mean), percent(b.top_tenth))
+                for b in chosen
+            ),
+        )
+    ]
+
+
+def budgets_section(leak: Leak) -> Section:
+    """What budgets would change."""
+    joined = leak.joint is not None
+    names = [cost.mechanism for cost in leak.budgets[0].costs] if leak.budgets else []
+    rows = tuple(
+        (
+            f"{effect.budget:g}",
+            ratio(effect.factor),
+            percent(effect.belief),
+            *((percent(effect.joint_belief or 0),) if joined else ()),
+            *(_cost_words(cost, leak.todays_reward) for cost in effect.costs),
+        )
+        for effect in leak.budgets
+    )
+    header = ("budget", "odds ratio", "belief", *(("after all",) if joined else ()), *names)
+    return Section("What a privacy budget would change", _budget_words(leak), header, rows)
+
+
+def _cost_words(cost: MechanismCost, total: float | None) -> str:
+    change = change_words(cost.change, cost.error, total)
+    return f"{percent(cost.belief)}, {change}" if change else percent(cost.belief)
+
+
+def _budget_words(leak: Leak) -> str:
+    belief = leak.headline
+    told = [
+        "A budget promises a largest odds ratio, and with it a largest belief in "
+        f"{belief.segment}: {percent(belief.before)} before, {percent(belief.after.value)} today."
+    ]
+    if leak.joint is not None:
+        told.append(
+            f"“After all” is the promise after {leak.joint.met_most} experiments with this budget each; "
+            "“deniable allocate” divides one budget instead."
+        )
+    changes = f", and the change in {leak.reward_word}" if leak.todays_reward else ""
+    told.append(
+        f"The last columns are what would happen: the belief{changes}, if each experiment showed a "
+        "randomized response of the variant chosen today"
+        + (", or of each segment's best variant." if leak.todays_reward is not None else ".")
+    )
+    loose = [f"{e.budget:g}" for e in leak.budgets if e.factor >= leak.ratio_high]
+    if loose:
+        told.append(f"Today's tables already keep a budget of {loose[0]}.")
+    return " ".join(told)
+
+
+def belief_pictures(leak: Leak) -> list[tuple[str, int, int, str]]:
+    """(segment, before, after, words) of the segments that leak most, out of 100 people."""
+    pictures = []
+    for belief in _leading(leak.worst)[:_PICTURES]:
+        before, after = out_of_100(belief)
+        told = f"{before} of 100 before, {after} after “{short(belief.variant)}”"
+        pictures.append((short(belief.segment), before, after, told))
+    return pictures
+
+
+def ratio_spans(leak: Leak) -> list[tuple[str, float, float, float]]:
+    """(variant, estimate, low, high) of the variants that tell most."""
+    several = len(leak.experiments) > 1
+    return [
+        (
+            f"{short(experiment)}: {short(found.variant)}" if several else short(found.variant),
+            found.ratio.value,
+            found.ratio.low,
+            found.ratio.high,
+        )
+        for experiment, found in _variants(leak)[:_SPANS]
+    ]
+
+
+def budget_points(leak: Leak) -> dict[str, Any]:
+    """The figures of the budget charts."""
+    total = leak.todays_reward
+    costs = [
+        (
+            effect.budget,
+            cost.mechanism,
+            cost.change / total,
+            None if cost.error is None else cost.error / total,
+        )
+        for effect in leak.budgets
+        for cost in effect.costs
+        if total and cost.change is not None
+    ]
+    return {
+        "budgets": [effect.budget for effect in leak.budgets],
+        "segment": short(leak.headline.segment),
+        "before": leak.headline.before,
+        "today": leak.headline.after.value,
+        "costs": costs,
+    }
+
+
+def out_of_100(belief: SegmentBelief) -> tuple[int, int]:
+    """Whole people before and after."""
+    before = round(100 * belief.before)
+    return before, max(before, round(100 * belief.after.value))
+
+
+def ratio(value: float) -> str:
+    """A factor to three digits.
+
+    >>> ratio(4.2), ratio(41.26), ratio(1234.5), ratio(float("inf"))
+    ('4.20', '41.3', '1,234', '∞')
+    """
+    if value == inf:
+        return "∞"
+    return f"{value:.{_decimals(value)}f}" if value < 1_000 else f"{value:,.0f}"
+
+
+def limits(estimate: Estimate) -> str:
+    """The limits of a factor: the low one rounded down, the high one up."""
+    low, high = 10 ** _decimals(estimate.low), 10 ** _decimals(estimate.high)
+    bottom = floor(estimate.low * low + 1e-9) / low
+    top = ceil(estimate.high * high - 1e-9) / high if estimate.high < inf else inf
+    return f"{ratio(bottom)} to {ratio(top)}"
+
+
+def _decimals(value: float) -> int:
+    return 2 if value < 10 else 1 if value < 100 else 0
+
+
+def spanned(estimate: Estimate) -> str:
+    """A factor with its limits.
+
+    >>> spanned(Estimate(4.0713, 3.6151, 4.6249))
+    '4.07 (3.61 to 4.63)'
+    """
+    return f"{ratio(estimate.value)} ({limits(estimate)})"
+
+
+def percent(share: float) -> str:
+    """A share to three digits.
+
+    >>> percent(0.2), percent(0.0612), percent(0.99951)
+    ('20.0%', '6.1%', '100.0%')
+    """
+    return f"{100 * share:.1f}%"
+
+
+def change_words(change: float | None, error: float | None, total: float | None) -> str:
+    """A change of rewards, relative to today, with two standard errors.
+
+    >>> change_words(-120.0, 15.0, 4000.0)
+    '-3.0% ±0.8%'
+    """
+    if change is None or not total:
+        return ""
+    if change == 0 and not error:
+        return "as today"
+    width = "" if error is None else f" ±{abs(200 * error / total):.1f}%"
+    return f"{100 * change / total:+.1f}%{width}"
+
+
+def short(name: str) -> str:
+    """A name that fits into a table."""
+    return name if len(name) <= _LONG else name[: _LONG - 1] + "…"
+
+
+def _leading(found: ExperimentLeak) -> list[SegmentBelief]:
+    """The segments whose belief rises most, by the proven limit and in odds."""
+
+    def rise(belief: SegmentBelief) -> float:
+        odds = belief.after.low / max(1 - belief.after.low, 1e-300)
+        return odds * (1 - belief.before) / belief.before
+
+    return sorted(found.beliefs, key=rise, reverse=True)
+
+
+def _variants(leak: Leak) -> list[tuple[str, Any]]:
+    every = [
+        (found.experiment, variant) for found in leak.experiments for variant in found.variants
+    ]
+    return sorted(every, key=lambda pair: -pair[1].ratio.low)
+
+
+def _guessed(guesses: Guesses | None) -> str:
+    return "" if guesses is None else f"{percent(guesses.before)} → {percent(guesses.after.value)}"
+
+
+def _of(leak: Leak, found: ExperimentLeak) -> str:
+    return f" of {found.experiment}" if len(leak.experiments) > 1 else ""
+
+
+def _cut(total: int, most: int) -> str:
+    return f" The first {most} of {total:,}." if total > most else ""
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 5:,} more" if len(names) > 5 else ""
+    return ", ".join(map(short, names[:5])) + more

@@ -1,0 +1,117 @@
+"""What every policy is: a named value that turns an experiment into a rule the kernels can run.
+
+A rule holds plain numbers only. There are three kinds, because there are three ways to choose:
+greedily with exploration, by an index, or from a fixed distribution.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Protocol, TypeAlias
+
+import numpy as np
+
+from deniable._validation import FloatArray
+
+RuleKind: TypeAlias = Literal["fixed", "dynamic", "arm-dynamic"]
+
+
+@dataclass(frozen=True, eq=False)
+class GreedyRule:
+    """Show the greedy arm, but for some exploration.
+
+    Attributes:
+        kind: "fixed" (the same for every visitor), "dynamic" or "arm-dynamic" (by the clock).
+        exploring: for "fixed", exploration probability by arm and, last, the greedy arm's bonus,
+            (K + 1,), summing to 1.
+        floor: for "dynamic", the exploration under which the schedule never falls.
+        budgets: for "arm-dynamic", the cap on each arm's risk, (K,).
+        turns: clocks at which a cap starts to bind, ascending; the rule is settled from the last on.
+        on_segment_clock: whether the clock counts the visitor's segment or the whole experiment.
+    """
+
+    kind: RuleKind
+    exploring: FloatArray
+    floor: float
+    budgets: FloatArray
+    turns: FloatArray
+    on_segment_clock: bool = True
+
+
+@dataclass(frozen=True)
+class IndexRule:
+    """Show the arm with the highest Gittins index.
+
+    Attributes:
+        discount: the weight of the next visitor's click, below 1.
+    """
+
+    discount: float
+
+
+@dataclass(frozen=True, eq=False)
+class FixedRule:
+    """Show arms from one distribution, whatever is clicked.
+
+    Attributes:
+        shown: probability of each arm (row) in each segment (column), (K, J).
+    """
+
+    shown: FloatArray
+
+
+Rule: TypeAlias = GreedyRule | IndexRule | FixedRule
+
+
+class Policy(Protocol):
+    """What every policy offers. Policies are immutable, comparable and picklable."""
+
+    name: ClassVar[str]
+    """What the command line calls it."""
+
+    @property
+    def label(self) -> str:
+        """The name with its parameters: what tells two policies of one run apart."""
+
+    @property
+    def risk_cap(self) -> float:
+        """The largest privacy risk of any visitor; infinite where nothing is promised."""
+
+    def rule(self, rates: FloatArray, horizon: int) -> Rule:
+        """The rule for click rates of shape (K, J) and this many visitors.
+
+        Only perfect information looks at the rates; all others take their shape alone.
+        """
+
+
+def shortest(value: float) -> str:
+    """The shortest text that reads back as the same number, so that labels never collide.
+
+    >>> shortest(3.0), shortest(2.7288521), shortest(1e-7)
+    ('3', '2.7288521', '1e-07')
+    """
+    short = f"{value:g}"
+    return short if float(short) == value else repr(float(value))
+
+
+def fixed_rule(shown_alone: FloatArray, bonus: float) -> GreedyRule:
+    """The same exploration for every visitor: probabilities by arm, and the greedy arm's bonus."""
+    n_arms = shown_alone.size
+    return GreedyRule(
+        kind="fixed",
+        exploring=np.append(shown_alone, bonus),
+        floor=float(shown_alone.sum()),
+        budgets=np.zeros(n_arms),
+        turns=np.ones(1),
+    )
+
+
+def decaying_rule(n_arms: int, floor: float, settles_at: float) -> GreedyRule:
+    """Exploration max(floor, (K log n / n)^(1/3)), which reaches the floor at `settles_at`."""
+    return GreedyRule(
+        kind="dynamic",
+        exploring=np.zeros(n_arms + 1),
+        floor=floor,
+        budgets=np.zeros(n_arms),
+        turns=np.array([settles_at]),
+    )

@@ -1,0 +1,87 @@
+"""Policies to compare with: Gittins index, random, perfect information. None of them spends a budget."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from deniable._validation import FloatArray
+from deniable.errors import InvalidArgumentError
+from deniable.policies.base import FixedRule, IndexRule, shortest
+
+LARGEST_DISCOUNT = 0.9999
+
+
+@dataclass(frozen=True)
+class GittinsPolicy:
+    """Optimal learning for a discounted future: show the arm with the highest Gittins index.
+
+    The prior is Beta(1, 1); ties are broken at random.
+
+    Attributes:
+        discount: weight of the next click, in (0, .9999]; None for 1 - 1/T, at most .9999.
+
+    >>> GittinsPolicy().rule(np.full((2, 1), 0.1), 1000).discount
+    0.999
+    """
+
+    discount: float | None = None
+
+    name: ClassVar[str] = "gittins"
+    risk_cap: ClassVar[float] = math.inf
+
+    def __post_init__(self) -> None:
+        given = self.discount
+        if given is None:
+            return
+        if isinstance(given, bool) or not 0 < given <= LARGEST_DISCOUNT:
+            raise InvalidArgumentError("discount", given, "a number above 0, up to .9999")
+
+    @property
+    def label(self) -> str:
+        """gittins, with the discount where it was given."""
+        return "gittins" if self.discount is None else f"gittins({shortest(self.discount)})"
+
+    def rule(self, rates: FloatArray, horizon: int) -> IndexRule:
+        """The index with the discount given, or with the horizon's."""
+        if self.discount is not None:
+            return IndexRule(self.discount)
+        return IndexRule(min(LARGEST_DISCOUNT, max(0.5, 1 - 1 / horizon)))
+
+
+@dataclass(frozen=True)
+class RandomPolicy:
+    """Every arm with probability 1/K.
+
+    >>> RandomPolicy().rule(np.full((4, 1), 0.1), 100).shown.ravel().tolist()
+    [0.25, 0.25, 0.25, 0.25]
+    """
+
+    name: ClassVar[str] = "random"
+    label: ClassVar[str] = "random"
+    risk_cap: ClassVar[float] = 0.0
+
+    def rule(self, rates: FloatArray, horizon: int) -> FixedRule:
+        """Uniform in every segment."""
+        return FixedRule(np.full(rates.shape, 1 / rates.shape[0]))
+
+
+@dataclass(frozen=True)
+class PerfectPolicy:
+    """The best arm of each segment; where several are best, each with the same probability.
+
+    >>> PerfectPolicy().rule(np.array([[0.3, 0.1], [0.2, 0.1]]), 100).shown.tolist()
+    [[1.0, 0.5], [0.0, 0.5]]
+    """
+
+    name: ClassVar[str] = "perfect"
+    label: ClassVar[str] = "perfect"
+    risk_cap: ClassVar[float] = math.inf
+
+    def rule(self, rates: FloatArray, horizon: int) -> FixedRule:
+        """Uniform over each segment's best arms."""
+        best = rates == rates.max(axis=0)
+        return FixedRule(best / best.sum(axis=0))

@@ -1,0 +1,205 @@
+"""Epsilon-greedy policies, private and not: show the arm that looks best, but for some exploration.
+
+Constant and dynamic are the paper's two strategies with one budget; arm-constant and arm-dynamic have
+a budget for each arm. Epsilon-greedy is the dynamic schedule that no budget ends: it promises nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from deniable import _validation as check
+from deniable._validation import FloatArray
+from deniable.errors import InvalidArgumentError
+from deniable.policies.base import GreedyRule, decaying_rule, fixed_rule, shortest
+from deniable.privacy.exploration import exploitation_from_risk, exploration_from_risk
+from deniable.privacy.mechanism import ArmSpecificResponse
+from deniable.privacy.schedule import exhaustion_clock
+
+
+@dataclass(frozen=True)
+class ConstantPolicy:
+    """Exploration K / (K - 1 + e^budget) for every visitor.
+
+    Attributes:
+        budget: gamma, the privacy risk of every visitor.
+
+    >>> ConstantPolicy(budget=3).rule(np.array([[0.3], [0.2]]), 100).exploring.round(4).tolist()
+    [0.0474, 0.0474, 0.9051]
+    """
+
+    budget: float
+
+    name: ClassVar[str] = "constant"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "budget", float(check.nonnegative("budget", self.budget)))
+
+    @property
+    def label(self) -> str:
+        """constant(budget)."""
+        return f"constant({shortest(self.budget)})"
+
+    @property
+    def risk_cap(self) -> float:
+        """The budget."""
+        return self.budget
+
+    def rule(self, rates: FloatArray, horizon: int) -> GreedyRule:
+        """One exploration for all arms and clocks."""
+        n_arms = rates.shape[0]
+        exploration = float(exploration_from_risk(n_arms, self.budget))
+        bonus = float(exploitation_from_risk(n_arms, self.budget))
+        return fixed_rule(np.full(n_arms, exploration / n_arms), bonus)
+
+
+@dataclass(frozen=True)
+class DynamicPolicy:
+    """Exploration max(K / (K - 1 + e^budget), (K log n / n)^(1/3)) on the segment's clock n.
+
+    Attributes:
+        budget: gamma, the cap on every visitor's privacy risk.
+
+    >>> DynamicPolicy(budget=3).rule(np.array([[0.3], [0.2]]), 10**6).turns.tolist()
+    [23599.0]
+    """
+
+    budget: float
+
+    name: ClassVar[str] = "dynamic"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "budget", float(check.nonnegative("budget", self.budget)))
+
+    @property
+    def label(self) -> str:
+        """dynamic(budget)."""
+        return f"dynamic({shortest(self.budget)})"
+
+    @property
+    def risk_cap(self) -> float:
+        """The budget."""
+        return self.budget
+
+    def rule(self, rates: FloatArray, horizon: int) -> GreedyRule:
+        """The decaying schedule with the budget's exploration as its floor."""
+        n_arms = rates.shape[0]
+        return decaying_rule(
+            n_arms,
+            floor=float(exploration_from_risk(n_arms, self.budget)),
+            settles_at=float(exhaustion_clock(n_arms, self.budget)),
+        )
+
+
+@dataclass(frozen=True)
+class ArmConstantPolicy:
+    """Weighted exploration c_j / (1 + C), c_j = 1 / (e^budget_j - 1), for every visitor.
+
+    Attributes:
+        budgets: the privacy risk of each shown arm.
+
+    >>> rule = ArmConstantPolicy((0.5, 1, 2)).rule(np.full((3, 1), 0.1), 100)
+    >>> rule.exploring.round(3).tolist()
+    [0.47, 0.177, 0.048, 0.305]
+    """
+
+    budgets: tuple[float, ...]
+
+    name: ClassVar[str] = "arm-constant"
+
+    def __init__(self, budgets: Sequence[float]) -> None:
+        object.__setattr__(self, "budgets", tuple(check.arm_budgets("budgets", budgets).tolist()))
+
+    @property
+    def label(self) -> str:
+        """arm-constant(budgets)."""
+        return f"arm-constant({', '.join(map(shortest, self.budgets))})"
+
+    @property
+    def risk_cap(self) -> float:
+        """The largest budget."""
+        return max(self.budgets)
+
+    def rule(self, rates: FloatArray, horizon: int) -> GreedyRule:
+        """One exploration by arm for all clocks."""
+        _budget_for_each(self.budgets, rates.shape[0])
+        shown = ArmSpecificResponse(self.budgets).matrix
+        exploring = shown[:, 0].copy()
+        exploring[0] = shown[0, 1]  # any column but its own: shown without being greedy
+        return fixed_rule(exploring, max(0.0, float(shown[0, 0] - shown[0, 1])))
+
+
+@dataclass(frozen=True)
+class ArmDynamicPolicy:
+    """Risk min(budget_j, uncapped risk) for shown arm j, on the experiment-wide clock.
+
+    The clock is the same for every segment: with clocks of their own, a late and a new segment
+    would show an arm with a ratio above e^budget_j.
+
+    Attributes:
+        budgets: the cap on the privacy risk of each shown arm.
+
+    >>> ArmDynamicPolicy((1, 3)).rule(np.full((2, 1), 0.1), 100).turns.tolist()
+    [51.0, 23599.0]
+    """
+
+    budgets: tuple[float, ...]
+
+    name: ClassVar[str] = "arm-dynamic"
+
+    def __init__(self, budgets: Sequence[float]) -> None:
+        object.__setattr__(self, "budgets", tuple(check.arm_budgets("budgets", budgets).tolist()))
+
+    @property
+    def label(self) -> str:
+        """arm-dynamic(budgets)."""
+        return f"arm-dynamic({', '.join(map(shortest, self.budgets))})"
+
+    @property
+    def risk_cap(self) -> float:
+        """The largest budget."""
+        return max(self.budgets)
+
+    def rule(self, rates: FloatArray, horizon: int) -> GreedyRule:
+        """The schedule with a cap for each arm."""
+        n_arms = rates.shape[0]
+        _budget_for_each(self.budgets, n_arms)
+        if max(self.budgets) == 0:
+            return fixed_rule(np.full(n_arms, 1 / n_arms), 0.0)
+        caps = np.asarray(self.budgets)
+        return GreedyRule(
+            kind="arm-dynamic",
+            exploring=np.zeros(n_arms + 1),
+            floor=0.0,
+            budgets=caps,
+            turns=np.sort(np.asarray(exhaustion_clock(n_arms, caps))),
+            on_segment_clock=False,
+        )
+
+
+@dataclass(frozen=True)
+class EpsilonGreedyPolicy:
+    """Exploration min(1, (K log n / n)^(1/3)) on the segment's clock n.
+
+    >>> EpsilonGreedyPolicy().label
+    'epsilon-greedy'
+    """
+
+    name: ClassVar[str] = "epsilon-greedy"
+    label: ClassVar[str] = "epsilon-greedy"
+    risk_cap: ClassVar[float] = math.inf
+
+    def rule(self, rates: FloatArray, horizon: int) -> GreedyRule:
+        """The decaying schedule with a floor of 0, which it never reaches."""
+        return decaying_rule(rates.shape[0], floor=0.0, settles_at=math.inf)
+
+
+def _budget_for_each(budgets: tuple[float, ...], n_arms: int) -> None:
+    """Refuse budgets of another number of arms than the experiment's."""
+    if len(budgets) != n_arms:
+        raise InvalidArgumentError("budgets", budgets, f"one budget for each of {n_arms} arms")

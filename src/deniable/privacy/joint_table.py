@@ -1,0 +1,117 @@
+"""Tables in integers: rows of parts of 2^64 whose worst ratio over segments keeps the budget exactly.
+
+Floating-point rows P(arm | segment) that keep a budget up to rounding error become integer rows that
+keep it in exact arithmetic. An arm is shown to every segment or to none: where all its entries are below
+2^-32 they become 0, otherwise none stays below. Rows are then mixed with their mean, first hardly at
+all, until the fractions agree: a mix with the mean draws each arm's entries together, and keeps sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import TypeAlias
+
+from deniable import _validation as check
+from deniable.errors import BrokenPromiseError, InvalidArgumentError
+from deniable.privacy.serving import SPACE, exp_floor
+
+Rows: TypeAlias = tuple[tuple[int, ...], ...]
+"""One row of K whole numbers for each segment, each row summing to 2^64."""
+
+SMALLEST = 1 << 32
+"""The smallest entry above 0, in parts of 2^64."""
+
+_MIX_BITS = 64  # a weight of the mean is a multiple of 2^-64
+
+
+def worst_ratio(rows: Sequence[Sequence[int]]) -> Fraction:
+    """The largest ratio of an arm's entries over two segments: how far its sight can move odds.
+
+    >>> worst_ratio([[2**63, 2**63], [2**62, 3 * 2**62]])
+    Fraction(2, 1)
+    """
+    worst = Fraction(1)
+    for arm, column in enumerate(zip(*rows, strict=True)):
+        low, high = min(column), max(column)
+        if low <= 0 < high or low < 0:
+            raise BrokenPromiseError(f"arm {arm} is shown to some segments and never to others")
+        if high > low:
+            worst = max(worst, Fraction(high, low))
+    return worst
+
+
+def keeps_budget(rows: Sequence[Sequence[int]], budget_nano: int) -> bool:
+    """Whether no arm's ratio over two segments exceeds e^budget, in exact arithmetic."""
+    bound = exp_floor(budget_nano)
+    for column in zip(*rows, strict=True):
+        low, high = min(column), max(column)
+        if low < 0 or high * bound.denominator > low * bound.numerator:
+            return False
+    return True
+
+
+def integer_table(table: Sequence[Sequence[float]], budget_nano: int) -> Rows:
+    """Integer rows near the table's that keep the budget exactly.
+
+    Args:
+        table: P(arm | segment), arms by segments: K sequences of J probabilities.
+        budget_nano: the budget in nano-nats.
+
+    >>> rows = integer_table([[0.731059, 0.268941], [0.268941, 0.731059]], 1_000_000_000)
+    >>> [round(part / 2**64, 6) for part in rows[0]], keeps_budget(rows, 1_000_000_000)
+    ([0.731059, 0.268941], True)
+    """
+    budget = check.whole("budget_nano", budget_nano, 0)
+    rows = _rounded(_parts(table))
+    total = [sum(column) for column in zip(*rows, strict=True)]
+    weight = 0
+    while not keeps_budget(mixed := _mix(rows, total, weight), budget):
+        weight = max(1, 2 * weight)
+        if weight > 1 << _MIX_BITS:
+            raise BrokenPromiseError("the rows cannot be drawn together")
+    return mixed
+
+
+def _parts(table: Sequence[Sequence[float]]) -> list[list[int]]:
+    """Entries in parts of 2^64, one row for each segment; none is small but above 0."""
+    columns = []
+    for arm in table:
+        if not all(0 <= entry <= 1 + 1e-9 for entry in arm):
+            raise InvalidArgumentError("table", list(arm), "probabilities")
+        parts = [int(Fraction(float(entry)) * SPACE) for entry in arm]
+        least = SMALLEST if max(parts) >= SMALLEST else 0
+        columns.append([max(part, least) if least else 0 for part in parts])
+    rows = [list(row) for row in zip(*columns, strict=True)]
+    for row in rows:
+        if abs(sum(row) - SPACE) > SPACE >> 16:
+            raise InvalidArgumentError("table", sum(row) / SPACE, "rows that sum to 1")
+    return rows
+
+
+def _rounded(rows: list[list[int]]) -> list[list[int]]:
+    """Each row scaled to sum to 2^64, what is left over going to its largest entry."""
+    result = []
+    for row in rows:
+        total = sum(row)
+        scaled = [part * SPACE // total for part in row]
+        scaled[scaled.index(max(scaled))] += SPACE - sum(scaled)
+        result.append(scaled)
+    return result
+
+
+def _mix(rows: list[list[int]], total: list[int], weight: int) -> Rows:
+    """(1 - w) row + w mean with w = weight / 2^64, rounded so that every row sums to 2^64.
+
+    The mean of an arm is rounded once for all rows, so that at w = 1 all rows are the same.
+    """
+    n_rows = len(rows)
+    mean = _rounded([[part // n_rows for part in total]])[0]
+    keep = (1 << _MIX_BITS) - weight
+    mixed = []
+    for row in rows:
+        parts = [keep * own + weight * all_ for own, all_ in zip(row, mean, strict=True)]
+        floors = [part >> _MIX_BITS for part in parts]
+        floors[floors.index(max(floors))] += SPACE - sum(floors)
+        mixed.append(tuple(floors))
+    return tuple(mixed)

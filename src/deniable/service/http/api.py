@@ -1,0 +1,307 @@
+"""The FastAPI half: administration, OFREP in bulk, health, metrics, one shape of errors, OpenAPI."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Any
+
+from fastapi import APIRouter, Depends, FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import get_openapi
+from starlette.exceptions import HTTPException
+
+from deniable.errors import DeniableError
+from deniable.service.http import administration, metrics, ofrep
+from deniable.service.http.auth import Authenticator
+from deniable.service.http.guard import Service, require
+from deniable.service.http.messages import (
+    DECISION_SCHEMA,
+    EXPERIMENT_KEY,
+    REWARD_SCHEMA,
+    VISITOR_SCHEMA,
+    Limits,
+    parse_object,
+)
+from deniable.service.http.models import HealthReply, ProblemReply
+from deniable.service.http.problems import MEDIA_TYPE, Problem, problem_of
+from deniable.service.service import Deniable
+
+_KEY = {
+    "name": "key",
+    "in": "path",
+    "required": True,
+    "description": "The experiment's key.",
+    "schema": {"type": "string", "pattern": EXPERIMENT_KEY, "maxLength": 128},
+}
+_OFREP_CONTEXT = {
+    "type": "object",
+    "required": ["context"],
+    "properties": {
+        "context": {
+            "type": "object",
+            "required": ["targetingKey"],
+            "properties": {
+                "targetingKey": {"type": "string", "minLength": 1, "maxLength": 512},
+                "segment": {"type": ["string", "null"], "maxLength": 512},
+            },
+        }
+    },
+}
+_OFREP_FLAG = {
+    "type": "object",
+    "required": ["key", "reason", "variant", "value", "metadata"],
+    "properties": {
+        "key": {"type": "string"},
+        "reason": {"const": ofrep.REASON},
+        "variant": {"type": "string"},
+        "value": {"type": "string"},
+        "metadata": {
+            "type": "object",
+            "required": ["decision"],
+            "properties": {"decision": {"type": "string"}},
+        },
+    },
+}
+_OFREP_ERROR = {
+    "type": "object",
+    "required": ["errorCode", "errorDetails"],
+    "properties": {"errorCode": {"type": "string"}, "errorDetails": {"type": "string"}},
+}
+_PROBLEM = {"$ref": "#/components/schemas/ProblemReply"}
+
+READY_MEMORY_SECONDS = 1.0
+"""How long an answer of `/readyz` is kept: anybody may ask, and each answer costs a transaction."""
+
+HEALTH_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
+"""Answered however much else is going on."""
+
+operation = APIRouter(tags=["operation"])
+flags = APIRouter(tags=["openfeature"])
+
+
+def make_api(
+    service: Deniable,
+    authenticator: Authenticator,
+    tally: metrics.Tally,
+    limits: Limits,
+    extra_routers: Sequence[APIRouter],
+) -> FastAPI:
+    """The application with all routers; no interactive documentation, which would call other hosts."""
+    api = FastAPI(
+        title="Deniable",
+        version=version("deniable"),
+        description="Experiments whose shown arm keeps every visitor's segment deniable.",
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    api.state.service = service
+    api.state.authenticator = authenticator
+    api.state.tally = tally
+    api.state.readiness = Readiness(service)
+    for router in (operation, flags, administration.read, administration.admin, *extra_routers):
+        api.include_router(router)
+    api.add_exception_handler(DeniableError, _told)
+    api.add_exception_handler(Problem, _told)
+    api.add_exception_handler(HTTPException, _http_error)
+    api.add_exception_handler(RequestValidationError, _not_valid)
+    api.openapi = lambda: _document(api, limits)  # type: ignore[method-assign]
+    return api
+
+
+@operation.get("/healthz")
+async def health() -> HealthReply:
+    """Whether this process answers at all."""
+    return HealthReply()
+
+
+class Readiness:
+    """Whether the service is ready; asked of the store at most once a second, by one thread at a time.
+
+    Args:
+        service: asked.
+    """
+
+    def __init__(self, service: Deniable) -> None:
+        self._service = service
+        self._asking: asyncio.Future[bool] | None = None
+        self._answer = False
+        self._asked_at = float("-inf")
+
+    async def ready(self) -> bool:
+        """The answer, at most a second old."""
+        loop = asyncio.get_running_loop()
+        if loop.time() - self._asked_at < READY_MEMORY_SECONDS:
+            return self._answer
+        if self._asking is None:
+            self._asking = asyncio.ensure_future(asyncio.to_thread(self._service.ready))
+            self._asking.add_done_callback(self._keep)
+        await asyncio.wait([self._asking])
+        return self._answer
+
+    def _keep(self, asked: asyncio.Future[bool]) -> None:
+        self._asking = None
+        self._asked_at = asked.get_loop().time()
+        self._answer = not asked.cancelled() and asked.exception() is None and asked.result()
+
+
+@operation.get("/readyz", responses={503: {"model": ProblemReply}})
+async def ready(request: Request) -> HealthReply:
+    """Whether a decision could be drawn and stored right now."""
+    if not await request.app.state.readiness.ready():
+        raise Problem(503, "not-ready", "the store cannot be written to")
+    return HealthReply()
+
+
+@operation.get("/metrics", response_class=Response)
+async def figures(request: Request) -> Response:
+    """Counters for Prometheus: nothing about segments, arms or visitors."""
+    return Response(request.app.state.tally.exposition(), media_type=metrics.MEDIA_TYPE)
+
+
+@flags.post(ofrep.BULK_PATH, dependencies=[Depends(require("decide"))], include_in_schema=False)
+async def all_flags(service: Service, request: Request) -> dict[str, Any]:
+    """The stored decisions of a visitor; never draws one."""
+    content_type = request.headers.get("content-type")
+    body = parse_object(
+        await request.body(), content_type.encode("latin-1") if content_type else None
+    )
+    visitor, _segment = ofrep.context_of(body)
+    found = await asyncio.to_thread(service.visitors.decisions, visitor)
+    return {"flags": [ofrep.evaluation(key, decision) for key, decision in found.items()]}
+
+
+async def _told(request: Request, error: Exception) -> Response:
+    problem = problem_of(error)
+    if request.url.path == ofrep.BULK_PATH:
+        status, body = ofrep.refusal(None, problem)
+        return Response(body, status, problem.headers, media_type="application/json")
+    return Response(problem.body(), problem.status, problem.headers, media_type=MEDIA_TYPE)
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    problem = Problem(error.status_code, "http", str(error.detail), headers=error.headers)
+    return await _told(request, problem)
+
+
+async def _not_valid(request: Request, error: Exception) -> Response:
+    """Where the request is wrong and what was expected, without what was sent."""
+    assert isinstance(error, RequestValidationError)
+    found = [
+        {"pointer": "/".join(map(str, item["loc"])), "detail": item["msg"]}
+        for item in error.errors()[:20]
+    ]
+    if any(item["type"] == "json_invalid" for item in error.errors()):
+        return await _told(request, Problem(400, "malformed", "the body is not JSON"))
+    first = f"{found[0]['pointer']}: {found[0]['detail']}" if found else "the request is not valid"
+    problem = Problem(422, "invalid-argument", first, members={"errors": found})
+    return await _told(request, problem)
+
+
+def _document(api: FastAPI, limits: Limits) -> dict[str, Any]:
+    """The whole document, made once."""
+    if api.openapi_schema is None:
+        made = get_openapi(
+            title=api.title, version=api.version, description=api.description, routes=api.routes
+        )
+        components = made.setdefault("components", {}).setdefault("schemas", {})
+        components["ProblemReply"] = ProblemReply.model_json_schema()
+        components.pop("HTTPValidationError", None)
+        components.pop("ValidationError", None)
+        made["paths"] = {**_hot_paths(limits), **made["paths"]}
+        api.openapi_schema = made
+    return api.openapi_schema
+
+
+def _hot_paths(limits: Limits) -> dict[str, Any]:
+    decisions = "/v1/experiments/{key}/decisions"
+    return {
+        decisions: _post(
+            "decide",
+            "The arm for a visitor: stored and durable before it is answered.",
+            VISITOR_SCHEMA,
+            DECISION_SCHEMA,
+            keyed=True,
+        ),
+        f"{decisions}/batch": _post(
+            "decide_batch",
+            "Decisions for many visitors, in order, in one transaction.",
+            _list_of("visitors", VISITOR_SCHEMA, limits.batch),
+            _list_of("decisions", DECISION_SCHEMA, limits.batch),
+            keyed=True,
+        ),
+        "/v1/rewards": _post(
+            "reward",
+            "Count the response to a decision, once. Unknown ids get the same answer.",
+            REWARD_SCHEMA,
+            None,
+        ),
+        "/v1/rewards/batch": _post(
+            "reward_batch",
+            "Count many responses in one transaction.",
+            _list_of("rewards", REWARD_SCHEMA, limits.batch),
+            None,
+        ),
+        f"{ofrep.BULK_PATH}/{{key}}": _post(
+            "evaluate_flag", "OFREP: decide.", _OFREP_CONTEXT, _OFREP_FLAG, keyed=True, ofrep=True
+        ),
+        ofrep.BULK_PATH: _post(
+            "evaluate_flags",
+            "OFREP: the stored decisions of a visitor. Never draws one.",
+            _OFREP_CONTEXT,
+            _list_of("flags", _OFREP_FLAG, None),
+            ofrep=True,
+        ),
+    }
+
+
+def _list_of(member: str, schema: dict[str, Any], limit: int | None) -> dict[str, Any]:
+    items: dict[str, Any] = {"type": "array", "items": schema}
+    if limit is not None:
+        items.update(minItems=1, maxItems=limit)
+    return {
+        "type": "object",
+        "required": [member],
+        "additionalProperties": False,
+        "properties": {member: items},
+    }
+
+
+def _post(
+    name: str,
+    summary: str,
+    request: dict[str, Any],
+    reply: dict[str, Any] | None,
+    *,
+    keyed: bool = False,
+    ofrep: bool = False,
+) -> dict[str, Any]:
+    if reply is None:
+        responses: dict[str, Any] = {"204": {"description": "Counted, or nothing to count."}}
+    else:
+        responses = {"200": _response("Answered.", "application/json", reply)}
+    for status in (400, 401, 403, *((404,) if keyed else ()), 413, 415, 503):
+        responses[str(status)] = (
+            _response("Refused.", "application/json", _OFREP_ERROR)
+            if ofrep
+            else _response("Problem details", MEDIA_TYPE, _PROBLEM)
+        )
+    if not ofrep:
+        responses["422"] = _response("Problem details", MEDIA_TYPE, _PROBLEM)
+    operation = {
+        "operationId": name,
+        "summary": summary,
+        "tags": ["openfeature" if ofrep else "decisions"],
+        "security": [{"apiKey": []}],
+        "parameters": [_KEY] if keyed else [],
+        "requestBody": {"required": True, "content": {"application/json": {"schema": request}}},
+        "responses": responses,
+    }
+    return {"post": operation}
+
+
+def _response(description: str, media_type: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"description": description, "content": {media_type: {"schema": schema}}}

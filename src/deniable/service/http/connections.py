@@ -1,0 +1,151 @@
+"""Limits on connections that uvicorn does not have: size of headers, slow requests, idle connections.
+
+uvicorn's parser is fast but keeps everything a client sends as a header, and waits for ever for the
+rest of a request. This protocol counts bytes outside of bodies and is asked once a second how long it
+has waited; a request that arrives whole costs it one counter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from deniable.service.http.problems import MEDIA_TYPE, Problem
+
+HEADER_LIMIT = 16_384
+"""Bytes of a request's line and headers."""
+
+FRAMING_LIMIT = 65_536
+"""Bytes of a request that are neither line and headers nor body: chunk sizes and trailers."""
+
+
+class LimitedProtocol(HttpToolsProtocol):
+    """HTTP/1.1 with limits. Make a subclass with `limited`.
+
+    Attributes:
+        request_seconds: how long a request may take to arrive.
+        idle_seconds: how long a connection may be idle, or an answer wait to be read.
+        connection_limit: connections of one process; for more, idle ones are closed.
+    """
+
+    request_seconds = 10.0
+    idle_seconds = 30.0
+    connection_limit = 4_000
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """See asyncio.Protocol."""
+        super().connection_made(transport)
+        self._requests = 0
+        self._arriving = False
+        self._headers_done = False
+        self._outside_bodies = 0
+        self._refusal: Problem | None = None
+        self._seen: tuple[object, ...] = ()
+        self._seen_at = 0.0
+        if len(self.connections) > self.connection_limit:
+            others = (known for known in self.connections if known is not self)
+            spare = next((known for known in others if not known.answering), self)  # type: ignore[union-attr]
+            spare.transport.abort()
+
+    @property
+    def answering(self) -> bool:
+        """Whether a whole request is being answered."""
+        answered: bool = getattr(self.cycle, "response_complete", True)  # None before the first one
+        return not (answered or self._arriving)
+
+    def data_received(self, data: bytes) -> None:
+        """See asyncio.Protocol."""
+        self._outside_bodies += len(data)
+        super().data_received(data)
+        if self._refusal is None and self._arriving:
+            if not self._headers_done and self._outside_bodies > HEADER_LIMIT:
+                self._refusal = _headers_too_large()
+            elif self._outside_bodies > FRAMING_LIMIT:
+                self._refusal = Problem(400, "malformed", "too much besides the body")
+        elif not self._arriving and self._outside_bodies > FRAMING_LIMIT:  # only empty lines
+            self._refusal = Problem(400, "malformed", "expected a request")
+        if self._refusal is not None:
+            self._refuse(self._refusal)
+
+    def on_message_begin(self) -> None:
+        """See HttpToolsProtocol."""
+        self._requests += 1
+        self._arriving, self._headers_done = True, False
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """See HttpToolsProtocol."""
+        # Where all that came is within the limit, the headers are too.
+        if self._outside_bodies > HEADER_LIMIT:
+            sizes = (len(name) + len(value) + 4 for name, value in self.headers)
+            if len(self.url) + sum(sizes) > HEADER_LIMIT:
+                self._refusal = _headers_too_large()
+        if self._refusal is None:
+            super().on_headers_complete()
+            self._headers_done = True
+            self.headers = []  # trailers are no headers
+
+    def on_body(self, body: bytes) -> None:
+        """See HttpToolsProtocol."""
+        self._outside_bodies -= len(body)
+        if self._refusal is None:
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """See HttpToolsProtocol."""
+        self._arriving, self._outside_bodies = False, 0
+        if self._refusal is None:
+            super().on_message_complete()
+
+    def shutdown(self) -> None:
+        """Close, or close after the answer; a request of which only a part is here is not waited for."""
+        if self._arriving:
+            self.transport.close()
+        else:
+            super().shutdown()
+
+    def expire(self, now: float) -> None:
+        """Called about once a second: end what has not moved for too long."""
+        if self.transport.is_closing():
+            return
+        answering = self.answering
+        unsent = self.transport.get_write_buffer_size()
+        seen = (self._requests, self._arriving, answering, unsent)
+        if seen != self._seen:
+            self._seen, self._seen_at = seen, now
+        elif self._arriving:
+            if now - self._seen_at > self.request_seconds:
+                self._refuse(Problem(408, "too-slow", "the request did not arrive in time"))
+        elif now - self._seen_at > self.idle_seconds and (unsent or not answering):
+            self.transport.abort()
+
+    def _refuse(self, problem: Problem) -> None:
+        """Send a problem where nothing was sent yet, and close."""
+        cycle = self.cycle if self._headers_done else None
+        if not (self.pipeline or (cycle and cycle.response_started)):
+            body = problem.body()
+            head = b"content-type: %b\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
+            head %= (MEDIA_TYPE.encode(), len(body))
+            self.transport.write(STATUS_LINE[problem.status] + head + body)
+        if cycle:
+            cycle.disconnected = True
+            cycle.message_event.set()
+        self.transport.close()
+
+
+def limited(
+    request_seconds: float, idle_seconds: float, connection_limit: int
+) -> type[LimitedProtocol]:
+    """The protocol with these limits."""
+    limits: dict[str, Any] = {
+        "request_seconds": request_seconds,
+        "idle_seconds": idle_seconds,
+        "connection_limit": connection_limit,
+    }
+    return type("LimitedProtocol", (LimitedProtocol,), limits)
+
+
+def _headers_too_large() -> Problem:
+    return Problem(431, "headers-too-large", f"line and headers may have {HEADER_LIMIT} bytes")

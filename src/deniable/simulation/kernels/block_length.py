@@ -1,0 +1,131 @@
+"""How far to leap: a block just short enough that its totals are likely to settle the question.
+
+Any length that depends on the past alone is exact; these lengths only make splits rare. With d the
+gap between the leader's rate and a challenger's, the gap after m visitors is closed at worst by the
+leader's expected failures, m f Q / n, and the challenger's expected clicks, m s (1 - Q') / n', or,
+where the paths are long, by their swings of about five standard deviations.
+"""
+
+from __future__ import annotations
+
+import math
+
+from deniable._compile import compiled
+from deniable.simulation.kernels.state import FloatArray, IntArray
+
+_CERTAIN = 0.7  # of the length at which the expected worst order closes the gap
+_SWING = 5.2  # standard deviations that a held path must keep off, and a little more
+_LIKELY = 0.65
+_LONG = 200.0  # visitors from which swings are smaller than worst orders
+
+
+@compiled
+def single_leader_length(
+    shows: IntArray,
+    clicks: IntArray,
+    leader: int,
+    exploring: FloatArray,
+    bonus: float,
+    rates: FloatArray,
+    longest: float,
+) -> float:
+    """Visitors of the segment to leap while one arm leads alone, at most `longest`."""
+    n, c = shows[leader], clicks[leader]
+    own = exploring[leader] + bonus
+    q = c / n
+    fall = own * (1.0 - rates[leader]) * q / n
+    sway = _SWING * math.sqrt(own * rates[leader] * (1.0 - rates[leader])) / n
+    length = longest
+    for arm in range(shows.size):
+        if arm == leader:
+            continue
+        k = max(shows[arm], 1)
+        other = clicks[arm] / k
+        gap = q - other
+        hits = exploring[arm] * rates[arm]
+        rise = hits * (1.0 - other) / k
+        closing = fall + rise
+        # Most challengers are far behind: one comparison, no division.
+        if closing <= 0.0 or gap > closing * length / _CERTAIN:
+            continue
+        reach = _CERTAIN * gap / closing
+        # Over many visitors clicks and failures mix: the worst order is far too cautious.
+        if reach > _LONG:
+            arm_sway = _SWING * math.sqrt(hits * (1.0 - rates[arm])) / k
+            reach = max(reach, _swinging_length(gap, rise, sway, arm_sway, n + k))
+        length = min(length, reach)
+    return length
+
+
+@compiled
+def _swinging_length(gap: float, rise: float, sway: float, arm_sway: float, seen: int) -> float:
+    """Visitors after which swings may close the gap, of the leader or of both."""
+    # leader swings, challenger at its worst: rise m + sway sqrt m = gap
+    root = 2.0 * gap / (sway + math.sqrt(sway * sway + 4.0 * rise * gap))
+    mixed = _LIKELY * root * root
+    both = gap / (sway + arm_sway)
+    return max(mixed, min(_LIKELY * both * both, float(seen)))
+
+
+@compiled
+def pair_length(
+    n: int,
+    c: int,
+    k: int,
+    d: int,
+    wander: float,
+    own_rate: float,
+    other_rate: float,
+    longest: float,
+) -> float:
+    """The same for two arms: c clicks in n shows of the leader, d in k of the challenger."""
+    shown = float(max(k, 1))
+    other = d / shown
+    gap = c / n - other
+    rise = wander * other_rate * (1.0 - other) / shown
+    closing = (1.0 - wander) * (1.0 - own_rate) * other / n + rise
+    if gap * _CERTAIN >= closing * longest:
+        return longest
+    reach = _CERTAIN * gap / closing
+    if reach > _LONG:
+        sway = _SWING * math.sqrt((1.0 - wander) * own_rate * (1.0 - own_rate)) / n
+        arm_sway = _SWING * math.sqrt(wander * other_rate * (1.0 - other_rate)) / shown
+        reach = max(reach, _swinging_length(gap, rise, sway, arm_sway, n + k))
+    return min(longest, max(1.0, reach))
+
+
+@compiled
+def tied_length(
+    shows: IntArray,
+    clicks: IntArray,
+    leader: int,
+    tied: int,
+    exploring: FloatArray,
+    bonus: float,
+    rates: FloatArray,
+) -> float:
+    """Visitors of the segment until the tie is expected to break, times .7; infinite if never."""
+    breaking = 0.0
+    at_zero = clicks[leader] == 0
+    at_one = clicks[leader] == shows[leader] and not at_zero
+    for arm in range(shows.size):
+        if at_zero:
+            # Nobody has clicked: the first click of any arm breaks the tie.
+            breaking += (exploring[arm] + bonus / tied) * rates[arm]
+        elif at_one and clicks[arm] == shows[arm] and clicks[arm] > 0:
+            breaking += (exploring[arm] + bonus / tied) * (1.0 - rates[arm])
+        elif at_one and shows[arm] == 0:
+            breaking += exploring[arm] * rates[arm]
+        elif not at_one:
+            # Rates strictly between 0 and 1 move with every show: no block is safe.
+            return 0.0
+    return _CERTAIN / breaking if breaking > 0.0 else math.inf
+
+
+@compiled
+def schedule_length(clock: int, exploration: float, candidates: float) -> float:
+    """Visitors in which a decaying schedule leaves about this many of them undecided.
+
+    Exploration falls like n^(-1/3), so over m visitors by about m / (3 n) of itself.
+    """
+    return math.sqrt(3.0 * candidates * (clock + 1.0) / max(exploration, 1e-300))

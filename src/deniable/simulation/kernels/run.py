@@ -1,0 +1,222 @@
+"""One repetition from start to horizon: the entry points of the kernels, one for each kind of rule.
+
+Each is a Python function that makes the arrays and a compiled one that fills them. All take click rates
+as (J, K), segment shares cumulated as (J,), ascending checkpoints as numbers of visitors, and a
+generator, which is used up; they return shows and clicks at each checkpoint, (C, J, K) each.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from deniable._compile import compiled
+from deniable.simulation.kernels.block import pick
+from deniable.simulation.kernels.leap import leap_visitors
+from deniable.simulation.kernels.random_numbers import binomial, split_multinomial, uniform
+from deniable.simulation.kernels.state import (
+    CANDIDATES,
+    DEPTH,
+    STEPS,
+    UNDECIDED,
+    Blocks,
+    FloatArray,
+    IntArray,
+    Leaders,
+    LeapSpace,
+    Rule,
+    StepSpace,
+    WordArray,
+    World,
+)
+from deniable.simulation.kernels.step import step_visitors
+
+
+class Setting(NamedTuple):
+    """Where and how long a rule is run.
+
+    Attributes:
+        rates: click rates, (J, K).
+        arrival: cumulative shares of the segments, (J,).
+        checkpoints: numbers of visitors at which to note the counts, ascending, (C,).
+        state: the generator.
+    """
+
+    rates: FloatArray
+    arrival: FloatArray
+    checkpoints: IntArray
+    state: WordArray
+
+
+class Record(NamedTuple):
+    """Counts so far, (J, K), and at each checkpoint, (C, J, K)."""
+
+    shows: IntArray
+    clicks: IntArray
+    all_shows: IntArray
+    all_clicks: IntArray
+
+
+def run_greedy(
+    leap: bool, rule: Rule, on_segment_clock: bool, setting: Setting
+) -> tuple[IntArray, IntArray]:
+    """An epsilon-greedy rule, by either kernel."""
+    n_segments, n_arms = setting.rates.shape
+    # For the leap kernel, segments on their own clocks are worlds of one segment each; else there is
+    # one world of all of them.
+    apart = leap and on_segment_clock
+    shape = (n_segments, 1, n_arms) if apart else (1, n_segments, n_arms)
+    record = record_of(setting)
+    clocks = np.zeros((shape[0], shape[1] if on_segment_clock else 1), np.int64)
+    worlds = World(
+        setting.rates.reshape(shape),
+        np.ones(1) if apart else setting.arrival,
+        record.shows.reshape(shape),
+        record.clicks.reshape(shape),
+        clocks,
+        setting.state,
+    )
+    visitors = np.empty(shape[0], np.int64)
+    space = leap_space(shape[1], n_arms, clocks.shape[1])
+    if leap:
+        words = None if n_arms == 2 else np.empty((3, n_arms), np.uint64)
+        _leap_greedy(rule, worlds, space, words, setting, visitors, record)
+    else:
+        _step_greedy(rule, worlds, space.leaders, space.step, setting, record)
+    return record.all_shows, record.all_clicks
+
+
+def run_fixed(leap: bool, cumulative: FloatArray, setting: Setting) -> tuple[IntArray, IntArray]:
+    """Arms from one distribution by segment, cumulated as (J, K), whatever is clicked."""
+    record = record_of(setting)
+    parts = np.empty(sum(setting.rates.shape), np.int64)
+    _run_fixed(leap, cumulative, setting, parts, record)
+    return record.all_shows, record.all_clicks
+
+
+def record_of(setting: Setting) -> Record:
+    """Counts of 0."""
+    shape = setting.rates.shape
+    points = (setting.checkpoints.size, *shape)
+    return Record(*(np.zeros(size, np.int64) for size in (shape, shape, points, points)))
+
+
+def leap_space(n_segments: int, n_arms: int, n_clocks: int) -> LeapSpace:
+    """Room for either kernel on one world."""
+
+    def integers(*shape: int) -> IntArray:
+        return np.empty(shape, np.int64)
+
+    return LeapSpace(
+        leaders=Leaders(integers(n_segments), integers(n_segments)),
+        blocks=Blocks(
+            sizes=integers(DEPTH),
+            shown=integers(DEPTH + 1, n_segments, n_arms),
+            won=integers(DEPTH + 1, n_segments, n_arms),
+            places=integers(UNDECIDED),
+            undecided=integers(UNDECIDED, 3),
+        ),
+        steps=integers(STEPS, 3),
+        candidates=integers(STEPS, CANDIDATES),
+        exploring=np.empty((3, n_arms)),
+        counts=integers(2, n_arms),
+        stack=integers(DEPTH, 4),
+        step=StepSpace(np.empty((n_clocks, n_arms)), np.empty(n_clocks), integers(n_clocks)),
+    )
+
+
+@compiled
+def _leap_greedy(
+    rule: Rule,
+    worlds: World,
+    space: LeapSpace,
+    words: WordArray | None,
+    setting: Setting,
+    visitors: IntArray,
+    record: Record,
+) -> None:
+    """The leap kernel; `worlds` has one more axis than a world, in front."""
+    done = 0
+    for i in range(setting.checkpoints.size):
+        # Who comes between two checkpoints is divided among the worlds first: each then runs alone.
+        if visitors.size == 1:
+            visitors[0] = setting.checkpoints[i] - done
+        else:
+            split_multinomial(
+                setting.checkpoints[i] - done, setting.arrival, visitors, setting.state
+            )
+        done = setting.checkpoints[i]
+        for w in range(visitors.size):
+            world = World(
+                worlds.rates[w],
+                worlds.arrival,
+                worlds.shows[w],
+                worlds.clicks[w],
+                worlds.clocks[w],
+                setting.state,
+            )
+            leap_visitors(rule, visitors[w], space, words, world)
+        note(record, i)
+
+
+@compiled
+def _step_greedy(
+    rule: Rule,
+    worlds: World,
+    leaders: Leaders,
+    space: StepSpace,
+    setting: Setting,
+    record: Record,
+) -> None:
+    """The step kernel, on all segments at once."""
+    world = World(
+        worlds.rates[0],
+        worlds.arrival,
+        worlds.shows[0],
+        worlds.clicks[0],
+        worlds.clocks[0],
+        setting.state,
+    )
+    done = 0
+    for i in range(setting.checkpoints.size):
+        step_visitors(rule, setting.checkpoints[i] - done, leaders, space, world)
+        done = setting.checkpoints[i]
+        note(record, i)
+
+
+@compiled
+def _run_fixed(
+    leap: bool, cumulative: FloatArray, setting: Setting, parts: IntArray, record: Record
+) -> None:
+    rates, state = setting.rates, setting.state
+    n_segments, n_arms = rates.shape
+    arrivals, part = parts[:n_segments], parts[n_segments:]
+    done = 0
+    for i in range(setting.checkpoints.size):
+        visitors = setting.checkpoints[i] - done
+        done = setting.checkpoints[i]
+        if leap:
+            split_multinomial(visitors, setting.arrival, arrivals, state)
+            for j in range(n_segments):
+                split_multinomial(arrivals[j], cumulative[j], part, state)
+                for arm in range(n_arms):
+                    record.shows[j, arm] += part[arm]
+                    record.clicks[j, arm] += binomial(part[arm], rates[j, arm], state)
+        else:
+            for _ in range(visitors):
+                j = pick(setting.arrival, state) if n_segments > 1 else 0
+                arm = pick(cumulative[j], state)
+                record.shows[j, arm] += 1
+                if uniform(state) < rates[j, arm]:
+                    record.clicks[j, arm] += 1
+        note(record, i)
+
+
+@compiled
+def note(record: Record, checkpoint: int) -> None:
+    """Keep the counts of a checkpoint."""
+    for j in range(record.shows.shape[0]):
+        for arm in range(record.shows.shape[1]):
+            record.all_shows[checkpoint, j, arm] = record.shows[j, arm]
+            record.all_clicks[checkpoint, j, arm] = record.clicks[j, arm]

@@ -1,0 +1,152 @@
+"""What kernels are given, as named tuples of arrays and numbers.
+
+Numba compiles a named tuple to its fields, so a name costs nothing at run time, and mypy checks it. All
+arrays are made by `run.py`, in Python: kernels never allocate (see `compile.py`).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray: TypeAlias = NDArray[np.float64]
+IntArray: TypeAlias = NDArray[np.int64]
+WordArray: TypeAlias = NDArray[np.uint64]
+
+FIXED, DYNAMIC, ARM_DYNAMIC = 0, 1, 2
+"""Kinds of exploration; see `exploration.py`."""
+
+NEVER = 2**62
+"""A clock, or a waiting time, that no run reaches."""
+
+DEPTH = 64
+"""Halvings of a block: more than there are binary digits in the longest one."""
+
+UNDECIDED = 64
+"""Undecided visitors that a block can hold; it ends at the last that fits."""
+
+STEPS, CANDIDATES = 64, 32
+"""Steps of a block of decaying exploration, and candidates in each; see `decaying_exploration.py`."""
+
+
+class Rule(NamedTuple):
+    """An epsilon-greedy rule.
+
+    Attributes:
+        kind: FIXED, DYNAMIC or ARM_DYNAMIC.
+        fixed: for FIXED, the exploration by arm and, last, the greedy arm's bonus, (K + 1,).
+        floor: for DYNAMIC, the least exploration.
+        budgets: for ARM_DYNAMIC, the budget by arm, (K,).
+        turns: the clocks at which an arm's budget starts to bind, ascending; from the last on the
+            rule stays as it is.
+    """
+
+    kind: int
+    fixed: FloatArray
+    floor: float
+    budgets: FloatArray
+    turns: FloatArray
+
+
+class World(NamedTuple):
+    """Segments that share a clock, or, in the step kernel, all segments.
+
+    Attributes:
+        rates: click rates, (J, K).
+        arrival: cumulative shares of the segments, (J,).
+        shows: counts so far, (J, K).
+        clicks: counts so far, (J, K).
+        clocks: visitors so far: (1,), or (J,) in the step kernel with clocks by segment.
+        state: the generator.
+    """
+
+    rates: FloatArray
+    arrival: FloatArray
+    shows: IntArray
+    clicks: IntArray
+    clocks: IntArray
+    state: WordArray
+
+
+class Arms(NamedTuple):
+    """The arms of one segment.
+
+    Attributes:
+        rates: click rates, (K,).
+        shows: counts so far, (K,).
+        clicks: counts so far, (K,).
+        clocks: visitors so far, (1,).
+        state: the generator.
+    """
+
+    rates: FloatArray
+    shows: IntArray
+    clicks: IntArray
+    clocks: IntArray
+    state: WordArray
+
+
+class Leaders(NamedTuple):
+    """The greedy arm of each segment, and how many arms share its click rate, (J,) each."""
+
+    arms: IntArray
+    ties: IntArray
+
+
+class Blocks(NamedTuple):
+    """A block of visitors and the parts it was split into, as totals by segment and arm.
+
+    Attributes:
+        sizes: visitors of each part, the earliest last, (DEPTH,).
+        shown: shows of each part, (DEPTH + 1, J, K); the last place is for sums.
+        won: clicks of each part, likewise.
+        places: places in the block of visitors whose order matters, ascending, (UNDECIDED,).
+        undecided: those visitors' segments, arms and clicks, (UNDECIDED, 3).
+    """
+
+    sizes: IntArray
+    shown: IntArray
+    won: IntArray
+    places: IntArray
+    undecided: IntArray
+
+
+class StepSpace(NamedTuple):
+    """Room for the step kernel, by clock.
+
+    Attributes:
+        exploring: exploration by arm when it was last worked out, (C, K).
+        sure_bonus: at most the bonus at the clock's present value, (C,).
+        refresh_at: the clock at which to work both out again, (C,).
+    """
+
+    exploring: FloatArray
+    sure_bonus: FloatArray
+    refresh_at: IntArray
+
+
+class LeapSpace(NamedTuple):
+    """Room for the leap kernel.
+
+    Attributes:
+        leaders: the greedy arms.
+        blocks: the present block.
+        steps: length, candidates and wanderers of each step, (STEPS, 3).
+        candidates: twice a candidate's place in its step, and 1 more if it wanders off the leader,
+            (STEPS, CANDIDATES).
+        exploring: exploration by arm: sure, at the last clock, and their difference, (3, K).
+        counts: shows and clicks by arm of a block of one segment, (2, K).
+        stack: parts of a block of two arms, (DEPTH, 4).
+        step: room for the step kernel.
+    """
+
+    leaders: Leaders
+    blocks: Blocks
+    steps: IntArray
+    candidates: IntArray
+    exploring: FloatArray
+    counts: IntArray
+    stack: IntArray
+    step: StepSpace

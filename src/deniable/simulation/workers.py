@@ -1,0 +1,175 @@
+"""Repetitions as tasks for worker processes or any executor, half a second each.
+
+A task is a list of spans of repetitions. The worker runs them until its time is up and hands back what
+it did not get to, which is submitted again. A repetition's numbers depend on the seed, the job's key and
+its own index alone, so neither the cut into tasks nor their order nor the number of workers can matter.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import replace
+from multiprocessing import get_context, parent_process
+from threading import Thread
+from typing import NamedTuple
+
+import numpy as np
+
+from deniable.simulation.job import Counts, Job, run_repetition
+
+TASK_SECONDS = 0.5
+_TASKS_AHEAD = 2  # tasks submitted for each worker, so that none waits for the next
+
+
+class Span(NamedTuple):
+    """Repetitions `first` up to, not including, `stop` of the job with this index."""
+
+    job: int
+    first: int
+    stop: int
+
+
+class Batch(NamedTuple):
+    """Finished repetitions of one job: counts of shape (repetitions, C, J, K)."""
+
+    job: int
+    first: int
+    shows: Counts
+    clicks: Counts
+
+
+def run_spans(
+    jobs: Mapping[int, Job], spans: Sequence[Span], seed: int, seconds: float
+) -> tuple[list[Batch], list[Span]]:
+    """Run spans until the time is up, at least one repetition: what is finished, what is left."""
+    deadline = time.perf_counter() + seconds
+    batches: list[Batch] = []
+    for position, span in enumerate(spans):
+        shows: list[Counts] = []
+        clicks: list[Counts] = []
+        for repetition in range(span.first, span.stop):
+            if (shows or batches) and time.perf_counter() >= deadline:
+                rest = [Span(span.job, repetition, span.stop), *spans[position + 1 :]]
+                return _with(batches, span, shows, clicks), rest
+            one_shows, one_clicks = run_repetition(jobs[span.job], seed, repetition)
+            shows.append(one_shows)
+            clicks.append(one_clicks)
+        batches = _with(batches, span, shows, clicks)
+    return batches, []
+
+
+def run_jobs(
+    jobs: Sequence[Job],
+    spans: Sequence[Span],
+    seed: int,
+    executor: Executor | None = None,
+    workers: int | None = None,
+) -> Iterator[Batch]:
+    """Finished batches in any order, until all spans are done.
+
+    Args:
+        jobs: what spans refer to by index.
+        spans: the repetitions to run.
+        seed: the run's seed.
+        executor: where to run; None for a pool of processes of its own.
+        workers: how many processes; None for one on each processor. With 1 nothing is started.
+    """
+    waiting = deque(spans)
+    count = workers or os.cpu_count() or 1
+    if executor is None:
+        # The first slice runs here: a short run is over before a pool would have started.
+        seconds = float("inf") if count == 1 else TASK_SECONDS
+        _compile_for(jobs)
+        batches, left = run_spans(dict(enumerate(jobs)), list(waiting), seed, seconds)
+        yield from batches
+        waiting = deque(left)
+    if waiting:
+        with _pool(executor, count) as pool:
+            yield from _run_on(pool, jobs, waiting, seed, count)
+
+
+def _compile_for(jobs: Sequence[Job]) -> None:
+    """Compile what the jobs need here, once, so that workers find it in the cache on disk."""
+    for job in {(type(job.rule), job.kernel): job for job in jobs}.values():
+        run_repetition(replace(job, checkpoints=np.ones(1, np.int64)), 0, 0)
+
+
+def _run_on(
+    pool: Executor, jobs: Sequence[Job], waiting: deque[Span], seed: int, workers: int
+) -> Iterator[Batch]:
+    running: set[Future[tuple[list[Batch], list[Span]]]] = set()
+    try:
+        while waiting or running:
+            while waiting and len(running) < _TASKS_AHEAD * workers:
+                part = _take(waiting, share=_TASKS_AHEAD * workers)
+                used = {span.job: jobs[span.job] for span in part}
+                running.add(pool.submit(run_spans, used, part, seed, TASK_SECONDS))
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            for future in done:
+                batches, left = future.result()
+                waiting.extendleft(reversed(left))
+                yield from batches
+    finally:
+        for future in running:
+            future.cancel()
+
+
+def _take(waiting: deque[Span], share: int) -> list[Span]:
+    """A fair part of what is waiting, in whole spans or, where few are left, in cut ones."""
+    repetitions = sum(span.stop - span.first for span in waiting)
+    wanted = max(1, -(-repetitions // share))
+    part: list[Span] = []
+    while waiting and wanted > 0 and len(part) < 500:
+        span = waiting.popleft()
+        size = min(wanted, span.stop - span.first)
+        part.append(Span(span.job, span.first, span.first + size))
+        if span.first + size < span.stop:
+            waiting.appendleft(Span(span.job, span.first + size, span.stop))
+        wanted -= size
+    return part
+
+
+@contextmanager
+def _pool(executor: Executor | None, workers: int) -> Iterator[Executor]:
+    if executor is not None:
+        yield executor
+        return
+    with worker_processes(workers) as pool:
+        yield pool
+
+
+def _with(
+    batches: list[Batch], span: Span, shows: list[Counts], clicks: list[Counts]
+) -> list[Batch]:
+    if not shows:
+        return batches
+    return [*batches, Batch(span.job, span.first, np.stack(shows), np.stack(clicks))]
+
+
+@contextmanager
+def worker_processes(count: int) -> Iterator[Executor]:
+    """An executor on `count` processes; they start with the first task and end with the block."""
+    # Spawned, not forked: a fork of a process with threads (Polars, Numba) can hang.
+    spawned = get_context("spawn")
+    with ProcessPoolExecutor(count, spawned, initializer=_end_with_parent) as pool:
+        try:
+            yield pool
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _end_with_parent() -> None:
+    """Without this, workers of a program that was killed would wait for tasks for ever."""
+    Thread(target=_wait_and_end, daemon=True).start()
+
+
+def _wait_and_end() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

@@ -1,0 +1,155 @@
+"""Raw connections to a real server: large headers, slow and half-sent requests, silence."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import httpx
+import pytest
+from tests.service.http.process import Server, serving
+from tests.service.http.site import DECISIONS, EXPERIMENT
+
+from deniable.service.service import open as open_service
+
+SLOW = ("--request-seconds", "1", "--idle-seconds", "2")
+WAIT_SECONDS = 60
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("server")
+
+
+@pytest.fixture(scope="module")
+def secret(folder: Path) -> str:
+    with open_service(f"sqlite:///{folder / 'store.db'}") as service:
+        service.firm.set(budget=3.0)
+        service.experiments.create(EXPERIMENT, arms=["old", "new"], segments=["a", "b"], budget=1.0)
+        service.experiments.start(EXPERIMENT)
+        return service.keys.create("test", ["admin"])[0]
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path, secret: str) -> Iterator[Server]:
+    with serving(folder) as running:
+        yield running
+
+
+def _connected(server: Server) -> socket.socket:
+    host, port = server.url.removeprefix("http://").split(":")
+    return socket.create_connection((host, int(port)), timeout=WAIT_SECONDS)
+
+
+def _until_closed(sock: socket.socket) -> bytes:
+    """All that the server sends until it closes; a timeout fails the test."""
+    received = b""
+    try:
+        while data := sock.recv(65_536):
+            received += data
+    except ConnectionResetError:
+        pass
+    return received
+
+
+def _decides(server: Server, secret: str) -> bool:
+    headers = {"Authorization": f"Bearer {secret}"}
+    body = {"visitor": "v", "segment": "a"}
+    answer = httpx.post(server.url + DECISIONS, json=body, headers=headers, timeout=WAIT_SECONDS)
+    return answer.status_code == 200
+
+
+def test_headers_have_a_limit(server: Server, secret: str) -> None:
+    endless = b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-Long: "
+    many = b"GET /healthz HTTP/1.1\r\nHost: x\r\n" + b"X-Many: 0123456789\r\n" * 2_000 + b"\r\n"
+    long_path = b"GET /" + b"x" * 40_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n"
+    for start, more in ((endless, b"x" * 50_000), (many, b""), (long_path, b"")):
+        with _connected(server) as sock:
+            sock.sendall(start)
+            sock.sendall(more)
+            assert _until_closed(sock).startswith(b"HTTP/1.1 431 "), start[:40]
+    within = b"GET /healthz HTTP/1.1\r\nHost: x\r\nX: " + b"x" * 16_000 + b"\r\n\r\n"
+    with _connected(server) as sock:
+        sock.sendall(within)
+        assert sock.recv(65_536).startswith(b"HTTP/1.1 200 ")
+    assert _decides(server, secret)
+
+
+def test_a_body_larger_than_the_header_limit_is_no_header(server: Server, secret: str) -> None:
+    with _connected(server) as sock:
+        body = b'{"visitor":"v"' + b" " * 100_000 + b"}"
+        head = f"POST {DECISIONS} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {secret}\r\n"
+        length = f"Content-Length: {len(body)}\r\n\r\n"
+        for _ in range(2):  # on the same connection
+            sock.sendall((head + length).encode() + body)
+            assert sock.recv(65_536).startswith(b"HTTP/1.1 200 ")
+
+
+def test_trailers_have_a_limit(server: Server, secret: str) -> None:
+    with _connected(server) as sock:
+        head = f"POST {DECISIONS} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {secret}\r\n"
+        sock.sendall(head.encode() + b"Transfer-Encoding: chunked\r\n\r\n0\r\nX-Trailer: ")
+        try:
+            for _ in range(10_000):
+                sock.sendall(b"x" * 65_536)
+        except (BrokenPipeError, ConnectionResetError):
+            return
+    raise AssertionError("650 MB of trailers were taken")
+
+
+def test_nobody_is_waited_for_longer_than_allowed(folder: Path, secret: str) -> None:
+    cases = [
+        (b"", b""),
+        (b"\r\n\r\n", b""),
+        (b"GET /healthz HTTP/1.1\r\nHost: x\r\n", b"HTTP/1.1 408 "),
+        (b"POST /login HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nx", b"HTTP/1.1 408 "),
+        (b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", b"HTTP/1.1 200 "),
+    ]
+    with serving(folder, *SLOW) as server, ExitStack() as stack:
+        socks = [stack.enter_context(_connected(server)) for _ in cases]
+        for sock, (sent, _) in zip(socks, cases, strict=True):
+            sock.sendall(sent)
+        for sock, (sent, told) in zip(socks, cases, strict=True):
+            assert _until_closed(sock).startswith(told), sent
+        assert _decides(server, secret)
+
+
+def test_half_sent_requests_keep_nobody_out(server: Server, secret: str) -> None:
+    """250 requests that never arrive whole, more than may be answered at once."""
+    half = b"POST /v1/keys HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"
+    page = b"POST /login HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nkey="
+    headers = {"Authorization": f"Bearer {secret}"}
+    with ExitStack() as stack:
+        for number in range(250):
+            stack.enter_context(_connected(server)).sendall(page if number % 2 else half)
+        with httpx.Client(base_url=server.url, timeout=WAIT_SECONDS) as client:
+            for path in ("/healthz", "/readyz", "/metrics", "/login", "/v1/firm"):
+                assert client.get(path, headers=headers).status_code == 200, path
+        assert _decides(server, secret)
+
+
+def test_a_key_is_checked_before_the_body_is_read(server: Server) -> None:
+    for path in (DECISIONS, "/v1/keys", "/v1/rewards/batch", "/ofrep/v1/evaluate/flags"):
+        with _connected(server) as sock:
+            head = f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer dnb_guess\r\n"
+            sock.sendall(f"{head}Content-Length: 100000\r\n\r\n".encode())
+            assert sock.recv(65_536).startswith(b"HTTP/1.1 401 "), path
+
+
+def test_two_authorizations_are_a_mistake(server: Server, secret: str) -> None:
+    twice = [("Authorization", f"Bearer {secret}"), ("Authorization", "Bearer dnb_other")]
+    with httpx.Client(base_url=server.url, timeout=WAIT_SECONDS) as client:
+        for headers in (twice, twice[::-1], twice[:1] * 2):
+            body = {"visitor": "v"}
+            assert client.post(DECISIONS, json=body, headers=headers).status_code == 400
+            assert client.get("/v1/firm", headers=headers).status_code == 400
+            assert client.post("/v1/keys", json={}, headers=headers).status_code == 400
+
+
+def test_more_connections_than_allowed_close_idle_ones(folder: Path, secret: str) -> None:
+    with serving(folder, "--connection-limit", "10") as server, ExitStack() as stack:
+        for _ in range(30):
+            stack.enter_context(_connected(server))
+            assert _decides(server, secret)

@@ -1,0 +1,191 @@
+"""The store is gone, hangs, is damaged or replaced: over HTTP, past every cache."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from tests.postgres import PostgresServer
+from tests.service.http.process import Server, serving
+from tests.service.http.site import DECISIONS, EXPERIMENT, Site, running_site
+
+from deniable.service.http.app import Options
+from deniable.service.service import Deniable
+from deniable.service.service import open as open_service
+
+WAIT_SECONDS = 60
+
+
+def _prepare(service: Deniable) -> str:
+    service.firm.set(budget=3.0)
+    service.experiments.create(EXPERIMENT, arms=["old", "new"], segments=["a", "b"], budget=1.0)
+    service.experiments.start(EXPERIMENT)
+    return service.keys.create("test", ["admin"])[0]
+
+
+def _eventually(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + WAIT_SECONDS
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def _ready(site: Site) -> int:
+    return site.client.get("/readyz").status_code
+
+
+def _becomes(site: Site, status: int) -> None:
+    """Readiness is remembered for a second."""
+    _eventually(lambda: _ready(site) == status)
+
+
+def _check_outage(site: Site, kept: dict[str, Any]) -> None:
+    """Decisions of the usual shape, rewards refused, not ready; pages and keys cannot be read."""
+    for number in range(5):
+        assert site.decide(f"new-{number}").keys() == {"decision", "arm"}
+    assert {site.decide("v-1")["arm"] for _ in range(60)} == {"old", "new"}, "known ones too"
+    reward = {"decision": kept["decision"], "value": 1}
+    answer = site.client.post("/v1/rewards", json=reward, headers=site.headers("reward"))
+    assert answer.status_code == 503
+    _becomes(site, 503)
+    unknown = {"Authorization": "Bearer dnb_never-seen"}
+    answer = site.client.post(DECISIONS, json={"visitor": "v"}, headers=unknown)
+    assert answer.status_code == 503
+    assert site.client.get("/healthz").status_code == 200
+
+
+@pytest.fixture
+def sqlite_site(tmp_path: Path) -> Iterator[tuple[Site, Path]]:
+    """Nothing is remembered of API keys; every key was used once."""
+    path = tmp_path / "store.db"
+    with open_service(f"sqlite:///{path}") as service:
+        _prepare(service)
+        with running_site(service, Options(key_cache_seconds=0.0)) as site:
+            _use_keys(site)
+            yield site, path
+
+
+def _use_keys(site: Site) -> None:
+    for scope in ("decide", "reward"):
+        site.client.post("/v1/rewards", json={}, headers=site.headers(scope))
+
+
+def test_postgres_gone(own_postgres: PostgresServer) -> None:
+    with open_service(own_postgres.new_database()) as service:
+        _prepare(service)
+        with running_site(service, Options(key_cache_seconds=0.0)) as site:
+            _use_keys(site)
+            kept = site.decide("v-1")
+            own_postgres.crash()
+            _check_outage(site, kept)
+            own_postgres.start()
+            _becomes(site, 200)
+            assert site.decide("v-1") == kept
+            assert service.ledger.verify().sound
+
+
+def test_sqlite_file_moved_away_and_back(sqlite_site: tuple[Site, Path], tmp_path: Path) -> None:
+    site, path = sqlite_site
+    kept = site.decide("v-1")
+    path.rename(tmp_path / "away.db")
+    _check_outage(site, kept)
+    (tmp_path / "away.db").rename(path)
+    _becomes(site, 200)
+    assert site.decide("v-1") == kept
+
+
+def test_sqlite_file_replaced(sqlite_site: tuple[Site, Path], tmp_path: Path) -> None:
+    """By a copy of itself: what is written to the old file would be lost."""
+    site, path = sqlite_site
+    kept = site.decide("v-1")
+    shutil.copy(path, tmp_path / "copy.db")
+    (tmp_path / "copy.db").rename(path)
+    _check_outage(site, kept)
+
+
+def test_sqlite_file_damaged(sqlite_site: tuple[Site, Path]) -> None:
+    """Cut to its first page: the schema can be read, nothing else."""
+    site, path = sqlite_site
+    kept = site.decide("v-1")
+    with site.service._store.begin() as connection:
+        connection.connection.execute("COMMIT")
+        connection.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        connection.connection.execute("BEGIN")
+    os.truncate(path, 8 * 4096)
+    _check_outage(site, kept)
+
+
+def test_a_known_key_works_for_a_bounded_time(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    with open_service(f"sqlite:///{path}") as service:
+        _prepare(service)
+        options = Options(key_cache_seconds=0.0, key_outage_seconds=0.0)
+        with running_site(service, options) as site:
+            site.decide("v-1")
+            path.rename(tmp_path / "away.db")
+            answer = site.client.post(
+                DECISIONS, json={"visitor": "v-1"}, headers=site.headers("decide")
+            )
+            assert answer.status_code == 503
+            (tmp_path / "away.db").rename(path)
+            assert site.decide("v-1")
+
+
+# -- a PostgreSQL that hangs ------------------------------------------------------------------
+
+
+def _decide(server: Server, secret: str, visitor: str) -> httpx.Response:
+    return httpx.post(
+        server.url + DECISIONS,
+        json={"visitor": visitor, "segment": "a"},
+        headers={"Authorization": f"Bearer {secret}"},
+        timeout=WAIT_SECONDS,
+    )
+
+
+@pytest.fixture
+def hanging(own_postgres: PostgresServer, tmp_path: Path) -> Iterator[tuple[str, Path, str]]:
+    """A store, a key file and an API key."""
+    key = tmp_path / "key"
+    key.write_text("5a" * 32)
+    key.chmod(0o600)
+    store = own_postgres.new_database()
+    with open_service(store) as service:
+        secret = _prepare(service)
+    yield store, key, secret
+    own_postgres.resume()
+
+
+def test_postgres_hangs(
+    own_postgres: PostgresServer, hanging: tuple[str, Path, str], tmp_path: Path
+) -> None:
+    store, key, secret = hanging
+    flags = ("--key-file", str(key), "--key-cache-seconds", "0.1", "--shutdown-seconds", "5")
+    with serving(tmp_path, *flags, store=store, patient=False) as server:
+        first = _decide(server, secret, "v-1").json()
+        own_postgres.hang()
+        for number in range(5):
+            answer = _decide(server, secret, f"w-{number}")
+            assert (answer.status_code, answer.json().keys()) == (200, first.keys())
+        assert httpx.get(f"{server.url}/readyz", timeout=WAIT_SECONDS).status_code == 503
+        metrics = httpx.get(f"{server.url}/metrics", timeout=WAIT_SECONDS).text
+        assert "deniable_store_failing 1.0" in metrics
+        own_postgres.resume()
+        _eventually(
+            lambda: httpx.get(f"{server.url}/readyz", timeout=WAIT_SECONDS).status_code == 200
+        )
+        assert _decide(server, secret, "v-1").json() == first
+        own_postgres.hang()
+        _decide(server, secret, "v-2")
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(WAIT_SECONDS) in (0, 1)
+    own_postgres.resume()
+    with open_service(store) as service:
+        assert service.ledger.verify().sound

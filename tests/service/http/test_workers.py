@@ -1,0 +1,160 @@
+"""Signals, supervisors and restarts: processes end in good order, and nobody is turned away."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+from tests.service.http.process import Server, serving
+from tests.service.http.site import DECISIONS, EXPERIMENT
+
+from deniable.service.service import open as open_service
+
+WAIT_SECONDS = 60
+
+
+@pytest.fixture
+def secret(tmp_path: Path) -> str:
+    with open_service(f"sqlite:///{tmp_path / 'store.db'}") as service:
+        service.firm.set(budget=3.0)
+        service.experiments.create(EXPERIMENT, arms=["old", "new"], segments=["a", "b"], budget=1.0)
+        service.experiments.start(EXPERIMENT)
+        return service.keys.create("test", ["admin"])[0]
+
+
+def _eventually(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + WAIT_SECONDS
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def _family(server: Server) -> list[psutil.Process]:
+    found: list[psutil.Process] = psutil.Process(server.process.pid).children(recursive=True)
+    return found
+
+
+def _decided(url: str, secret: str, visitor: str) -> httpx.Response:
+    headers = {"Authorization": f"Bearer {secret}"}
+    body = {"visitor": visitor, "segment": "a"}
+    return httpx.post(url + DECISIONS, json=body, headers=headers, timeout=WAIT_SECONDS)
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_signals_end_it_in_good_order(
+    tmp_path: Path, secret: str, workers: str, number: signal.Signals
+) -> None:
+    with serving(tmp_path, "--workers", workers, patient=False) as server:
+        assert _decided(server.url, secret, "v").status_code == 200
+        family = _family(server)
+        server.process.send_signal(number)
+        assert server.process.wait(WAIT_SECONDS) == 0
+        assert not any(process.is_running() for process in family)
+
+
+def test_workers_end_with_their_supervisor(tmp_path: Path, secret: str) -> None:
+    before = set(os.listdir(tempfile.gettempdir()))
+    with serving(tmp_path, "--workers", "2", patient=False) as server:
+        family = _family(server)
+        assert len(family) == 2
+        server.process.kill()
+        server.process.wait(WAIT_SECONDS)
+        psutil.wait_procs(family, WAIT_SECONDS)
+        assert not any(process.is_running() for process in family)
+        port = server.url.rpartition(":")[2]
+        left = {name for name in os.listdir(tempfile.gettempdir()) if "deniable" in name} - before
+        assert not left
+    with serving(tmp_path, "--port", port, patient=False) as server:
+        assert _decided(server.url, secret, "v").status_code == 200
+
+
+def test_a_worker_that_dies_is_replaced_and_counters_go_on(tmp_path: Path, secret: str) -> None:
+    def counted() -> int:
+        lines = httpx.get(f"{server.url}/metrics", timeout=WAIT_SECONDS).text.splitlines()
+        name = "deniable_new_decisions_total "
+        return int(float(next(line for line in lines if line.startswith(name)).split()[1]))
+
+    with serving(tmp_path, "--workers", "2") as server:
+        for number in range(20):
+            assert _decided(server.url, secret, f"v-{number}").status_code == 200
+        _eventually(lambda: counted() == 20)
+        first = _family(server)
+        for process in first:
+            process.kill()
+        _eventually(lambda: len(set(_family(server)) - set(first)) == 2)
+        for number in range(20, 40):
+            _eventually(lambda n=number: _answers(server.url, secret, f"v-{n}"))  # type: ignore[misc]
+        _eventually(lambda: counted() == 40)
+        assert server.terminate() == 0
+
+
+def _answers(url: str, secret: str, visitor: str) -> bool:
+    try:
+        return _decided(url, secret, visitor).status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def test_a_restart_on_an_inherited_socket_turns_nobody_away(tmp_path: Path, secret: str) -> None:
+    """The socket stays open while the server is replaced twice under load; one retry is enough."""
+    ended, failures, answered = threading.Event(), list[str](), list[int]()
+
+    def visit(client_number: int) -> None:
+        with httpx.Client(base_url=url, timeout=WAIT_SECONDS) as client:
+            for number in range(1_000_000):
+                if ended.is_set():
+                    return
+                body = {"visitor": f"v-{client_number}-{number}", "segment": "a"}
+                headers = {"Authorization": f"Bearer {secret}"}
+                for attempt in (1, 2):
+                    try:
+                        answer = client.post(DECISIONS, json=body, headers=headers)
+                    except httpx.TransportError as error:
+                        if attempt == 2:
+                            failures.append(type(error).__name__)
+                        continue
+                    if answer.status_code == 200:
+                        answered.append(client_number)
+                    else:
+                        failures.append(str(answer.status_code))
+                    break
+
+    def more(count: int = 100) -> None:
+        wanted = len(answered) + count
+        _eventually(lambda: len(answered) >= wanted or bool(failures))
+
+    with socket.socket() as sock, ThreadPoolExecutor(8) as pool:
+        sock.bind(("127.0.0.1", 0))
+        sock.listen(1_024)
+        url = f"http://127.0.0.1:{sock.getsockname()[1]}"
+        try:
+            for round_number in range(3):
+                with serving(tmp_path, sock=sock) as server:
+                    assert server.url == url
+                    if round_number == 0:
+                        visits = [pool.submit(visit, number) for number in range(8)]
+                    more()
+                    assert server.terminate() == 0
+                if round_number == 1:  # nobody listens for a while: connections wait
+                    time.sleep(0.5)
+            with serving(tmp_path, sock=sock):
+                more()
+                ended.set()
+                for done in visits:
+                    done.result(WAIT_SECONDS)
+        finally:
+            ended.set()
+    assert failures == []
+    with open_service(f"sqlite:///{tmp_path / 'store.db'}") as service:
+        assert service.ledger.verify().decisions == len(answered)

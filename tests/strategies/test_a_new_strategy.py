@@ -1,0 +1,134 @@
+"""A strategy is one class and one line: a toy one, entered in the table, is found everywhere.
+
+It runs in a process of its own, so that no other test meets the toy.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+TOY = '''
+import sys
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+
+from deniable import strategies
+from deniable.policies.greedy import ConstantPolicy
+from deniable.strategies.base import SymmetricStrategy
+from deniable.theory.regret import RegretTerms
+
+
+@dataclass(frozen=True)
+class ToyPolicy(ConstantPolicy):
+    name: ClassVar[str] = "toy"
+
+    @property
+    def label(self):
+        return f"toy({self.budget:g})"
+
+
+@dataclass(frozen=True)
+class Toy(SymmetricStrategy):
+    """Half of the budget for everybody, with a bound that is easy to follow."""
+
+    name: ClassVar[str] = "toy"
+    title: ClassVar[str] = "Toy"
+    description: ClassVar[str] = "half of the budget for everybody"
+    binds_at: ClassVar[float] = 1.0
+
+    def risk(self, clock):
+        return np.full(np.shape(clock), self.budget / 2)[()]
+
+    def policy(self):
+        return ToyPolicy(self.budget)
+
+    @classmethod
+    def bonus(cls, budgets, clock):
+        return Fraction(1, 2)
+
+    @classmethod
+    def regret_terms(cls, n_arms, horizon, budget, n_segments=1, *, form="summed", shares=None):
+        nothing, budget = np.zeros(np.shape(budget)), np.asarray(budget)
+        return RegretTerms(nothing, nothing + horizon * (0.5 + (budget - 1.25) ** 2) / 100, nothing)
+
+    @classmethod
+    def gain(cls, n_arms, horizon, budget, n_segments=1, *, form="summed", shares=None):
+        return -horizon * 2 * (np.asarray(budget) - 1.25) / 100
+
+
+strategies.STRATEGIES[Toy.name] = Toy
+'''
+
+
+def run(program: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", TOY + program],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_planner_recommends_it_and_tells_its_words() -> None:
+    out = run(
+        """
+import json, deniable
+from deniable.planning.report import plan_sections, chart_summaries
+plan = deniable.plan(n_arms=3, horizon=50_000, n_segments=2)
+assert json.loads(json.dumps(plan.to_dict()))["strategies"]["toy"]["best_budget"]
+print(plan.recommendation.strategy, round(plan.strategies["toy"].best_budget, 6))
+print(plan.recommendation.budget <= 1.25, plan.strategies["toy"].reading)
+print([s.header for s in plan_sections(plan) if "toy" in s.header])
+print("Toy: half of the budget" in " ".join(s.text for s in plan_sections(plan)))
+print("Toy" in chart_summaries(plan)["regret"], "toy" in json.dumps(plan.chart().to_dict()))
+print("toy" in plan._repr_html_())
+"""
+    ).splitlines()
+    assert out[0] == "toy 1.25"
+    assert out[1] == "True near the best"
+    assert out[2] == "[('', 'constant', 'dynamic', 'toy')]"
+    assert out[3:] == ["True", "True True", "True"]
+
+
+@pytest.mark.parametrize("command", ["plan --help", "plan --arms 2 --visitors 1e5"])
+def test_the_command_line_shows_it(command: str) -> None:
+    out = run(f"from deniable.cli import main\nraise SystemExit(main({command.split()!r}))")
+    assert "toy" in out
+    assert "half of the budget" in " ".join(out.split())
+
+
+def test_the_planner_page_shows_it() -> None:
+    out = run(
+        """
+import json
+from deniable.web import answers
+from deniable.web.planner import Setting, specifications, view
+shown = view(Setting())
+print(json.dumps([shown["tables"]["regret"]["columns"], shown["datasets"]["best"][-1]["strategy"]]))
+print(all("toy" in json.dumps(specifications(tuple(shown["plan"].strategies))[name])
+          for name in ("schedule", "regret", "elasticity", "parts")))
+"""
+    ).splitlines()
+    assert json.loads(out[0]) == [["budget", "constant", "dynamic", "toy"], "toy"]
+    assert out[1] == "True"
+
+
+def test_the_simulator_runs_it() -> None:
+    out = run(
+        """
+from deniable.cli import main
+raise SystemExit(main("simulate --rates .3,.2 --visitors 200 --policies toy,random --budget 1 "
+                      "--repetitions 2 --workers 1 --kernel step --json".split()))
+"""
+    )
+    assert [row["policy"] for row in json.loads(out)["policies"]] == ["toy(1)", "random"]

@@ -1,0 +1,176 @@
+"""The best private table against HiGHS, against exact rational arithmetic and by its own proof."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from tests.rational import exp_bounds
+from tests.strategies.lp_oracle import by_highs, exactly
+
+from deniable.errors import InvalidArgumentError
+from deniable.strategies.joint_lp import GAP, best_table, dual_bound, lowest_ratio
+
+WEBSITE = np.array([[0.324, 0.295], [0.295, 0.324]])
+ALIKE = np.array([[0.10, 0.02, 0.02], [0.02, 0.10, 0.02], [0.02, 0.02, 0.10], [0.07, 0.07, 0.07]])
+MIXED = np.array(
+    [
+        [0.10, 0.08, 0.01],
+        [0.02, 0.10, 0.05],
+        [0.04, 0.03, 0.09],
+        [0.06, 0.07, 0.055],
+        [0.01, 0.01, 0.02],
+    ]
+)
+THIRDS = [1 / 3] * 3
+
+
+def _draw(rng: np.random.Generator, n_arms: int, n_segments: int) -> tuple[np.ndarray, np.ndarray]:
+    rates = rng.uniform(0.02, 0.08, (n_arms, n_segments))
+    return rates, rng.dirichlet(np.ones(n_segments))
+
+
+def test_two_arms_two_segments() -> None:
+    best = best_table(WEBSITE, [0.5, 0.5], 1)
+    assert best.table[0] == pytest.approx([0.731059, 0.268941], abs=5e-7)
+    assert best.value == pytest.approx(0.316201, abs=5e-7)
+    unequal = best_table(WEBSITE, [0.9, 0.1], 1)
+    assert unequal.table.tolist() == [[1, 1], [0, 0]]
+    assert unequal.value == pytest.approx(0.3211)
+    more = best_table(WEBSITE, [0.9, 0.1], 3)
+    assert more.table[0] == pytest.approx([0.952574, 0.047426], abs=5e-7)
+    assert more.value == pytest.approx(0.322625, abs=5e-7)
+
+
+def test_the_switch_from_one_arm_to_two() -> None:
+    switch = np.log(9)
+    assert best_table(WEBSITE, [0.9, 0.1], switch - 1e-6).table[1].max() == 0
+    assert best_table(WEBSITE, [0.9, 0.1], switch + 1e-6).table[1].min() > 0
+
+
+def test_an_arm_that_everybody_likes_a_little() -> None:
+    for budget in (0.5, 1):
+        best = best_table(ALIKE, THIRDS, budget)
+        assert best.table[3] == pytest.approx([1, 1, 1])
+        assert best.value == pytest.approx(0.07)
+    best = best_table(ALIKE, THIRDS, 2)
+    assert best.table[0] == pytest.approx([0.786986, 0.106507, 0.106507], abs=5e-7)
+    assert best.value == pytest.approx(0.082959, abs=5e-7)
+
+
+def test_a_compromise_arm_that_is_nobodys_best() -> None:
+    shares = [0.5, 0.3, 0.2]
+    low = best_table(MIXED, shares, 0.5)
+    assert low.table[0] == pytest.approx([1, 1, 1])
+    assert low.value == pytest.approx(0.076)
+    best = best_table(MIXED, shares, 1)
+    assert best.table[0] == pytest.approx([0.731059, 0.731059, 0.268941], abs=5e-7)
+    assert best.table[3] == pytest.approx([0.268941, 0.268941, 0.731059], abs=5e-7)
+    assert best.value == pytest.approx(0.076394, abs=5e-7)
+    assert best_table(MIXED, shares, 2).value == pytest.approx(0.085113, abs=5e-7)
+
+
+@pytest.mark.parametrize("budget", [0.01, 0.1, 0.5, 1, 2, 3, 8, 15])
+@pytest.mark.parametrize(("n_arms", "n_segments"), [(2, 2), (4, 3), (3, 6), (8, 5), (20, 4)])
+def test_against_highs(n_arms: int, n_segments: int, budget: float) -> None:
+    rng = np.random.default_rng([n_arms, n_segments, int(100 * budget)])
+    for _ in range(4):
+        rates, shares = _draw(rng, n_arms, n_segments)
+        best = best_table(rates, shares, budget)
+        want = by_highs(rates * shares, float(np.exp(budget)))
+        assert best.value == pytest.approx(want, abs=1e-9)
+        assert best.gap <= GAP
+
+
+@pytest.mark.parametrize("budget", [0.3, 2, 20, 60, 200, 700])
+def test_against_rational_arithmetic(budget: float) -> None:
+    rng = np.random.default_rng(int(10 * budget))
+    ratio = exp_bounds(Fraction(budget))[0]
+    for _ in range(3):
+        rates, shares = _draw(rng, 3, 3)
+        best = best_table(rates, shares, budget)
+        values = [[Fraction(float(v)) for v in row] for row in rates * shares]
+        assert best.value == pytest.approx(float(exactly(values, ratio)), abs=1e-12)
+
+
+@pytest.mark.parametrize("budget", [1e-9, 1e-3, 0.1, 0.5, 1, 3, 15, 700])
+@pytest.mark.parametrize(("n_arms", "n_segments"), [(50, 20), (5, 20), (20, 20), (200, 10)])
+def test_feasible_sparse_and_proved(n_arms: int, n_segments: int, budget: float) -> None:
+    rng = np.random.default_rng([n_arms, n_segments])
+    rates, shares = _draw(rng, n_arms, n_segments)
+    rates[:, 1] = rates[:, 0]  # ties
+    best = best_table(rates, shares, budget)
+    assert best.gap <= GAP
+    assert best.table.sum(axis=0) == pytest.approx(np.ones(n_segments))
+    low, high = best.table.min(axis=1), best.table.max(axis=1)
+    assert (low >= 0).all()
+    assert (high <= low * np.exp(budget) * (1 + 1e-9)).all()
+    assert (high > 0).sum() <= min(n_arms, n_segments)
+    assert best.value == pytest.approx((rates * shares * best.table).sum())
+
+
+def test_two_segments_in_closed_form() -> None:
+    rng = np.random.default_rng(5)
+    for budget in (0.2, 1.0, 4.0):
+        power = np.exp(budget)
+        for _ in range(20):
+            rates, shares = _draw(rng, 6, 2)
+            v = rates * shares
+            want = (power * v[:, 0] + v[:, 1]).max() + (v[:, 0] + power * v[:, 1]).max()
+            assert best_table(rates, shares, budget).value == pytest.approx(want / (1 + power))
+
+
+def test_the_gap_is_a_proof() -> None:
+    """Any prices give a bound above the value of any feasible table; bad prices, a loose one."""
+    rng = np.random.default_rng(1)
+    rates, shares = _draw(rng, 8, 5)
+    values, weakest = rates * shares, lowest_ratio(1.0, 8)
+    best = best_table(rates, shares, 1.0)
+    bounds = [dual_bound(values, weakest, rng.normal(0.01, 0.01, 5)) for _ in range(200)]
+    assert min(bounds) > best.value
+    assert dual_bound(values, weakest, np.zeros(5)) > best.value + 0.01
+
+
+def test_one_segment_leaks_nothing() -> None:
+    best = best_table([[0.1], [0.3], [0.2]], [1.0], 0)
+    assert best.table.ravel().tolist() == [0, 1, 0]
+    assert best.value == 0.3
+
+
+def test_budget_zero_is_one_arm_for_everybody_not_uniform() -> None:
+    best = best_table(MIXED, [0.5, 0.3, 0.2], 0)
+    assert best.table[0].tolist() == [1, 1, 1]
+    assert best.gap == 0
+
+
+def test_a_budget_for_each_arm() -> None:
+    """A row for each arm's own ratio, by HiGHS's plain form through the equal-budget oracle."""
+    equal = best_table(MIXED, THIRDS, 1.5)
+    assert best_table(MIXED, THIRDS, [1.5] * 5).value == pytest.approx(equal.value)
+    best = best_table(MIXED, THIRDS, [0.5, 1, 1.5, 1, 2])
+    low, high = best.table.min(axis=1), best.table.max(axis=1)
+    assert (high <= low * np.exp([0.5, 1, 1.5, 1, 2]) * (1 + 1e-9)).all()
+    assert best.gap <= GAP
+    assert best_table(MIXED, THIRDS, 0.5).value < best.value < best_table(MIXED, THIRDS, 2).value
+
+
+@pytest.mark.parametrize(
+    ("argument", "given"),
+    [
+        ("rates", {"rates": np.full((201, 2), 0.1)}),
+        ("rates", {"rates": [0.1, 0.2]}),
+        ("rates", {"rates": [[1.5, 0.1], [0.1, 0.1]]}),
+        ("shares", {"shares": [0.5, 0.6]}),
+        ("shares", {"shares": [1.0]}),
+        ("budget", {"budget": -1}),
+        ("budget", {"budget": float("nan")}),
+        ("budget", {"budget": [1, 2, 3]}),
+        ("budget", {"budget": [0, 2]}),
+    ],
+)
+def test_refusals(argument: str, given: dict[str, object]) -> None:
+    usual: dict[str, object] = {"rates": WEBSITE, "shares": [0.5, 0.5], "budget": 1}
+    with pytest.raises(InvalidArgumentError) as caught:
+        best_table(**{**usual, **given})  # type: ignore[arg-type]
+    assert caught.value.argument == argument

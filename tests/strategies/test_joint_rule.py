@@ -1,0 +1,247 @@
+"""The joint rule: its promise, its posterior against dense linear algebra, its band against HiGHS."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+from scipy.optimize import linprog
+
+from deniable.errors import InvalidArgumentError
+from deniable.privacy.joint_table import integer_table, keeps_budget
+from deniable.strategies.joint_rule import (
+    ARM_SPREADS,
+    OWN_SPREADS,
+    band_floors,
+    dynamic_table,
+    fill_band,
+    fit,
+    gain_in_deviations,
+    joint_table,
+    moments,
+    normal,
+    pooled_table,
+    spread_weights,
+)
+
+Table = NDArray[np.float64]
+
+
+def _counts(rng: np.random.Generator, n_arms: int, n_segments: int, size: int) -> list[Table]:
+    shows = rng.poisson(size, (n_arms, n_segments))
+    clicks = rng.binomial(shows, rng.uniform(0.01, 0.1, (n_arms, n_segments)))
+    return [shows.astype(float), clicks.astype(float)]
+
+
+@pytest.mark.parametrize("budget", [0.0, 0.1, 1.0, 3.0, 50.0])
+@pytest.mark.parametrize(("n_arms", "n_segments"), [(2, 2), (7, 3), (4, 12), (20, 1)])
+@pytest.mark.parametrize("size", [0, 1, 50, 10**6])
+def test_every_table_keeps_the_budget(
+    n_arms: int, n_segments: int, size: int, budget: float
+) -> None:
+    rng = np.random.default_rng([n_arms, n_segments, size])
+    shows, clicks = _counts(rng, n_arms, n_segments, size)
+    table = joint_table(shows, clicks, 10**8, budget)
+    assert table.sum(axis=0) == pytest.approx(np.ones(n_segments))
+    assert table.min() > 0  # the floor
+    assert (table.max(axis=1) <= table.min(axis=1) * np.exp(budget) * (1 + 1e-9)).all()
+    nano = round(budget * 1e9)
+    rows = integer_table(table.tolist(), nano)
+    assert keeps_budget(rows, nano)
+    served = np.array(rows, dtype=float).T / 2**64
+    assert served == pytest.approx(table, abs=1e-6)
+
+
+def test_the_table_is_a_function_of_its_counts() -> None:
+    shows, clicks = _counts(np.random.default_rng(1), 5, 4, 300)
+    first = joint_table(shows, clicks, 10**5, 1)
+    again = joint_table(np.asfortranarray(shows), clicks.astype(int).tolist(), 10**5, 1)
+    assert (first == again).all()
+    other = joint_table(shows + np.eye(5, 4), clicks, 10**5, 1)
+    assert (first != other).any()
+
+
+def test_pooled_tables_show_everybody_the_same() -> None:
+    shows, clicks = _counts(np.random.default_rng(2), 5, 4, 300)
+    table = pooled_table(shows, clicks, 10**5)
+    assert (table == table[:, :1]).all()
+    # Which segment a click came from does not matter.
+    merged = pooled_table(shows.sum(axis=1)[:, None], clicks.sum(axis=1)[:, None], 10**5, keep=0)
+    apart = pooled_table(shows, clicks, 10**5, keep=0)
+    assert apart[:, :1] == pytest.approx(merged)
+
+
+def test_segments_that_agree_are_pooled_and_others_are_not() -> None:
+    """Few counts a segment, many segments: together they say which arm is best."""
+    shows = np.full((2, 10), 400.0)
+    agree = np.array([[60.0] * 10, [40.0] * 10])
+    assert joint_table(shows, agree, 10**4, 3)[0].min() > 0.95
+    split = np.array([[60.0] * 5 + [40.0] * 5, [40.0] * 5 + [60.0] * 5])
+    table = joint_table(shows, split, 10**4, 3)
+    assert table[0, :5].min() > 0.8
+    assert table[1, 5:].min() > 0.8
+
+
+def _dense(
+    relative: Table, variance: Table, own: float, common: float
+) -> tuple[Table, float, float]:
+    """Posterior mean, quadratic form and log determinant, by a full covariance for each arm."""
+    mean, quadratic, log_determinant = np.empty_like(relative), 0.0, 0.0
+    for a, (y, v) in enumerate(zip(relative, variance, strict=True)):
+        prior = common + own * np.eye(len(y))
+        total = prior + np.diag(v)
+        mean[a] = prior @ np.linalg.solve(total, y)
+        quadratic += y @ np.linalg.solve(total, y)
+        log_determinant += np.linalg.slogdet(total)[1]
+    return mean, quadratic, log_determinant
+
+
+def test_posterior_against_dense_linear_algebra() -> None:
+    rng = np.random.default_rng(3)
+    for n_arms, n_segments in [(2, 2), (6, 3), (4, 9)]:
+        relative = rng.normal(0, 0.2, (n_arms, n_segments))
+        variance = rng.uniform(0.001, 0.1, (n_arms, n_segments))
+        weights, means = [], []
+        for own in OWN_SPREADS**2:
+            for common in ARM_SPREADS**2:
+                mean, quadratic, logs = _dense(relative, variance, own, common)
+                weights.append(-0.5 * quadratic - 0.5 * (n_arms - 1) / n_arms * logs)
+                means.append(mean)
+        want = np.exp(np.array(weights) - max(weights))
+        want /= want.sum()
+        got = spread_weights(relative, variance)
+        assert got == pytest.approx(want, rel=1e-9)
+        mixed = sum(w * mean for w, mean in zip(want, means, strict=True))
+        assert moments(relative, variance, got)[0] == pytest.approx(mixed, abs=1e-8)
+
+
+def test_variances_against_dense_linear_algebra() -> None:
+    """With one pair of spreads the posterior covariance is prior - prior total^-1 prior."""
+    rng = np.random.default_rng(8)
+    relative, variance = rng.normal(0, 0.2, (3, 4)), rng.uniform(0.001, 0.1, (3, 4))
+    for i, j in [(1, 0), (3, 2), (5, 5), (0, 3)]:
+        weights = np.zeros(OWN_SPREADS.size * ARM_SPREADS.size)
+        weights[i * ARM_SPREADS.size + j] = 1.0
+        mean, shared, alone = moments(relative, variance, weights)
+        change = rng.normal(size=(3, 4))
+        want = 0.0
+        for a in range(3):
+            prior = ARM_SPREADS[j] ** 2 + OWN_SPREADS[i] ** 2 * np.eye(4)
+            rest = prior - prior @ np.linalg.solve(prior + np.diag(variance[a]), prior)
+            want += change[a] @ rest @ change[a]
+        got = gain_in_deviations(change, mean, shared, alone)
+        assert got == pytest.approx((change * mean).sum() / want**0.5, rel=1e-6)
+
+
+def test_without_evidence_the_table_is_the_dynamic_one() -> None:
+    """Opposite segments, few counts: randomized response of each segment's best arm."""
+    shows, clicks = np.full((2, 2), 40.0), np.array([[13.0, 12.0], [12.0, 13.0]])
+    table = joint_table(shows, clicks, 10**6, 3, keep=0)
+    rate = min(1, (2 * np.log(80) / 80) ** (1 / 3))
+    assert table[0] == pytest.approx([1 - rate / 2, rate / 2])
+    assert table == pytest.approx(dynamic_table(shows, clicks, 160.0, np.exp(-3.0)))
+    tied = dynamic_table(shows, np.full((2, 2), 12.0), 160.0, 0.1)
+    assert tied == pytest.approx(np.full((2, 2), 0.5))
+
+
+def test_fit_gives_every_cell_a_variance() -> None:
+    rng = np.random.default_rng(4)
+    base, arms = np.array([0.02, 0.04, 0.08]), np.array([0.8, 1.0, 1.2, 1.0])
+    shows = np.full((4, 3), 1e7)
+    clicks = rng.binomial(10**7, arms[:, None] * base).astype(float)
+    relative, variance = np.empty((4, 3)), np.empty((4, 3))
+    fitted = fit(shows, clicks, np.zeros((4, 3)), relative, variance)
+    assert fitted == pytest.approx(base, rel=0.01)
+    assert relative == pytest.approx(np.tile(arms[:, None] - 1, 3), abs=0.01)
+    rate = arms[:, None] * base
+    assert variance == pytest.approx(rate * (1 - rate) / 1e7 / base**2, rel=0.02)
+    shows[0, 0] = clicks[0, 0] = clicks[1, 1] = 0
+    shows[1, 1] = 5
+    fit(shows, clicks, np.full((4, 3), 1e-4), relative, variance)
+    assert variance[0, 0] > 1e9
+    assert variance[1, 1] > 1  # no click, and yet no certainty
+    assert variance[2, 2] == pytest.approx(1e-4 / base[2] ** 2, rel=0.05)  # the noise
+
+
+def test_noise_of_a_trace_budget_is_not_taken_for_evidence() -> None:
+    shows, clicks = np.full((2, 2), 500.0), np.array([[60.0, 60.0], [40.0, 40.0]])
+    sure = joint_table(shows, clicks, 10**5, 1)
+    unsure = joint_table(shows, clicks, 10**5, 1, noise=np.full((2, 2), 0.01))
+    assert sure[0].min() > unsure[0].min() + 0.1
+
+
+def test_the_counted_numbers_are_normal() -> None:
+    draws = np.array([normal(np.uint64(7), np.uint64(i)) for i in range(20_000)])
+    assert stats.kstest(draws, "norm").pvalue > 1e-9
+    seeds = np.array([normal(np.uint64(i), np.uint64(3)) for i in range(20_000)])
+    assert stats.kstest(seeds, "norm").pvalue > 1e-9
+    assert abs(np.corrcoef(draws[:-1], draws[1:])[0, 1]) < 6 / 20_000**0.5
+    assert stats.kstest(draws * 1.1, "norm").pvalue < 1e-9  # the test has power
+
+
+def test_an_open_end_is_a_horizon_ten_times_away() -> None:
+    shows, clicks = _counts(np.random.default_rng(5), 4, 3, 100)
+    passed = joint_table(shows, clicks, 10, 1)
+    assert (joint_table(shows, clicks, None, 1) == passed).all()
+    total = int(shows.sum())
+    assert joint_table(shows, clicks, 10 * total, 1) == pytest.approx(passed)
+
+
+@pytest.mark.parametrize("budget", [0.1, 1.0, 3.0])
+def test_the_best_table_in_a_band_against_highs(budget: float) -> None:
+    rng = np.random.default_rng(6)
+    weakest = np.full(5, np.exp(-budget))
+    for _ in range(10):
+        floors = rng.dirichlet(np.ones(5)) * rng.uniform(np.exp(-budget), 1)
+        floors[0] = 0.0 if floors[1:].sum() * np.exp(budget) > 1 else floors[0]
+        values, table = rng.uniform(0, 0.1, (5, 3)), np.empty((5, 3))
+        fill_band(values, floors, weakest, table)
+        assert table.sum(axis=0) == pytest.approx(np.ones(3))
+        bounds = list(zip(floors, floors * np.exp(budget), strict=True))
+        for s in range(3):
+            solved = linprog(-values[:, s], A_eq=np.ones((1, 5)), b_eq=[1], bounds=bounds)
+            assert values[:, s] @ table[:, s] == pytest.approx(-solved.fun, abs=1e-9)
+
+
+def test_across_time_all_tables_lie_in_one_band() -> None:
+    rng = np.random.default_rng(7)
+    shows, clicks = _counts(rng, 6, 3, 500)
+    floors = band_floors(joint_table(shows, clicks, 10**5, 1, keep=0))
+    low, high = np.full(6, np.inf), np.zeros(6)
+    for _ in range(20):
+        more = _counts(rng, 6, 3, 400)
+        shows, clicks = shows + more[0], clicks + more[1]
+        table = joint_table(shows, clicks, 10**5, 1, floors=floors)
+        low, high = np.minimum(low, table.min(axis=1)), np.maximum(high, table.max(axis=1))
+    assert (high <= np.e * low * (1 + 1e-9)).all()
+    assert (low >= floors - 1e-12).all()
+
+
+@pytest.mark.parametrize(
+    ("argument", "given"),
+    [
+        ("clicks", {"clicks": [[9, 1], [1, 1]]}),
+        ("clicks", {"clicks": [[1, 1]]}),
+        ("shows", {"shows": [[-1, 5], [5, 5]]}),
+        ("shows", {"shows": [5, 5], "clicks": [1, 1]}),
+        ("shows", {"shows": np.ones((10_001, 2)), "clicks": np.zeros((10_001, 2))}),
+        ("budget", {"budget": -0.1}),
+        ("budget", {"budget": [1, 1]}),
+        ("horizon", {"horizon": 0}),
+        ("keep", {"keep": 1.5}),
+        ("noise", {"noise": [[1.0]]}),
+        ("floors", {"floors": [0.1, 0.1]}),
+        ("floors", {"floors": [0.9, 0.9]}),
+    ],
+)
+def test_refusals(argument: str, given: dict[str, object]) -> None:
+    usual: dict[str, object] = {
+        "shows": [[5, 5], [5, 5]],
+        "clicks": [[1, 1], [1, 1]],
+        "horizon": 100,
+        "budget": 1,
+    }
+    with pytest.raises(InvalidArgumentError) as caught:
+        joint_table(**{**usual, **given})  # type: ignore[arg-type]
+    assert caught.value.argument == argument
