@@ -106,8 +106,22 @@ def test_layers_holdouts_metrics_and_trace_budgets(
 
 def test_a_purge_tells_how_far_it_is(store: str, capsys: pytest.CaptureFixture[str]) -> None:
     ok(capsys, "init", "--budget", "3")
-    arms = ("--arm", "x", "--arm", "y", "--segment", "s")
-    ok(capsys, "experiment", "create", "e", *arms, "--budget", "1")
+    ok(
+        capsys,
+        *[
+            "experiment",
+            "create",
+            "e",
+            "--arm",
+            "x",
+            "--arm",
+            "y",
+            "--segment",
+            "s",
+            "--budget",
+            "1",
+        ],
+    )
     ok(capsys, "experiment", "start", "e")
     with open_service(store) as service:
         service.decide_batch("e", [(f"v{n}", "s") for n in range(30)])
@@ -145,6 +159,7 @@ def test_a_broken_ledger_exits_with_1(store: str, capsys: pytest.CaptureFixture[
 
 
 def test_keys(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    open_service(store).close()
     secret = ok(capsys, "keys", "create", "app", "--scope", "decide", "--scope", "reward").strip()
     (key,) = json.loads(ok(capsys, "keys", "list", "--json"))
     assert (key["label"], key["scopes"]) == ("app", ["decide", "reward"])
@@ -155,6 +170,7 @@ def test_keys(store: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_mistakes_are_told_in_one_line(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    open_service(store).close()
     assert "firm budget" in failed(capsys, "status")
     ok(capsys, "init", "--budget", ".5")
     create = ("experiment", "create", "e", "--segment", "s")
@@ -168,3 +184,52 @@ def test_mistakes_are_told_in_one_line(store: str, capsys: pytest.CaptureFixture
     assert "shape" in failed(capsys, "export", "e", "f.csv", "--shape", "secret")
     assert "head" in failed(capsys, "ledger", "verify", "--head", "x")
     assert "sqlite:///FILE" in failed(capsys, "status", "--store", "mysql://x")
+
+
+NEEDS_A_STORE = (
+    ("keys", "create", "web", "--scope", "decide"),
+    ("keys", "list"),
+    ("status",),
+    ("ledger", "verify"),
+    ("experiment", "list"),
+    ("purge", "--older-than-days", "1"),
+    ("erase", "v-1"),
+)
+
+
+def test_only_init_and_serve_make_a_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("DENIABLE_STORE", "DENIABLE_CONFIG", "DENIABLE_VISITOR_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    for command in NEEDS_A_STORE:
+        assert "no store" in failed(capsys, *command)
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_commands_find_the_store_of_the_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("DENIABLE_STORE", "DENIABLE_VISITOR_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    config = tmp_path / "deniable.toml"
+    config.write_text(f'store = "sqlite:///{tmp_path}/here.db"\n')
+    monkeypatch.setenv("DENIABLE_CONFIG", str(config))
+    monkeypatch.chdir(tmp_path)
+    made = json.loads(ok(capsys, "init", "--budget", "3", "--json"))
+    assert made["store"].endswith("/here.db")
+    assert ok(capsys, "keys", "create", "web", "--scope", "decide").startswith("dnb_")
+    assert "web" in ok(capsys, "keys", "list")
+
+
+def test_an_empty_store_where_there_was_one_is_asked_about(
+    store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ok(capsys, "init", "--budget", "3")
+    (tmp_path / "store.db").rename(tmp_path / "lost.db")
+    for command in (("init", "--budget", "3"), ("serve", "--port", "0")):
+        assert "restore the store" in failed(capsys, *command)
+    assert not (tmp_path / "store.db").exists()
+    ok(capsys, "init", "--budget", "3", "--accept-empty-store")
+    assert (tmp_path / "store.db").exists()
