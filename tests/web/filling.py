@@ -16,8 +16,10 @@ SELECT :experiment, randomblob(16), randomblob(16), randomblob(16),
 _COUNTERS = """
 WITH RECURSIVE s(s) AS (SELECT 0 UNION ALL SELECT s + 1 FROM s WHERE s < 3),
                a(a) AS (SELECT 0 UNION ALL SELECT a + 1 FROM a WHERE a < 2)
-INSERT INTO counters (experiment_id, segment, arm, writer_id, shows, clicks)
-SELECT :experiment, s, a, 1, :shows, :shows / 10 FROM s, a
+INSERT INTO counters (experiment_id, table_number, role, segment, arm, metric, writer_id,
+                      shows, rewarded, value, square)
+SELECT :experiment, 1, 0, s, a, 0, 1, :shows, :shows, :shows / 10 * 1000000, :shows / 10 * 1000000
+FROM s, a
 """
 
 

@@ -29,7 +29,7 @@ FIELDS = (
     "planned_visitors",
     "arm_budgets",
     "default_arm",
-    "group",
+    "layer",
     "attribution_days",
 )
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from deniable.cli.numbers import number_list
+from deniable._numbers import numbers
 from deniable.cli.sections import print_sections
 from deniable.errors import InvalidArgumentError
 
@@ -70,7 +70,7 @@ def leak(
             "experiment": experiment,
         },
         confidence=confidence,
-        budgets=number_list("budgets", budgets),
+        budgets=numbers("budgets", budgets),
     )
     if as_json:
         typer.echo(json.dumps(found.to_dict(), indent=2, allow_nan=False))
