@@ -29,6 +29,7 @@ KINDS = {
     "erase": "Visitors erased",
     "purge": "Old visitors erased",
     "audit": "Audited",
+    "restore": "Restored from a backup",
 }
 """Every kind of entry, as people say it."""
 
