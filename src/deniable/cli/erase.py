@@ -19,6 +19,6 @@ def erase(
     key_file: KeyFile = "",
     as_json: AsJson = False,
 ) -> None:
-    """Forget these visitors everywhere. Together they cost one debit, each call another."""
+    """Forget these visitors everywhere; those who come back are served from the row of risk 0."""
     with opened(store, key_file) as service:
         print_erasure(service.visitors.erase(visitor), as_json)
