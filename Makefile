@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: run test lint bench clean screenshots system
+.PHONY: run test lint bench clean screenshots system audit-versions
 .DEFAULT_GOAL := run
 
 $(READY): pyproject.toml constraints.txt
@@ -26,6 +26,9 @@ system:
 
 test: system lint
 	$(BIN)/python -m pytest -n auto --dist worksteal
+
+audit-versions:
+	@scripts/audit-versions
 
 screenshots: $(READY)
 	PYTHONPATH=. $(BIN)/python -m tests.web.screenshots

@@ -103,6 +103,11 @@ class ExperimentState:
         """Whether its first table has to be published before anything can be drawn."""
         return self.serves_draws and self.zero is None and not self.differences
 
+    @property
+    def takes_everybody(self) -> bool:
+        """Whether every new visitor is a member: no layer and no holdout."""
+        return self._layer_hash is None and not self.holdout
+
     def role(self, visitor: str) -> Role:
         """Which row a new visitor is drawn from; a function of the visitor alone, by keyed hashes."""
         if self._layer_hash is not None:
