@@ -14,6 +14,7 @@ from typing import TextIO
 COMMANDS: dict[str, str] = {
     "allocate": "Divide a firm's privacy budget over its experiments.",
     "audit": "Check what an experiment promised, exactly and against its decisions.",
+    "backup": "Copy the store to a file, with the heads of its ledger.",
     "erase": "Forget visitors; totals and promise stay.",
     "experiment": "Create, start, pause, stop and list experiments.",
     "export": "Write an experiment's decisions to a file.",
@@ -24,6 +25,7 @@ COMMANDS: dict[str, str] = {
     "plan": "Plan the privacy budget of one experiment.",
     "purge": "Forget visitors of long ago.",
     "reproduce": "Recompute the paper: figures, tables, claims and a report.",
+    "restore": "Put a backup into place and commit what may be spent twice.",
     "serve": "Serve decisions over HTTP, on SQLite or PostgreSQL.",
     "simulate": "Run policies against each other on known click rates.",
     "status": "The firm's budget and all experiments' counts.",

@@ -15,6 +15,7 @@ from deniable.cli.stores import (
     print_json,
     print_table,
 )
+from deniable.errors import WrongStateError
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="API keys and their scopes.")
 
@@ -50,6 +51,16 @@ def list_all(store: Store = DEFAULT_STORE, key_file: KeyFile = "", as_json: AsJs
         "API keys",
         ("id", "label", "scopes", "created", "revoked"),
         [(k.id, k.label, " ".join(k.scopes), k.created_at, k.revoked_at) for k in found],
+    )
+
+
+@app.command()
+def rotate_visitor_key() -> None:
+    """Not possible yet: with another key every visitor would be new, and drawn for again."""
+    raise WrongStateError(
+        "the visitor key cannot be rotated while anything counts: with another key everybody is drawn "
+        "for again, so everything would be spent twice. Stop the experiments, wait for the window to "
+        "pass, and begin a new store with a new key"
     )
 
 

@@ -34,7 +34,7 @@ def verify(
 ) -> None:
     """Check every chain and total; exit 1 and name the first row that is wrong."""
     with opened(store, key_file) as service:
-        result = service.ledger.verify(noted=_noted(head or []))
+        result = service.ledger.verify(noted=noted_heads(head or []))
     if as_json:
         print_json({"sound": result.sound, **vars(result)})
     elif result.sound:
@@ -68,13 +68,14 @@ def show(store: Store = DEFAULT_STORE, key_file: KeyFile = "", as_json: AsJson =
     )
 
 
-def _noted(heads: list[str]) -> dict[str, str]:
+def noted_heads(heads: list[str]) -> dict[str, str]:
+    """Chain -> `length:hash`, from what `verify` printed."""
     from deniable.errors import InvalidArgumentError
 
     noted: dict[str, str] = {}
     for text in heads:
         chain, separator, end = text.partition("=")
-        if not separator or ":" not in end:
+        if not separator or not end.partition(":")[0].isdecimal():
             raise InvalidArgumentError("head", text, "CHAIN=LENGTH:HASH as `verify` prints it")
         noted[chain] = end
     return noted

@@ -59,6 +59,10 @@ class AsyncDecisions:
         self._ask(job, caller)
         return future
 
+    def longest_arm(self, experiment: str) -> int:
+        """See Deniable."""
+        return self._service.longest_arm(experiment)
+
     def reward(
         self,
         rewards: Sequence[tuple[str, float] | tuple[str, float, str | None]],

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from sqlalchemy import Connection
+
+from deniable.errors import WrongStateError
 from deniable.service.export import Shape, export
-from deniable.storage import commitments, experiments
-from deniable.storage.ledger import Verification, verify
+from deniable.storage import account, commitments, experiments
+from deniable.storage.ledger import Verification, chains_behind, verify
 from deniable.storage.records import Commitment
 from deniable.storage.store import Store
 
@@ -32,6 +35,29 @@ class Ledger:
         """
         with self._store.read() as connection:
             return verify(connection, noted or {})
+
+    def restored(self, *, noted: Mapping[str, str] | None = None) -> int:
+        """Record that this store was restored: everything that counts is committed once more.
+
+        Args:
+            noted: heads that were noted after the backup was made; chains may be shorter than those.
+
+        Returns:
+            The nano-nats that were committed.
+
+        Raises:
+            WrongStateError: the ledger does not hold, or is not an earlier state of the noted one.
+        """
+
+        def work(connection: Connection) -> int:
+            behind, present = chains_behind(connection, noted or {})
+            found = verify(connection, present)
+            if not found.sound:
+                raise WrongStateError(f"this store cannot be used: {found.problem}")
+            lost = ", ".join(behind) or "what came after the backup, if anything"
+            return account.restored(connection, lost=lost)
+
+        return self._store.retried(work)
 
     def export(self, path: str | Path, *, experiment: str, shape: Shape = "private") -> int:
         """Write decisions to a file by its ending (.parquet, .csv, .jsonl, .vw); returns the rows.

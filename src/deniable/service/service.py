@@ -40,7 +40,7 @@ from deniable.service.jobs import (
 from deniable.service.ledger import Ledger
 from deniable.service.publisher import Publisher
 from deniable.service.visitor_requests import VisitorRequests
-from deniable.service.visitors import check_key, visitor_key
+from deniable.service.visitors import check_key, has_key, visitor_key
 from deniable.service.writer import Writer
 from deniable.storage.connect import connect
 from deniable.storage.records import Decision
@@ -75,7 +75,9 @@ def open(  # noqa: A001 - the public name is deniable.open
     """
     store = connect(url)
     try:
-        key = visitor_key(url, key_file)
+        with store.read() as connection:
+            new = not has_key(connection)
+        key = visitor_key(url, key_file, new=new)
         store.retried(lambda connection: check_key(connection, key))
     except BaseException:
         store.close()
@@ -232,6 +234,11 @@ class Deniable:
     def submit(self, jobs: Sequence[Job]) -> Sequence[Job]:
         """Queue jobs and return at once, with those for which the queue is too full."""
         return self._writer.submit_all(jobs)
+
+    def longest_arm(self, experiment: str) -> int:
+        """The length of the longest arm key of an experiment that was decided for; else 0."""
+        state = self._writer.engine.state(experiment)
+        return 0 if state is None else max(map(len, state.arm_keys))
 
     def stalled(self, seconds: float) -> bool:
         """Whether the store has been at work on one transaction for longer than this."""

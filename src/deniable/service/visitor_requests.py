@@ -54,6 +54,10 @@ class VisitorRequests:
 
         Nothing is drawn. One statement, whatever it finds.
         """
+        return {experiment.key: decision for experiment, decision in self.known(visitor)}
+
+    def known(self, visitor: str) -> list[tuple[Experiment, Decision]]:
+        """The same, with the experiments themselves."""
         checked_visitor(visitor)
         with self._store.read() as connection:
             live = {
@@ -67,12 +71,13 @@ class VisitorRequests:
                     decisions.c.experiment_id.in_(list(live)), decisions.c.visitor.in_(wanted)
                 )
             ).all()
-        return {
-            live[row.experiment_id].key: Decision(
-                row.id.hex(), live[row.experiment_id].arms[row.shown].key
+        return [
+            (
+                live[row.experiment_id],
+                Decision(row.id.hex(), live[row.experiment_id].arms[row.shown].key),
             )
             for row in rows
-        }
+        ]
 
     def stored(self, visitor: str) -> list[StoredDecision]:
         """Everything stored about a visitor, in every experiment that was ever started.

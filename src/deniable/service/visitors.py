@@ -103,12 +103,23 @@ def check_key(connection: Connection, key: bytes) -> None:
         )
 
 
-def visitor_key(url: str, key_file: str | Path | None = None) -> bytes:
+def has_key(connection: Connection) -> bool:
+    """Whether the store was made with a key already."""
+    fact = connection.execute(select(facts.c.name).where(facts.c.name == "visitor_key")).first()
+    return fact is not None or bool(linked(connection, commitments.c.kind == "key"))
+
+
+def visitor_key(url: str, key_file: str | Path | None = None, *, new: bool = True) -> bytes:
     """The key: from the environment, else from its file, which is made where missing.
 
     Args:
         url: the store; a SQLite file has its key beside it, `<file>.key`.
         key_file: another place for it.
+        new: whether a missing file may be made. Not for a store that was made with a key: a new one
+            would be in the place where the old one has to be restored.
+
+    Raises:
+        WrongStateError: the file is missing and may not be made, or others can read it.
     """
     given = os.environ.get(ENVIRONMENT)
     if given is not None:
@@ -117,6 +128,11 @@ def visitor_key(url: str, key_file: str | Path | None = None) -> bytes:
         return os.urandom(KEY_BYTES)
     path = key_file_of(url, key_file)
     if not path.exists():
+        if not new:
+            raise WrongStateError(
+                f"the visitor key {path} is missing, and the store was made with one: restore it, "
+                f"or name it by --key-file or {ENVIRONMENT}"
+            )
         _create(path)
     if stat.S_IMODE(path.stat().st_mode) & 0o077:
         raise WrongStateError(f"{path} can be read by others: chmod 600 {path}")

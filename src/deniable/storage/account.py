@@ -43,7 +43,7 @@ SKEW = HOUR
 MAX_WINDOW_DAYS = 36_500
 EVERY_SLOT = (1 << SLOTS) - 1
 
-_KINDS = ("firm", "migrate", "start", "resume", "stop")
+_KINDS = ("firm", "migrate", "start", "resume", "stop", "restore")
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,8 @@ class Counted:
     """What counts against the firm's budget.
 
     Attributes:
-        experiment_id: whose cost it is; empty for debits of erasures before migration 0004.
+        experiment_id: whose cost it is; empty for debits: of erasures before migration 0004, and of
+            restored stores.
         layer: its layer, or None.
         slots: the layer's slots that it used, as a bitmap: bit i is slot i.
         cost_nano: budget and trace budget.
@@ -296,6 +297,39 @@ def commit(
     )
 
 
+def restored(connection: Connection, *, lost: str) -> int:
+    """Commit everything that counts once more, because answers were lost with a part of the store.
+
+    Visitors whose decisions are gone are drawn for again, so whatever counts may be spent twice. What
+    was started after the backup is not known; at most the rest of the budget was. All of it counts
+    for one window from now on. This may exceed the budget: then nothing starts until it fits again.
+
+    Args:
+        connection: in a write transaction.
+        lost: what is known to be missing, for the ledger.
+
+    Returns:
+        The nano-nats that were committed.
+    """
+    lock_chain(connection)
+    entries = _entries(connection)
+    settings = settings_of(entries)
+    found = counted(entries, _hours(connection), moment(connection), settings)
+    debits: list[dict[str, object]] = [
+        {
+            "layer": one.layer,
+            "slots": None if one.layer is None else bitmap_slots(one.slots).hex(),
+            "cost_nano": one.cost_nano,
+        }
+        for one in found
+    ]
+    unknown = max(0, settings[-1].budget_nano - total_nano(found)) if settings else 0
+    debits.append({"layer": None, "slots": None, "cost_nano": unknown})
+    before = total_nano(found)
+    record(connection, "restore", None, before + unknown, lost=lost, debits=debits)
+    return before + unknown
+
+
 def last_hour(connection: Connection, experiment: Experiment) -> int | None:
     """The last hour in which an experiment answered at a risk, over all writers; None: never."""
     return connection.execute(
@@ -351,7 +385,7 @@ def bitmap_slots(bitmap: int) -> bytes:
 
 
 def _lives(entries: Iterable[Entry]) -> tuple[dict[bytes, _Life], list[tuple[bytes, _Life]]]:
-    """Experiments that were ever started, and debits of erasures from before migration 0004."""
+    """Experiments that were ever started; debits of old erasures and of restored stores."""
     lives: dict[bytes, _Life] = {}
     debits: list[tuple[bytes, _Life]] = []
     for entry in entries:
@@ -360,6 +394,20 @@ def _lives(entries: Iterable[Entry]) -> tuple[dict[bytes, _Life], list[tuple[byt
             debits = [
                 (b"", _Life(started=since, cost_nano=amount, answered=since + SKEW))
                 for amount, since in detail["debits"]
+            ]
+        elif entry.kind == "restore":
+            debits = debits + [
+                (
+                    b"",
+                    _Life(
+                        started=at,
+                        layer=again["layer"],
+                        slots=_detail_slots(again),
+                        cost_nano=again["cost_nano"],
+                        answered=at + SKEW,
+                    ),
+                )
+                for again in detail["debits"]
             ]
         elif identity is None:
             continue

@@ -188,6 +188,15 @@ def verify(connection: Connection, noted: Mapping[str, str]) -> Verification:
     )
 
 
+def chains_behind(
+    connection: Connection, noted: Mapping[str, str]
+) -> tuple[list[str], dict[str, str]]:
+    """Chains that end before their noted head, and the noted heads that can still be compared."""
+    ends = {_name(row.id): row.seq for row in connection.execute(select(writers))}
+    behind = [name for name, end in noted.items() if int(end.split(":")[0]) > ends.get(name, -1)]
+    return behind, {name: end for name, end in noted.items() if name not in behind}
+
+
 def _name(writer: int) -> str:
     return "commitments" if writer == COMMITMENT_CHAIN else str(writer)
 

@@ -44,6 +44,7 @@ class SqliteStore:
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
+        _create_private(self._path)
         self._engine = _engine(self._path)
         self._file: tuple[int, int] | None = None
         self._turn = threading.Lock()
@@ -146,6 +147,12 @@ class SqliteStore:
         connection, self._hot, self._transaction = self._hot, None, None
         if connection is not None:
             connection.close()
+
+
+def _create_private(path: Path) -> None:
+    """Make a missing file for its owner alone; SQLite gives its write-ahead log the same mode."""
+    with suppress(OSError):  # it is there, or cannot be made, which opening it will tell
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
 
 def _connected(path: Path) -> sqlite3.Connection:

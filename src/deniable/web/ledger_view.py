@@ -33,6 +33,7 @@ KINDS = {
     "erase": "Visitors erased",
     "purge": "Old visitors erased",
     "audit": "Audited",
+    "restore": "Restored from a backup",
     "migrate": "Store migrated",
     "period": "Period opened (before windows)",
     "exhaust": "Budget used up (before tombstones)",

@@ -78,4 +78,5 @@ def test_bulk_costs_the_same_however_many_experiments_there_are(site: Site) -> N
     for flag in flags:
         stored = site.service.decide(flag["key"], "v-1", "x")
         assert (flag["metadata"]["decision"], flag["variant"]) == (stored.id, stored.arm)
-    assert sum(text.startswith("SELECT") for text in statements) == 2
+    # Experiments, arms, segments, decisions: one statement each.
+    assert sum(text.startswith("SELECT") for text in statements) == 4

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any
 
+import orjson
 from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
@@ -22,6 +23,7 @@ from deniable.service.http.messages import (
     REWARD_SCHEMA,
     VISITOR_SCHEMA,
     Limits,
+    padded,
     parse_object,
 )
 from deniable.service.http.models import HealthReply, ProblemReply
@@ -162,15 +164,19 @@ async def figures(request: Request) -> Response:
 
 
 @flags.post(ofrep.BULK_PATH, dependencies=[Depends(require("decide"))], include_in_schema=False)
-async def all_flags(service: Service, request: Request) -> dict[str, Any]:
+async def all_flags(service: Service, request: Request) -> Response:
     """The stored decisions of a visitor; never draws one."""
     content_type = request.headers.get("content-type")
     body = parse_object(
         await request.body(), content_type.encode("latin-1") if content_type else None
     )
     visitor, _segment = ofrep.context_of(body)
-    found = await asyncio.to_thread(service.visitors.decisions, visitor)
-    return {"flags": [ofrep.evaluation(key, decision) for key, decision in found.items()]}
+    found = await asyncio.to_thread(service.visitors.known, visitor)
+    told = {"flags": [ofrep.evaluation(flag.key, decision) for flag, decision in found]}
+    answer = orjson.dumps(told)
+    for flag, decision in found:
+        answer = padded(answer, [decision.arm] * 2, max(len(arm.key) for arm in flag.arms))
+    return Response(answer, media_type="application/json")
 
 
 async def _told(request: Request, error: Exception) -> Response:

@@ -1,7 +1,8 @@
 """Decide and reward over HTTP: one dictionary lookup to the handler, no framework on the way.
 
 Every answer is sent after its transaction is durable. Nothing here looks at a segment or an arm
-beyond handing it on, so status, headers and log lines cannot differ by them.
+beyond handing it on, so status, headers and log lines cannot differ by them; bodies are padded with
+blanks, so that their length does not tell the arm.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from deniable.service.http.messages import (
     header,
     items,
     known_key,
+    padded,
     parse_object,
     read_body,
     send_json,
@@ -125,13 +127,15 @@ class DecideRoutes:
         visitor, segment = visitor_and_segment(document)
         found = await self._service.decide(known_key(key), (visitor,), (segment,), caller)
         decision, arm = found[0]
-        return orjson.dumps({"decision": decision, "arm": arm})
+        body = orjson.dumps({"decision": decision, "arm": arm})
+        return padded(body, [arm], self._service.longest_arm(key))
 
     async def _many_decisions(self, key: str, document: dict[str, Any], caller: str) -> bytes:
         wanted = items(document, "visitors", self._limits.batch)
         visitors, segments = zip(*map(visitor_and_segment, wanted), strict=True)
         found = await self._service.decide(known_key(key), visitors, segments, caller)
-        return orjson.dumps({"decisions": [{"decision": i, "arm": arm} for i, arm in found]})
+        body = orjson.dumps({"decisions": [{"decision": i, "arm": arm} for i, arm in found]})
+        return padded(body, [arm for _, arm in found], self._service.longest_arm(key))
 
     async def _one_reward(self, _key: str, document: dict[str, Any], caller: str) -> bytes:
         await self._service.reward((decision_and_value(document),), caller)
@@ -145,7 +149,8 @@ class DecideRoutes:
     async def _one_flag(self, key: str, document: dict[str, Any], caller: str) -> bytes:
         visitor, segment = context_of(document)
         found = await self._service.decide(known_key(key), (visitor,), (segment,), caller)
-        return orjson.dumps(evaluation(key, found[0]))
+        body = orjson.dumps(evaluation(key, found[0]))
+        return padded(body, [found[0].arm] * 2, self._service.longest_arm(key))
 
     @property
     def _service(self) -> AsyncDecisions:

@@ -7,7 +7,7 @@ refused before anything is queued. The OpenAPI document shows the same rules as 
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -218,3 +218,17 @@ def invalid(argument: str, allowed: str) -> Problem:
     return Problem(
         422, "invalid-argument", f"{argument}: expected {allowed}", members={"argument": argument}
     )
+
+
+def padded(body: bytes, arms: Sequence[str], longest: int) -> bytes:
+    """JSON with blanks after it, so that its length is that of an answer with the longest arm keys.
+
+    Args:
+        body: the answer.
+        arms: every arm key in it; keys are ASCII and never escaped.
+        longest: the length of the experiment's longest one.
+
+    >>> padded(b'{"arm":"b"}', ["b"], 4)
+    b'{"arm":"b"}   '
+    """
+    return body + b" " * (longest * len(arms) - sum(map(len, arms)))

@@ -34,6 +34,12 @@ ROUTES = ("decide", "decide_batch", "reward", "reward_batch", "ofrep", "administ
 """What requests are counted by; the route is the only label besides the class of the status."""
 
 STATUS_CLASSES = ("2xx", "3xx", "4xx", "5xx")
+REWARD_STEP = 100
+"""What tells of rewards is shown in steps of this: one click more must not be seen from outside."""
+
+COARSE = ("rewards", "batches")
+COARSE_ROUTES = ("reward", "reward_batch")
+
 BUCKETS_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 COUNTERS = {
@@ -103,7 +109,8 @@ class Tally:
         yield InfoMetricFamily("deniable_build", "Versions of what is running.", value=build)
         yield from _request_metrics(sums)
         for position, (name, meaning) in enumerate(COUNTERS.items(), _COUNTERS):
-            yield CounterMetricFamily(f"deniable_{name}", meaning, value=sums[position])
+            value = _in_steps(sums[position]) if name in COARSE else sums[position]
+            yield CounterMetricFamily(f"deniable_{name}", meaning, value=value)
         for position, (name, meaning) in enumerate(SUMMED_GAUGES.items(), _GAUGES):
             yield GaugeMetricFamily(f"deniable_{name}", meaning, value=sums[position])
         oldest = max(row[_AGE] for row in rows) / 1e6
@@ -122,6 +129,10 @@ def shared_memory(processes: int) -> int:
     return descriptor
 
 
+def _in_steps(count: int) -> int:
+    return count - count % REWARD_STEP
+
+
 def _request_metrics(sums: list[int]) -> Iterator[Metric]:
     requests = CounterMetricFamily(
         "deniable_requests", "Requests answered.", labels=["route", "status"]
@@ -131,13 +142,16 @@ def _request_metrics(sums: list[int]) -> Iterator[Metric]:
     )
     bounds = [*(str(bound) for bound in BUCKETS_SECONDS), "+Inf"]
     for position, route in enumerate(ROUTES):
-        counts = iter(sums[position * _PER_ROUTE : (position + 1) * _PER_ROUTE])
+        mine = sums[position * _PER_ROUTE : (position + 1) * _PER_ROUTE]
+        counts = iter(map(_in_steps, mine) if route in COARSE_ROUTES else mine)
         for status in STATUS_CLASSES:
             requests.add_metric([route, status], next(counts))
         total, buckets = 0, []
         for bound in bounds:
             total += next(counts)
             buckets.append((bound, float(total)))
-        seconds.add_metric([route], buckets, sum_value=next(counts) / 1e6)
+        # A sum would move with every single reward.
+        spent = None if route in COARSE_ROUTES else next(counts) / 1e6
+        seconds.add_metric([route], buckets, sum_value=spent)
     yield requests
     yield seconds

@@ -1,0 +1,107 @@
+"""A restored backup draws for some visitors again: it is noticed, and everything counts once more."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+from tests.service.support import running, serving
+
+from deniable.cli import main
+from deniable.errors import NANO, InsufficientBudgetError
+from deniable.service.service import open as open_service
+from deniable.storage import times
+from deniable.storage.account import DAY
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A store with a backup, then more visitors, then it is gone; its last heads were noted."""
+    url = f"sqlite:///{tmp_path / 'store.db'}"
+    monkeypatch.setenv("DENIABLE_STORE", url)
+    with serving(url, budget=6) as service:
+        running(service, "one", arms=["x", "y"], budget=1)
+        running(service, "two", arms=["x", "y"], budget=1, layer="page")
+        service.decide_batch("one", [(f"v{i}", "a") for i in range(20)])
+        assert main(["backup", str(tmp_path / "copy.db")]) == 0  # while it is in use
+        service.decide_batch("one", [(f"w{i}", "a") for i in range(20)])
+        noted = service.ledger.verify().heads
+    (tmp_path / "later.heads").write_text(json.dumps(noted))
+    (tmp_path / "store.db").rename(tmp_path / "lost.db")
+    return tmp_path
+
+
+def failed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    capsys.readouterr()
+    assert main(list(arguments)) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    return error
+
+
+def test_what_counts_is_committed_once_more(folder: Path) -> None:
+    assert stat.S_IMODE((folder / "copy.db").stat().st_mode) == 0o600
+    copy, later = str(folder / "copy.db"), str(folder / "later.heads")
+    assert main(["restore", copy, "--heads", later]) == 0
+    with open_service(f"sqlite:///{folder / 'store.db'}") as service:
+        # Two experiments again, and the 4 nats that may have been started since the backup.
+        assert service.firm.current().committed_nano == 8 * NANO
+        entry = next(entry for entry in service.ledger.entries() if entry.kind == "restore")
+        assert json.loads(entry.detail)["lost"]
+        assert service.ledger.verify().sound
+        assert not service.ledger.verify(
+            noted=json.loads((folder / "later.heads").read_text())
+        ).sound
+        service.experiments.create("three", arms=["x", "y"], segments=["a"], budget=0.1)
+        with pytest.raises(InsufficientBudgetError):
+            service.experiments.start("three")
+        assert service.decide("one", "v1", "b").arm in ("x", "y")  # what runs goes on
+        service.experiments.pause("one")
+        assert service.experiments.resume("one").status == "running"
+
+
+def test_it_counts_for_one_window(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert main(["restore", str(folder / "copy.db")]) == 0
+    start = times.now()
+    with open_service(f"sqlite:///{folder / 'store.db'}") as service:
+        monkeypatch.setattr(times, "now", lambda: start + 90 * DAY)
+        assert service.firm.current().committed_nano == 8 * NANO
+        monkeypatch.setattr(times, "now", lambda: start + 91 * DAY)
+        assert service.firm.current().committed_nano == 2 * NANO
+
+
+def test_nothing_since_is_believed_only_without_a_later_head(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy, later = str(folder / "copy.db"), str(folder / "later.heads")
+    told = failed(capsys, "restore", copy, "--nothing-since", "--heads", later)
+    assert "no longer holds the head" in told
+    assert main(["restore", "--nothing-since", "--heads", f"{copy}.heads"]) == 0
+    with open_service(f"sqlite:///{folder / 'store.db'}") as service:
+        assert service.firm.current().committed_nano == 2 * NANO
+
+
+def test_mistakes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    copy, other = str(folder / "copy.db"), folder / "other.heads"
+    assert "already" in failed(
+        capsys,
+        "backup",
+        copy,
+        "--store",
+        f"sqlite:///{folder / 'lost.db'}",
+        "--key-file",
+        str(folder / "store.db.key"),
+    )
+    assert "there is no file" in failed(capsys, "restore", str(folder / "none.db"))
+    other.write_text("[]")
+    assert "deniable backup" in failed(capsys, "restore", copy, "--heads", str(other))
+    other.write_text(json.dumps({"commitments": "1:" + "00" * 32}))  # of another store
+    assert "no longer holds" in failed(capsys, "restore", copy, "--heads", str(other))
+    assert "move it away" in failed(capsys, "restore", copy)
+    assert "pg_dump" in failed(capsys, "backup", copy, "--store", "postgresql://nobody@127.0.0.1/x")
+    assert "pg_restore" in failed(
+        capsys, "restore", copy, "--store", "postgresql://nobody@127.0.0.1/x"
+    )
+    assert "cannot be rotated" in failed(capsys, "keys", "rotate-visitor-key")
