@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from deniable.cli.numbers import number_list
+from deniable._numbers import numbers
 from deniable.cli.sections import print_sections
 from deniable.errors import InvalidArgumentError
 
@@ -48,11 +48,12 @@ def leak(
 
     Column names are guessed and printed; name them where the guess is wrong. Needs no service.
     """
-    from deniable.charts.save import check_chart_path, save_chart
     from deniable.leak.report import measure_leak
     from deniable.leak.words import leak_sections
 
     if chart is not None:
+        from deniable.charts.save import check_chart_path, save_chart
+
         check_chart_path(chart)
     if out is not None and (out.suffix.lower() != ".html" or not out.parent.is_dir()):
         raise InvalidArgumentError(
@@ -70,7 +71,7 @@ def leak(
             "experiment": experiment,
         },
         confidence=confidence,
-        budgets=number_list("budgets", budgets),
+        budgets=numbers("budgets", budgets),
     )
     if as_json:
         typer.echo(json.dumps(found.to_dict(), indent=2, allow_nan=False))
