@@ -37,11 +37,13 @@ settings.load_profile("deniable")
 
 SLOW = (
     "audit",
+    "cli/test_allocate.py",
+    "cli/test_leak.py",
     "cli/test_reproduce.py",
     "cli/test_simulate.py",
+    "cli/test_store_commands.py",
     "client/test_end_to_end.py",
-    "inference/test_coverage.py",
-    "inference/test_e_values.py",
+    "inference",
     "leak",
     "portfolio",
     "privacy/test_serving_timing.py",
