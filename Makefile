@@ -6,7 +6,7 @@ SERVER := $(VENV)/.server-ready
 READY  := $(VENV)/.ready
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: run test check lint docs bench clean screenshots system
+.PHONY: run test check lint docs bench clean screenshots system audit-versions
 .DEFAULT_GOAL := run
 
 $(BIN)/python:
@@ -42,6 +42,9 @@ test: system lint docs
 # The site in build/site, without the network; a broken link is an error.
 docs: $(READY)
 	$(BIN)/mkdocs build --strict --quiet
+
+audit-versions:
+	@scripts/audit-versions
 
 screenshots: $(READY)
 	PYTHONPATH=. $(BIN)/python -m tests.web.screenshots

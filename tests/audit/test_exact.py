@@ -124,7 +124,7 @@ def test_an_entry_outside_of_the_band_is_caught_though_its_table_alone_is_sound(
         AuditedTable(1, 1, promised.first_table(1), nothing, nothing),
         AuditedTable(2, 1, Table((row, row), row), nothing, nothing),
     )
-    assert tables[1].table.check(promised.budgets_nano) == (1, 1, 1)
+    assert set(tables[1].table.check(promised.budgets_nano)) == {Fraction(1)}
     proof = exact_proof(replace(promised, tables=tables))[0]
     assert proof.outside_band == (2,)
     assert not proof.holds

@@ -34,9 +34,10 @@ def failed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 
 def test_a_whole_life(store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    made = json.loads(ok(capsys, "init", "--budget", "3", "--days", "30", "--json"))
+    made = json.loads(ok(capsys, "init", "--budget", "3", "--window-days", "30", "--json"))
     assert made["firm"]["budget_nano"] == 3 * 10**9
     assert made["admin_key"].startswith("dnb_")
+    assert made["firm"]["window_days"] == 30
     assert "kept the existing one" in ok(capsys, "init", "--budget", "3")
     ok(
         capsys,
@@ -64,11 +65,72 @@ def test_a_whole_life(store: str, tmp_path: Path, capsys: pytest.CaptureFixture[
     ok(capsys, "export", "checkout", str(tmp_path / "log.parquet"))
     ok(capsys, "export", "checkout", str(tmp_path / "log.vw"), "--shape", "vowpal-wabbit")
     assert len((tmp_path / "log.vw").read_text().splitlines()) == 20
-    erased = ok(capsys, "erase", "v0", "v1")
-    assert "2 decisions forgotten" in erased
-    assert "1 nats debited" in erased
+    before = json.loads(ok(capsys, "status", "--json"))["firm"]
+    assert "2 decisions forgotten" in ok(capsys, "erase", "v0", "v1")
+    assert json.loads(ok(capsys, "status", "--json"))["firm"] == before  # it costs nothing
     assert "0 decisions" in ok(capsys, "purge", "--older-than-days", "1")
     assert "everybody gets new" in ok(capsys, "experiment", "stop", "checkout", "--promote", "new")
+    assert json.loads(ok(capsys, "status", "--json"))["firm"] == before  # it still counts
+
+
+def test_raising_the_budget_needs_a_reason(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    ok(capsys, "init", "--budget", "2")
+    assert "reason" in failed(capsys, "init", "--budget", "3")
+    assert "reason" in failed(capsys, "init", "--budget", "2", "--window-days", "30")
+    raised = ok(capsys, "init", "--budget", "3", "--reason", "a second team")
+    assert "at most 3 nats in any 90 days" in raised
+    assert "a second team" in ok(capsys, "ledger", "show")
+
+
+def test_layers_holdouts_metrics_and_trace_budgets(
+    store: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ok(capsys, "init", "--budget", "3")
+    arms = ("--arm", "x", "--arm", "y", "--segment", "s", "--budget", "1", "--layer", "page")
+    more = ("--holdout", ".1", "--trace-budget", ".5", "--metric", "click", "--metric", "spent=50")
+    made = json.loads(ok(capsys, "experiment", "create", "a", *arms, *more, "--json"))
+    assert (made["layer"], made["holdout"], made["trace_nano"]) == ("page", 100, 5 * 10**8)
+    assert [(m["name"], m["cap_micro"]) for m in made["metrics"]] == [
+        ("click", 10**6),
+        ("spent", 50 * 10**6),
+    ]
+    ok(capsys, "experiment", "create", "b", *arms)
+    ok(capsys, "experiment", "start", "a", "--share", ".6")
+    assert "400 of its 1000 slots free" in failed(capsys, "experiment", "start", "b")
+    ok(capsys, "experiment", "start", "b", "--share", ".4")
+    assert json.loads(ok(capsys, "status", "--json"))["firm"]["committed_nano"] == 15 * 10**8
+    with open_service(store) as service:
+        found = service.decide_batch("a", [(f"v{n}", "s") for n in range(50)])
+        service.reward_batch([(d.id, 12.5, "spent") for d in found])
+
+
+def test_a_purge_tells_how_far_it_is(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    ok(capsys, "init", "--budget", "3")
+    ok(
+        capsys,
+        *[
+            "experiment",
+            "create",
+            "e",
+            "--arm",
+            "x",
+            "--arm",
+            "y",
+            "--segment",
+            "s",
+            "--budget",
+            "1",
+        ],
+    )
+    ok(capsys, "experiment", "start", "e")
+    with open_service(store) as service:
+        service.decide_batch("e", [(f"v{n}", "s") for n in range(30)])
+    assert "0 decisions" in ok(capsys, "purge", "--older-than-days", "0")
+    assert main(["purge", "--older-than-days", "0", "--running"]) == 0
+    told = capsys.readouterr()
+    assert "30 decisions forgotten" in told.out
+    assert "30/30" in told.err
+    assert "sound" in ok(capsys, "ledger", "verify")
 
 
 def test_a_broken_ledger_exits_with_1(store: str, capsys: pytest.CaptureFixture[str]) -> None:

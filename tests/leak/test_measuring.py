@@ -149,8 +149,7 @@ def test_guesses_are_tried_on_the_other_half() -> None:
 
 def test_counts_prove_what_the_audit_says_they_prove() -> None:
     """The audit's adversary, from the same decisions and with the same alpha for each limit."""
-    promised = promise(2.5, dynamic=False)
-    log = Bandit(promised).log(20_000)
+    promised, log = Bandit(promise(2.5, strategy="constant")).log(20_000)
     cells = np.zeros((len(promised.segments), len(promised.arms)))
     np.add.at(cells, (log.segment, log.shown), 1)
     names = tuple(map(str, range(cells.shape[1])))

@@ -91,7 +91,12 @@ def test_every_field_is_compared(connection: Connection) -> None:
         "exhausted": True,
         "tombstones": 1,
     }
-    named = {"band": [], "last_table": ["table_number"], "tombstones": ["has_tombstones"]}
+    named = {
+        "band": [],
+        "one_band": [],
+        "last_table": ["table_number"],
+        "tombstones": ["has_tombstones"],
+    }
     for field in fields(promise):
         change: dict[str, Any] = {field.name: others.get(field.name, "another")}
         other = replace(promise, **change)

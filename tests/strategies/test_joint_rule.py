@@ -14,12 +14,14 @@ from deniable.strategies.joint_rule import (
     ARM_SPREADS,
     OWN_SPREADS,
     band_floors,
+    dynamic_table,
     fill_band,
     fit,
+    gain_in_deviations,
     joint_table,
+    moments,
     normal,
     pooled_table,
-    posterior_mean,
     spread_weights,
 )
 
@@ -111,7 +113,36 @@ def test_posterior_against_dense_linear_algebra() -> None:
         got = spread_weights(relative, variance)
         assert got == pytest.approx(want, rel=1e-9)
         mixed = sum(w * mean for w, mean in zip(want, means, strict=True))
-        assert posterior_mean(relative, variance, got) == pytest.approx(mixed, abs=1e-8)
+        assert moments(relative, variance, got)[0] == pytest.approx(mixed, abs=1e-8)
+
+
+def test_variances_against_dense_linear_algebra() -> None:
+    """With one pair of spreads the posterior covariance is prior - prior total^-1 prior."""
+    rng = np.random.default_rng(8)
+    relative, variance = rng.normal(0, 0.2, (3, 4)), rng.uniform(0.001, 0.1, (3, 4))
+    for i, j in [(1, 0), (3, 2), (5, 5), (0, 3)]:
+        weights = np.zeros(OWN_SPREADS.size * ARM_SPREADS.size)
+        weights[i * ARM_SPREADS.size + j] = 1.0
+        mean, shared, alone = moments(relative, variance, weights)
+        change = rng.normal(size=(3, 4))
+        want = 0.0
+        for a in range(3):
+            prior = ARM_SPREADS[j] ** 2 + OWN_SPREADS[i] ** 2 * np.eye(4)
+            rest = prior - prior @ np.linalg.solve(prior + np.diag(variance[a]), prior)
+            want += change[a] @ rest @ change[a]
+        got = gain_in_deviations(change, mean, shared, alone)
+        assert got == pytest.approx((change * mean).sum() / want**0.5, rel=1e-6)
+
+
+def test_without_evidence_the_table_is_the_dynamic_one() -> None:
+    """Opposite segments, few counts: randomized response of each segment's best arm."""
+    shows, clicks = np.full((2, 2), 40.0), np.array([[13.0, 12.0], [12.0, 13.0]])
+    table = joint_table(shows, clicks, 10**6, 3, keep=0)
+    rate = min(1, (2 * np.log(80) / 80) ** (1 / 3))
+    assert table[0] == pytest.approx([1 - rate / 2, rate / 2])
+    assert table == pytest.approx(dynamic_table(shows, clicks, 160.0, np.exp(-3.0)))
+    tied = dynamic_table(shows, np.full((2, 2), 12.0), 160.0, 0.1)
+    assert tied == pytest.approx(np.full((2, 2), 0.5))
 
 
 def test_fit_gives_every_cell_a_variance() -> None:

@@ -8,10 +8,10 @@ from deniable.service.service import Deniable
 
 _DECISIONS = """
 WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < :number)
-INSERT INTO decisions (experiment_id, id, visitor, salt, segment, greedy, shown, clock, risk_nano,
+INSERT INTO decisions (experiment_id, id, visitor, salt, segment, shown, table_number, role,
                        version, decided_at, writer_id, seq, commitment, hash)
 SELECT :experiment, randomblob(16), randomblob(16), randomblob(16),
-       i % 4, i % 3, abs(random()) % 3, i, 0, 1, 1, 1, i, zeroblob(32), zeroblob(32) FROM n
+       i % 4, abs(random()) % 3, 1, 0, 1, 1, 1, i, zeroblob(32), zeroblob(32) FROM n
 """
 _COUNTERS = """
 WITH RECURSIVE s(s) AS (SELECT 0 UNION ALL SELECT s + 1 FROM s WHERE s < 3),

@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from deniable.errors import NANO
-from deniable.storage.records import Arm, Cell, Experiment
+from deniable.storage.records import MICRO, Arm, Cell, Experiment, Metric, PublishedTable
+from deniable.strategies.making import make_table
 
 
 def experiment_of(
@@ -27,13 +28,19 @@ def experiment_of(
         "segments": tuple(f"segment{i}" for i in range(n_segments)),
         "strategy": "dynamic",
         "budget_nano": round(budget * NANO),
+        "trace_nano": None,
         "planned_visitors": None,
-        "group": None,
+        "layer": None,
+        "slots": None,
+        "holdout": 0,
         "default_arm": "arm0",
         "attribution_seconds": None,
+        "metrics": (Metric(),),
         "version": 1,
         "winner": None,
         "exhausted": False,
+        "table_number": 1,
+        "has_tombstones": False,
         "created_at": datetime(2026, 1, 1, tzinfo=UTC),
         "started_at": datetime(2026, 1, 2, tzinfo=UTC),
         "stopped_at": None,
@@ -47,7 +54,30 @@ def cells_of(
 ) -> list[Cell]:
     """Counters: a row for each segment, the last one for visitors of no listed segment."""
     return [
-        Cell(segment, arm.key, shows[s][a], clicks[s][a])
+        Cell(segment, arm.key, shows[s][a], clicks[s][a], clicks[s][a] * MICRO)
         for s, segment in enumerate([*experiment.segments, None])
         for a, arm in enumerate(experiment.arms)
     ]
+
+
+def table_of(
+    experiment: Experiment, shows: Sequence[Sequence[int]], clicks: Sequence[Sequence[int]]
+) -> PublishedTable:
+    """The table that the experiment's strategy makes of these counters, as published."""
+    made = make_table(
+        experiment.strategy,
+        budgets=experiment.budgets,
+        active=experiment.active,
+        shows=shows[:-1],
+        rewards=[[MICRO * count for count in row] for row in clicks[:-1]],
+        cap=MICRO,
+    )
+    return PublishedTable(
+        number=1,
+        version=1,
+        strategy=experiment.strategy,
+        published_at=datetime(2026, 1, 12, tzinfo=UTC),
+        decisions=sum(map(sum, shows)),
+        counts=b"{}",
+        rows=made.encoded(),
+    )

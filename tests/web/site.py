@@ -97,7 +97,7 @@ def running_site(service: Deniable, *, demo: bool = False) -> Iterator[Site]:
 
 def create_demo(service: Deniable, keys: Sequence[str] = ()) -> None:
     """The demo's firm and experiments, all running."""
-    service.firm.set(budget=6.0, days=90)
+    service.firm.set(budget=6.0)
     for wanted in EXPERIMENTS:
         service.experiments.create(
             wanted.key,

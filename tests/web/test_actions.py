@@ -32,10 +32,11 @@ def test_from_an_empty_store_to_a_winner(empty_site: Site, browser: Browser) -> 
         page = opened.page
         expect(page.get_by_role("heading", level=1)).to_contain_text("three steps")
         page.get_by_label("Budget of the firm").fill("3")
-        page.get_by_label("Length of the period").fill("30")
+        page.get_by_label("Length of the window").fill("30")
         page.get_by_role("button", name="Set the budget").click()
-        expect(page.get_by_role("status")).to_contain_text("new period")
+        expect(page.get_by_role("status")).to_contain_text("budget is set")
         assert service.firm.current().budget == 3
+        assert service.firm.current().window_days == 30
 
         page.get_by_role("link", name="I know my budget").click()
         page.get_by_label("Name").fill("first one!")
@@ -73,7 +74,9 @@ def test_from_an_empty_store_to_a_winner(empty_site: Site, browser: Browser) -> 
         expect(page.locator(".status")).to_have_text("running")
 
         page.get_by_role("link", name="Promote and stop…").click()
-        expect(page.locator(".says")).to_contain_text("stay committed until the period ends")
+        expect(page.locator(".says")).to_contain_text(
+            "count until the firm’s window after the last answer has passed"
+        )
         page.get_by_role("radio", name="new").check()
         page.get_by_role("button", name="Promote and stop").click()
         expect(page.locator(".message.good").last).to_contain_text("Everybody gets new")
@@ -110,6 +113,7 @@ def test_stop_without_a_winner_and_switch_off_an_arm(site: Site, browser: Browse
         page = opened.page
         opened.open(f"/experiments/{EXPERIMENT}")
         page.get_by_role("link", name="Switch off…").click()
+        expect(page.locator(".says")).to_contain_text("does not know on which day")
         page.get_by_role("radio", name="grey").check()
         page.get_by_role("button", name="Switch off").click()
         expect(page.locator("#leaderboard")).to_contain_text("switched off")

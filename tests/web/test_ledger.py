@@ -13,7 +13,8 @@ from tests.web.site import EXPERIMENT, HOSTILE, Site, send, token_of
 from tests.web.test_hostile import assert_harmless
 from tests.web.watching import Theme, tab
 
-from deniable.privacy.serving import ServingSchedule, exp_floor
+from deniable.privacy.serving import exp_floor
+from deniable.storage import times
 from deniable.storage.schema import commitments
 from deniable.web import ledger_view
 
@@ -25,21 +26,50 @@ def test_the_ledger_adds_up(site: Site) -> None:
     site.service.experiments.create("third", arms=["a", "b"], segments=["s"], budget=0.5)
     site.service.experiments.start("third")
     site.service.experiments.stop("third")
-    site.service.firm.set(budget=8)
-    found = ledger_view.entries(site.service.ledger.entries())
-    assert [entry.committed for entry in found] == [0, 0, 2, 2, 3, 3, 3.5, 3.5, 3]
+    site.service.firm.set(budget=8, reason="a third team")
+    balances = site.service.firm.balances()
+    found = ledger_view.entries(site.service.ledger.entries(), balances)
+    kept = [entry for entry in found if entry.kind not in ("table", "key")]
+    # What stopped still counts: nothing is freed before the window has passed.
+    assert [entry.committed for entry in kept] == [0, 0, 2, 2, 3, 3, 3.5, 3.5, 3.5]
     assert found[-1].committed == site.service.firm.current().committed
-    points = ledger_view.spending(found, ledger_view.period_budgets(site.service.ledger.entries()))
+    assert "Reason: a third team" in found[-1].told
+    points = ledger_view.spending(balances)
     assert [(p["committed"], p["budget"]) for p in points] == [
-        (0, 6), (2, 6), (3, 6), (3.5, 6), (3, 8), (3, 8),
+        (0, 6), (2, 6), (3, 6), (3.5, 6), (3.5, 8), (3.5, 8),
     ]  # fmt: skip
+
+
+def test_balances_end_when_the_window_has_passed(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.service.experiments.stop(EXPERIMENT)
+    later = times.now() + 92 * 86_400 * 1_000_000
+    monkeypatch.setattr(times, "now", lambda: later)
+    balances = site.service.firm.balances()
+    assert balances[-1].committed_nano == site.service.firm.current().committed_nano
+    assert [one.committed_nano for one in balances][-2:] == [3 * 10**9, 10**9]
+
+
+def test_published_tables_do_not_flood_the_ledger(site: Site) -> None:
+    for _ in range(5):
+        site.service.experiments.publish(EXPERIMENT)
+    with site.signed_in("read") as client:
+        page = client.get("/ledger").text
+        assert "7 published tables are left out" in page
+        assert "Table published" not in page.split("<tbody")[-1]
+        listed = client.get("/ledger", params={"kind": "table"}).text
+        assert listed.split("<tbody")[-1].count("Table published") == 7
+        some = client.get("/ledger/ledger.csv", params={"kind": "table"}).text
+        assert some.count("\n") == 8
 
 
 def test_filters_and_export(site: Site) -> None:
     with site.signed_in("read") as client:
         everything = list(csv.DictReader(io.StringIO(client.get("/ledger/ledger.csv").text)))
         assert [row["kind"] for row in everything] == [
-            "period",
+            "key",
+            "firm",
             "create",
             "start",
             "create",
@@ -49,7 +79,7 @@ def test_filters_and_export(site: Site) -> None:
         rows = list(csv.DictReader(io.StringIO(some.text)))
         assert [(row["kind"], float(row["taken_nats"])) for row in rows] == [("start", 2)]
         page = client.get("/ledger", params={"kind": "start", "first": "99999"}).text
-        assert "2 of 5 entries" in page
+        assert "2 of 8 entries" in page
         assert "Draft created" not in page.split("<tbody")[-1]
 
 
@@ -73,14 +103,15 @@ def test_long_ledgers_are_paged(site: Site) -> None:
         assert "Newer" not in first
         second = client.get("/ledger", params={"first": "100"}).text
         assert "Newer" in second
-        assert "New firm budget" in second
+        assert "Firm’s budget set" in second
 
 
 def test_the_chain_is_verified_and_a_change_is_found(site: Site) -> None:
     site.send_visitors(200)
     with site.signed_in("read") as client:
+        before = len(site.service.ledger.entries())
         good = client.get("/ledger/verification").json()
-        assert (good["sound"], good["commitments"], good["decisions"]) == (True, 5, 400)
+        assert (good["sound"], good["commitments"], good["decisions"]) == (True, before, 400)
         with site.service._store.begin() as connection:
             connection.execute(
                 update(commitments).where(commitments.c.seq == 3).values(amount_nano=1)
@@ -91,13 +122,16 @@ def test_the_chain_is_verified_and_a_change_is_found(site: Site) -> None:
 
 
 def test_a_statement_shows_the_table_that_is_drawn_from(site: Site) -> None:
-    table = ServingSchedule((2_000_000_000,) * 3, dynamic=True).table(10**9)
-    worst = Fraction(table.pieces[0] + table.bonus, table.pieces[0])
-    assert worst <= exp_floor(2_000_000_000)
+    site.send_visitors(1_000)
+    site.service.experiments.publish(EXPERIMENT)
+    tables = [published.table for published in site.service.audits.promise(EXPERIMENT).tables]
+    entries = [row[0] for table in tables for row in (*table.rows, table.zero)]
+    worst = Fraction(max(entries), min(entries))
+    assert 1 < worst <= exp_floor(2_000_000_000)
     with site.signed_in("read") as client:
         page = client.get(STATEMENT).text
-        assert f"{table.count(0, 0):,}" in page
-        assert f"{table.pieces[0]:,}" in page
+        assert f"{max(entries):,}" in page
+        assert f"{min(entries):,}" in page
         assert f"{worst.numerator}/{worst.denominator}" in page
         assert "at most the factor 7.39" in page
         assert "None has been recorded yet" in page
@@ -219,7 +253,7 @@ def test_a_long_ledger_comes_in_pages(site: Site) -> None:
         assert ">Older</a>" in newest
         oldest = client.get("/ledger", params={"first": ledger_view.PAGE}).text
         assert ">Older</a>" not in oldest
-        assert "The firm&#39;s budget is 6 nats" in oldest
+        assert "At most 6 nats in any 90 days" in oldest
 
 
 def test_times_are_utc_of_24_hours(demo_site: Site, browser: Browser) -> None:

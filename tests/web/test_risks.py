@@ -6,16 +6,18 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from deniable.service.runtime import rounded_clock, serving_schedule
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.web.making import cells_of, experiment_of
+from tests.web.making import cells_of, experiment_of, table_of
 
 from deniable.errors import NANO
-from deniable.privacy.serving import SPACE
-from deniable.storage.records import Arm
+from deniable.privacy.tables import dynamic_bonus
+from deniable.storage.records import Arm, PublishedTable
+from deniable.strategies.constant import ConstantStrategy
+from deniable.strategies.dynamic import DynamicStrategy
 from deniable.web.risks import (
     SMALLEST_CELL,
+    SegmentRisk,
     random_share,
     regret_bound,
     segment_risks,
@@ -29,54 +31,75 @@ NOW = datetime(2026, 1, 12, tzinfo=UTC)
 
 def standing(shows: Sequence[tuple[int, ...]], **more: object) -> Standing:
     experiment = experiment_of(n_arms=len(shows[0]), n_segments=len(shows) - 1, **more)  # type: ignore[arg-type]
-    return Standing(experiment, cells_of(experiment, shows, [(0,) * len(shows[0])] * len(shows)))
+    return Standing(experiment, cells_of(experiment, shows, clicked(shows)))
+
+
+def clicked(shows: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """Only the first arm of every segment earns anything, so that it is greedy."""
+    return [(count // 2, *(0 for _ in rest)) for count, *rest in shows]
+
+
+def published(found: Standing) -> PublishedTable:
+    """The table that would be published now."""
+    shows = [tuple(map(int, row)) for row in found.shows.tolist()]
+    return table_of(found.experiment, shows, clicked(shows))
+
+
+def risks(found: Standing) -> list[SegmentRisk]:
+    return segment_risks(found, published(found), NOW)
 
 
 @pytest.mark.parametrize("strategy", ["constant", "dynamic"])
 @pytest.mark.parametrize("visitors", [60, 200, 5_000, 400_000])
-def test_the_told_risk_is_the_served_one(strategy: str, visitors: int) -> None:
-    """Against the exact integer table of the next visitor, whose clock is rounded down."""
+def test_the_told_risk_is_that_of_the_theory(strategy: str, visitors: int) -> None:
+    """What the table's row says, against the strategy's own formulas."""
     found = standing([(visitors // 2,) * 2, (visitors,) * 2, (0, 0)], strategy=strategy, budget=2.0)
-    table = serving_schedule(found.experiment).table(rounded_clock(visitors + 1))
-    risk = segment_risks(found, NOW)[0]
-    served = max(table.budgets) / NANO
-    assert served <= risk.risk + 1e-9
-    assert served == pytest.approx(risk.risk, abs=0.02)
-    greedy = table.count(0, greedy=0) / SPACE
-    assert risk.random_share == pytest.approx((1 - greedy) * 2, abs=0.02)
+    kind = ConstantStrategy if strategy == "constant" else DynamicStrategy
+    theory = kind(2, 2.0)
+    risk = risks(found)[0]
+    assert risk.risk == pytest.approx(float(theory.risk(visitors + 1)), abs=1e-6)
+    assert risk.random_share == pytest.approx(float(theory.exploration(visitors + 1)), abs=1e-6)
     assert risk.risk <= risk.cap
+    assert risk.binds_at == theory.binds_at
 
 
 def test_the_moment_the_cap_binds() -> None:
     """Budget 2 and three arms bind at visitor 587; 10 days brought 400."""
     found = standing([(134, 133, 133), (300, 300, 300), (0, 0, 0)], budget=2.0)
-    first, second = segment_risks(found, NOW)
+    first, second = risks(found)
     assert (first.binds_at, first.bound, second.bound) == (587, False, True)
     assert first.expected == pytest.approx(
         NOW + timedelta(days=10) * (186 / 400), abs=timedelta(hours=1)
     )
     assert waiting_words(first, NOW) == "at its visitor 587, at this pace in about 5 days"
     assert waiting_words(second, NOW) == "since its visitor 587"
-    constant = segment_risks(standing([(50, 50), (50, 50), (0, 0)], strategy="constant"), NOW)
+    constant = risks(standing([(50, 50), (50, 50), (0, 0)], strategy="constant"))
     assert waiting_words(constant[0], NOW) == "from the first visitor"
 
 
-def test_arm_specific_budgets_share_one_clock() -> None:
+def test_budgets_by_arm_bind_when_their_bonus_does() -> None:
     arms = (Arm("x", "", NANO // 2), Arm("y", "", NANO), Arm("z", "", 2 * NANO))
-    found = standing([(400,) * 3, (1, 0, 0), (0, 0, 0)], arms=arms, budget=2.0)
-    only = segment_risks(found, NOW)
-    assert [one.segment for one in only] == [None]
-    assert only[0].visitors == 1_201
+    found = standing([(400,) * 3, (50,) * 3, (0, 0, 0)], arms=arms, budget=2.0)
+    budgets = found.experiment.budgets
+    first, second = risks(found)
+    assert first.binds_at == second.binds_at
+    clock = int(first.binds_at)
+    assert dynamic_bonus(budgets, clock - 1) < 1
+    assert dynamic_bonus(budgets, clock) == 1
+    # The first arm is greedy everywhere: its own budget is what its row uses.
+    assert first.risk == pytest.approx(0.5, abs=1e-6)
 
 
-def test_what_is_closed_is_random() -> None:
+def test_what_is_closed_tells_nothing() -> None:
     shows = [(5_000, 5_000), (5_000, 5_000), (0, 0)]
-    assert random_share(standing(shows)) < 0.6
-    assert random_share(standing(shows, status="paused")) == 1
-    assert random_share(standing(shows, exhausted=True)) == 1
-    assert random_share(standing(shows, budget=0.0)) == 1
+    open_one = standing(shows)
+    assert random_share(open_one, published(open_one)) < 0.6
+    assert random_share(open_one, None) == 1
+    for more in ({"status": "paused"}, {"exhausted": True}, {"budget": 0.0}):
+        closed = standing(shows, **more)
+        assert random_share(closed, published(closed)) == 1
     unlisted = standing([(0, 0), (0, 0), (900, 100)])
-    assert random_share(unlisted) == 1
+    assert random_share(unlisted, published(unlisted)) == 1
 
 
 counts = st.lists(

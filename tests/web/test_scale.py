@@ -37,6 +37,6 @@ def test_the_overview_of_many_experiments_reads_no_decision(tmp_path: Path) -> N
             watcher.look()
             assert len(watcher.health) >= 4
     assert any("FROM counters" in statement for statement in asked)
-    assert not [statement for statement in asked if "decisions" in statement]
+    assert not [statement for statement in asked if "FROM decisions" in statement]
     # The test's own power: a spot check, made in this thread, does read them.
-    assert any("decisions" in statement for statement in read["pages"])
+    assert any("FROM decisions" in statement for statement in read["pages"])

@@ -70,7 +70,7 @@ def realized_beliefs(promise: Promise, log: DecisionLog) -> Beliefs | None:
     seen = listed.where(recent)
     likelihood = _likelihoods(promise, seen)
     # An arm that no row of its table shows: other checks say so, and Bayes' rule says nothing.
-    possible = likelihood.any(axis=1)
+    possible = np.asarray(likelihood.any(axis=1), dtype=bool)
     seen, likelihood = seen.where(possible), likelihood[possible]
     if np.unique(seen.segment).size < 2:
         return None

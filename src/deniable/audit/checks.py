@@ -127,7 +127,7 @@ def draw_checks(draws: list[DrawTest], alpha: float) -> Iterator[Check]:
         tests.append(("arms within each segment", adjusted, least.simulated))
     words = {
         "arms, all visitors": "The arms shown over all visitors",
-        "likeliest arm shown": "How often the likeliest arm of the row was shown",
+        "likeliest arm shown": "The shows of each row's likeliest arm",
         "arms within each segment": f"The arms shown within each of {len(segments)} segments",
     }
     for name, p_value, simulated in tests:
@@ -136,8 +136,7 @@ def draw_checks(draws: list[DrawTest], alpha: float) -> Iterator[Check]:
         yield Check(
             name,
             "kept" if good else "broken",
-            f"{words[name]} {'agrees' if name.startswith('likeliest') else 'agree'} with the "
-            f"published tables{how}."
+            f"{words[name]} agree with the published tables{how}."
             if good
             else f"{words[name]} cannot come from the published probabilities.",
             p_value,

@@ -11,6 +11,8 @@ from deniable.privacy.tables import Band, Row, Table
 from deniable.strategies import STRATEGIES
 from deniable.strategies.making import make_band, make_table
 
+GIVEN_THE_TIME = "given the time"
+
 
 @dataclass(frozen=True)
 class AuditedTable:
@@ -45,10 +47,11 @@ class Promise:
         horizon: visitors planned for, where known.
         versions: version -> the arms (positions) that it shows; switching an arm off makes another.
         tables: as published, oldest first.
+        one_band: whether the tables of all versions keep the budgets together.
 
     >>> promise = Promise("checkout", ("old", "new"), ("a", "b"), (10**9, 10**9), "dynamic")
-    >>> promise.budget_nano, promise.grade
-    (1000000000, 'across time')
+    >>> promise.budget_nano, promise.grade, promise.stated_grade
+    (1000000000, 'across time', 'across time')
     """
 
     name: str
@@ -60,6 +63,7 @@ class Promise:
     horizon: int | None = None
     versions: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     tables: tuple[AuditedTable, ...] = ()
+    one_band: bool = True
 
     def __post_init__(self) -> None:
         check.distinct("arms", self.arms, 2)
@@ -85,6 +89,11 @@ class Promise:
     def grade(self) -> str:
         """What is promised of tables of one version: each alone, or all of them together."""
         return STRATEGIES[self.strategy].grade
+
+    @property
+    def stated_grade(self) -> str:
+        """What is promised over all versions: switching an arm off can make it weaker."""
+        return self.grade if self.one_band else GIVEN_THE_TIME
 
     def band(self, version: int) -> Band | None:
         """The integers that tables of this version must stay between; None where there are none."""

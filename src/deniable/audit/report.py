@@ -72,7 +72,7 @@ class Audit:
             "made_at": self.made_at.isoformat(),
             "budget": self.promise.budget_nano / NANO,
             "strategy": self.promise.strategy,
-            "grade": self.promise.grade,
+            "grade": self.promise.stated_grade,
             "sound": self.sound,
             "verdict": self.verdict,
             "decisions": self.decisions,

@@ -19,6 +19,6 @@ def erase(
     key_file: KeyFile = "",
     as_json: AsJson = False,
 ) -> None:
-    """Forget these visitors everywhere. Together they cost one debit, each call another."""
+    """Forget these visitors everywhere. Who comes back gets an arm that tells nothing."""
     with opened(store, key_file) as service:
         print_erasure(service.visitors.erase(visitor), as_json)

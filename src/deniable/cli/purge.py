@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
@@ -26,5 +28,24 @@ def purge(
     if not 0 <= older_than_days <= 36_600:
         raise InvalidArgumentError("older_than_days", older_than_days, "0 to 36600")
     before = datetime.now(UTC) - timedelta(days=older_than_days)
-    with opened(store, key_file) as service:
-        print_erasure(service.visitors.purge(before=before, running=running), as_json)
+    with opened(store, key_file) as service, _progress() as told:
+        done = service.visitors.purge(before=before, running=running, progress=told)
+    print_erasure(done, as_json)
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[int, int], None]]:
+    """A bar on standard error, so that standard output stays the result."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (TextColumn("decisions"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

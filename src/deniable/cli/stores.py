@@ -151,6 +151,8 @@ def _shown(cell: object) -> str:
 def _plain(value: object) -> object:
     if isinstance(value, datetime):
         return value.isoformat()
+    if isinstance(value, bytes):
+        return value.hex()
     if is_dataclass(value) and not isinstance(value, type):
         return asdict(value)
     raise TypeError(f"no JSON for {type(value).__name__}")

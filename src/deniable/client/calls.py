@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 from urllib.parse import quote
 
 import httpx2 as httpx
@@ -58,15 +58,18 @@ def decide_batch(
     return Call(path, body, lambda answer: [_decision(item) for item in answer["decisions"]])
 
 
-def reward(decision: str, value: int) -> Call[None]:
+Reward: TypeAlias = tuple[str, float] | tuple[str, float, str | None]
+"""(decision, value), or (decision, value, metric)."""
+
+
+def reward(decision: str, value: float, metric: str | None) -> Call[None]:
     """One reward."""
-    return Call("/v1/rewards", {"decision": decision, "value": value}, _nothing)
+    return Call("/v1/rewards", _reward((decision, value, metric)), _nothing)
 
 
-def reward_batch(rewards: Iterable[tuple[str, int]]) -> Call[None]:
+def reward_batch(rewards: Iterable[Reward]) -> Call[None]:
     """Many rewards."""
-    body = {"rewards": [{"decision": name, "value": value} for name, value in rewards]}
-    return Call("/v1/rewards/batch", body, _nothing)
+    return Call("/v1/rewards/batch", {"rewards": [_reward(one) for one in rewards]}, _nothing)
 
 
 def stored(visitor: str) -> Call[dict[str, Decision]]:
@@ -107,6 +110,13 @@ def worth_repeating(response: httpx.Response) -> bool:
 def unreachable(error: httpx.TransportError) -> ServiceError:
     """The error after the last attempt."""
     return ServiceError(None, "unreachable", f"no answer: {type(error).__name__}")
+
+
+def _reward(given: Reward) -> dict[str, Any]:
+    body: dict[str, Any] = {"decision": given[0], "value": given[1]}
+    if len(given) > 2 and given[2] is not None:
+        body["metric"] = given[2]
+    return body
 
 
 def _decision(found: Any) -> Decision:

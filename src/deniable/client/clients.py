@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar
 import httpx2 as httpx
 
 from deniable.client import calls
-from deniable.client.calls import Call
+from deniable.client.calls import Call, Reward
 from deniable.errors import InvalidArgumentError
 from deniable.storage.records import Decision
 
@@ -60,12 +60,18 @@ class Client:
         """Decisions for (visitor, segment) pairs, in order."""
         return self._done(calls.decide_batch(experiment, visitors))
 
-    def reward(self, decision: str, value: int) -> None:
-        """Count the response to a decision: 1 a success, 0 none. Only the first one counts."""
-        self._done(calls.reward(decision, value))
+    def reward(self, decision: str, value: float, metric: str | None = None) -> None:
+        """Count the response to a decision. Only the first one of each metric counts.
 
-    def reward_batch(self, rewards: Iterable[tuple[str, int]]) -> None:
-        """Count (decision, value) pairs."""
+        Args:
+            decision: the id that `decide` gave.
+            value: 0 to the metric's cap; 1 a success and 0 none where no cap was declared.
+            metric: the one that decides if not given.
+        """
+        self._done(calls.reward(decision, value, metric))
+
+    def reward_batch(self, rewards: Iterable[Reward]) -> None:
+        """Count (decision, value) or (decision, value, metric) tuples."""
         self._done(calls.reward_batch(rewards))
 
     def stored(self, visitor: str) -> dict[str, Decision]:
@@ -125,11 +131,11 @@ class AsyncClient:
         """See Client."""
         return await self._done(calls.decide_batch(experiment, visitors))
 
-    async def reward(self, decision: str, value: int) -> None:
+    async def reward(self, decision: str, value: float, metric: str | None = None) -> None:
         """See Client."""
-        await self._done(calls.reward(decision, value))
+        await self._done(calls.reward(decision, value, metric))
 
-    async def reward_batch(self, rewards: Iterable[tuple[str, int]]) -> None:
+    async def reward_batch(self, rewards: Iterable[Reward]) -> None:
         """See Client."""
         await self._done(calls.reward_batch(rewards))
 

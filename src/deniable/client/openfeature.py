@@ -113,18 +113,22 @@ class DeniableProvider(AbstractProvider):
         evaluation_context: EvaluationContext | None = None,
         tracking_event_details: TrackingEventDetails | None = None,
     ) -> None:
-        """Send the event as the reward of its experiments: 1, or the details' value (0 or 1).
+        """Send the event as the reward of its experiments: 1, or the details' value.
 
-        A visitor without a decision is not enrolled by an event. A failure is logged, never raised.
+        The details' attribute `metric`, where given, names the metric. A visitor without a decision
+        is not enrolled by an event. A failure is logged, never raised.
         """
         given = tracking_event_details.value if tracking_event_details else None
-        value = 1 if given is None else int(given)
+        value = 1.0 if given is None else float(given)
+        metric = tracking_event_details.attributes.get("metric") if tracking_event_details else None
         try:
             visitor = _visitor(evaluation_context)
             wanted = self._events.get(tracking_event_name, (tracking_event_name,))
             found = self._decisions(visitor, wanted)
             if found:
-                self._client.reward_batch((decision, value) for decision in found)
+                self._client.reward_batch(
+                    (decision, value, None if metric is None else str(metric)) for decision in found
+                )
         except (ServiceError, TargetingKeyMissingError) as error:
             _log.warning("a reward was not sent: %s", type(error).__name__)
 

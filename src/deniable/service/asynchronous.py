@@ -60,7 +60,9 @@ class AsyncDecisions:
         return future
 
     def reward(
-        self, rewards: Sequence[tuple[str, int]], caller: Hashable = None
+        self,
+        rewards: Sequence[tuple[str, float] | tuple[str, float, str | None]],
+        caller: Hashable = None,
     ) -> asyncio.Future[None]:
         """Count (decision, value) pairs; done once they are durable."""
         future: asyncio.Future[None] = self._loop.create_future()

@@ -90,6 +90,7 @@ def _promise(connection: Connection, experiment: Experiment) -> Promise:
             version: tuple(arm for arm in everyone if off.get(arm, version + 1) > version)
             for version in range(1, chained.version + 1)
         },
+        one_band=chained.one_band,
         tables=tuple(
             _audited(table, len(chained.arms))
             for table in experiments.published(connection, experiment)

@@ -8,13 +8,15 @@ are new.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import islice
+from operator import itemgetter
 from struct import Struct
 
 from deniable.errors import InvalidArgumentError
-from deniable.privacy.tables import draw
 from deniable.service.entropy import system_bytes
 from deniable.service.experiment_state import ExperimentState
 from deniable.service.identity import LEASE_MICROSECONDS, Identity
@@ -40,6 +42,12 @@ ENTROPY = Struct("<Q12s16s")
 """What one decision uses of it: the shown arm, the rest of the id, the salt."""
 
 HOUR = 3_600_000_000
+
+_CELL = itemgetter(3, 4, 5)
+"""Segment, shown arm and role of a new decision."""
+
+_row = partial(tuple.__new__, NewDecision)
+"""A NewDecision from a tuple, without the cost of its constructor."""
 
 _NOTHING = (0, 0, 0, 0)
 
@@ -185,10 +193,11 @@ class Batch:
             if self._tx.add_decisions(made) < len(part):
                 raise TryAgain("another writer decided for the same visitor")
             self._chain = (made.rows[-1].seq, made.rows[-1].hash)
-            for row in made.rows:
-                cell = (state, state.table_number, row.role, row.segment, row.shown, 0)
-                self._count(cell, 1, 0, 0, 0)
-                answers[row.visitor] = Decision(row.id.hex(), state.arm_keys[row.shown])
+            for (segment, shown, role), shows in Counter(map(_CELL, made.rows)).items():
+                cell = (state, state.table_number, role, segment, shown, 0)
+                self._count(cell, shows, 0, 0, 0)
+            arms = state.arm_keys
+            answers.update([(row[1], Decision(row[0].hex(), arms[row[4]])) for row in made.rows])
         self._events[state] += len(visitors)
         self.new_decisions[state] += len(visitors)
 
@@ -197,22 +206,26 @@ class Batch:
         state: ExperimentState,
         new: dict[bytes, tuple[str, int]],
         old: dict[bytes, bytes],
-    ) -> dict[bytes, Role]:
+    ) -> dict[bytes, int]:
+        """Which row each new visitor is drawn from; no segment has a part in it."""
         if state.closed:
-            return dict.fromkeys(new, Role.CLOSED)
-        roles = {visitor: state.role(name) for visitor, (name, _) in new.items()}
+            return dict.fromkeys(new, int(Role.CLOSED))
+        if state.takes_everybody:
+            roles = dict.fromkeys(new, int(Role.MEMBER))
+        else:
+            roles = {visitor: int(state.role(name)) for visitor, (name, _) in new.items()}
         if (
             state.group is not None
         ):  # members from before groups became layers keep their experiment
             hashes = {state.member_hash(name): visitor for visitor, (name, _) in new.items()}
             for member, experiment in self._tx.members(state.group, list(hashes)).items():
                 mine = experiment == state.id
-                roles[hashes[member]] = Role.MEMBER if mine else Role.OTHER_SLOT
+                roles[hashes[member]] = int(Role.MEMBER if mine else Role.OTHER_SLOT)
         if state.has_tombstones:
             stones = {tombstone(self._key, visitor): visitor for visitor in new}
             stones |= {tombstone(self._key, old[visitor]): visitor for visitor in new & old.keys()}
             for stone in self._tx.erased(state.id, list(stones)):
-                roles[stones[stone]] = Role.ERASED
+                roles[stones[stone]] = int(Role.ERASED)
         return roles
 
     def _answered(self, state: ExperimentState) -> None:
@@ -257,7 +270,7 @@ class Batch:
 
 def drawn(
     state: ExperimentState,
-    visitors: Sequence[tuple[bytes, int, Role]],
+    visitors: Sequence[tuple[bytes, int, int]],
     now: int,
     writer: int,
     chain: Chain,
@@ -276,7 +289,7 @@ def drawn(
     zero = state.zero
     assert zero is not None
     # The last one stands for unlisted segments, whose position is -1.
-    by_role = {role: [zero] * (len(state.rows) + 1) for role in Role}
+    by_role = [[zero] * (len(state.rows) + 1) for _ in Role]
     by_role[Role.MEMBER] = [*state.rows, zero]
     seq, head = chain
     tag = experiment[:4]
@@ -284,14 +297,14 @@ def drawn(
     for (visitor, segment, role), (point, ending, salt) in zip(
         visitors, ENTROPY.iter_unpack(random), strict=True
     ):
-        shown = draw(by_role[role][segment], point)
+        shown = bisect_right(by_role[role][segment], point)  # `privacy.tables.draw`
         identity = tag + ending
         seq += 1
         committed = commitment(visitor, salt, segment, shown)
         head = decision_hash(
             head, experiment, identity, version, table, role, now, writer, seq, committed
         )
-        rows.append(NewDecision(identity, visitor, salt, segment, shown, role, seq, head))
+        rows.append(_row((identity, visitor, salt, segment, shown, role, seq, head)))
     return NewDecisions(experiment, version, table, now, writer, rows)
 
 

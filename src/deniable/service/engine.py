@@ -109,7 +109,7 @@ class Engine:
                 batch = Batch(transaction, identity, chain, times.now(), self._key)
                 nobody = DecideJob(key, (os.urandom(16).hex(),), (None,), lambda _job: None)
                 for state in self._states.current(transaction, (key,), ()):
-                    if state.serves_draws and state.zero is not None:
+                    if state.serves_draws and not state.differences and state.zero is not None:
                         batch.decide(state, (nobody,))
                         batch.store()
                 raise _Undone
@@ -152,7 +152,7 @@ class Engine:
         for _ in range(REREADS):
             for key in deciding:
                 state = self._states.get(key)
-                if state is not None and state.serves_draws and state.zero is None:
+                if state is not None and state.needs_table:
                     self._publish(key)
                     self._states.reread([state.id])
             try:

@@ -98,6 +98,16 @@ class ExperimentState:
         self.new_decisions = 0  # since this state was read
         self.look_after = 0  # so many new decisions before the publisher looks again
 
+    @property
+    def needs_table(self) -> bool:
+        """Whether its first table has to be published before anything can be drawn."""
+        return self.serves_draws and self.zero is None and not self.differences
+
+    @property
+    def takes_everybody(self) -> bool:
+        """Whether every new visitor is a member: no layer and no holdout."""
+        return self._layer_hash is None and not self.holdout
+
     def role(self, visitor: str) -> Role:
         """Which row a new visitor is drawn from; a function of the visitor alone, by keyed hashes."""
         if self._layer_hash is not None:
@@ -190,8 +200,11 @@ class ExperimentStates:
 
 
 def _state(connection: Connection, experiment: Experiment, key: bytes) -> ExperimentState:
-    tables = experiments.published(connection, experiment, experiment.table_number)
-    table = tables[0] if tables else None
+    differences = _differences(connection, experiment)
+    table = None
+    if not differences:  # else there may be anything in it, and nothing is drawn from it
+        tables = experiments.published(connection, experiment, experiment.table_number)
+        table = tables[0] if tables else None
     had_group = experiment.layer is not None and bool(
         connection.execute(
             select(memberships.c.group_name)
@@ -203,7 +216,7 @@ def _state(connection: Connection, experiment: Experiment, key: bytes) -> Experi
         experiment,
         table,
         key,
-        differences=_differences(connection, experiment),
+        differences=differences,
         had_group=had_group,
     )
 
@@ -213,7 +226,8 @@ def _differences(connection: Connection, experiment: Experiment) -> list[str]:
     try:
         promise = promises.promise_of(connection, experiment)
         if promise.last_table is not None:
-            promises.table_rows(connection, experiment, promise.last_table)
+            rows = promises.table_rows(connection, experiment, promise.last_table)
+            promises.check_table(promise, decoded_table(rows, len(promise.arms)))
     except BrokenPromiseError:
         return ["ledger entries"]
     return promises.differences(experiment, promise)

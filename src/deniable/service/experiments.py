@@ -235,6 +235,17 @@ class Experiments:
         with self._store.read() as connection:
             return experiments.published(connection, experiments.by_key(connection, key), number)
 
+    def tables_in_force(self, wanted: Sequence[Experiment]) -> dict[str, PublishedTable]:
+        """Experiment key -> the table that visitors are drawn from now, of those started. Private."""
+        with self._store.read() as connection:
+            return {
+                experiment.key: experiments.published(
+                    connection, experiment, experiment.table_number
+                )[0]
+                for experiment in wanted
+                if experiment.table_number
+            }
+
     def publish(self, key: str) -> PublishedTable | None:
         """Publish the next table now, due or not. None: another process is publishing."""
         return self._publisher.publish(key)

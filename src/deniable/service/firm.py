@@ -5,7 +5,7 @@ from __future__ import annotations
 from deniable.errors import InvalidArgumentError
 from deniable.service.drafts import MAX_DAYS
 from deniable.storage import account, commitments
-from deniable.storage.account import Counted
+from deniable.storage.account import Balance, Counted
 from deniable.storage.records import Firm
 from deniable.storage.store import Store
 
@@ -56,3 +56,8 @@ class FirmBudget:
         """What counts now: experiments, what they cost, and until when."""
         with self._store.read() as connection:
             return account.counting(connection, commitments.moment(connection))
+
+    def balances(self) -> list[Balance]:
+        """What counted over time, oldest first; times as stored."""
+        with self._store.read() as connection:
+            return account.balances(connection)

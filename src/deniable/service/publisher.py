@@ -21,7 +21,7 @@ from queue import SimpleQueue
 from sqlalchemy import Connection, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from deniable.errors import DeniableError
+from deniable.errors import BrokenPromiseError, DeniableError
 from deniable.privacy.noise import discrete_laplace
 from deniable.privacy.tables import Band, Table, decoded_table
 from deniable.service.experiment_state import ExperimentState
@@ -139,6 +139,10 @@ class Publisher:
             # Other writers decide too: look more often than this one alone would have to.
             share = 1 if writers <= 1 else 2 * writers
             state.look_after = state.new_decisions + max(1, (due - total) // share)
+        except BrokenPromiseError as error:
+            # The row was changed under this process, which has served what the chain says so far.
+            _log.error("experiment is not served: its row and the ledger are at odds")
+            state.differences = [str(error).rpartition(": ")[2]]
         except DeniableError as error:  # the table in force stays; the next batch asks again
             _log.warning("no table was published: %s", type(error).__name__)
             state.look_after = state.new_decisions + LEAST_NEW
@@ -178,13 +182,20 @@ def _due(connection: Connection, experiment: Experiment) -> int:
 def next_table(
     connection: Connection, experiment: Experiment, *, always: bool
 ) -> PublishedTable | None:
-    """The next table of an experiment from what is stored now; None where it is not due."""
+    """The next table of an experiment from what is stored now; None where it is not due.
+
+    Raises:
+        BrokenPromiseError: the row is not what the chain says. A table made from a changed row would
+            be chained, and go on being served after the row was changed back.
+    """
     total, _ = experiments.decided(connection, experiment)
     if not always and total < _due(connection, experiment):
         return None
+    promise = promises.check(connection, experiment)
     now = commitments.moment(connection)
     counts = _counts(connection, experiment, now)
     made = table_of(experiment, counts["shows"], counts["rewards"])
+    promises.check_table(promise, made)
     return PublishedTable(
         number=experiment.table_number + 1,
         version=experiment.version,

@@ -4,8 +4,9 @@ Jobs wait in flows: one for each caller and class of sizes. Flows take turns (de
 caller who sends large batches does not keep out one who sends single visitors.
 
 The bound in time is like CoDel's: a queue that empties now and then is a burst, and everything in it is
-served. A queue that has not been empty for a while is overload; then jobs that waited longer than
-`patience_seconds` are refused when their turn comes, so that those served were not waiting for long.
+served. A queue that was not empty for a while is overload; then jobs are refused when their turn comes
+if they had waited longer than `patience_seconds` already when the batch before was taken. So those who
+are served did not wait for long, and nobody is refused only because one transaction is slow.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ class FairQueue:
         self._callers: OrderedDict[Hashable, OrderedDict[int, _Flow]] = OrderedDict()
         self._jobs = 0
         self._standing_since: float | None = None
+        self._taken_at = float("-inf")
         self.size = 0
 
     def __len__(self) -> int:
@@ -82,40 +84,46 @@ class FairQueue:
     def take(self, limit: int, now: float) -> tuple[list[Job], list[Job]]:
         """The next batch, of about `limit` decisions and rewards, and the jobs that waited too long.
 
-        Jobs that were answered meanwhile are in neither.
+        A job that is larger than the limit is a batch of its own: small ones do not wait for it to be
+        stored with them. Jobs that were answered meanwhile are in neither list.
         """
-        overloaded = (
-            self._patience is not None
-            and self._standing_since is not None
-            and now - self._standing_since >= STANDING_SECONDS
-        )
-        oldest = now - self._patience if overloaded and self._patience is not None else None
         batch: list[Job] = []
         shed: list[Job] = []
         room = limit
-        while self._callers and (room > 0 or not batch):
+        oldest = self._oldest_to_serve(now)
+        while self._callers and room > 0:
             caller, flows = next(iter(self._callers.items()))
             kind, flow = next(iter(flows.items()))
+            if batch and limit < flow.jobs[0].size <= flow.credit + TURN:
+                break
             flow.credit += TURN
-            while flow.jobs and flow.jobs[0].size <= flow.credit and (room > 0 or not batch):
+            while flow.jobs and flow.jobs[0].size <= flow.credit and room > 0:
                 job = flow.jobs.popleft()
                 flow.size -= job.size
                 self.size -= job.size
                 self._jobs -= 1
                 if job.late:
                     continue
-                if oldest is not None and job.since < oldest:
+                if job.since < oldest:
                     shed.append(job)
                     continue
                 flow.credit -= job.size
-                room -= job.size
+                room -= max(1, job.size)
                 batch.append(job)
             self._end_turn(caller, kind)
+        self._taken_at = now
         if not self._callers:
             self._standing_since = None
         elif self._standing_since is None:
             self._standing_since = now
         return batch, shed
+
+    def _oldest_to_serve(self, now: float) -> float:
+        """Jobs that were queued before this time are refused."""
+        since = self._standing_since
+        if self._patience is None or since is None or now - since < STANDING_SECONDS:
+            return float("-inf")
+        return self._taken_at - self._patience
 
     def age(self, now: float) -> float:
         """Seconds that the job at the head of a flow has waited, the longest of all flows."""

@@ -112,14 +112,53 @@ def counted(
     """
     known = settings_of(entries) if settings is None else settings
     lives, debits = _lives(entries)
-    for identity, life in lives.items():
-        if life.answered is not None and identity in hours:
-            life.answered = max(life.answered, end_of_hour(hours[identity]))
+    _answer_hours(lives, hours)
     found = [
         Counted(identity, life.layer, life.slots, life.cost_nano, _until(life, known))
         for identity, life in (*lives.items(), *debits)
     ]
     return [one for one in found if one.until is None or one.until > now]
+
+
+@dataclass(frozen=True)
+class Balance:
+    """What counted, and of how much, from a time on."""
+
+    since: int
+    committed_nano: int
+    budget_nano: int
+
+
+def balances(connection: Connection) -> list[Balance]:
+    """The account over time: one balance for each start, end of counting and change of budget."""
+    entries = _entries(connection)
+    settings = settings_of(entries)
+    lives, debits = _lives(entries)
+    _answer_hours(lives, _hours(connection))
+    now = moment(connection)
+    changes: list[tuple[int, bool, Counted | Setting]] = []
+    for identity, life in (*lives.items(), *debits):
+        until = _until(life, settings)
+        one = Counted(identity, life.layer, life.slots, life.cost_nano, until)
+        changes.append((life.started, True, one))
+        if until is not None and until <= now:
+            changes.append((until, False, one))
+    changes += [(setting.since, True, setting) for setting in settings]
+    found: list[Balance] = []
+    budget, alone = 0, 0
+    layers: dict[str, list[Counted]] = {}
+    costs: dict[str, int] = {}
+    for at, begins, what in sorted(changes, key=lambda change: change[0]):
+        if isinstance(what, Setting):
+            budget = what.budget_nano
+        elif what.layer is None:
+            alone += what.cost_nano if begins else -what.cost_nano
+        else:
+            users = layers.setdefault(what.layer, [])
+            users.append(what) if begins else users.remove(what)
+            costs[what.layer] = _layer_nano(users)
+        found.append(Balance(at, alone + sum(costs.values()), budget))
+    return found
 
 
 def total_nano(counting: Iterable[Counted]) -> int:
@@ -341,6 +380,13 @@ def _lives(entries: Iterable[Entry]) -> tuple[dict[bytes, _Life], list[tuple[byt
         elif entry.kind == "stop" and identity in lives:
             lives[identity].answered = _last_answer(lives[identity], entry)
     return lives, debits
+
+
+def _answer_hours(lives: Mapping[bytes, _Life], hours: Mapping[bytes, int]) -> None:
+    """Move the end of stopped experiments to their last answer, where that is later."""
+    for identity, life in lives.items():
+        if life.answered is not None and identity in hours:
+            life.answered = max(life.answered, end_of_hour(hours[identity]))
 
 
 def _last_answer(life: _Life, stop: Entry) -> int:

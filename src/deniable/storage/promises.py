@@ -60,6 +60,7 @@ class Promise:
             or the experiment has not started.
         last_table: the newest published table; None before the first.
         tombstones: how many tombstones of erased visitors must be there.
+        one_band: whether the tables of all versions keep the budgets together.
     """
 
     key: str
@@ -81,6 +82,7 @@ class Promise:
     exhausted: bool = False
     last_table: PromisedTable | None = None
     tombstones: int = 0
+    one_band: bool = True
 
 
 def create_detail(experiment: Experiment) -> dict[str, Any]:
@@ -210,6 +212,14 @@ def check(connection: Connection, experiment: Experiment) -> Promise:
     return promise
 
 
+def check_table(promise: Promise, table: Table) -> None:
+    """Raise BrokenPromiseError unless a table keeps the promise's band and each arm's budget."""
+    budgets = [promise.budget_nano if own is None else own for _, own, _ in promise.arms]
+    table.check(budgets)
+    if promise.band is not None and not promise.band.holds((*table.rows, table.zero)):
+        raise BrokenPromiseError(f"a table of experiment {promise.key!r} is outside of its band")
+
+
 def table_rows(connection: Connection, experiment: Experiment, chained: PromisedTable) -> bytes:
     """The stored bytes of a table that the chain vouches for.
 
@@ -321,6 +331,7 @@ def _whole(detail: Mapping[str, Any]) -> Promise | None:
         status=detail.get("status", "draft"),
         winner=detail.get("winner"),
         exhausted=detail.get("exhausted", False),
+        one_band=not off,
     )
 
 
@@ -366,7 +377,9 @@ def _replanned(promise: Promise, entry: Entry) -> Promise:
 def _switched_off(promise: Promise, entry: Entry) -> Promise:
     detail = entry.detail
     arms = tuple((key, budget, on and key != detail["arm"]) for key, budget, on in promise.arms)
-    return replace(promise, arms=arms, version=detail["version"], band=_band(detail))
+    one_band = promise.one_band and detail["grade"] == "across time"
+    band = _band(detail)
+    return replace(promise, arms=arms, version=detail["version"], band=band, one_band=one_band)
 
 
 def _published(promise: Promise, entry: Entry) -> Promise:

@@ -7,9 +7,11 @@ behave alike are pooled and segments that differ are not. From that posterior th
 fixed, counted pseudo-random numbers, finds the best private table for each draw, and serves their mean.
 
 Draws are pulled towards the posterior mean as the horizon comes nearer: deviations are multiplied by
-``curiosity sqrt(log(T / t))``, at most 1. So it is Thompson sampling, cooled down. A mean of tables that
-keep the budget keeps it too. A floor of ``keep`` times the dynamic strategy's exploration leaves every
-arm estimable; it vanishes with time.
+``curiosity sqrt(log(T / t))``, at most 1. So it is Thompson sampling, cooled down. The paper's dynamic
+table is served instead as long as the new one's gain over it, by the same posterior, is below z standard
+deviations: it explores all arms of all segments, which tells worlds apart. A mean of tables that keep
+the budget keeps it too. A floor of ``keep`` times the dynamic strategy's exploration leaves every arm
+estimable; it vanishes with time.
 """
 
 from __future__ import annotations
@@ -29,6 +31,9 @@ from deniable.strategies.joint_lp import LARGEST, lowest_ratio, solve, workspace
 CURIOSITY = 0.3
 OWN_CURIOSITY = 0.7
 """What draws of a segment's own part are multiplied with besides: it is worth less to know."""
+
+DOUBT = (0.5, 0.5)
+"""The dynamic table is left where the gain exceeds z standard deviations, z^2 = .5 log(T/t) + .5."""
 
 KEEP = 0.05
 SAMPLES = 32
@@ -92,7 +97,7 @@ def pooled_table(
 
     >>> shows, clicks = [[500, 500], [500, 500]], [[60, 70], [50, 40]]
     >>> pooled_table(shows, clicks, 10_000).round(2).tolist()
-    [[0.98, 0.98], [0.02, 0.02]]
+    [[1.0, 1.0], [0.0, 0.0]]
     """
     seen, clicked, extra = _counts(shows, clicks, noise)
     table = np.empty_like(seen)
@@ -119,7 +124,7 @@ def band_floors(table: ArrayLike) -> FloatArray:
 def tuning(keep: float = KEEP) -> FloatArray:
     """The rule's settings as the kernels take them."""
     floor = check.single("keep", check.probability("keep", keep))
-    return np.array([SAMPLES, CURIOSITY, OWN_CURIOSITY, floor])
+    return np.array([SAMPLES, CURIOSITY, OWN_CURIOSITY, floor, *DOUBT])
 
 
 def first_epoch(n_arms: int, n_segments: int) -> int:
@@ -150,10 +155,10 @@ def _counts(
 def _floors(floors: ArrayLike, n_arms: int, budget: float) -> FloatArray:
     band = check.probability("floors", floors)
     total = float(band.sum())
-    if band.shape != (n_arms,) or not total <= 1 + 1e-9 <= total * math.exp(min(budget, 700)) + 1:
-        raise InvalidArgumentError(
-            "floors", floors, f"{n_arms} floors with sum l <= 1 <= e^budget sum l"
-        )
+    fits = total <= 1 + 1e-9 and total * math.exp(min(budget, 700)) >= 1 - 1e-9
+    if band.shape != (n_arms,) or not fits:
+        allowed = f"{n_arms} floors with sum l <= 1 <= e^budget sum l"
+        raise InvalidArgumentError("floors", floors, allowed)
     return band
 
 
@@ -193,12 +198,12 @@ def write_joint(
     base = fit(shows, clicks, noise, relative, variance)
     weights = spread_weights(relative, variance)
     running = np.cumsum(weights)
-    mean = posterior_mean(relative, variance, weights)
+    mean, shared_deviation, own_variance = moments(relative, variance, weights)
     scale = _scale(visitors, horizon, settings[1])
     values = np.empty((n_arms, n_segments))
     best = np.empty((n_arms, n_segments))
     # Of a large problem fewer draws are solved: its tables are means over many segments already.
-    samples = 2 * max(1, int(min(settings[0], 4e5 / (n_segments * n_segments * n_arms)) / 2))
+    samples = 2 * max(1, int(min(settings[0], 4e6 / (n_segments * n_segments * n_arms)) / 2))
     seed = np.uint64(visitors)
     table[:] = 0.0
     for k in range(samples):
@@ -231,6 +236,14 @@ def write_joint(
             for s in range(n_segments):
                 table[a, s] += best[a, s] / samples
     if not floors.size:
+        if n_segments > 1 and weakest[0] < 1.0:
+            dynamic = dynamic_table(shows, clicks, visitors, weakest[0])
+            z = math.sqrt(settings[4] * math.log(_ahead(visitors, horizon)) + settings[5])
+            for a in range(n_arms):
+                for s in range(n_segments):
+                    values[a, s] = shares[s] * base[s] * (table[a, s] - dynamic[a, s])
+            if gain_in_deviations(values, mean, shared_deviation, own_variance) < z:
+                table[:] = dynamic
         mix_floor(visitors, n_segments, settings[3], table)
 
 
@@ -374,10 +387,17 @@ def spread_weights(relative: Any, variance: Any) -> Any:
 
 
 @compiled_with_arrays
-def posterior_mean(relative: Any, variance: Any, weights: Any) -> Any:
-    """The mean of each cell's deviation over all pairs of spreads, (K, J)."""
+def moments(relative: Any, variance: Any, weights: Any) -> Any:
+    """Posterior of the cells' deviations over all pairs of spreads, each (K, J).
+
+    Returns the mean, the deviation that an arm's cells share, and the variance of each cell's own:
+    Var(sum x_as deviation_as) = sum_a (sum_s shared_as x_as)^2 + sum_as own_as x_as^2.
+    """
     n_arms, n_segments = relative.shape
     mean = np.zeros((n_arms, n_segments))
+    squares = np.zeros((n_arms, n_segments))
+    shared = np.zeros((n_arms, n_segments))
+    alone = np.zeros((n_arms, n_segments))
     for i in range(weights.size):
         if weights[i] < 1e-9:
             continue
@@ -392,17 +412,70 @@ def posterior_mean(relative: Any, variance: Any, weights: Any) -> Any:
             middle = total / precision
             for s in range(n_segments):
                 kept = own / (own + variance[a, s])
-                mean[a, s] += weights[i] * (middle + kept * (relative[a, s] - middle))
-    return mean
+                here = middle + kept * (relative[a, s] - middle)
+                mean[a, s] += weights[i] * here
+                squares[a, s] += weights[i] * here * here
+                shared[a, s] += weights[i] * (1.0 - kept) / math.sqrt(precision)
+                alone[a, s] += weights[i] * kept * variance[a, s]
+    for a in range(n_arms):
+        for s in range(n_segments):
+            # What the pairs of spreads disagree about is uncertain too.
+            alone[a, s] += max(squares[a, s] - mean[a, s] ** 2, 0.0)
+    return mean, shared, alone
+
+
+@compiled_with_arrays
+def gain_in_deviations(change: Any, mean: Any, shared: Any, alone: Any) -> Any:
+    """Posterior mean over standard deviation of sum change x deviation; infinite where nothing moves."""
+    n_arms, n_segments = change.shape
+    gain, variance = 0.0, 0.0
+    for a in range(n_arms):
+        common = 0.0
+        for s in range(n_segments):
+            gain += change[a, s] * mean[a, s]
+            common += change[a, s] * shared[a, s]
+            variance += alone[a, s] * change[a, s] ** 2
+        variance += common * common
+    return gain / math.sqrt(variance) if variance > 0.0 else math.inf
+
+
+@compiled_with_arrays
+def dynamic_table(shows: Any, clicks: Any, visitors: Any, weakest: Any) -> Any:
+    """The paper's dynamic table at the mean clock: randomized response of each segment's best arm."""
+    n_arms, n_segments = shows.shape
+    clock = max(visitors / n_segments, 3.0)
+    exploration = min(1.0, (n_arms * math.log(clock) / clock) ** (1 / 3))
+    exploration = max(exploration, n_arms * weakest / ((n_arms - 1) * weakest + 1.0))
+    table = np.full((n_arms, n_segments), exploration / n_arms)
+    clicked, seen = 1.0, 2.0
+    for a in range(n_arms):
+        for s in range(n_segments):
+            clicked += clicks[a, s]
+            seen += shows[a, s]
+    prior = seen / clicked
+    for s in range(n_segments):
+        best, ties = -1.0, 0
+        for a in range(n_arms):
+            rate = (clicks[a, s] + 1.0) / (shows[a, s] + prior)
+            ties = 1 if rate > best else ties + (rate == best)
+            best = max(best, rate)
+        for a in range(n_arms):
+            if (clicks[a, s] + 1.0) / (shows[a, s] + prior) == best:
+                table[a, s] += (1.0 - exploration) / ties
+    return table
 
 
 @compiled_with_arrays
 def _scale(visitors: Any, horizon: Any, curiosity: Any) -> Any:
     """How far draws deviate from the posterior mean, in standard deviations."""
+    return min(1.0, curiosity * math.sqrt(math.log(_ahead(visitors, horizon))))
+
+
+@compiled_with_arrays
+def _ahead(visitors: Any, horizon: Any) -> Any:
+    """T / t; open-ended, as if nine times as many were still to come."""
     ahead = horizon / max(visitors, 1.0)
-    if ahead <= 1.0:
-        ahead = 10.0  # open-ended: as if nine times as many were still to come
-    return min(1.0, curiosity * math.sqrt(math.log(ahead)))
+    return ahead if ahead > 1.0 else 10.0
 
 
 @compiled_with_arrays

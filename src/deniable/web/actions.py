@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from deniable.errors import DeniableError, UnknownNameError
+from deniable.errors import NANO, DeniableError, UnknownNameError
 from deniable.service.http.guard import Service
 from deniable.service.http.problems import Problem
 from deniable.service.service import Deniable
@@ -31,7 +31,7 @@ class Action:
         button: the answer yes.
         done: what is told afterwards.
         states: in which it can be done.
-        act: does it; the third argument is the chosen arm, empty for actions without one.
+        act: does it; the third argument is what was chosen: an arm, a share of a layer, or nothing.
         says: what it does, to visitors and to privacy.
         chooses_arm: whether an arm is chosen.
         final: whether it cannot be undone.
@@ -75,7 +75,7 @@ def act(request: Request, form: Submission, service: Service, key: str, name: st
     """Do it."""
     action, place = _action(name), f"/experiments/{service.experiments.get(key).key}"
     try:
-        action.act(service, key, form.text("arm"))
+        action.act(service, key, form.text("arm") or form.text("share"))
     except DeniableError as error:
         return answers.redirect(request, place, fields.in_words(error), "bad")
     return answers.redirect(request, place, action.done)
@@ -99,7 +99,7 @@ def _action(name: str) -> Action:
 
 def _starting(experiment: Experiment, firm: Firm | None) -> list[str]:
     said = [
-        f"Commits {nats(experiment.budget)} nats of the firm’s budget. They count until "
+        f"Commits {nats(experiment.cost_nano / NANO)} nats of the firm’s budget. They count until "
         "the firm’s window after the last answer has passed, also if you stop early.",
         "From then on the arm a visitor sees may depend on the visitor’s segment. Whoever watches "
         f"which arm is shown can move the odds of any segment by a factor of at most "
@@ -108,11 +108,12 @@ def _starting(experiment: Experiment, firm: Firm | None) -> list[str]:
     ]
     if firm is None:
         return ["The firm has no budget yet: set one on the overview first.", *said]
-    after = firm.remaining - experiment.budget
+    after = firm.remaining - experiment.cost_nano / NANO
     if experiment.layer:
         said.append(
-            f"It belongs to the layer “{experiment.layer}”, whose experiments never share a "
-            "visitor: together they cost only their largest budget."
+            f"It takes the share of the layer “{experiment.layer}” that you choose. The "
+            "experiments of one layer never share a visitor, so the layer costs only what the "
+            "experiments of its fullest slot cost together."
         )
     elif after < 0:
         said.insert(0, f"Only {nats(firm.remaining)} nats are free, so this will be refused.")
@@ -161,11 +162,16 @@ def _promoting(experiment: Experiment, _firm: Firm | None) -> list[str]:
     ]
 
 
-def _switching(_experiment: Experiment, _firm: Firm | None) -> list[str]:
+def _switching(experiment: Experiment, _firm: Firm | None) -> list[str]:
     return [
         "New visitors no longer get this arm. Visitors who have it keep it.",
-        "The promise stays the same: the other arms are drawn from new tables, checked against the "
-        "same budget before anybody is served.",
+        "The other arms are drawn from new tables, checked against the same budget before anybody "
+        "is served. They are a new version of the promise.",
+        "Its grade is “given the time”, unless the new tables fit between the old bounds: among "
+        "visitors who first came after the change, odds move by a factor of at most "
+        f"{factor(experiment.budget)}, as before. A tracker who does not know on which day a "
+        "visitor first came could learn more, because the same arm is shown with other chances "
+        "before and after the change. The statement and the ledger will say so.",
     ]
 
 
@@ -181,13 +187,15 @@ ACTIONS: dict[str, Action] = {
         "Start",
         "It runs.",
         ("draft",),
-        lambda service, key, _: service.experiments.start(key),
+        lambda service, key, percent: service.experiments.start(
+            key, share=fields.number("share", percent) / 100 if percent else 1.0
+        ),
         _starting,
     ),
     "pause": Action(
         "Pause this experiment?",
         "Pause",
-        "It is paused: new visitors get random arms.",
+        "It is paused: new visitors get an arm that tells nothing about them.",
         ("running",),
         lambda service, key, _: service.experiments.pause(key),
         _pausing,

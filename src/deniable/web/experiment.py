@@ -8,9 +8,11 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
+from deniable.privacy.serving import SPACE
+from deniable.privacy.tables import decoded_table
 from deniable.service.http.guard import Service
 from deniable.service.service import Deniable
-from deniable.storage.records import Experiment
+from deniable.storage.records import Experiment, PublishedTable
 from deniable.web import answers, live_charts
 from deniable.web.access import Reader
 from deniable.web.actions import possible
@@ -30,7 +32,10 @@ router = APIRouter()
 MOST_EVENTS = 100
 """Of the timeline, newest first; the ledger has all of them."""
 
-PARTS = ("figures", "leaderboard", "risks", "segments", "health", "timeline")
+MOST_ROWS = 40
+"""Segments of the table in force that are shown."""
+
+PARTS = ("figures", "leaderboard", "risks", "table", "segments", "health", "timeline")
 """Templates `parts/<name>.html`, each the content of the element with this id."""
 
 
@@ -78,13 +83,15 @@ def _values(request: Request, service: Deniable, found: Experiment) -> dict[str,
     now = datetime.now(UTC)
     standing = Standing(found, service.experiments.counts(found.key))
     watcher: Watcher = request.app.state.watcher
-    risks = [] if found.status == "draft" else segment_risks(standing, now)
+    published = service.experiments.tables_in_force([found]).get(found.key)
+    risks = [] if published is None else segment_risks(standing, published, now)
     told = told_segments(standing)
     return {
         "experiment": found,
         "standing": standing,
         "leaderboard": standing.leaderboard(),
-        "random_share": random_share(standing),
+        "random_share": random_share(standing, published),
+        "table": None if published is None else _table(found, published),
         "risks": [(risk, waiting_words(risk, now)) for risk in risks],
         "segments": [_segment(standing, position) for position in told],
         "untold": len(found.segments) - len(told),
@@ -93,6 +100,21 @@ def _values(request: Request, service: Deniable, found: Experiment) -> dict[str,
         "health": watcher.health.get(found.key),
         "events": service.experiments.events(found.key)[: -MOST_EVENTS - 1 : -1],
         "samples": [*service.experiments.samples(found.key), sample_of(standing, now)],
+    }
+
+
+def _table(found: Experiment, published: PublishedTable) -> dict[str, Any]:
+    """The table in force as chances, the zero row last."""
+    table = decoded_table(published.rows, len(found.arms))
+    rows = [*zip(found.segments, table.rows, strict=True)][:MOST_ROWS]
+    rows.append(("anybody else", table.zero))
+    return {
+        "number": published.number,
+        "version": published.version,
+        "published_at": published.published_at,
+        "decisions": published.decisions,
+        "rows": [(name, [entry / SPACE for entry in row]) for name, row in rows],
+        "more": max(0, len(found.segments) - MOST_ROWS),
     }
 
 

@@ -26,7 +26,7 @@ FIELDS = (
     "budget",
     "strategy",
     "planned_visitors",
-    "group",
+    "layer",
     "default_arm",
     "attribution_days",
 )
@@ -59,6 +59,7 @@ def experiments(
 def new(request: Request, viewer: Administrator) -> Response:
     """The form; every field can be filled in by the address, as the planner does."""
     given = {name: request.query_params.get(name, "")[:5_000] for name in FIELDS}
+    given["layer"] = given["layer"] or request.query_params.get("group", "")[:5_000]
     return answers.show(
         request, "experiment_new.html", viewer, given=given, wrong=dict.fromkeys(FIELDS, "")
     )
@@ -96,7 +97,7 @@ def _created(service: Deniable, form: Form) -> Experiment:
     if form.text("attribution_days"):
         days = fields.number("attribution_days", form.text("attribution_days"))
         optional["attribution_seconds"] = round(days * _SECONDS_A_DAY)
-    for name in ("group", "default_arm"):
+    for name in ("layer", "default_arm"):
         if form.text(name):
             optional[name] = form.text(name)
     if not budgets:

@@ -29,18 +29,20 @@ def ledger(request: Request, viewer: Reader) -> Response:
     """The page; filter and place are in its query string."""
     service = service_of(request)
     stored = service.ledger.entries()
-    everything = ledger_view.entries(stored)
+    balances = service.firm.balances()
+    everything = ledger_view.entries(stored, balances)
     asked = _asked(request)
     found = ledger_view.chosen(everything, **asked)[::-1]
     first = _place(request, len(found))
     experiments = service.experiments.all()
-    spending = ledger_view.spending(everything, ledger_view.period_budgets(stored))
+    spending = ledger_view.spending(balances)
     return answers.show(
         request,
         "ledger.html",
         viewer,
         entries=found[first : first + ledger_view.PAGE],
         total=len(everything),
+        tables=sum(entry.kind == "table" for entry in everything),
         matching=len(found),
         first=first,
         page=ledger_view.PAGE,
@@ -52,7 +54,7 @@ def ledger(request: Request, viewer: Reader) -> Response:
         firm=_firm(request),
         spending={**specification(), "datasets": {"spending": spending}} if spending else None,
         spending_table={
-            "columns": ["time (UTC)", "committed, nats", "firm's budget, nats"],
+            "columns": ["time (UTC)", "counts, nats", "firm's budget, nats"],
             "rows": [
                 [
                     p["time"][:19].replace("T", " "),
@@ -86,7 +88,8 @@ def verification(request: Request, viewer: Reader) -> Response:
 @router.get("/ledger.csv")
 def export(request: Request, viewer: Reader) -> Response:
     """The chosen entries as a file, oldest first."""
-    everything = ledger_view.entries(service_of(request).ledger.entries())
+    service = service_of(request)
+    everything = ledger_view.entries(service.ledger.entries(), service.firm.balances())
     body = ledger_view.as_csv(ledger_view.chosen(everything, **_asked(request)))
     headers = {**answers.HEADERS, "Content-Disposition": 'attachment; filename="ledger.csv"'}
     return Response(body, headers=headers, media_type="text/csv")

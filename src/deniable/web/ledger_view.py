@@ -5,30 +5,37 @@ from __future__ import annotations
 import csv
 import io
 import json
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from deniable.errors import NANO
+from deniable.storage import times
+from deniable.storage.account import Balance
 from deniable.storage.records import Commitment
 from deniable.web.wording import nats, whole
 
 PAGE = 100
 
 KINDS = {
-    "period": "New firm budget",
+    "firm": "Firm’s budget set",
+    "key": "Visitor key noted",
     "create": "Draft created",
     "replan": "Draft changed",
     "start": "Started",
+    "table": "Table published",
     "pause": "Paused",
     "resume": "Resumed",
     "stop": "Stopped",
     "switch_off": "Arm switched off",
-    "exhaust": "Budget used up",
     "erase": "Visitors erased",
     "purge": "Old visitors erased",
     "audit": "Audited",
+    "migrate": "Store migrated",
+    "period": "Period opened (before windows)",
+    "exhaust": "Budget used up (before tombstones)",
 }
 """Every kind of entry, as people say it."""
 
@@ -43,8 +50,8 @@ class Entry:
         kind: as stored.
         title: what happened.
         experiment: the key, or None for the firm.
-        taken: nats of the firm's budget.
-        committed: nats committed in this period, this entry included.
+        taken: nats that count from then on, where it starts or resumes an experiment.
+        committed: nats that counted then, this entry included.
         told: further facts, as a sentence.
     """
 
@@ -58,12 +65,13 @@ class Entry:
     told: str
 
 
-def entries(ledger: Sequence[Commitment]) -> list[Entry]:
-    """All entries, oldest first, with the running total of their period."""
-    found, committed = [], 0
+def entries(ledger: Sequence[Commitment], balances: Sequence[Balance]) -> list[Entry]:
+    """All entries, oldest first, with what counted at their time."""
+    found = []
+    since = [balance.since for balance in balances]
     for line in ledger:
-        # A new period carries what still runs: its amount is the new total, not an addition.
-        committed = line.amount_nano if line.kind == "period" else committed + line.amount_nano
+        place = bisect_right(since, times.as_stored(line.recorded_at))
+        committed = balances[place - 1].committed_nano if place else 0
         detail = _detail(line)
         found.append(
             Entry(
@@ -81,12 +89,16 @@ def entries(ledger: Sequence[Commitment]) -> list[Entry]:
 
 
 def chosen(found: Sequence[Entry], *, experiment: str, kind: str, spends: bool) -> list[Entry]:
-    """The entries that a filter lets through; empty words let everything through."""
+    """The entries that a filter lets through.
+
+    Empty words let everything through but published tables: there are far more of them than of all
+    other entries, and they take nothing.
+    """
     return [
         entry
         for entry in found
         if (not experiment or entry.experiment == experiment)
-        and (not kind or entry.kind == kind)
+        and (entry.kind == kind if kind else entry.kind != "table")
         and (not spends or entry.taken > 0)
     ]
 
@@ -113,30 +125,15 @@ def latest_audits(ledger: Sequence[Commitment]) -> dict[str, dict[str, Any]]:
     }
 
 
-def spending(found: Sequence[Entry], budgets: Mapping[int, float]) -> list[dict[str, Any]]:
-    """Committed and available nats over time, for the chart.
-
-    Args:
-        found: all entries, oldest first.
-        budgets: place of a period's entry -> its budget in nats.
-    """
-    points, budget = [], 0.0
-    for entry in found:
-        budget = budgets.get(entry.seq, budget)
-        if entry.taken > 0 or entry.kind == "period":
-            points.append(_point(entry.time, entry.committed, budget))
+def spending(balances: Sequence[Balance]) -> list[dict[str, Any]]:
+    """Committed and available nats over time, for the chart."""
+    points = [
+        _point(times.as_datetime(one.since), one.committed_nano / NANO, one.budget_nano / NANO)
+        for one in balances
+    ]
     if points:
         points.append({**points[-1], "time": _stamp(datetime.now(UTC))})
     return points
-
-
-def period_budgets(ledger: Sequence[Commitment]) -> dict[int, float]:
-    """Place of each period's entry -> its budget in nats."""
-    return {
-        line.seq: _detail(line).get("budget_nano", 0) / NANO
-        for line in ledger
-        if line.kind == "period"
-    }
 
 
 def _point(time: datetime, committed: float, budget: float) -> dict[str, Any]:
@@ -155,8 +152,18 @@ def _detail(line: Commitment) -> dict[str, Any]:
 def _told(kind: str, detail: Mapping[str, Any]) -> str:
     budget = nats(detail.get("budget_nano", 0) / NANO)
     strategy = detail.get("strategy", "")
+    if kind == "firm":
+        reason = detail.get("reason")
+        words = f"At most {budget} nats in any {detail.get('window_days')} days."
+        return f"{words} Reason: {reason}." if reason else words
     if kind == "period":
-        return f"The firm's budget is {budget} nats; what still runs is carried over."
+        return f"The firm's budget was {budget} nats."
+    if kind == "table":
+        return f"Number {detail.get('number', '')}, made from published counts."
+    if kind == "start" and detail.get("layer"):
+        return f"In the layer {detail['layer']}."
+    if kind == "migrate":
+        return "What counted before counts on; the first table was published."
     if kind == "create":
         return f"{len(detail.get('arms', ()))} arms, budget {budget}, {strategy} strategy."
     if kind == "replan":
@@ -165,7 +172,9 @@ def _told(kind: str, detail: Mapping[str, Any]) -> str:
         winner = detail.get("winner")
         return f"Everybody gets {winner} from now on." if winner else "Without a winner."
     if kind == "switch_off":
-        return f"New visitors no longer get {detail.get('arm', '')}."
+        grade = detail.get("grade")
+        words = f"New visitors no longer get {detail.get('arm', '')}."
+        return f"{words} Grade of the new version: {grade}." if grade else words
     if kind == "audit":
         return str(detail.get("verdict", ""))
     if kind in ("erase", "purge") and "decisions" in detail:

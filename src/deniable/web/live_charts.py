@@ -152,7 +152,7 @@ def _bound_words(bound: float, visitors: int) -> str:
 
 
 def _risks(experiment: Experiment, risks: Sequence[SegmentRisk]) -> PageChart:
-    names = [risk.segment or "all visitors" for risk in risks]
+    names = [risk.segment for risk in risks]
     at_cap = sum(risk.bound for risk in risks)
     return PageChart(
         "risks-chart",

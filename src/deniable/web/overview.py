@@ -13,7 +13,7 @@ from starlette.responses import Response
 from deniable.errors import DeniableError, UnknownNameError
 from deniable.service.http.guard import Service
 from deniable.service.service import Deniable
-from deniable.storage.records import Experiment, Firm
+from deniable.storage.records import Experiment, Firm, PublishedTable
 from deniable.web import answers, fields
 from deniable.web.access import Reader, Submission
 from deniable.web.alerts import alerts
@@ -22,6 +22,8 @@ from deniable.web.standing import Standing
 from deniable.web.watcher import Health, Watcher
 
 router = APIRouter()
+
+DEFAULT_WINDOW_DAYS = 90
 
 
 @dataclass(frozen=True)
@@ -44,13 +46,17 @@ def overview(request: Request, viewer: Reader, service: Service) -> Response:
     live = [e for e in everything if e.status in ("running", "paused")]
     counts = service.experiments.all_counts(live)
     standings = [Standing(e, counts[e.key]) for e in live]
+    tables = service.experiments.tables_in_force(live)
     return answers.show(
         request,
         "overview.html",
         viewer,
         here=str(request.base_url).rstrip("/"),
         firm=firm,
-        rows=[_row(standing, watcher.health) for standing in standings],
+        rows=[
+            _row(standing, tables.get(standing.experiment.key), watcher.health)
+            for standing in standings
+        ],
         drafts=[e for e in everything if e.status == "draft"],
         stopped=sum(e.status == "stopped" for e in everything),
         first_run=firm is None or not any(e.started_at for e in everything),
@@ -59,12 +65,15 @@ def overview(request: Request, viewer: Reader, service: Service) -> Response:
 
 
 @router.post("/firm")
-def open_period(request: Request, form: Submission, service: Service) -> Response:
+def set_budget(request: Request, form: Submission, service: Service) -> Response:
     """Set the firm's budget."""
     try:
         budget = fields.number("budget", form.text("budget"))
-        days = int(fields.number("days", form.text("days"))) if form.text("days") else 90
-        service.firm.set(budget=budget, window_days=days, reason=form.text("reason") or "")
+        before = current_firm(service)
+        days = before.window_days if before else DEFAULT_WINDOW_DAYS
+        if form.text("days"):
+            days = fields.whole("days", form.text("days"))
+        service.firm.set(budget=budget, window_days=days, reason=form.text("reason"))
     except DeniableError as error:
         return answers.redirect(request, "/", fields.in_words(error), "bad")
     return answers.redirect(request, "/", "The firm’s budget is set.")
@@ -78,11 +87,11 @@ def current_firm(service: Deniable) -> Firm | None:
         return None
 
 
-def _row(standing: Standing, health: dict[str, Health]) -> Row:
+def _row(standing: Standing, table: PublishedTable | None, health: dict[str, Health]) -> Row:
     return Row(
         standing.experiment,
         standing.visitors,
-        random_share(standing),
+        random_share(standing, table),
         standing.success_rate,
         standing.gain_over_random,
         health.get(standing.experiment.key),

@@ -39,7 +39,7 @@ def statement(request: Request, viewer: Reader, key: str) -> Response:
         budget=budget,
         tables=[_table(promise, proof) for proof in proofs],
         worst=decimal(max(proof.worst.promised_ratio or Fraction(0) for proof in proofs), 12),
-        grade=promise.grade,
+        grade=promise.stated_grade,
         holds=all(proof.holds for proof in proofs),
         beliefs=[(prior, float(highest_belief(prior, budget))) for prior in PRIORS],
         audit=ledger_view.latest_audits(service.ledger.entries()).get(key),

@@ -1,4 +1,4 @@
-"""The risk of the next visitor of each segment, the cap on it, and when the cap is reached.
+"""What the table in force risks for each segment, the cap on it, and when the cap is reached.
 
 A segment is told apart only where each of its arms was shown to enough visitors; where a single
 segment would stay hidden, the next smallest is hidden with it, so that no difference tells it.
@@ -6,18 +6,16 @@ segment would stay hidden, the next smallest is hidden with it, so that no diffe
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
 from deniable.errors import NANO
-from deniable.service.runtime import active_budgets
-from deniable.storage.records import Experiment
-from deniable.strategies.arm_budgets import ArmConstantStrategy, ArmDynamicStrategy
-from deniable.strategies.base import Spending
-from deniable.strategies.constant import ConstantStrategy
-from deniable.strategies.dynamic import DynamicStrategy
+from deniable.privacy.schedule import exhaustion_clock
+from deniable.privacy.tables import Row, decoded_table
+from deniable.storage.records import Experiment, PublishedTable
 from deniable.theory.regret import constant_regret, dynamic_regret
 from deniable.web.standing import Standing
 
@@ -30,16 +28,16 @@ class SegmentRisk:
     """One segment's place on its way to the cap.
 
     Attributes:
-        segment: its name; None where all share one clock.
+        segment: its name.
         visitors: so far, which is the segment's clock.
-        risk: of its next visitor, in nats.
+        risk: of its row of the table in force, in nats.
         cap: the budget.
         random_share: how often that visitor gets a random arm.
         binds_at: the clock at which the risk reaches the cap.
         expected: when that will be at the pace so far; None where it has been, or cannot be told.
     """
 
-    segment: str | None
+    segment: str
     visitors: int
     risk: float
     cap: float
@@ -53,30 +51,45 @@ class SegmentRisk:
         return self.visitors + 1 >= self.binds_at
 
 
-def strategy_of(experiment: Experiment) -> Spending:
-    """The strategy by which an experiment spends its budget, over the arms that are on."""
-    budgets = [budget / NANO for budget in active_budgets(experiment)]
-    dynamic = experiment.strategy == "dynamic"
-    if experiment.arm_specific:
-        return ArmDynamicStrategy(budgets) if dynamic else ArmConstantStrategy(budgets)
-    kind = DynamicStrategy if dynamic else ConstantStrategy
-    return kind(len(budgets), experiment.budget)
+def random_share(standing: Standing, published: PublishedTable | None) -> float:
+    """The share of the next visitors whose arm does not depend on the segment, as the table says.
 
-
-def random_share(standing: Standing) -> float:
-    """The probability that the next visitor gets a random arm, over the segments seen so far."""
+    A row is a mixture of the zero row and something that depends on the segment; the largest possible
+    part of the zero row in it is the smallest ratio of their entries.
+    """
     experiment = standing.experiment
-    if experiment.status != "running" or experiment.exhausted or experiment.budget_nano == 0:
+    if experiment.status != "running" or experiment.exhausted or published is None:
         return 1.0
-    strategy = strategy_of(experiment)
-    clocks = standing.shows.sum(axis=1)
-    if strategy.clock_kind == "experiment":
-        return float(strategy.exploration(int(clocks.sum()) + 1))
-    shares = np.asarray(strategy.exploration(clocks + 1))
-    if not experiment.arm_specific:
-        shares[-1] = 1.0  # visitors of no listed segment
-    weights = clocks if clocks.sum() else np.append(np.ones(len(clocks) - 1), 0.0)
+    table = decoded_table(published.rows, len(experiment.arms))
+    visitors = standing.shows.sum(axis=1)
+    shares = np.array([*(_zero_part(row, table.zero) for row in table.rows), 1.0])
+    weights = visitors if visitors.sum() else np.append(np.ones(len(visitors) - 1), 0.0)
     return float((shares * weights).sum() / weights.sum())
+
+
+def row_risk(row: Row, zero: Row) -> float:
+    """How far the best and the worst arm of a row are from the zero row, in nats apart."""
+    ratios = [entry / nothing for entry, nothing in zip(row, zero, strict=True) if nothing]
+    return math.log(max(ratios) / min(ratios))
+
+
+def _zero_part(row: Row, zero: Row) -> float:
+    return min(entry / nothing for entry, nothing in zip(row, zero, strict=True) if nothing)
+
+
+def binds_at(experiment: Experiment) -> float:
+    """The number of a segment's visitor from which the cap limits the table.
+
+    Budgets by arm have one bonus, 1/(1 + C) with C = sum of 1/(e^b - 1): the equal budget with the
+    same bonus is log(1 + K/C).
+    """
+    if experiment.strategy != "dynamic":
+        return 1.0
+    odds = [math.expm1(experiment.budgets[arm] / NANO) for arm in experiment.active]
+    if min(odds) == 0:
+        return math.inf
+    alike = math.log1p(len(odds) / sum(1 / one for one in odds))
+    return float(exhaustion_clock(len(odds), alike))
 
 
 def told_segments(standing: Standing) -> list[int]:
@@ -90,14 +103,14 @@ def told_segments(standing: Standing) -> list[int]:
     return told
 
 
-def segment_risks(standing: Standing, now: datetime | None = None) -> list[SegmentRisk]:
-    """The segments that may be told apart; one row for all where they share a clock."""
-    strategy = strategy_of(standing.experiment)
-    if strategy.clock_kind == "experiment":
-        return [_risk(strategy, standing, None, standing.visitors, now)]
+def segment_risks(
+    standing: Standing, published: PublishedTable, now: datetime | None = None
+) -> list[SegmentRisk]:
+    """The segments that may be told apart, as the table in force serves them."""
+    table = decoded_table(published.rows, len(standing.experiment.arms))
     names = standing.experiment.segments
     return [
-        _risk(strategy, standing, names[i], int(standing.shows[i].sum()), now)
+        _risk(standing, names[i], int(standing.shows[i].sum()), table.rows[i], table.zero, now)
         for i in told_segments(standing)
     ]
 
@@ -112,23 +125,23 @@ def regret_bound(experiment: Experiment, visitors: int) -> float:
 
 
 def _risk(
-    strategy: Spending, standing: Standing, name: str | None, clock: int, now: datetime | None
+    standing: Standing, name: str, visitors: int, row: Row, zero: Row, now: datetime | None
 ) -> SegmentRisk:
     experiment = standing.experiment
-    binds_at = strategy.binds_at
+    binds = binds_at(experiment)
     expected = None
-    if experiment.status == "running" and experiment.started_at and 10 <= clock < binds_at - 1:
+    if experiment.status == "running" and experiment.started_at and 10 <= visitors < binds - 1:
         so_far = (now or datetime.now(UTC)) - experiment.started_at
-        factor = (binds_at - 1 - clock) / clock
+        factor = (binds - 1 - visitors) / visitors
         if factor * so_far.total_seconds() < 100 * 366 * 86_400:
             expected = (now or datetime.now(UTC)) + so_far * factor
     return SegmentRisk(
         segment=name,
-        visitors=clock,
-        risk=float(strategy.risk(clock + 1)),
+        visitors=visitors,
+        risk=row_risk(row, zero),
         cap=experiment.budget,
-        random_share=float(strategy.exploration(clock + 1)),
-        binds_at=binds_at,
+        random_share=_zero_part(row, zero),
+        binds_at=binds,
         expected=expected,
     )
 

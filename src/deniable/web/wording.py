@@ -97,7 +97,8 @@ _EVENTS = {
     "resume": "Resumed",
     "stop": "Stopped",
     "switch_off": "Arm switched off",
-    "exhaust": "Budget exhausted: new visitors get random arms",
+    "exhaust": "Budget exhausted: new visitors get an arm that tells nothing",
+    "migrate": "Store migrated; the first table was published",
     "erase": "Visitors erased on request",
     "purge": "Old visitors purged",
     "replan": "Budget of the draft changed",
@@ -113,6 +114,8 @@ def event_words(event: Commitment) -> str:
         words += f"; everybody gets {detail['winner']}"
     if event.kind == "switch_off":
         words += f": {detail.get('arm')}"
+        if detail.get("grade"):
+            words += f"; version {detail.get('version')}, {detail['grade']}"
     if event.amount_nano:
         words += f", {nats(event.amount_nano / NANO)} nats committed"
     return words

@@ -109,3 +109,15 @@ def test_readiness_follows_the_store(site: Site, monkeypatch: pytest.MonkeyPatch
     answer = site.client.get("/readyz")
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
     assert site.client.get("/healthz").status_code == 200
+
+
+def test_readiness_that_cannot_be_told_is_not_ready(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as when no more files can be opened."""
+
+    def failing() -> bool:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(site.service, "ready", failing)
+    assert site.client.get("/readyz").status_code == 503

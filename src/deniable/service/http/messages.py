@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import orjson
 
 from deniable.service.http.problems import MEDIA_TYPE, Problem
-from deniable.service.jobs import LONGEST_NAME
+from deniable.service.jobs import LARGEST_REWARD, LONGEST_NAME
 
 Message: TypeAlias = MutableMapping[str, Any]
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -34,6 +34,7 @@ LONGEST_DECISION = 64
 _is_key = re.compile(EXPERIMENT_KEY).fullmatch
 _VISITOR_MEMBERS = frozenset({"visitor", "segment"})
 _REWARD_MEMBERS = frozenset({"decision", "value"})
+_REWARD_AND_METRIC = frozenset({"decision", "value", "metric"})
 
 VISITOR_SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -50,7 +51,18 @@ REWARD_SCHEMA: dict[str, Any] = {
     "additionalProperties": False,
     "properties": {
         "decision": {"type": "string", "maxLength": LONGEST_DECISION},
-        "value": {"type": "integer", "enum": [0, 1]},
+        "value": {
+            "type": "number",
+            "minimum": 0,
+            "maximum": LARGEST_REWARD,
+            "description": "0 to the metric's cap, which is 1 where none was declared.",
+        },
+        "metric": {
+            "type": ["string", "null"],
+            "minLength": 1,
+            "maxLength": LONGEST_NAME,
+            "description": "The metric that is rewarded; the one that decides if left out.",
+        },
     },
 }
 DECISION_SCHEMA: dict[str, Any] = {
@@ -178,16 +190,19 @@ def visitor_and_segment(document: Any) -> tuple[Any, Any]:
     return document.get("visitor"), document.get("segment")
 
 
-def decision_and_value(document: Any) -> tuple[str, int]:
-    """The members of one reward."""
-    if type(document) is not dict or document.keys() != _REWARD_MEMBERS:
-        raise invalid("body", "an object with the members `decision` and `value`")
+def decision_and_value(document: Any) -> tuple[str, float, str | None]:
+    """The members of one reward: decision, value and metric."""
+    if type(document) is not dict or document.keys() not in (_REWARD_MEMBERS, _REWARD_AND_METRIC):
+        raise invalid("body", "an object with `decision`, `value` and, optionally, `metric`")
     decision, value = document["decision"], document["value"]
     if type(decision) is not str or len(decision) > LONGEST_DECISION:
         raise invalid("decision", "the id that a decision came with")
-    if type(value) is bool or value not in (0, 1):
-        raise invalid("value", "0 or 1")
-    return decision, int(value)
+    if type(value) not in (int, float) or not 0 <= value <= LARGEST_REWARD:
+        raise invalid("value", "a number from 0 to the metric's cap")
+    metric = document.get("metric")
+    if metric is not None and (type(metric) is not str or not 0 < len(metric) <= LONGEST_NAME):
+        raise invalid("metric", "the name of a metric")
+    return decision, value, metric
 
 
 def items(document: dict[str, Any], member: str, limit: int) -> list[Any]:

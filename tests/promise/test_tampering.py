@@ -1,0 +1,132 @@
+"""One UPDATE of anything that carries the promise is noticed, and its experiment is not served."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+from tests.service.http.site import running_site
+from tests.service.support import running, serving
+
+from deniable.errors import BrokenPromiseError, WrongStateError
+from deniable.service.publisher import LEAST_NEW
+from deniable.service.service import Deniable
+from deniable.service.service import open as open_service
+
+OF_ONE_EXPERIMENT = {
+    "budget": "UPDATE experiments SET budget_nano = 5000000000 WHERE key = 'bad'",
+    "trace budget": "UPDATE experiments SET trace_nano = 7 WHERE key = 'bad'",
+    "strategy": "UPDATE experiments SET strategy = 'dynamic' WHERE key = 'bad'",
+    "slots": "UPDATE experiments SET slots = zeroblob(125) WHERE key = 'bad'",
+    "layer": "UPDATE experiments SET layer = 'other' WHERE key = 'bad'",
+    "holdout": "UPDATE experiments SET holdout = 0 WHERE key = 'bad'",
+    "attribution": "UPDATE experiments SET attribution_seconds = 9 WHERE key = 'bad'",
+    "version": "UPDATE experiments SET version = 2 WHERE key = 'bad'",
+    "segment name": "UPDATE segments SET name = 'z' WHERE position = 0 AND experiment_id = "
+    "(SELECT id FROM experiments WHERE key = 'bad')",
+    "arm budget": "UPDATE arms SET budget_nano = 9 WHERE position = 0 AND experiment_id = "
+    "(SELECT id FROM experiments WHERE key = 'bad')",
+    "table rows": "UPDATE tables SET rows = zeroblob(length(rows)) WHERE experiment_id = "
+    "(SELECT id FROM experiments WHERE key = 'bad')",
+    "table counts": "UPDATE tables SET counts = x'7b7d' WHERE experiment_id = "
+    "(SELECT id FROM experiments WHERE key = 'bad')",
+    "its ledger entry": "UPDATE commitments SET detail = replace(detail, '1000000000', "
+    "'5000000000') WHERE kind = 'create' AND detail LIKE '%\"bad\"%'",
+}
+"""What -> one UPDATE. A service that reads the experiment must refuse it."""
+
+OF_THE_STORE = {
+    "firm budget": "UPDATE commitments SET detail = replace(detail, '10000000000', '90000000000') "
+    "WHERE kind = 'firm'",
+    "reward": "UPDATE rewards SET value = 0",
+    "key fingerprint": "UPDATE facts SET value = zeroblob(32) WHERE name = 'visitor_key'",
+    "shown arm": "UPDATE decisions SET shown = 1 - shown",
+    "counters": "UPDATE counters SET value = value + 1000000",
+}
+"""What -> one UPDATE that no single experiment's row shows; the ledger does."""
+
+
+@pytest.fixture
+def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("DENIABLE_VISITOR_KEY", "5a" * 32)
+    address = f"sqlite:///{tmp_path / 'store.db'}"
+    with serving(address, budget=10) as service:
+        for key in ("bad", "good"):
+            running(service, key, arms=["x", "y"], strategy="constant", layer=key, holdout=0.1)
+            shown = service.decide_batch(key, [(f"v{i}", "ab"[i % 2]) for i in range(30)])
+            service.reward_batch([(one.id, 1) for one in shown])
+        assert service.ledger.verify().sound
+    return address
+
+
+def changed(url: str, statement: str) -> None:
+    """The attacker's UPDATE, which changes something."""
+    connection = sqlite3.connect(url.removeprefix("sqlite:///"))
+    with connection:
+        assert connection.execute(statement).rowcount >= 1
+    connection.close()
+
+
+def assert_refused(service: Deniable) -> None:
+    with pytest.raises(WrongStateError, match="ledger verify"):
+        service.decide("bad", "new", "a")
+    assert service.decide("good", "new", "a").arm in ("x", "y")
+
+
+@pytest.mark.parametrize("what", OF_ONE_EXPERIMENT)
+def test_it_is_noticed_and_only_its_experiment_is_refused(url: str, what: str) -> None:
+    changed(url, OF_ONE_EXPERIMENT[what])
+    with open_service(url) as service:
+        assert not service.ledger.verify().sound
+        assert_refused(service)
+        with running_site(service) as site:
+            path = "/v1/experiments/{}/decisions"
+            asked = {"json": {"visitor": "w", "segment": "a"}, "headers": site.headers("decide")}
+            refused = site.client.post(path.format("bad"), **asked)
+            assert (refused.status_code, refused.json()["type"][-11:]) == (409, "wrong-state")
+            assert site.client.post(path.format("good"), **asked).status_code == 200
+
+
+@pytest.mark.parametrize("what", OF_THE_STORE)
+def test_the_ledger_notices(url: str, what: str) -> None:
+    if what == "key fingerprint":
+        with open_service(url) as service:
+            changed(url, OF_THE_STORE[what])
+            assert not service.ledger.verify().sound
+        with pytest.raises(WrongStateError, match="visitor key"):
+            open_service(url)
+        return
+    changed(url, OF_THE_STORE[what])
+    with open_service(url) as service:
+        assert not service.ledger.verify().sound
+        if what == "firm budget":  # nothing can be spent from an account that was forged
+            service.experiments.create("more", arms=["x", "y"], segments=["a"], budget=20)
+            with pytest.raises(BrokenPromiseError):
+                service.experiments.start("more")
+
+
+@pytest.mark.parametrize("what", ["budget", "holdout", "segment name"])
+def test_a_service_that_runs_meanwhile_stops_serving_it(url: str, what: str) -> None:
+    """It has the true table in memory. When it looks for the next one it finds the row changed."""
+    with open_service(url) as service:
+        service.decide("bad", "first", "a")
+        changed(url, OF_ONE_EXPERIMENT[what])
+        with pytest.raises(BrokenPromiseError):
+            service.experiments.publish("bad")
+        service.decide_batch("bad", [(f"n{i}", "a") for i in range(3 * LEAST_NEW)])
+        service._publisher.close()  # it has looked
+        assert_refused(service)
+        assert len(service.experiments.tables("bad")) == 1
+
+
+def test_a_changed_budget_leaves_no_table_behind(url: str) -> None:
+    """Raise it, let a table be published, change it back: the table would still be in force."""
+    with open_service(url) as service:
+        changed(url, OF_ONE_EXPERIMENT["budget"])
+        with pytest.raises(BrokenPromiseError):
+            service.experiments.publish("bad")
+        changed(url, "UPDATE experiments SET budget_nano = 1000000000 WHERE key = 'bad'")
+        assert service.ledger.verify().sound
+        assert service.experiments.publish("bad") is not None
+        assert service.audits.run("bad").sound
