@@ -3,7 +3,7 @@ FROM python:3.12-slim
 WORKDIR /app
 COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY src ./src
-RUN pip install --no-cache-dir -c constraints.txt '.[postgres]' \
+RUN pip install --no-cache-dir -c constraints.txt '.[server,postgres]' \
     && useradd --system --create-home deniable \
     && install -d -o deniable -g deniable -m 0700 /data
 USER deniable

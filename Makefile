@@ -2,17 +2,25 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+SERVER := $(VENV)/.server-ready
 READY  := $(VENV)/.ready
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: run test lint bench clean screenshots system audit-versions
+.PHONY: run test check lint docs bench clean screenshots system audit-versions
 .DEFAULT_GOAL := run
 
-$(READY): pyproject.toml constraints.txt
+$(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+
+$(SERVER): $(BIN)/python pyproject.toml constraints.txt
+	$(PIP) -e '.[server]'
 	@touch $@
 
-run: $(READY)
+$(READY): $(BIN)/python pyproject.toml constraints.txt
+	$(PIP) -e '.[dev]'
+	@touch $@ $(SERVER)
+
+run: $(SERVER)
 	$(BIN)/deniable serve --demo --store sqlite:///demo.db
 
 lint: $(READY)
@@ -21,11 +29,19 @@ lint: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# For a developer's loop: the linters and the quick tests.
+check: lint
+	$(BIN)/python -m pytest -n auto --dist worksteal -m 'not slow and not browser and not postgres'
+
 system:
 	@scripts/system-packages
 
-test: system lint
+test: system lint docs
 	$(BIN)/python -m pytest -n auto --dist worksteal
+
+# The site in build/site, without the network; a broken link is an error.
+docs: $(READY)
+	$(BIN)/mkdocs build --strict --quiet
 
 audit-versions:
 	@scripts/audit-versions
@@ -37,4 +53,4 @@ bench: $(READY) system
 	$(BIN)/python -m benchmarks
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import httpx
+import httpx2 as httpx
 from playwright.sync_api import Browser, Page, sync_playwright
 from tests.web.conftest import CHROMIUM, FLAGS
 from tests.web.filling import fill

@@ -35,6 +35,52 @@ settings.register_profile(
 settings.load_profile("deniable")
 
 
+SLOW = (
+    "audit",
+    "cli/test_allocate.py",
+    "cli/test_leak.py",
+    "cli/test_reproduce.py",
+    "cli/test_simulate.py",
+    "cli/test_store_commands.py",
+    "client/test_end_to_end.py",
+    "inference",
+    "leak",
+    "portfolio",
+    "privacy/test_serving_timing.py",
+    "service",
+    "simulation",
+    "storage",
+    "strategies/test_a_new_strategy.py",
+    "strategies/test_joint_lp.py",
+    "strategies/test_joint_rule.py",
+    "studies",
+    "test_docs.py",
+    "test_examples.py",
+    "test_service_docs.py",
+    "web",
+)
+"""Folders and files whose tests take long together: `make check` leaves them out."""
+
+FIXTURES = {"browser": "browser", "postgres": "postgres", "postgres_database": "postgres"}
+"""Fixture -> the marker of the tests that use it."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests by where they are and by the fixtures that they use."""
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.is_relative_to(here):
+            place = item.path.relative_to(here).as_posix()
+            if any(place == slow or place.startswith(f"{slow}/") for slow in SLOW):
+                item.add_marker("slow")
+        for fixture in getattr(item, "fixturenames", ()):
+            if fixture in FIXTURES:
+                item.add_marker(FIXTURES[fixture])
+        chosen = getattr(item, "callspec", None)
+        if chosen is not None and chosen.params.get("store_url") == "postgresql":
+            item.add_marker("postgres")
+
+
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
     """A real PostgreSQL, or a loud skip where none can be started."""

@@ -104,7 +104,12 @@ __all__ = sorted(_MODULE_OF)
 def __getattr__(name: str) -> object:
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'deniable' has no attribute {name!r}")
-    value = getattr(import_module(f"deniable.{_MODULE_OF[name]}"), name)
+    try:
+        value = getattr(import_module(f"deniable.{_MODULE_OF[name]}"), name)
+    except ModuleNotFoundError as error:
+        from deniable._extras import missing_extra
+
+        raise missing_extra(error.name or "") or error from error
     globals()[name] = value
     return value
 

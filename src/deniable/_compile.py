@@ -7,6 +7,9 @@ The kernels of the simulator never allocate: their callers in Python hand them e
 counting is off for them (`compiled`), which makes compiling twice as fast, and Numba refuses a kernel
 that allocates all the same. Others may allocate (`compiled_with_arrays`).
 
+Without Numba (it comes with the extra `simulate`) the simulator's kernels cannot be imported; the others
+run as plain Python, slowly, so that the strategies work without an extra.
+
 Numba's cache looks at a function's own file only, and would go on using a caller compiled with an old
 version of a function from another file. So the cache's folder is named after the contents of all files
 with kernels.
@@ -20,6 +23,8 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from deniable._extras import is_installed, require
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -35,11 +40,12 @@ else:
 
     def compiled(function: Function) -> Function:
         """The function, compiled by Numba when it is first called and cached on disk."""
+        require("numba", extra="simulate")
         return _compiled(function, no_cfunc_wrapper=True, _nrt=False)
 
     def compiled_with_arrays(function: Function) -> Function:
-        """Like `compiled`, for functions that make arrays of their own."""
-        return _compiled(function)
+        """Like `compiled`, for functions that make arrays; plain Python where there is no Numba."""
+        return _compiled(function) if is_installed("numba") else function
 
     def _compiled(function: Function, **options: bool) -> Function:
         import numba

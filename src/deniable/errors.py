@@ -7,6 +7,7 @@
     ├── InvalidTableError        (also a ValueError)  a table with bad rows: all of them
     ├── InsufficientBudgetError  a debit that does not fit: remaining, requested
     ├── BrokenPromiseError       a serving table that would exceed its budget; never served
+    ├── MissingExtraError        (also an ImportError)  an optional dependency: module, extra
     ├── UnknownNameError         (also a LookupError)  nothing has this name: kind, name
     ├── WrongStateError          what an experiment's state, or a name in use, forbids
     ├── OverloadedError          the queue is full: nothing was done, try again in a moment
@@ -99,6 +100,28 @@ class InsufficientBudgetError(DeniableError):
 
 class BrokenPromiseError(DeniableError):
     """A table whose exact worst ratio exceeds e^budget. It is never served."""
+
+
+class MissingExtraError(DeniableError, ImportError):
+    """An optional dependency that is not installed.
+
+    Attributes:
+        module: the module that is missing.
+        extra: the extra of this package that installs it.
+
+    >>> raise MissingExtraError("numba", "simulate")
+    Traceback (most recent call last):
+    ...
+    deniable.errors.MissingExtraError: numba is not installed: pip install 'deniable[simulate]'
+    """
+
+    def __init__(self, module: str, extra: str) -> None:
+        self.module = module
+        self.extra = extra
+        super().__init__(module, extra)  # as given, so that the error can be pickled
+
+    def __str__(self) -> str:
+        return f"{self.module} is not installed: pip install 'deniable[{self.extra}]'"
 
 
 class UnknownNameError(DeniableError, LookupError):

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
-import httpx
+import httpx2 as httpx
 import pytest
 
 from deniable.client import AsyncClient, Client, Decision, ServiceError

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-import httpx
+import httpx2 as httpx
 import uvicorn
 from tests.patience import PATIENCE
 

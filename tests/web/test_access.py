@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 
-import httpx
+import httpx2 as httpx
 import pytest
 from tests.web.site import EXPERIMENT, HTML, Site, send, sign_in, token_of
 

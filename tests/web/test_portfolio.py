@@ -7,7 +7,7 @@ import json
 import re
 from typing import Any
 
-import httpx
+import httpx2 as httpx
 import polars as pl
 import pytest
 from playwright.sync_api import Browser, expect

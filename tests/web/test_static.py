@@ -6,7 +6,7 @@ import gzip
 from importlib.metadata import version
 from pathlib import Path
 
-import httpx
+import httpx2 as httpx
 import pytest
 from tests.web.site import Site
 

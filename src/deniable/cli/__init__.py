@@ -32,6 +32,14 @@ COMMANDS: dict[str, str] = {
 }
 """Command name -> its one-line summary; the code is in `deniable.cli.<name>`, as `app`."""
 
+EXTRAS: dict[str, str] = {
+    **dict.fromkeys(("audit", "erase", "experiment", "export", "init", "keys"), "server"),
+    **dict.fromkeys(("ledger", "purge", "serve", "status"), "server"),
+    "reproduce": "all",
+    "simulate": "simulate",
+}
+"""Command -> the extra that it needs as a whole; the others run without one."""
+
 USAGE_ERROR = 2
 INTERRUPTED = 130
 
@@ -57,14 +65,22 @@ def _call(name: str, rest: list[str]) -> int:
     import typer
     from typer.exceptions import TyperException
 
-    from deniable.errors import DeniableError
+    from deniable._extras import missing_extra
+    from deniable.errors import DeniableError, MissingExtraError
 
-    command = typer.main.get_command(import_module(f"deniable.cli.{name.replace('-', '_')}").app)
     try:
+        app = import_module(f"deniable.cli.{name.replace('-', '_')}").app
+        command = typer.main.get_command(app)
         status = command.main(rest, prog_name=f"deniable {name}", standalone_mode=False)
     except TyperException as error:  # bad flags and values
         describe = getattr(error, "format_message", error.__str__)
         return _fail(describe())
+    except (MissingExtraError, ModuleNotFoundError) as error:
+        module = error.module if isinstance(error, MissingExtraError) else error.name
+        missing = missing_extra(module or "", preferred=EXTRAS.get(name))
+        if missing is None:
+            raise
+        return _fail(str(missing))
     except DeniableError as error:
         return _fail(str(error))
     except OSError as error:  # a file that is missing, unreadable or not writable

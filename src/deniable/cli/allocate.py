@@ -44,13 +44,14 @@ def allocate(
     chart: Annotated[Path | None, typer.Option(help="Draw to FILE.(svg|png|pdf|html).")] = None,
 ) -> None:
     """Divide a firm's privacy budget over its experiments, with a proof of how good it is."""
-    from deniable.charts.save import check_chart_path, save_chart
     from deniable.cli.allocation_report import Extras, allocation_sections
     from deniable.cli.sections import print_sections
     from deniable.portfolio.allocation import allocate as solve
     from deniable.portfolio.table import check_out_path, read_portfolio, write_allocation
 
     if chart is not None:
+        from deniable.charts.save import check_chart_path, save_chart
+
         check_chart_path(chart)
     if out is not None:
         check_out_path(out)

@@ -37,9 +37,9 @@ def audit(
 
     The exit status is 0 where the promise is kept and 1 where it is not.
     """
-    from deniable.charts.save import check_chart_path, save_chart
-
     if chart is not None:
+        from deniable.charts.save import check_chart_path, save_chart
+
         check_chart_path(chart)
     if store.startswith("sqlite:///") and not Path(store.removeprefix("sqlite:///")).exists():
         raise InvalidArgumentError("store", store, "a store that exists")  # opening would make one

@@ -48,11 +48,12 @@ def leak(
 
     Column names are guessed and printed; name them where the guess is wrong. Needs no service.
     """
-    from deniable.charts.save import check_chart_path, save_chart
     from deniable.leak.report import measure_leak
     from deniable.leak.words import leak_sections
 
     if chart is not None:
+        from deniable.charts.save import check_chart_path, save_chart
+
         check_chart_path(chart)
     if out is not None and (out.suffix.lower() != ".html" or not out.parent.is_dir()):
         raise InvalidArgumentError(

@@ -63,10 +63,11 @@ def plan(
     ] = None,
 ) -> None:
     """Plan the privacy budget of one experiment: what it buys, what it costs, which to take."""
-    from deniable.charts.save import check_chart_path, save_chart
     from deniable.planning.report import plan_sections
 
     if chart is not None:
+        from deniable.charts.save import check_chart_path, save_chart
+
         check_chart_path(chart)
     if source is not None:
         kept = _read(source)

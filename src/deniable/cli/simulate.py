@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from deniable._extras import require
 from deniable.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -67,6 +68,8 @@ def simulate(
     ] = None,
 ) -> None:
     """Run policies on known click rates: total clicks and regret, with 95% intervals."""
+    require("numba", extra="simulate")
+    require("polars", extra="simulate")
     flags: dict[str, Any] = {
         "rates": _numbers("rates", rates),
         "visitors": _number("visitors", visitors),

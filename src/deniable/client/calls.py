@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
 from urllib.parse import quote
 
-import httpx
+import httpx2 as httpx
 
 from deniable.errors import DeniableError
 from deniable.storage.records import Decision

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable
 from typing import Any, Self, TypeVar
 
-import httpx
+import httpx2 as httpx
 
 from deniable.client import calls
 from deniable.client.calls import Call, Reward

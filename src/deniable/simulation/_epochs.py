@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from deniable._compile import compiled_with_arrays
-from deniable.simulation._samplers import binomial, split_multinomial
+from deniable.simulation.kernels.random_numbers import binomial, split_multinomial
 from deniable.strategies.joint_rule import write_joint, write_pooled
 
 JOINT, ACROSS, POOLED, GIVEN = 0, 1, 2, 3

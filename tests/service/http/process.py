@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import httpx
+import httpx2 as httpx
 from tests.patience import PATIENCE, eventually
 
 START_SECONDS = 60

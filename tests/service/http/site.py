@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-import httpx
+import httpx2 as httpx
 from tests.patience import PATIENCE
 
 from deniable.service.http.app import Application, Options, create_app

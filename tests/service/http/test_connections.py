@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-import httpx
+import httpx2 as httpx
 import pytest
 from tests.service.http.process import Server, serving
 from tests.service.http.site import DECISIONS, EXPERIMENT

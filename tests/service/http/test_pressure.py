@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2 as httpx
 import pytest
 from tests.patience import PATIENCE
 from tests.service.http.site import DECISIONS, EXPERIMENT, Site, running_site

@@ -1,0 +1,17 @@
+"""Divide one firm budget over experiments of different size, with a proof of how good it is."""
+
+import deniable
+
+
+def main() -> None:
+    """Divide 4 nats over three experiments, and say how far from optimal that could be."""
+    portfolio = deniable.Portfolio.from_sizes([2, 2, 5], [1_000, 10_000, 50_000])
+    found = deniable.allocate(portfolio, firm_budget=4)
+    for name, strategy, budget in zip(portfolio.ids, found.strategies, found.budgets, strict=True):
+        print(f"experiment {name}: {budget:.4f} nats, {strategy}")
+    print(f"no division is better by more than {found.relative_gap:.1e} of the total bound")
+    print(f"within tolerance: {found.certified}")
+
+
+if __name__ == "__main__":
+    main()
