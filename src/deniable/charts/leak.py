@@ -8,8 +8,7 @@ from typing import Any
 import altair as alt
 import numpy as np
 
-from deniable.charts.data import rows, values
-from deniable.charts.theme import ACCENT, INK, STRATEGY_COLOURS
+from deniable.charts.theme import ACCENT, INK, STRATEGY_COLOURS, rows, values
 from deniable.privacy.belief import highest_belief
 
 PERSON = (
