@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator
 
 import numpy as np
-from deniable.simulation._generator import generator_state
 
 from benchmarks._joint_settings import RUN_SEED, Setting, fresh, held_out, tuning
 from benchmarks.timing import row, seconds
@@ -20,6 +19,7 @@ from deniable.policies.greedy import DynamicPolicy
 from deniable.privacy.joint_table import integer_table
 from deniable.simulation._epochs import ACROSS, JOINT, POOLED, run_epochs
 from deniable.simulation.environment import Environment
+from deniable.simulation.kernels.random_numbers import generator_state
 from deniable.simulation.run import simulate
 from deniable.strategies.joint_lp import best_table, lowest_ratio, solve, workspace
 from deniable.strategies.joint_rule import GROWTH, joint_table

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -214,7 +216,7 @@ def test_across_time_all_tables_lie_in_one_band() -> None:
         shows, clicks = shows + more[0], clicks + more[1]
         table = joint_table(shows, clicks, 10**5, 1, floors=floors)
         low, high = np.minimum(low, table.min(axis=1)), np.maximum(high, table.max(axis=1))
-    assert (high <= np.e * low * (1 + 1e-9)).all()
+    assert (high <= math.e * low * (1 + 1e-9)).all()
     assert (low >= floors - 1e-12).all()
 
 

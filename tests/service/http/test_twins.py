@@ -21,7 +21,6 @@ from typing import Any
 import pytest
 from tests.service.http.site import DECISIONS, EXPERIMENT, Site, running_site
 
-from deniable.service import catalogue
 from deniable.service.batch import Batch
 from deniable.service.http.app import Options
 from deniable.service.http.logs import JsonFormatter
@@ -80,7 +79,6 @@ def _run(
             running_site(service, Options(log_requests="all")) as site,
         ):
             patch.setattr(sqlite, "_connected", traced)
-            patch.setattr(catalogue, "REFRESH_SECONDS", 1e9)  # a slow run would read once more
             patch.setattr(os, "urandom", lambda n: _stream(next(serial), n))
             lines.lines.clear()
             bodies = [{"visitor": f"v-{n}", "segment": segments[n % 3]} for n in range(60)]
