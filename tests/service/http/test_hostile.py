@@ -59,9 +59,11 @@ DOCUMENTS: list[tuple[str, Any]] = [
     (BATCH, {"visitors": [{"visitor": "v"}], "more": 1}),
     ("/v1/rewards", {}),
     ("/v1/rewards", {"decision": "0" * 32}),
-    ("/v1/rewards", {"decision": "0" * 32, "value": 2}),
+    ("/v1/rewards", {"decision": "0" * 32, "value": 1_000_001}),
     ("/v1/rewards", {"decision": "0" * 32, "value": -1}),
-    ("/v1/rewards", {"decision": "0" * 32, "value": 0.5}),
+    ("/v1/rewards", {"decision": "0" * 32, "value": 1, "metric": ""}),
+    ("/v1/rewards", {"decision": "0" * 32, "value": 1, "metric": 7}),
+    ("/v1/rewards", {"decision": "0" * 32, "value": 1, "metric": "m" * 513}),
     ("/v1/rewards", {"decision": "0" * 32, "value": 1e308}),
     ("/v1/rewards", {"decision": "0" * 32, "value": 10**30}),
     ("/v1/rewards", {"decision": "0" * 32, "value": True}),
@@ -190,11 +192,12 @@ def test_refusals_do_not_repeat_what_was_sent(site: Site) -> None:
 
 
 def test_strange_but_legal_visitors_are_each_their_own(site: Site) -> None:
-    """Unicode twins, SQL, NUL and markup are ids like any other: different bytes, different people."""
-    visitors = ["\u00e9", "e\u0301", "v", "v\x00", "v ", "V", "'; DROP TABLE decisions; --", "<b>"]
+    """SQL, NUL, capitals and markup are ids like any other; twins in Unicode are one person."""
+    visitors = ["\u00e9", "v", "v\x00", "v x", "V", "'; DROP TABLE decisions; --", "<b>"]
     found = [site.decide(visitor)["decision"] for visitor in visitors]
     assert len(set(found)) == len(visitors)
     assert found == [site.decide(visitor)["decision"] for visitor in visitors]
+    assert site.decide("e\u0301")["decision"] == site.decide(" \u00e9 ")["decision"] == found[0]
 
 
 @pytest.mark.parametrize("media_type", ["text/plain", "application/x-www-form-urlencoded", "x"])

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic.fields import FieldInfo
 
 from deniable.errors import NANO
 from deniable.service.drafts import (
@@ -49,6 +50,14 @@ def _text(value: object) -> object:
     return value
 
 
+def _deprecated(instead: str) -> FieldInfo:
+    """Told in the documentation alone: pydantic's own mark warns whoever reads the member."""
+    told: FieldInfo = Field(
+        description=f"Deprecated: {instead}", json_schema_extra={"deprecated": True}
+    )
+    return told
+
+
 class _Request(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
@@ -61,13 +70,8 @@ class FirmRequest(_Request):
     reason: Annotated[str, Field(max_length=500)] = ""
     days: Annotated[
         float | None,
-        Field(
-            gt=0,
-            le=MAX_DAYS,
-            allow_inf_nan=False,
-            strict=True,
-            deprecated="periods are gone: use `window_days`; this has no effect",
-        ),
+        Field(gt=0, le=MAX_DAYS, allow_inf_nan=False, strict=True),
+        _deprecated("periods are gone: use `window_days`; this has no effect"),
     ] = None
 
 
@@ -108,7 +112,7 @@ class ExperimentRequest(_Request):
     trace_budget: Budget | None = None
     planned_visitors: Annotated[int, Field(ge=1, le=10**15, strict=True)] | None = None
     layer: Key | None = None
-    group: Annotated[Key | None, Field(deprecated="use `layer`")] = None
+    group: Annotated[Key | None, _deprecated("use `layer`")] = None
     holdout: Annotated[float, Field(ge=0, le=MAX_HOLDOUT, allow_inf_nan=False)] = 0.0
     metrics: Annotated[list[MetricRequest], Field(max_length=MAX_METRICS)] = []
     default_arm: Key | None = None
@@ -149,7 +153,7 @@ class FirmReply(BaseModel):
     remaining: float
     window_days: int
     starts_at: datetime
-    ends_at: Annotated[None, Field(deprecated="budgets no longer end")] = None
+    ends_at: Annotated[None, _deprecated("budgets no longer end")] = None
 
     @classmethod
     def of(cls, firm: Firm) -> FirmReply:
@@ -191,7 +195,7 @@ class ExperimentReply(BaseModel):
     trace_budget: float | None
     planned_visitors: int | None
     layer: str | None
-    group: Annotated[str | None, Field(deprecated="use `layer`")]
+    group: Annotated[str | None, _deprecated("use `layer`")]
     holdout: float
     metrics: list[MetricReply]
     default_arm: str
@@ -321,8 +325,8 @@ class ErasureReply(BaseModel):
     """What was forgotten. It costs nothing: erased visitors get the zero row."""
 
     decisions: int
-    debits: Annotated[dict[str, float], Field(deprecated="erasing costs nothing")] = {}
-    exhausted: Annotated[list[str], Field(deprecated="erasing exhausts nothing")] = []
+    debits: Annotated[dict[str, float], _deprecated("erasing costs nothing")] = {}
+    exhausted: Annotated[list[str], _deprecated("erasing exhausts nothing")] = []
 
     @classmethod
     def of(cls, outcome: Erasure) -> ErasureReply:
