@@ -13,7 +13,6 @@ from tests.service.support import clicks, running, serving, shows
 from deniable.errors import InvalidArgumentError, OverloadedError, UnknownNameError, WrongStateError
 from deniable.service.service import Deniable
 from deniable.service.service import open as open_service
-from deniable.storage import sqlite
 from deniable.storage.records import Decision
 
 
@@ -116,22 +115,32 @@ def test_ids_are_opaque_and_only_answers_leave(service: Deniable) -> None:
 def test_a_full_queue_refuses_everybody_alike(
     store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sqlite._PRAGMAS, "busy_timeout", str(PATIENCE * 1000))
     with serving(store_url) as first:
         running(first)
     with open_service(store_url, queue_limit=10) as service:
-        held = service._store.begin()
-        with held:  # nobody else may write: what is asked for now has to wait
-            done = threading.Semaphore(0)
-            for visitor in range(10):
-                service.submit_decisions(
-                    "checkout", [f"v{visitor}"], ["a"], lambda _job: done.release()
-                )
-            for segment in ("a", "b", "unheard of"):
-                with pytest.raises(OverloadedError, match="waiting already"):
-                    service.decide("checkout", "one too many", segment)
-            assert service.figures.refused == 3
-        assert all(done.acquire(timeout=PATIENCE) for _ in range(10))
+        go, taken, done = threading.Event(), threading.Event(), threading.Semaphore(0)
+        engine = service._writer.engine
+        run = engine.run
+
+        def held(jobs: Any) -> None:
+            taken.set()
+            go.wait(PATIENCE)
+            run(jobs)
+
+        def submit(visitor: str) -> None:
+            service.submit_decisions("checkout", [visitor], ["a"], lambda _job: done.release())
+
+        monkeypatch.setattr(engine, "run", held)
+        submit("at work")
+        assert taken.wait(PATIENCE)
+        for visitor in range(10):  # what is asked for now has to wait
+            submit(f"v{visitor}")
+        for segment in ("a", "b", "unheard of"):
+            with pytest.raises(OverloadedError, match="waiting already"):
+                service.decide("checkout", "one too many", segment)
+        assert service.figures.refused == 3
+        go.set()
+        assert all(done.acquire(timeout=PATIENCE) for _ in range(11))
         service.decide("checkout", "later", "a")
 
 

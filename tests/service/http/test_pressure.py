@@ -77,7 +77,7 @@ def test_too_many_requests_in_flight_are_refused(
         go.wait(PATIENCE)
         return []
 
-    monkeypatch.setattr(site.service, "experiments", slow)
+    monkeypatch.setattr(site.service.experiments, "all", slow)
     with _in_background(site, 2) as done:
         inside.acquire()
         inside.acquire()
