@@ -167,9 +167,9 @@ def test_a_table_is_kept_until_its_source_changes(
         (kept,) = tmp_path.glob("cache/gittins-*-0.9.npz")
         kept.write_bytes(b"half a file")
         assert [table(0.9), table(0.9)] == [(3, 3), (3, 3)]
-        monkeypatch.setattr(module, "__file__", str(tmp_path / "gittins_index.py"))
-        for source in ("gittins_index.py", "_calibration.py"):
-            for other in ("gittins_index.py", "_calibration.py"):
+        monkeypatch.setattr(module, "__file__", str(tmp_path / "gittins_table.py"))
+        for source in ("gittins_table.py", "gittins_calibration.py"):
+            for other in ("gittins_table.py", "gittins_calibration.py"):
                 (tmp_path / other).write_text("as it was")
             before = table(0.9)
             assert table(0.9) == before

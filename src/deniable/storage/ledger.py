@@ -21,7 +21,8 @@ import heapq
 import json
 import struct
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -240,12 +241,24 @@ def _writer_chains(
     counted: _Counted,
 ) -> None:
     """Follow decisions and rewards of all writers, in order, a page at a time."""
-    heads = dict.fromkeys(ends, (0, GENESIS))
-    rows = heapq.merge(
+    streams = (
         _stream(connection, decisions.c.writer_id, decisions.c.seq, select(decisions)),
         _stream(connection, rewards.c.writer_id, rewards.c.seq, _rewards()),
-        key=lambda row: (row.writer_id, row.seq),
     )
+    # Closed also where a row is wrong: the cursors must not outlive the transaction.
+    with closing(streams[0]), closing(streams[1]):
+        rows = heapq.merge(*streams, key=lambda row: (row.writer_id, row.seq))
+        _follow(rows, ends, told, caps, counted)
+
+
+def _follow(
+    rows: Iterable[Any],
+    ends: dict[int, Any],
+    told: _Told,
+    caps: Mapping[bytes, tuple[int, ...]],
+    counted: _Counted,
+) -> None:
+    heads = dict.fromkeys(ends, (0, GENESIS))
     for row in rows:
         is_decision = hasattr(row, "visitor")
         decision = row.id if is_decision else row.decision_id
@@ -286,7 +299,9 @@ def _writer_chains(
             )
 
 
-def _stream(connection: Connection, writer: Any, seq: Any, query: Any) -> Iterator[Any]:
+def _stream(
+    connection: Connection, writer: Any, seq: Any, query: Any
+) -> Generator[Any, None, None]:
     ordered = query.order_by(writer, seq).execution_options(yield_per=_PAGE)
     with connection.execute(ordered) as rows:
         yield from rows

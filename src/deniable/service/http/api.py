@@ -20,6 +20,7 @@ from deniable.service.http.guard import Service, require
 from deniable.service.http.messages import (
     DECISION_SCHEMA,
     EXPERIMENT_KEY,
+    NOT_BLANK,
     REWARD_SCHEMA,
     VISITOR_SCHEMA,
     Limits,
@@ -45,7 +46,12 @@ _OFREP_CONTEXT = {
             "type": "object",
             "required": ["targetingKey"],
             "properties": {
-                "targetingKey": {"type": "string", "minLength": 1, "maxLength": 512},
+                "targetingKey": {
+                    "type": "string",
+                    "minLength": 1,
+                    "maxLength": 512,
+                    "pattern": NOT_BLANK,
+                },
                 "segment": {"type": ["string", "null"], "maxLength": 512},
             },
         }

@@ -33,6 +33,9 @@ LONGEST_DECISION = 64
 
 _is_key = re.compile(EXPERIMENT_KEY).fullmatch
 _VISITOR_MEMBERS = frozenset({"visitor", "segment"})
+NOT_BLANK = r"\S"
+"""What every visitor's id matches: white space around it is not part of it."""
+
 _REWARD_MEMBERS = frozenset({"decision", "value"})
 _REWARD_AND_METRIC = frozenset({"decision", "value", "metric"})
 
@@ -41,7 +44,12 @@ VISITOR_SCHEMA: dict[str, Any] = {
     "required": ["visitor"],
     "additionalProperties": False,
     "properties": {
-        "visitor": {"type": "string", "minLength": 1, "maxLength": LONGEST_NAME},
+        "visitor": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": LONGEST_NAME,
+            "pattern": NOT_BLANK,
+        },
         "segment": {"type": ["string", "null"], "maxLength": LONGEST_NAME},
     },
 }

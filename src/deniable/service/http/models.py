@@ -23,7 +23,7 @@ from deniable.service.drafts import (
     MAX_SEGMENTS,
     NewArm,
 )
-from deniable.service.http.messages import EXPERIMENT_KEY
+from deniable.service.http.messages import EXPERIMENT_KEY, NOT_BLANK
 from deniable.service.jobs import LARGEST_REWARD, LONGEST_NAME
 from deniable.storage.erasure import Erasure
 from deniable.storage.records import (
@@ -40,7 +40,7 @@ from deniable.storage.records import (
 
 Key = Annotated[str, Field(pattern=EXPERIMENT_KEY, max_length=128)]
 Budget = Annotated[float, Field(ge=0, le=MAX_BUDGET, allow_inf_nan=False, strict=True)]
-VisitorId = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]
+VisitorId = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME, pattern=NOT_BLANK)]
 
 
 def _text(value: object) -> object:
