@@ -33,8 +33,11 @@ LONGEST_DECISION = 64
 
 _is_key = re.compile(EXPERIMENT_KEY).fullmatch
 _VISITOR_MEMBERS = frozenset({"visitor", "segment"})
-NOT_BLANK = r"\S"
-"""What every visitor's id matches: white space around it is not part of it."""
+NOT_BLANK = r"[^\s\x1c-\x1f]"
+"""What every visitor's id matches: white space around it is not part of it.
+
+Python counts \\x1c to \\x1f as white space; other dialects of regular expressions do not.
+"""
 
 _REWARD_MEMBERS = frozenset({"decision", "value"})
 _REWARD_AND_METRIC = frozenset({"decision", "value", "metric"})
