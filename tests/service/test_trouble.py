@@ -7,8 +7,10 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +19,7 @@ from tests.postgres import PostgresServer
 from tests.service.support import running, serving, shows
 
 from deniable.errors import StoreUnavailableError
-from deniable.service import batch
+from deniable.service import batch, engine
 from deniable.service.batch import AT_ONCE
 from deniable.service.entropy import EntropyError
 from deniable.service.jobs import Job
@@ -214,9 +216,13 @@ def test_entropy_fails_in_the_middle_of_a_batch(
         service.reward(kept["v0"].id, 1)
         calls = iter([os.urandom])
 
+        much_later = time.monotonic() + 1000
+
         def failing_later(count: int) -> bytes:
             for first in calls:
                 return first(count)
+            # However long the failed batch took, the store is not what failed: no rest for it.
+            patch.setattr(engine, "time", SimpleNamespace(monotonic=lambda: much_later))
             raise EntropyError("no entropy")
 
         crowd = [(f"crowd-{i}", "ab"[i % 2]) for i in range(2 * AT_ONCE)]

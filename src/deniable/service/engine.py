@@ -86,9 +86,10 @@ class Engine:
             if not self.failing:  # once, not for every batch of a long outage
                 _log.error("decisions cannot be stored: %s", type(error).__name__)
             self.failing = True
-            # Waiting for a store that hangs takes at most half of the time.
-            took = time.monotonic() - began
-            self._closed_until = max(self._closed_until, began + 2 * took)
+            if isinstance(error, StoreUnavailableError):
+                # Waiting for a store that hangs takes at most half of the time.
+                took = time.monotonic() - began
+                self._closed_until = max(self._closed_until, began + 2 * took)
             self._chain = None
             self._answer_without_store(jobs, error)
         self.counts.add(jobs)
