@@ -17,6 +17,7 @@ from deniable.errors import (
     UnknownNameError,
     WrongStateError,
 )
+from deniable.service.decision_ids import DecisionIds
 from deniable.service.service import Deniable
 from deniable.storage.chain import GENESIS
 from deniable.storage.records import Decision, Role
@@ -327,7 +328,9 @@ class UseCases(RuleBasedStateMachine):
             stored = connection.execute(select(decisions)).all()
         assert len(stored) == len(self.model.decisions)
         for row in stored:
-            experiment, decision = self.model.decisions[row.id.hex()]
+            experiment, decision = self.model.decisions[
+                DecisionIds(self.service._key, row.experiment_id).shown(row.id)
+            ]
             assert row.role == decision.role
             assert row.table_number >= 1
             if decision.erased:

@@ -10,6 +10,7 @@ from sqlalchemy import func, select
 from tests.patience import PATIENCE
 from tests.service.support import running, serving
 
+from deniable.service.decision_ids import DecisionIds
 from deniable.service.service import Deniable
 from deniable.service.service import open as open_service
 from deniable.service.visitors import visitor_hash
@@ -46,13 +47,16 @@ def test_two_hundred_kills_lose_and_double_nothing(store_url: str, tmp_path: Pat
 
 def check_acknowledged(service: Deniable, lines: list[str]) -> None:
     identity = bytes.fromhex(service.experiments.get("load").id)
+    ids = DecisionIds(service._key, identity)
     arms = [arm.key for arm in service.experiments.get("load").arms]
     with service._store.read() as connection:
         stored = {
-            row.visitor: (row.id.hex(), arms[row.shown])
+            row.visitor: (ids.shown(row.id), arms[row.shown])
             for row in connection.execute(select(decisions))
         }
-        rewarded = {row.decision_id.hex(): row.value for row in connection.execute(select(rewards))}
+        rewarded = {
+            ids.shown(row.decision_id): row.value for row in connection.execute(select(rewards))
+        }
         visitors = connection.execute(
             select(func.count(func.distinct(decisions.c.visitor)))
         ).scalar()

@@ -15,6 +15,7 @@ from tests.service.support import clicks, running, serving, shows
 
 from deniable.errors import NANO, InvalidArgumentError
 from deniable.privacy.mechanism import ArmSpecificResponse, RandomizedResponse
+from deniable.service.decision_ids import DecisionIds
 from deniable.service.drafts import NewArm
 from deniable.service.service import Deniable
 from deniable.storage.records import MICRO, Role
@@ -38,7 +39,10 @@ def test_erasing_forgets_the_visitor_and_keeps_the_totals(service: Deniable) -> 
     (gone,) = [row for row in rows(service) if row.salt is None]
     assert {gone.visitor, gone.segment, gone.shown} == {None}
     with service._store.read() as connection:
-        told = {row.decision_id.hex(): row.value for row in connection.execute(select(rewards))}
+        told = {
+            DecisionIds(service._key, row.experiment_id).shown(row.decision_id): row.value
+            for row in connection.execute(select(rewards))
+        }
     assert told == {answer.id: None if v == "bert" else MICRO for v, answer in answers.items()}
     assert (shows(service), clicks(service)) == (3, 3)
     verified = service.ledger.verify()
@@ -67,12 +71,11 @@ def test_who_was_erased_gets_the_zero_row_however_often(store_url: str) -> None:
 def test_purge_leaves_running_experiments_alone_unless_told(service: Deniable) -> None:
     running(service, strategy="constant")
     running(service, "ended", strategy="constant")
-    for key in ("checkout", "ended"):
-        service.decide(key, "anna", "a")
+    answers = {key: service.decide(key, "anna", "a") for key in ("checkout", "ended")}
     service.experiments.stop("ended")
     assert service.visitors.purge(before=datetime.now(UTC) - timedelta(days=1)).decisions == 0
     assert service.visitors.purge(before=LATER).decisions == 1
-    assert service.decide("checkout", "anna", "a").id == rows(service)[0].id.hex()
+    assert service.decide("checkout", "anna", "a") == answers["checkout"]
     told: list[tuple[int, int]] = []
     outcome = service.visitors.purge(
         before=LATER, running=True, progress=lambda *done: told.append(done)

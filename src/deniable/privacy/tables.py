@@ -291,15 +291,24 @@ def dynamic_bonus(budgets: Row, clock: int) -> Fraction:
     """
     if clock < 3 or not max(budgets):
         return Fraction(0)
+    inverse, largest = _inverse_bonus(budgets)
+    # Far from the end of the schedule floats are enough to know that it has ended.
+    if 1 - (len(budgets) * math.log(clock) / clock) ** (1 / 3) > largest + 1e-9:
+        return Fraction(1)
     with localcontext(_DECIMAL):
         rate = len(budgets) * Decimal(clock).ln() / clock
         if rate >= 1:
             return Fraction(0)
         room = 1 - rate ** (Decimal(1) / 3)
-    # 1/beta* = 1 + C, rounded up, so that the share is rounded down.
-    inverse = 1 + Fraction(sum(_inverse_odds(budget) for budget in budgets), 1 << _PRECISION)
     steps = Fraction(room) * inverse * _BONUS_STEPS
     return min(Fraction(1), Fraction(math.floor(steps), _BONUS_STEPS))
+
+
+@lru_cache(maxsize=4096)
+def _inverse_bonus(budgets: Row) -> tuple[Fraction, float]:
+    """1/beta* = 1 + C, rounded up, so that shares of it are rounded down; and beta* as a float."""
+    inverse = 1 + Fraction(sum(map(_inverse_odds, budgets)), 1 << _PRECISION)
+    return inverse, float(1 / inverse)
 
 
 def nested_table(

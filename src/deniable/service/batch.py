@@ -38,8 +38,11 @@ from deniable.storage.store import (
 AT_ONCE = 256
 """Visitors that are drawn and inserted together: few enough to stay in the processor's cache."""
 
-ENTROPY = Struct("<Q12s16s")
-"""What one decision uses of it: the shown arm, the rest of the id, the salt."""
+ENTROPY = Struct("<Q8s16s")
+"""What one decision uses of it: the shown arm, the end of the id, the salt."""
+
+MARK_BYTES = 4
+"""What the ids of decisions that are inserted together share (`decision_ids`)."""
 
 HOUR = 3_600_000_000
 
@@ -112,18 +115,24 @@ class Batch:
 
         Args:
             state: the experiment.
-            rewards: (decision, metric) -> value in millionths.
+            rewards: (decision as it was shown, metric) -> value in millionths.
         """
-        decisions = sorted({decision for decision, _ in rewards})
-        shown = self._tx.shown(state.id, decisions)
-        before = self._tx.rewarded(state.id, decisions)
+        places = state.ids.places({decision for decision, _ in rewards})
+        shown = self._tx.shown(state.id, sorted(places))
+        stored = {places[decision]: decision for decision in shown}
+        before = self._tx.rewarded(state.id, sorted(shown))
         window, now, writer = state.attribution, self._now, self._identity.writer
         seq, head = self._chain
         rows = []
-        for (decision, metric), value in sorted(rewards.items()):
-            what = shown.get(decision)
-            late = what is not None and window is not None and now - what.decided_at > window
-            if what is None or late or (decision, metric) in before:
+        wanted = [
+            (stored[decision], metric, value)
+            for (decision, metric), value in rewards.items()
+            if decision in stored
+        ]
+        for decision, metric, value in sorted(wanted):
+            what = shown[decision]
+            late = window is not None and now - what.decided_at > window
+            if late or (decision, metric) in before:
                 continue
             seq += 1
             committed = reward_commitment(what.salt, metric, value)
@@ -148,9 +157,12 @@ class Batch:
         return self._chain
 
     def _known(self, state: ExperimentState, visitors: Sequence[bytes]) -> dict[bytes, Decision]:
+        arms, as_shown = state.arm_keys, state.ids.shown
         return {
-            visitor: Decision(identity.hex(), state.arm_keys[shown])
-            for visitor, (identity, shown) in self._tx.stored(state.id, list(set(visitors))).items()
+            visitor: Decision(
+                known.id.hex() if known.older else as_shown(known.id), arms[known.shown]
+            )
+            for visitor, known in self._tx.stored(state.id, list(set(visitors))).items()
         }
 
     def _spelled_otherwise(
@@ -196,8 +208,10 @@ class Batch:
             for (segment, shown, role), shows in Counter(map(_CELL, made.rows)).items():
                 cell = (state, state.table_number, role, segment, shown, 0)
                 self._count(cell, shows, 0, 0, 0)
-            arms = state.arm_keys
-            answers.update([(row[1], Decision(row[0].hex(), arms[row[4]])) for row in made.rows])
+            arms, as_shown = state.arm_keys, state.ids.shown
+            answers.update(
+                [(row[1], Decision(as_shown(row[0]), arms[row[4]])) for row in made.rows]
+            )
         self._events[state] += len(visitors)
         self.new_decisions[state] += len(visitors)
 
@@ -292,13 +306,13 @@ def drawn(
     by_role = [[zero] * (len(state.rows) + 1) for _ in Role]
     by_role[Role.MEMBER] = [*state.rows, zero]
     seq, head = chain
-    tag = experiment[:4]
-    random = system_bytes(ENTROPY.size * len(visitors))
+    random = system_bytes(MARK_BYTES + ENTROPY.size * len(visitors))
+    beginning = experiment[:4] + random[:MARK_BYTES]
     for (visitor, segment, role), (point, ending, salt) in zip(
-        visitors, ENTROPY.iter_unpack(random), strict=True
+        visitors, ENTROPY.iter_unpack(random[MARK_BYTES:]), strict=True
     ):
         shown = bisect_right(by_role[role][segment], point)  # `privacy.tables.draw`
-        identity = tag + ending
+        identity = beginning + ending
         seq += 1
         committed = commitment(visitor, salt, segment, shown)
         head = decision_hash(

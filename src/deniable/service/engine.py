@@ -24,7 +24,7 @@ from deniable.service.batch import HOUR, Batch, by_experiment, by_tag, checked_r
 from deniable.service.experiment_state import ExperimentState, ExperimentStates, OutOfDate
 from deniable.service.figures import Counts
 from deniable.service.identity import Identity, claim, release
-from deniable.service.jobs import DecideJob, Job
+from deniable.service.jobs import DecideJob, Job, RewardJob
 from deniable.storage import times
 from deniable.storage.schema import experiments as table
 from deniable.storage.store import Chain, HotTransaction, Store, TryAgain
@@ -157,15 +157,16 @@ class Engine:
                     self._publish(key)
                     self._states.reread([state.id])
             try:
-                self._transact(jobs)
+                self._transact(deciding, rewarding)
             except OutOfDate as changed:
                 self._states.reread(changed.ids)
             else:
                 return
         raise TryAgain("an experiment changes all the time")
 
-    def _transact(self, jobs: Sequence[Job]) -> None:
-        deciding, rewarding = by_experiment(jobs), by_tag(jobs)
+    def _transact(
+        self, deciding: dict[str, list[DecideJob]], rewarding: dict[bytes, list[RewardJob]]
+    ) -> None:
         identity = self._identity = self._identity or self._store.retried(claim)
         with self._store.hot() as transaction:
             chain = self._chain or self._reread_chain(transaction, identity)

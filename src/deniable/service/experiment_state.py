@@ -15,6 +15,7 @@ from sqlalchemy import ColumnElement, Connection, select
 
 from deniable.errors import BrokenPromiseError
 from deniable.privacy.tables import decoded_table, draw, thresholds
+from deniable.service.decision_ids import DecisionIds
 from deniable.service.entropy import EntropyError, system_bytes
 from deniable.service.visitors import VisitorHash, group_scope, holdout_scope, layer_scope
 from deniable.storage import experiments, promises
@@ -82,6 +83,7 @@ class ExperimentState:
         }
         self.fixed_arm = experiment.winner or experiment.default_arm
         self.visitor_hash = VisitorHash(key, self.id)
+        self.ids = DecisionIds(key, self.id)
         self.member_hash = VisitorHash(key, group_scope(experiment.layer or ""))
         self._holdout_hash = VisitorHash(key, holdout_scope(self.id))
         self._layer_hash = (

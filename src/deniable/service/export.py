@@ -20,6 +20,7 @@ from sqlalchemy import Connection, Select, select
 from deniable.errors import InvalidArgumentError
 from deniable.privacy.serving import SPACE, ServingTable, arm_specific_table
 from deniable.privacy.tables import Table, decoded_table
+from deniable.service.decision_ids import DecisionIds
 from deniable.storage import experiments, times
 from deniable.storage.records import MICRO, Experiment, Role
 from deniable.storage.schema import decisions, rewards
@@ -30,14 +31,16 @@ _Record: TypeAlias = dict[str, Any]
 _PAGE = 2_000
 
 
-def export(connection: Connection, path: Path, experiment: Experiment, shape: Shape) -> int:
+def export(
+    connection: Connection, path: Path, experiment: Experiment, shape: Shape, key: bytes
+) -> int:
     """Write the decisions of one experiment that are not erased; see `Ledger.export`."""
     if shape not in get_args(Shape):
         raise InvalidArgumentError("shape", shape, f"one of {', '.join(get_args(Shape))}")
     allowed = (".vw", ".txt") if shape == "vowpal-wabbit" else (".parquet", ".csv", ".jsonl")
     if path.suffix not in allowed:
         raise InvalidArgumentError("path", str(path), f"a file ending in {', '.join(allowed)}")
-    log = DecisionLog(connection, experiment)
+    log = DecisionLog(connection, experiment, key)
     with closing(log.rows()) as rows:
         if shape == "vowpal-wabbit":
             return _write_lines(path, map(log.vowpal_wabbit, rows))
@@ -55,9 +58,11 @@ class DecisionLog:
     Args:
         connection: a consistent state of the store.
         experiment: whose decisions.
+        key: of the visitors' HMACs; decisions have the ids that were shown.
     """
 
-    def __init__(self, connection: Connection, experiment: Experiment) -> None:
+    def __init__(self, connection: Connection, experiment: Experiment, key: bytes) -> None:
+        self._ids = DecisionIds(key, bytes.fromhex(experiment.id))
         self._connection = connection
         self._experiment = experiment
         self._off_since = experiments.versions_off(connection, experiment)
@@ -74,10 +79,6 @@ class DecisionLog:
         )
         with self._connection.execution_options(yield_per=_PAGE).execute(query) as found:
             yield from found
-
-    def some(self, limit: int) -> Iterator[Any]:
-        """Up to `limit` of them, in the order of their random ids, which the index gives for free."""
-        yield from self._connection.execute(self._query().order_by(decisions.c.id).limit(limit))
 
     def _query(self) -> Select[Any]:
         return (
@@ -113,7 +114,7 @@ class DecisionLog:
         chances = self.propensities(row)
         return {
             "experiment": self._experiment.key,
-            "decision": row.id.hex(),
+            "decision": self._decision(row),
             "visitor": row.visitor.hex(),
             "decided_at": times.as_datetime(row.decided_at).isoformat(),
             "segment": self._segment(row),
@@ -130,7 +131,7 @@ class DecisionLog:
         """What anybody who watches the page sees anyway."""
         return {
             "experiment": self._experiment.key,
-            "decision": row.id.hex(),
+            "decision": self._decision(row),
             "decided_at": times.as_datetime(row.decided_at).isoformat(),
             "arm": self._experiment.arms[row.shown].key,
         }
@@ -154,6 +155,9 @@ class DecisionLog:
         cost = -(self._reward(row) or 0)
         chance = self.propensities(row)[row.shown]
         return f"{row.shown + 1}:{cost:g}:{chance:.17g} | segment={_feature(self._segment(row))}"
+
+    def _decision(self, row: Any) -> str:
+        return row.id.hex() if row.table_number is None else self._ids.shown(row.id)
 
     def _reward(self, row: Any) -> float | None:
         """In the metric's unit; whole numbers as such."""

@@ -18,8 +18,9 @@ from deniable.storage.store import Store
 class Ledger:
     """The part of `Deniable` that looks back."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, key: bytes) -> None:
         self._store = store
+        self._key = key
 
     def entries(self) -> list[Commitment]:
         """Everything that touched the firm's budget or an experiment's promise, oldest first."""
@@ -70,4 +71,5 @@ class Ledger:
                 tools. All but `public` hold segments: keep them in the trusted zone.
         """
         with self._store.read() as connection:
-            return export(connection, Path(path), experiments.by_key(connection, experiment), shape)
+            found = experiments.by_key(connection, experiment)
+            return export(connection, Path(path), found, shape, self._key)

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 from queue import SimpleQueue
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from deniable.errors import BrokenPromiseError, DeniableError
@@ -26,7 +26,7 @@ from deniable.privacy.noise import discrete_laplace
 from deniable.privacy.tables import Band, Table, decoded_table
 from deniable.service.experiment_state import ExperimentState
 from deniable.storage import commitments, experiments, promises, times
-from deniable.storage.records import Experiment, PublishedTable
+from deniable.storage.records import Experiment, PublishedTable, Role
 from deniable.storage.schema import leases
 from deniable.storage.store import Store
 from deniable.strategies.making import make_band, make_table
@@ -104,23 +104,28 @@ class Publisher:
         name = f"publish {key}"[:64]
         if not self._leased(name):
             return None
+        made: tuple[Experiment, PublishedTable] | None = None
         try:
             with self._store.read() as connection:
                 experiment = experiments.by_key(connection, key)
-                if experiment.status not in ("running", "paused"):
-                    return None
-                made = next_table(connection, experiment, always=always)
-            return (
-                None
-                if made is None
-                else self._store.retried(lambda connection: _put_into_force(connection, key, made))
-            )
-        finally:
-            self._store.retried(
-                lambda connection: connection.execute(
-                    delete(leases).where(leases.c.name == name, leases.c.owner == self._owner)
-                )
-            )
+                if experiment.status in ("running", "paused"):
+                    table = next_table(connection, experiment, always=always)
+                    made = None if table is None else (experiment, table)
+        finally:  # the lease ends with the transaction that puts the table into force
+            stored = self._store.retried(lambda connection: self._end(connection, name, made))
+        return stored
+
+    def _end(
+        self, connection: Connection, lease: str, made: tuple[Experiment, PublishedTable] | None
+    ) -> PublishedTable | None:
+        """Put the table into force, if one was made, and give the lease back."""
+        stored = None if made is None else _put_into_force(connection, *made)
+        connection.execute(
+            update(leases)
+            .where(leases.c.name == lease, leases.c.owner == self._owner)
+            .values(until=0)
+        )
+        return stored
 
     def _run(self) -> None:
         while (state := self._waiting.get()) is not None:
@@ -131,9 +136,8 @@ class Publisher:
         """Publish if due; else say after how many more decisions to look again."""
         try:
             with self._store.read() as connection:
-                experiment = experiments.by_key(connection, state.key)
-                total, writers = experiments.decided(connection, experiment)
-                due = _due(connection, experiment)
+                total, writers, published, trace = experiments.growth(connection, state.id)
+            due = due_at(published, trace=trace)
             if total >= due:
                 self.publish(state.key, always=False)
             # Other writers decide too: look more often than this one alone would have to.
@@ -188,12 +192,14 @@ def next_table(
         BrokenPromiseError: the row is not what the chain says. A table made from a changed row would
             be chained, and go on being served after the row was changed back.
     """
-    total, _ = experiments.decided(connection, experiment)
+    found = experiments.sums(connection, experiment)
+    total = sum(shows for shows, _ in found.values())
     if not always and total < _due(connection, experiment):
         return None
     promise = promises.check(connection, experiment)
     now = commitments.moment(connection)
-    counts = _counts(connection, experiment, now)
+    windows = experiment.trace_nano is not None or experiment.attribution_seconds is not None
+    counts = _counts(connection, experiment, now) if windows else _all_counts(experiment, found)
     made = table_of(experiment, counts["shows"], counts["rewards"])
     promises.check_table(promise, made)
     return PublishedTable(
@@ -239,12 +245,12 @@ def put_first_table(connection: Connection, experiment: Experiment) -> None:
 
 
 def _put_into_force(
-    connection: Connection, key: str, made: PublishedTable
+    connection: Connection, experiment: Experiment, made: PublishedTable
 ) -> PublishedTable | None:
     commitments.lock_chain(connection)
-    experiment = experiments.by_key(connection, key, lock=True)
-    live = experiment.status in ("running", "paused")
-    unchanged = (made.number, made.version) == (experiment.table_number + 1, experiment.version)
+    locked = experiments.held(connection, experiment)
+    live = locked.status in ("running", "paused")
+    unchanged = (made.number, made.version) == (locked.table_number + 1, locked.version)
     if not live or not unchanged:  # it was stopped, or an arm was switched off, meanwhile
         return None
     _store_table(connection, experiment, made)
@@ -264,25 +270,38 @@ def _store_table(connection: Connection, experiment: Experiment, made: Published
     experiments.add_table(connection, experiment, made)
 
 
+def _all_counts(
+    experiment: Experiment, found: Mapping[tuple[int, int, int], tuple[int, int]]
+) -> dict[str, list[list[int]]]:
+    """Shows and rewards of members by segment and arm, where nothing has to be waited for."""
+    members = [
+        [(int(Role.MEMBER), s, a) for a in range(len(experiment.arms))]
+        for s in range(len(experiment.segments))
+    ]
+    return {
+        "shows": [[found.get(cell, (0, 0))[0] for cell in row] for row in members],
+        "rewards": [[found.get(cell, (0, 0))[1] for cell in row] for row in members],
+    }
+
+
 def _counts(connection: Connection, experiment: Experiment, now: int) -> dict[str, list[list[int]]]:
-    """Shows and rewards by segment and arm that the next table is made from.
+    """The same with an attribution window or a trace budget.
 
     A show counts when its attribution window has closed, or its reward came, whichever is first; the
     window of all decisions of one table closes with the youngest of them. With a trace budget, each
     decision enters exactly once, and what enters is counted with noise (MATH section 13).
     """
+    width, height = len(experiment.arms), len(experiment.segments)
     found = experiments.table_counts(connection, experiment)
     ends = _ends(experiments.published_at(connection, experiment), now)
     window = (experiment.attribution_seconds or 0) * 1_000_000
     closed = {number for number, end in ends.items() if now >= end + window}
-    width, height = len(experiment.arms), len(experiment.segments)
     if experiment.trace_nano is None:
         shows = [[0] * width for _ in range(height)]
         rewards = [[0] * width for _ in range(height)]
         for (number, segment, arm), (shown, rewarded, value, _) in found.items():
             if segment >= 0:
-                settled = experiment.attribution_seconds is None or number in closed
-                shows[segment][arm] += shown if settled else rewarded
+                shows[segment][arm] += shown if number in closed else rewarded
                 rewards[segment][arm] += value
         return {"shows": shows, "rewards": rewards}
     return _noisy_counts(connection, experiment, found, closed)

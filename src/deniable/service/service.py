@@ -127,7 +127,7 @@ class Deniable:
         self.experiments = Experiments(store, self._publisher)
         self.firm = FirmBudget(store)
         self.visitors = VisitorRequests(store, key)
-        self.ledger = Ledger(store)
+        self.ledger = Ledger(store, key)
         self.audits = Audits(store)
         self.keys = ApiKeys(store)
         self.idempotency = Idempotency(store)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import select
 
 from deniable.errors import NANO
+from deniable.service.decision_ids import DecisionIds
 from deniable.service.jobs import checked_visitor
 from deniable.service.visitors import VisitorHash, group_scope, normalised
 from deniable.storage import erasure, experiments, times
@@ -67,17 +68,14 @@ class VisitorRequests:
             }
             wanted = [self._hash(identity, visitor) for identity in live]
             rows = connection.execute(
-                select(decisions.c.experiment_id, decisions.c.id, decisions.c.shown).where(
-                    decisions.c.experiment_id.in_(list(live)), decisions.c.visitor.in_(wanted)
-                )
+                select(
+                    decisions.c.experiment_id,
+                    decisions.c.id,
+                    decisions.c.shown,
+                    decisions.c.table_number,
+                ).where(decisions.c.experiment_id.in_(list(live)), decisions.c.visitor.in_(wanted))
             ).all()
-        return [
-            (
-                live[row.experiment_id],
-                Decision(row.id.hex(), live[row.experiment_id].arms[row.shown].key),
-            )
-            for row in rows
-        ]
+        return [(live[row.experiment_id], self._decision(live, row)) for row in rows]
 
     def stored(self, visitor: str) -> list[StoredDecision]:
         """Everything stored about a visitor, in every experiment that was ever started.
@@ -151,6 +149,11 @@ class VisitorRequests:
             running=running,
             progress=progress,
         )
+
+    def _decision(self, live: Mapping[bytes, Experiment], row: Any) -> Decision:
+        ids = DecisionIds(self._key, row.experiment_id)
+        shown = row.id.hex() if row.table_number is None else ids.shown(row.id)
+        return Decision(shown, live[row.experiment_id].arms[row.shown].key)
 
     def _hash(self, scope: bytes, visitor: str) -> bytes:
         return VisitorHash(self._key, scope)(normalised(visitor))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, func, insert, select, true, update
 from sqlalchemy.exc import IntegrityError
@@ -177,15 +177,59 @@ def table_counts(
     }
 
 
-def decided(connection: Connection, experiment: Experiment) -> tuple[int, int]:
-    """How many decisions are stored, of every kind, and how many writers stored them."""
-    total, writers = connection.execute(
+def sums(
+    connection: Connection, experiment: Experiment
+) -> dict[tuple[int, int, int], tuple[int, int]]:
+    """(role, segment, arm) -> shows and value over all tables and writers, summed by the database."""
+    columns = (counters.c.role, counters.c.segment, counters.c.arm)
+    rows = connection.execute(
+        select(*columns, func.sum(counters.c.shows), func.sum(counters.c.value))
+        .where(
+            counters.c.experiment_id == bytes.fromhex(experiment.id),
+            counters.c.metric == 0,
+        )
+        .group_by(*columns)
+    )
+    return {(role, segment, arm): (int(s), int(v)) for role, segment, arm, s, v in rows}
+
+
+class Growth(NamedTuple):
+    """How far an experiment has come since its last table."""
+
+    decisions: int  # stored, of every kind
+    writers: int  # that stored them
+    published: int  # decisions that were stored by the table in force; 0 before the first
+    trace: bool  # whether it has a trace budget
+
+
+def growth(connection: Connection, identity: bytes) -> Growth:
+    """One statement, for the publisher who looks often."""
+    mine = counters.c.experiment_id == identity
+    found = connection.execute(
         select(
-            func.coalesce(func.sum(counters.c.shows), 0),
-            func.count(counters.c.writer_id.distinct()),
-        ).where(counters.c.experiment_id == bytes.fromhex(experiment.id))
+            select(func.coalesce(func.sum(counters.c.shows), 0)).where(mine).scalar_subquery(),
+            select(func.count(counters.c.writer_id.distinct())).where(mine).scalar_subquery(),
+            func.coalesce(tables.c.decisions, 0),
+            experiments.c.trace_nano.is_not(None),
+        )
+        .select_from(experiments)
+        .outerjoin(
+            tables,
+            (tables.c.experiment_id == experiments.c.id)
+            & (tables.c.number == experiments.c.table_number),
+        )
+        .where(experiments.c.id == identity)
     ).one()
-    return int(total), int(writers)
+    return Growth(int(found[0]), int(found[1]), int(found[2]), bool(found[3]))
+
+
+def held(connection: Connection, experiment: Experiment) -> Any:
+    """Status, version and table of an experiment, held until the transaction ends."""
+    return connection.execute(
+        select(experiments.c.status, experiments.c.version, experiments.c.table_number)
+        .where(experiments.c.id == bytes.fromhex(experiment.id))
+        .with_for_update()
+    ).one()
 
 
 def add_table(connection: Connection, experiment: Experiment, table: PublishedTable) -> None:

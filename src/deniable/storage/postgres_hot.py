@@ -21,6 +21,7 @@ from deniable.storage.store import (
     NewDecisions,
     NewReward,
     Shown,
+    Stored,
 )
 
 _TYPES: dict[type, str] = {
@@ -46,7 +47,10 @@ def _insert(table: Table, names: tuple[str, ...], ending: str) -> bytes:
 _HEADS = (
     b"SELECT id, revision, table_number FROM experiments WHERE id = ANY(%b) ORDER BY id FOR SHARE"
 )
-_STORED = b"SELECT visitor, id, shown FROM decisions WHERE experiment_id = %b AND visitor = ANY(%b)"
+_STORED = (
+    b"SELECT visitor, id, shown, table_number IS NULL "
+    b"FROM decisions WHERE experiment_id = %b AND visitor = ANY(%b)"
+)
 _ERASED = b"SELECT visitor FROM tombstones WHERE experiment_id = %b AND visitor = ANY(%b)"
 _MEMBERS = (
     b"SELECT visitor, experiment_id FROM memberships "
@@ -93,12 +97,10 @@ class PostgresTransaction:
         rows = self._rows(_HEADS, [list(experiments)])
         return {row[0]: Head(row[1], row[2]) for row in rows}
 
-    def stored(
-        self, experiment: bytes, visitors: Sequence[bytes]
-    ) -> dict[bytes, tuple[bytes, int]]:
+    def stored(self, experiment: bytes, visitors: Sequence[bytes]) -> dict[bytes, Stored]:
         """See HotTransaction."""
         rows = self._rows(_STORED, [experiment, list(visitors)])
-        return {row[0]: (row[1], row[2]) for row in rows}
+        return {row[0]: Stored(*row[1:]) for row in rows}
 
     def erased(self, experiment: bytes, tombstones: Sequence[bytes]) -> set[bytes]:
         """See HotTransaction."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, func, select
 
 from deniable.errors import BrokenPromiseError
 from deniable.privacy.tables import Band, Table
@@ -168,10 +168,20 @@ def promise_of(connection: Connection, experiment: Experiment) -> Promise:
     """
     mine = commitments.c.experiment_id == bytes.fromhex(experiment.id)
     kinds = commitments.c.kind
-    acts = linked(connection, mine, kinds.in_(list(ACTS)))
-    last_table = linked(connection, mine, kinds == "table", newest=1)
-    forgotten = linked(connection, mine, kinds.in_(_FORGETTING), newest=1)
-    return promise_from(experiment.key, [*acts, *last_table, *forgotten])
+    newest = func.max(commitments.c.seq)
+    return promise_from(
+        experiment.key,
+        linked(
+            connection,
+            mine,
+            kinds.in_(list(ACTS))
+            | (commitments.c.seq == select(newest).where(mine, kinds == "table").scalar_subquery())
+            | (
+                commitments.c.seq
+                == select(newest).where(mine, kinds.in_(_FORGETTING)).scalar_subquery()
+            ),
+        ),
+    )
 
 
 def promise_from(key: str, entries: Sequence[Entry]) -> Promise:

@@ -25,6 +25,7 @@ from deniable.storage.store import (
     NewDecisions,
     NewReward,
     Shown,
+    Stored,
 )
 
 LARGE, SMALL = 256, 64
@@ -89,12 +90,10 @@ class SqliteTransaction:
         rows = self._found(statement, (), experiments)
         return {row[0]: Head(row[1], row[2]) for row in rows}
 
-    def stored(
-        self, experiment: bytes, visitors: Sequence[bytes]
-    ) -> dict[bytes, tuple[bytes, int]]:
+    def stored(self, experiment: bytes, visitors: Sequence[bytes]) -> dict[bytes, Stored]:
         """See HotTransaction."""
-        statement = "SELECT visitor, id, shown FROM decisions WHERE visitor"
-        return {row[0]: (row[1], row[2]) for row in self._found(statement, (), visitors)}
+        statement = "SELECT visitor, id, shown, table_number IS NULL FROM decisions WHERE visitor"
+        return {row[0]: Stored(*row[1:]) for row in self._found(statement, (), visitors)}
 
     def erased(self, experiment: bytes, tombstones: Sequence[bytes]) -> set[bytes]:
         """See HotTransaction."""

@@ -55,6 +55,14 @@ SHARED_COLUMNS = NewDecisions._fields[:-1]
 OWN_COLUMNS = NewDecision._fields
 
 
+class Stored(NamedTuple):
+    """A visitor's decision."""
+
+    id: bytes
+    shown: int
+    older: bool  # from before migration 0004
+
+
 class Shown(NamedTuple):
     """What a reward needs to know of its decision."""
 
@@ -105,10 +113,8 @@ class HotTransaction(Protocol):
     def heads(self, experiments: Sequence[bytes]) -> dict[bytes, Head]:
         """Revision and table in force of these experiments, held still until the commit."""
 
-    def stored(
-        self, experiment: bytes, visitors: Sequence[bytes]
-    ) -> dict[bytes, tuple[bytes, int]]:
-        """Visitor -> (decision id, shown arm) of those who have one."""
+    def stored(self, experiment: bytes, visitors: Sequence[bytes]) -> dict[bytes, Stored]:
+        """Visitor -> decision of those who have one."""
 
     def erased(self, experiment: bytes, tombstones: Sequence[bytes]) -> set[bytes]:
         """Those of these tombstones that exist."""

@@ -1,0 +1,58 @@
+"""Decision ids: the form that is stored, and the form that is shown.
+
+A stored id is 16 bytes: the experiment's tag (4), a mark (4) and an ending (8). The mark is random and
+shared by the decisions that are inserted together. They are neighbours in the index, so that a batch
+changes few of its pages; with random ids it changes a page for every decision.
+
+The mark would tell who came at the same time, so it never leaves: an id is shown with its mark
+encrypted, by a keyed hash of its ending.
+
+    shown mark = stored mark XOR BLAKE2b(ending; key of the experiment)
+
+Without the key, the 12 bytes behind the tag are uniform and independent of those of every other id, as
+long as no two endings are equal (a chance of n^2 / 2^65 among n decisions).
+
+Decisions from before migration 0004 were shown as they are stored, and still are.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Iterable
+from hashlib import blake2b
+
+_number = int.from_bytes
+
+
+class DecisionIds:
+    """The two forms of the ids of one experiment.
+
+    Args:
+        key: of the visitors' HMACs; the key for ids is derived from it.
+        experiment: the experiment's id.
+
+    >>> ids = DecisionIds(b"k" * 32, bytes(16))
+    >>> ids.shown(bytes(16))
+    '00000000a6ad86800000000000000000'
+    >>> ids.stored(bytes.fromhex(ids.shown(b"tagsmarktheending"[:16]))).decode()
+    'tagsmarktheendin'
+    """
+
+    __slots__ = ("_key",)
+
+    def __init__(self, key: bytes, experiment: bytes) -> None:
+        self._key = hmac.digest(key, b"deniable decision ids" + experiment, "sha256")
+
+    def shown(self, stored: bytes) -> str:
+        """The id that leaves, as hexadecimal digits."""
+        mask = blake2b(stored[8:], key=self._key, digest_size=4).digest()
+        return f"{_number(stored, 'big') ^ _number(mask, 'big') << 64:032x}"
+
+    def stored(self, shown: bytes) -> bytes:
+        """The id that is stored for one that was shown: the same step again."""
+        return bytes.fromhex(self.shown(shown))
+
+    def places(self, shown: Iterable[bytes]) -> dict[bytes, bytes]:
+        """Id in the store -> id that was given, for both forms in which each may be stored."""
+        given = list(shown)
+        return {one: one for one in given} | {self.stored(one): one for one in given}
