@@ -18,6 +18,7 @@ from deniable.errors import (
     UnknownNameError,
     WrongStateError,
 )
+from deniable.service.decision_ids import DecisionIds
 from deniable.service.drafts import NewArm
 from deniable.service.service import Deniable
 from deniable.service.service import open as open_service
@@ -199,12 +200,12 @@ def test_switching_an_arm_off(service: Deniable) -> None:
 
 
 def test_attribution_window(service: Deniable) -> None:
-    running(service, attribution_seconds=60)
+    ids = DecisionIds(service._key, bytes.fromhex(running(service, attribution_seconds=60).id))
     answers = [service.decide("checkout", v, "a") for v in ("early", "late")]
     with service._store.begin() as connection:
         connection.execute(
             update(decisions)
-            .where(decisions.c.id == bytes.fromhex(answers[1].id))
+            .where(decisions.c.id == ids.stored(bytes.fromhex(answers[1].id)))
             .values(decided_at=decisions.c.decided_at - 61_000_000)
         )
     for answer in answers:

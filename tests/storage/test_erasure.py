@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate, repeat
+from itertools import chain as chained
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from tests.storage.support import KEY, NAT, Writer, draft, load, start, stop
 from deniable.storage import account, erasure, times
 from deniable.storage.account import DAY
 from deniable.storage.connect import connect
+from deniable.storage.erasure import HOLD_SECONDS, REST, Pace
 from deniable.storage.ledger import verify
 from deniable.storage.records import MICRO, Experiment
 from deniable.storage.schema import (
@@ -29,8 +32,7 @@ VISITORS = [bytes([number]) * 16 for number in range(1, 31)]
 
 
 @pytest.fixture
-def store(store_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
-    monkeypatch.setattr(erasure, "REST", 0.0)
+def store(store_url: str) -> Iterator[Store]:
     opened = connect(store_url)
     with opened.begin() as connection:
         account.set_firm(connection, budget_nano=3 * NAT, window_days=90)
@@ -51,8 +53,16 @@ def erase(store: Store, *visitors: bytes) -> int:
 
 
 def purge(store: Store, *, running: bool = True, **options: Any) -> int:
+    options = {"pace": paced(7, repeat(HOLD_SECONDS)), **options}
     before = times.now() + 1
     return erasure.purge(store, KEY, before=before, running=running, **options).decisions
+
+
+def paced(size: int, took: Iterable[float], rests: list[float] | None = None) -> Pace:
+    """A pace by which each transaction takes the next of these times, whatever it really takes."""
+    readings = accumulate(chained.from_iterable((0.0, seconds) for seconds in took))
+    rested = [] if rests is None else rests
+    return Pace(size=size, clock=lambda: next(readings), sleep=rested.append)
 
 
 def counted(store: Store, table: Any, *conditions: Any) -> int:
@@ -114,8 +124,7 @@ def test_visiting_and_erasing_for_ever_costs_nothing(store: Store) -> None:
     assert problem(store) is None
 
 
-def test_purging_goes_in_small_transactions(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(erasure, "BATCH", 7)
+def test_purging_goes_in_small_transactions(store: Store) -> None:
     told: list[tuple[int, int]] = []
     assert purge(store, progress=lambda done, total: told.append((done, total))) == 30
     assert told == [(7, 30), (14, 30), (21, 30), (28, 30), (30, 30)]
@@ -124,11 +133,28 @@ def test_purging_goes_in_small_transactions(store: Store, monkeypatch: pytest.Mo
     assert purge(store) == 0
 
 
-def test_a_purge_that_was_interrupted_goes_on(
-    store: Store, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("took", "done"),
+    [
+        ([2.0] * 9, [7, 12, 17, 22, 27, 30]),  # too slow: fewer at once, but never fewer than 5
+        ([0.1, 4.0, 1.0, 1.0, 1.0], [7, 21, 28, 30]),  # at most twice or half as many as before
+        ([0.5] * 9, [7, 21, 30]),
+    ],
+)
+def test_a_purge_adapts_to_what_a_transaction_takes(
+    store: Store, took: list[float], done: list[int]
 ) -> None:
-    monkeypatch.setattr(erasure, "BATCH", 7)
+    """Times are lengths of what a transaction should take; the rest is in proportion to each."""
+    rests: list[float] = []
+    told: list[int] = []
+    seconds = [one * HOLD_SECONDS for one in took]
+    purge(store, pace=paced(7, seconds, rests), progress=lambda sofar, _: told.append(sofar))
+    assert told == done
+    assert rests == pytest.approx([REST * one for one in seconds[: len(done)]])
+    assert problem(store) is None
 
+
+def test_a_purge_that_was_interrupted_goes_on(store: Store) -> None:
     def stop_here(done: int, _total: int) -> None:
         if done == 14:
             raise KeyboardInterrupt

@@ -26,6 +26,7 @@ from deniable.privacy.noise import discrete_laplace
 from deniable.privacy.tables import Band, Table, decoded_table
 from deniable.service.experiment_state import ExperimentState
 from deniable.storage import commitments, experiments, promises, times
+from deniable.storage.experiments import Growth
 from deniable.storage.records import Experiment, PublishedTable, Role
 from deniable.storage.schema import leases
 from deniable.storage.store import Store
@@ -68,6 +69,7 @@ class Publisher:
         self._waiting: SimpleQueue[ExperimentState | None] = SimpleQueue()
         self._noticed: set[bytes] = set()
         self._thread: threading.Thread | None = None
+        self._one_at_a_time = threading.Lock()  # the lease is for processes
 
     def grown(self, state: ExperimentState) -> None:
         """An experiment may have grown enough: look at it soon, without blocking whoever decides."""
@@ -91,16 +93,20 @@ class Publisher:
             self._thread.join()
             self._thread = None
 
-    def publish(self, key: str, *, always: bool = True) -> PublishedTable | None:
+    def publish(self, key: str, *, after: int | None = None) -> PublishedTable | None:
         """Publish the next table of a running or paused experiment.
 
         Args:
             key: the experiment.
-            always: also where it is not due yet.
+            after: only where the table in force still is this one, whose successor was found due.
 
         Returns:
-            The table; None where it was not due, or another process is publishing.
+            The table; None where another one is in force, or another process is publishing.
         """
+        with self._one_at_a_time:
+            return self._published(key, after)
+
+    def _published(self, key: str, after: int | None) -> PublishedTable | None:
         name = f"publish {key}"[:64]
         if not self._leased(name):
             return None
@@ -108,9 +114,9 @@ class Publisher:
         try:
             with self._store.read() as connection:
                 experiment = experiments.by_key(connection, key)
-                if experiment.status in ("running", "paused"):
-                    table = next_table(connection, experiment, always=always)
-                    made = None if table is None else (experiment, table)
+                live = experiment.status in ("running", "paused")
+                if live and after in (None, experiment.table_number):
+                    made = (experiment, next_table(connection, experiment))
         finally:  # the lease ends with the transaction that puts the table into force
             stored = self._store.retried(lambda connection: self._end(connection, name, made))
         return stored
@@ -136,13 +142,13 @@ class Publisher:
         """Publish if due; else say after how many more decisions to look again."""
         try:
             with self._store.read() as connection:
-                total, writers, published, trace = experiments.growth(connection, state.id)
-            due = due_at(published, trace=trace)
-            if total >= due:
-                self.publish(state.key, always=False)
+                grown = experiments.growth(connection, state.id)
+            left = _due(grown) - grown.decisions
+            if left <= 0:
+                self.publish(state.key, after=grown.table)
             # Other writers decide too: look more often than this one alone would have to.
-            share = 1 if writers <= 1 else 2 * writers
-            state.look_after = state.new_decisions + max(1, (due - total) // share)
+            share = 1 if grown.writers <= 1 else 2 * grown.writers
+            state.look_after = state.new_decisions + max(1, left // share)
         except BrokenPromiseError as error:
             # The row was changed under this process, which has served what the chain says so far.
             _log.error("experiment is not served: its row and the ledger are at odds")
@@ -176,26 +182,18 @@ class Publisher:
             return False
 
 
-def _due(connection: Connection, experiment: Experiment) -> int:
-    tables = experiments.published(connection, experiment, experiment.table_number)
-    if not tables:
-        return 0
-    return due_at(tables[0].decisions, trace=experiment.trace_nano is not None)
+def _due(grown: Growth) -> int:
+    return due_at(grown.published, trace=grown.trace) if grown.table else 0
 
 
-def next_table(
-    connection: Connection, experiment: Experiment, *, always: bool
-) -> PublishedTable | None:
-    """The next table of an experiment from what is stored now; None where it is not due.
+def next_table(connection: Connection, experiment: Experiment) -> PublishedTable:
+    """The next table of an experiment from what is stored now.
 
     Raises:
         BrokenPromiseError: the row is not what the chain says. A table made from a changed row would
             be chained, and go on being served after the row was changed back.
     """
     found = experiments.sums(connection, experiment)
-    total = sum(shows for shows, _ in found.values())
-    if not always and total < _due(connection, experiment):
-        return None
     promise = promises.check(connection, experiment)
     now = commitments.moment(connection)
     windows = experiment.trace_nano is not None or experiment.attribution_seconds is not None
@@ -207,7 +205,7 @@ def next_table(
         version=experiment.version,
         strategy=experiment.strategy,
         published_at=times.as_datetime(now),
-        decisions=total,
+        decisions=sum(shows for shows, _ in found.values()),
         counts=json.dumps(counts, separators=(",", ":")).encode(),
         rows=made.encoded(),
     )
@@ -239,9 +237,7 @@ def band_of(experiment: Experiment) -> Band | None:
 
 def put_first_table(connection: Connection, experiment: Experiment) -> None:
     """Publish a table in a transaction that holds the chain of commitments (start, switch off)."""
-    made = next_table(connection, experiment, always=True)
-    assert made is not None
-    _store_table(connection, experiment, made)
+    _store_table(connection, experiment, next_table(connection, experiment))
 
 
 def _put_into_force(

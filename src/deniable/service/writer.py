@@ -21,8 +21,12 @@ from deniable.service.queueing import FairQueue
 from deniable.storage.records import Decision
 from deniable.storage.store import Store
 
-BATCH_SECONDS = 0.05
-"""How long one transaction should take: what comes meanwhile has to wait for it."""
+BATCH_SECONDS = 0.025
+"""How long one transaction should take: what comes meanwhile has to wait for it.
+
+During overload a decision waits for its turn (`queue_seconds`, and up to one transaction more), and
+then for its own transaction.
+"""
 
 SMALLEST_BATCH = 100
 READY_SECONDS = 3.0

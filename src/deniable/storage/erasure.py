@@ -32,14 +32,50 @@ from deniable.storage.schema import experiments as experiment_rows
 from deniable.storage.store import Store
 
 BATCH = 50
-"""Decisions of one transaction: a few milliseconds, so that no decide waits long."""
+"""Rows of one transaction, where somebody waits for it."""
 
-REST = 3.0
-"""Rest between transactions, in lengths of the transaction before."""
+HOLD_SECONDS = 0.004
+"""How long a transaction of a purge should take: whoever decides meanwhile waits for its end."""
+
+REST = 4.0
+"""Rest between transactions of a purge, in lengths of the transaction before."""
+
+FEWEST, FIRST, MOST = 5, 20, 500
+"""Decisions of one transaction of a purge: at least, at first, at most."""
 
 ERASABLE = ("visitor", "salt", "segment", "greedy", "shown", "clock", "risk_nano")
 
 _Hashes = Callable[[Experiment], Sequence[bytes]]
+
+
+@dataclass
+class Pace:
+    """How much of a purge is done at once, and how long it then rests, so that the service goes on.
+
+    Transactions become smaller where they take longer than they should, and larger where they do not:
+    what one takes depends on the machine, the store and its size.
+
+    Attributes:
+        size: decisions of the next transaction.
+        clock: tells the time, in seconds.
+        sleep: rests for so many seconds.
+
+    >>> pace = Pace(clock=lambda: 2 * HOLD_SECONDS, sleep=lambda seconds: None)
+    >>> pace.rest(began=0.0)
+    >>> pace.size
+    10
+    """
+
+    size: int = FIRST
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+    def rest(self, began: float) -> None:
+        """Adapt to the transaction that had its turn at this time and has just ended; then rest."""
+        took = self.clock() - began
+        change = min(2.0, max(0.5, HOLD_SECONDS / max(took, 1e-9)))
+        self.size = min(MOST, max(FEWEST, round(self.size * change)))
+        self.sleep(REST * took)
 
 
 @dataclass
@@ -91,6 +127,7 @@ def purge(
     before: int,
     running: bool,
     progress: Callable[[int, int], None] | None = None,
+    pace: Pace | None = None,
 ) -> Erasure:
     """Forget everybody who was decided for before a time.
 
@@ -100,16 +137,17 @@ def purge(
         before: the time, as stored.
         running: also in experiments that run or are paused.
         progress: told how many decisions are done, and of how many.
+        pace: how fast; as the service bears it if not given.
     """
-    outcome = Erasure()
+    outcome, pace = Erasure(), pace or Pace()
     known, counting = _experiments(store)
     chosen = [e for e in known if e.status == "stopped" or (running and e.status != "draft")]
     total = sum(_old_decisions(store, experiment, before) for experiment in chosen)
     for experiment in chosen:
-        for ids in _old_pages(store, experiment, before):
+        for ids in _old_pages(store, experiment, before, pace):
             forget = partial(_forget, "purge", experiment, key, ids, experiment.id in counting)
-            forgotten, began = store.retried(partial(_timed, forget))
-            time.sleep(REST * (time.monotonic() - began))
+            forgotten, began = store.retried(partial(_timed, forget, pace.clock))
+            pace.rest(began)
             outcome.decisions += forgotten
             if progress is not None:
                 progress(outcome.decisions, max(total, outcome.decisions))
@@ -148,7 +186,9 @@ def _old_decisions(store: Store, experiment: Experiment, before: int) -> int:
         return connection.execute(query).scalar_one()
 
 
-def _old_pages(store: Store, experiment: Experiment, before: int) -> Iterator[list[bytes]]:
+def _old_pages(
+    store: Store, experiment: Experiment, before: int, pace: Pace
+) -> Iterator[list[bytes]]:
     """Ids of decisions from before a time, in pages, each found behind the one before."""
     last = b""
     while True:
@@ -156,7 +196,7 @@ def _old_pages(store: Store, experiment: Experiment, before: int) -> Iterator[li
             select(decisions.c.id)
             .where(*_old(experiment, before), decisions.c.id > last)
             .order_by(decisions.c.id)
-            .limit(BATCH)
+            .limit(pace.size)
         )
         with store.read() as connection:
             ids = list(connection.execute(query).scalars())
@@ -225,9 +265,11 @@ def _forget(
     return len(rows)
 
 
-def _timed(work: Callable[[Connection], int], connection: Connection) -> tuple[int, float]:
+def _timed(
+    work: Callable[[Connection], int], clock: Callable[[], float], connection: Connection
+) -> tuple[int, float]:
     """What `work` returns, and when its transaction had its turn: waiting for that disturbs nobody."""
-    began = time.monotonic()
+    began = clock()
     return work(connection), began
 
 

@@ -198,7 +198,8 @@ class Growth(NamedTuple):
 
     decisions: int  # stored, of every kind
     writers: int  # that stored them
-    published: int  # decisions that were stored by the table in force; 0 before the first
+    table: int  # the number of the one in force; 0 before the first
+    published: int  # decisions that were stored by then
     trace: bool  # whether it has a trace budget
 
 
@@ -209,6 +210,7 @@ def growth(connection: Connection, identity: bytes) -> Growth:
         select(
             select(func.coalesce(func.sum(counters.c.shows), 0)).where(mine).scalar_subquery(),
             select(func.count(counters.c.writer_id.distinct())).where(mine).scalar_subquery(),
+            experiments.c.table_number,
             func.coalesce(tables.c.decisions, 0),
             experiments.c.trace_nano.is_not(None),
         )
@@ -220,7 +222,8 @@ def growth(connection: Connection, identity: bytes) -> Growth:
         )
         .where(experiments.c.id == identity)
     ).one()
-    return Growth(int(found[0]), int(found[1]), int(found[2]), bool(found[3]))
+    total, writers, number, published, trace = found
+    return Growth(int(total), int(writers), number, int(published), bool(trace))
 
 
 def held(connection: Connection, experiment: Experiment) -> Any:

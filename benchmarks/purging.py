@@ -1,0 +1,146 @@
+"""A purge of a store that serves: the latency of decisions while it runs and while it does not.
+
+200,000 decisions are stored. Single visitors come at a steady rate. `deniable purge --running` is
+started and interrupted in turns, as it may be, and the latencies of both kinds of turns are compared.
+
+    python -m benchmarks.purging
+    python -m benchmarks.purging --store postgresql
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+from sqlalchemy import func, select
+
+from benchmarks._load import Caller, Told
+from benchmarks.service import _fill, _prepared, served
+from benchmarks.timing import row
+from deniable.storage.schema import decisions
+
+STORED = 200_000
+RATE = 300.0
+"""Visitors a second: a load that leaves the service time to rest."""
+
+TURNS = 8
+TURN_SECONDS = 4.0
+STORES = ("sqlite", "postgresql")
+
+
+@contextmanager
+def _purging(store: str, really: bool) -> Iterator[None]:
+    """The command, for as long as this block takes; it is interrupted like by Ctrl-C."""
+    if not really:
+        yield
+        return
+    command = [sys.executable, "-m", "deniable", "purge", "--running", "--older-than-days", "0"]
+    purge = subprocess.Popen(
+        [*command, "--store", store], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        yield
+    finally:
+        purge.send_signal(signal.SIGINT)
+        purge.wait()
+
+
+async def _steady(caller: Caller, seconds: float) -> Told:
+    """One visitor after the other, each at its time."""
+    told, waiting = Told(), []
+    begin = time.perf_counter()
+    for number in range(int(seconds * RATE)):
+        due = begin + number / RATE
+        while (wait := due - time.perf_counter()) > 0:
+            await asyncio.sleep(wait)
+        waiting.append(asyncio.ensure_future(caller.send(due, told)))
+    await asyncio.gather(*waiting)
+    return told
+
+
+async def _turns(url: str, secret: str, store: str) -> dict[bool, list[float]]:
+    """Latencies (seconds) with and without the purge."""
+    caller = Caller(url, secret, 1, f"{time.time_ns():x}")
+    await _steady(caller, TURN_SECONDS)  # to warm up
+    found: dict[bool, list[float]] = {False: [], True: []}
+    for turn in range(2 * TURNS):
+        purging = turn % 2 == 1
+        with _purging(store, purging):
+            # The command needs a moment to start: it is not measured.
+            await _steady(caller, TURN_SECONDS if purging else 0.5)
+            told = await _steady(caller, TURN_SECONDS)
+        if told.refused or told.failed or told.unsent:
+            raise RuntimeError("a decision was not answered")
+        found[purging] += told.served
+    return found
+
+
+def _run(store: str) -> bool:
+    with _prepared(store) as service:
+        _fill(service, STORED, "old")
+        secret, _ = service.keys.create("benchmark", ["decide"])
+    with served("decide", store, pinned=False) as server:
+        found = asyncio.run(_turns(server.url, secret, store))
+    with _prepared(store, new=False) as service:
+        with service._store.read() as connection:
+            gone = connection.execute(
+                select(func.count()).select_from(decisions).where(decisions.c.salt.is_(None))
+            ).scalar_one()
+        assert service.ledger.verify().sound
+    quiet, busy = (np.percentile(found[purging], (50, 99)) * 1e3 for purging in (False, True))
+    name = store.partition(":")[0]
+    print(
+        f"      {name}: p50 {quiet[0]:.1f} -> {busy[0]:.1f} ms, p99 {quiet[1]:.1f} -> {busy[1]:.1f} ms; "
+        f"{gone:,} decisions purged in {TURNS * 2 * TURN_SECONDS:g} s"
+    )
+    return all(
+        [
+            row(f"p99 during a purge to p99 without, {name}", busy[1] / quiet[1], "x", 2.0),
+            row(
+                "  decisions purged a second",
+                gone / (TURNS * 2 * TURN_SECONDS),
+                "/s",
+                100,
+                at_least=True,
+            ),
+        ]
+    )
+
+
+def main(stores: tuple[str, ...] = STORES) -> bool:
+    """Print both latencies; True where the limit holds."""
+    held = []
+    if "sqlite" in stores:
+        with tempfile.TemporaryDirectory() as folder:
+            held.append(_run(f"sqlite:///{folder}/store.db"))
+    if "postgresql" in stores:
+        try:
+            from tests.postgres import PostgresServer
+
+            database = PostgresServer()
+        except (ImportError, FileNotFoundError, PermissionError) as error:
+            print(f"SKIPPED: no PostgreSQL to measure ({error})")
+        else:
+            try:
+                database.start(fsync="on", synchronous_commit="on")
+                held.append(_run(database.new_database()))
+            finally:
+                database.remove()
+    return all(held)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--store", choices=STORES, help="only this one")
+    chosen = parser.parse_args().store
+    os.environ.setdefault("DENIABLE_VISITOR_KEY", "00" * 32)
+    sys.exit(0 if main((chosen,) if chosen else STORES) else 1)
