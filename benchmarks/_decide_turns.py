@@ -1,8 +1,8 @@
 """Decides in turns, for `benchmarks.against`: run by its path, with the package of any checkout.
 
-`python _decide_turns.py STORE`, then on standard input one line `JOBS SIZE BATCHES` for each turn: so
-many batches, one after the other, of JOBS requests for SIZE new visitors each. Answers each line with
-the CPU seconds of this process. Uses only what all versions of the package have.
+`python _decide_turns.py STORE` prints an API key; then reads from standard input one line
+`JOBS SIZE BATCHES` for each turn: so many batches, one after the other, of JOBS requests for SIZE new
+visitors each. Answers each line with the CPU seconds of this process.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def main() -> None:
     names = map(str, count())
     with open_service(sys.argv[1]) as service:
         _start_experiment(service)
-        print("ready", flush=True)
+        print(_secret(service), flush=True)
         for line in sys.stdin:
             jobs, size, batches = map(int, line.split())
             start = time.process_time()
@@ -44,6 +44,13 @@ def _start_experiment(service: Any) -> None:
         service.firm.set(budget=3.0)
         service.experiments.create(EXPERIMENT, arms=arms, segments=segments, budget=1.0)
         service.experiments.start(EXPERIMENT)
+
+
+def _secret(service: Any) -> str:
+    """A new API key, for turns over HTTP."""
+    create = service.keys.create if hasattr(service, "keys") else service.create_api_key
+    secret, _ = create("benchmark", ["decide"])
+    return str(secret)
 
 
 def _decide(service: Any, requests: list[list[str]]) -> None:

@@ -28,9 +28,39 @@ During overload a decision waits for its turn (`queue_seconds`, and up to one tr
 then for its own transaction.
 """
 
-SMALLEST_BATCH = 100
+SMALLEST_BATCH, FIRST_BATCH = 100, 500
+"""Decisions and rewards of one transaction: at least, and before anything was measured."""
+
 READY_SECONDS = 3.0
 """A store that has not answered a probe after this long is not ready."""
+
+
+class BatchSize:
+    """How many decisions and rewards make a transaction of about BATCH_SECONDS.
+
+    Attributes:
+        limit: how many, by what the transactions so far have taken.
+
+    >>> size = BatchSize(most=5_000)
+    >>> for _ in range(20):
+    ...     size.measured(size.limit, size.limit / 40_000)
+    >>> size.limit
+    1000
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._rate = min(most, FIRST_BATCH) / BATCH_SECONDS
+
+    @property
+    def limit(self) -> int:
+        """The size of the next transaction."""
+        return max(SMALLEST_BATCH, min(self._most, round(self._rate * BATCH_SECONDS)))
+
+    def measured(self, size: int, seconds: float) -> None:
+        """A transaction of this size took so long. Small ones tell little: most of it is waiting."""
+        if size >= SMALLEST_BATCH:
+            self._rate += 0.3 * (size / max(seconds, 1e-6) - self._rate)
 
 
 class Writer:
@@ -58,8 +88,7 @@ class Writer:
         self.engine = Engine(store, key, publish=publisher.publish, grown=publisher.grown)
         self._key = key
         self._durable = store.durable  # nothing to sync: no thread, each job at once
-        self._batch_limit = batch_limit
-        self._pace = batch_limit / BATCH_SECONDS  # decisions and rewards a second
+        self._batch_size = BatchSize(most=batch_limit)
         self._lock = threading.RLock()  # guards what follows
         self._changed = threading.Condition(self._lock)
         self._queue = FairQueue(queue_limit, queue_seconds)
@@ -172,12 +201,12 @@ class Writer:
                     return
                 probes, self._probes = self._probes, []
                 now = self._busy_since = time.monotonic()
-                limit = max(SMALLEST_BATCH, min(self._batch_limit, int(self._pace * BATCH_SECONDS)))
-                batch, shed = self._queue.take(limit, now)
+                batch, shed = self._queue.take(self._batch_size.limit, now)
             self._refuse(shed)
             if batch:
                 self.engine.run(batch)
-                self._measure(sum(job.size for job in batch), time.monotonic() - now)
+                size = sum(job.size for job in batch)
+                self._batch_size.measured(size, time.monotonic() - now)
                 for job in batch:
                     job.finish()
             if probes:
@@ -185,10 +214,6 @@ class Writer:
                 for probe in probes:
                     probe.finish(passed)
             self._busy_since = None
-
-    def _measure(self, size: int, seconds: float) -> None:
-        if size >= SMALLEST_BATCH:
-            self._pace += 0.3 * (size / max(seconds, 1e-6) - self._pace)
 
     def _probed(self) -> bool:
         """All that a decision needs, undone; then an empty transaction that is committed."""

@@ -1,0 +1,136 @@
+"""What publishing costs: its CPU time for each decision, as a share of what a decision takes.
+
+Experiments of 20 segments and 10 arms live through 100,000 visitors each, with rewards. A table is
+published when an experiment has grown by a tenth and by 100 decisions. Counted are the publisher's
+own CPU time and that of the writer, which reads the new table. A service with 1,000 such experiments
+pays the same for each decision as one with a single one: a table is due after so many decisions,
+whichever experiment they belong to. The share is that of the CPU time of a decision over HTTP, for
+which there is one core: cost of publishing a decision x decisions a second / core.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from benchmarks.service import _prepared, _wrk, served
+from benchmarks.timing import row
+from deniable.service.experiment_state import ExperimentStates
+from deniable.service.publisher import Publisher, due_at
+from deniable.service.service import Deniable
+from deniable.strategies import STRATEGIES
+
+SEGMENTS, ARMS = 20, 10
+VISITORS = 100_000
+JOINT_VISITORS = 5_000
+BATCH = 100
+EXPERIMENTS = 3
+MEASURED = ("constant", "dynamic")
+"""Strategies with a limit; of the others the cost is only told."""
+
+
+def tables_until(decisions: int) -> int:
+    """Tables that one experiment publishes while it stores so many decisions, after the first.
+
+    >>> tables_until(100), tables_until(100_000)
+    (1, 58)
+    """
+    count, due = 0, due_at(0, trace=False)
+    while due <= decisions:
+        count, due = count + 1, due_at(due, trace=False)
+    return count
+
+
+@contextmanager
+def counted(owner: Any, name: str) -> Iterator[list[float]]:
+    """CPU seconds of each call of a method, in whichever thread it is called."""
+    plain: Callable[..., Any] = getattr(owner, name)
+    spent: list[float] = []
+
+    def timed(*arguments: Any) -> Any:
+        start = time.thread_time()
+        try:
+            return plain(*arguments)
+        finally:
+            spent.append(time.thread_time() - start)
+
+    setattr(owner, name, timed)
+    try:
+        yield spent
+    finally:
+        setattr(owner, name, plain)
+
+
+def lived(service: Deniable, strategy: str, visitors: int) -> tuple[float, int]:
+    """CPU seconds of publishing over the lives of some experiments, and their tables."""
+    segments, arms = [f"s{i}" for i in range(SEGMENTS)], [f"a{i}" for i in range(ARMS)]
+    keys = [f"{strategy}-{number}" for number in range(EXPERIMENTS)]
+    chance = random.Random(1)
+    for key in keys:
+        service.experiments.create(key, arms=arms, segments=segments, budget=1, strategy=strategy)
+        service.experiments.start(key)
+    with counted(Publisher, "_look") as published, counted(ExperimentStates, "reread") as read:
+        for start in range(0, visitors, BATCH):
+            for key in keys:
+                names = [(f"v{start + i}", chance.choice(segments)) for i in range(BATCH)]
+                answers = service.decide_batch(key, names)
+                # Every fifth tells a click: what is not told counts as none.
+                service.reward_batch([(answer.id, 1) for answer in answers[::5]])
+        service._publisher.close()  # waits for the last table
+    count = sum(service.experiments.get(key).table_number - 1 for key in keys)
+    return sum(published) + sum(read), count
+
+
+def _per_decision() -> float:
+    """CPU seconds of the server for a decision over HTTP, one visitor a request."""
+    if shutil.which("wrk") is None or shutil.which("taskset") is None:
+        print("SKIPPED: the capacity needs wrk and taskset; 100 microseconds are assumed")
+        return 100e-6
+    with tempfile.TemporaryDirectory() as folder:
+        store = f"sqlite:///{folder}/store.db"
+        with _prepared(store) as service:
+            secret, _ = service.keys.create("benchmark", ["decide"])
+        with served("decide", store) as server:
+            return 1 / sorted(_wrk(server, secret, 1).per_cpu_second for _ in range(5))[2]
+
+
+def main() -> bool:
+    """Print what publishing costs by strategy; True where constant and dynamic stay below 1%."""
+    decision = _per_decision()
+    print(f"      a decision over HTTP takes {decision * 1e6:.0f} us of CPU")
+    held = []
+    for strategy in STRATEGIES:
+        visitors = VISITORS if strategy in MEASURED else JOINT_VISITORS
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            _prepared(f"sqlite:///{folder}/store.db", new=False) as service,
+        ):
+            service.firm.set(budget=2 * EXPERIMENTS)
+            seconds, tables = lived(service, strategy, visitors)
+        each = seconds / tables
+        print(
+            f"      {strategy}: {each * 1e3:.1f} ms of CPU a table, "
+            f"{tables} tables in {EXPERIMENTS} lives"
+        )
+        for size in (10_000, 100_000, 1_000_000):
+            share = each * tables_until(size) / size / decision
+            print(
+                f"        {size:>9,} visitors each: {tables_until(size)} tables, "
+                f"{share:.2%} of the capacity"
+            )
+        if strategy in MEASURED:
+            share = seconds / (EXPERIMENTS * visitors) / decision
+            held.append(
+                row(f"publishing, {strategy}, {visitors:,} visitors each", 100 * share, "%", 1.0)
+            )
+    return all(held)
+
+
+if __name__ == "__main__":
+    sys.exit(0 if main() else 1)
