@@ -11,15 +11,15 @@ import hmac
 from collections.abc import Iterable
 from itertools import count
 
-from sqlalchemy import ColumnElement, Connection, select
+from sqlalchemy import Connection, select
 
 from deniable.errors import BrokenPromiseError
-from deniable.privacy.tables import decoded_table, draw, thresholds
+from deniable.privacy.tables import Table, decoded_table, draw, thresholds
 from deniable.service.decision_ids import DecisionIds
 from deniable.service.entropy import EntropyError, system_bytes
 from deniable.service.visitors import VisitorHash, group_scope, holdout_scope, layer_scope
 from deniable.storage import experiments, promises
-from deniable.storage.records import SLOTS, Decision, Experiment, PublishedTable, Role
+from deniable.storage.records import SLOTS, Decision, Experiment, Role
 from deniable.storage.schema import experiments as stored_experiments
 from deniable.storage.schema import memberships
 from deniable.storage.store import HotTransaction, Store
@@ -49,7 +49,7 @@ class ExperimentState:
     def __init__(
         self,
         experiment: Experiment,
-        table: PublishedTable | None,
+        table: Table | None,
         key: bytes,
         *,
         differences: list[str],
@@ -93,9 +93,8 @@ class ExperimentState:
         self.zero: list[int] | None = None
         self.rows: list[list[int]] = []
         if table is not None:
-            published = decoded_table(table.rows, len(experiment.arms))
-            self.zero = thresholds(published.zero)
-            self.rows = [thresholds(row) for row in published.rows]
+            self.zero = thresholds(table.zero)
+            self.rows = [thresholds(row) for row in table.rows]
         self.answered_hour = -1  # the last hour that this process wrote down
         self.new_decisions = 0  # since this state was read
         self.look_after = 0  # so many new decisions before the publisher looks again
@@ -160,13 +159,14 @@ class ExperimentStates:
         new_tags = [tag for tag in tags if tag not in self._by_tag]
         if new_keys or new_tags:
             numbers = [experiments.tag_of(tag) for tag in new_tags]
-            self._read(
-                stored_experiments.c.key.in_(new_keys) | stored_experiments.c.tag.in_(numbers)
-            )
+            wanted = stored_experiments.c.key.in_(new_keys) | stored_experiments.c.tag.in_(numbers)
+            with self._store.read() as connection:
+                self._keep(connection, experiments.matching(connection, wanted))
 
     def reread(self, ids: list[bytes]) -> None:
         """Read these experiments again."""
-        self._read(stored_experiments.c.id.in_(ids))
+        with self._store.read() as connection:
+            self._keep(connection, experiments.by_ids(connection, ids))
 
     def current(
         self, transaction: HotTransaction, keys: Iterable[str], tags: Iterable[bytes]
@@ -193,20 +193,15 @@ class ExperimentStates:
             raise OutOfDate(stale)
         return [wanted[identity] for identity in sorted(heads)]
 
-    def _read(self, condition: ColumnElement[bool]) -> None:
-        with self._store.read() as connection:
-            for experiment in experiments.matching(connection, condition):
-                state = _state(connection, experiment, self._key)
-                self._by_key[state.key] = state
-                self._by_tag[state.id[:4]] = state
+    def _keep(self, connection: Connection, found: Iterable[Experiment]) -> None:
+        for experiment in found:
+            state = _state(connection, experiment, self._key)
+            self._by_key[state.key] = state
+            self._by_tag[state.id[:4]] = state
 
 
 def _state(connection: Connection, experiment: Experiment, key: bytes) -> ExperimentState:
-    differences = _differences(connection, experiment)
-    table = None
-    if not differences:  # else there may be anything in it, and nothing is drawn from it
-        tables = experiments.published(connection, experiment, experiment.table_number)
-        table = tables[0] if tables else None
+    differences, table = _checked(connection, experiment)
     had_group = experiment.layer is not None and bool(
         connection.execute(
             select(memberships.c.group_name)
@@ -223,13 +218,16 @@ def _state(connection: Connection, experiment: Experiment, key: bytes) -> Experi
     )
 
 
-def _differences(connection: Connection, experiment: Experiment) -> list[str]:
-    """What the stored row or table says otherwise than the chain."""
+def _checked(connection: Connection, experiment: Experiment) -> tuple[list[str], Table | None]:
+    """What the stored row or table says otherwise than the chain; and the table to draw from."""
+    table: Table | None = None
     try:
         promise = promises.promise_of(connection, experiment)
         if promise.last_table is not None:
             rows = promises.table_rows(connection, experiment, promise.last_table)
-            promises.check_table(promise, decoded_table(rows, len(promise.arms)))
+            table = decoded_table(rows, len(promise.arms))
+            promises.check_table(promise, table)
     except BrokenPromiseError:
-        return ["ledger entries"]
-    return promises.differences(experiment, promise)
+        return ["ledger entries"], None
+    differences = promises.differences(experiment, promise)
+    return differences, None if differences else table

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 from queue import SimpleQueue
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, bindparam, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from deniable.errors import BrokenPromiseError, DeniableError
@@ -54,6 +54,19 @@ def due_at(decisions: int, *, trace: bool) -> int:
     """
     growth = TRACE_GROWTH if trace else GROWTH
     return max(decisions + LEAST_NEW, int(decisions * growth))
+
+
+_TAKE = (
+    update(leases)
+    .where(leases.c.name == bindparam("lease"))
+    .where((leases.c.until < bindparam("now")) | (leases.c.owner == bindparam("holder")))
+    .values(owner=bindparam("holder"), until=bindparam("end"))
+)
+_RELEASE = (
+    update(leases)
+    .where(leases.c.name == bindparam("lease"), leases.c.owner == bindparam("holder"))
+    .values(until=0)
+)
 
 
 class Publisher:
@@ -126,11 +139,7 @@ class Publisher:
     ) -> PublishedTable | None:
         """Put the table into force, if one was made, and give the lease back."""
         stored = None if made is None else _put_into_force(connection, *made)
-        connection.execute(
-            update(leases)
-            .where(leases.c.name == lease, leases.c.owner == self._owner)
-            .values(until=0)
-        )
+        connection.execute(_RELEASE, {"lease": lease, "holder": self._owner})
         return stored
 
     def _run(self) -> None:
@@ -164,10 +173,7 @@ class Publisher:
 
         def take(connection: Connection) -> bool:
             taken = connection.execute(
-                update(leases)
-                .where(leases.c.name == name)
-                .where((leases.c.until < now) | (leases.c.owner == self._owner))
-                .values(**values)
+                _TAKE, {"lease": name, "holder": self._owner, "now": now, "end": values["until"]}
             )
             if taken.rowcount:
                 return True

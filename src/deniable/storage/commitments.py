@@ -6,7 +6,16 @@ import json
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, func, insert, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    bindparam,
+    func,
+    insert,
+    select,
+    update,
+)
 
 from deniable.errors import BrokenPromiseError
 from deniable.storage import times
@@ -26,20 +35,29 @@ class Entry(NamedTuple):
     recorded_at: int
 
 
+# Statements of every publication are made once: to make one takes longer than to run it.
+_LOCK = select(writers.c.seq).where(writers.c.id == COMMITMENT_CHAIN).with_for_update()
+_NEWEST = select(commitments.c.recorded_at).order_by(commitments.c.seq.desc()).limit(1)
+_END = select(writers.c.seq, writers.c.head).where(writers.c.id == COMMITMENT_CHAIN)
+_APPEND = insert(commitments)
+_MOVE_END = (
+    update(writers)
+    .where(writers.c.id == COMMITMENT_CHAIN)
+    .values(seq=bindparam("new_seq"), head=bindparam("new_head"))
+)
+
+
 def lock_chain(connection: Connection) -> None:
     """Make every other change of budgets wait until this transaction ends.
 
     SQLite knows no row locks and needs none: its write transactions take turns anyway.
     """
-    connection.execute(
-        select(writers.c.seq).where(writers.c.id == COMMITMENT_CHAIN).with_for_update()
-    )
+    connection.execute(_LOCK)
 
 
 def moment(connection: Connection) -> int:
     """The store's time, which never goes back: the present, or the newest entry's if that is later."""
-    newest = select(commitments.c.recorded_at).order_by(commitments.c.seq.desc()).limit(1)
-    return max(times.now(), connection.execute(newest).scalar() or 0)
+    return max(times.now(), connection.execute(_NEWEST).scalar() or 0)
 
 
 def record(
@@ -63,25 +81,22 @@ def append(
     recorded_at: int,
 ) -> None:
     """Append one entry, given by the experiment's id and with its time."""
-    row = connection.execute(
-        select(writers.c.seq, writers.c.head).where(writers.c.id == COMMITMENT_CHAIN)
-    ).one()
+    row = connection.execute(_END).one()
     seq, text = row.seq + 1, json.dumps(detail, sort_keys=True)
     link = commitment_hash(row.head, seq, kind, experiment_id, amount_nano, text, recorded_at)
     connection.execute(
-        insert(commitments).values(
-            seq=seq,
-            kind=kind,
-            experiment_id=experiment_id,
-            amount_nano=amount_nano,
-            detail=text,
-            recorded_at=recorded_at,
-            hash=link,
-        )
+        _APPEND,
+        {
+            "seq": seq,
+            "kind": kind,
+            "experiment_id": experiment_id,
+            "amount_nano": amount_nano,
+            "detail": text,
+            "recorded_at": recorded_at,
+            "hash": link,
+        },
     )
-    connection.execute(
-        update(writers).where(writers.c.id == COMMITMENT_CHAIN).values(seq=seq, head=link)
-    )
+    connection.execute(_MOVE_END, {"new_seq": seq, "new_head": link})
 
 
 def entries(
@@ -140,16 +155,25 @@ def linked(
     Raises:
         BrokenPromiseError: naming the first entry that does not hold.
     """
+    return checked(connection, linked_query(*conditions, newest=newest))
+
+
+def linked_query(*conditions: ColumnElement[bool], newest: int | None = None) -> Select[Any]:
+    """The statement of `linked`, for conditions with parameters: made once, run often."""
     before = commitments.alias("before")
-    query = (
+    return (
         select(commitments, before.c.hash.label("previous"))
         .outerjoin(before, before.c.seq == commitments.c.seq - 1)
         .where(*conditions)
         .order_by(commitments.c.seq.desc())
         .limit(newest)
     )
+
+
+def checked(connection: Connection, query: Select[Any], **parameters: object) -> list[Entry]:
+    """The entries that a `linked_query` finds; see `linked`."""
     found = []
-    for row in reversed(connection.execute(query).all()):
+    for row in reversed(connection.execute(query, parameters).all()):
         previous = GENESIS if row.seq == 1 else row.previous
         if previous is None or row.hash != link_of(previous, row):
             raise BrokenPromiseError(

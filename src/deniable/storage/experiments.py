@@ -7,7 +7,17 @@ import os
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, func, insert, select, true, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    bindparam,
+    func,
+    insert,
+    select,
+    true,
+    update,
+)
 from sqlalchemy.exc import IntegrityError
 
 from deniable.errors import UnknownNameError, WrongStateError
@@ -28,7 +38,7 @@ def by_key(connection: Connection, key: str, *, lock: bool = False) -> Experimen
         connection.execute(
             select(experiments.c.id).where(experiments.c.key == key).with_for_update()
         )
-    found = matching(connection, experiments.c.key == key)
+    found = _matching(connection, _BY_KEY, key=key)
     if not found:
         raise UnknownNameError("experiment", key)
     return found[0]
@@ -181,15 +191,7 @@ def sums(
     connection: Connection, experiment: Experiment
 ) -> dict[tuple[int, int, int], tuple[int, int]]:
     """(role, segment, arm) -> shows and value over all tables and writers, summed by the database."""
-    columns = (counters.c.role, counters.c.segment, counters.c.arm)
-    rows = connection.execute(
-        select(*columns, func.sum(counters.c.shows), func.sum(counters.c.value))
-        .where(
-            counters.c.experiment_id == bytes.fromhex(experiment.id),
-            counters.c.metric == 0,
-        )
-        .group_by(*columns)
-    )
+    rows = connection.execute(_SUMS, {"identity": bytes.fromhex(experiment.id)})
     return {(role, segment, arm): (int(s), int(v)) for role, segment, arm, s, v in rows}
 
 
@@ -205,54 +207,34 @@ class Growth(NamedTuple):
 
 def growth(connection: Connection, identity: bytes) -> Growth:
     """One statement, for the publisher who looks often."""
-    mine = counters.c.experiment_id == identity
-    found = connection.execute(
-        select(
-            select(func.coalesce(func.sum(counters.c.shows), 0)).where(mine).scalar_subquery(),
-            select(func.count(counters.c.writer_id.distinct())).where(mine).scalar_subquery(),
-            experiments.c.table_number,
-            func.coalesce(tables.c.decisions, 0),
-            experiments.c.trace_nano.is_not(None),
-        )
-        .select_from(experiments)
-        .outerjoin(
-            tables,
-            (tables.c.experiment_id == experiments.c.id)
-            & (tables.c.number == experiments.c.table_number),
-        )
-        .where(experiments.c.id == identity)
+    total, writers, number, published, trace = connection.execute(
+        _GROWTH, {"identity": identity}
     ).one()
-    total, writers, number, published, trace = found
     return Growth(int(total), int(writers), number, int(published), bool(trace))
 
 
 def held(connection: Connection, experiment: Experiment) -> Any:
     """Status, version and table of an experiment, held until the transaction ends."""
-    return connection.execute(
-        select(experiments.c.status, experiments.c.version, experiments.c.table_number)
-        .where(experiments.c.id == bytes.fromhex(experiment.id))
-        .with_for_update()
-    ).one()
+    return connection.execute(_HELD, {"identity": bytes.fromhex(experiment.id)}).one()
 
 
 def add_table(connection: Connection, experiment: Experiment, table: PublishedTable) -> None:
     """Store a table and put it into force."""
     identity = bytes.fromhex(experiment.id)
     connection.execute(
-        insert(tables).values(
-            experiment_id=identity,
-            number=table.number,
-            version=table.version,
-            strategy=table.strategy,
-            published_at=times.as_stored(table.published_at),
-            decisions=table.decisions,
-            counts=table.counts,
-            rows=table.rows,
-        )
+        _ADD_TABLE,
+        {
+            "experiment_id": identity,
+            "number": table.number,
+            "version": table.version,
+            "strategy": table.strategy,
+            "published_at": times.as_stored(table.published_at),
+            "decisions": table.decisions,
+            "counts": table.counts,
+            "rows": table.rows,
+        },
     )
-    connection.execute(
-        update(experiments).where(experiments.c.id == identity).values(table_number=table.number)
-    )
+    connection.execute(_PUT_INTO_FORCE, {"identity": identity, "number": table.number})
 
 
 def published(
@@ -304,22 +286,37 @@ def _position(experiment: Experiment, arm: str) -> int:
     return next(i for i, known in enumerate(experiment.arms) if known.key == arm)
 
 
+def by_ids(connection: Connection, ids: Sequence[bytes]) -> list[Experiment]:
+    """The experiments with these ids, oldest first."""
+    return _matching(connection, _BY_IDS, ids=list(ids))
+
+
 def matching(connection: Connection, condition: ColumnElement[bool]) -> list[Experiment]:
     """The experiments that a condition on their table holds for, oldest first."""
-    rows = connection.execute(
-        select(experiments).where(condition).order_by(experiments.c.created_at, experiments.c.key)
-    ).all()
-    ids = [row.id for row in rows]
+    return _matching(connection, _whole(condition))
+
+
+def _whole(condition: ColumnElement[bool]) -> tuple[Select[Any], Select[Any], Select[Any]]:
+    """Statements that read the experiments that a condition holds for, their arms, their segments."""
     those = select(experiments.c.id).where(condition)
-    arms_of: dict[bytes, list[Any]] = {identity: [] for identity in ids}
-    names_of: dict[bytes, list[str]] = {identity: [] for identity in ids}
-    for row in connection.execute(
-        select(arms).where(arms.c.experiment_id.in_(those)).order_by(arms.c.position)
-    ):
+    return (
+        select(experiments).where(condition).order_by(experiments.c.created_at, experiments.c.key),
+        select(arms).where(arms.c.experiment_id.in_(those)).order_by(arms.c.position),
+        select(segments).where(segments.c.experiment_id.in_(those)).order_by(segments.c.position),
+    )
+
+
+def _matching(
+    connection: Connection,
+    statements: tuple[Select[Any], Select[Any], Select[Any]],
+    **parameters: object,
+) -> list[Experiment]:
+    rows, arm_rows, segment_rows = (connection.execute(s, parameters).all() for s in statements)
+    arms_of: dict[bytes, list[Any]] = {row.id: [] for row in rows}
+    names_of: dict[bytes, list[str]] = {row.id: [] for row in rows}
+    for row in arm_rows:
         arms_of[row.experiment_id].append(row)
-    for row in connection.execute(
-        select(segments).where(segments.c.experiment_id.in_(those)).order_by(segments.c.position)
-    ):
+    for row in segment_rows:
         names_of[row.experiment_id].append(row.name)
     return [_experiment(row, arms_of[row.id], names_of[row.id]) for row in rows]
 
@@ -354,3 +351,42 @@ def _experiment(row: Any, arm_rows: Sequence[Any], names: Sequence[str]) -> Expe
         stopped_at=times.maybe_datetime(row.stopped_at),
         revision=row.revision,
     )
+
+
+# Statements of every publication are made once: to make one takes longer than to run it.
+_BY_KEY = _whole(experiments.c.key == bindparam("key"))
+_BY_IDS = _whole(experiments.c.id.in_(bindparam("ids", expanding=True)))
+_CELL = (counters.c.role, counters.c.segment, counters.c.arm)
+_MINE = counters.c.experiment_id == bindparam("identity")
+_SUMS = (
+    select(*_CELL, func.sum(counters.c.shows), func.sum(counters.c.value))
+    .where(_MINE, counters.c.metric == 0)
+    .group_by(*_CELL)
+)
+_GROWTH = (
+    select(
+        select(func.coalesce(func.sum(counters.c.shows), 0)).where(_MINE).scalar_subquery(),
+        select(func.count(counters.c.writer_id.distinct())).where(_MINE).scalar_subquery(),
+        experiments.c.table_number,
+        func.coalesce(tables.c.decisions, 0),
+        experiments.c.trace_nano.is_not(None),
+    )
+    .select_from(experiments)
+    .outerjoin(
+        tables,
+        (tables.c.experiment_id == experiments.c.id)
+        & (tables.c.number == experiments.c.table_number),
+    )
+    .where(experiments.c.id == bindparam("identity"))
+)
+_HELD = (
+    select(experiments.c.status, experiments.c.version, experiments.c.table_number)
+    .where(experiments.c.id == bindparam("identity"))
+    .with_for_update()
+)
+_ADD_TABLE = insert(tables)
+_PUT_INTO_FORCE = (
+    update(experiments)
+    .where(experiments.c.id == bindparam("identity"))
+    .values(table_number=bindparam("number"))
+)

@@ -16,11 +16,11 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, Select, bindparam, func, select
 
 from deniable.errors import BrokenPromiseError
 from deniable.privacy.tables import Band, Table
-from deniable.storage.commitments import Entry, linked
+from deniable.storage.commitments import Entry, checked, linked, linked_query
 from deniable.storage.records import Experiment, Metric
 from deniable.storage.schema import commitments, tables
 
@@ -166,22 +166,8 @@ def promise_of(connection: Connection, experiment: Experiment) -> Promise:
     Raises:
         BrokenPromiseError: an entry was changed, or none says what the experiment is.
     """
-    mine = commitments.c.experiment_id == bytes.fromhex(experiment.id)
-    kinds = commitments.c.kind
-    newest = func.max(commitments.c.seq)
-    return promise_from(
-        experiment.key,
-        linked(
-            connection,
-            mine,
-            kinds.in_(list(ACTS))
-            | (commitments.c.seq == select(newest).where(mine, kinds == "table").scalar_subquery())
-            | (
-                commitments.c.seq
-                == select(newest).where(mine, kinds.in_(_FORGETTING)).scalar_subquery()
-            ),
-        ),
-    )
+    entries = checked(connection, _ENTRIES, experiment=bytes.fromhex(experiment.id))
+    return promise_from(experiment.key, entries)
 
 
 def promise_from(key: str, entries: Sequence[Entry]) -> Promise:
@@ -241,12 +227,8 @@ def table_rows(connection: Connection, experiment: Experiment, chained: Promised
     Raises:
         BrokenPromiseError: it is missing, or not what was chained.
     """
-    row = connection.execute(
-        select(tables).where(
-            tables.c.experiment_id == bytes.fromhex(experiment.id),
-            tables.c.number == chained.number,
-        )
-    ).one_or_none()
+    which = {"experiment": bytes.fromhex(experiment.id), "table": chained.number}
+    row = connection.execute(_TABLE, which).one_or_none()
     problem = table_problem(row, chained)
     if row is None or problem is not None:
         raise BrokenPromiseError(
@@ -414,3 +396,21 @@ _EFFECTS: dict[str, Callable[[Promise, Entry], Promise]] = {
 
 ACTS = {"create", "migrate", *_EFFECTS} - {"table", *_FORGETTING}
 """Kinds of which an experiment has few entries; of the others only the newest is read."""
+
+
+def _entries_query() -> Select[Any]:
+    mine = commitments.c.experiment_id == bindparam("experiment")
+    kind, seq = commitments.c.kind, commitments.c.seq
+    newest = [
+        select(func.max(seq)).where(mine, kind.in_(kinds)).scalar_subquery()
+        for kinds in (["table"], list(_FORGETTING))
+    ]
+    return linked_query(mine, kind.in_(sorted(ACTS)) | (seq == newest[0]) | (seq == newest[1]))
+
+
+_ENTRIES = _entries_query()
+"""All that a promise is made of."""
+
+_TABLE = select(tables).where(
+    tables.c.experiment_id == bindparam("experiment"), tables.c.number == bindparam("table")
+)
