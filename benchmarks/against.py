@@ -100,7 +100,9 @@ def _served(checkout: Path, store: str, workers: int) -> Iterator[Server]:
         process.wait(60)
 
 
-def _compare(other: Path, new_store: Callable[[], str], name: str, workers: int) -> list[bool]:
+def _compare(
+    other: Path, new_store: Callable[[], str], name: str, workers: int, n_turns: int
+) -> list[bool]:
     stores = {checkout: new_store() for checkout in (HERE, other)}
     turns = {checkout: Turns(checkout, store) for checkout, store in stores.items()}
     held = []
@@ -109,7 +111,7 @@ def _compare(other: Path, new_store: Callable[[], str], name: str, workers: int)
             one.cpu_us(1, 2_000, STORED // 2_000)
         for workload, sizes in WORKLOADS.items():
             pairs = [
-                (turns[HERE].cpu_us(*sizes), turns[other].cpu_us(*sizes)) for _ in range(TURNS)
+                (turns[HERE].cpu_us(*sizes), turns[other].cpu_us(*sizes)) for _ in range(n_turns)
             ]
             mine, theirs = (statistics.median(costs) for costs in zip(*pairs, strict=True))
             print(f"      {name}, {workload}: {mine:.1f} us, the other {theirs:.1f} us a decision")
@@ -132,7 +134,7 @@ def _compare(other: Path, new_store: Callable[[], str], name: str, workers: int)
                     _wrk(servers[checkout], turns[checkout].secret, size, pinned=workers == 1)
                     for checkout in (HERE, other)
                 )
-                for _ in range(TURNS)
+                for _ in range(n_turns)
             ]
             held += _rows(f"{name} over HTTP, {what}", loads)
     return held
@@ -162,7 +164,7 @@ def _rows(name: str, loads: list[tuple[Load, ...]]) -> list[bool]:
     ]
 
 
-def main(other: str | None = None, *, postgresql: bool = True) -> bool:
+def main(other: str | None = None, *, postgresql: bool = True, turns: int = TURNS) -> bool:
     """Print the ratios; True where this checkout is not slower."""
     if other is None:
         print("SKIPPED: python -m benchmarks.against CHECKOUT compares with another checkout")
@@ -173,14 +175,16 @@ def main(other: str | None = None, *, postgresql: bool = True) -> bool:
         return False
     with tempfile.TemporaryDirectory() as folder:
         names = iter(range(9))
-        held = _compare(checkout, lambda: f"sqlite:///{folder}/{next(names)}.db", "SQLite", 1)
+        held = _compare(
+            checkout, lambda: f"sqlite:///{folder}/{next(names)}.db", "SQLite", 1, turns
+        )
     if postgresql:
         from tests.postgres import PostgresServer
 
         database = PostgresServer()
         try:
             database.start(fsync="on", synchronous_commit="on")
-            held += _compare(checkout, database.new_database, "PostgreSQL", 2)
+            held += _compare(checkout, database.new_database, "PostgreSQL", 2, turns)
         finally:
             database.remove()
     return all(held)
@@ -190,5 +194,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("checkout", help="the folder of the other checkout")
     parser.add_argument("--no-postgresql", action="store_true", help="SQLite only")
+    parser.add_argument("--turns", type=int, default=TURNS, help=f"of each kind (default {TURNS})")
     given = parser.parse_args()
-    sys.exit(0 if main(given.checkout, postgresql=not given.no_postgresql) else 1)
+    held = main(given.checkout, postgresql=not given.no_postgresql, turns=given.turns)
+    sys.exit(0 if held else 1)

@@ -3,10 +3,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable
 
+import pytest
+
 from deniable.service.jobs import DecideJob, Job
 from deniable.service.queueing import STANDING_SECONDS, TURN, FairQueue
+from deniable.service.writer import BatchSize
 
 PATIENCE = 0.1
+SIMULATED_SECONDS = 8
 
 
 def _job(size: int = 1, caller: Hashable = "one") -> DecideJob:
@@ -152,3 +156,40 @@ def test_age_is_that_of_the_oldest() -> None:
     assert queue.age(4.0) == 3.0
     assert _sizes(queue.take(1, 4.0)[0]) == 1
     assert queue.age(4.0) == 2.0
+
+
+@pytest.mark.parametrize("rate", [5_000.0, 20_000.0, 50_000.0])
+def test_three_times_the_load(rate: float) -> None:
+    """Queue and size of transactions together, on a clock of their own, with three kinds of callers.
+
+    Storing takes 1/rate for each decision, and 2 ms for the disk.
+    """
+    sizes, shares = {"singles": 1, "small": 50, "large": 500}, {"singles": 0.04, "small": 0.48}
+    gaps = {who: size / (3 * rate * shares.get(who, 0.48)) for who, size in sizes.items()}
+    due = dict(gaps)
+    queue, batch_size, now = FairQueue(20_000, PATIENCE), BatchSize(most=5_000), 0.0
+    took: list[float] = []
+    stored: Counter[object] = Counter()
+    shed: Counter[object] = Counter()
+    longest = 0
+    while now < SIMULATED_SECONDS:
+        while (who := min(due, key=due.__getitem__)) and due[who] <= now:
+            shed.update(job.caller for job in queue.put(_job(sizes[who], who), due[who]))
+            due[who] += gaps[who]
+        batch, late = queue.take(batch_size.limit, now)
+        shed.update(job.caller for job in late)
+        seconds = 0.002 + _sizes(batch) / rate
+        batch_size.measured(_sizes(batch), seconds)
+        now += seconds
+        took += [now - job.since for job in batch]
+        for job in batch:
+            stored[job.caller] += job.size
+        longest = max(longest, queue.size)
+    took.sort()
+    assert took[int(0.99 * len(took))] < 0.25
+    assert sum(stored.values()) > 0.85 * SIMULATED_SECONDS * rate, (
+        "nearly all that could be stored was"
+    )
+    assert shed["singles"] < 0.01 * stored["singles"], "who sends little is served"
+    assert stored["small"] == pytest.approx(stored["large"], rel=0.1), "the others share"
+    assert longest < 3 * rate, "less than a second's load is kept"

@@ -16,8 +16,9 @@ from collections.abc import Hashable
 
 from deniable.service.jobs import Job
 
-TURN = 100
-"""Decisions and rewards that a flow may add to a batch in one turn."""
+TURN = 25
+"""Decisions and rewards that a flow may add to a batch in one turn: a fraction of the smallest batch
+(`writer.SMALLEST_BATCH`), so that every flow has its turns in each of them."""
 
 STANDING_SECONDS = 0.1
 """A queue that was not empty for this long is overload, not a burst."""
