@@ -79,7 +79,7 @@ class Settings(BaseModel):
         description="Decisions and rewards that may wait in one process; more get 503.",
     )
     queue_seconds: Seconds = Field(
-        default=0.1,
+        default=0.12,
         gt=0,
         le=3_600,
         description="How long they may wait while there is more than can be stored; then 503.",
