@@ -82,6 +82,17 @@ def test_clients(tmp_path: Path) -> None:
         assert sum(cell.clicks for cell in service.experiments.counts("checkout")) == 2
 
 
+def test_apply(tmp_path: Path) -> None:
+    text = (DOCS / "apply.md").read_text("utf-8")
+    (firm,) = re.findall(r"^```toml\n(.*?)^```", text, re.M | re.S)
+    (tmp_path / "firm.toml").write_text(firm, "utf-8")
+    ((kind, code),) = _blocks("apply.md")
+    told = _run(kind, code, tmp_path, _environment())
+    assert "there is something to do" in told
+    assert told.rstrip().endswith("nothing to do")
+    assert '[experiments."newsletter"]' in (tmp_path / "copy.toml").read_text("utf-8")
+
+
 def test_back_up(tmp_path: Path) -> None:
     made = "deniable init --budget 3; deniable experiment create checkout --arm old --arm new "
     made += "--segment a --budget 1; deniable experiment start checkout"
