@@ -78,6 +78,7 @@ class ExperimentState:
         }
         self.metric_positions[None] = 0
         self.arm_keys = tuple(arm.key for arm in experiment.arms)
+        self.longest_arm = max(map(len, self.arm_keys))
         self.segments: dict[str | None, int] = {
             name: position for position, name in enumerate(experiment.segments)
         }

@@ -11,6 +11,7 @@ are served did not wait for long, and nobody is refused only because one transac
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import OrderedDict, deque
 from collections.abc import Hashable
 
@@ -74,7 +75,12 @@ class FairQueue:
             if mine or longest[1].size <= size:
                 return [*refused, job]
             refused.append(self._dropped_newest(caller[0], longest[0]))
-        flow = self._callers.setdefault(job.caller, OrderedDict()).setdefault(kind, _Flow())
+        flows = self._callers.get(job.caller)
+        if flows is None:
+            flows = self._callers[job.caller] = OrderedDict()
+        flow = flows.get(kind)
+        if flow is None:
+            flow = flows[kind] = _Flow()
         job.since = now
         flow.jobs.append(job)
         flow.size += size
@@ -154,4 +160,4 @@ class FairQueue:
 
 
 def _size_class(size: int) -> int:
-    return sum(size > largest for largest in SIZE_CLASSES)
+    return bisect_left(SIZE_CLASSES, size)

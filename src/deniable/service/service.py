@@ -238,7 +238,7 @@ class Deniable:
     def longest_arm(self, experiment: str) -> int:
         """The length of the longest arm key of an experiment that was decided for; else 0."""
         state = self._writer.engine.state(experiment)
-        return 0 if state is None else max(map(len, state.arm_keys))
+        return 0 if state is None else state.longest_arm
 
     def stalled(self, seconds: float) -> bool:
         """Whether the store has been at work on one transaction for longer than this."""
