@@ -53,7 +53,7 @@ def erase(store: Store, *visitors: bytes) -> int:
 
 
 def purge(store: Store, *, running: bool = True, **options: Any) -> int:
-    options = {"pace": paced(7, repeat(HOLD_SECONDS)), **options}
+    options = {"pace": paced(10, repeat(HOLD_SECONDS)), **options}
     before = times.now() + 1
     return erasure.purge(store, KEY, before=before, running=running, **options).decisions
 
@@ -127,7 +127,7 @@ def test_visiting_and_erasing_for_ever_costs_nothing(store: Store) -> None:
 def test_purging_goes_in_small_transactions(store: Store) -> None:
     told: list[tuple[int, int]] = []
     assert purge(store, progress=lambda done, total: told.append((done, total))) == 30
-    assert told == [(7, 30), (14, 30), (21, 30), (28, 30), (30, 30)]
+    assert told == [(10, 30), (20, 30), (30, 30)]
     assert problem(store) is None
     assert counted(store, tombstones) == 30
     assert purge(store) == 0
@@ -136,9 +136,9 @@ def test_purging_goes_in_small_transactions(store: Store) -> None:
 @pytest.mark.parametrize(
     ("took", "done"),
     [
-        ([2.0] * 9, [7, 12, 17, 22, 27, 30]),  # too slow: fewer at once, but never fewer than 5
-        ([0.1, 4.0, 1.0, 1.0, 1.0], [7, 21, 28, 30]),  # at most twice or half as many as before
-        ([0.5] * 9, [7, 21, 30]),
+        ([2.0] * 9, [14, 24, 30]),  # too slow: fewer at once, but never fewer than 10
+        ([0.1] * 9, [14, 30]),  # at most twice as many as before
+        ([1.2] * 9, [14, 26, 30]),
     ],
 )
 def test_a_purge_adapts_to_what_a_transaction_takes(
@@ -148,7 +148,7 @@ def test_a_purge_adapts_to_what_a_transaction_takes(
     rests: list[float] = []
     told: list[int] = []
     seconds = [one * HOLD_SECONDS for one in took]
-    purge(store, pace=paced(7, seconds, rests), progress=lambda sofar, _: told.append(sofar))
+    purge(store, pace=paced(14, seconds, rests), progress=lambda sofar, _: told.append(sofar))
     assert told == done
     assert rests == pytest.approx([REST * one for one in seconds[: len(done)]])
     assert problem(store) is None
@@ -156,13 +156,13 @@ def test_a_purge_adapts_to_what_a_transaction_takes(
 
 def test_a_purge_that_was_interrupted_goes_on(store: Store) -> None:
     def stop_here(done: int, _total: int) -> None:
-        if done == 14:
+        if done == 10:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         purge(store, progress=stop_here)
     assert problem(store) is None
-    assert purge(store) == 16
+    assert purge(store) == 20
     assert problem(store) is None
 
 

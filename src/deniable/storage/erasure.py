@@ -40,7 +40,7 @@ HOLD_SECONDS = 0.004
 REST = 4.0
 """Rest between transactions of a purge, in lengths of the transaction before."""
 
-FEWEST, FIRST, MOST = 5, 20, 500
+FEWEST, FIRST, MOST = 10, 20, 500
 """Decisions of one transaction of a purge: at least, at first, at most."""
 
 ERASABLE = ("visitor", "salt", "segment", "greedy", "shown", "clock", "risk_nano")
