@@ -13,9 +13,8 @@ from deniable import _validation as check
 from deniable._validation import Floats
 from deniable.policies.greedy import ConstantPolicy
 from deniable.privacy.tables import Row
-from deniable.strategies.base import SymmetricStrategy
+from deniable.strategies.base import Formulas, SymmetricStrategy
 from deniable.theory import best_budget, elasticity, regret
-from deniable.theory.regret import Form, RegretTerms
 
 
 @dataclass(frozen=True)
@@ -31,6 +30,9 @@ class ConstantStrategy(SymmetricStrategy):
     name: ClassVar[str] = "constant"
     title: ClassVar[str] = "Constant"
     description: ClassVar[str] = "the whole budget from the first visitor on"
+    formulas: ClassVar[Formulas] = Formulas(
+        regret.constant_regret_terms, elasticity.constant_gain, best_budget.best_constant_budget
+    )
     binds_at: ClassVar[float] = 1.0
 
     def risk(self, clock: ArrayLike) -> Floats:
@@ -45,50 +47,3 @@ class ConstantStrategy(SymmetricStrategy):
     def policy(self) -> ConstantPolicy:
         """One exploration for all visitors."""
         return ConstantPolicy(self.budget)
-
-    @classmethod
-    def regret_terms(
-        cls,
-        n_arms: ArrayLike,
-        horizon: ArrayLike,
-        budget: ArrayLike,
-        n_segments: ArrayLike = 1,
-        *,
-        form: Form = "summed",
-        shares: ArrayLike | None = None,
-    ) -> RegretTerms:
-        """Random arms T e, and wrong greedy arms B sqrt(K T log T / e), over the segments."""
-        return regret.constant_regret_terms(
-            n_arms, horizon, budget, n_segments, form=form, shares=shares
-        )
-
-    @classmethod
-    def gain(
-        cls,
-        n_arms: ArrayLike,
-        horizon: ArrayLike,
-        budget: ArrayLike,
-        n_segments: ArrayLike = 1,
-        *,
-        form: Form = "summed",
-        shares: ArrayLike | None = None,
-    ) -> Floats:
-        """In closed form."""
-        return elasticity.constant_gain(
-            n_arms, horizon, budget, n_segments, form=form, shares=shares
-        )
-
-    @classmethod
-    def best_budget(
-        cls,
-        n_arms: ArrayLike,
-        horizon: ArrayLike,
-        n_segments: ArrayLike = 1,
-        *,
-        form: Form = "summed",
-        shares: ArrayLike | None = None,
-    ) -> Floats:
-        """In closed form."""
-        return best_budget.best_constant_budget(
-            n_arms, horizon, n_segments, form=form, shares=shares
-        )

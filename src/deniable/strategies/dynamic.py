@@ -13,9 +13,8 @@ from deniable._validation import Floats
 from deniable.policies.greedy import DynamicPolicy
 from deniable.privacy.schedule import dynamic_risk, exhaustion_clock
 from deniable.privacy.tables import Row, dynamic_bonus
-from deniable.strategies.base import SymmetricStrategy
+from deniable.strategies.base import Formulas, SymmetricStrategy
 from deniable.theory import best_budget, elasticity, regret
-from deniable.theory.regret import Form, RegretTerms
 
 
 @dataclass(frozen=True)
@@ -32,6 +31,9 @@ class DynamicStrategy(SymmetricStrategy):
     name: ClassVar[str] = "dynamic"
     title: ClassVar[str] = "Dynamic"
     description: ClassVar[str] = "random arms at first, then the budget as it learns"
+    formulas: ClassVar[Formulas] = Formulas(
+        regret.dynamic_regret_terms, elasticity.dynamic_gain, best_budget.best_dynamic_budget
+    )
 
     @property
     def binds_at(self) -> float:
@@ -50,50 +52,3 @@ class DynamicStrategy(SymmetricStrategy):
     def policy(self) -> DynamicPolicy:
         """The falling schedule with the budget's exploration as its floor."""
         return DynamicPolicy(self.budget)
-
-    @classmethod
-    def regret_terms(
-        cls,
-        n_arms: ArrayLike,
-        horizon: ArrayLike,
-        budget: ArrayLike,
-        n_segments: ArrayLike = 1,
-        *,
-        form: Form = "summed",
-        shares: ArrayLike | None = None,
-    ) -> RegretTerms:
-        """Learning on the schedule; random and wrong greedy arms once the budget binds."""
-        return regret.dynamic_regret_terms(
-            n_arms, horizon, budget, n_segments, form=form, shares=shares
-        )
-
-    @classmethod
-    def gain(
-        cls,
-        n_arms: ArrayLike,
-        horizon: ArrayLike,
-        budget: ArrayLike,
-        n_segments: ArrayLike = 1,
-        *,
-        form: Form = "summed",
-        shares: ArrayLike | None = None,
-    ) -> Floats:
-        """In closed form; 0 where the budget does not bind in any segment."""
-        return elasticity.dynamic_gain(
-            n_arms, horizon, budget, n_segments, form=form, shares=shares
-        )
-
-    @classmethod
-    def best_budget(
-        cls,
-        n_arms: ArrayLike,
-        horizon: ArrayLike,
-        n_segments: ArrayLike = 1,
-        *,
-        form: Form = "summed",
-        shares: ArrayLike | None = None,
-    ) -> Floats:
-        """In closed form for "paper"; by minimization for "summed"."""
-        return best_budget.best_dynamic_budget(
-            n_arms, horizon, n_segments, form=form, shares=shares
-        )
