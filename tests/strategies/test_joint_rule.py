@@ -12,20 +12,16 @@ from scipy.optimize import linprog
 
 from deniable.errors import InvalidArgumentError
 from deniable.privacy.joint_table import integer_table, keeps_budget
-from deniable.strategies.joint_rule import (
+from deniable.strategies.joint_kernel import dynamic_table, fill_band, normal
+from deniable.strategies.joint_model import (
     ARM_SPREADS,
     OWN_SPREADS,
-    band_floors,
-    dynamic_table,
-    fill_band,
     fit,
     gain_in_deviations,
-    joint_table,
     moments,
-    normal,
-    pooled_table,
     spread_weights,
 )
+from deniable.strategies.joint_rule import band_floors, joint_table, pooled_table
 
 Table = NDArray[np.float64]
 

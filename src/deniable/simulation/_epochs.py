@@ -14,7 +14,7 @@ import numpy as np
 
 from deniable._compile import compiled_with_arrays
 from deniable.simulation.kernels.random_numbers import binomial, split_multinomial
-from deniable.strategies.joint_rule import write_joint, write_pooled
+from deniable.strategies.joint_kernel import write_joint, write_pooled
 
 JOINT, ACROSS, POOLED, GIVEN = 0, 1, 2, 3
 """The joint rule, the same across time, one bandit for everybody, a table that never changes."""
