@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from deniable.errors import NANO, BrokenPromiseError
+from deniable.privacy.joint_table import band_of_floors
 from deniable.privacy.noise import laplace_variance
+from deniable.privacy.serving import exp_floor
 from deniable.privacy.tables import Band, Row, Table
 from deniable.strategies import STRATEGIES
 from deniable.strategies.base import Counts, Strategy
@@ -77,6 +79,13 @@ class Recipe:
         if not (self.across_time and self.kind.offers_across_time):
             return None
         return self._band(self.kind.late_band(self.active_budgets, counts))
+
+    def settled_band(self, floors: Sequence[int] | None) -> Band | None:
+        """The late band with these floors, as a published table names them; None without."""
+        if floors is None:
+            return None
+        some = tuple(floors[arm] for arm in self.active)
+        return self._band(band_of_floors(some, exp_floor(max(self.active_budgets))))
 
     def table(self, counts: Counts, band: Band | None = None) -> Table:
         """The table of these counts, checked exactly.

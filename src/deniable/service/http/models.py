@@ -109,6 +109,7 @@ class ExperimentRequest(_Request):
     ]
     budget: Budget | None = None
     strategy: Annotated[str, Field(max_length=16)] = "dynamic"
+    across_time: Annotated[bool, Field(strict=True)] = False
     trace_budget: Budget | None = None
     planned_visitors: Annotated[int, Field(ge=1, le=10**15, strict=True)] | None = None
     layer: Key | None = None
@@ -191,6 +192,7 @@ class ExperimentReply(BaseModel):
     arms: list[ArmReply]
     segments: list[str]
     strategy: str
+    across_time: bool
     budget: float
     trace_budget: float | None
     planned_visitors: int | None
