@@ -96,7 +96,7 @@ print("toy" in plan._repr_html_())
     ).splitlines()
     assert out[0] == "toy 1.25"
     assert out[1] == "True near the best"
-    assert out[2] == "[('', 'constant', 'dynamic', 'toy')]"
+    assert out[2] == "[('', 'constant', 'dynamic', 'joint', 'toy')]"
     assert out[3:] == ["True", "True True", "True"]
 
 
@@ -119,7 +119,7 @@ print(all("toy" in json.dumps(specifications(tuple(shown["plan"].strategies))[na
           for name in ("schedule", "regret", "elasticity", "parts")))
 """
     ).splitlines()
-    assert json.loads(out[0]) == [["budget", "constant", "dynamic", "toy"], "toy"]
+    assert json.loads(out[0]) == [["budget", "constant", "dynamic", "joint", "toy"], "toy"]
     assert out[1] == "True"
 
 

@@ -10,6 +10,7 @@ strategy that shows every arm by randomized response derives from `SymmetricStra
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -32,6 +33,14 @@ from deniable.theory.regret import Form, RegretTerms
 
 ClockKind: TypeAlias = Literal["segment", "experiment"]
 Grade: TypeAlias = Literal["across time", "given the time"]
+GRADE_WORDS: dict[Grade, str] = {
+    "across time": "The promise holds whether or not a tracker knows when a visitor first came.",
+    "given the time": "The promise holds given the time of the first visit: beyond what that time "
+    "tells, the arm moves odds by at most the budget's factor. An arm may be retired, which tells when "
+    "somebody came.",
+}
+"""What each grade of the promise says."""
+
 Reading: TypeAlias = Literal["too random", "near the best", "too greedy", "cap never binds"]
 
 NEAR = 0.05
@@ -136,6 +145,12 @@ class Strategy(ABC):
     offers_across_time: ClassVar[bool] = False
     """Whether an experiment of the grade "given the time" can ask for "across time" instead."""
 
+    across_time_cost: ClassVar[str] = ""
+    """What that option costs, as a sentence; empty where there is none."""
+
+    at_zero: ClassVar[str]
+    """What everybody is shown at budget 0, as a clause."""
+
     bound_note: ClassVar[str] = ""
     """What a reader of its bound must know, as a sentence; empty where there is nothing."""
 
@@ -144,6 +159,12 @@ class Strategy(ABC):
 
     arm_budgets: ClassVar[bool] = True
     """Whether arms may have budgets of their own."""
+
+    falls_forever: ClassVar[bool] = False
+    """Whether the bound falls with every budget, so that the best one is a convention."""
+
+    forms: ClassVar[tuple[Form, ...]] = ("summed", "paper")
+    """The forms in which its bound is known."""
 
     formulas: ClassVar[Formulas]
 
@@ -181,6 +202,14 @@ class Strategy(ABC):
     def grade_of(cls, across_time: bool) -> Grade:
         """The grade of an experiment that asks for "across time", or does not."""
         return "across time" if across_time and cls.offers_across_time else cls.grade
+
+    @classmethod
+    def drawn_by_lot(cls, n_arms: int, n_segments: int, budget: float) -> float:
+        """The least share of visitors whose arm does not depend on their segment, at this budget.
+
+        e^-budget in every table that keeps the budget; all of them with one segment.
+        """
+        return 1.0 if n_segments == 1 else math.exp(-budget)
 
     @classmethod
     def check_size(cls, n_arms: int, n_segments: int) -> None:
@@ -328,6 +357,19 @@ class Strategy(ABC):
         return lowest_budget(bound, gain, top)
 
     @classmethod
+    def useful_budget(
+        cls,
+        n_arms: ArrayLike,
+        horizon: ArrayLike,
+        n_segments: ArrayLike = 1,
+        *,
+        form: Form = "summed",
+        shares: ArrayLike | None = None,
+    ) -> Floats:
+        """The budget beyond which more hardly helps; the best one where the bound has a lowest."""
+        return cls.best_budget(n_arms, horizon, n_segments, form=form, shares=shares)
+
+    @classmethod
     def budget_for_regret(
         cls,
         n_arms: ArrayLike,
@@ -370,6 +412,18 @@ class Strategy(ABC):
         )
 
     @classmethod
+    def kinks(
+        cls, n_arms: FloatArray, horizon: FloatArray, n_segments: FloatArray, *, form: Form
+    ) -> FloatArray:
+        """Budgets at which the bound's slope jumps, shape (experiments, any); NaN: there is none."""
+        return np.empty((np.asarray(n_arms).size, 0))
+
+    @classmethod
+    def dominated(cls, n_segments: ArrayLike, *, form: Form) -> NDArray[np.bool_]:
+        """Where another strategy's bound is never higher at the same budget."""
+        return np.zeros(np.shape(n_segments), dtype=bool)
+
+    @classmethod
     def reading(
         cls, *, regret: float, gain: float, budget: float, best_budget: float, best_regret: float
     ) -> Reading:
@@ -407,6 +461,12 @@ class SymmetricStrategy(Strategy):
     """
 
     grade: ClassVar[Grade] = "across time"
+    at_zero: ClassVar[str] = "random arms for everybody"
+
+    @classmethod
+    def drawn_by_lot(cls, n_arms: int, n_segments: int, budget: float) -> float:
+        """See Strategy; the exploration K / (K - 1 + e^budget), whatever the number of segments."""
+        return float(exploration_from_risk(n_arms, budget))
 
     @property
     @abstractmethod

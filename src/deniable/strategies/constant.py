@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from deniable import _validation as check
 from deniable._validation import Floats
@@ -15,6 +15,7 @@ from deniable.policies.greedy import ConstantPolicy
 from deniable.privacy.tables import Row
 from deniable.strategies.base import Formulas, SymmetricStrategy
 from deniable.theory import best_budget, elasticity, regret
+from deniable.theory.regret import Form
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,14 @@ class ConstantStrategy(SymmetricStrategy):
     def bonus(cls, budgets: Row, clock: int) -> Fraction:
         """All of it, whatever the clock."""
         return Fraction(1)
+
+    @classmethod
+    def dominated(cls, n_segments: ArrayLike, *, form: Form) -> NDArray[np.bool_]:
+        """With one segment, by the dynamic strategy, in the paper's form.
+
+        With n the exhaustion clock that is lower by 2 sqrt(2) n e (2 sqrt(log T / log n) - 1).
+        """
+        return np.asarray((np.asarray(n_segments) == 1) & (form == "paper"))
 
     def policy(self) -> ConstantPolicy:
         """One exploration for all visitors."""

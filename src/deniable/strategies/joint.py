@@ -25,7 +25,7 @@ from deniable.errors import NANO, InvalidArgumentError
 from deniable.privacy.joint_table import band_of_rows, integer_table, mean_row, rows_in_band
 from deniable.privacy.serving import SPACE
 from deniable.privacy.tables import Band, Row, Table
-from deniable.strategies.base import Counts, Formulas, Grade, Reading, Strategy
+from deniable.strategies.base import NEAR, Counts, Formulas, Grade, Reading, Strategy
 from deniable.theory import joint as theory
 from deniable.theory.regret import Form, RegretTerms
 
@@ -102,17 +102,24 @@ class JointStrategy(Strategy):
     description: ClassVar[str] = "one table for all segments: what they share is free"
     grade: ClassVar[Grade] = "given the time"
     offers_across_time: ClassVar[bool] = True
+    across_time_cost: ClassVar[str] = (
+        "In the measured settings it kept 73 to 85% of the clicks that the strategy gains over random "
+        "arms, in the median."
+    )
+    at_zero: ClassVar[str] = "the same chances for everybody, learned from all segments together"
     bound_note: ClassVar[str] = (
         "The joint bound is proved for an optimistic variant and is 50 to 200 times too high: rank by "
         "it, do not predict with it."
     )
     largest: ClassVar[int | None] = 200
     arm_budgets: ClassVar[bool] = False
+    forms: ClassVar[tuple[Form, ...]] = ("summed",)
+    falls_forever: ClassVar[bool] = True
     formulas: ClassVar[Formulas] = Formulas(_regret_terms, _gain, _best_budget)
 
     def policy(self) -> Policy:
         """The joint rule, epoch by epoch."""
-        from deniable.policies.joint import JointPolicy
+        from deniable.policies.tables import JointPolicy
 
         return JointPolicy(self.budget)
 
@@ -178,6 +185,19 @@ class JointStrategy(Strategy):
         """The smallest budget whose bound is within `excess` of the bound without privacy."""
         segments = _segments(n_segments, form, shares)
         return theory.joint_budget_for_regret(n_arms, horizon, excess, segments)
+
+    @classmethod
+    def useful_budget(
+        cls,
+        n_arms: ArrayLike,
+        horizon: ArrayLike,
+        n_segments: ArrayLike = 1,
+        *,
+        form: Form = "summed",
+        shares: ArrayLike | None = None,
+    ) -> Floats:
+        """Where privacy adds 5% to what learning costs."""
+        return cls.budget_for_regret(n_arms, horizon, NEAR, n_segments, form=form, shares=shares)
 
     @classmethod
     def advised_budget(

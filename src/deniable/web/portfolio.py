@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from deniable.errors import NANO, DeniableError, InvalidArgumentError, UnknownNameError
 from deniable.portfolio.allocation import Allocation
-from deniable.portfolio.problem import REGIMES
+from deniable.portfolio.problem import regimes
 from deniable.service.http.guard import service_of
 from deniable.service.service import Deniable
 from deniable.storage.records import Experiment
@@ -60,7 +60,7 @@ def portfolio(request: Request, viewer: Reader) -> Response:
         viewer,
         ours=ours,
         example=EXAMPLE,
-        regimes=REGIMES,
+        regimes=regimes(),
         charts={
             name: allocation_view.filled(name, {}) for name in allocation_view.specifications()
         },

@@ -13,10 +13,9 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 
 from deniable.errors import NANO
-from deniable.privacy.schedule import exhaustion_clock
 from deniable.privacy.tables import Row, decoded_table
 from deniable.storage.records import Experiment, PublishedTable
-from deniable.theory.regret import constant_regret, dynamic_regret
+from deniable.strategies import STRATEGIES
 from deniable.web.standing import Standing
 
 SMALLEST_CELL = 30
@@ -42,13 +41,13 @@ class SegmentRisk:
     risk: float
     cap: float
     random_share: float
-    binds_at: float
+    binds_at: float | None
     expected: datetime | None
 
     @property
     def bound(self) -> bool:
         """Whether the cap is reached."""
-        return self.visitors + 1 >= self.binds_at
+        return self.binds_at is not None and self.visitors + 1 >= self.binds_at
 
 
 def random_share(standing: Standing, published: PublishedTable | None) -> float:
@@ -77,19 +76,15 @@ def _zero_part(row: Row, zero: Row) -> float:
     return min(entry / nothing for entry, nothing in zip(row, zero, strict=True) if nothing)
 
 
-def binds_at(experiment: Experiment) -> float:
-    """The number of a segment's visitor from which the cap limits the table.
+def binds_at(experiment: Experiment) -> float | None:
+    """The number of a segment's visitor from which the cap limits the table; None: no clock says so.
 
     Budgets by arm have one bonus, 1/(1 + C) with C = sum of 1/(e^b - 1): the equal budget with the
     same bonus is log(1 + K/C).
     """
-    if experiment.strategy != "dynamic":
-        return 1.0
     odds = [math.expm1(experiment.budgets[arm] / NANO) for arm in experiment.active]
-    if min(odds) == 0:
-        return math.inf
-    alike = math.log1p(len(odds) / sum(1 / one for one in odds))
-    return float(exhaustion_clock(len(odds), alike))
+    alike = math.log1p(len(odds) / sum(1 / one for one in odds)) if min(odds) else 0.0
+    return STRATEGIES[experiment.strategy](len(odds), alike).binds_at
 
 
 def told_segments(standing: Standing) -> list[int]:
@@ -119,9 +114,9 @@ def regret_bound(experiment: Experiment, visitors: int) -> float:
     """The theory's bound on expected clicks lost after this many visitors, never more than all."""
     if visitors < 3:
         return float(visitors)
-    bound = dynamic_regret if experiment.strategy == "dynamic" else constant_regret
     arms, segments = len(experiment.active_arms), len(experiment.segments)
-    return min(float(visitors), float(bound(arms, visitors, experiment.budget, segments)))
+    bound = STRATEGIES[experiment.strategy].regret(arms, visitors, experiment.budget, segments)
+    return min(float(visitors), float(bound))
 
 
 def _risk(
@@ -130,7 +125,8 @@ def _risk(
     experiment = standing.experiment
     binds = binds_at(experiment)
     expected = None
-    if experiment.status == "running" and experiment.started_at and 10 <= visitors < binds - 1:
+    waits = binds is not None and 10 <= visitors < binds - 1
+    if binds is not None and waits and experiment.status == "running" and experiment.started_at:
         so_far = (now or datetime.now(UTC)) - experiment.started_at
         factor = (binds - 1 - visitors) / visitors
         if factor * so_far.total_seconds() < 100 * 366 * 86_400:
@@ -148,6 +144,8 @@ def _risk(
 
 def waiting_words(risk: SegmentRisk, now: datetime | None = None) -> str:
     """The moment a segment's budget binds, in words."""
+    if risk.binds_at is None:
+        return "whenever it learns something"
     if risk.binds_at <= 1:
         return "from the first visitor"
     if risk.bound:
