@@ -9,7 +9,7 @@ behave alike are pooled and segments that differ are not.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,77 @@ OWN_SPREADS = np.array([0.0, 0.02, 0.05, 0.1, 0.2, 0.4])
 ARM_SPREADS = np.array([0.02, 0.05, 0.1, 0.2, 0.4, 1.0])
 
 _UNSEEN = 1e12  # relative variance of a cell without shows
+_LEAST = 0.02  # a drawn rate is at least this part of its base rate
+
+
+class Posterior(NamedTuple):
+    """What counts say: arrays of floats, (K, J) where not said otherwise.
+
+    Attributes:
+        visitors: so far.
+        shares: of the segments, (J,).
+        base: rate of each segment, (J,).
+        variance: of each cell's observed deviation from its base rate, relative to it.
+        running: cumulated weights of the pairs of spreads.
+        mean: posterior mean of the relative deviations.
+        shared: the deviation of the mean that an arm's cells have in common.
+        alone: variance of each cell's own.
+    """
+
+    visitors: float
+    shares: Any
+    base: Any
+    variance: Any
+    running: Any
+    mean: Any
+    shared: Any
+    alone: Any
+
+
+@compiled_with_arrays
+def posterior_of(shows: Any, clicks: Any, noise: Any) -> Any:
+    """The posterior of counts, (K, J) each, whose click rates have this much variance added."""
+    visitors, shares = arrivals(shows)
+    relative, variance = np.empty(shows.shape), np.empty(shows.shape)
+    base = fit(shows, clicks, noise, relative, variance)
+    weights = spread_weights(relative, variance)
+    mean, shared, alone = moments(relative, variance, weights)
+    return Posterior(visitors, shares, base, variance, np.cumsum(weights), mean, shared, alone)
+
+
+@compiled_with_arrays
+def draw_values(
+    posterior: Any, k: Any, samples: Any, scale: Any, own_scale: Any, values: Any
+) -> None:
+    """Write share x rate of draw k of `samples`, a function of its arguments.
+
+    Draws come in pairs of opposite sign, which takes the linear part of the noise out, and are
+    spread evenly over the pairs of spreads by weight. Deviations from the posterior mean are
+    multiplied by `scale`, and those of the segments' own parts by `own_scale` besides.
+    """
+    n_arms, n_segments = values.shape
+    variance = posterior.variance
+    place = posterior.running[-1] * (k + 0.5) / samples
+    which = 0
+    while which < posterior.running.size - 1 and place >= posterior.running[which]:
+        which += 1
+    own = OWN_SPREADS[which // ARM_SPREADS.size] ** 2
+    common = ARM_SPREADS[which % ARM_SPREADS.size] ** 2
+    step = scale if k % 2 == 0 else -scale
+    seed = np.uint64(posterior.visitors)
+    index = np.uint64((k // 2) * n_arms * (n_segments + 1))
+    for a in range(n_arms):
+        precision = 1.0 / common
+        for s in range(n_segments):
+            precision += 1.0 / (variance[a, s] + own)
+        shared = step * normal(seed, index) / math.sqrt(precision)
+        index += np.uint64(1)
+        for s in range(n_segments):
+            kept = own / (own + variance[a, s])
+            alone = own_scale * step * normal(seed, index) * math.sqrt(kept * variance[a, s])
+            index += np.uint64(1)
+            drawn = 1.0 + posterior.mean[a, s] + (1.0 - kept) * shared + alone
+            values[a, s] = posterior.shares[s] * posterior.base[s] * max(drawn, _LEAST)
 
 
 @compiled_with_arrays
@@ -163,3 +234,24 @@ def gain_in_deviations(change: Any, mean: Any, shared: Any, alone: Any) -> Any:
             variance += alone[a, s] * change[a, s] ** 2
         variance += common * common
     return gain / math.sqrt(variance) if variance > 0.0 else math.inf
+
+
+@compiled_with_arrays
+def normal(seed: Any, index: Any) -> Any:
+    """A standard normal number that is a function of its arguments (Box and Muller)."""
+    first = _word(seed, np.uint64(2) * index)
+    second = _word(seed, np.uint64(2) * index + np.uint64(1))
+    radius = math.sqrt(-2.0 * math.log((np.float64(first >> np.uint64(11)) + 1.0) * 2.0**-53))
+    return radius * math.cos(2.0 * math.pi * np.float64(second >> np.uint64(11)) * 2.0**-53)
+
+
+@compiled_with_arrays
+def _word(seed: Any, index: Any) -> Any:
+    """64 bits from two counters: SplitMix64 (Steele, Lea and Flood 2014), twice."""
+    word = seed
+    for _ in range(2):
+        word = word + np.uint64(0x9E3779B97F4A7C15) * (index + np.uint64(1))
+        word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        word = word ^ (word >> np.uint64(31))
+    return word

@@ -1,22 +1,14 @@
-"""The joint strategy: from counts to the next table, as a pure function that an auditor can replay.
+"""The joint strategy: from counts to the next table, as pure functions that an auditor can replay.
 
-Clicks are modelled as ``rate(a, s) = base_s (1 + arm_a + own_as)``: a base rate of the segment, what all
-segments share about an arm, and what is the segment's own. The spreads of the two last are not known;
-a grid of them is weighted by how well each explains the counts (empirical Bayes), so that segments that
-behave alike are pooled and segments that differ are not. From that posterior the rule draws rates with
-fixed, counted pseudo-random numbers, finds the best private table for each draw, and serves their mean.
-
-Draws are pulled towards the posterior mean as the horizon comes nearer: deviations are multiplied by
-``curiosity sqrt(log(T / t))``, at most 1. So it is Thompson sampling, cooled down. The paper's dynamic
-table is served instead as long as the new one's gain over it, by the same posterior, is below z standard
-deviations: it explores all arms of all segments, which tells worlds apart. A mean of tables that keep
-the budget keeps it too. A floor of ``keep`` times the dynamic strategy's exploration leaves every arm
-estimable; it vanishes with time.
+`joint_model` says what counts tell about click rates, `joint_kernel` makes the table of it, and
+`joint_across` the tables that keep the promise across time too. A floor of ``keep`` times the dynamic
+strategy's exploration leaves every arm estimable; it vanishes with time.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,18 +16,23 @@ from numpy.typing import ArrayLike
 from deniable import _validation as check
 from deniable._validation import FloatArray
 from deniable.errors import InvalidArgumentError
-from deniable.strategies.joint_kernel import write_joint, write_pooled
+from deniable.strategies.joint_across import floors_now, write_inside, write_lottery
+from deniable.strategies.joint_kernel import Tuning, write_joint
 from deniable.strategies.joint_lp import LARGEST, lowest_ratio, workspace
 
-CURIOSITY = 0.3
-OWN_CURIOSITY = 0.7
-"""What draws of a segment's own part are multiplied with besides: it is worth less to know."""
+TUNING = Tuning(
+    samples=32.0,
+    curiosity=0.3,
+    own_curiosity=0.7,
+    keep=0.05,
+    doubt_rising=0.5,
+    doubt=0.5,
+    doubt_power=0.0,
+)
+"""Chosen on the tuning settings of docs/joint.md."""
 
-DOUBT = (0.5, 0.5)
-"""The dynamic table is left where the gain exceeds z standard deviations, z^2 = .5 log(T/t) + .5."""
+KEEP = TUNING.keep
 
-KEEP = 0.05
-SAMPLES = 32
 GROWTH = 0.25
 """An epoch is this part of all visitors before it."""
 
@@ -67,15 +64,11 @@ def joint_table(
     >>> joint_table(shows, [[1620, 1620], [1475, 1475]], 10**6, 1).round(2).tolist()
     [[1.0, 1.0], [0.0, 0.0]]
     """
-    seen, clicked, extra = _counts(shows, clicks, noise)
-    table = np.empty_like(seen)
-    risk = check.single("budget", check.nonnegative("budget", budget))
-    band = np.zeros(0) if floors is None else _floors(floors, len(seen), risk)
-    space = workspace(*seen.shape)
-    weakest = lowest_ratio(risk, len(seen))
-    settings = tuning(keep)
-    write_joint(seen, clicked, extra, _horizon(horizon), weakest, band, settings, space, table)
-    return table
+    counts = _counts(shows, clicks, noise)
+    maker = _maker("joint", counts, horizon, budget, keep)
+    if floors is None:
+        return maker.joint(*counts)
+    return maker.inside(_floors(floors, len(counts[0]), maker.budget), *counts)
 
 
 def pooled_table(
@@ -92,32 +85,48 @@ def pooled_table(
     >>> pooled_table(shows, clicks, 10_000).round(2).tolist()
     [[1.0, 1.0], [0.0, 0.0]]
     """
-    seen, clicked, extra = _counts(shows, clicks, noise)
-    table = np.empty_like(seen)
-    write_pooled(seen, clicked, extra, _horizon(horizon), tuning(keep), table)
-    return table
+    counts = _counts(shows, clicks, noise)
+    return _maker("pooled", counts, horizon, 0, keep).pooled(*counts)
 
 
-def band_floors(table: ArrayLike) -> FloatArray:
-    """Floors l_a for the promise across time: each arm's least entry over the segments of a table.
+def lottery_table(
+    shows: ArrayLike,
+    clicks: ArrayLike,
+    horizon: float | None,
+    budget: float,
+    *,
+    keep: float = KEEP,
+    noise: ArrayLike | None = None,
+) -> FloatArray:
+    """Across time, the next table before the switch: the same column for every segment.
 
-    A table that keeps budget g lies in [l_a, e^g l_a]. Make it with `keep=0`: an arm with floor 0 is
-    never shown again.
-
-    >>> band_floors([[0.7, 0.3], [0.3, 0.7], [0, 0]]).tolist()
-    [0.3, 0.3, 0.0]
+    >>> lottery_table([[50, 50], [50, 50]], [[10, 3], [4, 6]], 1000, 1).round(2).tolist()
+    [[0.52, 0.52], [0.48, 0.48]]
     """
-    entries = check.probability("table", table)
-    if entries.ndim != 2 or (abs(entries.sum(axis=0) - 1) > 1e-9).any():
-        raise InvalidArgumentError("table", entries.shape, "columns that sum to 1")
-    least = entries.min(axis=1)
-    return np.asarray(np.where(entries.max(axis=1) < 2.0**-32, 0.0, least))
+    counts = _counts(shows, clicks, noise)
+    return _maker("across-time", counts, horizon, budget, keep).lottery(*counts)
 
 
-def tuning(keep: float = KEEP) -> FloatArray:
-    """The rule's settings as the kernels take them."""
-    floor = check.single("keep", check.probability("keep", keep))
-    return np.array([SAMPLES, CURIOSITY, OWN_CURIOSITY, floor, *DOUBT])
+def switch_floors(
+    shows: ArrayLike,
+    clicks: ArrayLike,
+    horizon: float | None,
+    budget: float,
+    *,
+    noise: ArrayLike | None = None,
+) -> FloatArray | None:
+    """Across time, the floors l_a for life if the counts say that it is time to switch; else None.
+
+    An arm with floor 0 is never shown again.
+
+    >>> shows = [[500, 500], [500, 500]]
+    >>> switch_floors(shows, [[50, 30], [30, 50]], 10_000, 1).round(2).tolist()
+    [0.27, 0.27]
+    >>> switch_floors(shows, [[41, 39], [39, 41]], 10_000_000, 1) is None
+    True
+    """
+    counts = _counts(shows, clicks, noise)
+    return _maker("across-time", counts, horizon, budget, KEEP).switch(*counts)
 
 
 def first_epoch(n_arms: int, n_segments: int) -> int:
@@ -127,6 +136,92 @@ def first_epoch(n_arms: int, n_segments: int) -> int:
     80
     """
     return max(2 * n_arms * n_segments, 16)
+
+
+class TableMaker:
+    """Makes one experiment's tables from counts that were checked: for the simulator.
+
+    Shows, clicks and the variance that noise adds to click rates are (K, J), contiguous floats.
+    """
+
+    def __init__(
+        self,
+        kind: Literal["joint", "across-time", "pooled"],
+        n_arms: int,
+        n_segments: int,
+        horizon: float,
+        budget: float,
+        tuning: Tuning = TUNING,
+    ) -> None:
+        self.budget = budget
+        self._kind = kind
+        self._horizon = float(horizon)
+        self._tuning = tuning
+        self._weakest = lowest_ratio(budget, n_arms)
+        self._space = workspace(n_arms, 1 if kind == "pooled" else n_segments)
+        self._floors: FloatArray | None = None
+
+    def next_table(self, shows: FloatArray, clicks: FloatArray, noise: FloatArray) -> FloatArray:
+        """The next table; across time, the switch is remembered."""
+        if self._kind == "pooled":
+            return self.pooled(shows, clicks, noise)
+        if self._kind == "joint":
+            return self.joint(shows, clicks, noise)
+        if self._floors is None:
+            self._floors = self.switch(shows, clicks, noise)
+        if self._floors is None:
+            return self.lottery(shows, clicks, noise)
+        return self.inside(self._floors, shows, clicks, noise)
+
+    def joint(self, shows: FloatArray, clicks: FloatArray, noise: FloatArray) -> FloatArray:
+        """The joint rule's table."""
+        table = np.empty(shows.shape)
+        made = (self._horizon, self._weakest, self._tuning, self._space, table)
+        write_joint(shows, clicks, noise, *made)
+        return table
+
+    def pooled(self, shows: FloatArray, clicks: FloatArray, noise: FloatArray) -> FloatArray:
+        """The joint rule for all segments merged into one."""
+        seen = shows.sum(axis=1, keepdims=True)
+        extra = (noise * shows**2).sum(axis=1, keepdims=True) / np.maximum(seen, 1) ** 2
+        row = self.joint(seen, clicks.sum(axis=1, keepdims=True), extra)
+        return np.repeat(row, shows.shape[1], axis=1)
+
+    def lottery(self, shows: FloatArray, clicks: FloatArray, noise: FloatArray) -> FloatArray:
+        """Across time before the switch: one row for everybody."""
+        table = np.empty(shows.shape)
+        made = (self._horizon, self._weakest, self._tuning, self._space, table)
+        write_lottery(shows, clicks, noise, *made)
+        return table
+
+    def switch(self, shows: FloatArray, clicks: FloatArray, noise: FloatArray) -> FloatArray | None:
+        """Across time, the floors for life if it is time for them."""
+        floors = np.empty(len(shows))
+        made = (self._horizon, self._weakest, self._tuning, self._space, floors)
+        return floors if floors_now(shows, clicks, noise, *made) else None
+
+    def inside(
+        self, floors: FloatArray, shows: FloatArray, clicks: FloatArray, noise: FloatArray
+    ) -> FloatArray:
+        """Across time after the switch: a table inside the band."""
+        table = np.empty(shows.shape)
+        write_inside(
+            shows, clicks, noise, self._horizon, self._weakest, floors, self._tuning, table
+        )
+        return table
+
+
+def _maker(
+    kind: Literal["joint", "across-time", "pooled"],
+    counts: tuple[FloatArray, ...],
+    horizon: float | None,
+    budget: float,
+    keep: float,
+) -> TableMaker:
+    told = 0.0 if horizon is None else float(check.whole("horizon", horizon, 1))
+    risk = check.single("budget", check.nonnegative("budget", budget))
+    floor = check.single("keep", check.probability("keep", keep))
+    return TableMaker(kind, *counts[0].shape, told, risk, TUNING._replace(keep=floor))
 
 
 def _counts(
@@ -153,7 +248,3 @@ def _floors(floors: ArrayLike, n_arms: int, budget: float) -> FloatArray:
         allowed = f"{n_arms} floors with sum l <= 1 <= e^budget sum l"
         raise InvalidArgumentError("floors", floors, allowed)
     return band
-
-
-def _horizon(horizon: float | None) -> float:
-    return 0.0 if horizon is None else float(check.whole("horizon", horizon, 1))
