@@ -100,8 +100,10 @@ def test_the_recommended_strategy_has_the_smallest_bound_at_its_budget(
     bounds = {
         "constant": float(oracle.summed_constant(n_arms, horizon, advice.budget, shares)),
         "dynamic": float(oracle.summed_dynamic(n_arms, horizon, advice.budget, shares)),
-        "joint": price + 4 * math.sqrt(3 * size * horizon * math.log(horizon))
-        + 2 * math.sqrt(1.5 * (n_segments - 1) * horizon) + 3.5 * size,
+        "joint": price
+        + 4 * math.sqrt(3 * size * horizon * math.log(horizon))
+        + 2 * math.sqrt(1.5 * (n_segments - 1) * horizon)
+        + 3.5 * size,
     }
     assert advice.regret == pytest.approx(min(bounds.values()), rel=1e-9)
     assert bounds[advice.strategy] == min(bounds.values())

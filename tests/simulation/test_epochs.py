@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 import pytest
+from deniable.simulation._epochs import ACROSS, GIVEN, JOINT, POOLED, run_epochs
 from numpy.typing import NDArray
 from tests.simulation.two_samples import NEVER, least_p_value
 
-from deniable.simulation._epochs import ACROSS, GIVEN, JOINT, POOLED, run_epochs
 from deniable.simulation.kernels.random_numbers import generator_state
 from deniable.strategies.joint_lp import best_table, workspace
 from deniable.strategies.joint_rule import (

@@ -168,9 +168,7 @@ def _version_proof(promise: Promise, version: int) -> VersionProof:
     )
 
 
-def _arm_proof(
-    promise: Promise, arm: int, tables: list[Table], together: list[Table]
-) -> ArmProof:
+def _arm_proof(promise: Promise, arm: int, tables: list[Table], together: list[Table]) -> ArmProof:
     alone = [_ratio(*_extremes(table, arm)) for table in tables]
     extremes = [_extremes(table, arm) for table in together]
     most, least = max(high for _, high in extremes), min(low for low, _ in extremes)

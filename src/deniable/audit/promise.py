@@ -134,14 +134,34 @@ class Promise:
             if (table.version, table.number < published.number) == (published.version, True)
         ]
         known = before[-1].floors if before else None
-        if known is None:
-            fixed = recipe.late_band(counts)
-            known = None if fixed is None else fixed.floors
+        if known is not None:
+            settled = published.floors == known
+        else:
+            settled = recipe.settles(published.floors, counts)
         band = recipe.settled_band(published.floors)
-        return published.floors == known and recipe.replays(published.table, counts, band)
+        return settled and recipe.replays(published.table, counts, band)
+
+    def groups(self) -> dict[int, int]:
+        """Table number -> the first of the tables that keep the budgets together with it.
+
+        Given the time, each is alone; across time, all of a version, or all in its late band.
+        """
+        first: dict[object, int] = {}
+        found = {}
+        for table in self.tables:
+            lone = self.grade == GIVEN_THE_TIME or (
+                STRATEGIES[self.strategy].offers_across_time and table.floors is None
+            )
+            key = table.number if lone else ("together", table.version)
+            found[table.number] = first.setdefault(key, table.number)
+        return found
 
     def first_table(self, version: int) -> Table:
         """The table of a version before anybody came."""
         nothing = ((0,) * len(self.arms),) * len(self.segments)
+        return self.made(version, nothing, nothing)
+
+    def made(self, version: int, shows: tuple[Row, ...], rewards: tuple[Row, ...]) -> Table:
+        """The table of these counts, without a late band."""
         recipe = self.recipe(version)
-        return recipe.table(recipe.counts(nothing, nothing))
+        return recipe.table(recipe.counts(shows, rewards))

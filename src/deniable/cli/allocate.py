@@ -24,7 +24,8 @@ def allocate(
         str, typer.Option(help=f"flexible (the best for each), or one of {', '.join(STRATEGIES)}.")
     ] = "flexible",
     form: Annotated[
-        str, typer.Option(help="Bounds: summed, or paper (as printed, the paper's strategies only).")
+        str,
+        typer.Option(help="Bounds: summed, or paper (as printed, the paper's strategies only)."),
     ] = "summed",
     reserve: Annotated[float, typer.Option(help="Nats kept back for later experiments.")] = 0.0,
     gap: Annotated[float, typer.Option(help="The relative gap to prove.")] = 1e-6,

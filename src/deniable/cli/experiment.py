@@ -16,7 +16,7 @@ from deniable.cli.stores import (
     print_table,
 )
 from deniable.errors import InvalidArgumentError
-from deniable.strategies import STRATEGIES
+from deniable.strategies import DEFAULT_STRATEGY, STRATEGIES
 
 if TYPE_CHECKING:
     from deniable.service.drafts import NewArm
@@ -35,7 +35,7 @@ def create(
     budget: Annotated[float | None, typer.Option(help="Cap on a visitor's risk, in nats.")] = None,
     strategy: Annotated[
         str, typer.Option(help=f"How tables are made from counts: {', '.join(STRATEGIES)}.")
-    ] = "dynamic",
+    ] = DEFAULT_STRATEGY,
     across_time: Annotated[
         bool,
         typer.Option(

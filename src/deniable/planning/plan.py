@@ -366,9 +366,7 @@ def _recommend(
     it was advised for. Where a largest belief is given and asks for less, it decides: the budget is
     rounded down, and spent with the strategy that has the smallest bound there.
     """
-    names = tuple(
-        name for name in names if STRATEGIES[name].fits(sizes.n_arms, sizes.n_segments)
-    )
+    names = tuple(name for name in names if STRATEGIES[name].fits(sizes.n_arms, sizes.n_segments))
     advised = {name: _advised(sizes, STRATEGIES[name]) for name in names}
     worthy = [name for name in names if name == _leader(sizes, names, advised[name])]
     leader = min(

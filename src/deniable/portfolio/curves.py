@@ -32,7 +32,7 @@ class Curves:
         experiment: the row of the portfolio.
         strategy: the position of its strategy in `names`.
         arms, visitors, segments: K, T and J.
-        low, high: the budgets to choose from, in nats; beyond `high` the bound does not (or hardly) fall.
+        low, high: the budgets to choose from, in nats; beyond `high` it hardly falls.
     """
 
     names: tuple[str, ...]

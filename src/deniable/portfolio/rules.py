@@ -117,7 +117,9 @@ def random_arms(
     zero = zero_budgets(portfolio, firm_budget, regime)
     nothing = zero.budgets_nano == 0
     regret = np.where(nothing, portfolio.visitors, zero.regret)
-    names = ("random" if none else name for none, name in zip(nothing, zero.strategies, strict=True))
+    names = (
+        "random" if none else name for none, name in zip(nothing, zero.strategies, strict=True)
+    )
     return replace(
         zero,
         rule="random arms",

@@ -58,7 +58,8 @@ def what_if(
 ) -> WhatIf:
     """Allocate for many firm budgets; from the least possible to the largest useful by default.
 
-    >>> curve = what_if(Portfolio.from_sizes([2, 2], [1000, 10_000], form="paper"), [1.5, 4], regime="dynamic")
+    >>> two = Portfolio.from_sizes([2, 2], [1000, 10_000], form="paper")
+    >>> curve = what_if(two, [1.5, 4], regime="dynamic")
     >>> curve.total_regret.round(1).tolist(), round(curve.unlimited_cost, 4)
     ([8934.9, 5938.2], 4.7215)
     """

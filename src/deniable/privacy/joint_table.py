@@ -95,20 +95,24 @@ def mean_row(rows: Sequence[Row], weights: Sequence[int]) -> Row:
     return tuple(row)
 
 
-def band_of_rows(rows: Sequence[Row], budget_nano: int) -> Band:
-    """The widest band that integer rows allow: floors are their least entries, for life.
+def floors_in_integers(floors: Sequence[float], budget_nano: int) -> Band:
+    """The band of floors l_a: [F_a, floor(e^budget F_a)] in parts of 2^64, for life.
 
-    Ceilings are e^budget times the floors, rounded down; the zero row is the floors, scaled to 2^64. An
-    arm that none of the rows shows is never shown again.
+    An arm below 2^-32 is never shown again. The zero row is the floors, scaled to 2^64.
 
-    >>> rows = integer_table([[0.7, 0.3], [0.3, 0.7], [0, 0]], 10**9)
-    >>> band = band_of_rows(rows, 10**9)
-    >>> band.floors == (min(rows[0][0], rows[1][0]), min(rows[0][1], rows[1][1]), 0), band.zero[2]
-    (True, 0)
+    >>> band = floors_in_integers([0.25, 0.25, 0], 10**9)
+    >>> band.floors == (2**62, 2**62, 0), band.zero == (2**63, 2**63, 0)
+    (True, True)
     """
+    whole = [int(Fraction(float(floor)) * SPACE) for floor in floors]
+    whole = [floor if floor >= SMALLEST else 0 for floor in whole]
     bound = exp_floor(budget_nano)
-    floors = tuple(min(column) for column in zip(*rows, strict=True))
-    return band_of_floors(floors, bound)
+    missing = -(-SPACE * bound.denominator // bound.numerator) - sum(whole)
+    if missing > 0:  # rounding down left no room for a row, as at budget 0
+        whole[whole.index(max(whole))] += missing
+    if sum(whole) > SPACE:
+        whole[whole.index(max(whole))] -= sum(whole) - SPACE
+    return band_of_floors(tuple(whole), bound)
 
 
 def band_of_floors(floors: Row, bound: Fraction) -> Band:

@@ -32,7 +32,7 @@ from deniable.storage.records import (
 )
 from deniable.storage.samples import Sample
 from deniable.storage.store import Store
-from deniable.strategies import STRATEGIES
+from deniable.strategies import DEFAULT_STRATEGY, STRATEGIES
 
 T = TypeVar("T")
 
@@ -53,7 +53,7 @@ class Experiments:
         arms: Sequence[str | NewArm],
         segments: Sequence[str],
         budget: float | None = None,
-        strategy: str = "dynamic",
+        strategy: str = DEFAULT_STRATEGY,
         across_time: bool = False,
         trace_budget: float | None = None,
         planned_visitors: int | None = None,

@@ -158,7 +158,7 @@ def table_detail(
 ) -> dict[str, Any]:
     """The entry `table`: digests of a table and of what it was made from, and its worst ratios.
 
-    `late_band` is one that was not fixed at the start; every table from the first one inside it names it.
+    `late_band` was not fixed at the start; every table from the first one inside names it.
     """
     ratios = [f"{ratio.numerator}/{ratio.denominator}" for ratio in table.worst_ratios()]
     return {

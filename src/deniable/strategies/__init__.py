@@ -13,3 +13,6 @@ STRATEGIES: dict[str, type[Strategy]] = {
     strategy.name: strategy for strategy in (ConstantStrategy, DynamicStrategy, JointStrategy)
 }
 """Every strategy by its name."""
+
+DEFAULT_STRATEGY = DynamicStrategy.name
+"""Of experiments that do not say which; a promise of the API's first version."""

@@ -183,7 +183,7 @@ class Strategy(ABC):
 
     @property
     def binds_at(self) -> float | None:
-        """The clock from which the budget limits what is shown; None: it is not a matter of the clock."""
+        """The clock from which the budget limits what is shown; None: no clock says that."""
         return None
 
     def risk(self, clock: ArrayLike) -> Floats:
@@ -191,7 +191,7 @@ class Strategy(ABC):
         return check.unwrap(np.full(check.count("clock", clock, 1).shape, self.budget))
 
     def exploration(self, clock: ArrayLike) -> Floats | None:
-        """Share of random arms at each clock, the clock's shape; None: it depends on what was learned."""
+        """Share of random arms at each clock, the clock's shape; None: it depends on the counts."""
         return None
 
     @abstractmethod
@@ -407,8 +407,8 @@ class Strategy(ABC):
     def advice(cls, n_segments: int) -> str:
         """Why `advised_budget` is the one to take, as a sentence or two."""
         return (
-            f"It is the smallest budget whose regret bound is within {NEAR:.0%} of the lowest one of the "
-            f"{cls.name} strategy. More would cost privacy and buy almost nothing."
+            f"It is the smallest budget whose regret bound is within {NEAR:.0%} of the lowest one of "
+            f"the {cls.name} strategy. More would cost privacy and buy almost nothing."
         )
 
     @classmethod

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 
 from deniable._validation import FloatArray, Floats
 from deniable.errors import NANO, InvalidArgumentError
-from deniable.privacy.joint_table import band_of_rows, integer_table, mean_row, rows_in_band
+from deniable.privacy.joint_table import floors_in_integers, integer_table, mean_row, rows_in_band
 from deniable.privacy.serving import SPACE
 from deniable.privacy.tables import Band, Row, Table
 from deniable.strategies.base import NEAR, Counts, Formulas, Grade, Reading, Strategy
@@ -31,12 +31,6 @@ from deniable.theory.regret import Form, RegretTerms
 
 if TYPE_CHECKING:
     from deniable.policies.base import Policy
-
-LOTTERY = 0.1
-"""Across time, the part of the horizon in which all segments have the same row."""
-
-OPEN_HORIZON = 100_000
-"""The horizon that the lottery is a part of where none was planned."""
 
 _SAME_VALUE = 1e-9  # clicks per visitor by which an auditor's own table may differ
 
@@ -125,13 +119,15 @@ class JointStrategy(Strategy):
 
     @classmethod
     def late_band(cls, budgets: Row, counts: Counts) -> Band | None:
-        """Once the lottery is over: the floors of the best table by then."""
-        horizon = OPEN_HORIZON if counts.horizon is None else counts.horizon
-        if counts.visitors < LOTTERY * horizon or _too_few(counts):
+        """Once waiting would cost more than it teaches: the floors of the best table by then."""
+        from deniable.strategies.joint_rule import switch_floors
+
+        if _too_few(counts):
             return None
         budget = _one_budget(budgets)
-        table = _learned(counts, budget, keep=0.0)
-        return band_of_rows(integer_table(table.tolist(), budget), budget)
+        shows, clicks, noise = _arrays(counts)
+        floors = switch_floors(shows, clicks, counts.horizon, budget / NANO, noise=noise)
+        return None if floors is None else floors_in_integers(floors.tolist(), budget)
 
     @classmethod
     def table(
@@ -146,12 +142,12 @@ class JointStrategy(Strategy):
         cls.check_size(n_arms, n_segments)
         budget = _one_budget(budgets)
         if band is not None:
-            return Table(rows_in_band(_learned(counts, budget, band=band).tolist(), band), band.zero)
+            return Table(rows_in_band(_learned(counts, budget, band).tolist(), band), band.zero)
         if _too_few(counts):
             share, odd = divmod(SPACE, n_arms)
             even = tuple(share + (arm < odd) for arm in range(n_arms))
             return Table((even,) * n_segments, even)
-        table = _pooled(counts) if across_time else _learned(counts, budget)
+        table = _lottery(counts, budget) if across_time else _learned(counts, budget)
         rows = integer_table(table.tolist(), 0 if across_time else budget)
         return Table(rows, mean_row(rows, _weights(counts)))
 
@@ -270,29 +266,19 @@ def _arrays(counts: Counts) -> tuple[FloatArray, FloatArray, FloatArray]:
     return shows, clicks, noise
 
 
-def _learned(
-    counts: Counts, budget: int, *, keep: float | None = None, band: Band | None = None
-) -> FloatArray:
-    from deniable.strategies.joint_rule import KEEP, joint_table
+def _learned(counts: Counts, budget: int, band: Band | None = None) -> FloatArray:
+    from deniable.strategies.joint_rule import joint_table
 
     shows, clicks, noise = _arrays(counts)
     floors = None if band is None else [floor / SPACE for floor in band.floors]
-    return joint_table(
-        shows,
-        clicks,
-        counts.horizon,
-        budget / NANO,
-        keep=KEEP if keep is None else keep,
-        noise=noise,
-        floors=floors,
-    )
+    return joint_table(shows, clicks, counts.horizon, budget / NANO, noise=noise, floors=floors)
 
 
-def _pooled(counts: Counts) -> FloatArray:
-    from deniable.strategies.joint_rule import pooled_table
+def _lottery(counts: Counts, budget: int) -> FloatArray:
+    from deniable.strategies.joint_rule import lottery_table
 
     shows, clicks, noise = _arrays(counts)
-    return pooled_table(shows, clicks, counts.horizon, noise=noise)
+    return lottery_table(shows, clicks, counts.horizon, budget / NANO, noise=noise)
 
 
 def _value(rows: Sequence[Row], counts: Counts) -> float:

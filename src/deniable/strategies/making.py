@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from deniable.errors import NANO, BrokenPromiseError
 from deniable.privacy.joint_table import band_of_floors
 from deniable.privacy.noise import laplace_variance
-from deniable.privacy.serving import exp_floor
+from deniable.privacy.serving import SPACE, exp_floor
 from deniable.privacy.tables import Band, Row, Table
 from deniable.strategies import STRATEGIES
 from deniable.strategies.base import Counts, Strategy
@@ -86,6 +86,18 @@ class Recipe:
             return None
         some = tuple(floors[arm] for arm in self.active)
         return self._band(band_of_floors(some, exp_floor(max(self.active_budgets))))
+
+    def settles(self, floors: Sequence[int] | None, counts: Counts) -> bool:
+        """Whether these are the floors for which the strategy settles at these counts.
+
+        None: not yet. They come from floating-point arithmetic, whose last digits may differ between
+        machines.
+        """
+        band = self.late_band(counts)
+        if band is None or floors is None:
+            return band is None and floors is None
+        apart = max(abs(ours - theirs) for ours, theirs in zip(band.floors, floors, strict=True))
+        return apart <= SPACE // 10**9
 
     def table(self, counts: Counts, band: Band | None = None) -> Table:
         """The table of these counts, checked exactly.

@@ -35,6 +35,7 @@ RULE_NAMES = {
     "best budgets": "best for each",
     "equal split": "equal split",
     "zero": "zero",
+    "random arms": "random arms",
 }
 
 Row = Mapping[str, Any]

@@ -251,6 +251,7 @@ def create(request: Request, form: Submission) -> Response:
             segments=_names("segment_names", form, setting.segments),
             budget=None if setting.arm_budgets else planned.budget,
             strategy=strategy,
+            across_time=bool(form.text("across_time")),
             planned_visitors=setting.visitors,
             layer=form.text("group") or None,
         )

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 
 from deniable.errors import NANO
-from deniable.privacy.tables import Row, decoded_table
+from deniable.privacy.tables import Row, Table, decoded_table
 from deniable.storage.records import Experiment, PublishedTable
 from deniable.strategies import STRATEGIES
 from deniable.web.standing import Standing
@@ -72,6 +72,13 @@ def row_risk(row: Row, zero: Row) -> float:
     return math.log(max(ratios) / min(ratios))
 
 
+def widest(row: Row, table: Table) -> float:
+    """How far a row is from any other row in any arm, in nats."""
+    columns = zip(*table.rows, table.zero, strict=True)
+    shown = [(part, column) for part, column in zip(row, columns, strict=True) if part]
+    return max(math.log(max(max(all_) / part, part / min(all_))) for part, all_ in shown)
+
+
 def _zero_part(row: Row, zero: Row) -> float:
     return min(entry / nothing for entry, nothing in zip(row, zero, strict=True) if nothing)
 
@@ -105,7 +112,7 @@ def segment_risks(
     table = decoded_table(published.rows, len(standing.experiment.arms))
     names = standing.experiment.segments
     return [
-        _risk(standing, names[i], int(standing.shows[i].sum()), table.rows[i], table.zero, now)
+        _risk(standing, names[i], int(standing.shows[i].sum()), table.rows[i], table, now)
         for i in told_segments(standing)
     ]
 
@@ -120,9 +127,10 @@ def regret_bound(experiment: Experiment, visitors: int) -> float:
 
 
 def _risk(
-    standing: Standing, name: str, visitors: int, row: Row, zero: Row, now: datetime | None
+    standing: Standing, name: str, visitors: int, row: Row, table: Table, now: datetime | None
 ) -> SegmentRisk:
     experiment = standing.experiment
+    symmetric = STRATEGIES[experiment.strategy].band(experiment.budgets) is not None
     binds = binds_at(experiment)
     expected = None
     waits = binds is not None and 10 <= visitors < binds - 1
@@ -134,9 +142,9 @@ def _risk(
     return SegmentRisk(
         segment=name,
         visitors=visitors,
-        risk=row_risk(row, zero),
+        risk=row_risk(row, table.zero) if symmetric else widest(row, table),
         cap=experiment.budget,
-        random_share=_zero_part(row, zero),
+        random_share=_zero_part(row, table.zero),
         binds_at=binds,
         expected=expected,
     )
