@@ -50,7 +50,7 @@ def test_segments_add_up() -> None:
 
 
 def test_a_bound_above_the_visitors_says_nothing() -> None:
-    plan = deniable.plan(n_arms=20, horizon=10_000, n_segments=8)
+    plan = deniable.plan(n_arms=5, horizon=22_000, n_segments=5)
     assert not plan.recommendation.informative
     assert "say nothing" in plan.recommendation.reason
     told = [cell for s in plan_sections(plan) for row in s.rows for cell in row]
@@ -58,7 +58,7 @@ def test_a_bound_above_the_visitors_says_nothing() -> None:
     assert "says nothing" in told
     assert "clicks of" not in text
     printed = [float(cell.replace(",", "")) for cell in told if cell.replace(",", "").isdigit()]
-    assert max(printed) < 10_000
+    assert max(printed) < 22_000
     summaries = " ".join(chart_summaries(plan).values())
     assert "say nothing" in summaries
     assert "at most 1" not in summaries
@@ -105,8 +105,9 @@ def test_the_recommended_strategy_has_the_smallest_bound_at_its_budget(
         + 2 * math.sqrt(1.5 * (n_segments - 1) * horizon)
         + 3.5 * size,
     }
-    assert advice.regret == pytest.approx(min(bounds.values()), rel=1e-9)
-    assert bounds[advice.strategy] == min(bounds.values())
+    assert advice.regret == pytest.approx(bounds[advice.strategy], rel=1e-9)
+    assert bounds[advice.strategy] == min(bounds.values()) or min(bounds.values()) >= horizon
+    assert advice.informative == (min(bounds.values()) < horizon)
     assert advice.budget == float(f"{advice.budget:.3g}")
     if advice.strategy == "joint" and advice.budget:
         # The price of privacy is what learning costs: half of the bound, but for the rounding up.
@@ -122,8 +123,8 @@ def test_one_segment_needs_no_budget() -> None:
 
 
 def test_a_strategy_that_cannot_be_served_is_not_recommended() -> None:
-    for sizes in ({"n_arms": 201, "n_segments": 2}, {"n_arms": 2, "n_segments": 201}):
-        plan = deniable.plan(horizon=10**9, **sizes)
+    for n_arms, n_segments in ((201, 2), (2, 201)):
+        plan = deniable.plan(horizon=10**9, n_arms=n_arms, n_segments=n_segments)
         assert not plan.strategies["joint"].servable
         assert plan.recommendation.strategy != "joint"
         assert "not served with so many" in " ".join(s.text for s in plan_sections(plan))

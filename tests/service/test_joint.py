@@ -82,7 +82,7 @@ def test_across_time_all_tables_after_the_switch_lie_in_one_band() -> None:
         assert audit.sound, [check for check in audit.checks if check.outcome == "broken"]
         assert audit.promise.stated_grade == "across time"
         # The band is in the chain, and a table outside of it cannot be put into force.
-        (last, table, counts) = found[-1]
+        last, table, _ = found[-1]
         rows = tuple((row[0] // 2, row[1], row[2] + row[0] - row[0] // 2) for row in table.rows)
         promise = service.audits.promise("e")
         wrong = replace(promise.tables[-1], table=Table(rows, table.zero))

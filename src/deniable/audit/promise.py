@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from deniable import _validation as check
-from deniable.errors import InvalidArgumentError
+from deniable.errors import BrokenPromiseError, InvalidArgumentError
 from deniable.privacy.tables import Band, Row, Table
 from deniable.strategies import STRATEGIES
 from deniable.strategies.making import Recipe
@@ -107,7 +107,12 @@ class Promise:
         """The integers that tables of this version must stay between; None where there are none."""
         recipe = self.recipe(version)
         late = [table for table in self.tables if table.version == version and table.floors]
-        return recipe.settled_band(late[0].floors) if late else recipe.fixed_band()
+        if not late:
+            return recipe.fixed_band()
+        try:
+            return recipe.settled_band(late[0].floors)
+        except BrokenPromiseError:  # floors that no table can have: none replays either
+            return None
 
     def recipe(self, version: int, horizon: int | None = None) -> Recipe:
         """How tables of a version follow from their counts."""
@@ -138,7 +143,10 @@ class Promise:
             settled = published.floors == known
         else:
             settled = recipe.settles(published.floors, counts)
-        band = recipe.settled_band(published.floors)
+        try:
+            band = recipe.settled_band(published.floors)
+        except BrokenPromiseError:
+            return False
         return settled and recipe.replays(published.table, counts, band)
 
     def groups(self) -> dict[int, int]:

@@ -374,17 +374,18 @@ def _recommend(
         key=lambda name: (advised[name], float(sizes.regret(STRATEGIES[name], advised[name]))),
     )
     budget = advised[leader]
+    if not worthy:
+        leader = _leader(sizes, names, budget)
     regret = float(sizes.regret(STRATEGIES[leader], budget))
     if budget == 0 and sizes.n_segments > 1:
         reason = (
             f"{sizes.horizon:,} visitors are too few for {sizes.n_arms} arms: by the bounds, no budget "
-            "buys more than learning costs."
+            f"buys more than learning costs. At budget 0: {STRATEGIES[leader].at_zero}."
         )
     elif regret >= sizes.horizon and sizes.n_segments > 1:
         reason = (
             f"At this size the regret bounds say nothing: all are above the {sizes.horizon:,} visitors. "
-            f"The budget is what the {leader} strategy advises all the same; simulate before you rely "
-            "on it."
+            "This budget is where they begin to be balanced; simulate before you rely on it."
         )
     else:
         reason = STRATEGIES[leader].advice(sizes.n_segments)
@@ -416,8 +417,19 @@ def _advised(sizes: _Sizes, strategy: type[Strategy]) -> float:
 
 
 def _leader(sizes: _Sizes, names: Sequence[str], budget: float) -> str:
-    """The strategy with the smallest bound at this budget."""
-    return min(names, key=lambda name: float(sizes.regret(STRATEGIES[name], budget)))
+    """The strategy with the smallest bound at this budget.
+
+    Bounds above the number of visitors all say the same, nothing; then it is the one for which privacy
+    costs least.
+    """
+
+    def cost(name: str) -> tuple[float, float]:
+        terms = STRATEGIES[name].regret_terms(
+            sizes.n_arms, sizes.horizon, budget, sizes.n_segments, shares=sizes.shares
+        )
+        return min(float(terms.total), sizes.horizon), float(terms.exploration)
+
+    return min(names, key=cost)
 
 
 def rounded(budget: float, *, up: bool) -> float:

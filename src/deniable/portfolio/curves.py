@@ -20,6 +20,7 @@ from deniable.strategies.base import Strategy
 from deniable.theory.regret import Form
 
 IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -107,14 +108,14 @@ def build_curves(portfolio: Portfolio, regime: str) -> Curves:
     for code, kind in enumerate(kinds):
         choice = allowed.sum(axis=1) > 1
         allowed[choice & kind.dominated(portfolio.segments, form=portfolio.form), code] = False
-    experiment, code = np.nonzero(allowed)
+    experiment, chosen = np.nonzero(allowed)
     arms, visitors, segments = (
         column[experiment].astype(np.float64)
         for column in (portfolio.arms, portfolio.visitors, portfolio.segments)
     )
     useful = np.zeros(experiment.size)
     for which, kind in enumerate(kinds):
-        rows = np.flatnonzero(code == which)
+        rows = np.flatnonzero(chosen == which)
         if rows.size:
             useful[rows] = kind.useful_budget(
                 arms[rows], visitors[rows], segments[rows], form=portfolio.form
@@ -125,5 +126,6 @@ def build_curves(portfolio: Portfolio, regime: str) -> Curves:
     low, top = portfolio.low[experiment], portfolio.high[experiment]
     high = np.maximum(low, np.minimum(top, useful))
     return Curves(
-        *(names, portfolio.form, experiment, code), *(arms, visitors, segments, low, high)
+        *(names, portfolio.form, experiment, chosen),
+        *(arms, visitors, segments, low, high),
     )

@@ -145,8 +145,9 @@ class Portfolio:
     @cached_property
     def strategy_codes(self) -> NanoArray:
         """The position of each strategy in the table of all, -1 where the solver chooses."""
-        codes = {None: -1, **{name: code for code, name in enumerate(STRATEGIES)}}
-        return np.array([codes[name] for name in self.strategies], dtype=np.int64)
+        known = list(STRATEGIES)
+        codes = [-1 if name is None else known.index(name) for name in self.strategies]
+        return np.array(codes, dtype=np.int64)
 
     @cached_property
     def members(self) -> tuple[NanoArray, ...]:

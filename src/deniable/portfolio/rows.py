@@ -77,8 +77,8 @@ def _row(values: Mapping[str, Any], wrong: list[str], form: Form) -> Row:
     if strategy is not None and strategy not in known:
         wrong.append(f"strategy={strategy!r}: expected {' or '.join(known)}, or nothing")
     elif strategy is not None and not STRATEGIES[strategy].fits(arms, segments):
-        most = STRATEGIES[strategy].largest
-        wrong.append(f"strategy={strategy!r}: expected at most {most} arms and {most} segments")
+        limit = STRATEGIES[strategy].largest
+        wrong.append(f"strategy={strategy!r}: expected at most {limit} arms and {limit} segments")
     least, most, held = (
         _amount(values, column, wrong) for column in ("min_budget", "max_budget", "committed")
     )
