@@ -1,4 +1,4 @@
-"""The joint strategy on the random settings of `_joint_settings`: a run that can be broken off, and a table.
+"""The joint strategy on the settings of `_joint_settings`: a run that can be broken off, and a table.
 
 ``python -m benchmarks._joint_experiment tuning|judged FOLDER [SECONDS]`` adds repetitions where the
 standard error of a policy in a setting is above half a point, until the time is up, keeps them in

@@ -27,6 +27,12 @@ _HOME = {
         "DynamicPolicy",
         "EpsilonGreedyPolicy",
     ),
+    "policies.tables": (
+        "AcrossTimePolicy",
+        "BestPrivatePolicy",
+        "JointPolicy",
+        "PooledPolicy",
+    ),
     "portfolio.allocation": ("Allocation", "Allocator", "allocate"),
     "portfolio.participation": ("RealizedRisk", "realized_risk", "sampled_risk"),
     "portfolio.problem": ("Portfolio",),

@@ -18,6 +18,10 @@ from deniable.policies.greedy import ArmDynamicPolicy as ArmDynamicPolicy
 from deniable.policies.greedy import ConstantPolicy as ConstantPolicy
 from deniable.policies.greedy import DynamicPolicy as DynamicPolicy
 from deniable.policies.greedy import EpsilonGreedyPolicy as EpsilonGreedyPolicy
+from deniable.policies.tables import AcrossTimePolicy as AcrossTimePolicy
+from deniable.policies.tables import BestPrivatePolicy as BestPrivatePolicy
+from deniable.policies.tables import JointPolicy as JointPolicy
+from deniable.policies.tables import PooledPolicy as PooledPolicy
 from deniable.portfolio.allocation import Allocation as Allocation
 from deniable.portfolio.allocation import Allocator as Allocator
 from deniable.portfolio.allocation import allocate as allocate

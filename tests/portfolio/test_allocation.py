@@ -23,7 +23,12 @@ STEPS = 700
 
 def solve(seed: int) -> tuple[list[dict[str, Any]], float, str, Allocation]:
     rows, firm_budget, regime = random_instance(seed)
-    return rows, firm_budget, regime, allocate(Portfolio.of(rows), firm_budget, regime=regime)
+    return (
+        rows,
+        firm_budget,
+        regime,
+        allocate(Portfolio.of(rows, form="paper"), firm_budget, regime=regime),
+    )
 
 
 def verdict(seed: int) -> list[str]:
@@ -67,7 +72,7 @@ def test_brute_force_sees_a_solver_that_takes_every_bound_for_convex(
 
 
 def test_the_paper_s_two_experiments() -> None:
-    two = Portfolio.from_sizes([2, 2], [1_000, 10_000])
+    two = Portfolio.from_sizes([2, 2], [1_000, 10_000], form="paper")
     large = allocate(two, 4, regime="dynamic")
     assert large.budgets == pytest.approx([1.2711, 2.7289], abs=5e-5)
     assert large.budgets[1] == pytest.approx(float(best_dynamic_budget(2, 10_000)), abs=1e-9)
@@ -83,6 +88,7 @@ def mixed(size: int, seed: int, segments: int = 3) -> Portfolio:
         rng.integers(2, 21, size),
         np.floor(10 ** rng.uniform(3, 9, size)),
         rng.integers(1, segments + 1, size),
+        form="paper",
     )
 
 
@@ -136,7 +142,7 @@ def test_the_order_of_experiments_does_not_matter() -> None:
     portfolio = mixed(40, seed=9)
     order = np.random.default_rng(1).permutation(40)
     turned = Portfolio.from_sizes(
-        portfolio.arms[order], portfolio.visitors[order], portfolio.segments[order]
+        portfolio.arms[order], portfolio.visitors[order], portfolio.segments[order], form="paper"
     )
     one, other = allocate(portfolio, 25, gap=1e-9), allocate(turned, 25, gap=1e-9)
     assert other.total_regret == pytest.approx(one.total_regret, rel=2e-9)
@@ -147,7 +153,9 @@ def test_the_order_of_experiments_does_not_matter() -> None:
 def test_identical_experiments_are_no_trap(firm_budget: float) -> None:
     """Twenty-four twins: m of them share the budget, and the best m is found by trying all."""
     count = 24
-    found = allocate(Portfolio.from_sizes([6] * count, [100_000] * count), firm_budget)
+    found = allocate(
+        Portfolio.from_sizes([6] * count, [100_000] * count, form="paper"), firm_budget
+    )
     row = {"arms": 6, "visitors": 100_000}
     tries = [
         m * loss_at(row, np.array([firm_budget / m]), "flexible")[0]
@@ -171,10 +179,10 @@ def test_budgets_are_whole_nano_nats_within_limits_and_the_firm_budget(seed: int
 
 def test_a_group_costs_its_largest_budget() -> None:
     rows = [{"id": name, "arms": 3, "visitors": 50_000, "group": "home"} for name in "abc"]
-    found = allocate(Portfolio.of(rows), 2)
+    found = allocate(Portfolio.of(rows, form="paper"), 2)
     assert found.budgets.tolist() == [2.0, 2.0, 2.0]
     assert found.spent_nano == 2_000_000_000
-    alone = allocate(Portfolio.from_sizes([3] * 3, [50_000] * 3), 2)
+    alone = allocate(Portfolio.from_sizes([3] * 3, [50_000] * 3, form="paper"), 2)
     assert found.total_regret < alone.total_regret
 
 
@@ -183,7 +191,7 @@ def test_commitments_stay_and_a_reserve_is_kept() -> None:
         {"id": "running", "arms": 4, "visitors": 10_000, "committed": 0.7, "strategy": "constant"},
         {"id": "new", "arms": 4, "visitors": 90_000},
     ]
-    found = allocate(Portfolio.of(rows), 3, reserve=0.5)
+    found = allocate(Portfolio.of(rows, form="paper"), 3, reserve=0.5)
     assert found.budgets_nano[0] == 700_000_000
     assert found.strategies[0] == "constant"
     assert found.spent_nano == 2_500_000_000
@@ -194,7 +202,7 @@ def test_decimals_mean_what_was_written() -> None:
         {"id": "a", "arms": 2, "visitors": 10_000, "committed": 0.1},
         {"id": "b", "arms": 2, "visitors": 10_000, "committed": 0.2},
     ]
-    assert allocate(Portfolio.of(rows), 0.3).spent_nano == 300_000_000
+    assert allocate(Portfolio.of(rows, form="paper"), 0.3).spent_nano == 300_000_000
 
 
 def test_commitments_above_the_firm_budget_are_listed() -> None:
@@ -204,13 +212,15 @@ def test_commitments_above_the_firm_budget_are_listed() -> None:
         {"id": "c", "arms": 2, "visitors": 10_000, "min_budget": 1.5},
     ]
     with pytest.raises(InvalidTableError, match=r"need 2\.5 nats, only 2 are available") as caught:
-        allocate(Portfolio.of(rows), 2)
+        allocate(Portfolio.of(rows, form="paper"), 2)
     assert [row for row, _ in caught.value.problems] == [0, 1, 3]
 
 
 def test_without_time_the_best_found_is_told_with_its_gap() -> None:
     rng = np.random.default_rng(3)
-    portfolio = Portfolio.from_sizes([20] * 40, 1_000_000 + rng.integers(0, 900_000, 40))
+    portfolio = Portfolio.from_sizes(
+        [20] * 40, 1_000_000 + rng.integers(0, 900_000, 40), form="paper"
+    )
     found = allocate(portfolio, 11, gap=1e-12, time_limit=0)
     assert not found.certified
     assert 1e-12 < found.relative_gap < 1e-2
@@ -233,12 +243,14 @@ def test_without_time_the_best_found_is_told_with_its_gap() -> None:
 )
 def test_bad_arguments_are_named(options: dict[str, Any], argument: str) -> None:
     with pytest.raises(InvalidArgumentError) as caught:
-        allocate(Portfolio.from_sizes([2], [1000]), **options)
+        allocate(Portfolio.from_sizes([2], [1000], form="paper"), **options)
     assert caught.value.argument == argument
 
 
 def test_tiny_and_huge_experiments() -> None:
-    portfolio = Portfolio.from_sizes([2, 2, 50, 2, 1000, 3], [1, 2, 3, 10**12, 10**9, 872])
+    portfolio = Portfolio.from_sizes(
+        [2, 2, 50, 2, 1000, 3], [1, 2, 3, 10**12, 10**9, 872], form="paper"
+    )
     for firm_budget in (0.0, 1e-9, 0.2, 5.0, 1e4):
         found = allocate(portfolio, firm_budget)
         assert found.certified

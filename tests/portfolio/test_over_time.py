@@ -14,7 +14,7 @@ from deniable.portfolio.problem import Portfolio
 from deniable.portfolio.rolling import RollingBudget
 from deniable.portfolio.whatif import budget_for_share, what_if
 
-THREE = Portfolio.from_sizes([2, 5, 9], [1000, 10**5, 10**6], [1, 1, 3])
+THREE = Portfolio.from_sizes([2, 5, 9], [1000, 10**5, 10**6], [1, 1, 3], form="paper")
 
 
 def test_the_what_if_curve_is_the_allocation_at_each_budget() -> None:
@@ -98,7 +98,7 @@ def test_a_minimum_that_does_not_fit_any_more_is_an_error() -> None:
 
 
 def test_realized_risk_against_all_outcomes() -> None:
-    portfolio = Portfolio.from_sizes([2] * 5, [1000] * 5)
+    portfolio = Portfolio.from_sizes([2] * 5, [1000] * 5, form="paper")
     budgets = np.array([0.5, 1.0, 1.5, 2.0, 0.0])
     chance = np.array([0.1, 0.7, 0.3, 0.5, 0.9])
     risk = realized_risk(portfolio, (budgets * NANO).astype(np.int64), chance)
@@ -119,7 +119,7 @@ def test_realized_risk_against_all_outcomes() -> None:
 
 def test_a_visitor_meets_one_experiment_of_a_group() -> None:
     rows = [row("a", group="g"), row("b", group="g"), row("c")]
-    portfolio = Portfolio.of(rows)
+    portfolio = Portfolio.of(rows, form="paper")
     risk = realized_risk(portfolio, np.array([1, 3, 1]) * NANO, 1.0)
     assert (risk.worst_case, risk.mean) == (4.0, 3.0)
     assert risk.quantile(0.4) == pytest.approx(2.0, abs=0.01)
@@ -129,7 +129,7 @@ def test_a_visitor_meets_one_experiment_of_a_group() -> None:
 
 def test_sampled_memberships_and_independent_ones_agree() -> None:
     rng = np.random.default_rng(8)
-    portfolio = Portfolio.from_sizes([2] * 30, [1000] * 30)
+    portfolio = Portfolio.from_sizes([2] * 30, [1000] * 30, form="paper")
     budgets = rng.integers(0, 10**9, 30)
     sample = sampled_risk(portfolio, budgets, rng.random((40_000, 30)) < 0.1)
     exact = realized_risk(portfolio, budgets, 0.1)
