@@ -16,25 +16,24 @@ from deniable.portfolio.allocation import Allocation, Allocator, allocate
 from deniable.portfolio.problem import Portfolio
 from deniable.portfolio.rules import equal_split, zero_budgets
 from deniable.theory.best_budget import best_dynamic_budget
+from deniable.theory.regret import Form
 
 BRUTE_FORCE_SEEDS = [*range(330), 3173]
 STEPS = 700
 
 
-def solve(seed: int) -> tuple[list[dict[str, Any]], float, str, Allocation]:
+def solve(seed: int, form: Form = "paper") -> tuple[list[dict[str, Any]], float, str, Allocation]:
     rows, firm_budget, regime = random_instance(seed)
-    return (
-        rows,
-        firm_budget,
-        regime,
-        allocate(Portfolio.of(rows, form="paper"), firm_budget, regime=regime),
-    )
+    if form == "summed" and regime == "constant":
+        regime = "joint"
+    found = allocate(Portfolio.of(rows, form=form), firm_budget, regime=regime)
+    return rows, firm_budget, regime, found
 
 
-def verdict(seed: int) -> list[str]:
+def verdict(seed: int, form: Form = "paper") -> list[str]:
     """What brute force finds wrong with the solver's answer to an instance."""
-    rows, firm_budget, regime, found = solve(seed)
-    grid = grid_optimum(rows, firm_budget, regime, STEPS)
+    rows, firm_budget, regime, found = solve(seed, form)
+    grid = grid_optimum(rows, firm_budget, regime, STEPS, form)
     wrong = []
     if found.total_regret > grid * (1 + 1e-9):
         wrong.append("the grid has a better allocation")
@@ -45,7 +44,7 @@ def verdict(seed: int) -> list[str]:
     if found.spent_nano > found.firm_nano or found.firm_nano > firm_budget * 1e9 + 0.5:
         wrong.append("overspent")
     told = sum(
-        float(loss_at({**row, "strategy": s}, np.array([b]), regime)[0])
+        float(loss_at({**row, "strategy": s}, np.array([b]), regime, form)[0])
         for row, s, b in zip(rows, found.strategies, found.budgets, strict=True)
     )
     if abs(told - found.total_regret) > 1e-9 * told:
@@ -57,6 +56,14 @@ def verdict(seed: int) -> list[str]:
 def test_no_division_on_a_fine_grid_is_better(block: int) -> None:
     seeds = [seed for seed in BRUTE_FORCE_SEEDS if seed % 11 == block]
     assert {seed: wrong for seed in seeds if (wrong := verdict(seed))} == {}
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_summed_bounds_and_the_joint_strategy_too(block: int) -> None:
+    seeds = [seed for seed in range(100) if seed % 4 == block]
+    assert {seed: wrong for seed in seeds if (wrong := verdict(seed, "summed"))} == {}
+    chosen = {name for seed in seeds[:9] for name in solve(seed, "summed")[3].strategies}
+    assert {"joint", "dynamic"} <= chosen
 
 
 def test_brute_force_sees_a_solver_that_takes_every_bound_for_convex(
@@ -100,7 +107,7 @@ def test_interior_budgets_have_the_shadow_value_as_gain(regime: str, firm_budget
     curves = Allocator(portfolio, regime).curves
     ends = np.zeros((portfolio.size, 2))
     for row, strategy in enumerate(found.strategies):
-        own = (curves.experiment == row) & (curves.dynamic == (strategy == "dynamic"))
+        own = (curves.experiment == row) & (curves.strategy == curves.names.index(strategy))
         ends[row] = curves.low[own][0], curves.high[own][0]
     inside = (found.budgets > ends[:, 0] + 1e-7) & (found.budgets < ends[:, 1] - 1e-7)
     assert inside.sum() > 0
