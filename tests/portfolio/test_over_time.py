@@ -58,7 +58,7 @@ def row(name: str, visitors: int = 10_000, **more: object) -> dict[str, object]:
 
 
 def test_running_experiments_keep_their_budget_and_the_rest_is_allocated() -> None:
-    rolling = RollingBudget(firm_budget=5, reserve=1.5)
+    rolling = RollingBudget(firm_budget=5, reserve=1.5, form="paper")
     first = rolling.start([row("a"), row("b", 40_000)])
     assert first.spent_nano == 3_500_000_000
     before = dict(rolling.committed)
@@ -72,7 +72,7 @@ def test_running_experiments_keep_their_budget_and_the_rest_is_allocated() -> No
 
 def test_an_ended_experiment_stays_spent_unless_released() -> None:
     for release, left in ((False, 0.0), (True, 2.0)):
-        rolling = RollingBudget(firm_budget=2, release_ended=release)
+        rolling = RollingBudget(firm_budget=2, release_ended=release, form="paper")
         rolling.start([row("a", 10**6)])
         rolling.end(["a"])
         assert rolling.start([row("b", 10**6)]).budgets[-1] == left
@@ -82,7 +82,7 @@ def test_an_ended_experiment_stays_spent_unless_released() -> None:
 
 def test_rolling_commitments_survive_rounding() -> None:
     """Budgets like 1.2711484 are held to the nano-nat through decimals and back."""
-    rolling = RollingBudget(firm_budget=4.000000001)
+    rolling = RollingBudget(firm_budget=4.000000001, form="paper")
     first = rolling.start([row("a", 1234), row("b", 77_777), row("c", 5_000)])
     again = rolling.start([row("d", 50)])
     assert again.budgets_nano[:3].tolist() == first.budgets_nano.tolist()
@@ -90,7 +90,7 @@ def test_rolling_commitments_survive_rounding() -> None:
 
 
 def test_a_minimum_that_does_not_fit_any_more_is_an_error() -> None:
-    rolling = RollingBudget(firm_budget=1)
+    rolling = RollingBudget(firm_budget=1, form="paper")
     rolling.start([row("a", 10**6)])
     with pytest.raises(InvalidTableError, match="only 1 are available"):
         rolling.start([row("b", min_budget=0.5)])

@@ -67,7 +67,8 @@ def test_zero_leaves_commitments() -> None:
 def test_the_comparison_holds_the_optimum_and_every_rule() -> None:
     found = allocate(Portfolio.from_sizes([2, 5, 9], [1000, 10**5, 10**6], form="paper"), 4)
     outcomes = {outcome.rule: outcome for outcome in compare_rules(found)}
-    assert list(outcomes) == ["optimal", "best budgets", "equal split", "zero"]
+    assert list(outcomes) == ["optimal", "best budgets", "equal split", "zero", "random arms"]
+    assert outcomes["random arms"].total_regret == 1000 + 10**5 + 10**6
     for rule in ("equal split", "zero"):
         assert outcomes["optimal"].total_regret <= outcomes[rule].total_regret
     assert outcomes["best budgets"].total_regret <= outcomes["optimal"].total_regret

@@ -100,6 +100,21 @@ def test_across_time_all_tables_after_the_switch_lie_in_one_band() -> None:
         assert first.number in exact_proof(replace(promise, tables=others))[0].not_replayed
 
 
+def test_across_time_is_kept_before_the_switch_too() -> None:
+    """A lottery: tables differ from each other by any factor, and tell nothing about segments."""
+    with deniable.open("memory:") as service:
+        begun(service, across_time=True, planned_visitors=10**9)
+        for number in range(600):  # everybody likes x: the common row moves far from uniform
+            decision = service.decide("e", f"v{number}", SEGMENTS[number % 2])
+            if decision.arm == "x":
+                service.reward(decision.id, 1)
+        found = tables(service)
+        assert all(counts["floors"] is None for _, _, counts in found)
+        assert max(t.zero[0] for _, t, _ in found) > 2 * min(t.zero[0] for _, t, _ in found)
+        audit = service.audits.run("e")
+        assert audit.sound, [check for check in audit.checks if check.outcome == "broken"]
+
+
 def test_a_trace_budget_and_an_arm_switched_off() -> None:
     with deniable.open("memory:") as service:
         begun(service, trace_budget=2)

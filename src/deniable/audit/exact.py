@@ -144,13 +144,14 @@ def _version_proof(promise: Promise, version: int) -> VersionProof:
     tables = [published.table for published in mine] or [promise.first_table(version)]
     band = promise.band(version)
     # A band that was fixed late holds from then on; what came before has its ratios alone.
-    banded = [published for published in mine if published.floors is not None] or mine
+    banded = [published for published in mine if published.floors is not None or not promise.late]
     outside = [
         published.number
         for published in banded
         if band is not None and not band.holds((*published.table.rows, published.table.zero))
     ]
-    together = [published.table for published in banded] or tables
+    # Before that the tables are a lottery, each of risk 0 alone.
+    together = [published.table for published in banded] or tables[-1:]
     return VersionProof(
         version=version,
         n_tables=len(mine),

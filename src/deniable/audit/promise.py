@@ -99,6 +99,11 @@ class Promise:
         return STRATEGIES[self.strategy].grade_of(self.across_time)
 
     @property
+    def late(self) -> bool:
+        """Whether the band of all tables is fixed after the start, by what was learned."""
+        return self.across_time and STRATEGIES[self.strategy].offers_across_time
+
+    @property
     def stated_grade(self) -> str:
         """What is promised over all versions: switching an arm off can make it weaker."""
         return self.grade if self.one_band else GIVEN_THE_TIME
@@ -157,9 +162,7 @@ class Promise:
         first: dict[object, int] = {}
         found = {}
         for table in self.tables:
-            lone = self.grade == GIVEN_THE_TIME or (
-                STRATEGIES[self.strategy].offers_across_time and table.floors is None
-            )
+            lone = self.grade == GIVEN_THE_TIME or (self.late and table.floors is None)
             key = table.number if lone else ("together", table.version)
             found[table.number] = first.setdefault(key, table.number)
         return found

@@ -17,7 +17,6 @@ from deniable.privacy.belief import highest_belief
 from deniable.privacy.serving import SPACE
 from deniable.service.http.guard import service_of
 from deniable.service.service import Deniable
-from deniable.strategies import STRATEGIES
 from deniable.web import answers, ledger_view
 from deniable.web.access import Reader, Submission
 
@@ -44,7 +43,7 @@ def statement(request: Request, viewer: Reader, key: str) -> Response:
         worst=decimal(max(proof.worst.promised_ratio or Fraction(0) for proof in proofs), 12),
         grade=promise.stated_grade,
         own_grade=promise.grade,
-        late=STRATEGIES[promise.strategy].offers_across_time,
+        late=promise.late,
         since=_settled_at(service, promise),
         holds=all(proof.holds for proof in proofs),
         beliefs=[(prior, float(highest_belief(prior, budget))) for prior in PRIORS],
