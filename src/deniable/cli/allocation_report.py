@@ -136,7 +136,11 @@ def _experiments(found: Allocation, rows: int) -> Section:
         for row in shown.iter_rows(named=True)
     )
     hidden = frame.height - shown.height
-    text = f"The {rows} largest budgets; {hidden:,} more with --rows 0." if hidden else ""
+    text = f"The {rows} largest budgets; {hidden:,} more with --rows 0. " if hidden else ""
+    alone = int((found.portfolio.segments == 1).sum()) if found.portfolio.form == "summed" else 0
+    if alone:
+        have = "experiment has" if alone == 1 else "experiments have"
+        text += f"{alone:,} {have} one segment: nothing can leak there and no budget is needed."
     return Section("Budgets", text, header, body)
 
 
