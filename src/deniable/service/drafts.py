@@ -74,6 +74,8 @@ def draft(
         raise InvalidArgumentError("strategy", strategy, "one of " + ", ".join(STRATEGIES))
     kind = STRATEGIES[strategy]
     kind.check_size(len(keys), len(names))
+    if not isinstance(across_time, bool):
+        raise InvalidArgumentError("across_time", across_time, "true or false")
     if not 0 <= holdout <= MAX_HOLDOUT:
         raise InvalidArgumentError("holdout", holdout, f"a share from 0 to {MAX_HOLDOUT}")
     check.distinct("metrics", [_key("metrics", metric.name) for metric in metrics], 1)
