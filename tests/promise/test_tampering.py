@@ -10,7 +10,7 @@ from tests.service.http.site import running_site
 from tests.service.support import running, serving
 
 from deniable.errors import BrokenPromiseError, WrongStateError
-from deniable.service.publisher import LEAST_NEW
+from deniable.privacy.epochs import LEAST_NEW
 from deniable.service.service import Deniable
 from deniable.service.service import open as open_service
 

@@ -22,6 +22,7 @@ from sqlalchemy import Connection, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from deniable.errors import BrokenPromiseError, DeniableError
+from deniable.privacy.epochs import GROWTH, LEAST_NEW, TRACE_GROWTH, due_at
 from deniable.privacy.noise import discrete_laplace
 from deniable.privacy.tables import Band, Table, decoded_table
 from deniable.service.experiment_state import ExperimentState
@@ -33,26 +34,7 @@ from deniable.strategies.making import make_band, make_table
 
 _log = logging.getLogger("deniable")
 
-GROWTH = 1.1
-"""An experiment's decisions grow by this factor between two tables."""
-
-TRACE_GROWTH = 2.0
-"""With a trace budget, where every publication adds noise, few large steps are better."""
-
-LEAST_NEW = 100
-"""And by at least so many decisions."""
-
 LEASE_MICROSECONDS = 60_000_000
-
-
-def due_at(decisions: int, *, trace: bool) -> int:
-    """The number of decisions at which the table after one of `decisions` is due.
-
-    >>> due_at(0, trace=False), due_at(5_000, trace=False), due_at(5_000, trace=True)
-    (100, 5500, 10000)
-    """
-    growth = TRACE_GROWTH if trace else GROWTH
-    return max(decisions + LEAST_NEW, int(decisions * growth))
 
 
 class Publisher:
@@ -176,7 +158,8 @@ def _due(connection: Connection, experiment: Experiment) -> int:
     tables = experiments.published(connection, experiment, experiment.table_number)
     if not tables:
         return 0
-    return due_at(tables[0].decisions, trace=experiment.trace_nano is not None)
+    growth = GROWTH if experiment.trace_nano is None else TRACE_GROWTH
+    return due_at(tables[0].decisions, growth)
 
 
 def next_table(

@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 from deniable import _validation as check
 from deniable._validation import FloatArray
 from deniable.errors import InvalidArgumentError
-from deniable.policies.base import FixedRule, GreedyRule, Policy, Rule
+from deniable.policies.base import FixedRule, GreedyRule, Policy, Rule, TableRule
+from deniable.privacy.epochs import LEAST_NEW
 from deniable.simulation.environment import LONGEST_HORIZON, Environment
 
 if TYPE_CHECKING:
     from deniable.simulation.kernels import state as kernels
+    from deniable.simulation.kernels import tables
 
 Kernel: TypeAlias = Literal["leap", "step"]
 Counts: TypeAlias = NDArray[np.int64]
@@ -106,6 +108,7 @@ def run_from(job: Job, state: NDArray[np.uint64]) -> tuple[Counts, Counts]:
     from deniable.simulation.kernels.gittins import run_index
     from deniable.simulation.kernels.gittins_table import gittins_table
     from deniable.simulation.kernels.run import Setting, run_fixed, run_greedy
+    from deniable.simulation.kernels.tables import run_tables
 
     leap = job.kernel == "leap"
     setting = Setting(job.rates, job.arrival, job.checkpoints, state)
@@ -114,6 +117,8 @@ def run_from(job: Job, state: NDArray[np.uint64]) -> tuple[Counts, Counts]:
         return run_greedy(leap, kernel_rule(rule), rule.on_segment_clock, setting)
     if isinstance(rule, FixedRule):
         return run_fixed(leap, _cumulated(rule.shown.T), setting)
+    if isinstance(rule, TableRule):
+        return run_tables(leap, _publishing(rule), setting)
     return run_index(leap, gittins_table(rule.discount), setting)
 
 
@@ -123,7 +128,8 @@ def is_compiled(job: Job) -> bool:
 
     if isinstance(job.rule, GreedyRule):
         return is_cached(f"_{job.kernel}_greedy")
-    return is_cached("_run_fixed" if isinstance(job.rule, FixedRule) else "_run_index")
+    entry = {FixedRule: "_run_fixed", TableRule: "_run_tables"}.get(type(job.rule), "_run_index")
+    return is_cached(entry)
 
 
 def kernel_rule(rule: GreedyRule) -> kernels.Rule:
@@ -136,6 +142,15 @@ def kernel_rule(rule: GreedyRule) -> kernels.Rule:
         "arm-dynamic": kernels.ARM_DYNAMIC,
     }
     return kernels.Rule(kinds[rule.kind], rule.exploring, rule.floor, rule.budgets, rule.turns)
+
+
+def _publishing(rule: TableRule) -> tables.Publishing:
+    """The rule as the kernels take it."""
+    from deniable.simulation.kernels import tables
+
+    return tables.Publishing(
+        rule.weights, rule.bonus, rule.scheduled, rule.growth, LEAST_NEW, rule.trace_budget
+    )
 
 
 def _cumulated(probabilities: FloatArray) -> FloatArray:
