@@ -1,4 +1,4 @@
-"""Published tables in the simulator against the service's own rule, in distribution, with planted faults.
+"""Published tables in the simulator against the service's own rule, in law, with planted faults.
 
 The reference goes visitor by visitor in plain Python. It makes tables with what the publisher makes them
 with (`make_table`, `due_at`), from counts with the service's own noise.

@@ -40,8 +40,11 @@ class Publishing(NamedTuple):
 
 
 class Space(NamedTuple):
-    """Room: parts of visitors, (J + K,); cumulated rows, and by cell what entered before, the sums
-    that tables are made of, and what is new, (J, K) each."""
+    """Room.
+
+    Parts of visitors, (J + K,); cumulated rows, and by cell what entered before, the sums that
+    tables are made of, and what is new, (J, K) each.
+    """
 
     parts: IntArray
     rows: FloatArray
