@@ -1,7 +1,8 @@
 """What publishing costs in learning: tables instead of per-visitor updates, and noise in the tables.
 
-``python -m benchmarks.publishing [batches|trace] [GROWTH ...]`` prints Markdown tables. Seeds are fixed
-and repetitions go on until the standard error is small, so load does not change a number.
+``python -m benchmarks.publishing [batches|trace] [STRATEGY-ARMS] [GROWTH ...]`` prints Markdown tables,
+of one strategy and number of arms where asked for, such as dynamic-20. Seeds are fixed and repetitions
+go on until the standard error is small, so load does not change a number.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ LIMIT = 0.03
 
 BATCHES = list(product((2, 5, 20), (1, 3, 5), (0.5, 2.0, 5.0)))
 TRACES = (None, 3.0, 1.0, 0.3, 0.1)
-_MOST, _STEP = 60_000, 400
+_MOST, _STEP = 12_000, 400
 
 Private = ConstantPolicy | DynamicPolicy
 
@@ -64,7 +65,7 @@ def increase(one: tuple[float, float], other: tuple[float, float]) -> tuple[floa
     return ratio - 1, ratio * math.hypot(one[1] / one[0], other[1] / other[0])
 
 
-def batches(growths: Sequence[float]) -> NDArray[np.float64]:
+def batches(growths: Sequence[float], wanted: Sequence[str] = ()) -> NDArray[np.float64]:
     """Print regret lost by publishing at each growth; returns all losses, (settings, growths)."""
     heads = " | ".join(f"growth {growth:g}" for growth in growths)
     print(f"| strategy | arms | segments | budget | regret | {heads} |")
@@ -72,6 +73,8 @@ def batches(growths: Sequence[float]) -> NDArray[np.float64]:
     losses = []
     for kind in (ConstantPolicy, DynamicPolicy):
         for n_arms, n_segments, budget in BATCHES:
+            if wanted and f"{kind.name}-{n_arms}" not in wanted:
+                continue
             world = page(n_arms, n_segments)
             base = regret(world, kind(budget), 0.005)
             cells = [
@@ -127,7 +130,8 @@ def main() -> bool:
     growths = [float(text) for text in given if text[0].isdigit()] or [GROWTH]
     held = True
     if "trace" not in given:
-        worst = float(batches(growths)[:, 0].max())
+        parts = [text for text in given if "-" in text]
+        worst = float(batches(growths, parts)[:, 0].max())
         held = row("worst learning lost by publishing, share of regret", worst, "", LIMIT)
     if "batches" not in given:
         traces()
