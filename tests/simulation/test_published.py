@@ -68,8 +68,6 @@ def _reference_run(
 ) -> list[int]:
     width, height = len(RATES), len(SHARES)
     trace_nano = None if policy.trace_budget is None else round(policy.trace_budget * 10**9)
-    growth = policy.epoch_growth
-    assert growth is not None
 
     def empty() -> list[list[int]]:
         return [[0] * width for _ in range(height)]
@@ -98,7 +96,7 @@ def _reference_run(
                 cap=MILLION,
             )
             rows = [list(accumulate(row)) for row in table.rows]
-            due = due_at(visitor, growth)
+            due = due_at(visitor, trace=trace_nano is not None, growth=policy.growth)
         s = int(rng.random() >= SHARES[0])
         place = rng.getrandbits(64)
         a = sum(place >= end for end in rows[s])
@@ -251,7 +249,7 @@ def test_results_say_how_tables_are_published() -> None:
     )
     assert result.summary("clicks")["policy"].to_list() == [
         "constant(1)",
-        "constant(1, growth 1.1)",
+        "constant(1, growth 1.05)",
         "constant(1, trace 0.3)",
         "dynamic(1, growth 1.5, trace 0.3)",
     ]

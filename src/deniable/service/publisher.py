@@ -1,7 +1,7 @@
 """The publisher: makes the next table of an experiment when the experiment has grown enough.
 
 Serving draws from the table in force and learns nothing; this is where learning happens. A table is due
-when the stored decisions of all segments together have grown by a tenth, and by 100. When one appears
+when the stored decisions of all segments together have grown by 5%, and by 100. When one appears
 therefore depends on nobody's segment and on no reward. A table is a function of the counts that are
 stored with it, is checked in exact arithmetic, and is stored and chained before anything is drawn from
 it. One process at a time publishes for an experiment, under a lease; whatever fails, the table in
@@ -22,7 +22,7 @@ from sqlalchemy import Connection, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from deniable.errors import BrokenPromiseError, DeniableError
-from deniable.privacy.epochs import GROWTH, LEAST_NEW, TRACE_GROWTH, due_at
+from deniable.privacy.epochs import LEAST_NEW, due_at
 from deniable.privacy.noise import discrete_laplace
 from deniable.privacy.tables import Band, Table, decoded_table
 from deniable.service.experiment_state import ExperimentState
@@ -158,8 +158,7 @@ def _due(connection: Connection, experiment: Experiment) -> int:
     tables = experiments.published(connection, experiment, experiment.table_number)
     if not tables:
         return 0
-    growth = GROWTH if experiment.trace_nano is None else TRACE_GROWTH
-    return due_at(tables[0].decisions, growth)
+    return due_at(tables[0].decisions, trace=experiment.trace_nano is not None)
 
 
 def next_table(
