@@ -1,0 +1,93 @@
+"""`deniable audit experiment`: is its promise kept? A verdict that can be filed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from deniable.cli.sections import print_sections
+from deniable.cli.stores import DEFAULT_STORE, AsJson, KeyFile, Store, opened
+from deniable.errors import NANO, InvalidArgumentError
+
+if TYPE_CHECKING:
+    from deniable.audit.report import Audit
+    from deniable.planning.report import Section
+
+BROKEN = 1
+"""The exit status where the promise is not kept: for scheduled audits."""
+
+
+def audit_experiment(
+    experiment: Annotated[str, typer.Argument(help="The experiment's key.")],
+    store: Store = DEFAULT_STORE,
+    key_file: KeyFile = "",
+    record: Annotated[
+        bool, typer.Option("--record", help="Enter the verdict into the ledger.")
+    ] = False,
+    as_json: AsJson = False,
+    chart: Annotated[Path | None, typer.Option(help="Draw to FILE.(svg|png|pdf|html).")] = None,
+) -> None:
+    """Check an experiment's promise: every table in exact arithmetic, every decision against it.
+
+    The exit status is 0 where the promise is kept and 1 where it is not.
+    """
+    if chart is not None:
+        from deniable.charts.save import check_chart_path, save_chart
+
+        check_chart_path(chart)
+    if store.startswith("sqlite:///") and not Path(store.removeprefix("sqlite:///")).exists():
+        raise InvalidArgumentError("store", store, "a store that exists")  # opening would make one
+    with opened(store, key_file) as service:
+        found = service.audits.run(experiment, record=record)
+    if as_json:
+        typer.echo(json.dumps(found.to_dict(), indent=2))
+    else:
+        print_sections(audit_sections(found))
+    if chart is not None:
+        save_chart(found.chart(), chart)
+        typer.echo(f"chart: {chart}", err=True)
+    if not found.sound:
+        raise typer.Exit(BROKEN)
+
+
+def audit_sections(found: Audit) -> list[Section]:
+    """The audit, told to a person."""
+    from deniable.audit.exact import decimal
+    from deniable.planning.report import Section
+
+    promise = found.promise
+    checks = tuple(
+        (check.name, check.outcome, "" if check.p_value is None else f"{check.p_value:.3g}")
+        for check in found.checks
+    )
+    final = found.proofs[-1]
+    arms = tuple(
+        (
+            promise.arms[proof.arm],
+            f"{proof.budget_nano / NANO:g}",
+            "-" if proof.promised_ratio is None else decimal(proof.promised_ratio),
+            decimal(proof.bound),
+            "yes" if proof.holds else "NO",
+        )
+        for proof in final.arms
+    )
+    words = tuple(Section(check.name.capitalize(), check.statement) for check in found.checks)
+    return [
+        Section(
+            f"Audit of {promise.name}, {found.made_at:%Y-%m-%d %H:%M} UTC",
+            f"{found.verdict} {promise.strategy.capitalize()} strategy, {promise.stated_grade}, budget "
+            f"{promise.budget_nano / NANO:g} nats, {len(promise.segments)} segments.",
+            ("check", "outcome", "p-value"),
+            checks,
+        ),
+        Section(
+            f"Exact worst case of each shown arm, {final.n_tables:,} tables published",
+            "By how much seeing the arm can multiply a tracker's odds, cut after 20 digits.",
+            ("arm", "budget", "worst ratio", "e^budget, from below", "kept"),
+            arms,
+        ),
+        *words,
+    ]
