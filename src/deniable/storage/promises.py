@@ -178,7 +178,7 @@ def promise_from(key: str, entries: Sequence[Entry]) -> Promise:
     """The promise that these entries of one experiment make, in the order of their places."""
     promise: Promise | None = None
     for entry in sorted(entries):
-        if entry.kind in ("create", "migrate"):
+        if entry.kind in _WHOLE:
             promise = _whole(entry.detail) or promise
         elif promise is not None:
             promise = _EFFECTS[entry.kind](promise, entry)
@@ -402,5 +402,11 @@ _EFFECTS: dict[str, Callable[[Promise, Entry], Promise]] = {
     "purge": _forgot,
 }
 
-ACTS = {"create", "migrate", *_EFFECTS} - {"table", *_FORGETTING}
+_WHOLE = ("create", "migrate", "scratch")
+"""Kinds that say all of an experiment's promise at once."""
+
+KINDS = {*_WHOLE, *_EFFECTS}
+"""All kinds that a promise is made of."""
+
+ACTS = KINDS - {"table", *_FORGETTING}
 """Kinds of which an experiment has few entries; of the others only the newest is read."""
