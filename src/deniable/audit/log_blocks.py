@@ -7,13 +7,14 @@ wrong is then for the checks to say.
 
 from __future__ import annotations
 
+import csv
 import gzip
-import io
 import json
 import zlib
 from collections.abc import Iterator
+from io import BufferedReader
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from deniable.errors import InvalidArgumentError
 from deniable.storage.log_rows import FORMAT, FORMAT_VERSION, LogRow
@@ -29,7 +30,7 @@ TEXT = ("kind", "detail")
 COLUMNS = LogRow._fields
 
 _ROWS = 1 << 17
-_BYTES = 1 << 25
+_BYTES, _PART = 1 << 25, 1 << 20
 
 
 def ending_of(path: Path) -> str:
@@ -91,54 +92,59 @@ def _parquet(path: Path) -> Iterator[pl.DataFrame]:
 
 
 def _lines(path: Path, ending: str) -> Iterator[pl.DataFrame]:
-    with _opened(path, ending) as file:
-        if ending.startswith(".csv"):
-            header = file.readline(10_000)
-            if header.decode("utf-8", "replace").rstrip("\r\n").split(",") != list(COLUMNS):
-                raise _unknown(path, "has other columns")
-            read = _csv
-        else:
-            read = _jsonl
+    is_csv = ending.startswith(".csv")
+    with path.open("rb") as raw:
+        file = gzip.GzipFile(fileobj=raw) if ending.endswith(".gz") else raw
+        header_is_due = is_csv
         for piece in _pieces(file, path):
-            yield _typed(read(piece))
+            if header_is_due:
+                header, _, piece = piece.partition(b"\n")
+                if header.decode("utf-8", "replace").rstrip("\r").split(",") != list(COLUMNS):
+                    raise _unknown(path, "has other columns")
+                header_is_due = False
+            if piece:
+                yield _typed((_csv if is_csv else _jsonl)(piece))
 
 
-def _opened(path: Path, ending: str) -> IO[bytes]:
-    if ending.endswith(".gz"):
-        return io.BufferedReader(gzip.open(path, "rb"), _BYTES)  # type: ignore[type-var]
-    return path.open("rb")
-
-
-def _pieces(file: IO[bytes], path: Path) -> Iterator[bytes]:
+def _pieces(file: BufferedReader | gzip.GzipFile, path: Path) -> Iterator[bytes]:
     """The file in pieces of whole lines; the last may lack the end of its line."""
-    rest = b""
+    parts: list[bytes] = []
+    size = 0
     while True:
         try:
-            piece = file.read(_BYTES)
+            part = file.read1(_PART)
         except EOFError:  # a compressed file that was cut off: its last rows are missing
-            piece = b""
+            part = b""
         except (gzip.BadGzipFile, zlib.error) as error:
             raise _unknown(path, "is not gzip, or was damaged") from error
-        if not piece:
+        if not part:
             break
-        whole, newline, after = (rest + piece).rpartition(b"\n")
-        rest = after
-        if newline:
-            yield whole + newline
-    if rest:
-        yield rest
+        parts.append(part)
+        size += len(part)
+        if size >= _BYTES:
+            whole, newline, rest = b"".join(parts).rpartition(b"\n")
+            parts, size = [rest], len(rest)
+            if newline:
+                yield whole + newline
+    if size:
+        yield b"".join(parts)
 
 
 def _csv(piece: bytes) -> pl.DataFrame:
     import polars as pl
+    from polars.exceptions import PolarsError
 
-    return pl.read_csv(
-        piece,
-        has_header=False,
-        schema=dict.fromkeys(COLUMNS, pl.String),
-        truncate_ragged_lines=True,
-        encoding="utf8-lossy",
-    )
+    schema = dict.fromkeys(COLUMNS, pl.String)
+    try:
+        return pl.read_csv(piece, has_header=False, schema=schema, encoding="utf8-lossy")
+    except PolarsError:  # row by row: one with too few or too many values is an empty row
+        rows = csv.reader(piece.decode("utf-8", "replace").splitlines())
+        width = len(COLUMNS)
+        return pl.DataFrame(
+            [[v or None for v in row] if len(row) == width else [None] * width for row in rows],
+            schema=schema,
+            orient="row",
+        )
 
 
 def _jsonl(piece: bytes) -> pl.DataFrame:
