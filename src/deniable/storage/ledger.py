@@ -26,7 +26,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, func, select, true
 
 from deniable.errors import BrokenPromiseError
 from deniable.storage import chain, experiments, promises
@@ -110,6 +110,7 @@ class _Told:
     tables: dict[tuple[bytes, int], PromisedTable] = field(default_factory=dict)
     erased: Counter[bytes] = field(default_factory=Counter)
     erased_rewards: Counter[bytes] = field(default_factory=Counter)
+    ended: set[bytes] = field(default_factory=set)  # scratch copies
 
     def add(self, entry: Entry) -> None:
         """Take in one more entry, oldest first."""
@@ -120,7 +121,9 @@ class _Told:
             self.fingerprint = entry.detail["fingerprint"]
         if identity is None:
             return
-        if entry.kind == "table":
+        if entry.kind == "scratch_end":
+            self._forget(identity)
+        elif entry.kind == "table":
             table = promises.promised_table(entry)
             self.tables[identity, table.number] = table
         elif entry.kind in ("erase", "purge"):
@@ -130,6 +133,13 @@ class _Told:
             self.newest[identity, "table" if entry.kind == "table" else "erase"] = entry
         elif entry.kind in promises.ACTS:
             self.entries[identity].append(entry)
+
+    def _forget(self, identity: bytes) -> None:
+        """A scratch copy ended: nothing of it is left. An experiment that ends so was removed."""
+        if [entry.kind for entry in self.entries[identity]] == ["scratch"]:
+            del self.entries[identity]
+            self.ended.add(identity)
+            self.tables = {at: table for at, table in self.tables.items() if at[0] != identity}
 
     def promise(self, identity: bytes, key: str) -> Promise:
         """What an experiment promises."""
@@ -263,6 +273,8 @@ def _follow(
         is_decision = hasattr(row, "visitor")
         decision = row.id if is_decision else row.decision_id
         what, where = "decision" if is_decision else "reward of decision", _name(row.writer_id)
+        if row.writer_id not in heads and row.experiment_id in told.ended:
+            continue  # of a scratch copy whose removal is under way
         if row.writer_id not in heads:
             raise _Broken(
                 f"{what} {decision.hex()} was added under an unknown writer",
@@ -456,7 +468,7 @@ def _experiments(connection: Connection, told: _Told) -> None:
     """Experiments, arms, segments and tombstones are what the commitments say."""
     query = select(tombstones.c.experiment_id, func.count()).group_by(tombstones.c.experiment_id)
     stones: dict[bytes, int] = {row[0]: row[1] for row in connection.execute(query)}
-    known = experiments.everything(connection)
+    known = experiments.matching(connection, true())  # scratch copies too
     for experiment in known:
         try:
             promise = told.promise(bytes.fromhex(experiment.id), experiment.key)

@@ -157,12 +157,15 @@ def _tables(connection: Connection, wanted: Collection[bytes] | None) -> Iterato
 def _chained(connection: Connection, wanted: Collection[bytes] | None) -> Iterator[LogRow]:
     """Decisions and rewards in the order of their chains."""
     open_to = None if wanted is None else frozenset(wanted)
+    chains = set(connection.execute(select(writers.c.id)).scalars())
     streams = (
         _stream(connection, decisions, select(decisions)),
         _stream(connection, rewards, _rewards()),
     )
     with closing(streams[0]), closing(streams[1]):
         for row in heapq.merge(*streams, key=lambda row: (row.writer_id, row.seq)):
+            if row.writer_id < 0 and row.writer_id not in chains:
+                continue  # of a scratch copy whose removal is under way
             is_open = open_to is None or row.experiment_id in open_to
             yield _decision(row, is_open) if hasattr(row, "visitor") else _reward(row, is_open)
 
