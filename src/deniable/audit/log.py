@@ -284,6 +284,8 @@ class _Reader:
     def _promises(self, number: int) -> None:
         """The chain of commitments is complete: what does each experiment promise?"""
         for identity, entries in self._entries.items():
+            if entries[-1].kind == "scratch_end":
+                continue  # nothing but its commitments is left of a scratch copy
             try:
                 self.experiments[identity] = LoggedExperiment.of(entries)
             except BrokenPromiseError as error:

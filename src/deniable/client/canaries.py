@@ -104,7 +104,8 @@ class Canaries:
                 response = self._http.request(method, path, json=body)
             except httpx.TransportError as error:
                 if last:
-                    raise calls.unreachable(error) from error
+                    told = f"no answer from {self._http.base_url}: {type(error).__name__}"
+                    raise ServiceError(None, "unreachable", told) from error
                 time.sleep(calls.pause(attempt, None))
                 continue
             if last or not calls.worth_repeating(response):
