@@ -90,7 +90,20 @@ def _rows(n_rows: int) -> Iterator[LogRow]:
         committed = commitment(who, salt, segment, shown)
         head = decision_hash(head, identity, new, 1, 1, 0, now, _WRITER, seq, committed)
         last = LogRow(
-            DECISION, _WRITER, seq, identity, new, 1, 1, 0, now, who, salt, segment, shown, hash=head
+            DECISION,
+            _WRITER,
+            seq,
+            identity,
+            new,
+            1,
+            1,
+            0,
+            now,
+            who,
+            salt,
+            segment,
+            shown,
+            hash=head,
         )
         yield last
     yield end

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.audit.levels import strict
 from tests.promise.support import taught
 from tests.service.support import running, serving
 
@@ -37,6 +38,11 @@ def filled(service: Deniable) -> None:
         for key in ("one", "two"):
             taught(service, key, {"a": "old", "b": "new"}, visitors=60, name=f"{turn}")
     service.visitors.erase(["0a7", "1b9"])
+
+
+@pytest.fixture(autouse=True)
+def _strict(monkeypatch: pytest.MonkeyPatch) -> None:
+    strict(monkeypatch)
 
 
 @pytest.fixture(scope="module")
@@ -94,14 +100,18 @@ def test_links_are_those_of_an_independent_encoding(folder: Path) -> None:
         writer, seq, at = int(line[WRITER]), int(line[SEQ]), int(line[TIME])
         raw = {place: bytes.fromhex(line[place]) for place in (3, 4, VISITOR, SALT, COMMITMENT)}
         if line[KIND] == "D":
-            committed = raw[COMMITMENT] or sha256(
-                raw[VISITOR] + raw[SALT] + pack(">hh", int(line[SEGMENT]), int(line[SHOWN]))
-            ).digest()
+            committed = (
+                raw[COMMITMENT]
+                or sha256(
+                    raw[VISITOR] + raw[SALT] + pack(">hh", int(line[SEGMENT]), int(line[SHOWN]))
+                ).digest()
+            )
             middle = pack(">IIh", *map(int, line[VERSION : ROLE + 1]))
         else:
-            committed = raw[COMMITMENT] or sha256(
-                raw[SALT] + pack(">hq", int(line[METRIC]), int(line[VALUE]))
-            ).digest()
+            committed = (
+                raw[COMMITMENT]
+                or sha256(raw[SALT] + pack(">hq", int(line[METRIC]), int(line[VALUE]))).digest()
+            )
             middle = pack(">h", int(line[METRIC]))
         before = links.get(line[WRITER], bytes(32)) + line[KIND].encode()
         link = sha256(before + raw[3] + raw[4] + middle + pack(">qiq", at, writer, seq) + committed)
@@ -204,7 +214,9 @@ def test_removed_added_and_moved_rows_are_named(folder: Path, tmp_path: Path, wh
 def test_the_end_of_a_log_cannot_be_cut_off(folder: Path, tmp_path: Path) -> None:
     lines = lines_of(folder / "all.csv")
     for keep in (2, nth(lines, "C", 5), nth(lines, "D", 7), nth(lines, "E", 0), len(lines) - 1):
-        found = changed(folder, tmp_path, lambda rows, keep=keep: rows.__delitem__(slice(keep, None)))  # type: ignore[misc]
+        found = changed(
+            folder, tmp_path, lambda rows, keep=keep: rows.__delitem__(slice(keep, None))
+        )  # type: ignore[misc]
         assert not found.sound
         assert found.row == keep - 1
         assert "removed" in (found.problem or "")
@@ -237,9 +249,9 @@ def test_chains_that_were_all_recomputed_show_in_heads_noted_elsewhere(folder: P
 
 def test_the_blocks_of_a_log_do_not_matter(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = audit_log(folder / "all.parquet").to_dict()
-    monkeypatch.setattr(log_blocks, "_ROWS", 7)
-    monkeypatch.setattr(log_blocks, "_BYTES", 2_000)
-    monkeypatch.setattr(log_blocks, "_PART", 1_000)
+    monkeypatch.setattr(log_blocks, "_ROWS", 101)
+    monkeypatch.setattr(log_blocks, "_BYTES", 20_000)
+    monkeypatch.setattr(log_blocks, "_PART", 7_000)
     for ending in ENDINGS:
         assert audit_log(folder / f"all.{ending}").to_dict() == whole
 
@@ -306,7 +318,10 @@ def test_visitors_with_two_decisions_are_found_exactly() -> None:
         ("log.jsonl", b'{"kind":"D"}\n'),
         ("log.jsonl", b"not JSON\n"),
         ("log.csv.gz", b"not gzip"),
-        ("log.jsonl", b'{"kind":"F","detail":"{\\"format\\":\\"deniable log\\",\\"version\\":9}"}\n'),
+        (
+            "log.jsonl",
+            b'{"kind":"F","detail":"{\\"format\\":\\"deniable log\\",\\"version\\":9}"}\n',
+        ),
     ],
 )
 def test_a_file_that_is_no_log_is_one_line_and_status_2(

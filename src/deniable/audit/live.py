@@ -59,9 +59,7 @@ class StoredDraw(NamedTuple):
 class Service(Protocol):
     """The running service, as canaries meet it."""
 
-    def decide(
-        self, visitors: Sequence[tuple[str, str | None]]
-    ) -> list[dict[str, Any]] | None:
+    def decide(self, visitors: Sequence[tuple[str, str | None]]) -> list[dict[str, Any]] | None:
         """The answers as sent, for visitors and their segments; None where they are refused."""
 
     def stored(self) -> Iterator[StoredDraw]:

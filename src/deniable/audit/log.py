@@ -443,5 +443,3 @@ def _writer(name: str) -> int:
         return int(name)
     except ValueError:
         return 0
-
-

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from typing import Any, ClassVar
@@ -11,25 +11,18 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable._validation import FloatArray
 from deniable.audit.checks import Check, exact_checks
+from deniable.audit.evidence import Cells, Evidence
+from deniable.audit.evidence import evidence as evidence_of
 from deniable.audit.exact import VersionProof, exact_proof
 from deniable.audit.log_links import Flags, Ints
-from deniable.audit.promise import AuditedTable, Promise
+from deniable.audit.promise import AuditedTable, Lottery, Promise
 from deniable.errors import NANO
-from deniable.inference.e_values import DrawEvidence, draw_evidence, smallest_excess
-from deniable.inference.state import Batch
-from deniable.privacy.serving import SPACE
 from deniable.privacy.tables import decoded_table
 from deniable.storage import promises
 from deniable.storage.commitments import Entry
 from deniable.storage.promises import PromisedTable
-from deniable.storage.records import Role
-
-ALPHA = 1e-3
-"""How often a sound experiment is accused by its draws, however often it is audited."""
-
-POWER = 0.99
+from deniable.storage.records import SLOTS, Role
 
 
 @dataclass(frozen=True)
@@ -43,7 +36,7 @@ class AuditedExperiment:
         decisions: open decisions that were compared with their tables.
         proofs: the exact check, by version.
         checks: one by one.
-        evidence: against "draws follow their tables"; None without decisions.
+        evidence: against its draws and its lottery; None without decisions.
     """
 
     key: str
@@ -52,7 +45,7 @@ class AuditedExperiment:
     decisions: int
     proofs: tuple[VersionProof, ...]
     checks: tuple[Check, ...]
-    evidence: DrawEvidence | None
+    evidence: Evidence | None
 
     @property
     def sound(self) -> bool:
@@ -69,7 +62,7 @@ class AuditedExperiment:
             "budget": self.promise.budget_nano / NANO,
             "tables": len(self.promise.tables),
             "decisions": self.decisions,
-            "log_e_value": None if self.evidence is None else self.evidence.log_e_value,
+            "log_e_value": None if self.evidence is None else self.evidence.draws,
             "checks": [asdict(check) for check in self.checks],
         }
 
@@ -82,6 +75,7 @@ class LoggedExperiment:
         chained: its tables as the commitments name them, by number.
         off: arm position -> the version from which it is off.
         erased: decisions that were erased.
+        migrated: whether it is from before tables were published.
     """
 
     PROBLEMS: ClassVar = (
@@ -98,7 +92,9 @@ class LoggedExperiment:
         chained: Mapping[int, PromisedTable],
         off: Mapping[int, int],
         erased: int,
+        migrated: bool,
     ) -> None:
+        self._migrated = migrated
         self.key = promise.key
         self.erased = erased
         self._promise = promise
@@ -136,7 +132,8 @@ class LoggedExperiment:
         erased = sum(
             entry.detail["decisions"] for entry in entries if entry.kind in ("erase", "purge")
         )
-        return cls(promise, {table.number: table for table in chained}, off, erased)
+        migrated = any(entry.kind == "migrate" for entry in entries)
+        return cls(promise, {table.number: table for table in chained}, off, erased, migrated)
 
     @property
     def missing_table(self) -> int | None:
@@ -197,10 +194,11 @@ class LoggedExperiment:
 
     def count(self, table: Ints, role: Ints, segment: Ints, shown: Ints) -> None:
         """Take in open decisions without a problem."""
-        if self._counts is None:
-            self._counts = np.zeros((self._version.size, *self._shape), dtype=np.int64)
         rows, arms = self._shape
-        cells = (table * rows + self._rows(role, segment)) * arms + shown
+        if self._counts is None:
+            self._counts = np.zeros((self._version.size, len(Role), rows, arms), dtype=np.int64)
+        place = np.where(segment >= 0, segment, rows - 1)
+        cells = ((table * len(Role) + role) * rows + place) * arms + shown
         np.add.at(self._counts.reshape(-1), cells, 1)
 
     def audited(self) -> AuditedExperiment:
@@ -210,8 +208,8 @@ class LoggedExperiment:
         checks = list(exact_checks(promise, proofs))
         evidence = None
         if self._counts is not None:
-            evidence, check = self._draw_check(self._counts)
-            checks.append(check)
+            evidence = evidence_of(promise, self._cells(self._counts), self._lottery())
+            checks += _draw_checks(evidence)
         return AuditedExperiment(
             key=self.key,
             scratch=self._promise.status == "scratch",
@@ -247,52 +245,49 @@ class LoggedExperiment:
             one_band=told.one_band,
         )
 
-    def _draw_check(self, counts: NDArray[np.int64]) -> tuple[DrawEvidence, Check]:
-        """Draws against the tables they name: evidence that may be looked at every night."""
-        used = [table for table in self.tables if counts[table.number].any()]
-        chances = [_chances(table) for table in used]
-        shows = [counts[table.number] for table in used]
-        evidence = draw_evidence(
-            [Batch(p, n, np.zeros(self._shape)) for p, n in zip(chances, shows, strict=True)]
-        )
-        broken = evidence.log_e_value >= np.log(1 / ALPHA)
-        noticed = _noticed(np.stack(chances), np.stack(shows))
-        words = (
-            "The arms shown cannot come from the tables that the decisions name"
-            if broken
-            else "The arms shown agree with the tables that the decisions name"
-        )
-        told = f"{words} (e-value {np.exp(min(evidence.log_e_value, 700.0)):.3g})."
-        power = (
-            " Too few decisions to notice any bias of a single arm."
-            if noticed is None
-            else f" A bias of {noticed:.2g} nats of a segment's arm would have been noticed with 99%."
-        )
-        outcome = "broken" if broken else "kept"
-        return evidence, Check("draws", outcome, told + power, evidence.p_value)  # type: ignore[arg-type]
+    def _cells(self, counts: NDArray[np.int64]) -> Cells:
+        """Shows by (table, role, segment, arm); the last segment stands for unlisted ones."""
+        unlisted = self._shape[0] - 1
+        return {
+            (table, role, -1 if segment == unlisted else segment, arm): int(
+                counts[table, role, segment, arm]
+            )
+            for table, role, segment, arm in np.argwhere(counts).tolist()
+        }
 
-
-def _chances(table: AuditedTable) -> FloatArray:
-    rows = (*table.table.rows, table.table.zero)
-    return np.array([[entry / SPACE for entry in row] for row in rows])
-
-
-def _noticed(chances: FloatArray, shows: NDArray[np.int64]) -> float | None:
-    """The bias that would have been noticed in every arm of every segment with enough decisions.
-
-    Of the segment with most decisions: its arm that is hardest to judge.
-    """
-    trials = shows.sum(axis=2)
-    segment = int(trials.sum(axis=0).argmax())
-    # As many e-values are averaged as there are cells and rows, with the whole apart.
-    alpha = ALPHA / ((shows.shape[1] + 1) * (shows.shape[2] + 1))
-    worst = 0.0
-    for arm in range(shows.shape[2]):
-        p = chances[:, segment, arm]
-        if not p.any():
-            continue
-        found = smallest_excess(p, trials[:, segment], alpha=alpha, power=POWER)
-        if found is None:
+    def _lottery(self) -> Lottery | None:
+        """How members are chosen; None for experiments of groups, from before migration 0004."""
+        told = self._promise
+        if self._migrated and told.layer is not None:
             return None
-        worst = max(worst, found.tilt)
-    return worst
+        slots = SLOTS if told.slots is None else int.from_bytes(told.slots, "little").bit_count()
+        return Lottery(slots=slots, holdout=told.holdout)
+
+
+def _draw_checks(found: Evidence) -> Iterator[Check]:
+    """Draws and lotteries against what they should be: evidence that may be looked at every night."""
+    told = (
+        "The arms shown cannot come from the tables that the decisions name"
+        if found.draws_accuse
+        else "The arms shown agree with the tables that the decisions name"
+    )
+    yield Check(
+        "draws",
+        "broken" if found.draws_accuse else "kept",
+        f"{told} (e-value {_e_value(found.draws)}). {found.power.words}",
+    )
+    if found.lottery is not None:
+        told = (
+            "Members and holdouts cannot have been chosen by lot"
+            if found.lottery_accuses
+            else "Members and holdouts are as many as the lottery says, in every segment"
+        )
+        yield Check(
+            "lottery",
+            "broken" if found.lottery_accuses else "kept",
+            f"{told} (e-value {_e_value(found.lottery)}).",
+        )
+
+
+def _e_value(logarithm: float) -> str:
+    return f"{np.exp(min(logarithm, 700.0)):.3g}"

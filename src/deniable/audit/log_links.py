@@ -47,7 +47,9 @@ class Rows:
         import polars as pl
 
         self.size = frame.height
-        self.kind = frame["kind"].replace_strict(_CODES, default=0, return_dtype=pl.Int64).to_numpy()
+        self.kind = (
+            frame["kind"].replace_strict(_CODES, default=0, return_dtype=pl.Int64).to_numpy()
+        )
         missing = [frame[name].is_null().to_numpy() for name in COLUMNS]
         self._frame, self._missing = frame, dict(zip(COLUMNS, missing, strict=True))
         self.decision: Flags = self.kind == _CODES[DECISION]

@@ -34,6 +34,32 @@ class AuditedTable:
 
 
 @dataclass(frozen=True)
+class Lottery:
+    """Who may become a member, by a keyed hash of the visitor; in thousandths.
+
+    Attributes:
+        slots: of its layer's 1,000; 1,000 without a layer.
+        holdout: of those who have one of its slots.
+
+    >>> Lottery(slots=600, holdout=100).other_share
+    0.4
+    """
+
+    slots: int
+    holdout: int
+
+    @property
+    def other_share(self) -> float:
+        """The share of visitors whose slot is not one of the experiment's."""
+        return 1 - self.slots / 1000
+
+    @property
+    def holdout_share(self) -> float:
+        """The share of the others who are held out."""
+        return self.holdout / 1000
+
+
+@dataclass(frozen=True)
 class Promise:
     """An experiment's budgets and strategy, and every table that it has published.
 

@@ -10,11 +10,13 @@ import typer
 
 from deniable.cli.sections import print_sections
 from deniable.cli.stores import DEFAULT_STORE, AsJson, KeyFile, Store, opened
-from deniable.errors import NANO, InvalidArgumentError
+from deniable.errors import NANO, BrokenPromiseError
 
 if TYPE_CHECKING:
     from deniable.audit.report import Audit
     from deniable.planning.report import Section
+
+Record = Annotated[bool, typer.Option("--record", help="Enter the verdict into the ledger.")]
 
 BROKEN = 1
 """The exit status where the promise is not kept: for scheduled audits."""
@@ -24,9 +26,7 @@ def audit_experiment(
     experiment: Annotated[str, typer.Argument(help="The experiment's key.")],
     store: Store = DEFAULT_STORE,
     key_file: KeyFile = "",
-    record: Annotated[
-        bool, typer.Option("--record", help="Enter the verdict into the ledger.")
-    ] = False,
+    record: Record = False,
     as_json: AsJson = False,
     chart: Annotated[Path | None, typer.Option(help="Draw to FILE.(svg|png|pdf|html).")] = None,
 ) -> None:
@@ -38,10 +38,12 @@ def audit_experiment(
         from deniable.charts.save import check_chart_path, save_chart
 
         check_chart_path(chart)
-    if store.startswith("sqlite:///") and not Path(store.removeprefix("sqlite:///")).exists():
-        raise InvalidArgumentError("store", store, "a store that exists")  # opening would make one
     with opened(store, key_file) as service:
-        found = service.audits.run(experiment, record=record)
+        try:
+            found = service.audits.run(experiment, record=record)
+        except BrokenPromiseError as error:  # there is nothing left that could be audited
+            typer.echo(f"The promise is NOT kept: {error}.", err=True)
+            raise typer.Exit(BROKEN) from None
     if as_json:
         typer.echo(json.dumps(found.to_dict(), indent=2))
     else:

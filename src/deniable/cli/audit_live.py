@@ -40,7 +40,9 @@ def audit_live(
     from deniable.errors import InvalidArgumentError
 
     if not api_key:
-        raise InvalidArgumentError("api_key", "", "a key with the scope `audit`, or DENIABLE_API_KEY")
+        raise InvalidArgumentError(
+            "api_key", "", "a key with the scope `audit`, or DENIABLE_API_KEY"
+        )
     with (
         Canaries(url, api_key, experiment) as canaries,
         Progress(console=Console(stderr=True), transient=True) as bar,

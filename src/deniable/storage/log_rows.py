@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, select
 
-from deniable.storage import chain, times
+from deniable.storage import chain, scratch, times
 from deniable.storage.schema import (
     COMMITMENT_CHAIN,
     commitments,
@@ -157,15 +157,12 @@ def _tables(connection: Connection, wanted: Collection[bytes] | None) -> Iterato
 def _chained(connection: Connection, wanted: Collection[bytes] | None) -> Iterator[LogRow]:
     """Decisions and rewards in the order of their chains."""
     open_to = None if wanted is None else frozenset(wanted)
-    chains = set(connection.execute(select(writers.c.id)).scalars())
     streams = (
-        _stream(connection, decisions, select(decisions)),
+        _stream(connection, decisions, select(decisions).where(scratch.in_force())),
         _stream(connection, rewards, _rewards()),
     )
     with closing(streams[0]), closing(streams[1]):
         for row in heapq.merge(*streams, key=lambda row: (row.writer_id, row.seq)):
-            if row.writer_id < 0 and row.writer_id not in chains:
-                continue  # of a scratch copy whose removal is under way
             is_open = open_to is None or row.experiment_id in open_to
             yield _decision(row, is_open) if hasattr(row, "visitor") else _reward(row, is_open)
 
@@ -205,9 +202,7 @@ def _decision(row: Any, is_open: bool) -> LogRow:
         return kept._replace(commitment=chain.old_commitment(*values))
     if not is_open:
         return kept._replace(commitment=chain.commitment(*committed, row.shown))
-    return kept._replace(
-        visitor=row.visitor, salt=row.salt, segment=row.segment, shown=row.shown
-    )
+    return kept._replace(visitor=row.visitor, salt=row.salt, segment=row.segment, shown=row.shown)
 
 
 def _reward(row: Any, is_open: bool) -> LogRow:

@@ -252,6 +252,22 @@ def tombstones_of(connection: Connection, experiment: Experiment) -> int:
     return int(newest[0].detail.get("tombstones", 0)) if newest else 0
 
 
+def switched_off(connection: Connection, experiment: Experiment) -> dict[str, int]:
+    """Arm key -> the version from which it is off, by the chain."""
+    mine = commitments.c.experiment_id == bytes.fromhex(experiment.id)
+    kinds = commitments.c.kind.in_(("migrate", "switch_off"))
+    off: dict[str, int] = {}
+    for entry in linked(connection, mine, kinds):
+        if entry.kind == "switch_off":
+            off[entry.detail["arm"]] = entry.detail["version"]
+    return off
+
+
+def matters(entry: Entry) -> bool:
+    """Whether an entry says anything about what an experiment promises."""
+    return entry.kind in ACTS or entry.kind in _EFFECTS
+
+
 def promised_tables(connection: Connection, experiment: Experiment) -> list[PromisedTable]:
     """All tables of an experiment, as chained, oldest first."""
     mine = commitments.c.experiment_id == bytes.fromhex(experiment.id)

@@ -12,7 +12,7 @@ import json
 import os
 from typing import Any
 
-from sqlalchemy import Connection, delete, func, insert, select
+from sqlalchemy import ColumnElement, Connection, delete, func, insert, select
 
 from deniable.errors import UnknownNameError
 from deniable.privacy.tables import decoded_table
@@ -142,6 +142,16 @@ def ended(connection: Connection) -> list[bytes]:
     """Ids of the copies that ended last: some of their decisions may be left."""
     query = select(chained.c.experiment_id).where(chained.c.kind == "scratch_end")
     return list(connection.execute(query.order_by(chained.c.seq.desc()).limit(_SWEPT)).scalars())
+
+
+def in_force() -> ColumnElement[bool]:
+    """Whether a decision is not left over from a copy that ended: such rows belong to nothing."""
+    c = decisions.c
+    return (
+        (c.writer_id > 0)
+        | c.writer_id.in_(select(writers.c.id))
+        | c.experiment_id.in_(select(rows_of_experiments.c.id))
+    )
 
 
 def sweep(connection: Connection, identity: bytes) -> bool:
