@@ -122,8 +122,7 @@ def test_a_planted_excess_is_found_with_the_power_that_the_audit_states() -> Non
     assert sum(found) >= 57
     assert binom.cdf(56, 60, 0.99) < 1e-2
     weaker = [
-        evidence(published(), nights(rng, tilt=stated.tilt / 4)[-1]).draws_accuse
-        for _ in range(20)
+        evidence(published(), nights(rng, tilt=stated.tilt / 4)[-1]).draws_accuse for _ in range(20)
     ]
     assert sum(weaker) < 10  # the statement is about this excess, not about every excess
 

@@ -12,7 +12,6 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from importlib.resources import files
 from math import exp
 from pathlib import Path
@@ -20,7 +19,7 @@ from typing import Any
 
 from deniable.audit.checks import Check
 from deniable.audit.exact import ACROSS_TIME, decimal
-from deniable.audit.firm_report import FirmAudit
+from deniable.audit.firm_report import FirmAudit, counted
 from deniable.audit.report import Audit
 from deniable.errors import NANO, InvalidArgumentError, WrongStateError
 from deniable.privacy.belief import highest_belief
@@ -30,7 +29,7 @@ from deniable.storage.times import as_datetime
 FORMATS = (".html", ".pdf")
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 PRIOR = 0.1
-WIDTH = 660
+WIDTH = 820
 
 OUTSIDE = (
     "Decisions that were never stored, and arms that reached a visitor by another way than the service.",
@@ -118,11 +117,11 @@ def experiment_page(found: Audit) -> str:
     excess = None if evidence is None else evidence.power.overall
     figures = [
         (
-            "never" if ratio is None else f"× {_rounded_up(ratio)}",
-            "most that an arm can move odds",
-            f"promised: below {exp(worst.budget_nano / NANO):.4f}",
+            "some only" if ratio is None else f"× {decimal(ratio, 8)}",
+            "most that an arm moves odds",
+            f"promised: at most {decimal(worst.bound, 8)}",
         ),
-        (f"{found.decisions:,}", "decisions checked", _counted(_tables(found), "published table")),
+        (f"{found.decisions:,}", "decisions checked", counted(_tables(found), "published table")),
         (
             "-" if evidence is None else _e_value(evidence.draws),
             "evidence against the draws",
@@ -157,8 +156,8 @@ def experiment_page(found: Audit) -> str:
                         f"{arm.budget_nano / NANO:g}",
                         f"{arm.most / SPACE:.4%}",
                         f"{arm.least / SPACE:.4%}",
-                        "-" if arm.promised_ratio is None else decimal(arm.promised_ratio, 15),
-                        decimal(arm.bound, 15),
+                        "-" if arm.promised_ratio is None else decimal(arm.promised_ratio),
+                        decimal(arm.bound),
                         "yes" if arm.holds else "NO",
                     )
                     for arm in proof.arms
@@ -190,13 +189,13 @@ def firm_page(found: FirmAudit) -> str:
             if last is None
             else f"promised: {last.setting.budget_nano / NANO:g} in any {last.setting.window_days} days",
         ),
-        (f"{len(found.experiments):,}", "experiments", f"{len(_layers(found)):,} layers"),
+        (f"{len(found.experiments):,}", "experiments", counted(len(_layers(found)), "layer")),
         (f"{found.decisions:,}", "decisions followed", "along their hash chains"),
         (f"{found.commitments:,}", "commitments followed", "budgets, starts, stops, tables"),
     ]
     budget = 0.0 if last is None else last.setting.budget_nano / NANO
     days = 0 if last is None else last.setting.window_days
-    picture = ()
+    picture: tuple[Any, ...] = ()
     if found.account.points:
         from deniable.charts.audit import account_chart
 
@@ -224,20 +223,21 @@ def firm_page(found: FirmAudit) -> str:
             Part(
                 "The account over time",
                 "What counted at once (area), under what was promised (dashed line).",
-                ("since", "window", "budget", "most", "reached", "kept", "reason"),
+                ("since", "reason", "window", "budget", "most", "reached", "kept"),
                 tuple(
                     (
                         f"{as_datetime(peak.setting.since):%Y-%m-%d}",
+                        peak.setting.reason or "-",
                         f"{peak.setting.window_days} days",
                         f"{peak.setting.budget_nano / NANO:g}",
                         f"{peak.nano / NANO:g}",
                         f"{as_datetime(peak.at):%Y-%m-%d}",
                         "yes" if peak.kept else "NO",
-                        peak.setting.reason or "-",
                     )
                     for peak in peaks
                 ),
                 pictures=picture,
+                words=2,
             ),
             Part(
                 "Experiments",
@@ -318,26 +318,25 @@ def _people(budget: float) -> Any:
 
     after = float(highest_belief(PRIOR, budget))
     words = f"{PRIOR:.0%} before; at most {after:.1%} after seeing an arm"
-    drawn = people_picture(round(100 * PRIOR), round(100 * after), "Belief in a segment", words=words)
+    drawn = people_picture(
+        round(100 * PRIOR), round(100 * after), "Belief in a segment", words=words
+    )
     return _svg(drawn, "people-", f"Of 100 people like this visitor: {words}")
 
 
 def _checks_part(checks: Sequence[Check]) -> Part:
-    return Part(
-        "Every check",
-        "",
-        ("check", "outcome", "what was found", "p-value"),
-        tuple(
-            (
-                check.name.capitalize(),
-                check.outcome,
-                check.statement,
-                "" if check.p_value is None else f"{check.p_value:.3g}",
-            )
-            for check in checks
-        ),
-        words=3,
-    )
+    header = ("check", "outcome", "what was found", "p-value")
+    rows = [
+        (
+            check.name.capitalize(),
+            check.outcome,
+            check.statement,
+            "" if check.p_value is None else f"{check.p_value:.3g}",
+        )
+        for check in checks
+    ]
+    width = 4 if any(row[3] for row in rows) else 3
+    return Part("Every check", "", header[:width], tuple(row[:width] for row in rows), words=3)
 
 
 def _svg(chart: Any, prefix: str, label: str) -> Any:
@@ -361,14 +360,6 @@ def _tables(found: Audit) -> int:
 
 def _layers(found: FirmAudit) -> set[str]:
     return {line.layer for line in found.experiments if line.layer is not None}
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
-
-
-def _rounded_up(ratio: Fraction) -> str:
-    return f"{-(-ratio.numerator * 10**4 // ratio.denominator) / 10**4:.4f}"
 
 
 def _e_value(log: float) -> str:

@@ -18,8 +18,8 @@ from deniable.storage import commitments, experiments, promises, times
 from deniable.storage.commitments import Entry
 from deniable.storage.ledger import Verification, chained, verify
 from deniable.storage.records import SLOTS, Experiment, PublishedTable
-from deniable.storage.schema import counters, decisions, rewards, tables, tombstones
 from deniable.storage.schema import commitments as commitment_rows
+from deniable.storage.schema import counters, decisions, rewards, tables, tombstones
 from deniable.storage.store import Store
 
 if TYPE_CHECKING:
@@ -70,9 +70,7 @@ class Audits:
             chain.append(Check("the decisions", "broken", f"{error}."))
             found = audit(promise, chain=chain)
         else:
-            found = audit(
-                promise, log, lottery=lottery, counted=cells, erased=erased, chain=chain
-            )
+            found = audit(promise, log, lottery=lottery, counted=cells, erased=erased, chain=chain)
         found = replace(found, heads=verified.heads)
         if record:
             self._record(
@@ -128,7 +126,7 @@ class Audits:
     def _record(self, experiment: Experiment | None, **detail: object) -> None:
         def work(connection: Connection) -> None:
             commitments.lock_chain(connection)
-            commitments.record(connection, "audit", experiment, **detail)
+            commitments.record(connection, "audit", experiment, 0, **detail)
 
         self._store.retried(work)
 
@@ -317,9 +315,7 @@ def _lines(
         tally = tallies[identity]
         tally.finish()
         audited = [e for e in acts.get(identity, []) if e.kind == "audit"]
-        erased = sum(
-            e.detail["decisions"] for e in acts[identity] if e.kind in ("erase", "purge")
-        )
+        erased = sum(e.detail["decisions"] for e in acts[identity] if e.kind in ("erase", "purge"))
         lines.append(
             ExperimentLine(
                 key=promise.key,
@@ -338,7 +334,10 @@ def _lines(
                 counts_until=until.get(identity),
                 audited=None
                 if not audited
-                else (times.as_datetime(audited[-1].recorded_at), bool(audited[-1].detail["sound"])),
+                else (
+                    times.as_datetime(audited[-1].recorded_at),
+                    bool(audited[-1].detail["sound"]),
+                ),
                 problems=(*problems[identity], *tally.problems),
             )
         )

@@ -322,7 +322,17 @@ def _follow(
             try:
                 committed = sha256(pack_erasable(visitor, salt, segment, shown)).digest()
                 packed = pack_decision(
-                    previous, b"D", experiment, identity, version, table, role, at, by, seq, committed
+                    previous,
+                    b"D",
+                    experiment,
+                    identity,
+                    version,
+                    table,
+                    role,
+                    at,
+                    by,
+                    seq,
+                    committed,
                 )
                 found = sha256(packed).digest()
             except struct.error:  # a missing value, or one that does not belong in its column
