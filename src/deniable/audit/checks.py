@@ -267,10 +267,11 @@ def belief_checks(promise: Promise, beliefs: Beliefs | None) -> Iterator[Check]:
         yield Check("the best tracker", "not tested", "There are not yet visitors of two segments.")
         return
     arm, both, budget = beliefs.arm, beliefs.arm_and_response, promise.budget_nano / NANO
+    moved = arm.moved if arm.moved > ROUNDING else 0.0
     yield Check(
         "the best tracker",
         "kept" if arm.moved <= budget + ROUNDING else "broken",
-        f"A tracker that knows the whole algorithm moved its log odds by at most {arm.moved:.6g} "
+        f"A tracker that knows the whole algorithm moved its log odds by at most {moved:.6g} "
         f"nats ({budget:g} promised); its highest belief is {arm.highest:.1%} (at most "
         f"{arm.bound:.1%}). It guesses {100 * arm.guessed:.1f} of 100 segments right; "
         f"{100 * arm.guessed_before:.1f} without seeing anything.",

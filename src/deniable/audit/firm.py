@@ -4,11 +4,11 @@ This is not the code that the service spends by (`storage.account`), so that a m
 vouch for itself. The two differ in how they count: here each of a layer's 1,000 slots has its own sum,
 and every change of budget or window begins a new sweep over time.
 
-What is recomputed. An experiment is active from its start to its last answer at a risk. A window of W
-days that ends at t touches it if it began by t and its activity ended after t - W. So what a visitor may
-have lost in any window that ends at t is the sum of the experiments that are touched: all of those
-without a layer, and of each layer the largest sum over its slots, because a visitor has one slot. Answers
-that were given while a longer window was promised keep that window.
+What is recomputed. An experiment is active from its start to its last answer at a risk. A window of
+W days that ends at t touches it if it began by t and its activity ended after t - W. So what a visitor
+may have lost in any window that ends at t is the sum of the experiments that are touched: all of those
+without a layer, and of each layer the largest sum over its slots, because a visitor has one slot.
+Answers that were given while a longer window was promised keep that window.
 """
 
 from __future__ import annotations
@@ -117,12 +117,7 @@ def recomputed(entries: Sequence[Entry], last_decided: Mapping[bytes, int], now:
         now: until when to look.
     """
     settings, problems = settings_of(entries)
-    lives = [
-        replace(life, ended=max(life.ended, last_decided[life.experiment_id]))
-        if life.experiment_id in last_decided and life.ended is not None
-        else life
-        for life in lives_of(entries)
-    ]
+    lives = [_moved_on(life, last_decided) for life in lives_of(entries)]
     problems = [*problems, *_debit_problems(entries), *_slot_problems(lives, settings)]
     peaks: list[Peak] = []
     points: list[tuple[int, int, int]] = []
@@ -221,6 +216,13 @@ def lives_of(entries: Iterable[Entry]) -> list[Life]:
         elif entry.kind == "stop" and identity in lives:
             lives[identity] = replace(lives[identity], ended=_ended(lives[identity], entry))
     return [*lives.values(), *debits]
+
+
+def _moved_on(life: Life, last_decided: Mapping[bytes, int]) -> Life:
+    """With its end at its newest chained decision, where that is later than the entry of the stop."""
+    if life.experiment_id is None or life.ended is None:
+        return life
+    return replace(life, ended=max(life.ended, last_decided.get(life.experiment_id, 0)))
 
 
 def _ended(life: Life, stop: Entry) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from fractions import Fraction
 from typing import Any
 
@@ -140,8 +140,8 @@ class FirmAudit:
         if broken:
             return f"The firm's promise is NOT kept: {', '.join(broken)}."
         return (
-            f"The firm's promise is kept, over {len(self.experiments):,} experiments and "
-            f"{self.decisions:,} decisions."
+            f"The firm's promise is kept, over {counted(len(self.experiments), 'experiment')} and "
+            f"{counted(self.decisions, 'decision')}."
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -197,7 +197,7 @@ def firm_checks(
             "broken" if account.problems else "kept",
             "; ".join(account.problems[:5]) + "."
             if account.problems
-            else f"{len(account.lives):,} starts and debits, each at least what is promised, in order "
+            else f"{counted(len(account.lives), 'debit')}, each at least what is promised, in order "
             "of time; no two experiments of a layer had a slot in common; every weaker setting "
             "has a reason.",
         ),
@@ -206,11 +206,21 @@ def firm_checks(
             "broken" if bad else "kept",
             f"{shown}{more}."
             if bad
-            else f"{len(experiments):,} experiments and {tables:,} tables in exact arithmetic: each "
+            else f"{counted(len(experiments), 'experiment')} and {counted(tables, 'table')} in exact "
+            "arithmetic: each "
             "table has the hash that was chained and keeps its budgets, alone and, where that is "
             "promised, together with the others; rows and tombstones are what the chain says.",
         ),
     )
+
+
+def counted(number: int, what: str) -> str:
+    """A number of things.
+
+    >>> counted(1, "layer"), counted(2_000, "layer")
+    ('1 layer', '2,000 layers')
+    """
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _window_check(account: Account) -> Check:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 Record = Annotated[bool, typer.Option("--record", help="Enter the verdict into the ledger.")]
 
+Out = Annotated[Path | None, typer.Option(help="Write a report to FILE.html or FILE.pdf.")]
+
 BROKEN = 1
 """The exit status where the promise is not kept: for scheduled audits."""
 
@@ -29,6 +31,7 @@ def audit_experiment(
     record: Record = False,
     as_json: AsJson = False,
     chart: Annotated[Path | None, typer.Option(help="Draw to FILE.(svg|png|pdf|html).")] = None,
+    out: Out = None,
 ) -> None:
     """Check an experiment's promise: every table in exact arithmetic, every decision against it.
 
@@ -38,6 +41,10 @@ def audit_experiment(
         from deniable.charts.save import check_chart_path, save_chart
 
         check_chart_path(chart)
+    if out is not None:
+        from deniable.audit.page import check_report_path, experiment_page, save_report
+
+        check_report_path(out)
     with opened(store, key_file) as service:
         try:
             found = service.audits.run(experiment, record=record)
@@ -51,6 +58,9 @@ def audit_experiment(
     if chart is not None:
         save_chart(found.chart(), chart)
         typer.echo(f"chart: {chart}", err=True)
+    if out is not None:
+        save_report(experiment_page(found), out)
+        typer.echo(f"report: {out}", err=True)
     if not found.sound:
         raise typer.Exit(BROKEN)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from deniable.cli.audit_experiment import BROKEN, Record
+from deniable.cli.audit_experiment import BROKEN, Out, Record
 from deniable.cli.sections import print_sections
 from deniable.cli.stores import DEFAULT_STORE, AsJson, KeyFile, Store, opened
 from deniable.errors import NANO, BrokenPromiseError
@@ -26,11 +26,16 @@ def audit_firm(
     key_file: KeyFile = "",
     record: Record = False,
     as_json: AsJson = False,
+    out: Out = None,
 ) -> None:
     """Check the whole firm: every window, layer, debit and table, recomputed from the chain.
 
     The exit status is 0 where the promise is kept and 1 where it is not.
     """
+    if out is not None:
+        from deniable.audit.page import check_report_path, firm_page, save_report
+
+        check_report_path(out)
     with opened(store, key_file) as service:
         try:
             found = service.audits.firm(record=record)
@@ -41,6 +46,9 @@ def audit_firm(
         typer.echo(json.dumps(found.to_dict(), indent=2))
     else:
         print_sections(firm_sections(found))
+    if out is not None:
+        save_report(firm_page(found), out)
+        typer.echo(f"report: {out}", err=True)
     if not found.sound:
         raise typer.Exit(BROKEN)
 

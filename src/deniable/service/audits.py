@@ -18,8 +18,8 @@ from deniable.storage import commitments, experiments, promises, times
 from deniable.storage.commitments import Entry
 from deniable.storage.ledger import Verification, chained, verify
 from deniable.storage.records import SLOTS, Experiment, PublishedTable
-from deniable.storage.schema import counters, decisions, rewards, tables, tombstones
 from deniable.storage.schema import commitments as commitment_rows
+from deniable.storage.schema import counters, decisions, rewards, tables, tombstones
 from deniable.storage.store import Store
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ class Audits:
     def _record(self, experiment: Experiment | None, **detail: object) -> None:
         def work(connection: Connection) -> None:
             commitments.lock_chain(connection)
-            commitments.record(connection, "audit", experiment, **detail)
+            commitments.record(connection, "audit", experiment, 0, **detail)
 
         self._store.retried(work)
 
