@@ -77,7 +77,8 @@ def _rows(n_rows: int) -> Iterator[LogRow]:
     head, last = GENESIS, LogRow(DECISION)
     for seq in range(1, n_rows + 1):
         if seq % 11 == 0:
-            assert last.id and last.salt
+            assert last.id
+            assert last.salt
             committed = reward_commitment(last.salt, 0, 1_000_000)
             head = reward_hash(head, identity, last.id, 0, now, _WRITER, seq, committed)
             kept = LogRow(REWARD, _WRITER, seq, identity, last.id, time=now, hash=head)

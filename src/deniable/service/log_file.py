@@ -21,7 +21,7 @@ _ROW_GROUP = 1 << 17
 
 
 def export_log(connection: Connection, path: Path, experiment: Experiment | None) -> int:
-    """Write the log of one experiment, or of all; returns the number of rows. See `Ledger.export_log`."""
+    """Write the log of one experiment, or of all; returns the rows. See `Ledger.export_log`."""
     ending = ending_of(path)
     wanted = None if experiment is None else [bytes.fromhex(experiment.id)]
     with closing(log_rows(connection, wanted)) as rows:
