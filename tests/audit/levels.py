@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from deniable.audit import evidence, live
+from deniable.audit.live_power import cell_limits
 
 LEVEL = 1e-12
 
@@ -13,5 +14,4 @@ def strict(monkeypatch: pytest.MonkeyPatch) -> None:
     """Audits accuse at this level only. A planted fault must be found at it, too."""
     for name in ("DRAWS_ALPHA", "LOTTERY_ALPHA", "COUNTS_ALPHA"):
         monkeypatch.setattr(evidence, name, LEVEL)
-    limits = live.cell_limits
-    monkeypatch.setattr(live, "cell_limits", lambda counts, _alpha: limits(counts, LEVEL))
+    monkeypatch.setattr(live, "cell_limits", lambda counts, _alpha: cell_limits(counts, LEVEL))

@@ -195,11 +195,7 @@ def test_the_command_tells_by_its_status(
     import httpx2 as httpx
 
     client, transport = httpx.Client, SiteTransport(site)
-    monkeypatch.setattr(
-        canaries_module.httpx,
-        "Client",
-        lambda **more: client(**{**more, "transport": transport}),
-    )
+    monkeypatch.setattr(httpx, "Client", lambda **more: client(**{**more, "transport": transport}))
     monkeypatch.setenv("DENIABLE_API_KEY", site.secrets["audit"])
     asked = ["audit", "live", "http://site", "checkout", "--visitors", "1000", "--json"]
     assert main(asked) == 0

@@ -340,7 +340,7 @@ class _Reader:
 
     def _chained(self, frame: pl.DataFrame) -> None:
         rows = Rows(frame)
-        writer, seq, links = rows.ints("writer"), rows.ints("seq"), rows.bytes("hash")
+        writer, seq, links = rows.ints("writer"), rows.ints("seq"), rows.raw("hash")
         begins = np.empty(rows.size, dtype=bool)
         begins[0] = writer[0] != self._writer
         begins[1:] = writer[1:] != writer[:-1]
@@ -426,7 +426,7 @@ class _Reader:
                 rows.ints("shown")[here],
             )
         here = np.flatnonzero(drawn)
-        self.visitors.add(rows.bytes("visitor")[here], self.rows + 1 + here)
+        self.visitors.add(rows.raw("visitor")[here], self.rows + 1 + here)
 
 
 def _gap(what: str, seq: int, wanted: int) -> str:

@@ -56,7 +56,7 @@ class Rows:
         self.open: Flags = ~self._missing["salt"]
 
         self._ints: dict[str, Ints] = {}
-        self._bytes: dict[str, Bytes] = {}
+        self._raw: dict[str, Bytes] = {}
         self._groups: list[tuple[bytes, Ints]] | None = None
 
     def ints(self, name: str) -> Ints:
@@ -66,21 +66,21 @@ class Rows:
             self._ints[name] = np.asarray(column, dtype=np.int64)
         return self._ints[name]
 
-    def bytes(self, name: str) -> Bytes:
+    def raw(self, name: str) -> Bytes:
         """A column of bytes, (rows, width); zeros where it is empty."""
         import polars as pl
 
-        if name not in self._bytes:
+        if name not in self._raw:
             width = WIDTHS[name]
             column = self._frame[name].fill_null(bytes(width))
             matrix = column.bin.reinterpret(dtype=pl.Array(pl.UInt8, width)).to_numpy()
-            self._bytes[name] = np.ascontiguousarray(matrix)
-        return self._bytes[name]
+            self._raw[name] = np.ascontiguousarray(matrix)
+        return self._raw[name]
 
     def experiments(self, chosen: Flags | None = None) -> list[tuple[bytes, Ints]]:
         """Experiments, and the places of their rows, or of those that are chosen."""
         if self._groups is None:
-            ids = self.bytes("experiment")
+            ids = self.raw("experiment")
             keys = ids.view(">u8").astype(np.uint64)
             order = np.lexsort((keys[:, 1], keys[:, 0]))
             cuts = np.flatnonzero((keys[order][1:] != keys[order][:-1]).any(axis=1)) + 1
@@ -106,10 +106,6 @@ class Rows:
         """The link of each row behind these, (rows, 32), and the rows with a number out of range."""
         found = np.zeros((self.size, 32), dtype=np.uint8)
         outside = np.zeros(self.size, dtype=bool)
-        common = {
-            name: (self.bytes if name in WIDTHS else self.ints)(name)
-            for name in ("experiment", "id", "time", "writer", "seq")
-        }
         for kind, layout in (
             (DECISION, (b"D", ("version", ">u4"), ("table", ">u4"), ("role", ">i2"))),
             (REWARD, (b"R", ("metric", ">i2"))),
@@ -123,10 +119,9 @@ class Rows:
             parts: list[Bytes] = [previous[here]]
             if letter:
                 parts.append(np.full((here.size, 1), ord(str(letter, "ascii")), dtype=np.uint8))
-            parts += [common["experiment"][here], common["id"][here]]
+            parts += [self.raw("experiment")[here], self.raw("id")[here]]
             for name, width in (*numbers, ("time", ">i8"), ("writer", ">i4"), ("seq", ">i8")):
-                values = common[name] if name in common else self.ints(name)
-                encoded, beyond = _encoded(values[here], str(width))
+                encoded, beyond = _encoded(self.ints(name)[here], str(width))
                 wrong |= beyond
                 parts.append(encoded)
             found[here] = _hashed(np.concatenate([*parts, committed], axis=1))
@@ -135,7 +130,7 @@ class Rows:
 
     def _committed(self, kind: str, here: Any) -> tuple[Bytes, Flags]:
         """The commitments of rows of one kind: those that are given, or made from open values."""
-        found = self.bytes("commitment")[here]
+        found = self.raw("commitment")[here]
         wrong = np.zeros(here.size, dtype=bool)
         opened = self.open[here]
         some = here[opened]
@@ -147,7 +142,7 @@ class Rows:
             parts = []
             for column in layout:
                 if isinstance(column, str):
-                    parts.append(self.bytes(column)[some])
+                    parts.append(self.raw(column)[some])
                     continue
                 encoded, beyond = _encoded(self.ints(column[0])[some], column[1])
                 wrong[opened] |= beyond

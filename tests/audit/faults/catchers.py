@@ -260,7 +260,7 @@ def _members(service: Deniable, names: list[str], state: Any) -> set[str]:
     from deniable.storage.schema import decisions
 
     with service._store.read() as connection:
-        roles = dict(connection.execute(select(decisions.c.visitor, decisions.c.role)).all())  # type: ignore[arg-type]
+        roles = dict(connection.execute(select(decisions.c.visitor, decisions.c.role)).all())
     return {name for name in names if roles[state.visitor_hash(name)] == 0}
 
 

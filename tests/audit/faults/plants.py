@@ -18,12 +18,16 @@ from sqlalchemy import update
 from tests.audit.faults.catchers import SEGMENTS, World
 
 from deniable.errors import InvalidArgumentError
-from deniable.privacy.tables import Row, Table
+from deniable.privacy.tables import Row, Table, thresholds
 from deniable.service import batch, experiment_state, publisher
 from deniable.service.batch import ENTROPY, Batch
 from deniable.service.drafts import NewArm
+from deniable.service.entropy import system_bytes
 from deniable.service.experiment_state import ExperimentState
 from deniable.service.http import decide_routes, metrics
+from deniable.service.http.messages import padded
+from deniable.service.http.ofrep import evaluation
+from deniable.service.jobs import checked_segment
 from deniable.service.visitors import VisitorHash
 from deniable.storage import account, promises, sqlite
 from deniable.storage.records import Decision, Role
@@ -84,7 +88,7 @@ def _honest_excess(patch: Patch) -> None:
 
 
 def _lying_excess(patch: Patch) -> None:
-    real = experiment_state.thresholds
+    real = thresholds
     patch.setattr(experiment_state, "thresholds", lambda row: real(tilted(row, 0.05)))
     # The fault is in the rows. With other draws it could be missed once in a long while.
     patch.setattr(batch, "system_bytes", random.Random(5).randbytes)
@@ -114,7 +118,7 @@ def _fresh_draws(patch: Patch) -> None:
 
 
 def _hash_bucketing(patch: Patch) -> None:
-    real, entropy = batch.drawn, batch.system_bytes
+    real = batch.drawn
 
     def drawn(state: Any, visitors: Sequence[Any], *more: Any) -> Any:
         points = [sha256(one[0]).digest()[:8] for one in visitors]
@@ -126,7 +130,7 @@ def _hash_bucketing(patch: Patch) -> None:
         try:
             return real(state, visitors, *more)
         finally:
-            patch.setattr(batch, "system_bytes", entropy)
+            patch.setattr(batch, "system_bytes", system_bytes)
 
     patch.setattr(batch, "drawn", drawn)
 
@@ -170,44 +174,37 @@ def _whole(weights: Sequence[float]) -> Row:
 def _refusal(patch: Patch) -> None:
     from deniable.service import service
 
-    real = service.checked_segment
-
     def checked(segment: object) -> str | None:
         if segment == SEGMENTS[1]:
             raise InvalidArgumentError("segment", "...", "another segment")
-        return real(segment)
+        return checked_segment(segment)
 
     patch.setattr(service, "checked_segment", checked)
 
 
 def _in_answers(patch: Patch) -> None:
-    real = decide_routes.padded
-
-    def padded(body: bytes, *more: Any) -> bytes:
+    def told_more(body: bytes, *more: Any) -> bytes:
         told = json.loads(body)
         for one in told.get("decisions", [told] if "arm" in told else []):
             one["propensity"] = 0.5
-        return real(json.dumps(told, separators=(",", ":")).encode(), *more)
+        return padded(json.dumps(told, separators=(",", ":")).encode(), *more)
 
-    patch.setattr(decide_routes, "padded", padded)
+    patch.setattr(decide_routes, "padded", told_more)
 
 
 def _in_metadata(patch: Patch) -> None:
-    real = decide_routes.evaluation
-
-    def evaluation(key: str, decision: Decision) -> dict[str, Any]:
-        told = real(key, decision)
+    def told_more(key: str, decision: Decision) -> dict[str, Any]:
+        told = evaluation(key, decision)
         return {**told, "metadata": {**told["metadata"], "explored": decision.arm == "x"}}
 
-    patch.setattr(decide_routes, "evaluation", evaluation)
+    patch.setattr(decide_routes, "evaluation", told_more)
 
 
 def _in_ids(patch: Patch) -> None:
     """The last bit of the id is that of "the draw was in the upper half"."""
-    real = batch.system_bytes
 
     def marked(size: int) -> bytes:
-        found = bytearray(real(size))
+        found = bytearray(system_bytes(size))
         for start in range(0, size, ENTROPY.size):
             place = start + 19
             found[place] = found[place] & 0xFE | found[start + 7] >> 7
