@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, func, insert, select, true, update
+from sqlalchemy import ColumnElement, Connection, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from deniable.errors import UnknownNameError, WrongStateError
@@ -35,8 +35,8 @@ def by_key(connection: Connection, key: str, *, lock: bool = False) -> Experimen
 
 
 def everything(connection: Connection) -> list[Experiment]:
-    """All experiments, oldest first."""
-    return matching(connection, true())
+    """All experiments, oldest first; scratch copies apart."""
+    return matching(connection, experiments.c.status != "scratch")
 
 
 def insert_draft(connection: Connection, draft: Experiment) -> Experiment:
