@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from fractions import Fraction
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
@@ -32,6 +32,10 @@ from deniable.storage.records import (
 )
 from deniable.storage.samples import Sample
 from deniable.storage.store import Store
+
+if TYPE_CHECKING:
+    from deniable.service.evidence import Evidence
+    from deniable.service.results import Results
 
 T = TypeVar("T")
 
@@ -261,6 +265,19 @@ class Experiments:
         """How often each arm was shown, against what the published tables say."""
         with self._store.read() as connection:
             return draw_check(connection, experiment)
+
+    def evidence(self, key: str) -> Evidence:
+        """What inference may use of an experiment: sums by settled table. Private."""
+        from deniable.service.evidence import evidence_of
+
+        with self._store.read() as connection:
+            return evidence_of(connection, experiments.by_key(connection, key))
+
+    def results(self, key: str) -> Results:
+        """What an experiment has learned so far, valid at any look. Private."""
+        from deniable.service.results import results_of
+
+        return results_of(self.evidence(key))
 
     # -- totals over time --------------------------------------------------------------------
 

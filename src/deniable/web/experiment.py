@@ -12,12 +12,12 @@ from deniable.privacy.serving import SPACE
 from deniable.privacy.tables import decoded_table
 from deniable.service.http.guard import Service
 from deniable.service.service import Deniable
+from deniable.service.small_cells import SMALLEST_CELL
 from deniable.storage.records import Experiment, PublishedTable
 from deniable.web import answers, live_charts
 from deniable.web.access import Reader
 from deniable.web.actions import possible
 from deniable.web.risks import (
-    SMALLEST_CELL,
     random_share,
     regret_bound,
     segment_risks,

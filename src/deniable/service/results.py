@@ -1,0 +1,530 @@
+"""What an experiment has learned: one function for page, command line, HTTP and statement.
+
+All intervals are confidence sequences: they hold at every look together, whatever made one stop. The
+error probability of .05 is divided evenly over the metrics. Within the deciding metric it is shared by
+every pair of arms in every segment and in the whole; within a guardrail by every arm against the
+default. Values of choices, and the effect of the holdout, have a family of their own each. Nothing is
+told before it is reliable, and no segment with a small cell is told apart.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from deniable._validation import FloatArray
+from deniable.inference.intervals import Comparisons, compare, segment_shares
+from deniable.inference.off_policy import Value, arm_values
+from deniable.inference.state import State
+from deniable.inference.verdict import Choice, Lift, Verdict, verdict
+from deniable.inference.words import Unit, sentences
+from deniable.privacy.serving import SPACE
+from deniable.service.evidence import Evidence
+from deniable.service.small_cells import told_positions
+from deniable.storage import times
+from deniable.storage.records import Experiment, Metric, Status
+from deniable.strategies.making import make_band
+
+ALPHA = 0.05
+LEAST_SECONDS = 3_600
+"""How long an experiment must have run before its traffic says how long the rest takes."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number with its interval, in the metric's unit; all None before it is reliable."""
+
+    estimate: float | None
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A difference of mean rewards, "arm minus against", in the metric's unit.
+
+    Attributes:
+        segment: where; None for the whole.
+        arm: whose reward is higher or lower ...
+        against: ... than this arm's.
+        estimate: the difference; None, like the ends, before it is reliable.
+        low: lower end of the asymptotic confidence sequence.
+        high: its upper end.
+        exact_low: lower end of the exact one.
+        exact_high: its upper end.
+        stopped: whether one of the arms has retired, so that nothing more will be learned.
+    """
+
+    segment: str | None
+    arm: str
+    against: str
+    estimate: float | None
+    low: float | None
+    high: float | None
+    exact_low: float | None
+    exact_high: float | None
+    stopped: bool
+
+
+@dataclass(frozen=True)
+class Rate:
+    """The mean reward of an arm in a segment, whoever was shown it, in the metric's unit."""
+
+    segment: str
+    arm: str
+    shows: int
+    estimate: float | None
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
+class SegmentResult:
+    """What is known about one segment.
+
+    Attributes:
+        segment: its name.
+        status: "winner", "undecided", "too early", or "stuck" where no comparison can go on.
+        winner: the arm, where there is one.
+        visitors: who entered; None where a cell is too small to be told.
+        differences: of every arm against the default.
+        more_visitors: of the segment until it is decided, if the estimates are right; None where
+            that is not in sight, or not open.
+        more_days: the same at the traffic so far.
+    """
+
+    segment: str
+    status: str
+    winner: str | None
+    visitors: int | None
+    differences: tuple[Difference, ...]
+    more_visitors: int | None
+    more_days: float | None
+
+
+@dataclass(frozen=True)
+class ChoiceResult:
+    """Something to do now: what it earns, and what it does to privacy.
+
+    Attributes:
+        what: "keep", "promote", "within" or "winners" (`deniable.inference.verdict.Choice`).
+        arm: the arm to promote, else None.
+        title: for people.
+        value: mean reward per visitor.
+        gain: the same minus that of keeping it running.
+        privacy: one sentence.
+    """
+
+    what: str
+    arm: str | None
+    title: str
+    value: Estimate
+    gain: Estimate
+    privacy: str
+
+
+@dataclass(frozen=True)
+class Guardrail:
+    """A metric that does not decide, with its own confidence sequences.
+
+    Attributes:
+        metric: its name.
+        cap: its largest value.
+        differences: every arm against the default, in the whole and by segment.
+        alerts: one sentence for each that moved beyond chance.
+    """
+
+    metric: str
+    cap: float
+    differences: tuple[Difference, ...]
+    alerts: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class HoldoutEffect:
+    """What the tables are worth, by visitors who were held out from them at random.
+
+    Attributes:
+        share: of the visitors who are held out.
+        held_out: how many of them are settled.
+        members: how many others are.
+        worth: mean reward of members minus that of held out visitors: what personalisation brings.
+        price: mean reward of each segment's best arm without a promise, minus that of the table
+            in force: what the promise, and not knowing better, costs.
+    """
+
+    share: float
+    held_out: int
+    members: int
+    worth: Estimate
+    price: Estimate
+
+
+@dataclass(frozen=True)
+class Results:
+    """What an experiment has learned so far.
+
+    Attributes:
+        experiment: its key.
+        status: draft, running, paused or stopped.
+        metric: the one that decides.
+        cap: its largest value.
+        default_arm: what differences are measured against.
+        sentences: the verdict in words, most important first.
+        segments: one for each.
+        whole: each arm against the default over all segments.
+        rates: of each arm in each segment that may be told.
+        choices: keep running, each arm for everybody, each segment its best arm.
+        stop_rule: when to stop, in words.
+        guardrails: the other metrics.
+        holdout: None without one.
+        visitors: who entered, in all.
+        waiting: whose rewards may still come.
+        older: from before tables were published, who are left out.
+        alpha: error probability over all comparisons of all metrics and all looks.
+        n_comparisons: of the deciding metric.
+    """
+
+    experiment: str
+    status: Status
+    metric: str
+    cap: float
+    default_arm: str
+    sentences: tuple[str, ...]
+    segments: tuple[SegmentResult, ...]
+    whole: tuple[Difference, ...]
+    rates: tuple[Rate, ...]
+    choices: tuple[ChoiceResult, ...]
+    stop_rule: str
+    guardrails: tuple[Guardrail, ...]
+    holdout: HoldoutEffect | None
+    visitors: int
+    waiting: int
+    older: int
+    alpha: float
+    n_comparisons: int
+
+    @property
+    def unit(self) -> Unit:
+        """How its rewards are told."""
+        return unit_of(self.cap)
+
+    @property
+    def alerts(self) -> tuple[str, ...]:
+        """What the guardrails say."""
+        return tuple(text for guardrail in self.guardrails for text in guardrail.alerts)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values, for JSON."""
+        return asdict(self)
+
+
+def unit_of(cap: float) -> Unit:
+    """Rewards of at most 1 are shares; all others are amounts."""
+    return Unit(None if cap == 1 else cap)
+
+
+def results_of(evidence: Evidence) -> Results:
+    """The verdict on an experiment, from its settled sums."""
+    experiment = evidence.experiment
+    metric = experiment.metrics[0]
+    alpha = ALPHA / len(experiment.metrics)
+    told = set(told_positions(evidence.all_shows, [arm.active for arm in experiment.arms]))
+    state = evidence.state()
+    names = tuple(arm.key for arm in experiment.arms)
+    found = verdict(
+        state,
+        arms=names,
+        segments=experiment.segments,
+        default_arm=experiment.default_arm,
+        visitors_per_day=_visitors_per_day(evidence),
+        within=_within(experiment),
+        alpha=alpha,
+    )
+    shown = _without_small_cells(found, {experiment.segments[i] for i in told})
+    compared = _against_default(state, found.comparisons, experiment, metric, told)
+    unit = unit_of(metric.cap)
+    best = next(choice for choice in found.choices if choice.what == "winners")
+    return Results(
+        experiment=experiment.key,
+        status=experiment.status,
+        metric=metric.name,
+        cap=metric.cap,
+        default_arm=experiment.default_arm,
+        sentences=tuple(_worded(shown, unit, evidence)),
+        segments=tuple(
+            _segment(shown, compared, name, int(state.visitors[j]) if j in told else None)
+            for j, name in enumerate(experiment.segments)
+        ),
+        whole=tuple(_difference(lift, metric) for lift in found.whole),
+        rates=_rates(state, experiment, alpha, metric, sorted(told)),
+        choices=tuple(
+            _choice(choice, experiment, metric)
+            for choice in found.choices
+            if _possible(choice, experiment)
+        ),
+        stop_rule=_stop_rule(shown, state, unit),
+        guardrails=tuple(
+            _guardrail(evidence, number, alpha, told)
+            for number in range(1, len(experiment.metrics))
+        ),
+        holdout=_holdout(evidence, best.gain, metric) if experiment.holdout else None,
+        visitors=found.visitors,
+        waiting=evidence.waiting,
+        older=evidence.older,
+        alpha=ALPHA,
+        n_comparisons=found.n_comparisons,
+    )
+
+
+def _visitors_per_day(evidence: Evidence) -> float | None:
+    """Members of listed segments, over the time that it has run."""
+    experiment = evidence.experiment
+    if experiment.started_at is None or experiment.status != "running":
+        return None
+    seconds = (times.as_datetime(evidence.moment) - experiment.started_at).total_seconds()
+    if seconds < LEAST_SECONDS:
+        return None
+    return float(evidence.all_shows[:-1].sum()) * 86_400 / seconds
+
+
+def _within(experiment: Experiment) -> FloatArray | None:
+    """Rows that favour each arm as far as the budgets allow; None where there is no such table."""
+    band = make_band("constant", budgets=experiment.budgets, active=experiment.active)
+    if band is None:
+        return None
+    rows = [
+        band.row([arm], Fraction(1)) if arm in experiment.active else band.zero
+        for arm in range(len(experiment.arms))
+    ]
+    return np.array([[entry / SPACE for entry in row] for row in rows])
+
+
+def _without_small_cells(found: Verdict, told: set[str]) -> Verdict:
+    """The verdict without what it says of segments that may not be told apart."""
+    hidden = [name for name in found.segments if name not in told]
+    return replace(
+        found,
+        winners=tuple(one for one in found.winners if one.segment in told),
+        undecided=tuple(one for one in found.undecided if one.lift.segment in told),
+        retired=tuple((arm, name) for arm, name in found.retired if name in told),
+        too_early=tuple(dict.fromkeys([*found.too_early, *hidden])),
+    )
+
+
+def _worded(shown: Verdict, unit: Unit, evidence: Evidence) -> list[str]:
+    if evidence.experiment.status == "draft":
+        return ["Not started yet."]
+    said = sentences(shown, cap=unit.cap)
+    if evidence.waiting:
+        said.append(f"{evidence.waiting:,} visitors are not counted yet: rewards may still come.")
+    if evidence.older:
+        said.append(f"{evidence.older:,} visitors from before tables were published are left out.")
+    return said
+
+
+def _segment(
+    shown: Verdict,
+    compared: dict[str | None, tuple[Difference, ...]],
+    name: str,
+    visitors: int | None,
+) -> SegmentResult:
+    winner = next((one.arm for one in shown.winners if one.segment == name), None)
+    open_here = [one for one in shown.undecided if one.lift.segment == name]
+    longest = max((one.visitors for one in open_here), default=math.inf)
+    days = [one.days for one in open_here if one.days is not None]
+    status = (
+        "winner"
+        if winner is not None
+        else "too early"
+        if name in shown.too_early
+        else "undecided"
+        if open_here
+        else "stuck"
+    )
+    known = status == "undecided" and math.isfinite(longest)
+    return SegmentResult(
+        segment=name,
+        status=status,
+        winner=winner,
+        visitors=visitors,
+        differences=compared.get(name, ()),
+        more_visitors=int(longest) if known else None,
+        more_days=max(days) if known and days and math.isfinite(max(days)) else None,
+    )
+
+
+def _against_default(
+    state: State, found: Comparisons, experiment: Experiment, metric: Metric, told: set[int]
+) -> dict[str | None, tuple[Difference, ...]]:
+    """Segment, or None for the whole -> every other arm against the default."""
+    names = [arm.key for arm in experiment.arms]
+    rows: dict[str | None, tuple[Difference, ...]] = {}
+    for place in (None, *sorted(told)):
+        of = found.whole if place is None else found.segments
+        told_here = []
+        for row, (a, b) in enumerate(state.pairs.tolist()):
+            if experiment.default_arm not in (names[a], names[b]):
+                continue
+            at = (row,) if place is None else (place, row)
+            sign = 1 if names[a] == experiment.default_arm else -1
+            stopped = found.stopped[:, row].any() if place is None else found.stopped[place, row]
+            low, high = (of.low, of.high)[::sign]
+            exact_low, exact_high = (of.exact_low, of.exact_high)[::sign]
+            lift = Lift(
+                segment=None if place is None else experiment.segments[place],
+                arm=names[b] if sign > 0 else names[a],
+                against=experiment.default_arm,
+                difference=sign * float(of.estimate[at]),
+                low=sign * float(low[at]),
+                high=sign * float(high[at]),
+                exact_low=sign * float(exact_low[at]),
+                exact_high=sign * float(exact_high[at]),
+                ready=bool(of.ready[at]),
+                stopped=bool(stopped),
+            )
+            told_here.append(_difference(lift, metric))
+        rows[None if place is None else experiment.segments[place]] = tuple(told_here)
+    return rows
+
+
+def _difference(lift: Lift, metric: Metric) -> Difference:
+    ends = (lift.difference, lift.low, lift.high, lift.exact_low, lift.exact_high)
+    estimate, low, high, exact_low, exact_high = (
+        metric.cap * end if lift.ready and math.isfinite(end) else None for end in ends
+    )
+    return Difference(
+        segment=lift.segment,
+        arm=lift.arm,
+        against=lift.against,
+        estimate=estimate,
+        low=low,
+        high=high,
+        exact_low=exact_low,
+        exact_high=exact_high,
+        stopped=lift.stopped,
+    )
+
+
+def _rates(
+    state: State, experiment: Experiment, alpha: float, metric: Metric, told: list[int]
+) -> tuple[Rate, ...]:
+    cells = arm_values(state, alpha)
+    rates = []
+    for j in told:
+        for k, arm in enumerate(experiment.arms):
+            ends = [
+                metric.cap * float(end[j, k]) if cells.ready[j, k] else None
+                for end in (cells.estimate, cells.low, cells.high)
+            ]
+            rates.append(Rate(experiment.segments[j], arm.key, int(state.shows[j, k]), *ends))
+    return tuple(rates)
+
+
+def _estimate(value: Value, metric: Metric) -> Estimate:
+    if not value.ready or not math.isfinite(value.estimate):
+        return Estimate(None, None, None)
+    return Estimate(*(metric.cap * end for end in (value.estimate, value.low, value.high)))
+
+
+def _possible(choice: Choice, experiment: Experiment) -> bool:
+    active = {arm.key for arm in experiment.active_arms}
+    return choice.arm is None or choice.arm in active
+
+
+def _choice(choice: Choice, experiment: Experiment, metric: Metric) -> ChoiceResult:
+    budget = f"{experiment.budget:g} nats"
+    title, privacy = {
+        "keep": (
+            "Keep running",
+            f"The promise stays as it is, and its {budget} go on counting.",
+        ),
+        "promote": (
+            f"{choice.arm} for everybody",
+            "An arm that everybody gets tells nothing about new visitors. What was shown stays "
+            f"covered; its {budget} count until the firm's window after the last answer has passed.",
+        ),
+        "within": (
+            "Each segment its best arm, within the promise",
+            f"For newcomers only, within the same promise, whose {budget} go on counting.",
+        ),
+        "winners": (
+            "Each segment its best arm, without a promise",
+            "Not offered: the arm would give the segment away. It shows what the promise costs.",
+        ),
+    }[choice.what]
+    return ChoiceResult(
+        what=choice.what,
+        arm=choice.arm,
+        title=title,
+        value=_estimate(choice.value, metric),
+        gain=_estimate(choice.gain, metric),
+        privacy=privacy,
+    )
+
+
+def _stop_rule(shown: Verdict, state: State, unit: Unit) -> str:
+    if shown.segments and len(shown.winners) == len(shown.segments):
+        return "Every segment has a winner: stop now, or keep running; nothing is left to decide."
+    rule = "Stop when every segment has a winner. You may stop earlier: the intervals stay valid."
+    decided = {one.segment for one in shown.winners}
+    stakes: dict[str, float] = {}
+    for one in shown.undecided:
+        if not one.lift.ready:
+            return rule
+        largest = max(abs(one.lift.low), abs(one.lift.high))
+        place = str(one.lift.segment)
+        stakes[place] = max(stakes.get(place, 0.0), largest)
+    if not stakes or set(shown.segments) - decided - set(stakes):
+        return rule
+    weights = dict(zip(shown.segments, segment_shares(state, None), strict=True))
+    at_stake = sum(weights[place] * stake for place, stake in stakes.items())
+    return f"{rule} What is still open is worth {_at_most(at_stake, unit)} per visitor at most."
+
+
+def _at_most(share: float, unit: Unit) -> str:
+    return f"{100 * share:.1f} points" if unit.cap is None else f"{unit.cap * share:,.3g}"
+
+
+def _guardrail(evidence: Evidence, number: int, alpha: float, told: set[int]) -> Guardrail:
+    experiment = evidence.experiment
+    metric = experiment.metrics[number]
+    default = next(i for i, a in enumerate(experiment.arms) if a.key == experiment.default_arm)
+    pairs = [(default, arm) for arm in range(len(experiment.arms)) if arm != default]
+    state = evidence.state(number, pairs)
+    found = compare(state, alpha=alpha)
+    compared = _against_default(state, found, experiment, metric, told)
+    if len(experiment.segments) == 1:  # the whole is that segment
+        compared = {None: compared[None]}
+    differences = tuple(one for place in compared.values() for one in place)
+    unit = unit_of(metric.cap)
+    alerts = []
+    for one in differences:
+        if one.low is None or one.high is None or one.low <= 0 <= one.high:
+            continue
+        where = "" if one.segment is None else f" for {one.segment}"
+        moved = "rose" if one.low > 0 else "fell"
+        change = unit.change(one.low / metric.cap, one.high / metric.cap)
+        alerts.append(
+            f"{metric.name} {moved} with {one.arm}{where}: {change} against {one.against}."
+        )
+    return Guardrail(metric.name, metric.cap, differences, tuple(alerts))
+
+
+def _holdout(evidence: Evidence, price: Value, metric: Metric) -> HoldoutEffect:
+    found = compare(evidence.holdout_state(), alpha=ALPHA).whole
+    held_out, members = evidence.groups.sum(axis=0) if len(evidence.groups) else (0, 0)
+    ready = bool(found.ready[0])
+    ends = (found.estimate[0], found.low[0], found.high[0])
+    worth = Estimate(*(metric.cap * float(end) if ready else None for end in ends))
+    return HoldoutEffect(
+        share=evidence.experiment.holdout / 1000,
+        held_out=int(held_out),
+        members=int(members),
+        worth=worth,
+        price=_estimate(price, metric),
+    )
