@@ -19,7 +19,7 @@ from deniable.inference.intervals import compare
 from deniable.inference.state import Batch, State, new_state, update
 from deniable.service.drafts import NewArm
 from deniable.service.evidence import evidence_of
-from deniable.service.results import Results
+from deniable.service.result_records import Results
 from deniable.service.service import Deniable
 from deniable.storage import experiments, times
 from deniable.storage.records import MICRO, Metric

@@ -1,4 +1,4 @@
-"""A running experiment as pictures: arms compared, shows and clicks over time, risk, regret.
+"""A running experiment as pictures: shows and clicks over time, risk, regret.
 
 The charts are made without data, which come later and often: each names its dataset, and whoever
 draws it gives records under that name. So a page that is redrawn every two seconds only sends records.
@@ -69,23 +69,6 @@ def arm_colours(arms: Sequence[str]) -> list[str]:
 def arm_scale(arms: Sequence[str]) -> Any:
     """The scale of arm colours."""
     return alt.Scale(domain=list(arms), range=arm_colours(arms))
-
-
-def arm_intervals(n_arms: int) -> Any:
-    """Success rate of each arm with its 95% interval; dataset `arms`: arm, rate, low, high."""
-    base = alt.Chart(alt.NamedData("arms"), height=max(200, 28 * n_arms)).encode(
-        y=alt.Y("arm:N", sort=None, title=None, axis=alt.Axis(labelLimit=150)),
-    )
-    rate = {"title": "success rate if everybody were shown it", "axis": alt.Axis(format="~%")}
-    scale = alt.Scale(zero=False, nice=True)
-    blue = STRATEGY_COLOURS["dynamic"]
-    spans = base.mark_rule(strokeWidth=5, opacity=0.35, color=blue).encode(
-        x=alt.X("low:Q", scale=scale, **rate), x2="high:Q"
-    )
-    points = base.mark_point(filled=True, size=90, opacity=1, color=blue).encode(
-        x=alt.X("rate:Q", scale=scale, **rate)
-    )
-    return spans + points
 
 
 def totals_over_time(arms: Sequence[str], title: str) -> Any:

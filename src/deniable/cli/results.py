@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,8 +18,7 @@ from deniable.cli.stores import (
 )
 
 if TYPE_CHECKING:
-    from deniable.inference.words import Unit
-    from deniable.service.results import Difference, Estimate, Rate, Results
+    from deniable.service.result_records import Difference, Results
 
 app = typer.Typer(add_completion=False)
 
@@ -66,7 +66,6 @@ def _print(found: Results) -> None:
     for sentence in (*found.sentences, found.stop_rule):
         typer.echo(sentence)
     typer.echo("")
-    unit = found.unit
     print_table(
         f"{found.metric} by segment, each arm against {found.default_arm}",
         ("segment", "status", "arm", "shown", "mean", "difference", "exact"),
@@ -75,10 +74,10 @@ def _print(found: Results) -> None:
                 part.segment,
                 part.status if part.winner is None else f"{part.winner} won",
                 one.arm + (" (retired)" if one.stopped else ""),
-                _rate(found, part.segment, one.arm).shows,
-                _level(_rate(found, part.segment, one.arm), found),
-                change(one, unit, found.cap),
-                change(one, unit, found.cap, exact=True),
+                found.rate(part.segment, one.arm).shows,
+                found.level(found.rate(part.segment, one.arm)),
+                found.change(one),
+                _exact(one, found),
             )
             for part in found.segments
             for one in part.differences
@@ -90,9 +89,9 @@ def _print(found: Results) -> None:
         [
             (
                 one.title,
-                _level(one.value, found),
-                span(one.value, unit, found.cap),
-                "" if one.what == "keep" else _gain(one.gain, found),
+                found.level(one.value),
+                found.span(one.value),
+                "" if one.what == "keep" else found.change(one.gain),
             )
             for one in found.choices
         ],
@@ -110,7 +109,7 @@ def _print(found: Results) -> None:
         held = found.holdout
         typer.echo(
             f"Holdout ({100 * held.share:g}% of visitors, {held.held_out:,} so far): personalisation "
-            f"is worth {_gain(held.worth, found)}; the promise costs {_gain(held.price, found)}."
+            f"is worth {found.change(held.worth)}; the promise costs {found.change(held.price)}."
         )
     typer.echo(
         f"{found.visitors:,} visitors. All intervals hold at every look: "
@@ -118,28 +117,5 @@ def _print(found: Results) -> None:
     )
 
 
-def _rate(found: Results, segment: str, arm: str) -> Rate:
-    return next(one for one in found.rates if (one.segment, one.arm) == (segment, arm))
-
-
-def _level(value: Rate | Estimate, found: Results) -> str:
-    return "too early" if value.estimate is None else found.unit.level(value.estimate / found.cap)
-
-
-def span(value: Estimate, unit: Unit, cap: float) -> str:
-    """From where to where a mean lies."""
-    if value.low is None or value.high is None:
-        return "too early"
-    return f"{unit.level(value.low / cap)} to {unit.level(value.high / cap)}"
-
-
-def _gain(value: Estimate, found: Results) -> str:
-    if value.low is None or value.high is None:
-        return "too early to say"
-    return found.unit.change(value.low / found.cap, value.high / found.cap)
-
-
-def change(one: Difference, unit: Unit, cap: float, *, exact: bool = False) -> str:
-    """From where to where a difference lies."""
-    low, high = (one.exact_low, one.exact_high) if exact else (one.low, one.high)
-    return "too early" if low is None or high is None else unit.change(low / cap, high / cap)
+def _exact(one: Difference, found: Results) -> str:
+    return found.change(replace(one, low=one.exact_low, high=one.exact_high))

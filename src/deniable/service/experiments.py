@@ -35,7 +35,7 @@ from deniable.storage.store import Store
 
 if TYPE_CHECKING:
     from deniable.service.evidence import Evidence
-    from deniable.service.results import Results
+    from deniable.service.result_records import Results
 
 T = TypeVar("T")
 

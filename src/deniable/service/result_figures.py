@@ -13,7 +13,8 @@ import numpy as np
 from deniable.inference.intervals import combine, of_sums, segment_shares
 from deniable.inference.state import State, update_all
 from deniable.service.evidence import Evidence, first_state
-from deniable.service.results import ALPHA, Results, results_of
+from deniable.service.result_records import Results
+from deniable.service.results import ALPHA, results_of
 from deniable.service.small_cells import told_positions
 
 MOST_POINTS = 40
@@ -94,7 +95,7 @@ def _lifts(
     cap = experiment.metrics[0].cap
     scale = 100 if cap == 1 else cap  # points
     planned = state.planned_between
-    found = of_sums(state.between, planned, state.rate, each, -1.0)
+    found = of_sums(state.between, planned, state.rate, each, -1.0, exact=False)
     records = []
 
     def record(place: str, visitors: float, row: int, at: tuple[int, ...], of: Any) -> None:
@@ -109,7 +110,7 @@ def _lifts(
             record(experiment.segments[j], state.visitors[j], row, (j, row), found)
     if len(experiment.segments) > 1 and state.visitors.sum():
         weights = segment_shares(state, None)[:, None]
-        whole = combine(state.between, weights, planned, state.rate, each, -1.0)
+        whole = combine(state.between, weights, planned, state.rate, each, -1.0, exact=False)
         for row in range(len(state.pairs)):
             record(WHOLE, float(state.visitors.sum()), row, (row,), whole)
     return records

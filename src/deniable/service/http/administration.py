@@ -18,7 +18,7 @@ from deniable.service.http import models
 from deniable.service.http.guard import Service, authenticator_of, require
 from deniable.service.http.messages import EXPERIMENT_KEY
 from deniable.service.http.problems import MEDIA_TYPE
-from deniable.service.results import Results
+from deniable.service.result_records import Results
 from deniable.storage.records import Metric
 
 
