@@ -59,6 +59,18 @@ def test_integrate(tmp_path: Path) -> None:
     assert outputs[2].strip() in ("grey", "green")
 
 
+def test_rewards(tmp_path: Path) -> None:
+    outputs = [
+        _run(kind, code, tmp_path, _environment())
+        for kind, code in _blocks("rewards.md")  # the warehouse's SQL apart
+    ]
+    assert len(outputs) == 4
+    first, again = outputs[2].split("rewards.csv: 1,000 rows")[1:]
+    assert re.search(r"applied\s+1,000", first)
+    assert re.search(r"duplicate\s+1,000", again)
+    assert outputs[3].startswith("No winner yet.")
+
+
 def test_back_up(tmp_path: Path) -> None:
     made = "deniable init --budget 3; deniable experiment create checkout --arm old --arm new "
     made += "--segment a --budget 1; deniable experiment start checkout"

@@ -275,7 +275,7 @@ def test_choices_say_what_they_earn_and_what_they_do_to_privacy(memory: Deniable
     assert gain.estimate == pytest.approx(value["promote", "grey"] - value["keep", None])  # type: ignore[operator]
     assert all(one.privacy for one in found.choices)
     assert found.sentences[0] == "Two winners: " + found.sentences[0].removeprefix("Two winners: ")
-    assert found.stop_rule.startswith("Every segment has a winner")
+    assert found.stop_rule.startswith("Nothing is left to decide")
 
 
 def test_small_cells_are_hidden(memory: Deniable) -> None:

@@ -11,20 +11,19 @@ from typing import Any
 import altair as alt
 
 from deniable.charts.experiments import arm_scale
-from deniable.charts.theme import INK, themed
+from deniable.charts.theme import BLUE, INK, themed
 
 HEIGHT = 200
-MOST_PLACES = 7
-"""Panels of small multiples: the whole and the largest segments."""
 
 
-def lift_sequence(arms: Sequence[str], share: bool) -> Any:
+def lift_sequence(arms: Sequence[str], default: str, share: bool) -> Any:
     """Lifts against the default arm with their confidence sequences, over visitors.
 
     Dataset `lifts`: arm, visitors, estimate, low, high.
 
     Args:
         arms: all arms, in declared order, so that their colours stay.
+        default: the arm that the others are compared with; it has no line.
         share: whether rewards are shares, in points, or amounts.
     """
     base = alt.Chart(alt.NamedData("lifts"), height=HEIGHT).encode(
@@ -34,7 +33,7 @@ def lift_sequence(arms: Sequence[str], share: bool) -> Any:
             scale=alt.Scale(nice=False, zero=False),
             axis=alt.Axis(format=",d", tickCount=4),
         ),
-        color=_colour(arms),
+        color=_colour(arms, [arm for arm in arms if arm != default]),
         tooltip=[
             alt.Tooltip("arm:N"),
             alt.Tooltip("visitors:Q", format=",d"),
@@ -115,6 +114,27 @@ def traffic_by_arm(arms: Sequence[str]) -> Any:
     )
 
 
+def delay_curve() -> Any:
+    """Share of the rewards that had come after a time; dataset `delays`: hours, share."""
+    return (
+        alt.Chart(alt.NamedData("delays"), height=HEIGHT)
+        .mark_line(point=True, color=BLUE, interpolate="monotone")
+        .encode(
+            x=alt.X("hours:Q", title="hours after the decision", axis=alt.Axis(tickCount=5)),
+            y=alt.Y(
+                "share:Q",
+                title="share of rewards",
+                scale=alt.Scale(domain=[0, 1]),
+                axis=alt.Axis(format="~%", tickCount=5),
+            ),
+            tooltip=[
+                alt.Tooltip("hours:Q", format=",.3~g"),
+                alt.Tooltip("share:Q", format=".0%"),
+            ],
+        )
+    )
+
+
 def lifts_and_rates(figures: Any) -> Any:
     """One picture for a file: lifts of the whole and the largest segments, then all rates.
 
@@ -123,9 +143,11 @@ def lifts_and_rates(figures: Any) -> Any:
     """
     share = figures.results.cap == 1
     panels = []
-    for place in figures.places[:MOST_PLACES]:
-        panel = lift_sequence(figures.arms, share).properties(
-            title=place, width=320, data=alt.Data(values=_of_place(figures, place))
+    for place in figures.places:
+        panel = lift_sequence(figures.arms, figures.results.default_arm, share).properties(
+            title=place or "all segments",
+            width=320,
+            data=alt.Data(values=_of_place(figures, place)),
         )
         for layer in panel.layer[:3]:
             layer.data = alt.Undefined
@@ -146,17 +168,18 @@ def lifts_and_rates(figures: Any) -> Any:
     return themed(alt.concat(*panels, rates, columns=2).resolve_scale(y="independent"))
 
 
-def _of_place(figures: Any, place: str) -> list[dict[str, Any]]:
-    return [record for record in figures.lifts if record["place"] == place]
+def _of_place(figures: Any, place: str | None) -> list[dict[str, Any]]:
+    return [record for record in figures.lifts if record["segment"] == place]
 
 
-def _colour(arms: Sequence[str]) -> Any:
+def _colour(arms: Sequence[str], named: Sequence[str] | None = None) -> Any:
+    shown = {} if named is None else {"values": list(named)}
     return alt.Color(
         "arm:N",
         title=None,
         sort=list(arms),
         scale=arm_scale(arms),
-        legend=alt.Legend(orient="top", labelLimit=110, columns=3, symbolOpacity=1),
+        legend=alt.Legend(orient="top", labelLimit=110, columns=3, symbolOpacity=1, **shown),
     )
 
 

@@ -149,6 +149,9 @@ def evidence_of(connection: Connection, experiment: Experiment) -> Evidence:
             (metric[settled_rows], position[settled_rows], member[settled_rows].astype(int)),
             value[settled_rows],
         )
+    # Counters that were tampered with are `ledger verify`'s business; they must not end a page.
+    cells[2] = np.minimum(cells[2], cells[0, :1])
+    groups[2] = np.minimum(groups[2], groups[0, :1])
     everything = np.zeros((n_segments + 1, n_arms))
     np.add.at(everything, (segment[member], arm[member]), sums[0][member])
     rows = _chances(settled, experiment)

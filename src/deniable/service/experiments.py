@@ -35,6 +35,7 @@ from deniable.storage.store import Store
 
 if TYPE_CHECKING:
     from deniable.service.evidence import Evidence
+    from deniable.service.result_health import ResultHealth
     from deniable.service.result_records import Results
 
 T = TypeVar("T")
@@ -278,6 +279,13 @@ class Experiments:
         from deniable.service.results import results_of
 
         return results_of(self.evidence(key))
+
+    def result_health(self, experiment: Experiment) -> ResultHealth:
+        """Whether draws, rewards and rates of an experiment are sound. Private."""
+        from deniable.service.result_health import health_of
+
+        with self._store.read() as connection:
+            return health_of(connection, experiment)
 
     # -- totals over time --------------------------------------------------------------------
 

@@ -20,7 +20,8 @@ from deniable.service.small_cells import told_positions
 MOST_POINTS = 40
 """Moments of a curve; tables in between are left out."""
 
-WHOLE = "all segments"
+MOST_SEGMENTS = 6
+"""Segments with a picture of their own: the largest."""
 
 
 @dataclass(frozen=True)
@@ -30,17 +31,16 @@ class ResultFigures:
     Attributes:
         results: the verdict now.
         arms: all of them, in declared order.
-        lifts: place, arm, visitors, estimate, low and high, oldest first; `place` is a segment or
-            `WHOLE`.
+        lifts: segment (None: all of them), arm, visitors, estimate, low and high, oldest first.
         traffic: visitors, arm and share of the visitors since the point before, oldest first.
-        places: that have lifts: the whole first, then segments, largest first.
+        places: that have lifts: None first, then the largest segments in declared order.
     """
 
     results: Results
     arms: tuple[str, ...]
     lifts: tuple[dict[str, Any], ...]
     traffic: tuple[dict[str, Any], ...]
-    places: tuple[str, ...]
+    places: tuple[str | None, ...]
 
 
 def figures_of(evidence: Evidence, results: Results | None = None) -> ResultFigures:
@@ -70,10 +70,10 @@ def figures_of(evidence: Evidence, results: Results | None = None) -> ResultFigu
                 {"visitors": total, "arm": name, "share": float(share)}
                 for name, share in zip(names, shares, strict=True)
             ]
-    sizes = {experiment.segments[j]: -float(state.visitors[j]) for j in told}
-    places = [WHOLE] if len(experiment.segments) > 1 else []
-    places += sorted(sizes, key=lambda name: sizes[name])
-    drawn = {record["place"] for record in lifts}
+    largest = sorted(told, key=lambda j: -float(state.visitors[j]))[:MOST_SEGMENTS]
+    places: list[str | None] = [None] if len(experiment.segments) > 1 else []
+    places += [experiment.segments[j] for j in sorted(largest)]
+    drawn = {record["segment"] for record in lifts}
     return ResultFigures(
         results=results_of(evidence) if results is None else results,
         arms=tuple(names),
@@ -98,12 +98,12 @@ def _lifts(
     found = of_sums(state.between, planned, state.rate, each, -1.0, exact=False)
     records = []
 
-    def record(place: str, visitors: float, row: int, at: tuple[int, ...], of: Any) -> None:
+    def record(place: str | None, visitors: float, row: int, at: tuple[int, ...], of: Any) -> None:
         if of.ready[at]:
             values = (of.estimate[at], of.low[at], of.high[at])
             ends = zip(("estimate", "low", "high"), (scale * float(v) for v in values), strict=True)
             arm = names[state.pairs[row][1]]
-            records.append({"place": place, "arm": arm, "visitors": int(visitors), **dict(ends)})
+            records.append({"segment": place, "arm": arm, "visitors": int(visitors), **dict(ends)})
 
     for row in range(len(state.pairs)):
         for j in told:
@@ -112,5 +112,5 @@ def _lifts(
         weights = segment_shares(state, None)[:, None]
         whole = combine(state.between, weights, planned, state.rate, each, -1.0, exact=False)
         for row in range(len(state.pairs)):
-            record(WHOLE, float(state.visitors.sum()), row, (row,), whole)
+            record(None, float(state.visitors.sum()), row, (row,), whole)
     return records

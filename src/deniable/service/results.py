@@ -285,7 +285,7 @@ def _choice(choice: Choice, experiment: Experiment, metric: Metric) -> ChoiceRes
 
 def _stop_rule(shown: Verdict, state: State, unit: Unit) -> str:
     if shown.segments and len(shown.winners) == len(shown.segments):
-        return "Every segment has a winner: stop now, or keep running; nothing is left to decide."
+        return "Nothing is left to decide: stop, or keep running for what the table earns."
     rule = "Stop when every segment has a winner. You may stop earlier: the intervals stay valid."
     decided = {one.segment for one in shown.winners}
     stakes: dict[str, float] = {}

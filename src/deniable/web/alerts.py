@@ -85,13 +85,20 @@ def _of_one(standing: Standing, health: Health | None) -> list[Alert]:
         found.append(
             Alert("bad", "Arms do not come in the designed proportions. Pause it and look.", key)
         )
+    if health is not None and health.as_designed and health.learned is not None:
+        found += [Alert("note", text, key) for text in health.learned.alerts]
     if experiment.exhausted:
         found.append(Alert("bad", "No budget is left: new visitors get random arms.", key))
     if standing.visitors >= SILENT_AFTER and standing.successes == 0:
         found.append(
             Alert("bad", f"{whole(standing.visitors)} visitors and not one success reported.", key)
         )
-    elif health is not None and health.rewarded_share is not None and health.rewarded_share < 0.01:
+    elif (
+        health is not None
+        and health.check.decisions >= SILENT_AFTER
+        and health.rewarded_share is not None
+        and health.rewarded_share < 0.01
+    ):
         share = percent(health.rewarded_share)
         found.append(Alert("note", f"Only {share} of the decisions had a response reported.", key))
     if _planned_is_over(experiment, standing.visitors):

@@ -19,6 +19,7 @@ from deniable.storage.records import Experiment, PublishedTable
 from deniable.web import answers, live_charts, result_charts
 from deniable.web.access import Reader
 from deniable.web.actions import possible
+from deniable.web.alerts import SILENT_AFTER
 from deniable.web.live_charts import PageChart
 from deniable.web.risks import (
     random_share,
@@ -117,6 +118,7 @@ def _values(request: Request, service: Deniable, found: Experiment) -> dict[str,
         "untold": len(found.segments) - len(told),
         "smallest_cell": SMALLEST_CELL,
         "bound": regret_bound(found, standing.visitors),
+        "silent_after": SILENT_AFTER,
         "health": watcher.health.get(found.key),
         "events": service.experiments.events(found.key)[: -MOST_EVENTS - 1 : -1],
         "samples": [*service.experiments.samples(found.key), sample_of(standing, now)],
@@ -154,5 +156,7 @@ def _segment(standing: Standing, position: int) -> dict[str, Any]:
 def _charts(values: dict[str, Any]) -> list[PageChart]:
     """What was learned first, then what happened."""
     wanted = ("experiment", "standing", "samples", "risks", "bound")
-    learned = result_charts.charts(figures_of(values["evidence"], values["results"]))
+    figures = figures_of(values["evidence"], values["results"])
+    checked = None if values["health"] is None else values["health"].learned
+    learned = result_charts.charts(figures, checked)
     return learned + live_charts.charts(**{name: values[name] for name in wanted})

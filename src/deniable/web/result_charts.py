@@ -5,37 +5,38 @@ from __future__ import annotations
 from typing import Any
 
 from deniable.charts import results as drawings
-from deniable.service.result_figures import WHOLE, ResultFigures
+from deniable.service.result_figures import ResultFigures
+from deniable.service.result_health import ResultHealth
 from deniable.service.result_records import Difference, Results
 from deniable.web.live_charts import PageChart, template
-from deniable.web.wording import percent, whole
+from deniable.web.wording import duration, percent, whole
 
 
-def charts(figures: ResultFigures) -> list[PageChart]:
+def charts(figures: ResultFigures, health: ResultHealth | None = None) -> list[PageChart]:
     """All charts that there is something reliable to draw for."""
-    found = [
-        _lift(figures, number, place)
-        for number, place in enumerate(figures.places[: drawings.MOST_PLACES])
-    ]
+    found = [_lift(figures, place) for place in figures.places]
     if any(one.estimate is not None for one in figures.results.rates):
         found.append(_rates(figures))
     if figures.traffic:
         found.append(_traffic(figures))
+    if health is not None and health.delays:
+        found.append(_delays(health))
     return found
 
 
-def _lift(figures: ResultFigures, number: int, place: str) -> PageChart:
+def _lift(figures: ResultFigures, place: str | None) -> PageChart:
     results = figures.results
-    records = [one for one in figures.lifts if one["place"] == place]
+    records = [one for one in figures.lifts if one["segment"] == place]
     now = [one for one in _present(results, place) if one.low is not None]
     ahead = [f"“{one.arm}” {results.change(one)}" for one in now]
     said = "; ".join(ahead) or "Too early for any arm"
     unit = "points" if results.cap == 1 else results.metric
+    names = [one.segment for one in results.segments]
     return PageChart(
-        f"lift-{number}",
-        "All segments" if place == WHOLE else place,
+        "lift-all" if place is None else f"lift-{names.index(place)}",
+        place or "All segments",
         f"{said}.",
-        template(drawings.lift_sequence, figures.arms, results.cap == 1),
+        template(drawings.lift_sequence, figures.arms, results.default_arm, results.cap == 1),
         {"lifts": records},
         {
             "columns": ["Visitors", "Arm", f"Lift ({unit})", "From", "To"],
@@ -51,8 +52,8 @@ def _lift(figures: ResultFigures, number: int, place: str) -> PageChart:
     )
 
 
-def _present(results: Results, place: str) -> tuple[Difference, ...]:
-    if place == WHOLE:
+def _present(results: Results, place: str | None) -> tuple[Difference, ...]:
+    if place is None:
         return results.whole
     return next(one.differences for one in results.segments if one.segment == place)
 
@@ -117,8 +118,23 @@ def _traffic(figures: ResultFigures) -> PageChart:
     )
 
 
+def _delays(health: ResultHealth) -> PageChart:
+    half, most = health.delays[5][1], health.delays[9][1]
+    return PageChart(
+        "delay-chart",
+        "Rewards by delay",
+        f"Half of the rewards came within {duration(half)}, nine in ten within {duration(most)}.",
+        template(drawings.delay_curve),
+        {"delays": [{"hours": seconds / 3600, "share": share} for share, seconds in health.delays]},
+        {
+            "columns": ["Share of rewards", "Within"],
+            "rows": [[percent(share, 0), duration(seconds)] for share, seconds in health.delays],
+        },
+    )
+
+
 def prepare() -> None:
     """Make one chart of each kind, so that the first page finds most of the work done."""
-    template(drawings.lift_sequence, ("old", "new"), True)
+    template(drawings.lift_sequence, ("old", "new"), "old", True)
     template(drawings.rates_with_bands, ("old", "new"), 2, True)
     template(drawings.traffic_by_arm, ("old", "new"))
