@@ -42,6 +42,7 @@ def statement(request: Request, viewer: Reader, key: str) -> Response:
         grade=promise.stated_grade,
         holds=all(proof.holds for proof in proofs),
         beliefs=[(prior, float(highest_belief(prior, budget))) for prior in PRIORS],
+        results=service.experiments.results(key),
         audit=ledger_view.latest_audits(service.ledger.entries()).get(key),
     )
 
