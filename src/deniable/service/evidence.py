@@ -42,7 +42,6 @@ class Evidence:
         probabilities: their rows, (T, J, K).
         in_force: the rows that new visitors are drawn from, (J, K).
         shows: members of listed segments by table, segment and arm, (T, J, K).
-        rewarded: how many of them had a reward, (M, T, J, K).
         rewards: sums of their rewards in units of the cap, (M, T, J, K).
         squares: sums of their squared rewards, (M, T, J, K).
         groups: held out visitors and all members, listed or not, by table, (T, 2).
@@ -62,7 +61,6 @@ class Evidence:
     probabilities: FloatArray
     in_force: FloatArray
     shows: FloatArray
-    rewarded: FloatArray
     rewards: FloatArray
     squares: FloatArray
     groups: FloatArray
@@ -111,7 +109,7 @@ def evidence_of(connection: Connection, experiment: Experiment) -> Evidence:
     published = experiments.published(connection, experiment)
     counted = np.fromiter(
         chain.from_iterable(experiments.result_counts(connection, experiment)), dtype=np.int64
-    ).reshape(-1, 9)
+    ).reshape(-1, 8)
     counted = counted[(counted[:, 1] == Role.MEMBER) | (counted[:, 1] == Role.HOLDOUT)]
     moment = commitments.moment(connection)
     table, role, segment, arm, metric = counted[:, :5].T
@@ -131,17 +129,16 @@ def evidence_of(connection: Connection, experiment: Experiment) -> Evidence:
     sums = np.stack(
         [
             counted[:, 5].astype(float),
-            counted[:, 6].astype(float),
-            counted[:, 7] / caps[metric],
-            counted[:, 8] / MICRO,
+            counted[:, 6] / caps[metric],
+            counted[:, 7] / MICRO,
         ]
     )
     member = role == Role.MEMBER
     listed = member & (segment >= 0)
-    cells = np.zeros((4, n_metrics, n_tables, n_segments, n_arms))
+    cells = np.zeros((3, n_metrics, n_tables, n_segments, n_arms))
     used = listed & (position >= 0)
     cells[:, metric[used], position[used], segment[used], arm[used]] = sums[:, used]
-    groups = np.zeros((4, n_metrics, n_tables, 2))
+    groups = np.zeros((3, n_metrics, n_tables, 2))
     settled_rows = position >= 0
     for column, value in enumerate(sums):
         np.add.at(
@@ -150,8 +147,8 @@ def evidence_of(connection: Connection, experiment: Experiment) -> Evidence:
             value[settled_rows],
         )
     # Counters that were tampered with are `ledger verify`'s business; they must not end a page.
-    cells[2] = np.minimum(cells[2], cells[0, :1])
-    groups[2] = np.minimum(groups[2], groups[0, :1])
+    cells[1] = np.minimum(cells[1], cells[0, :1])
+    groups[1] = np.minimum(groups[1], groups[0, :1])
     everything = np.zeros((n_segments + 1, n_arms))
     np.add.at(everything, (segment[member], arm[member]), sums[0][member])
     rows = _chances(settled, experiment)
@@ -165,12 +162,11 @@ def evidence_of(connection: Connection, experiment: Experiment) -> Evidence:
         probabilities=rows,
         in_force=latest[0] if len(latest) else np.full((n_segments, n_arms), 1 / n_arms),
         shows=cells[0, 0],
-        rewarded=cells[1],
-        rewards=cells[2],
-        squares=_possible_squares(cells[0, 0], cells[2], cells[3]),
+        rewards=cells[1],
+        squares=_possible_squares(cells[0, 0], cells[1], cells[2]),
         groups=groups[0, 0],
-        group_rewards=groups[2],
-        group_squares=_possible_squares(groups[0, 0], groups[2], groups[3]),
+        group_rewards=groups[1],
+        group_squares=_possible_squares(groups[0, 0], groups[1], groups[2]),
         all_shows=everything,
         waiting=int(sums[0][listed & (position < 0) & (table > 0)].sum()),
         older=int(sums[0][listed & (table == 0)].sum()),

@@ -191,7 +191,7 @@ def result_counts(connection: Connection, experiment: Experiment) -> Sequence[Se
     """What results are made from, over all writers, in the order of the counters' key.
 
     Returns:
-        Rows of table, role, segment, arm, metric, shows, rewarded, value and square.
+        Rows of table, role, segment, arm, metric, shows, value and square.
     """
     columns = (
         counters.c.table_number,
@@ -200,7 +200,7 @@ def result_counts(connection: Connection, experiment: Experiment) -> Sequence[Se
         counters.c.arm,
         counters.c.metric,
     )
-    sums = (counters.c.shows, counters.c.rewarded, counters.c.value, counters.c.square)
+    sums = (counters.c.shows, counters.c.value, counters.c.square)
     return connection.execute(
         select(*columns, *(cast(func.sum(one), BigInteger) for one in sums))
         .where(counters.c.experiment_id == bytes.fromhex(experiment.id))

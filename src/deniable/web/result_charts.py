@@ -29,13 +29,13 @@ def _lift(figures: ResultFigures, place: str | None) -> PageChart:
     records = [one for one in figures.lifts if one["segment"] == place]
     now = [one for one in _present(results, place) if one.low is not None]
     ahead = [f"“{one.arm}” {results.change(one)}" for one in now]
-    said = "; ".join(ahead) or "Too early for any arm"
+    said = "; ".join(ahead) or "too early for any arm"
     unit = "points" if results.cap == 1 else results.metric
     names = [one.segment for one in results.segments]
     return PageChart(
         "lift-all" if place is None else f"lift-{names.index(place)}",
         place or "All segments",
-        f"{said}.",
+        f"Against “{results.default_arm}”, at every look: {said}.",
         template(drawings.lift_sequence, figures.arms, results.default_arm, results.cap == 1),
         {"lifts": records},
         {
