@@ -154,7 +154,8 @@ def test_an_interrupted_import_is_run_again(
     ids = [one.id for one in decided(memory, 60)]
     path = write(tmp_path / "r.csv", ["decision", "value"], [(one, 1) for one in ids])
     monkeypatch.setattr(reward_import, "AT_ONCE", 25)
-    whole, parts = memory._applied, []
+    whole = memory._applied
+    parts: list[int] = []
 
     def fails_in_the_middle(rewards: Sequence[tuple[bytes, str | None, int]]) -> dict[str, int]:
         if len(parts) == 1:
