@@ -61,9 +61,9 @@ class ExperimentState:
         self.version = experiment.version
         self.table_number = experiment.table_number
         self.differences = differences
-        self.serves_draws = experiment.status in ("running", "paused")
-        self.closed = experiment.status != "running" or experiment.exhausted
-        self.at_risk = experiment.cost_nano > 0
+        self.serves_draws = experiment.status in ("running", "paused", "scratch")
+        self.closed = experiment.status not in ("running", "scratch") or experiment.exhausted
+        self.at_risk = experiment.cost_nano > 0 and experiment.status != "scratch"
         self.has_tombstones = experiment.has_tombstones
         self.holdout = experiment.holdout
         self.group = experiment.layer if had_group else None
@@ -142,9 +142,16 @@ class ExperimentState:
 
 
 class ExperimentStates:
-    """The states that a writer keeps, by key and by the tag of their decisions' ids."""
+    """The states that a writer keeps, by key and by the tag of their decisions' ids.
 
-    def __init__(self, store: Store, key: bytes) -> None:
+    Args:
+        store: where from.
+        key: of the visitors' HMACs.
+        scratch: whether it knows scratch copies alone, or everything but them.
+    """
+
+    def __init__(self, store: Store, key: bytes, *, scratch: bool = False) -> None:
+        self._scratch = scratch
         self._store = store
         self._key = key
         self._by_key: dict[str, ExperimentState] = {}
@@ -196,9 +203,10 @@ class ExperimentStates:
 
     def _keep(self, connection: Connection, found: Iterable[Experiment]) -> None:
         for experiment in found:
-            state = _state(connection, experiment, self._key)
-            self._by_key[state.key] = state
-            self._by_tag[state.id[:4]] = state
+            if (experiment.status == "scratch") == self._scratch:
+                state = _state(connection, experiment, self._key)
+                self._by_key[state.key] = state
+                self._by_tag[state.id[:4]] = state
 
 
 def _state(connection: Connection, experiment: Experiment, key: bytes) -> ExperimentState:

@@ -8,14 +8,15 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
+    BigInteger,
     ColumnElement,
     Connection,
     Select,
     bindparam,
+    cast,
     func,
     insert,
     select,
-    true,
     update,
 )
 from sqlalchemy.exc import IntegrityError
@@ -45,8 +46,8 @@ def by_key(connection: Connection, key: str, *, lock: bool = False) -> Experimen
 
 
 def everything(connection: Connection) -> list[Experiment]:
-    """All experiments, oldest first."""
-    return matching(connection, true())
+    """All experiments, oldest first; scratch copies apart."""
+    return matching(connection, experiments.c.status != "scratch")
 
 
 def insert_draft(connection: Connection, draft: Experiment) -> Experiment:
@@ -60,6 +61,7 @@ def insert_draft(connection: Connection, draft: Experiment) -> Experiment:
                 key=draft.key,
                 status="draft",
                 strategy=draft.strategy,
+                across_time=draft.across_time,
                 budget_nano=draft.budget_nano,
                 planned_visitors=draft.planned_visitors,
                 trace_nano=draft.trace_nano,
@@ -185,6 +187,27 @@ def table_counts(
         (number, segment, arm): (int(shows), int(rewarded), int(value), int(square))
         for number, segment, arm, shows, rewarded, value, square in rows
     }
+
+
+def result_counts(connection: Connection, experiment: Experiment) -> Sequence[Sequence[int]]:
+    """What results are made from, over all writers, in the order of the counters' key.
+
+    Returns:
+        Rows of table, role, segment, arm, metric, shows, value and square.
+    """
+    columns = (
+        counters.c.table_number,
+        counters.c.role,
+        counters.c.segment,
+        counters.c.arm,
+        counters.c.metric,
+    )
+    sums = (counters.c.shows, counters.c.value, counters.c.square)
+    return connection.execute(
+        select(*columns, *(cast(func.sum(one), BigInteger) for one in sums))
+        .where(counters.c.experiment_id == bytes.fromhex(experiment.id))
+        .group_by(*columns)
+    ).all()
 
 
 def sums(
@@ -350,6 +373,7 @@ def _experiment(row: Any, arm_rows: Sequence[Any], names: Sequence[str]) -> Expe
         started_at=times.maybe_datetime(row.started_at),
         stopped_at=times.maybe_datetime(row.stopped_at),
         revision=row.revision,
+        across_time=row.across_time,
     )
 
 
