@@ -221,7 +221,8 @@ def _maker(
     told = 0.0 if horizon is None else float(check.whole("horizon", horizon, 1))
     risk = check.single("budget", check.nonnegative("budget", budget))
     floor = check.single("keep", check.probability("keep", keep))
-    return TableMaker(kind, *counts[0].shape, told, risk, TUNING._replace(keep=floor))
+    n_arms, n_segments = counts[0].shape
+    return TableMaker(kind, n_arms, n_segments, told, risk, TUNING._replace(keep=floor))
 
 
 def _counts(
