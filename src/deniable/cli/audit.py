@@ -14,10 +14,14 @@ from typer.core import TyperGroup
 
 from deniable.cli.audit_experiment import audit_experiment
 from deniable.cli.audit_firm import audit_firm
+from deniable.cli.audit_live import audit_live
+from deniable.cli.audit_log import audit_log
 
 SUBCOMMANDS: dict[str, Callable[..., None]] = {
     "experiment": audit_experiment,
     "firm": audit_firm,
+    "live": audit_live,
+    "log": audit_log,
 }
 """What can be audited -> its command, each in a module of its own."""
 

@@ -26,10 +26,10 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, TypeAlias
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, func, select, true
 
 from deniable.errors import BrokenPromiseError
-from deniable.storage import chain, experiments, promises
+from deniable.storage import chain, experiments, promises, scratch
 from deniable.storage.account import SKEW
 from deniable.storage.chain import GENESIS, pack_decision, pack_erasable
 from deniable.storage.commitments import Entry, link_of
@@ -126,7 +126,9 @@ class _Told:
             self.fingerprint = entry.detail["fingerprint"]
         if identity is None:
             return
-        if entry.kind == "table":
+        if entry.kind == "scratch_end":
+            self._forget(identity)
+        elif entry.kind == "table":
             table = promises.promised_table(entry)
             self.tables[identity, table.number] = table
         elif entry.kind in ("erase", "purge"):
@@ -136,6 +138,12 @@ class _Told:
             self.newest[identity, "table" if entry.kind == "table" else "erase"] = entry
         elif entry.kind in promises.ACTS:
             self.entries[identity].append(entry)
+
+    def _forget(self, identity: bytes) -> None:
+        """A scratch copy ended: nothing of it is left. An experiment that ends so was removed."""
+        if [entry.kind for entry in self.entries[identity]] == ["scratch"]:
+            del self.entries[identity]
+            self.tables = {at: table for at, table in self.tables.items() if at[0] != identity}
 
     def promise(self, identity: bytes, key: str) -> Promise:
         """What an experiment promises."""
@@ -270,8 +278,9 @@ def _writer_chains(
     counted: _Counted,
 ) -> None:
     """Follow decisions and rewards of all writers, in order, a page at a time."""
+    decided = select(*_decision_columns()).where(scratch.in_force())
     streams = (
-        _stream(connection, decisions.c.writer_id, decisions.c.seq, select(*_decision_columns())),
+        _stream(connection, decisions.c.writer_id, decisions.c.seq, decided),
         _stream(connection, rewards.c.writer_id, rewards.c.seq, _rewards()),
     )
     # Closed also where a row is wrong: the cursors must not outlive the transaction.
@@ -568,7 +577,7 @@ def _experiments(connection: Connection, told: _Told) -> None:
     """Experiments, arms, segments and tombstones are what the commitments say."""
     query = select(tombstones.c.experiment_id, func.count()).group_by(tombstones.c.experiment_id)
     stones: dict[bytes, int] = {row[0]: row[1] for row in connection.execute(query)}
-    known = experiments.everything(connection)
+    known = experiments.matching(connection, true())  # scratch copies too
     for experiment in known:
         try:
             promise = told.promise(bytes.fromhex(experiment.id), experiment.key)
