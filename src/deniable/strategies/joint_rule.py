@@ -21,13 +21,13 @@ from deniable.strategies.joint_kernel import Tuning, write_joint
 from deniable.strategies.joint_lp import LARGEST, lowest_ratio, workspace
 
 TUNING = Tuning(
-    samples=32.0,
+    samples=16.0,
     curiosity=0.3,
     own_curiosity=0.7,
     keep=0.05,
     doubt_rising=0.5,
     doubt=0.5,
-    doubt_power=0.0,
+    doubt_power=1.0,
 )
 """Chosen on the tuning settings of docs/joint.md."""
 
@@ -101,7 +101,7 @@ def lottery_table(
     """Across time, the next table before the switch: the same column for every segment.
 
     >>> lottery_table([[50, 50], [50, 50]], [[10, 3], [4, 6]], 1000, 1).round(2).tolist()
-    [[0.52, 0.52], [0.48, 0.48]]
+    [[0.84, 0.84], [0.16, 0.16]]
     """
     counts = _counts(shows, clicks, noise)
     return _maker("across-time", counts, horizon, budget, keep).lottery(*counts)
@@ -221,7 +221,8 @@ def _maker(
     told = 0.0 if horizon is None else float(check.whole("horizon", horizon, 1))
     risk = check.single("budget", check.nonnegative("budget", budget))
     floor = check.single("keep", check.probability("keep", keep))
-    return TableMaker(kind, *counts[0].shape, told, risk, TUNING._replace(keep=floor))
+    n_arms, n_segments = counts[0].shape
+    return TableMaker(kind, n_arms, n_segments, told, risk, TUNING._replace(keep=floor))
 
 
 def _counts(

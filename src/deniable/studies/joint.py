@@ -62,7 +62,7 @@ def run(context: Context) -> StudyResult:
     drawn = table.filter(pl.col("world") != "8 items, 5 segments")
     caption = (
         "Share of what perfect information gains over random arms, against the budget: means over "
-        f"{table['repetitions'].max()} repetitions with 95% intervals. Limit: the best private table "
+        f"{table['repetitions'][0]} repetitions with 95% intervals. Limit: the best private table "
         "with known rates."
     )
     tables = {"shares": table, "matching_budgets": matches, "bound": bound}
