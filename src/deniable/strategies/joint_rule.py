@@ -27,9 +27,12 @@ TUNING = Tuning(
     keep=0.05,
     doubt_rising=0.5,
     doubt=0.5,
-    doubt_power=1.0,
 )
 """Chosen on the tuning settings of docs/joint.md."""
+
+FULL_DOUBT = 0.3
+"""Doubt is full where the budget lets the dynamic strategy exploit this much or more: randomized
+response shows the best arm with this probability beyond chance. Below, little can be lost by it."""
 
 KEEP = TUNING.keep
 
@@ -156,8 +159,12 @@ class TableMaker:
         self.budget = budget
         self._kind = kind
         self._horizon = float(horizon)
-        self._tuning = tuning
         self._weakest = lowest_ratio(budget, n_arms)
+        exploited = (1 - self._weakest[0]) / (1 + (n_arms - 1) * self._weakest[0])
+        z = min(1.0, float(exploited) / FULL_DOUBT)
+        self._tuning = tuning._replace(
+            doubt_rising=tuning.doubt_rising * z**2, doubt=tuning.doubt * z**2
+        )
         self._space = workspace(n_arms, 1 if kind == "pooled" else n_segments)
         self._floors: FloatArray | None = None
 

@@ -55,7 +55,7 @@ def worlds() -> dict[str, Environment]:
 
 def run(context: Context) -> StudyResult:
     """Shares of perfect information by world, budget and strategy; real data; the bound."""
-    table = shares_table(context, worlds(), context.scale(200, 10))
+    table = shares_table(context, worlds(), context.scale(100, 10))
     matches = matching_budgets(table)
     real = _real_data(context)
     bound = bounds_table(context.seed, context.scale(20, 3))
@@ -209,7 +209,7 @@ def _real_data(context: Context) -> pl.DataFrame | None:
     for budget in (0.5, 1.0, 3.0):
         policies += [DynamicPolicy(budget), JointPolicy(budget)]
     batches = [[Case(world, policy) for policy in policies] for _, world in places]
-    found = context.simulate_each(batches, context.scale(20, 2))
+    found = context.simulate_each(batches, context.scale(10, 2))
     sums: dict[tuple[str, str], list[float]] = {}
     for (source, world), result in zip(places, found, strict=True):
         gain = perfect_gain(world)
