@@ -19,6 +19,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from deniable.errors import DeniableError
+from deniable.portfolio.table import csv_rows
 from deniable.service.http.app import Application
 from deniable.service.http.problems import Problem
 from deniable.web import answers, refusals, static
@@ -35,10 +36,13 @@ MODULES = (
     "planner",
     "portfolio",
     "ledger",
+    "leak",
     "promises",
     "visitors",
 )
 """Modules of this package with a `router`, in the order in which their paths are tried."""
+
+UPLOAD_PATHS = frozenset({"/leak"})
 
 _REFUSALS = (DeniableError, Problem, HTTPException, RequestValidationError, Exception)
 
@@ -55,6 +59,7 @@ def mount(application: Application, *, demo: bool = False) -> Application:
     api.state.demo = demo
     api.state.watcher = Watcher(api.state.service)
     application.companions.append(api.state.watcher)
+    application.upload_paths = UPLOAD_PATHS
     for name in MODULES:
         api.include_router(import_module(f"deniable.web.{name}").router, include_in_schema=False)
     for kind in _REFUSALS:
@@ -90,7 +95,7 @@ def _prepare() -> None:
     ledger.specification()
     shown = planner.view(planner.Setting())
     planner.specifications(tuple(shown["plan"].strategies))
-    rows = allocation_view.checked_rows(allocation_view.rows_of_csv(portfolio.EXAMPLE))
+    rows = allocation_view.checked_rows(csv_rows(portfolio.EXAMPLE))
     solver = allocation_view.allocator(rows, "flexible")
     allocation_view.view(solver.allocate(portfolio.USUAL_BUDGET, **allocation_view.QUICK))
     for name in ("scipy.special", "numpy.random"):  # p-values of audits, chances of arms

@@ -141,6 +141,21 @@ async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
         body += message.get("body", b"")
 
 
+def limited(receive: Receive, limit: int) -> Receive:
+    """The body part by part as it comes; the problem 413 once it is longer than the limit."""
+    seen = 0
+
+    async def counted() -> Message:
+        nonlocal seen
+        message = await receive()
+        seen += len(message.get("body", b""))
+        if seen > limit:
+            raise too_large(limit)
+        return message
+
+    return counted
+
+
 def too_large(limit: int) -> Problem:
     """The problem 413; the rest of the body is not waited for."""
     return Problem(
