@@ -164,14 +164,20 @@ def matching_budgets(table: pl.DataFrame) -> pl.DataFrame:
         joint = part.filter(pl.col("strategy") == "joint").sort("budget")
         wanted = share_of(part, str(world), "dynamic", 3.0)
         got = np.maximum.accumulate(joint["share"].to_numpy())
-        enough = np.interp(wanted, got, joint["budget"].to_numpy())
-        reached = bool(got[-1] >= wanted)
+        budgets = joint["budget"].to_numpy()
+        first = int(np.searchsorted(got, wanted))  # the first budget that is enough
+        enough = math.nan
+        if first == 0:
+            enough = float(budgets[0])
+        elif first < got.size:
+            span = slice(first - 1, first + 1)
+            enough = float(np.interp(wanted, got[span], budgets[span]))
         rows.append(
             {
                 "world": world,
                 "dynamic_at_3": wanted,
                 "joint_at_smallest": float(got[0]),
-                "budget": float(enough) if reached else math.nan,
+                "budget": enough,
             }
         )
     return pl.DataFrame(rows)
