@@ -155,12 +155,15 @@ def summary(rows: list[tuple[Setting, Found]]) -> dict[str, object]:
 
     long = [mean[s.number]["joint"] / limit(s) for s, _ in rows if s.horizon == 1_000_000]
     across = [m["across time"] / m["joint"] for m in mean.values() if m["joint"] > 5]
-    errors = [error(v) for _, found in rows for v in found.values()]
-    joint_errors = [error(found["joint"]) for _, found in rows]
+    errors = [error(v) for _, found in rows for p, v in found.items() if p != "across time"]
+    noise = []
+    for s, found in rows:
+        better = max(("Thompson", "dynamic"), key=mean[s.number].__getitem__)
+        noise.append(error(found["joint"]) ** 2 + error(found[better]) ** 2)
     return {
         "settings": len(rows),
         "mean excess over the better of dynamic and Thompson": np.mean(excess("Thompson")),
-        "its standard error": float(np.sqrt(np.sum(np.square(joint_errors))) / len(rows)),
+        "its standard error": float(np.sqrt(np.sum(noise)) / len(rows)),
         "mean excess over the better of dynamic and pooled": np.mean(excess("pooled")),
         "worst excess (Thompson, pooled)": (min(excess("Thompson")), min(excess("pooled"))),
         "too far below (Thompson)": below("Thompson"),

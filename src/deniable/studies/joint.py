@@ -283,9 +283,9 @@ def _pooling_words(table: pl.DataFrame) -> str:
         f"the same row, has risk 0, and gains {share(world, 'pooled', 3.0)} with 8 items, 2 segments. "
         f"At budget .5 joint gains {share(world, 'joint', 0.5)} there, so most of its lead over dynamic "
         f"at small budgets is pooling. At 3 it gains {share(world, 'joint', 3.0)}; the rest is the "
-        f"programme. Where best arms are opposite pooling gains nothing, and joint "
-        f"({share(opposite, 'joint', 1.0)} at 1) is level with dynamic "
-        f"({share(opposite, 'dynamic', 1.0)}): there randomized response is the best table."
+        "programme. Where best arms are opposite pooling gains nothing: randomized response is the "
+        "best table there, and joint, which must find that out first, gains "
+        f"{share(opposite, 'joint', 1.0)} at 1 against dynamic's {share(opposite, 'dynamic', 1.0)}."
     )
 
 
