@@ -71,6 +71,7 @@ _HOME = {
     "strategies.constant": ("ConstantStrategy",),
     "strategies.dynamic": ("DynamicStrategy",),
     "strategies.gate": ("Gated", "gate"),
+    "strategies.joint": ("JointStrategy",),
     "theory.arm_specific": (
         "arm_specific_constant_regret",
         "arm_specific_excess",

@@ -83,6 +83,7 @@ from deniable.strategies.constant import ConstantStrategy as ConstantStrategy
 from deniable.strategies.dynamic import DynamicStrategy as DynamicStrategy
 from deniable.strategies.gate import Gated as Gated
 from deniable.strategies.gate import gate as gate
+from deniable.strategies.joint import JointStrategy as JointStrategy
 from deniable.theory.arm_specific import (
     arm_specific_constant_regret as arm_specific_constant_regret,
 )
