@@ -61,6 +61,18 @@ def test_integrate(tmp_path: Path) -> None:
     assert outputs[2].strip() in ("grey", "green")
 
 
+def test_rewards(tmp_path: Path) -> None:
+    outputs = [
+        _run(kind, code, tmp_path, _environment())
+        for kind, code in _blocks("rewards.md")  # the warehouse's SQL apart
+    ]
+    assert len(outputs) == 4
+    first, again = outputs[2].split("rewards.csv: 1,000 rows")[1:]
+    assert re.search(r"applied\s+1,000", first)
+    assert re.search(r"duplicate\s+1,000", again)
+    assert outputs[3].startswith("No winner yet.")
+
+
 def test_clients(tmp_path: Path) -> None:
     """The JavaScript runs in its package; Go and Java send what the curl commands send."""
     with open_service(f"sqlite:///{tmp_path / 'store.db'}") as service:
