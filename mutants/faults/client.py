@@ -1,0 +1,7 @@
+"""Faults."""
+
+from __future__ import annotations
+
+from mutants.fault import Fault
+
+FAULTS: tuple[Fault, ...] = ()
