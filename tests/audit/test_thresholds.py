@@ -1,0 +1,114 @@
+"""Where the line is between kept and broken, from both sides of it: a line that moved is noticed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy.stats import beta
+from tests.audit.bandit import Bandit, promise
+
+from deniable.audit.adversary import proven_risk
+from deniable.audit.beliefs import Belief, Beliefs
+from deniable.audit.checks import belief_checks, draw_checks
+from deniable.audit.draws import DrawTest
+from deniable.audit.exact import ArmProof, exact_proof
+from deniable.audit.report import ALPHA
+from deniable.privacy.serving import exp_floor
+
+ABOVE, BELOW = 1 + 1e-9, 1 - 1e-9
+QUESTIONS = 3
+"""All visitors, the likeliest arm, the segments: they share alpha."""
+
+
+def drawn(*p_values: float) -> list[DrawTest]:
+    names = ["arms, all visitors", "likeliest arm shown"]
+    names += [f"arms, segment {place + 1}" for place in range(len(p_values) - 2)]
+    return [
+        DrawTest(name, (1, 1), (1.0, 1.0), 0.0, 1, p_value, False)
+        for name, p_value in zip(names, p_values, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("alpha", [ALPHA, 0.05])
+@pytest.mark.parametrize("question", [0, 1])
+def test_a_question_is_broken_below_its_share_of_alpha(question: int, alpha: float) -> None:
+    for factor, outcome in ((ABOVE, "kept"), (BELOW, "broken")):
+        p_values = [1.0, 1.0, 1.0, 1.0]
+        p_values[question] = alpha / QUESTIONS * factor
+        found = list(draw_checks(drawn(*p_values), alpha))
+        assert [check.outcome for check in found].count("broken") == (outcome == "broken")
+        assert found[question].outcome == outcome
+        assert found[question].p_value == p_values[question]
+
+
+@pytest.mark.parametrize("segments", [1, 2, 7])
+def test_the_segments_share_their_part_of_alpha(segments: int) -> None:
+    for factor, outcome in ((ABOVE, "kept"), (BELOW, "broken")):
+        least = ALPHA / QUESTIONS / segments * factor
+        found = list(draw_checks(drawn(1.0, 1.0, *[1.0] * (segments - 1), least), ALPHA))
+        assert found[2].outcome == outcome
+        assert found[2].p_value == pytest.approx(least * segments, rel=1e-12)
+
+
+def test_without_segments_two_questions_share_alpha() -> None:
+    for factor, outcome in ((ABOVE, "kept"), (BELOW, "broken")):
+        found = list(draw_checks(drawn(1.0, ALPHA / 2 * factor), ALPHA))
+        assert [check.outcome for check in found] == ["kept", outcome]
+
+
+@pytest.mark.parametrize("grade", ["across time", "given the time of the first visit"])
+def test_a_ratio_holds_up_to_its_bound_and_not_a_part_in_a_billion_above(grade: str) -> None:
+    bound = exp_floor(10**9)
+    for ratio, holds in ((bound, True), (bound * Fraction(10**9 + 1, 10**9), False)):
+        other = bound * 2 if holds else Fraction(1)  # the ratio that is not promised
+        across = grade == "across time"
+        proof = ArmProof(
+            arm=0,
+            budget_nano=10**9,
+            ratio=other if across else ratio,
+            ratio_across_time=ratio if across else other,
+            bound=bound,
+            most=1,
+            least=1,
+            grade=grade,
+        )
+        assert proof.holds is holds
+
+
+@pytest.mark.parametrize("strategy", ["constant", "dynamic"])
+def test_a_schedule_five_percent_above_its_budget_is_broken(strategy: str) -> None:
+    """Tables of budget 1.05 under a promise of 1: by every table, and by the band."""
+    real = Bandit(promise(1.05, strategy=strategy))
+    real.run(3_000)
+    told = replace(promise(1.0, strategy=strategy), tables=real.promise.tables)
+    proof = exact_proof(told)[0]
+    assert not proof.holds
+    assert not all(arm.holds for arm in proof.arms)
+    assert proof.outside_band
+    assert exact_proof(real.promise)[0].holds
+
+
+def test_a_tracker_may_move_by_the_budget() -> None:
+    for moved, outcome in ((1.0, "kept"), (1.0 + 1e-6, "broken"), (1.05, "broken")):
+        belief = Belief(moved=moved, highest=0.5, bound=0.6, guessed=0.5, guessed_before=0.5)
+        check = next(belief_checks(promise(1.0), Beliefs(100, belief, belief)))
+        assert check.outcome == outcome
+
+
+def test_what_counts_prove_is_corrected_for_all_that_is_compared() -> None:
+    """Clopper and Pearson's limits by SciPy, at alpha over twice the number of cells."""
+    promised, log = Bandit(promise(1.0, strategy="constant")).log(2_000)
+    found = proven_risk(promised, log, alpha=0.01)
+    shape = (len(promised.segments), len(promised.arms))
+    counts = np.zeros(shape)
+    np.add.at(counts, (log.segment, log.shown), 1)
+    level, total = 0.01 / (2 * counts.size), counts.sum(axis=1, keepdims=True)
+    low = beta.ppf(level, counts, total - counts + 1)
+    high = beta.ppf(1 - level, counts + 1, total - counts)
+    expected = np.log(low.max(axis=0)) - np.log(high.min(axis=0))
+    assert found.arm is not None
+    assert found.nats == pytest.approx(max(0.0, expected.max()), rel=1e-9)
+    assert found.nats > 0
