@@ -1,7 +1,104 @@
-"""Faults."""
+"""Faults of the audit: lines between kept and broken, and what is compared."""
 
 from __future__ import annotations
 
 from mutants.fault import Fault
 
-FAULTS: tuple[Fault, ...] = ()
+TESTS = "tests/audit"
+LINES = f"{TESTS}/test_thresholds.py"
+REPORT = f"{TESTS}/test_report.py"
+EXACT = (f"{TESTS}/test_exact.py",)
+
+FAULTS = (
+    Fault(
+        "audit/checks.py",
+        "good = p_value >= alpha / len(tests)",
+        "good = p_value >= alpha / 1e6",
+        "a question is broken at a millionth of its level",
+        (LINES,),
+    ),
+    Fault(
+        "audit/checks.py",
+        "adjusted = min(1.0, least.p_value * len(segments))",
+        "adjusted = min(1.0, least.p_value * len(segments) ** 3)",
+        "the smallest p-value of the segments is corrected too much",
+        (LINES,),
+    ),
+    Fault(
+        "audit/checks.py",
+        '"kept" if arm.moved <= budget + ROUNDING else "broken"',
+        '"kept" if arm.moved <= 1.05 * budget + ROUNDING else "broken"',
+        "a tracker may move by 5% more than promised",
+        (LINES,),
+    ),
+    Fault(
+        "audit/checks.py",
+        "        int((arms > 1).sum()),",
+        "        int((arms > 2).sum()),",
+        "a visitor may have two arms",
+        (f"{REPORT}::test_a_second_arm_for_one_visitor_is_caught",),
+    ),
+    Fault(
+        "audit/checks.py",
+        "        int((named != log.version).sum()),",
+        "        int((named > log.version).sum()),",
+        "a decision may name a table of an earlier version",
+        (f"{REPORT}::test_a_decision_that_names_a_table_of_another_version_is_caught",),
+    ),
+    Fault(
+        "audit/exact.py",
+        "return self.promised_ratio is not None and self.promised_ratio <= self.bound",
+        "return self.promised_ratio is not None and self.promised_ratio <= 1.05 * self.bound",
+        "a table may exceed its bound by 5%",
+        (LINES,),
+    ),
+    Fault(
+        "audit/exact.py",
+        "return self.ratio_across_time if self.grade == ACROSS_TIME else self.ratio",
+        "return self.ratio",
+        "a promise across time is checked table by table",
+        (LINES,),
+    ),
+    Fault(
+        "audit/exact.py",
+        "column = [row[arm] for row in (*table.rows, table.zero)]",
+        "column = [row[arm] for row in table.rows]",
+        "the zero row is not looked at",
+        EXACT,
+    ),
+    Fault(
+        "audit/exact.py",
+        "        return bool(promise.replayed(published) == published.table)",
+        "        return True",
+        "tables need not follow from their counts",
+        (f"{TESTS}/test_exact.py::test_a_table_that_does_not_follow_from_its_counts_is_caught",),
+    ),
+    Fault(
+        "audit/adversary.py",
+        "low, high = _intervals(counts, alpha / max(n_intervals, 1))",
+        "low, high = _intervals(counts, alpha)",
+        "the limits of many cells are not corrected",
+        (f"{LINES}::test_what_counts_prove_is_corrected_for_all_that_is_compared",),
+    ),
+    Fault(
+        "audit/adversary.py",
+        "return self.nats > self.budget",
+        "return self.nats > 2 * self.budget",
+        "counts must prove twice the budget",
+        (f"{REPORT}::test_a_lying_log_is_caught_by_counts_alone",),
+    ),
+    Fault(
+        "audit/decisions.py",
+        "return np.where(self.role == MEMBER, self.segment, UNLISTED)",
+        "return self.segment",
+        "non-members are compared with their segment's row",
+        (f"{REPORT}::test_non_members_served_their_segments_row_are_caught",),
+    ),
+    Fault(
+        "audit/beliefs.py",
+        "others = (total - joint) / (1 - before)",
+        "others = total",
+        "odds are compared with everybody's probability",
+        (f"{REPORT}::test_beliefs_are_bayes_rule",),
+    ),
+)

@@ -1,7 +1,80 @@
-"""Faults."""
+"""Faults of the plans and their words."""
 
 from __future__ import annotations
 
 from mutants.fault import Fault
 
-FAULTS: tuple[Fault, ...] = ()
+PLAN = "tests/planning/test_plan.py"
+
+FAULTS = (
+    Fault(
+        "planning/plan.py",
+        "budget = rounded(limit, up=False)",
+        "budget = rounded(limit, up=True)",
+        "the recommended budget exceeds the largest belief",
+        (f"{PLAN}::test_largest_belief_limits_the_recommendation",),
+    ),
+    Fault(
+        "planning/plan.py",
+        "    if limit is not None and limit < budget:\n",
+        "    if False:\n",
+        "the largest belief limits nothing",
+        (f"{PLAN}::test_largest_belief_limits_the_recommendation",),
+    ),
+    Fault(
+        "planning/plan.py",
+        "leader = min(names, key=lambda name: best[name][1])",
+        "leader = max(names, key=lambda name: best[name][1])",
+        "the worse strategy is recommended",
+        (f"{PLAN}::test_recommendation_is_near_the_best_and_not_larger_than_needed",),
+    ),
+    Fault(
+        "planning/plan.py",
+        "share = 1 / self.n_segments if self.shares is None else max(self.shares)",
+        "share = 1 / self.n_segments if self.shares is None else min(self.shares)",
+        "the last visitor is that of the smallest segment",
+        (f"{PLAN}::test_segments_add_up",),
+    ),
+    Fault(
+        "planning/plan.py",
+        "        informative=regret < horizon,",
+        "        informative=True,",
+        "a bound above the number of visitors is told as if it said something",
+        (f"{PLAN}::test_a_bound_above_the_visitors_says_nothing",),
+    ),
+    Fault(
+        "planning/plan.py",
+        "highest_belief=float(highest_belief(before, cap)),",
+        "highest_belief=float(lowest_belief(before, cap)),",
+        "the highest belief is the lowest",
+        (f"{PLAN}::test_numbers_are_the_formulas",),
+    ),
+    Fault(
+        "strategies/base.py",
+        'return "too random" if gain > 0 else "too greedy"',
+        'return "too greedy" if gain > 0 else "too random"',
+        "too greedy is told for too random",
+        (f"{PLAN}::test_reading_follows_the_sign_of_the_elasticity",),
+    ),
+    Fault(
+        "strategies/base.py",
+        'return "too random" if budget < best_budget else "too greedy"',
+        'return "too greedy" if budget < best_budget else "too random"',
+        "a flat bound below the best budget is told as too greedy",
+        ("tests/strategies/test_strategies.py::test_a_flat_bound_is_read_by_its_side",),
+    ),
+    Fault(
+        "strategies/base.py",
+        '"too random": f"Too random: 1% more budget',
+        '"too random": f"Too random: 1% less budget',
+        "the advice is the opposite",
+        (f"{PLAN}::test_the_advice_is_to_move_towards_the_best",),
+    ),
+    Fault(
+        "planning/arm_plan.py",
+        "shown_otherwise=float(matrix[arm, arm - 1]),",
+        "shown_otherwise=float(matrix[arm - 1, arm]),",
+        "an arm is told the probability of another one",
+        (f"{PLAN}::test_arm_plan_numbers",),
+    ),
+)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from deniable.audit.report import Audit
 from deniable.cli import main
 from deniable.service.service import open as open_service
 from deniable.storage.schema import decisions
@@ -166,6 +167,17 @@ def test_an_audit_is_recorded_when_asked(
     assert [entry.experiment for entry in entries] == ["e"] * len(options)
 
 
+def test_a_broken_promise_exits_with_1(
+    store: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ok(capsys, "init", "--budget", "3")
+    arms = ("--arm", "x", "--arm", "y", "--segment", "s", "--budget", "1")
+    ok(capsys, "experiment", "create", "e", *arms)
+    ok(capsys, "experiment", "start", "e")
+    monkeypatch.setattr(Audit, "sound", property(lambda _audit: False))
+    assert main(["audit", "e"]) == 1
+
+
 def test_a_broken_ledger_exits_with_1(store: str, capsys: pytest.CaptureFixture[str]) -> None:
     ok(capsys, "init", "--budget", "3")
     ok(
@@ -266,3 +278,11 @@ def test_an_empty_store_where_there_was_one_is_asked_about(
     assert not (tmp_path / "store.db").exists()
     ok(capsys, "init", "--budget", "3", "--accept-empty-store")
     assert (tmp_path / "store.db").exists()
+
+
+def test_an_empty_file_is_no_store(
+    store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "store.db").touch()
+    assert "no store" in failed(capsys, "status")
+    assert (tmp_path / "store.db").stat().st_size == 0

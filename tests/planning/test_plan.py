@@ -199,3 +199,13 @@ def test_belief_below_the_prior_cannot_be_promised() -> None:
 def test_bad_arm_budgets(budgets: list[float]) -> None:
     with pytest.raises(InvalidArgumentError):
         deniable.plan_arms(arm_budgets=budgets, horizon=1000)
+
+
+def test_the_advice_is_to_move_towards_the_best() -> None:
+    for budget, reading, advice in ((1.0, "too random", "more"), (3.0, "too greedy", "less")):
+        constant = deniable.plan(n_arms=2, horizon=10_000, budget=budget).strategies["constant"]
+        assert constant.reading == reading
+        assert (budget < constant.best_budget) == (advice == "more")
+        change = abs(constant.elasticity)
+        words = f"{reading.capitalize()}: 1% {advice} budget would take {change:.2f}% of it off"
+        assert constant.reading_words == f"{words} the bound."
