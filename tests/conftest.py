@@ -1,6 +1,6 @@
 """Hypothesis runs the same examples every time, and the tests see no setting of the machine's user.
 
-Where DENIABLE_NO_SKIPS is set, a skip is a failure, unless only public data was missing.
+Where DENIABLE_NO_SKIPS is set, a skip is a failure, unless public data or npm packages were missing.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tests.node import NO_PACKAGES
 from tests.postgres import PostgresServer, emptied
 from tests.public_data import LEFT_OUT
 
@@ -135,9 +136,10 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     skipped = _skipped(config)
     left_out = [report for report in skipped if _left_out(report)]
     if left_out:
-        terminalreporter.section(f"LEFT OUT: {LEFT_OUT}", yellow=True, bold=True)
+        terminalreporter.section("LEFT OUT", yellow=True, bold=True)
         for report in left_out:
-            terminalreporter.write_line(f"NOT TESTED  {report.nodeid}", yellow=True)
+            told = f"NOT TESTED  {report.nodeid}: {_reason(report)}"
+            terminalreporter.write_line(told, yellow=True)
     if "DENIABLE_NO_SKIPS" in os.environ and len(skipped) > len(left_out):
         count = len(skipped) - len(left_out)
         terminalreporter.write_line(
@@ -151,4 +153,8 @@ def _skipped(config: pytest.Config) -> list[pytest.TestReport]:
 
 
 def _left_out(report: pytest.TestReport) -> bool:
-    return isinstance(report.longrepr, tuple) and report.longrepr[2] == f"Skipped: {LEFT_OUT}"
+    return _reason(report) in (LEFT_OUT, NO_PACKAGES)
+
+
+def _reason(report: pytest.TestReport) -> str:
+    return report.longrepr[2].removeprefix("Skipped: ") if type(report.longrepr) is tuple else ""

@@ -14,6 +14,8 @@ import pytest
 from tests.patience import PATIENCE
 from tests.service.http.process import serving
 
+from deniable.service.service import open as open_service
+
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 
@@ -27,7 +29,7 @@ def _run(kind: str, code: str, folder: Path, environment: dict[str, str]) -> str
     command = {
         "bash": ["bash", "-euo", "pipefail", "-c", code],
         "python": [sys.executable, "-W", "error", "-c", code],
-        "js": ["node", "-e", code],
+        "js": ["node", "--input-type=module", "-e", code],
     }[kind]
     if shutil.which(command[0]) is None:
         pytest.skip(f"NOT RUN: {command[0]} is not installed, which the guide's {kind} needs")
@@ -57,6 +59,38 @@ def test_integrate(tmp_path: Path) -> None:
         outputs = [_run(kind, code, tmp_path, environment) for kind, code in rest]
     assert outputs[0].splitlines()[-1].endswith("204")
     assert outputs[2].strip() in ("grey", "green")
+
+
+def test_clients(tmp_path: Path) -> None:
+    """The JavaScript runs in its package; Go and Java send what the curl commands send."""
+    with open_service(f"sqlite:///{tmp_path / 'store.db'}") as service:
+        service.firm.set(budget=3.0)
+        service.experiments.create(
+            "checkout", arms=["grey", "green"], segments=["new", "returning"], budget=1.0
+        )
+        service.experiments.start("checkout")
+        secret, _ = service.keys.create("shop", ["decide", "reward"])
+    (js_kind, js), (bash_kind, bash) = _blocks("clients.md")
+    assert (js_kind, bash_kind) == ("js", "bash")
+    with serving(tmp_path) as server:
+        environment = _environment() | {"DENIABLE_URL": server.url, "DENIABLE_API_KEY": secret}
+        shown = _run("js", js, ROOT / "clients" / "js", environment)
+        sent = _run("bash", bash, tmp_path, environment)
+    assert shown.strip() in ("grey", "green")
+    assert sent.splitlines()[-1].endswith("204")
+    with open_service(f"sqlite:///{tmp_path / 'store.db'}") as service:
+        assert sum(cell.clicks for cell in service.experiments.counts("checkout")) == 2
+
+
+def test_apply(tmp_path: Path) -> None:
+    text = (DOCS / "apply.md").read_text("utf-8")
+    (firm,) = re.findall(r"^```toml\n(.*?)^```", text, re.M | re.S)
+    (tmp_path / "firm.toml").write_text(firm, "utf-8")
+    ((kind, code),) = _blocks("apply.md")
+    told = _run(kind, code, tmp_path, _environment())
+    assert "there is something to do" in told
+    assert told.rstrip().endswith("nothing to do")
+    assert '[experiments."newsletter"]' in (tmp_path / "copy.toml").read_text("utf-8")
 
 
 def test_back_up(tmp_path: Path) -> None:

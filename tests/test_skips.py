@@ -1,4 +1,4 @@
-"""Where DENIABLE_NO_SKIPS is set, missing public data is the only excuse for a test that did not run."""
+"""Where DENIABLE_NO_SKIPS is set, only missing public data or npm packages excuse a skip."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.node import NO_PACKAGES
 from tests.public_data import LEFT_OUT
 
 ROOT = Path(__file__).parents[1]
@@ -21,6 +22,7 @@ def test_data():
 def test_other():
     pass
 """
+WITHOUT_PACKAGES = WITHOUT_DATA.replace(LEFT_OUT, NO_PACKAGES)
 WITHOUT_BROWSER = f"""{WITHOUT_DATA}
 def test_browser():
     pytest.skip("no browser: {LEFT_OUT}")
@@ -29,7 +31,12 @@ def test_browser():
 
 @pytest.mark.parametrize(
     ("tests", "strict", "code"),
-    [(WITHOUT_DATA, True, 0), (WITHOUT_BROWSER, True, 1), (WITHOUT_BROWSER, False, 0)],
+    [
+        (WITHOUT_DATA, True, 0),
+        (WITHOUT_PACKAGES, True, 0),
+        (WITHOUT_BROWSER, True, 1),
+        (WITHOUT_BROWSER, False, 0),
+    ],
 )
 def test_a_skip_is_a_failure_unless_data_is_missing(
     tmp_path: Path, tests: str, strict: bool, code: int

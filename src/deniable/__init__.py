@@ -64,6 +64,7 @@ _HOME = {
     "strategies.arm_budgets": ("ArmConstantStrategy", "ArmDynamicStrategy"),
     "strategies.constant": ("ConstantStrategy",),
     "strategies.dynamic": ("DynamicStrategy",),
+    "strategies.gate": ("Gated", "gate"),
     "theory.arm_specific": (
         "arm_specific_constant_regret",
         "arm_specific_excess",

@@ -77,6 +77,8 @@ from deniable.strategies.arm_budgets import ArmConstantStrategy as ArmConstantSt
 from deniable.strategies.arm_budgets import ArmDynamicStrategy as ArmDynamicStrategy
 from deniable.strategies.constant import ConstantStrategy as ConstantStrategy
 from deniable.strategies.dynamic import DynamicStrategy as DynamicStrategy
+from deniable.strategies.gate import Gated as Gated
+from deniable.strategies.gate import gate as gate
 from deniable.theory.arm_specific import (
     arm_specific_constant_regret as arm_specific_constant_regret,
 )

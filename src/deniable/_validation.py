@@ -86,6 +86,14 @@ def whole(argument: str, value: object, minimum: int, maximum: int | None = None
     return result
 
 
+def finite(argument: str, value: ArrayLike) -> FloatArray:
+    """Finite numbers of either sign."""
+    allowed = "finite numbers"
+    array = _floats(argument, value, allowed)
+    _require(argument, array, np.isfinite(array), allowed)
+    return array
+
+
 def nonnegative(argument: str, value: ArrayLike) -> FloatArray:
     """Finite numbers of at least 0: budgets."""
     allowed = "a finite number, 0 or more"

@@ -13,6 +13,7 @@ from typing import TextIO
 
 COMMANDS: dict[str, str] = {
     "allocate": "Divide a firm's privacy budget over its experiments.",
+    "apply": "Bring the store to what a file says.",
     "audit": "Check what an experiment promised, exactly and against its decisions.",
     "backup": "Copy the store to a file, with the heads of its ledger.",
     "erase": "Forget visitors; totals and promise stay.",
@@ -33,7 +34,7 @@ COMMANDS: dict[str, str] = {
 """Command name -> its one-line summary; the code is in `deniable.cli.<name>`, as `app`."""
 
 EXTRAS: dict[str, str] = {
-    **dict.fromkeys(("audit", "erase", "experiment", "export", "init", "keys"), "server"),
+    **dict.fromkeys(("apply", "audit", "erase", "experiment", "export", "init", "keys"), "server"),
     **dict.fromkeys(("ledger", "purge", "serve", "status"), "server"),
     "reproduce": "all",
     "simulate": "simulate",

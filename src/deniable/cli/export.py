@@ -1,4 +1,4 @@
-"""`deniable export`: decisions of one experiment to Parquet, CSV, JSON lines or Vowpal Wabbit."""
+"""`deniable export`: an experiment's decisions to a file, or the whole set-up with `--to`."""
 
 from __future__ import annotations
 
@@ -15,16 +15,37 @@ app = typer.Typer(add_completion=False)
 
 @app.command()
 def export(
-    experiment: Annotated[str, typer.Argument(help="The experiment's key.")],
-    path: Annotated[Path, typer.Argument(help="FILE.(parquet|csv|jsonl), or .vw for its shape.")],
+    experiment: Annotated[str | None, typer.Argument(help="The experiment's key.")] = None,
+    path: Annotated[
+        Path | None, typer.Argument(help="FILE.(parquet|csv|jsonl), or .vw for its shape.")
+    ] = None,
     shape: Annotated[
         str, typer.Option(help="private, public, open-bandit or vowpal-wabbit.")
     ] = "private",
+    to: Annotated[
+        Path | None,
+        typer.Option(
+            help="FILE.toml for budget, experiments and keys, as `deniable apply` reads it."
+        ),
+    ] = None,
     store: Store = DEFAULT_STORE,
     key_file: KeyFile = "",
 ) -> None:
     """Write an experiment's decisions. Every shape but `public` holds segments: keep it safe."""
+    from deniable.service.declared import written
     from deniable.service.export import Shape
+
+    if to is not None:
+        if experiment is not None:
+            raise InvalidArgumentError("to", str(to), "no experiment beside it")
+        with opened(store, key_file) as service:
+            to.write_text(written(service), "utf-8")
+        typer.echo(f"set-up written: {to}", err=True)
+        return
+    if experiment is None or path is None:
+        raise InvalidArgumentError(
+            "experiment", experiment, "an experiment and a file, or --to FILE"
+        )
 
     if shape not in get_args(Shape):
         raise InvalidArgumentError("shape", shape, f"one of {', '.join(get_args(Shape))}")

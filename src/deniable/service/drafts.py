@@ -141,11 +141,15 @@ def _arm_budgets(arms: Sequence[NewArm], budget: float | None) -> list[int | Non
 def _nano(argument: str, budget: float | None) -> int:
     from deniable.privacy.composition import nano_down
 
-    if budget is None:
-        raise InvalidArgumentError(argument, budget, f"a budget in nats, 0 to {MAX_BUDGET:g}")
-    nano = nano_down(budget)
+    allowed = f"a budget in nats, 0 to {MAX_BUDGET:g}"
+    if not isinstance(budget, int | float):
+        raise InvalidArgumentError(argument, budget, allowed)
+    try:
+        nano = nano_down(budget)
+    except InvalidArgumentError:
+        raise InvalidArgumentError(argument, budget, allowed) from None
     if nano > MAX_BUDGET * NANO:
-        raise InvalidArgumentError(argument, budget, f"a budget in nats, 0 to {MAX_BUDGET:g}")
+        raise InvalidArgumentError(argument, budget, allowed)
     return nano
 
 

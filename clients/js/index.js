@@ -1,0 +1,3 @@
+// The package's public names.
+export { DeniableClient, ServiceError } from "./client.js";
+export { DeniableProvider } from "./provider.js";

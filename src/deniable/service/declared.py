@@ -1,0 +1,422 @@
+"""The firm as a file: its budget, experiments and API keys, compared with the store and applied.
+
+A file says what should be. `compare` finds the steps that lead there; what would break a promise that
+was made is refused, and then nothing at all is done. Applying the same file again finds no step.
+Whatever the file does not name is left alone.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from deniable.errors import NANO, InvalidArgumentError, UnknownNameError
+from deniable.privacy.composition import nano_down
+from deniable.service.drafts import NewArm, draft
+from deniable.service.service import Deniable
+from deniable.storage.records import MICRO, SCOPES, SLOTS, Experiment, Metric, Status
+
+SETTINGS = (
+    "segments",
+    "budget",
+    "strategy",
+    "trace_budget",
+    "planned_visitors",
+    "layer",
+    "holdout",
+    "default_arm",
+    "attribution_seconds",
+)
+"""Members of an experiment that `create` takes as they are."""
+_OTHERS = ("arms", "metrics", "share", "status", "winner")
+_NEXT: dict[tuple[Status, Status], tuple[str, ...]] = {
+    ("draft", "running"): ("start",),
+    ("draft", "paused"): ("start", "pause"),
+    ("running", "paused"): ("pause",),
+    ("paused", "running"): ("resume",),
+    ("running", "stopped"): ("stop",),
+    ("paused", "stopped"): ("stop",),
+}
+"""(status now, status wanted) -> what is done; anything else cannot be."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing to do.
+
+    Attributes:
+        words: what, for people.
+        act: does it; returns what must be told once (the secret of a new key), or nothing.
+    """
+
+    words: str
+    act: Callable[[], str | None]
+
+
+@dataclass
+class Difference:
+    """How a store differs from a file.
+
+    Attributes:
+        steps: what leads there, in order.
+        refused: what the file wants and cannot have; with any of it, no step may be taken.
+        left_alone: experiments of the store that the file does not name.
+    """
+
+    steps: list[Step] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+    left_alone: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """An experiment as a file wants it."""
+
+    made: Experiment
+    arms: tuple[NewArm, ...]
+    off: tuple[str, ...]
+    share: float
+    status: Status
+    winner: str | None
+
+
+def compare(text: str, service: Deniable) -> Difference:
+    r"""How the store differs from the file.
+
+    Args:
+        text: TOML, as `written` gives it.
+        service: on the store.
+
+    >>> from deniable import open
+    >>> with open("memory:") as service:
+    ...     found = compare("[firm]\nbudget = 3", service)
+    ...     [step.words for step in found.steps]
+    ['firm: at most 3 nats in any 90 days']
+    """
+    document = _parsed(text)
+    found = Difference()
+    _compare_firm(document.get("firm"), service, found)
+    stored = {experiment.key: experiment for experiment in service.experiments.all()}
+    wanted = {key: _wanted(key, given) for key, given in _tables(document, "experiments")}
+    for key, want in wanted.items():
+        _compare_experiment(key, want, stored.get(key), service, found)
+    _compare_keys(dict(_tables(document, "keys")), service, found)
+    found.left_alone = [key for key in stored if key not in wanted]
+    return found
+
+
+def written(service: Deniable) -> str:
+    """The store as a file that `compare` reads: applied to it, it changes nothing."""
+    firm = service.firm.current()
+    parts = [_table("firm", {"budget": _nats(firm.budget_nano), "window_days": firm.window_days})]
+    parts += [
+        _table(f"experiments.{_text(experiment.key)}", _members(experiment))
+        for experiment in service.experiments.all()
+    ]
+    parts += [
+        _table(f"keys.{_text(key.label)}", {"scopes": list(key.scopes)})
+        for key in service.keys.all()
+        if key.revoked_at is None
+    ]
+    return "\n".join(parts)
+
+
+# -- reading ----------------------------------------------------------------------------------
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidArgumentError("file", str(error), "TOML") from None
+    _only(document, ("firm", "experiments", "keys"), "file")
+    return document
+
+
+def _tables(document: Mapping[str, Any], name: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    found = document.get(name, {})
+    if not isinstance(found, dict) or not all(isinstance(item, dict) for item in found.values()):
+        raise InvalidArgumentError(name, "...", f"tables [{name}.NAME]")
+    yield from found.items()
+
+
+def _only(given: Mapping[str, Any], allowed: Sequence[str], where: str) -> None:
+    for name in given:
+        if name not in allowed:
+            raise InvalidArgumentError(where, name, f"only {', '.join(allowed)}")
+
+
+def _wanted(key: str, given: Mapping[str, Any]) -> Wanted:
+    where = f"experiments.{key}"
+    _only(given, (*SETTINGS, *_OTHERS), where)
+    for name in ("arms", "segments"):
+        if not isinstance(given.get(name), list):
+            raise InvalidArgumentError(f"{where}.{name}", given.get(name), "a list")
+    status = given.get("status", "draft")
+    if status not in ("draft", "running", "paused", "stopped"):
+        raise InvalidArgumentError(f"{where}.status", status, "draft, running, paused or stopped")
+    share = given.get("share", 1.0)
+    if not isinstance(share, int | float) or not 0.001 <= share <= 1:
+        raise InvalidArgumentError(f"{where}.share", share, "0.001 to 1")
+    arms = [_arm(f"{where}.arms", arm) for arm in given["arms"]]
+    winner = given.get("winner")
+    if winner is not None and (status != "stopped" or winner not in [a.key for a, _ in arms]):
+        raise InvalidArgumentError(f"{where}.winner", winner, "an arm, where status is stopped")
+    settings: dict[str, Any] = {name: given.get(name) for name in SETTINGS}
+    settings |= {"strategy": given.get("strategy", "dynamic"), "holdout": given.get("holdout", 0.0)}
+    new, metrics = tuple(arm for arm, _ in arms), _metrics(where, given)
+    try:
+        made = draft(key, arms=new, metrics=metrics, **settings)
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(
+            f"{where}.{error.argument}", error.value, error.allowed
+        ) from None
+    except TypeError:
+        raise InvalidArgumentError(where, "...", "texts, numbers and lists as documented") from None
+    off = tuple(arm.key for arm, active in arms if not active)
+    return Wanted(made, new, off, float(share), status, winner)
+
+
+def _arm(where: str, given: object) -> tuple[NewArm, bool]:
+    """An arm, and whether it is on."""
+    if isinstance(given, str):
+        return NewArm(given), True
+    if not isinstance(given, dict) or "key" not in given:
+        raise InvalidArgumentError(where, given, "keys, or tables with a key")
+    _only(given, ("key", "label", "budget", "active"), where)
+    arm = NewArm(given["key"], given.get("label", ""), given.get("budget"))
+    return arm, given.get("active", True) is True
+
+
+def _metrics(where: str, given: Mapping[str, Any]) -> tuple[Metric, ...]:
+    caps = given.get("metrics", {"reward": 1.0})
+    numbers = isinstance(caps, dict) and all(type(cap) in (int, float) for cap in caps.values())
+    if not numbers:
+        raise InvalidArgumentError(f"{where}.metrics", caps, "a table of NAME = CAP")
+    return tuple(Metric(name, round(cap * MICRO)) for name, cap in caps.items())
+
+
+# -- comparing --------------------------------------------------------------------------------
+
+
+def _compare_firm(given: object, service: Deniable, found: Difference) -> None:
+    if given is None:
+        return
+    if not isinstance(given, dict):
+        raise InvalidArgumentError("firm", given, "a table [firm]")
+    _only(given, ("budget", "window_days", "reason"), "firm")
+    budget, days = given.get("budget"), given.get("window_days", 90)
+    if not isinstance(budget, int | float) or type(days) is not int:
+        raise InvalidArgumentError("firm", given, "budget (a number) and window_days (whole days)")
+    nano = nano_down(budget)
+    now = None
+    with suppress(UnknownNameError):  # nothing was set before
+        now = service.firm.current()
+    if now is not None and (now.budget_nano, now.window_days) == (nano, days):
+        return
+    if now is not None and nano < now.committed_nano:
+        found.refused.append(f"firm.budget: {now.committed:g} nats count already")
+    if now is not None and not given.get("reason"):
+        if nano > now.budget_nano:
+            found.refused.append("firm.budget: raising it needs `reason`")
+        if days < now.window_days:
+            found.refused.append("firm.window_days: shortening it needs `reason`")
+    words = f"firm: at most {budget:g} nats in any {days} days"
+    setting = partial(
+        service.firm.set, budget=budget, window_days=days, reason=given.get("reason", "")
+    )
+    found.steps.append(Step(words, _silent(setting)))
+
+
+def _compare_experiment(
+    key: str, want: Wanted, stored: Experiment | None, service: Deniable, found: Difference
+) -> None:
+    life = service.experiments
+    now: Status = "draft"
+    if stored is None:
+        made = want.made
+        creating = partial(
+            life.create,
+            key,
+            arms=want.arms,
+            segments=made.segments,
+            budget=None if made.arm_specific else _nats(made.budget_nano),
+            strategy=made.strategy,
+            trace_budget=None if made.trace_nano is None else _nats(made.trace_nano),
+            planned_visitors=made.planned_visitors,
+            layer=made.layer,
+            holdout=made.holdout / 1000,
+            default_arm=made.default_arm,
+            attribution_seconds=made.attribution_seconds,
+            metrics=made.metrics,
+        )
+        words = f"{key}: create, {made.strategy}, {made.budget:g} nats"
+        found.steps.append(Step(words, _silent(creating)))
+        active = {arm.key for arm in want.arms}
+    else:
+        now, active = stored.status, {arm.key for arm in stored.active_arms}
+        _compare_settings(key, want, stored, service, found)
+    _compare_status(key, want, now, service, found)
+    for arm in want.off:
+        if arm in active:
+            switching = partial(life.switch_off, key, arm)
+            found.steps.append(Step(f"{key}: switch off {arm}", _silent(switching)))
+    gone = set() if stored is None else {arm.key for arm in stored.arms} - active
+    if any(arm.key in gone and arm.key not in want.off for arm in want.arms):
+        found.refused.append(f"{key}: an arm that was switched off cannot come back")
+    if want.off and want.status in ("draft", "stopped") and active & set(want.off):
+        found.refused.append(f"{key}: arms are switched off while it runs or is paused")
+
+
+def _compare_settings(
+    key: str, want: Wanted, stored: Experiment, service: Deniable, found: Difference
+) -> None:
+    """What carries the promise is fixed; the budget and strategy of a draft are not yet promised."""
+    before, after = _fixed(stored), _fixed(want.made)
+    changed = [name for name in before if before[name] != after[name]]
+    free = {"budget", "strategy"} if stored.status == "draft" and not stored.arm_specific else set()
+    for name in changed:
+        if name not in free:
+            why = "fixed when it was created" if stored.status == "draft" else "part of its promise"
+            found.refused.append(f"{key}.{name}: {why}")
+    if changed and set(changed) <= free:
+        plan = {key: (want.made.budget_nano, want.made.strategy)}
+        words = f"{key}: {want.made.strategy}, {want.made.budget:g} nats"
+        found.steps.append(Step(words, _silent(partial(service.experiments.replan, plan))))
+    if stored.slots is not None and round(want.share * SLOTS) != _slots(stored):
+        found.refused.append(f"{key}.share: fixed when it started")
+
+
+def _compare_status(
+    key: str, want: Wanted, now: Status, service: Deniable, found: Difference
+) -> None:
+    if now == want.status:
+        if now == "stopped" and service.experiments.get(key).winner != want.winner:
+            found.refused.append(f"{key}.winner: fixed when it was stopped")
+        return
+    acts = _NEXT.get((now, want.status))
+    if acts is None:
+        found.refused.append(f"{key}.status: {now} cannot become {want.status}")
+        return
+    life = service.experiments
+    calls: dict[str, Callable[[], object]] = {
+        "start": partial(life.start, key, share=want.share),
+        "pause": partial(life.pause, key),
+        "resume": partial(life.resume, key),
+        "stop": partial(life.stop, key, promote=want.winner),
+    }
+    for act in acts:
+        promoted = f", promote {want.winner}" if act == "stop" and want.winner else ""
+        found.steps.append(Step(f"{key}: {act}{promoted}", _silent(calls[act])))
+
+
+def _compare_keys(wanted: dict[str, dict[str, Any]], service: Deniable, found: Difference) -> None:
+    known = {key.label: key for key in service.keys.all() if key.revoked_at is None}
+    for label, given in wanted.items():
+        _only(given, ("scopes",), f"keys.{label}")
+        scopes = given.get("scopes")
+        if not isinstance(scopes, list) or not scopes or not set(scopes) <= set(SCOPES):
+            raise InvalidArgumentError(
+                f"keys.{label}.scopes", scopes, f"some of {', '.join(SCOPES)}"
+            )
+        if label not in known:
+            creating = partial(service.keys.create, label, scopes)
+            words = f"key {label}: create for {', '.join(scopes)}"
+            found.steps.append(Step(words, _secret(creating)))
+        elif set(known[label].scopes) != set(scopes):
+            found.refused.append(f"keys.{label}.scopes: revoke the key and create another one")
+
+
+def _secret(create: Callable[[], tuple[str, object]]) -> Callable[[], str]:
+    return lambda: create()[0]
+
+
+def _silent(act: Callable[[], object]) -> Callable[[], None]:
+    def done() -> None:
+        act()
+
+    return done
+
+
+# -- writing ----------------------------------------------------------------------------------
+
+
+def _fixed(experiment: Experiment) -> dict[str, object]:
+    """What `create` fixes, by name."""
+    return {
+        "arms": [(arm.key, arm.label, arm.budget_nano) for arm in experiment.arms],
+        "segments": experiment.segments,
+        "budget": experiment.budget_nano,
+        "strategy": experiment.strategy,
+        "trace_budget": experiment.trace_nano,
+        "planned_visitors": experiment.planned_visitors,
+        "layer": experiment.layer,
+        "holdout": experiment.holdout,
+        "default_arm": experiment.default_arm,
+        "attribution_seconds": experiment.attribution_seconds,
+        "metrics": experiment.metrics,
+    }
+
+
+def _members(experiment: Experiment) -> dict[str, object]:
+    """An experiment's members in a file; what is None is left out."""
+    arms = [
+        {
+            "key": arm.key,
+            "label": arm.label or None,
+            "budget": None if arm.budget_nano is None else _nats(arm.budget_nano),
+            "active": None if arm.active else False,
+        }
+        for arm in experiment.arms
+    ]
+    return {
+        "status": experiment.status,
+        "arms": arms,
+        "segments": list(experiment.segments),
+        "budget": None if experiment.arm_specific else _nats(experiment.budget_nano),
+        "strategy": experiment.strategy,
+        "trace_budget": None if experiment.trace_nano is None else _nats(experiment.trace_nano),
+        "planned_visitors": experiment.planned_visitors,
+        "layer": experiment.layer,
+        "share": None if experiment.slots is None else _slots(experiment) / SLOTS,
+        "holdout": experiment.holdout / 1000 or None,
+        "default_arm": experiment.default_arm,
+        "attribution_seconds": experiment.attribution_seconds,
+        "metrics": {metric.name: metric.cap for metric in experiment.metrics},
+        "winner": experiment.winner,
+    }
+
+
+def _nats(nano: int) -> float:
+    """The shortest number of nats that is rounded down to these nano-nats."""
+    near = (nano / NANO, (nano + 1) / NANO, math.nextafter(nano / NANO, math.inf))
+    return min((nats for nats in near if nano_down(nats) == nano), key=lambda nats: len(repr(nats)))
+
+
+def _slots(experiment: Experiment) -> int:
+    return sum(byte.bit_count() for byte in experiment.slots or b"")
+
+
+def _table(name: str, members: Mapping[str, object]) -> str:
+    lines = [f"{key} = {_value(value)}" for key, value in members.items() if value is not None]
+    return "\n".join([f"[{name}]", *lines, ""])
+
+
+def _value(value: object) -> str:
+    """A value in TOML, whose texts and lists are those of JSON but for the braces of tables."""
+    if isinstance(value, dict):
+        members = [f"{_text(k)} = {_value(v)}" for k, v in value.items() if v is not None]
+        return f"{{{', '.join(members)}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_value, value))}]"
+    return _text(value) if isinstance(value, str) else json.dumps(value)
+
+
+def _text(value: str) -> str:
+    return json.dumps(value, ensure_ascii=False)
