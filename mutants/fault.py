@@ -40,7 +40,9 @@ class Fault:
         """The file's text with the fault in it."""
         count = text.count(self.old)
         if count != 1:
-            raise StaleFaultError(f"{self.file}: the text occurs {count} times, not once: {self.old!r}")
+            raise StaleFaultError(
+                f"{self.file}: the text occurs {count} times, not once: {self.old!r}"
+            )
         return text.replace(self.old, self.new)
 
     def key(self, root: Path) -> str:
@@ -56,15 +58,16 @@ def files_of(tests: Iterable[str]) -> set[str]:
     return {test.partition("::")[0] for test in tests}
 
 
-def chosen(
-    faults: dict[str, tuple[Fault, ...]], only: Iterable[str]
-) -> list[tuple[str, Fault]]:
-    """Layer and fault of those whose layer is named, or whose file or words contain a name."""
+def chosen(faults: dict[str, tuple[Fault, ...]], only: Iterable[str]) -> list[tuple[str, Fault]]:
+    """Layer and fault of those named: by layer, else by a part of the file's name or of the words."""
     names = [name for name in only if name]
     return [
         (layer, fault)
         for layer, entries in faults.items()
         for fault in entries
         if not names
-        or any(name == layer or name in fault.file or name in fault.why for name in names)
+        or any(
+            name == layer if name in faults else name in fault.file or name in fault.why
+            for name in names
+        )
     ]

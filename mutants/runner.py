@@ -8,30 +8,27 @@ fails anyway notices nothing.
 from __future__ import annotations
 
 import json
-import os
 import queue
 import re
 import shutil
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from mutants.fault import SOURCE, Fault, StaleFaultError
+from mutants.warm import MODULES, Warm
 
 LIMIT = 60.0
 """Seconds that the tests of one fault may take."""
 
+LONGEST = 600.0
+"""Seconds that the tests of a layer may take together without a fault, at least."""
+
 LEFT_BEHIND = (".git", ".venv", "build", "dist", "__pycache__", ".*_cache", ".hypothesis", "*.db*")
 """What is not copied."""
-
-PLAIN = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-"""The tests need no plugin; loading them all takes longer than most tests."""
 
 CAUGHT, SURVIVED, STALE, LATE, BROKEN = "caught", "SURVIVED", "STALE", "TOO SLOW", "BROKEN"
 
@@ -106,35 +103,11 @@ def _forget(source: Path) -> None:
         compiled.unlink(missing_ok=True)
 
 
-def pytest(
-    copy: Path, tests: Iterable[str], limit: float, environment: dict[str, str]
-) -> tuple[int | None, str]:
-    """Exit code (None: the time ran out) and output of the tests in this copy."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "--tb=line", "-p", "no:cacheprovider"]
-    process = subprocess.Popen(
-        [*command, *tests],
-        cwd=copy,
-        env=os.environ | PLAIN | {"PYTHONPATH": str(copy / "src")} | environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,  # so that what the tests started ends with them
-    )
-    try:
-        output, _ = process.communicate(timeout=limit)
-        return process.returncode, output
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        return None, process.communicate()[0]
-
-
-def tried(
-    layer: str, fault: Fault, key: str, copy: Path, limit: float, environment: dict[str, str]
-) -> Outcome:
+def tried(layer: str, fault: Fault, key: str, warm: Warm, limit: float) -> Outcome:
     """Plant one fault, run its tests, and take it out again."""
     start = time.monotonic()
-    with planted(fault, copy):
-        code, output = pytest(copy, fault.tests, limit, environment)
+    with planted(fault, warm.copy):
+        code, output = warm.pytest(fault.tests, limit)
     seconds = round(time.monotonic() - start, 1)
     state, told = judged(code, output, fault.hangs)
     return Outcome(key, layer, fault.file, fault.why, state, seconds, told)
@@ -163,6 +136,7 @@ def run(
     limit: float = LIMIT,
     until: float = float("inf"),
     environment: dict[str, str] | None = None,
+    modules: Iterable[str] = MODULES,
     told: Callable[[Outcome], None] = lambda outcome: None,
 ) -> tuple[list[Outcome], int]:
     """The outcomes of these faults by layer, and how many were left because the time was over.
@@ -176,6 +150,7 @@ def run(
         limit: seconds for the tests of one fault.
         until: the monotonic time after which no more are begun.
         environment: more variables for the tests.
+        modules: what to import once for all runs.
         told: called with each outcome as it comes.
     """
     outcomes: list[Outcome] = []
@@ -198,59 +173,57 @@ def run(
             told(known)
     if not todo:
         return outcomes, 0
-    variables = environment or {}
-    copies: queue.Queue[Path] = queue.Queue()
-    for number in range(jobs):
-        copies.put(copy_project(root, scratch / f"copy-{number}"))
+    left = 0
+    copies: queue.Queue[Warm] = queue.Queue()
 
     def one(layer: str, fault: Fault, key: str) -> Outcome | None:
         if time.monotonic() > until:
             return None
-        copy = copies.get()
+        warm = copies.get()
         try:
-            return tried(layer, fault, key, copy, limit, variables)
+            return tried(layer, fault, key, warm, limit)
         finally:
-            copies.put(copy)
+            copies.put(warm)
 
-    left = 0
-    for layer, entries in todo.items():
-        if time.monotonic() > until:
-            left += len(entries)
-            continue
-        problem = _without_faults(entries, copies, limit, variables)
-        if problem:
-            for fault, _ in entries:
-                outcomes.append(Outcome("", layer, fault.file, fault.why, BROKEN, 0.0, problem))
-                told(outcomes[-1])
-            continue
-        with ThreadPoolExecutor(jobs) as pool:
-            futures = [pool.submit(one, layer, fault, key) for fault, key in entries]
-            for future in as_completed(futures):
-                outcome = future.result()
-                if outcome is None:
-                    left += 1
-                    continue
-                results.add(outcome)
-                outcomes.append(outcome)
-                told(outcome)
+    with ExitStack() as stack:
+        for number in range(jobs):
+            warm = Warm(copy_project(root, scratch / f"copy-{number}"), environment, modules)
+            stack.callback(warm.close)
+            copies.put(warm)
+        for layer, entries in todo.items():
+            if time.monotonic() > until:
+                left += len(entries)
+                continue
+            problem = _without_faults(entries, copies, limit)
+            if problem:
+                for fault, _ in entries:
+                    outcomes.append(Outcome("", layer, fault.file, fault.why, BROKEN, 0.0, problem))
+                    told(outcomes[-1])
+                continue
+            with ThreadPoolExecutor(jobs) as pool:
+                futures = [pool.submit(one, layer, fault, key) for fault, key in entries]
+                for future in as_completed(futures):
+                    outcome = future.result()
+                    if outcome is None:
+                        left += 1
+                        continue
+                    results.add(outcome)
+                    outcomes.append(outcome)
+                    told(outcome)
     return outcomes, left
 
 
 def _without_faults(
-    entries: Sequence[tuple[Fault, str]],
-    copies: queue.Queue[Path],
-    limit: float,
-    environment: dict[str, str],
+    entries: Sequence[tuple[Fault, str]], copies: queue.Queue[Warm], limit: float
 ) -> str:
     """What is wrong with the tests themselves: empty where all of them pass and none is skipped."""
     tests = sorted({test for fault, _ in entries for test in fault.tests})
-    copy = copies.get()
+    warm = copies.get()
     try:
-        code, output = pytest(
-            copy, tests, limit * len(entries), environment | {"DENIABLE_NO_SKIPS": "1"}
-        )
+        longest = max(LONGEST, limit * len(entries))
+        code, output = warm.pytest(tests, longest, {"DENIABLE_NO_SKIPS": "1"})
     finally:
-        copies.put(copy)
+        copies.put(warm)
     if code == 0:
         return ""
     return f"without a fault: {judged(code, output, False)[1]}"

@@ -85,7 +85,7 @@ FAULTS = (
         "return self.nats > self.budget",
         "return self.nats > 2 * self.budget",
         "counts must prove twice the budget",
-        (f"{REPORT}::test_a_lying_log_is_caught_by_counts_alone",),
+        (f"{LINES}::test_counts_contradict_a_promise_from_just_above_it",),
     ),
     Fault(
         "audit/decisions.py",

@@ -52,7 +52,7 @@ FAULTS = (
     ),
     Fault(
         "cli/plan.py",
-        "if arms is not None and whole(\"arms\", arms) != len(budgets):",
+        'if arms is not None and whole("arms", arms) != len(budgets):',
         "if False:",
         "budgets of another number of arms are accepted",
         (f"{PLAN}::test_a_mistake_is_one_line_and_status_2",),
@@ -83,14 +83,16 @@ FAULTS = (
         "return path.is_file() and path.stat().st_size > 0",
         "return path.is_file()",
         "an empty file is taken for a store",
-        (f"{STORE}::test_an_empty_store_where_there_was_one_is_asked_about",
-        f"{STORE}::test_an_empty_file_is_no_store"),
+        (
+            f"{STORE}::test_an_empty_store_where_there_was_one_is_asked_about",
+            f"{STORE}::test_an_empty_file_is_no_store",
+        ),
     ),
     Fault(
         "cli/restore.py",
         "    if exists(url):\n",
         "    if False:\n",
         "restoring overwrites the store that is there",
-        ("tests/promise/test_restore.py::test_mistakes",),
+        equivalent="copying refuses to overwrite a file too, in the same words",
     ),
 )

@@ -36,8 +36,10 @@ FAULTS = (
         "return padded(body, [arm], self._service.longest_arm(key))",
         "return body",
         "the length of an answer tells the arm",
-        ("tests/promise/test_side_channels.py::"
-        "test_the_length_of_an_answer_does_not_tell_the_arm",),
+        (
+            "tests/promise/test_side_channels.py::"
+            "test_the_length_of_an_answer_does_not_tell_the_arm",
+        ),
     ),
     Fault(
         "service/http/auth.py",
@@ -72,8 +74,10 @@ FAULTS = (
         "        if len(body) > limit:\n            raise too_large(limit)\n",
         "",
         "a body without an end is read to its end",
-        (f"{DECIDE}::test_a_body_without_an_end_is_cut_off",
-        f"{DECIDE}::test_batches_and_bodies_are_bounded"),
+        (
+            f"{DECIDE}::test_a_body_without_an_end_is_cut_off",
+            f"{DECIDE}::test_batches_and_bodies_are_bounded",
+        ),
     ),
     Fault(
         "service/http/connections.py",
@@ -91,7 +95,8 @@ FAULTS = (
     ),
     Fault(
         "service/http/app.py",
-        "        if path in HEALTH_PATHS:\n            return await self._answered(scope, receive, send)\n",
+        "        if path in HEALTH_PATHS:\n"
+        "            return await self._answered(scope, receive, send)\n",
         "",
         "health checks fail under load",
         (f"{TESTS}/test_pressure.py",),
@@ -112,7 +117,7 @@ FAULTS = (
     ),
     Fault(
         "service/http/idempotency.py",
-        "return orjson.dumps({**document, \"secret\": None})",
+        'return orjson.dumps({**document, "secret": None})',
         "return body",
         "the secret of a new API key is stored",
         (f"{TESTS}/test_administration.py", "src/deniable/service/http/idempotency.py"),

@@ -33,14 +33,14 @@ FAULTS = (
         "share = 1 / self.n_segments if self.shares is None else max(self.shares)",
         "share = 1 / self.n_segments if self.shares is None else min(self.shares)",
         "the last visitor is that of the smallest segment",
-        (f"{PLAN}::test_segments_add_up",),
+        (f"{PLAN}::test_the_last_visitor_is_of_the_largest_segment",),
     ),
     Fault(
         "planning/plan.py",
         "        informative=regret < horizon,",
         "        informative=True,",
         "a bound above the number of visitors is told as if it said something",
-        (f"{PLAN}::test_a_bound_above_the_visitors_says_nothing",),
+        (f"{PLAN}::test_every_strategy_says_whether_its_bound_says_anything",),
     ),
     Fault(
         "planning/plan.py",

@@ -79,7 +79,9 @@ FAULTS = (
         "part = meets / budgets.size * mass[: top + 1]",
         "part = meets * mass[: top + 1]",
         "a visitor meets every experiment of a group",
-        (f"{TIME}::test_a_visitor_meets_one_experiment_of_a_group",
-        f"{TIME}::test_realized_risk_against_all_outcomes"),
+        (
+            f"{TIME}::test_a_visitor_meets_one_experiment_of_a_group",
+            f"{TIME}::test_realized_risk_against_all_outcomes",
+        ),
     ),
 )

@@ -97,8 +97,8 @@ FAULTS = (
     ),
     Fault(
         "privacy/serving.py",
-        "return self.arm_at(int.from_bytes(entropy(8), \"little\"), greedy)",
-        "return self.arm_at(int.from_bytes(entropy(7), \"little\"), greedy)",
+        'return self.arm_at(int.from_bytes(entropy(8), "little"), greedy)',
+        'return self.arm_at(int.from_bytes(entropy(7), "little"), greedy)',
         "a draw has 56 bits, so that late arms are never shown",
         DRAWS,
     ),
@@ -160,8 +160,8 @@ FAULTS = (
     ),
     Fault(
         "privacy/belief.py",
-        "posterior = p / (p + (1 - p) * np.exp(-check.risk(\"risk\", risk)))",
-        "posterior = p / (p + (1 - p) * np.exp(-0.5 * check.risk(\"risk\", risk)))",
+        'posterior = p / (p + (1 - p) * np.exp(-check.risk("risk", risk)))',
+        'posterior = p / (p + (1 - p) * np.exp(-0.5 * check.risk("risk", risk)))',
         "the highest belief moves by half the risk",
         BELIEF,
     ),

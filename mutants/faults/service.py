@@ -31,7 +31,7 @@ FAULTS = (
         ".where(writers.c.id != COMMITMENT_CHAIN, writers.c.lease_until < now)",
         ".where(writers.c.id != COMMITMENT_CHAIN)",
         "a lease that runs is looked at as free",
-        equivalent="the update beside it asks for the lease again, and a new chain is begun where it runs",
+        equivalent="the update beside it asks for the lease again; where it runs, a chain is begun",
     ),
     Fault(
         "service/identity.py",
@@ -101,8 +101,7 @@ FAULTS = (
         "elif known != fingerprint(key):",
         "elif False:",
         "with another key every visitor is new",
-        ("tests/promise/test_side_channels.py::"
-        "test_a_wrong_key_is_refused_and_stays_as_it_is",),
+        ("tests/promise/test_side_channels.py::test_a_wrong_key_is_refused_and_stays_as_it_is",),
     ),
     Fault(
         "service/visitors.py",

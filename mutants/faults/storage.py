@@ -34,8 +34,10 @@ FAULTS = (
         "os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600",
         "os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644",
         "the store can be read by others",
-        ("tests/promise/test_side_channels.py::"
-        "test_the_files_of_a_store_are_for_their_owner_alone",),
+        (
+            "tests/promise/test_side_channels.py::"
+            "test_the_files_of_a_store_are_for_their_owner_alone",
+        ),
     ),
     Fault(
         "storage/sqlite.py",
@@ -74,8 +76,9 @@ FAULTS = (
     ),
     Fault(
         "storage/sqlite_hot.py",
-        "lease_until = ? WHERE id = ? AND owner = ?\",\n            (*chain, lease_until, writer, owner),",
-        "lease_until = ? WHERE id = ?\",\n            (*chain, lease_until, writer),",
+        'lease_until = ? WHERE id = ? AND owner = ?",\n'
+        "            (*chain, lease_until, writer, owner),",
+        'lease_until = ? WHERE id = ?",\n            (*chain, lease_until, writer),',
         "a writer that lost its lease writes into another one's chain (SQLite)",
         LEASES,
     ),
@@ -98,8 +101,7 @@ FAULTS = (
         "shows = shows + excluded.shows",
         "shows = excluded.shows",
         "counters hold the last batch only",
-        ("tests/service/test_facade.py::test_rewards_count_once",
-        "tests/service/test_leases.py"),
+        ("tests/service/test_facade.py::test_rewards_count_once", "tests/service/test_leases.py"),
     ),
     Fault(
         "storage/account.py",
@@ -124,8 +126,8 @@ FAULTS = (
     ),
     Fault(
         "storage/account.py",
-        "if after > settings[-1].budget_nano and (kind != \"resume\" or after > before):",
-        "if after > 2 * settings[-1].budget_nano and (kind != \"resume\" or after > before):",
+        'if after > settings[-1].budget_nano and (kind != "resume" or after > before):',
+        'if after > 2 * settings[-1].budget_nano and (kind != "resume" or after > before):',
         "twice the firm's budget can be started",
         (f"{TESTS}/test_account.py::test_a_refused_start_names_what_remains",),
     ),
@@ -141,8 +143,10 @@ FAULTS = (
         "split = [(one.slots & group, nano + one.cost_nano) for group, nano in sums.items()]",
         "split = [(one.slots & group, max(nano, one.cost_nano)) for group, nano in sums.items()]",
         "slots that overlap do not add up",
-        (f"{TESTS}/test_account.py::test_slots_that_overlap_add_up",
-        f"{TESTS}/test_account.py::test_a_layer_costs_what_every_slot_by_itself_says"),
+        (
+            f"{TESTS}/test_account.py::test_slots_that_overlap_add_up",
+            f"{TESTS}/test_account.py::test_a_layer_costs_what_every_slot_by_itself_says",
+        ),
     ),
     Fault(
         "storage/account.py",
@@ -198,10 +202,9 @@ FAULTS = (
     Fault(
         "storage/erasure.py",
         'return hmac.digest(derived, visitor_hash, "sha256")[:16]',
-        "return hmac.digest(key, visitor_hash, \"sha256\")[:16]",
+        'return hmac.digest(key, visitor_hash, "sha256")[:16]',
         "a tombstone is keyed like the visitor",
-        (f"{TESTS}/test_erasure.py::"
-        "test_a_tombstone_is_keyed_and_tells_nothing_of_the_visitor",),
+        (f"{TESTS}/test_erasure.py::test_a_tombstone_is_keyed_and_tells_nothing_of_the_visitor",),
     ),
     Fault(
         "storage/commitments.py",

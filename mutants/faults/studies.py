@@ -63,8 +63,10 @@ FAULTS = (
         "parts += [world.rates.tobytes(), world.shares.tobytes()]",
         "",
         "results of other click rates are found again",
-        (f"{REPRODUCE}::test_a_finished_study_is_found_and_a_changed_parameter_is_not",
-        "tests/studies/test_kept.py"),
+        (
+            f"{REPRODUCE}::test_a_finished_study_is_found_and_a_changed_parameter_is_not",
+            "tests/studies/test_kept.py",
+        ),
     ),
     Fault(
         "studies/tracker.py",

@@ -122,8 +122,10 @@ FAULTS = (
         "SUSPICIOUS = 1e-6",
         "SUSPICIOUS = 1e-60",
         "a planted fault is not noticed",
-        (f"{WATCHER}::test_chance_is_not_suspicious_and_nine_deviations_are",
-        f"{WATCHER}::test_a_planted_fault_is_noticed_and_told"),
+        (
+            f"{WATCHER}::test_chance_is_not_suspicious_and_nine_deviations_are",
+            f"{WATCHER}::test_a_planted_fault_is_noticed_and_told",
+        ),
     ),
     Fault(
         "web/wording.py",

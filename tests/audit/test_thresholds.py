@@ -10,9 +10,9 @@ import pytest
 from scipy.stats import beta
 from tests.audit.bandit import Bandit, promise
 
-from deniable.audit.adversary import proven_risk
+from deniable.audit.adversary import ProvenRisk, proven_risk
 from deniable.audit.beliefs import Belief, Beliefs
-from deniable.audit.checks import belief_checks, draw_checks
+from deniable.audit.checks import belief_checks, draw_checks, proven_check
 from deniable.audit.draws import DrawTest
 from deniable.audit.exact import ArmProof, exact_proof
 from deniable.audit.report import ALPHA
@@ -96,6 +96,14 @@ def test_a_tracker_may_move_by_the_budget() -> None:
         belief = Belief(moved=moved, highest=0.5, bound=0.6, guessed=0.5, guessed_before=0.5)
         check = next(belief_checks(promise(1.0), Beliefs(100, belief, belief)))
         assert check.outcome == outcome
+
+
+def test_counts_contradict_a_promise_from_just_above_it() -> None:
+    for nats, exceeds in ((0.5, False), (1.0, False), (1.0 + 1e-9, True), (1.5, True)):
+        found = ProvenRisk(nats, budget=1.0, arm=0, alpha=0.001, visitors=100)
+        assert found.exceeds is exceeds
+        outcome = proven_check(promise(1.0), found).outcome
+        assert outcome == ("broken" if exceeds else "kept")
 
 
 def test_what_counts_prove_is_corrected_for_all_that_is_compared() -> None:

@@ -53,7 +53,9 @@ def test_events_are_rewards(noting: Noting) -> None:
     context = EvaluationContext("v")
     for flag in ("shop", "cart"):
         made.resolve_string_details(flag, "-", context)
-    made.track("purchase", context, TrackingEventDetails(value=12.5, attributes={"metric": "spent"}))
+    made.track(
+        "purchase", context, TrackingEventDetails(value=12.5, attributes={"metric": "spent"})
+    )
     made.track("shop", context)
     made.track("cart", context, TrackingEventDetails(value=0.0))
     made.track("nothing", context)

@@ -1,4 +1,4 @@
-"""A chain has one owner: whoever lost its lease notices before anything is stored, and goes on elsewhere."""
+"""A chain has one owner: whoever lost its lease notices before it stores, and goes on elsewhere."""
 
 from __future__ import annotations
 

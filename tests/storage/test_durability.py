@@ -1,4 +1,4 @@
-"""What a store promises about its disk, on a new one as it is shipped: nothing is changed for the test."""
+"""What a store promises about its disk, on a new one, with the settings as they are shipped."""
 
 from __future__ import annotations
 

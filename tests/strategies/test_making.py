@@ -1,4 +1,4 @@
-"""From counts to tables: noise is clipped, retired arms keep their place, and the bonus is the strategy's."""
+"""From counts to tables: noise is clipped, retired arms keep their place, the bonus is right."""
 
 from __future__ import annotations
 

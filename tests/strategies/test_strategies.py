@@ -97,7 +97,7 @@ def test_the_simulator_runs_it(strategy: type[Strategy]) -> None:
 
 @every_strategy
 def test_a_flat_bound_is_read_by_its_side(strategy: type[Strategy]) -> None:
-    """Where the bound does not move, the side of the best budget tells; at the far side nothing binds."""
+    """Where the bound does not move, the side of the best budget tells; beyond it nothing binds."""
     far = {"regret": 2.0, "gain": 0.0, "best_regret": 1.0, "best_budget": 2.0}
     assert strategy.reading(budget=1.0, **far) == "too random"
     assert strategy.reading(budget=2.0, **far) == "too greedy"

@@ -58,9 +58,7 @@ def table() -> pl.DataFrame:
 
 
 def test_a_share_is_the_way_from_random_to_perfect(table: pl.DataFrame) -> None:
-    shares = {
-        (row["policy"], row["budget"]): row["share"] for row in table.iter_rows(named=True)
-    }
+    shares = {(row["policy"], row["budget"]): row["share"] for row in table.iter_rows(named=True)}
     assert shares["random", None] == 0
     assert shares["perfect", None] == 1
     assert shares["constant", 1.0] == pytest.approx(0.25)

@@ -83,7 +83,12 @@ def test_the_best_budget_is_found_by_a_scan_too(strategy: str, shares: list[floa
 
 @pytest.mark.parametrize(
     ("k", "t", "shares"),
-    [(2, 100, [0.9, 0.1]), (2, 300, [0.9, 0.1]), (2, 10**4, [0.6, 0.3, 0.1]), (8, 10**5, [0.6, 0.3, 0.1])],
+    [
+        (2, 100, [0.9, 0.1]),
+        (2, 300, [0.9, 0.1]),
+        (2, 10**4, [0.6, 0.3, 0.1]),
+        (8, 10**5, [0.6, 0.3, 0.1]),
+    ],
 )
 def test_the_lowest_of_several_valleys_is_found(k: int, t: int, shares: list[float]) -> None:
     """Each segment adds a valley of its own; no budget on a fine grid has a lower bound."""

@@ -146,7 +146,10 @@ def test_small_cells_of_an_arm_that_is_off_do_not_matter() -> None:
     assert told_segments(standing(shows)) == []
     arms = (Arm("x"), Arm("y", active=False))
     experiment = experiment_of(n_segments=2, arms=arms)
-    assert told_segments(Standing(experiment, cells_of(experiment, shows, clicked(shows)))) == [0, 1]
+    assert told_segments(Standing(experiment, cells_of(experiment, shows, clicked(shows)))) == [
+        0,
+        1,
+    ]
 
 
 def test_the_bound_never_promises_less_than_nothing_or_more_than_everything() -> None:
