@@ -133,11 +133,11 @@ def test_caught_survived_and_stale(project: Path) -> None:
 
 
 def test_a_time_limit_is_only_noticed_where_it_is_declared(project: Path) -> None:
-    waits = {"tests": (f"{FILE}::test_patience",)}
+    waits = (f"{FILE}::test_patience",)
     found = outcomes(
         project,
-        Fault("adding.py", "a + b", "a - b", "hangs", **waits, hangs=True),
-        Fault("adding.py", "a + b", "a * b", "slow", **waits),
+        Fault("adding.py", "a + b", "a - b", "hangs", waits, hangs=True),
+        Fault("adding.py", "a + b", "a * b", "slow", waits),
         limit=2.0,  # whatever the machine does meanwhile, neither ends before
     )
     assert found == {"hangs": (CAUGHT, "the time limit"), "slow": (LATE, "the time limit")}

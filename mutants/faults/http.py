@@ -6,8 +6,9 @@ from mutants.fault import Fault
 
 TESTS = "tests/service/http"
 DECIDE = f"{TESTS}/test_decide_routes.py"
-AUTH = (f"{TESTS}/test_auth.py",)
-CONNECTIONS = (f"{TESTS}/test_connections.py",)
+AUTH = f"{TESTS}/test_auth.py"
+SCOPES = f"{AUTH}::test_every_route_wants_its_scope_and_admin_may_everything"
+CONNECTIONS = f"{TESTS}/test_connections.py"
 
 FAULTS = (
     Fault(
@@ -29,7 +30,7 @@ FAULTS = (
         "        caller.require(route.scope)\n",
         "",
         "any key may decide and reward",
-        AUTH,
+        (SCOPES,),
     ),
     Fault(
         "service/http/decide_routes.py",
@@ -46,28 +47,28 @@ FAULTS = (
         "if known is not None and self._clock() - known.found_valid <= self._outage:",
         "if known is not None:",
         "a key is accepted for ever while the store is gone",
-        AUTH,
+        (f"{AUTH}::test_an_outage_has_an_end",),
     ),
     Fault(
         "service/http/auth.py",
         "            if known.fresh_until >= self._clock():\n                return known.caller",
         "            return known.caller",
         "a revoked key works for ever",
-        AUTH,
+        (f"{AUTH}::test_the_store_is_asked_once_in_a_while",),
     ),
     Fault(
         "service/http/auth.py",
         'scopes = SCOPES if "admin" in key.scopes else key.scopes',
         "scopes = SCOPES",
         "every key may do everything",
-        AUTH,
+        (SCOPES,),
     ),
     Fault(
         "service/http/messages.py",
         "    if len(found) > 1:\n",
         "    if False:\n",
         "two Authorization headers are accepted",
-        (f"{TESTS}/test_hostile.py", f"{TESTS}/test_auth.py"),
+        (f"{CONNECTIONS}::test_two_authorizations_are_a_mistake",),
     ),
     Fault(
         "service/http/messages.py",
@@ -84,14 +85,14 @@ FAULTS = (
         "HEADER_LIMIT = 16_384",
         "HEADER_LIMIT = 16_384_000",
         "headers may be as long as one likes",
-        CONNECTIONS,
+        (f"{CONNECTIONS}::test_headers_have_a_limit",),
     ),
     Fault(
         "service/http/connections.py",
         "        if len(self.connections) > self.connection_limit:\n",
         "        if False:\n",
         "idle connections are never closed for new ones",
-        CONNECTIONS,
+        (f"{CONNECTIONS}::test_more_connections_than_allowed_close_idle_ones",),
     ),
     Fault(
         "service/http/app.py",
@@ -99,7 +100,7 @@ FAULTS = (
         "            return await self._answered(scope, receive, send)\n",
         "",
         "health checks fail under load",
-        (f"{TESTS}/test_pressure.py",),
+        (f"{TESTS}/test_pressure.py::test_too_many_requests_in_flight_are_refused",),
     ),
     Fault(
         "service/http/app.py",
@@ -113,14 +114,14 @@ FAULTS = (
         "if found.request_hash != request_hash:",
         "if False:",
         "another request is given the answer of the first",
-        (f"{TESTS}/test_administration.py",),
+        (f"{TESTS}/test_administration.py::test_a_key_belongs_to_one_request_of_one_caller",),
     ),
     Fault(
         "service/http/idempotency.py",
         'return orjson.dumps({**document, "secret": None})',
         "return body",
         "the secret of a new API key is stored",
-        (f"{TESTS}/test_administration.py", "src/deniable/service/http/idempotency.py"),
+        (f"{TESTS}/test_administration.py::test_a_remembered_reply_holds_no_secret",),
     ),
     Fault(
         "service/http/metrics.py",
@@ -134,6 +135,6 @@ FAULTS = (
         "return 400 if problem.status == 422 else problem.status, orjson.dumps(body)",
         "return problem.status, orjson.dumps(body)",
         "OFREP is answered with a status that it does not know",
-        (f"{TESTS}/test_ofrep.py",),
+        (f"{TESTS}/test_ofrep.py::test_errors_have_the_shape_of_the_protocol",),
     ),
 )

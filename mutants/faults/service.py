@@ -7,7 +7,6 @@ from mutants.fault import Fault
 TESTS = "tests/service"
 FACADE = f"{TESTS}/test_facade.py"
 LEASES = (f"{TESTS}/test_leases.py",)
-DRAWING = (f"{TESTS}/test_drawing.py",)
 QUEUEING = (f"{TESTS}/test_queueing.py",)
 KEY = f"{TESTS}/test_visitor_key.py"
 
@@ -59,14 +58,14 @@ FAULTS = (
         "late = what is not None and window is not None and now - what.decided_at > window",
         "late = False",
         "rewards count after the attribution window",
-        (f"{TESTS}/test_administration.py",),
+        (f"{TESTS}/test_administration.py::test_attribution_window",),
     ),
     Fault(
         "service/batch.py",
         "by_role[Role.MEMBER] = [*state.rows, zero]",
         "by_role = [[*state.rows, zero] for _ in Role]",
         "visitors outside of the experiment get their segment's row",
-        DRAWING,
+        (f"{TESTS}/test_drawing.py::test_only_members_are_drawn_from_their_segments_row",),
     ),
     Fault(
         "service/batch.py",

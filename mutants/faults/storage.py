@@ -44,7 +44,7 @@ FAULTS = (
         "elif found != self._file:",
         "elif False:",
         "a store that was deleted or replaced goes on acknowledging",
-        ("tests/service/test_trouble.py",),
+        ("tests/service/http/test_outages.py::test_sqlite_file_replaced",),
     ),
     Fault(
         "storage/postgres.py",

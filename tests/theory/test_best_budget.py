@@ -181,7 +181,8 @@ def test_the_first_crossing_before_a_hump_is_found(excess: float) -> None:
     """Two valleys: only a bound of 1.5 times the lowest or more begins in the first one."""
 
     def bound(budget: Floats) -> Floats:
-        return 10 - 4 * np.exp(-9 * (budget - 1) ** 2) - 6 * np.exp(-4 * (budget - 4) ** 2)
+        dips = 4 * np.exp(-9 * (budget - 1) ** 2) + 6 * np.exp(-4 * (budget - 4) ** 2)
+        return np.asarray(10 - dips)
 
     fine = np.linspace(0, 4, 400_001)
     good = np.asarray(bound(fine)) <= (1 + excess) * float(bound(np.float64(4)))
