@@ -7,6 +7,7 @@ was typed.
 from __future__ import annotations
 
 import math
+import re
 
 from deniable.errors import InvalidArgumentError
 
@@ -14,11 +15,13 @@ from deniable.errors import InvalidArgumentError
 def number(
     argument: str, text: str, least: float | None = None, most: float | None = None
 ) -> float:
-    """A finite number, written with a point or a comma.
+    """A finite number, written with a point or a comma; not `1,000`, which may mean two things.
 
-    >>> number("budget", "1,5"), number("budget", " 2e-1 ")
-    (1.5, 0.2)
+    >>> number("budget", "1,5"), number("budget", " 2e-1 "), number("budget", "0,125")
+    (1.5, 0.2, 0.125)
     """
+    if re.fullmatch(r"\s*[+-]?[1-9]\d{0,2}(,\d{3})+\s*", text, re.ASCII):
+        raise InvalidArgumentError(argument, text[:40], "a number without a comma, 1000 or 1.0")
     try:
         found = float(text.replace(",", ".")) if len(text) <= 40 and text.isascii() else math.nan
     except ValueError:

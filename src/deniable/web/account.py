@@ -80,6 +80,6 @@ def _asked(request: Request, session: Session, refusal: str = "", status: int = 
 
 def _our_own(path: object) -> str:
     """A path on this host; anything else becomes the overview."""
-    if isinstance(path, str) and re.fullmatch(r"/(?![/\\])[!-~]{0,500}", path):
+    if isinstance(path, str) and re.fullmatch(r"/(?![/\\])[!-~]{0,2000}", path):
         return path
     return "/"

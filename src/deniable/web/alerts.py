@@ -14,7 +14,7 @@ from deniable.web.watcher import Health
 from deniable.web.wording import nats, percent, whole
 
 SILENT_AFTER = 1_000
-"""Visitors without a single response: somebody forgot to send them."""
+"""Visitors after which missing responses mean something: somebody forgot to send them."""
 
 
 @dataclass(frozen=True)
@@ -91,9 +91,11 @@ def _of_one(standing: Standing, health: Health | None) -> list[Alert]:
         found.append(
             Alert("bad", f"{whole(standing.visitors)} visitors and not one success reported.", key)
         )
-    elif health is not None and health.rewarded_share is not None and health.rewarded_share < 0.01:
-        share = percent(health.rewarded_share)
-        found.append(Alert("note", f"Only {share} of the decisions had a response reported.", key))
+    elif health is not None and health.check.decisions >= SILENT_AFTER:
+        rewarded = health.check.rewarded / health.check.decisions
+        if rewarded < 0.01:
+            told = f"Only {percent(rewarded)} of the decisions had a response reported."
+            found.append(Alert("note", told, key))
     if _planned_is_over(experiment, standing.visitors):
         found.append(Alert("note", "It has seen as many visitors as planned: time to decide.", key))
     return found

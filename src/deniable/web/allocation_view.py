@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
@@ -39,18 +38,6 @@ RULE_NAMES = {
 }
 
 Row = Mapping[str, Any]
-
-
-def rows_of_csv(text: str) -> list[dict[str, Any]]:
-    """The rows of a CSV text as they stand; InvalidTableError where it is not one."""
-    import polars as pl
-
-    try:
-        frame = pl.read_csv(io.BytesIO(text.encode()), infer_schema=False)
-    except (pl.exceptions.PolarsError, UnicodeError) as error:
-        reason = " ".join(str(error).split())[:120]
-        raise InvalidTableError([(0, f"the file cannot be read as CSV: {reason}")]) from None
-    return frame.rename(str.strip).to_dicts()
 
 
 def checked_rows(rows: Sequence[Row]) -> list[dict[str, Any]]:

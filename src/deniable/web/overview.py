@@ -66,17 +66,36 @@ def overview(request: Request, viewer: Reader, service: Service) -> Response:
 
 @router.post("/firm")
 def set_budget(request: Request, form: Submission, service: Service) -> Response:
-    """Set the firm's budget."""
+    """Set the firm's budget; a change is first shown, before and after, and then confirmed."""
+    before = current_firm(service)
+    wrong = ""
     try:
-        budget = fields.number("budget", form.text("budget"))
-        before = current_firm(service)
+        budget = fields.number("budget", form.text("budget"), 0)
         days = before.window_days if before else DEFAULT_WINDOW_DAYS
         if form.text("days"):
             days = fields.whole("days", form.text("days"))
-        service.firm.set(budget=budget, window_days=days, reason=form.text("reason"))
     except DeniableError as error:
         return answers.redirect(request, "/", fields.in_words(error), "bad")
-    return answers.redirect(request, "/", "The firm’s budget is set.")
+    if before is None or form.text("confirmed"):
+        try:
+            service.firm.set(budget=budget, window_days=days, reason=form.text("reason"))
+            return answers.redirect(request, "/", "The firm’s budget is set.")
+        except DeniableError as error:
+            wrong = fields.in_words(error)
+    if before is None:
+        return answers.redirect(request, "/", wrong, "bad")
+    return answers.show(
+        request,
+        "firm_change.html",
+        form.viewer,
+        status=422 if wrong else 200,
+        before=before,
+        budget=budget,
+        days=days,
+        weaker=budget > before.budget or days < before.window_days,
+        given={name: form.text(name) for name in ("budget", "days", "reason")},
+        wrong=wrong,
+    )
 
 
 def current_firm(service: Deniable) -> Firm | None:

@@ -19,6 +19,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from deniable.errors import DeniableError
+from deniable.portfolio.table import csv_rows
 from deniable.service.http.app import Application
 from deniable.service.http.problems import Problem
 from deniable.web import answers, refusals, static
@@ -90,7 +91,7 @@ def _prepare() -> None:
     ledger.specification()
     shown = planner.view(planner.Setting())
     planner.specifications(tuple(shown["plan"].strategies))
-    rows = allocation_view.checked_rows(allocation_view.rows_of_csv(portfolio.EXAMPLE))
+    rows = allocation_view.checked_rows(csv_rows(portfolio.EXAMPLE))
     solver = allocation_view.allocator(rows, "flexible")
     allocation_view.view(solver.allocate(portfolio.USUAL_BUDGET, **allocation_view.QUICK))
     for name in ("scipy.special", "numpy.random"):  # p-values of audits, chances of arms

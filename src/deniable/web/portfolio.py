@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
-from deniable.errors import NANO, DeniableError, InvalidArgumentError, UnknownNameError
+from deniable.errors import (
+    NANO,
+    DeniableError,
+    InsufficientBudgetError,
+    InvalidArgumentError,
+    UnknownNameError,
+)
 from deniable.portfolio.allocation import Allocation
 from deniable.portfolio.problem import REGIMES
+from deniable.portfolio.table import csv_rows
 from deniable.service.http.guard import service_of
 from deniable.service.service import Deniable
 from deniable.storage.records import Experiment
@@ -168,7 +175,7 @@ def _curve(asked: dict[str, Any]) -> dict[str, Any]:
 
 def _question(asked: dict[str, Any]) -> tuple[list[dict[str, Any]], str, float]:
     csv = asked.get("csv")
-    raw = allocation_view.rows_of_csv(csv) if isinstance(csv, str) else asked.get("rows")
+    raw = csv_rows(csv) if isinstance(csv, str) else asked.get("rows")
     if not isinstance(raw, list) or not all(isinstance(row, dict) for row in raw):
         raise InvalidArgumentError("rows", "...", "a list of experiments")
     budget, reserve = (
@@ -191,6 +198,12 @@ def _proven(form: Form) -> Allocation:
 
 
 def _applied(service: Deniable, form: Form) -> int:
+    ours = experiments_of(service)
+    if fields.number("firm_budget", form.text("firm_budget")) > ours.firm_budget:
+        allowed = (
+            f"at most {ours.firm_budget:g} nats, the firm's budget: raise it on the overview first"
+        )
+        raise InvalidArgumentError("firm_budget", form.text("firm_budget"), allowed)
     found = _proven(form)
     drafts = {
         e.key for e in service.experiments.all() if e.status == "draft" and not e.arm_specific
@@ -200,4 +213,17 @@ def _applied(service: Deniable, form: Form) -> int:
         for row, name in enumerate(found.portfolio.ids)
         if name in drafts
     }
+    _require_room(service, wanted)
     return len(service.experiments.replan(wanted))
+
+
+def _require_room(service: Deniable, wanted: Mapping[str, tuple[int, str]]) -> None:
+    """Whatever was divided, and of which file: all drafts together must fit what is free now."""
+    drafts = [
+        replace(experiment, budget_nano=wanted[experiment.key][0])
+        for experiment in service.experiments.all()
+        if experiment.key in wanted
+    ]
+    free = service.firm.current().remaining_nano
+    if _joint_nano(drafts) > free:
+        raise InsufficientBudgetError(remaining=free, requested=_joint_nano(drafts))

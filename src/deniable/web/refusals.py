@@ -43,6 +43,8 @@ def page(request: Request, error: Exception) -> Response:
     problem = _problem(error)
     if problem.status == 401:
         asked = request.url.path if request.method == "GET" else "/"
+        if request.method == "GET" and request.url.query:  # a shared link: its plan, its filter
+            asked += f"?{request.url.query}"
         place = "" if asked == "/" else f"?next={quote(asked, safe='')}"
         return RedirectResponse(f"/login{place}", 303, answers.HEADERS)
     title, advice = WORDS.get(problem.status, WORDS[400])

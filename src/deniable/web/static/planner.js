@@ -5,6 +5,8 @@ const setting = document.getElementById("setting");
 const slider = document.getElementById("slider");
 const budget = document.getElementById("budget");
 const wrong = document.getElementById("wrong");
+const results = document.querySelector(".results");
+const link = document.getElementById("link");
 const recommended = document.getElementById("recommended");
 const arms = document.getElementById("arm_names");
 const segments = document.getElementById("segment_names");
@@ -77,12 +79,14 @@ async function ask() {
     const answer = await response.json();
     setting.dataset.answered = (performance.now() - asked).toFixed(1);
     wrong.hidden = response.ok;
+    results.inert = !response.ok; // numbers of another setting are not to be taken or signed
     if (response.ok) await show(answer);
     else wrong.textContent = answer.wrong ?? answer.detail ?? "That did not work.";
     setting.dataset.took = (performance.now() - asked).toFixed(1);
   } catch (error) {
     wrong.hidden = false;
     wrong.textContent = "The service did not answer. What you see is from before.";
+    results.inert = true;
   } finally {
     waiting = false;
     if (stale) { stale = false; ask(); }
@@ -114,6 +118,14 @@ recommended.addEventListener("click", () => {
   following = true;
   setBudget(recommended.dataset.budget);
   ask();
+});
+link.addEventListener("click", async (event) => {
+  if (!navigator.clipboard) return; // then the link just opens
+  event.preventDefault();
+  await navigator.clipboard.writeText(link.href);
+  const before = link.textContent;
+  link.textContent = "Copied";
+  setTimeout(() => { link.textContent = before; }, 2000);
 });
 for (const area of [arms, segments]) area?.addEventListener("input", () => { area.dataset.touched = "yes"; });
 setting.addEventListener("input", () => { suggest(); ask(); });

@@ -171,17 +171,19 @@ async function drawCurve() {
 
 async function ask(question = {}) {
   if (waiting) { // a new table is not forgotten because the slider moved after it
-    if (question.csv || question.anew || !next?.csv) next = question;
+    if ("csv" in question || question.anew || !("csv" in (next ?? {}))) next = question;
     return;
   }
   waiting = true;
-  const asked = performance.now();
+  const began = performance.now();
   try {
-    const answer = await post("/portfolio/data", { ...(question.csv ? { csv: question.csv } : { rows }), ...chosen() });
+    const foreign = "csv" in question; // a file has nothing to do with what counts here
+    const asked = foreign ? { csv: question.csv, ...chosen(), reserve: 0 } : { rows, ...chosen() };
+    const answer = await post("/portfolio/data", asked);
     wrong.hidden = true;
-    if (question.csv) { rows = answer.rows; build(); }
+    if (foreign) { rows = answer.rows; reserve.value = 0; example = question.example ?? false; build(); }
     await showAll(answer);
-    setting.dataset.took = (performance.now() - asked).toFixed(1);
+    setting.dataset.took = (performance.now() - began).toFixed(1);
     drawCurve();
   } catch (error) {
     wrong.hidden = false;
@@ -201,12 +203,11 @@ document.getElementById("ours").addEventListener("click", () => {
   rows = structuredClone(state.rows); example = false; reserve.value = ownReserve; build(); ask({ anew: true });
 });
 document.getElementById("example").addEventListener("click", () => {
-  reserve.value = 0; example = true; ask({ csv: state.example });
+  ask({ csv: state.example, example: true });
 });
 document.getElementById("file").addEventListener("change", async (event) => {
   const file = event.target.files[0];
   if (!file) return;
-  reserve.value = 0; example = false;
   ask({ csv: await file.text() });
 });
 const sure = document.getElementById("sure");
