@@ -90,6 +90,20 @@ FAULTS = (
         LEASES,
     ),
     Fault(
+        "storage/postgres_hot.py",
+        'lease_until = %b WHERE id = %b AND owner = %b"',
+        'lease_until = %b WHERE id = %b AND (owner = %b OR TRUE)"',
+        "a writer that lost its lease writes into another one's chain (PostgreSQL)",
+        LEASES,
+    ),
+    Fault(
+        "storage/postgres_hot.py",
+        '_CHAIN = b"SELECT seq, head FROM writers WHERE id = %b AND owner = %b"',
+        '_CHAIN = b"SELECT seq, head FROM writers WHERE id = %b AND (owner = %b OR TRUE)"',
+        "a writer that lost its lease goes on from another one's end (PostgreSQL)",
+        LEASES,
+    ),
+    Fault(
         "storage/sqlite_hot.py",
         "DO UPDATE SET hour = max(hour, excluded.hour)",
         "DO UPDATE SET hour = min(hour, excluded.hour)",
