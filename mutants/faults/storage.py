@@ -108,7 +108,7 @@ FAULTS = (
         "DO UPDATE SET hour = max(hour, excluded.hour)",
         "DO UPDATE SET hour = min(hour, excluded.hour)",
         "the hour of the last answer does not move",
-        ("tests/promise/test_refills.py",),
+        ("tests/service/test_last_answers.py",),
     ),
     Fault(
         "storage/sqlite_hot.py",
