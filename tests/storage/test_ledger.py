@@ -194,6 +194,7 @@ def test_a_changed_commitment_is_named(store: Store, change: str) -> None:
 def test_a_removed_commitment_is_named(store: Store, place: int) -> None:
     result = tamper(store, delete(entries).where(entries.c.seq == place))
     assert (result.chain, result.seq) == ("commitments", place)
+    assert result.problem == f"commitment {place} was removed"
 
 
 @pytest.mark.parametrize("name", ["shows", "rewarded", "value", "square"])
