@@ -23,7 +23,7 @@ FAULTS = (
         "min_nano = np.array([nano(value, up=True) for value in least], dtype=np.int64)",
         "min_nano = np.array([nano(value, up=False) for value in least], dtype=np.int64)",
         "what is committed is rounded down",
-        (f"{PROBLEM}::test_decimals_become_whole_nano_nats",),
+        (f"{TESTS}/test_groups_met.py",),
     ),
     Fault(
         "portfolio/problem.py",
@@ -79,9 +79,6 @@ FAULTS = (
         "part = meets / budgets.size * mass[: top + 1]",
         "part = meets * mass[: top + 1]",
         "a visitor meets every experiment of a group",
-        (
-            f"{TIME}::test_a_visitor_meets_one_experiment_of_a_group",
-            f"{TIME}::test_realized_risk_against_all_outcomes",
-        ),
+        (f"{TESTS}/test_groups_met.py",),
     ),
 )

@@ -125,10 +125,10 @@ FAULTS = (
     ),
     Fault(
         "service/publisher.py",
-        "old_shows, old_value, frozen = entered.get(cell, (0, 0, 0))",
-        "old_shows, old_value, frozen = 0, 0, 0",
-        "a decision enters every publication",
-        ("tests/promise/test_trace.py::test_every_decision_enters_exactly_one_publication",),
+        "                    4 * 10**9, experiment.trace_nano\n",
+        "                    10**9, experiment.trace_nano\n",
+        "counts have a quarter of the promised noise",
+        ("tests/promise/test_trace.py::test_every_cell_gets_noise_of_the_promised_scale",),
     ),
     Fault(
         "service/publisher.py",
