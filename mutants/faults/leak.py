@@ -28,7 +28,7 @@ FAULTS = (
         "pairs = [(int(s), int(t)) for s in tops for t in bottoms if s != t]",
         "pairs = [(int(s), int(t)) for s in tops for t in bottoms]",
         "a segment is compared with itself",
-        (f"{TESTS}/test_measuring.py::test_the_pair_is_the_best_of_all_pairs",),
+        (f"{TESTS}/test_pairs.py",),
     ),
     Fault(
         "leak/measuring.py",
@@ -42,7 +42,7 @@ FAULTS = (
         "best = low.argmax(axis=1)",
         "best = high.argmax(axis=1)",
         "the variant that tells most is one that was seen once",
-        (f"{TESTS}/test_measuring.py::test_a_variant_seen_once_proves_nothing",),
+        (f"{TESTS}/test_pairs.py",),
     ),
     Fault(
         "leak/budgets.py",
