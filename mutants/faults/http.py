@@ -75,7 +75,7 @@ FAULTS = (
         "        if len(body) > limit:\n            raise too_large(limit)\n",
         "",
         "a body of any length is read",
-        (f"{DECIDE}::test_batches_and_bodies_are_bounded",),
+        (f"{DECIDE}::test_a_body_without_an_end_is_cut_off",),
     ),
     Fault(
         "service/http/connections.py",

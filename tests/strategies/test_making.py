@@ -48,6 +48,8 @@ def test_noisy_counts_are_clipped() -> None:
     noisy = made([[50, -40, 60]], [[10, 10, -7]])
     assert noisy == made([[50, 0, 60]], [[10, 0, 0]])
     assert greedy(noisy) == [0]
+    alone = made([[50, -40, 60]], [[50, 5, 0]]).rows[0]  # a rate of -40/-40 would tie with 50/50
+    assert alone[0] > alone[1] == alone[2]
     # 90 rewards of 100 shows lead; 30 of 10 shows would, if they counted as 30.
     assert greedy(made([[100, 10, 100]], [[90, 300, 50]])) == [1]
     assert made([[100, 10, 100]], [[90, 300, 50]]) == made([[100, 10, 100]], [[90, 10, 50]])
