@@ -119,6 +119,7 @@ async def checked_form(request: Request, expected: str) -> FormData:
     data = await request.form(max_files=1, max_fields=2_000) if is_form else FormData()
     given = request.headers.get(TOKEN_HEADER) or data.get(TOKEN_FIELD)
     if not isinstance(given, str) or not signer_of(request).same(given, expected):
+        await data.close()
         raise Problem(
             403, "form-token", "this form is not from a page you opened: open it again and resend"
         )

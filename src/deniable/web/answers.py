@@ -46,6 +46,7 @@ NAVIGATION = (
     ("/experiments", "Experiments"),
     ("/portfolio", "Portfolio"),
     ("/ledger", "Ledger"),
+    ("/leak", "Leak"),
 )
 
 

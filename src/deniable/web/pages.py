@@ -36,10 +36,13 @@ MODULES = (
     "planner",
     "portfolio",
     "ledger",
+    "leak",
     "promises",
     "visitors",
 )
 """Modules of this package with a `router`, in the order in which their paths are tried."""
+
+UPLOAD_PATHS = frozenset({"/leak"})
 
 _REFUSALS = (DeniableError, Problem, HTTPException, RequestValidationError, Exception)
 
@@ -56,6 +59,7 @@ def mount(application: Application, *, demo: bool = False) -> Application:
     api.state.demo = demo
     api.state.watcher = Watcher(api.state.service)
     application.companions.append(api.state.watcher)
+    application.upload_paths = UPLOAD_PATHS
     for name in MODULES:
         api.include_router(import_module(f"deniable.web.{name}").router, include_in_schema=False)
     for kind in _REFUSALS:

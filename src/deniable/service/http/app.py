@@ -33,6 +33,7 @@ from deniable.service.http.messages import (
     Send,
     authorization_of,
     header,
+    limited,
     read_body,
     send_json,
     send_problem,
@@ -52,6 +53,10 @@ _DEFAULT_HEADERS = (
     (b"referrer-policy", b"no-referrer"),
     (b"x-frame-options", b"DENY"),
 )
+
+
+UPLOAD_LIMIT = 50_000_000
+"""Bytes of a file that a person who is signed in may send to a page for uploads."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +119,7 @@ class Application:
     Attributes:
         api: its FastAPI half.
         companions: threads that are started and ended with the application.
+        upload_paths: paths of pages that take files; they check who sends before they read.
     """
 
     def __init__(
@@ -136,6 +142,7 @@ class Application:
             service, self._authenticator, self._tally, limits, extra_routers
         )
         self.companions: list[Companion] = []
+        self.upload_paths: frozenset[str] = frozenset()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI."""
@@ -191,6 +198,9 @@ class Application:
         caller = None
         if path.startswith(_API_PREFIXES):
             caller = await self._authenticator.caller(authorization_of(scope))
+        if path in self.upload_paths:  # to disk as it comes, once the route knows who sends it
+            with self._place():
+                return await self._answered(scope, limited(receive, UPLOAD_LIMIT), send)
         body = await read_body(scope, receive, self._options.body_limit)
         with self._place():
             given = header(scope, b"idempotency-key")

@@ -15,6 +15,7 @@ import orjson
 
 from deniable.service.http.problems import MEDIA_TYPE, Problem
 from deniable.service.jobs import LARGEST_REWARD, LONGEST_NAME
+from deniable.storage.records import SCRATCH_PREFIX
 
 Message: TypeAlias = MutableMapping[str, Any]
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -29,9 +30,10 @@ _PROBLEM = (b"content-type", MEDIA_TYPE.encode())
 
 
 EXPERIMENT_KEY = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
+SCRATCH_KEY = rf"^{SCRATCH_PREFIX}[0-9a-f]{{16}}$"
 LONGEST_DECISION = 64
 
-_is_key = re.compile(EXPERIMENT_KEY).fullmatch
+_is_key = re.compile(f"{EXPERIMENT_KEY}|{SCRATCH_KEY}").fullmatch
 _VISITOR_MEMBERS = frozenset({"visitor", "segment"})
 NOT_BLANK = r"[^\s\x1c-\x1f]"
 """What every visitor's id matches: white space around it is not part of it.
@@ -139,6 +141,21 @@ async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
             raise too_large(limit)
         message = await receive()
         body += message.get("body", b"")
+
+
+def limited(receive: Receive, limit: int) -> Receive:
+    """The body part by part as it comes; the problem 413 once it is longer than the limit."""
+    seen = 0
+
+    async def counted() -> Message:
+        nonlocal seen
+        message = await receive()
+        seen += len(message.get("body", b""))
+        if seen > limit:
+            raise too_large(limit)
+        return message
+
+    return counted
 
 
 def too_large(limit: int) -> Problem:

@@ -1,0 +1,90 @@
+"""What leaks today: an exposure log is sent, measured and forgotten; the answer is the report."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import re
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from fastapi import APIRouter, Request
+from fastapi.responses import HTMLResponse
+from starlette.datastructures import UploadFile
+from starlette.responses import Response
+
+from deniable.errors import DeniableError, InvalidArgumentError
+from deniable.service.http.app import UPLOAD_LIMIT
+from deniable.web import answers, fields
+from deniable.web.access import Form, Reader, ReaderSubmission, Viewer
+
+router = APIRouter(prefix="/leak")
+
+COLUMNS = ("segment", "variant", "visitor", "time", "count", "reward", "experiment")
+
+
+@router.get("")
+def leak(request: Request, viewer: Reader) -> Response:
+    """The form."""
+    return _asked(request, viewer, {})
+
+
+@router.post("")
+async def measured(request: Request, form: ReaderSubmission) -> Response:
+    """The report on the file that was sent, or the form again with what is wrong with it."""
+    try:
+        file = form.file("log")
+        if file is None:
+            raise InvalidArgumentError("file", "", "a log to read")
+        page = await asyncio.to_thread(_report, file, form)
+    except DeniableError as error:
+        given = {name: form.text(name) for name in COLUMNS}
+        return _asked(request, form.viewer, given, fields.in_words(error))
+    finally:
+        await form.data.close()
+    return HTMLResponse(page, headers={**answers.HEADERS, "Content-Security-Policy": policy(page)})
+
+
+def policy(page: str) -> str:
+    """What the report may do: show its own style and pictures, nothing else."""
+    style = re.search(r"<style>(.*?)</style>", page, re.S)
+    assert style is not None
+    digest = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
+    return (
+        f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; "
+        "form-action 'none'; frame-ancestors 'none'"
+    )
+
+
+def _report(file: UploadFile, form: Form) -> str:
+    from deniable.leak.page import report_page
+    from deniable.leak.report import measure_leak
+
+    with tempfile.TemporaryDirectory(prefix="deniable-leak-") as folder:
+        path = Path(folder) / _plain_name(file.filename or "")
+        with path.open("wb") as copy:
+            shutil.copyfileobj(file.file, copy)
+        columns = {name: form.text(name) or None for name in COLUMNS}
+        return report_page(measure_leak(path, columns=columns))
+
+
+def _plain_name(name: str) -> str:
+    """The file's own name, which the report shows, without anything that is more than a name."""
+    plain = re.sub(r"[^\w. -]", "_", name.rpartition("/")[2].rpartition("\\")[2])[-80:]
+    return plain.lstrip(".") or "log"
+
+
+def _asked(request: Request, viewer: Viewer, given: Mapping[str, str], wrong: str = "") -> Response:
+    return answers.show(
+        request,
+        "leak.html",
+        viewer,
+        status=422 if wrong else 200,
+        columns=COLUMNS,
+        given={name: given.get(name, "") for name in COLUMNS},
+        wrong=wrong,
+        megabytes=UPLOAD_LIMIT // 1_000_000,
+    )
