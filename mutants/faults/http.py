@@ -27,7 +27,7 @@ FAULTS = (
     ),
     Fault(
         "service/http/decide_routes.py",
-        "        caller.require(route.scope)\n",
+        '        caller.require("audit" if key.startswith(SCRATCH_PREFIX) else route.scope)\n',
         "",
         "any key may decide and reward",
         (SCOPES,),

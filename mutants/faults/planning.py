@@ -9,24 +9,24 @@ PLAN = "tests/planning/test_plan.py"
 FAULTS = (
     Fault(
         "planning/plan.py",
-        "budget = rounded(limit, up=False)",
-        "budget = rounded(limit, up=True)",
+        "budget = rounded(max(0.0, limit - trace), up=False)",
+        "budget = rounded(max(0.0, limit - trace), up=True)",
         "the recommended budget exceeds the largest belief",
         (f"{PLAN}::test_largest_belief_limits_the_recommendation",),
     ),
     Fault(
         "planning/plan.py",
-        "    if limit is not None and limit < budget:\n",
+        "    if limit is not None and limit - trace < budget:\n",
         "    if False:\n",
         "the largest belief limits nothing",
         (f"{PLAN}::test_largest_belief_limits_the_recommendation",),
     ),
     Fault(
         "planning/plan.py",
-        "leader = min(names, key=lambda name: best[name][1])",
-        "leader = max(names, key=lambda name: best[name][1])",
+        "    leader = min(\n        worthy or names,",
+        "    leader = max(\n        worthy or names,",
         "the worse strategy is recommended",
-        (f"{PLAN}::test_recommendation_is_near_the_best_and_not_larger_than_needed",),
+        (f"{PLAN}::test_the_recommended_strategy_has_the_smallest_bound_at_its_budget",),
     ),
     Fault(
         "planning/plan.py",

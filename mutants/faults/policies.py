@@ -9,8 +9,12 @@ POLICIES = ("tests/policies/test_policies.py",)
 FAULTS = (
     Fault(
         "policies/greedy.py",
-        "return fixed_rule(np.full(n_arms, exploration / n_arms), bonus)",
-        "return fixed_rule(np.full(n_arms, exploration / n_arms), bonus * 0.99)",
+        "            return self.published(explored, bonus, scheduled=False)\n"
+        "        return fixed_rule(explored, bonus)\n\n\n"
+        "@dataclass(frozen=True)\nclass DynamicPolicy",
+        "            return self.published(explored, bonus, scheduled=False)\n"
+        "        return fixed_rule(explored, bonus * 0.99)\n\n\n"
+        "@dataclass(frozen=True)\nclass DynamicPolicy",
         "the constant policy shows the greedy arm too rarely",
         POLICIES,
     ),
@@ -30,7 +34,7 @@ FAULTS = (
     ),
     Fault(
         "policies/greedy.py",
-        "exploring[0] = shown[0, 1]  # any column but its own: shown without being greedy",
+        "    explored[0] = shown[0, 1]  # any column but its own: shown without being greedy\n",
         "",
         "the first arm's exploration includes its bonus",
         POLICIES,

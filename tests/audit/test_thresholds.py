@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from fractions import Fraction
 
@@ -12,15 +13,20 @@ from tests.audit.bandit import Bandit, promise
 
 from deniable.audit.adversary import ProvenRisk, proven_risk
 from deniable.audit.beliefs import Belief, Beliefs
-from deniable.audit.checks import belief_checks, draw_checks, proven_check
-from deniable.audit.draws import DrawTest
+from deniable.audit.checks import belief_checks, draw_checks, evidence_checks, proven_check
+from deniable.audit.draws import DrawTest, RowTests
+from deniable.audit.evidence import (
+    ALPHA,
+    COUNTS_ALPHA,
+    DRAWS_ALPHA,
+    LOTTERY_ALPHA,
+    Evidence,
+    Power,
+)
 from deniable.audit.exact import ArmProof, exact_proof
-from deniable.audit.report import ALPHA
 from deniable.privacy.serving import exp_floor
 
 ABOVE, BELOW = 1 + 1e-9, 1 - 1e-9
-QUESTIONS = 3
-"""All visitors, the likeliest arm, the segments: they share alpha."""
 
 
 def drawn(*p_values: float) -> list[DrawTest]:
@@ -32,38 +38,34 @@ def drawn(*p_values: float) -> list[DrawTest]:
     ]
 
 
-@pytest.mark.parametrize("alpha", [ALPHA, 0.05])
-@pytest.mark.parametrize("question", [0, 1])
-def test_a_question_is_broken_below_its_share_of_alpha(question: int, alpha: float) -> None:
-    for factor, outcome in ((ABOVE, "kept"), (BELOW, "broken")):
-        p_values = [1.0, 1.0, 1.0, 1.0]
-        p_values[question] = alpha / QUESTIONS * factor
-        found = list(draw_checks(drawn(*p_values), alpha))
-        assert [check.outcome for check in found].count("broken") == (outcome == "broken")
-        assert found[question].outcome == outcome
-        assert found[question].p_value == p_values[question]
+def test_the_checks_share_one_chance_of_a_false_accusation() -> None:
+    assert ALPHA == 1e-3
+    assert pytest.approx(ALPHA, rel=1e-12) == DRAWS_ALPHA + LOTTERY_ALPHA + COUNTS_ALPHA
+
+
+def test_draws_and_lots_are_accused_from_their_line_on() -> None:
+    power = Power(100, None, None)
+    for factor, accused in ((ABOVE, True), (BELOW, False)):
+        draws = -math.log(0.8e-3) * factor
+        lottery = -math.log(0.1e-3) * factor
+        found = Evidence(draws=draws, lottery=lottery, power=power)
+        assert (found.draws_accuse, found.lottery_accuses) == (accused, accused)
+        outcomes = [check.outcome for check in evidence_checks(found)]
+        assert outcomes == ["broken" if accused else "kept"] * 2
 
 
 @pytest.mark.parametrize("segments", [1, 2, 7])
-def test_the_segments_share_their_part_of_alpha(segments: int) -> None:
-    for factor, outcome in ((ABOVE, "kept"), (BELOW, "broken")):
-        least = ALPHA / QUESTIONS / segments * factor
-        found = list(draw_checks(drawn(1.0, 1.0, *[1.0] * (segments - 1), least), ALPHA))
-        assert found[2].outcome == outcome
-        assert found[2].p_value == pytest.approx(least * segments, rel=1e-12)
-
-
-def test_without_segments_two_questions_share_alpha() -> None:
-    for factor, outcome in ((ABOVE, "kept"), (BELOW, "broken")):
-        found = list(draw_checks(drawn(1.0, ALPHA / 2 * factor), ALPHA))
-        assert [check.outcome for check in found] == ["kept", outcome]
+def test_the_smallest_p_value_of_the_segments_is_told_times_their_number(segments: int) -> None:
+    rows = RowTests(tested=0, too_few=0, least=1.0, table=None, adjusted=1.0)
+    found = list(draw_checks(drawn(1.0, 1.0, *[1.0] * (segments - 1), 1e-4), rows))
+    assert found[2].p_value == pytest.approx(1e-4 * segments, rel=1e-12)
 
 
 @pytest.mark.parametrize("grade", ["across time", "given the time of the first visit"])
 def test_a_ratio_holds_up_to_its_bound_and_not_a_part_in_a_billion_above(grade: str) -> None:
     bound = exp_floor(10**9)
     for ratio, holds in ((bound, True), (bound * Fraction(10**9 + 1, 10**9), False)):
-        other = bound * 2 if holds else Fraction(1)  # the ratio that is not promised
+        other = Fraction(1)  # the ratio that is smaller
         across = grade == "across time"
         proof = ArmProof(
             arm=0,

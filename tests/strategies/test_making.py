@@ -9,7 +9,7 @@ import pytest
 from deniable.errors import NANO
 from deniable.privacy.serving import SPACE
 from deniable.privacy.tables import Row, Table
-from deniable.strategies.making import make_band, make_table
+from deniable.strategies.making import Recipe
 
 BUDGETS = (NANO, NANO, NANO)
 
@@ -23,9 +23,8 @@ def made(
     budgets: Row = BUDGETS,
     cap: int = 1,
 ) -> Table:
-    return make_table(
-        strategy, budgets=budgets, active=active, shows=shows, rewards=rewards, cap=cap
-    )
+    recipe = Recipe(strategy, budgets, active, cap)
+    return recipe.table(recipe.counts(shows, rewards))
 
 
 def greedy(table: Table) -> list[int]:
@@ -68,7 +67,7 @@ def test_retired_arms_keep_their_place_and_are_never_shown(strategy: str) -> Non
     assert greedy(table) == [2, 0]
     assert {row[1] for row in (*table.rows, table.zero)} == {0}
     assert {sum(row) for row in table.rows} == {SPACE}
-    band = make_band(strategy, budgets=BUDGETS, active=(0, 2))
+    band = Recipe(strategy, BUDGETS, (0, 2), cap=1).fixed_band()
     assert band is not None
     assert (band.floors[1], band.ceilings[1], band.zero[1]) == (0, 0, 0)
     assert band.holds(table.rows)
