@@ -36,8 +36,8 @@ from deniable.service.result_records import (
 )
 from deniable.service.small_cells import told_positions
 from deniable.storage import times
-from deniable.storage.records import Experiment, Metric
-from deniable.strategies.making import make_band
+from deniable.storage.records import MICRO, Experiment, Metric
+from deniable.strategies.making import Recipe
 
 ALPHA = 0.05
 LEAST_SECONDS = 3_600
@@ -110,7 +110,8 @@ def _visitors_per_day(evidence: Evidence) -> float | None:
 
 def _within(experiment: Experiment) -> FloatArray | None:
     """Rows that favour each arm as far as the budgets allow; None where there is no such table."""
-    band = make_band("constant", budgets=experiment.budgets, active=experiment.active)
+    recipe = Recipe("constant", experiment.budgets, experiment.active, cap=MICRO)
+    band = recipe.fixed_band()
     if band is None:
         return None
     rows = [
