@@ -24,8 +24,9 @@ from typing import Any
 
 from benchmarks.service import _prepared, _wrk, served
 from benchmarks.timing import row
+from deniable.privacy.epochs import due_at
 from deniable.service.experiment_state import ExperimentStates
-from deniable.service.publisher import Publisher, due_at
+from deniable.service.publisher import Publisher
 from deniable.service.service import Deniable
 from deniable.strategies import STRATEGIES
 
