@@ -161,10 +161,6 @@ FIGURES: dict[str, tuple[Callable[[], Any], list[str]]] = {
             "tick x=budget y=arm",
         ],
     ),
-    "arms with intervals": (
-        lambda: experiments.arm_intervals(2),
-        ["rule x=low x2=high y=arm", "point x=rate y=arm"],
-    ),
     "totals": (
         lambda: experiments.totals_over_time(["a"], "visitors"),
         ["line color=arm x=time y=total"],
