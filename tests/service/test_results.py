@@ -118,11 +118,14 @@ STRATEGIES: list[dict[str, Any]] = [
     {"budget": 2.0, "strategy": "dynamic"},
     {"budget": 1.0, "strategy": "constant"},
     {"budget": 2.0, "strategy": "constant", "trace_budget": 2.0},
+    {"budget": 2.0, "strategy": "joint"},
     {"arms": [NewArm(arm, budget=b) for arm, b in zip(ARMS, (1, 2, 2), strict=True)]},
 ]
 
 
-@pytest.mark.parametrize("options", STRATEGIES, ids=["dynamic", "constant", "trace", "arms"])
+@pytest.mark.parametrize(
+    "options", STRATEGIES, ids=["dynamic", "constant", "trace", "joint", "arms"]
+)
 def test_the_wired_intervals_are_those_of_the_pure_layer_on_the_same_log(
     memory: Deniable, options: dict[str, Any], tmp_path: Path
 ) -> None:

@@ -23,6 +23,7 @@ from deniable.inference.verdict import Choice, Lift, Verdict, verdict
 from deniable.inference.words import Unit, sentences
 from deniable.privacy.serving import SPACE
 from deniable.service.evidence import Evidence
+from deniable.service.publisher import recipe_of
 from deniable.service.result_records import (
     ChoiceResult,
     Difference,
@@ -37,7 +38,6 @@ from deniable.service.result_records import (
 from deniable.service.small_cells import told_positions
 from deniable.storage import times
 from deniable.storage.records import Experiment, Metric
-from deniable.strategies.making import make_band
 
 ALPHA = 0.05
 LEAST_SECONDS = 3_600
@@ -110,7 +110,7 @@ def _visitors_per_day(evidence: Evidence) -> float | None:
 
 def _within(experiment: Experiment) -> FloatArray | None:
     """Rows that favour each arm as far as the budgets allow; None where there is no such table."""
-    band = make_band("constant", budgets=experiment.budgets, active=experiment.active)
+    band = replace(recipe_of(experiment), strategy="constant").fixed_band()
     if band is None:
         return None
     rows = [

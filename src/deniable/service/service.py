@@ -39,6 +39,7 @@ from deniable.service.jobs import (
 )
 from deniable.service.ledger import Ledger
 from deniable.service.publisher import Publisher
+from deniable.service.scratch import Scratch
 from deniable.service.visitor_requests import VisitorRequests
 from deniable.service.visitors import check_key, has_key, visitor_key
 from deniable.service.writer import Writer
@@ -103,6 +104,7 @@ class Deniable:
         visitors: show, look up and forget what is stored about visitors.
         ledger: what happened, verification, exports.
         audits: what was promised, and whether it was kept.
+        scratch: copies of experiments for the canaries of an audit.
         keys: API keys.
         idempotency: answers that administrative requests are given again.
 
@@ -132,6 +134,7 @@ class Deniable:
         self.visitors = VisitorRequests(store, key)
         self.ledger = Ledger(store)
         self.audits = Audits(store)
+        self.scratch = Scratch(store)
         self.keys = ApiKeys(store)
         self.idempotency = Idempotency(store)
 

@@ -7,17 +7,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import (
-    BigInteger,
-    ColumnElement,
-    Connection,
-    cast,
-    func,
-    insert,
-    select,
-    true,
-    update,
-)
+from sqlalchemy import BigInteger, ColumnElement, Connection, cast, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from deniable.errors import UnknownNameError, WrongStateError
@@ -45,8 +35,8 @@ def by_key(connection: Connection, key: str, *, lock: bool = False) -> Experimen
 
 
 def everything(connection: Connection) -> list[Experiment]:
-    """All experiments, oldest first."""
-    return matching(connection, true())
+    """All experiments, oldest first; scratch copies apart."""
+    return matching(connection, experiments.c.status != "scratch")
 
 
 def insert_draft(connection: Connection, draft: Experiment) -> Experiment:
@@ -60,6 +50,7 @@ def insert_draft(connection: Connection, draft: Experiment) -> Experiment:
                 key=draft.key,
                 status="draft",
                 strategy=draft.strategy,
+                across_time=draft.across_time,
                 budget_nano=draft.budget_nano,
                 planned_visitors=draft.planned_visitors,
                 trace_nano=draft.trace_nano,
@@ -337,4 +328,5 @@ def _experiment(row: Any, arm_rows: Sequence[Any], names: Sequence[str]) -> Expe
         started_at=times.maybe_datetime(row.started_at),
         stopped_at=times.maybe_datetime(row.stopped_at),
         revision=row.revision,
+        across_time=row.across_time,
     )

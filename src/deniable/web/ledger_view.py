@@ -117,11 +117,16 @@ def as_csv(found: Sequence[Entry]) -> str:
     return file.getvalue()
 
 
-def latest_audits(ledger: Sequence[Commitment]) -> dict[str, dict[str, Any]]:
-    """Experiment -> its newest recorded audit: time, verdict and figures."""
-    newest = {line.experiment: line for line in ledger if line.kind == "audit" and line.experiment}
+def latest_audits(ledger: Sequence[Commitment]) -> dict[str | None, dict[str, Any]]:
+    """Experiment (None: the firm) -> its newest recorded audit: time, verdict, power and figures."""
+    newest = {line.experiment: line for line in ledger if line.kind == "audit"}
     return {
-        key: {"time": line.recorded_at, "seq": line.seq, **_detail(line)}
+        key: {
+            "time": line.recorded_at,
+            "seq": line.seq,
+            "notices": (_detail(line).get("figures") or {}).get("smallest_excess_nats"),
+            **_detail(line),
+        }
         for key, line in newest.items()
     }
 
@@ -160,13 +165,15 @@ def _told(kind: str, detail: Mapping[str, Any]) -> str:
     if kind == "period":
         return f"The firm's budget was {budget} nats."
     if kind == "table":
-        return f"Number {detail.get('number', '')}, made from published counts."
+        words = f"Number {detail.get('number', '')}, made from published counts"
+        return f"{words}, inside floors fixed for life." if detail.get("band") else f"{words}."
     if kind == "start" and detail.get("layer"):
         return f"In the layer {detail['layer']}."
     if kind == "migrate":
         return "What counted before counts on; the first table was published."
     if kind == "create":
-        return f"{len(detail.get('arms', ()))} arms, budget {budget}, {strategy} strategy."
+        asked = ", across time" if detail.get("across_time") else ""
+        return f"{len(detail.get('arms', ()))} arms, budget {budget}, {strategy} strategy{asked}."
     if kind == "replan":
         return f"Budget {budget}, {strategy} strategy."
     if kind == "stop":

@@ -11,6 +11,7 @@ from deniable.service.http.auth import Authenticator
 from deniable.service.http.problems import Problem
 from deniable.storage.records import SCOPES, ApiKey, Scope
 
+SCRATCH = "_scratch-0123456789abcdef"
 ROUTES: list[tuple[str, str, Scope]] = [
     ("POST", DECISIONS, "decide"),
     ("POST", f"{DECISIONS}/batch", "decide"),
@@ -38,6 +39,11 @@ ROUTES: list[tuple[str, str, Scope]] = [
     ("POST", f"/v1/keys/{'0' * 32}/revoke", "admin"),
     ("POST", "/v1/erasures", "admin"),
     ("POST", "/v1/purges", "admin"),
+    ("POST", "/v1/experiments/checkout/scratch", "audit"),
+    ("GET", f"/v1/scratch/{SCRATCH}/decisions", "audit"),
+    ("DELETE", f"/v1/scratch/{SCRATCH}", "audit"),
+    ("POST", f"/v1/experiments/{SCRATCH}/decisions", "audit"),
+    ("GET", "/v1/ledger/log", "audit"),
 ]
 OPEN = {"/healthz", "/readyz", "/metrics"}
 
@@ -55,7 +61,9 @@ def test_the_table_is_complete(site: Site) -> None:
         for method, path in listed
     }
     filled = {(method, path.replace("{key_id}", "0" * 32)) for method, path in filled}
-    assert filled == {(method, path) for method, path, _ in ROUTES}
+    filled = {(method, path.replace("{scratch}", SCRATCH)) for method, path in filled}
+    copies = ("POST", f"/v1/experiments/{SCRATCH}/decisions")  # the same route, another scope
+    assert filled == {(method, path) for method, path, _ in ROUTES} - {copies}
 
 
 def test_every_route_wants_its_scope_and_admin_may_everything(site: Site) -> None:
