@@ -9,7 +9,7 @@ from functools import partial
 
 from sqlalchemy import Connection
 
-from deniable.service.publisher import table_of
+from deniable.service.publisher import first_table, recipe_of
 from deniable.storage import commitments, experiments, promises, scratch, times
 from deniable.storage.records import Experiment, PublishedTable
 from deniable.storage.store import Store
@@ -42,7 +42,9 @@ class Scratch:
             experiment = experiments.by_key(connection, key)
             promises.check(connection, experiment)
             table = _table_in_force(connection, experiment)
-            return scratch.make(connection, experiment, table), table
+            floors = json.loads(table.counts).get("floors")
+            late_band = recipe_of(experiment).settled_band(floors)
+            return scratch.make(connection, experiment, table, late_band), table
 
         made = self._store.retried(make)
         with self._store.read() as connection:
@@ -90,6 +92,8 @@ def _table_in_force(connection: Connection, experiment: Experiment) -> Published
         strategy=experiment.strategy,
         published_at=times.as_datetime(commitments.moment(connection)),
         decisions=0,
-        counts=json.dumps({"shows": nothing, "rewards": nothing}, separators=(",", ":")).encode(),
-        rows=table_of(experiment, nothing, nothing).encoded(),
+        counts=json.dumps(
+            {"shows": nothing, "rewards": nothing, "floors": None}, separators=(",", ":")
+        ).encode(),
+        rows=first_table(experiment).encoded(),
     )
