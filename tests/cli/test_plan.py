@@ -35,6 +35,7 @@ def test_json_is_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
     told = json.loads(capsys.readouterr().out)
     assert told["strategies"]["constant"]["regret"] == pytest.approx(8689.255, abs=5e-4)
     assert told["horizon"] == 10_000
+    assert told["prior"] == 0.2  # unless somebody says otherwise
 
 
 def test_without_a_budget_a_table(capsys: pytest.CaptureFixture[str]) -> None:

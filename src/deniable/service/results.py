@@ -23,7 +23,6 @@ from deniable.inference.verdict import Choice, Lift, Verdict, verdict
 from deniable.inference.words import Unit, sentences
 from deniable.privacy.serving import SPACE
 from deniable.service.evidence import Evidence
-from deniable.service.publisher import recipe_of
 from deniable.service.result_records import (
     ChoiceResult,
     Difference,
@@ -37,7 +36,8 @@ from deniable.service.result_records import (
 )
 from deniable.service.small_cells import told_positions
 from deniable.storage import times
-from deniable.storage.records import Experiment, Metric
+from deniable.storage.records import MICRO, Experiment, Metric
+from deniable.strategies.making import Recipe
 
 ALPHA = 0.05
 LEAST_SECONDS = 3_600
@@ -110,7 +110,8 @@ def _visitors_per_day(evidence: Evidence) -> float | None:
 
 def _within(experiment: Experiment) -> FloatArray | None:
     """Rows that favour each arm as far as the budgets allow; None where there is no such table."""
-    band = replace(recipe_of(experiment), strategy="constant").fixed_band()
+    recipe = Recipe("constant", experiment.budgets, experiment.active, cap=MICRO)
+    band = recipe.fixed_band()
     if band is None:
         return None
     rows = [

@@ -42,8 +42,7 @@ class Scratch:
             experiment = experiments.by_key(connection, key)
             promises.check(connection, experiment)
             table = _table_in_force(connection, experiment)
-            floors = json.loads(table.counts).get("floors")
-            late_band = recipe_of(experiment).settled_band(floors)
+            late_band = recipe_of(experiment).settled_band(json.loads(table.counts).get("floors"))
             return scratch.make(connection, experiment, table, late_band), table
 
         made = self._store.retried(make)
@@ -86,14 +85,13 @@ def _table_in_force(connection: Connection, experiment: Experiment) -> Published
     if experiment.table_number:
         return experiments.published(connection, experiment, experiment.table_number)[0]
     nothing = [[0] * len(experiment.arms) for _ in experiment.segments]
+    counts = {"shows": nothing, "rewards": nothing, "horizon": experiment.planned_visitors}
     return PublishedTable(
         number=1,
         version=experiment.version,
         strategy=experiment.strategy,
         published_at=times.as_datetime(commitments.moment(connection)),
         decisions=0,
-        counts=json.dumps(
-            {"shows": nothing, "rewards": nothing, "floors": None}, separators=(",", ":")
-        ).encode(),
+        counts=json.dumps(counts, separators=(",", ":")).encode(),
         rows=first_table(experiment).encoded(),
     )

@@ -29,10 +29,7 @@ _PAGE, _SWEPT = 5_000, 20
 
 
 def make(
-    connection: Connection,
-    experiment: Experiment,
-    table: PublishedTable,
-    late_band: Band | None,
+    connection: Connection, experiment: Experiment, table: PublishedTable, late_band: Band | None
 ) -> Experiment:
     """A scratch copy of an experiment, with a table in force; the chain is locked.
 
