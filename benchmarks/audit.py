@@ -173,7 +173,7 @@ def _publish(
         number, version, strategy, times.as_datetime(times.now()), 0, counts, table.encoded()
     )
     experiments.add_table(connection, experiment, stored)
-    detail = promises.table_detail(number, version, table, counts, 0, strategy)
+    detail = promises.table_detail(number, version, table, counts, 0, strategy, None)
     commitments.record(connection, "table", experiment, **detail)
 
 
