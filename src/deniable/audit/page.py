@@ -308,8 +308,8 @@ def _promise_words(budget: float, across_time: bool) -> tuple[str, ...]:
         f"most {after:.1%} after. One arm is drawn per visitor, once; the visitor keeps it.",
         "This holds whether or not the watcher knows when the visitor first came."
         if across_time
-        else "This holds for a watcher who knows when the visitor first came. One who does not may learn "
-        "more from how the tables changed.",
+        else "This holds for a watcher who knows when the visitor first came. One who does not may "
+        "learn more from how the tables changed.",
     )
 
 

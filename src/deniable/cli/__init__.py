@@ -14,7 +14,7 @@ from typing import TextIO
 COMMANDS: dict[str, str] = {
     "allocate": "Divide a firm's privacy budget over its experiments.",
     "apply": "Bring the store to what a file says.",
-    "audit": "Check what an experiment promised, exactly and against its decisions.",
+    "audit": "Check what an experiment or the firm promised, exactly and against what was done.",
     "backup": "Copy the store to a file, with the heads of its ledger.",
     "erase": "Forget visitors; totals and promise stay.",
     "experiment": "Create, start, pause, stop and list experiments.",
