@@ -19,6 +19,7 @@ from deniable.web.planner import Setting, toml
         Setting(arms=3, arm_budgets=(0.5, 1, 2)),
         Setting(arms=3, arm_budgets=(0.5, 1, 2), max_belief=50),
         Setting(max_belief=40),
+        Setting(visitors=1000, budget=1, trace_budget=0.5),
     ],
 )
 def test_a_saved_plan_is_read_back(
@@ -37,6 +38,8 @@ def test_a_saved_plan_is_read_back(
         assert found["n_arms"] == setting.arms
     if setting.budget:
         assert found["budget"] == setting.budget
+    if setting.trace_budget:
+        assert found["trace"]["trace_budget"] == setting.trace_budget
     if setting.max_belief and not setting.arm_budgets:
         allowed = setting.max_belief / 100
         assert 0.99 * allowed < found["recommendation"]["belief"] <= allowed
@@ -47,6 +50,11 @@ def test_flags_count_more_than_the_file(tmp_path: Path, capsys: pytest.CaptureFi
     file.write_text(toml(Setting(budget=1.5)))
     assert main(["plan", "--from", str(file), "--budget", "2", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["budget"] == 2
+    flags = ("--arms", "7", "--visitors", "1234", "--segments", "3", "--prior", ".4")
+    assert main(["plan", "--from", str(file), *flags, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["n_arms"], found["horizon"], found["n_segments"]) == (7, 1234, 3)
+    assert (found["prior"], found["budget"]) == (0.4, 1.5)
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from deniable.privacy.tables import (
     nested_table,
     thresholds,
 )
-from deniable.strategies.making import make_table
+from deniable.strategies.making import Recipe
 
 
 def _vectors() -> list[Row]:
@@ -100,14 +100,8 @@ def test_any_two_tables_ever_made_are_within_the_budget(budgets: Row, strategy: 
     for size in np.geomspace(1, 1e7, 60):
         shows = rng.integers(-2, size + 2, size=(4, len(budgets))).tolist()
         rewards = rng.integers(-2, size + 2, size=(4, len(budgets))).tolist()
-        table = make_table(
-            strategy,
-            budgets=budgets,
-            active=range(len(budgets)),
-            shows=shows,
-            rewards=rewards,
-            cap=1,
-        )
+        recipe = Recipe(strategy, budgets, tuple(range(len(budgets))), cap=1)
+        table = recipe.table(recipe.counts(shows, rewards))
         rows += [*table.rows, table.zero]
     low, high = extremes(rows)
     assert not excess(budgets, low, high)
@@ -218,6 +212,21 @@ def test_floors_rounded_down_are_caught(budgets: Row) -> None:
         with pytest.raises(BrokenPromiseError):
             faulty.check(budgets)
     good.check(budgets)
+
+
+def test_a_table_one_unit_above_its_budget_is_refused() -> None:
+    """The largest entry that e^1 allows beside 2^62, by 60 digits; one unit more is too much."""
+    least = 1 << 62
+    with mp.workdps(60):
+        most = int(mp.floor(least * mp.e))
+    for entry, kept in ((most, True), (most + 1, False)):
+        made = Table(((entry, SPACE - entry),), (least, SPACE - least))
+        budgets = (NANO, 3 * NANO)  # the other arm's ratio is 2.3
+        if kept:
+            assert made.check(budgets)[0] == Fraction(most, least)
+        else:
+            with pytest.raises(BrokenPromiseError, match="exceeds its budget of 1000000000"):
+                made.check(budgets)
 
 
 def test_a_uniform_zero_row_breaks_budgets_by_arm() -> None:

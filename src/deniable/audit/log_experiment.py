@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from hashlib import sha256
@@ -18,7 +17,6 @@ from deniable.audit.exact import VersionProof, exact_proof
 from deniable.audit.log_links import Flags, Ints
 from deniable.audit.promise import AuditedTable, Lottery, Promise
 from deniable.errors import NANO
-from deniable.privacy.tables import decoded_table
 from deniable.storage import promises
 from deniable.storage.commitments import Entry
 from deniable.storage.promises import PromisedTable
@@ -108,7 +106,6 @@ class LoggedExperiment:
         self._shape = (len(promise.segments) + 1, len(promise.arms))
         self._possible = np.zeros((last + 1, *self._shape), dtype=bool)
         self._counts: NDArray[np.int64] | None = None
-        self._horizon: int | None = None
         self.tables: list[AuditedTable] = []
 
     @classmethod
@@ -151,19 +148,10 @@ class LoggedExperiment:
         have = (version, detail["decisions"], *(sha256(x).hexdigest() for x in (encoded, counts)))
         if have != (chained.version, chained.decisions, chained.rows, chained.counts):
             return "was changed"
-        self._horizon = detail["planned_visitors"]
-        made_from = json.loads(counts)
-        table = decoded_table(encoded, self._shape[1])
-        self._possible[number] = np.array([*table.rows, table.zero], dtype=object) > 0
-        self.tables.append(
-            AuditedTable(
-                number,
-                version,
-                table,
-                tuple(map(tuple, made_from["shows"])),
-                tuple(map(tuple, made_from["rewards"])),
-            )
-        )
+        table = AuditedTable.stored(number, version, encoded, counts, self._shape[1])
+        rows = [*table.table.rows, table.table.zero]
+        self._possible[number] = np.array(rows, dtype=object) > 0
+        self.tables.append(table)
         return None
 
     def problems(
@@ -236,7 +224,8 @@ class LoggedExperiment:
             ),
             strategy=told.strategy,
             cap=told.metrics[0].cap_micro,
-            horizon=self._horizon,
+            trace_nano=told.trace_nano,
+            across_time=told.across_time,
             versions={
                 version: tuple(arm for arm in everyone if self._off.get(arm, version + 1) > version)
                 for version in range(1, told.version + 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -17,7 +16,7 @@ from deniable.privacy.tables import decoded_table
 from deniable.storage import account, commitments, experiments, promises, times
 from deniable.storage.commitments import Entry
 from deniable.storage.ledger import Verification, chained, verify
-from deniable.storage.records import SLOTS, Experiment, PublishedTable
+from deniable.storage.records import SLOTS, Experiment
 from deniable.storage.schema import answers, counters, decisions, rewards, tables, tombstones
 from deniable.storage.schema import commitments as commitment_rows
 from deniable.storage.store import Store
@@ -148,7 +147,8 @@ def _promise(connection: Connection, experiment: Experiment) -> Promise:
         ),
         strategy=told.strategy,
         cap=told.metrics[0].cap_micro,
-        horizon=experiment.planned_visitors,
+        trace_nano=told.trace_nano,
+        across_time=told.across_time,
         versions={
             version: tuple(
                 place
@@ -159,24 +159,12 @@ def _promise(connection: Connection, experiment: Experiment) -> Promise:
         },
         one_band=told.one_band,
         tables=tuple(
-            _audited(table, len(told.arms))
+            AuditedTable.stored(
+                table.number, table.version, table.rows, table.counts, len(told.arms)
+            )
             for table in experiments.published(connection, experiment)
         ),
     )
-
-
-def _audited(table: PublishedTable, n_arms: int) -> AuditedTable:
-    try:
-        counts = json.loads(table.counts)
-        return AuditedTable(
-            number=table.number,
-            version=table.version,
-            table=decoded_table(table.rows, n_arms),
-            shows=tuple(map(tuple, counts["shows"])),
-            rewards=tuple(map(tuple, counts["rewards"])),
-        )
-    except (ValueError, KeyError, TypeError):
-        raise BrokenPromiseError(f"table {table.number} was changed") from None
 
 
 def _chain_checks(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from fractions import Fraction
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
@@ -20,7 +20,7 @@ from deniable.privacy.serving import exp_floor
 from deniable.privacy.tables import Band
 from deniable.service.drafts import MAX_BUDGET, NewArm, draft
 from deniable.service.draw_check import DrawCheck, draw_check
-from deniable.service.publisher import Publisher, band_of, put_first_table, table_of
+from deniable.service.publisher import Publisher, first_table, put_first_table, recipe_of
 from deniable.storage import account, commitments, experiments, promises, samples
 from deniable.storage.records import (
     Cell,
@@ -32,6 +32,12 @@ from deniable.storage.records import (
 )
 from deniable.storage.samples import Sample
 from deniable.storage.store import Store
+from deniable.strategies import DEFAULT_STRATEGY, STRATEGIES
+
+if TYPE_CHECKING:
+    from deniable.service.evidence import Evidence
+    from deniable.service.result_health import ResultHealth
+    from deniable.service.result_records import Results
 
 T = TypeVar("T")
 
@@ -52,7 +58,8 @@ class Experiments:
         arms: Sequence[str | NewArm],
         segments: Sequence[str],
         budget: float | None = None,
-        strategy: str = "dynamic",
+        strategy: str = DEFAULT_STRATEGY,
+        across_time: bool = False,
         trace_budget: float | None = None,
         planned_visitors: int | None = None,
         layer: str | None = None,
@@ -69,6 +76,8 @@ class Experiments:
             segments: the segments that are learned apart, 1 or more.
             budget: the cap on every visitor's risk in nats; left out where the arms have budgets.
             strategy: how tables are made from counts.
+            across_time: ask for a promise that holds also where the time of the first visit is not
+                known. Some strategies keep it anyway; for others it costs clicks.
             trace_budget: the cap on what later tables tell about a visitor, in nats; None: no promise.
             planned_visitors: for people, and for strategies that plan ahead.
             layer: experiments of one layer have different slots and share no visitor.
@@ -87,6 +96,7 @@ class Experiments:
             segments=segments,
             budget=budget,
             strategy=strategy,
+            across_time=across_time,
             trace_budget=trace_budget,
             planned_visitors=planned_visitors,
             layer=layer,
@@ -123,7 +133,11 @@ class Experiments:
             if experiment.layer is not None:
                 slots = account.take_slots(connection, experiment.layer, round(share * 1000))
             account.commit(
-                connection, experiment, "start", slots, **promises.band_detail(band_of(experiment))
+                connection,
+                experiment,
+                "start",
+                slots,
+                **promises.band_detail(recipe_of(experiment).fixed_band()),
             )
             started = experiments.change(
                 connection,
@@ -184,7 +198,8 @@ class Experiments:
             if len(experiment.active_arms) < 3:
                 raise WrongStateError("two arms must stay on: stop the experiment and promote one")
             changed = experiments.switch_off(connection, experiment, arm)
-            bands = (promises.promise_of(connection, experiment).band, band_of(changed))
+            old = promises.promise_of(connection, experiment).band
+            bands = (old, recipe_of(changed).fixed_band())
             grade = "across time" if _in_one_band(*bands, changed) else "given the time"
             detail = promises.switch_off_detail(arm, changed.version, bands[1], grade)
             commitments.record(connection, "switch_off", changed, **detail)
@@ -261,6 +276,26 @@ class Experiments:
         """How often each arm was shown, against what the published tables say."""
         with self._store.read() as connection:
             return draw_check(connection, experiment)
+
+    def evidence(self, key: str) -> Evidence:
+        """What inference may use of an experiment: sums by settled table. Private."""
+        from deniable.service.evidence import evidence_of
+
+        with self._store.read() as connection:
+            return evidence_of(connection, experiments.by_key(connection, key))
+
+    def results(self, key: str) -> Results:
+        """What an experiment has learned so far, valid at any look. Private."""
+        from deniable.service.results import results_of
+
+        return results_of(self.evidence(key))
+
+    def result_health(self, experiment: Experiment) -> ResultHealth:
+        """Whether draws, rewards and rates of an experiment are sound. Private."""
+        from deniable.service.result_health import health_of
+
+        with self._store.read() as connection:
+            return health_of(connection, experiment)
 
     # -- totals over time --------------------------------------------------------------------
 
@@ -341,7 +376,7 @@ def _replanned(connection: Connection, key: str, budget_nano: int, strategy: str
     if draft.arm_specific:
         raise WrongStateError(f"the arms of {key!r} have budgets of their own")
     changed = experiments.change(connection, draft, budget_nano=budget_nano, strategy=strategy)
-    empty = [[0] * len(changed.arms) for _ in changed.segments]
-    table_of(changed, empty, empty)  # checked exactly, before it can ever be drawn from
+    STRATEGIES[strategy].check_size(len(changed.arms), len(changed.segments))
+    first_table(changed)  # checked exactly, before it can ever be drawn from
     commitments.record(connection, "replan", changed, **promises.replan_detail(changed))
     return changed

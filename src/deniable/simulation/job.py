@@ -13,11 +13,23 @@ from numpy.typing import NDArray
 from deniable import _validation as check
 from deniable._validation import FloatArray
 from deniable.errors import InvalidArgumentError
-from deniable.policies.base import FixedRule, GreedyRule, Policy, Rule
+from deniable.policies.base import (
+    EpochRule,
+    FixedRule,
+    GreedyRule,
+    IndexRule,
+    KnownRatesRule,
+    Policy,
+    Rule,
+    TableRule,
+)
+from deniable.privacy.epochs import LEAST_NEW
 from deniable.simulation.environment import LONGEST_HORIZON, Environment
 
 if TYPE_CHECKING:
     from deniable.simulation.kernels import state as kernels
+    from deniable.simulation.kernels import tables
+    from deniable.simulation.kernels.run import Setting
 
 Kernel: TypeAlias = Literal["leap", "step"]
 Counts: TypeAlias = NDArray[np.int64]
@@ -75,7 +87,7 @@ def make_job(
     stream = environment.name if common_random_numbers else f"{environment.name}\0{policy.name}"
     return Job(
         key=zlib.crc32(stream.encode()),
-        rule=policy.rule(environment.rates, end),
+        rule=_rule(environment, policy, end),
         rates=np.array(
             environment.rates.T, order="C"
         ),  # writable, as after pickling: one compilation
@@ -83,6 +95,24 @@ def make_job(
         checkpoints=np.array(sorted(points | {end}), dtype=np.int64),
         kernel=kernel,
     )
+
+
+def _rule(environment: Environment, policy: Policy, horizon: int) -> Rule:
+    """The policy's rule; what knows the rates becomes the table it would show."""
+    rule = policy.rule(environment.rates, horizon)
+    if not isinstance(rule, EpochRule | KnownRatesRule):
+        return rule
+    from deniable.strategies.joint_lp import LARGEST, best_table
+
+    if isinstance(rule, KnownRatesRule):
+        return FixedRule(best_table(environment.rates, environment.shares, rule.budget).table)
+    if max(environment.rates.shape) > LARGEST:
+        raise InvalidArgumentError(
+            "rates",
+            environment.rates.shape,
+            f"at most {LARGEST} arms and segments for {policy.name}",
+        )
+    return rule
 
 
 def run_repetition(job: Job, seed: int, repetition: int) -> tuple[Counts, Counts]:
@@ -106,6 +136,7 @@ def run_from(job: Job, state: NDArray[np.uint64]) -> tuple[Counts, Counts]:
     from deniable.simulation.kernels.gittins import run_index
     from deniable.simulation.kernels.gittins_table import gittins_table
     from deniable.simulation.kernels.run import Setting, run_fixed, run_greedy
+    from deniable.simulation.kernels.tables import run_tables
 
     leap = job.kernel == "leap"
     setting = Setting(job.rates, job.arrival, job.checkpoints, state)
@@ -114,7 +145,23 @@ def run_from(job: Job, state: NDArray[np.uint64]) -> tuple[Counts, Counts]:
         return run_greedy(leap, kernel_rule(rule), rule.on_segment_clock, setting)
     if isinstance(rule, FixedRule):
         return run_fixed(leap, _cumulated(rule.shown.T), setting)
+    if isinstance(rule, EpochRule):
+        return _run_epoch_rule(leap, rule, setting)
+    if isinstance(rule, TableRule):
+        return run_tables(leap, _publishing(rule), setting)
+    assert isinstance(rule, IndexRule)  # `make_job` has replaced the rest
     return run_index(leap, gittins_table(rule.discount), setting)
+
+
+def _run_epoch_rule(leap: bool, rule: EpochRule, setting: Setting) -> tuple[Counts, Counts]:
+    # Imported here: these take seconds to compile, for whoever uses these policies alone.
+    from deniable.simulation.kernels import epochs
+    from deniable.strategies.joint_rule import GROWTH, TableMaker, first_epoch
+
+    n_segments, n_arms = setting.rates.shape
+    maker = TableMaker(rule.kind, n_arms, n_segments, rule.told_horizon, rule.budget)
+    publishing = epochs.Publishing(first_epoch(n_arms, n_segments), GROWTH, rule.trace_budget)
+    return epochs.run_epochs(leap, publishing, maker.next_table, setting)
 
 
 def is_compiled(job: Job) -> bool:
@@ -123,7 +170,9 @@ def is_compiled(job: Job) -> bool:
 
     if isinstance(job.rule, GreedyRule):
         return is_cached(f"_{job.kernel}_greedy")
-    return is_cached("_run_fixed" if isinstance(job.rule, FixedRule) else "_run_index")
+    entries = {FixedRule: "_run_fixed", EpochRule: "write_joint", TableRule: "_run_tables"}
+    entry = entries.get(type(job.rule), "_run_index")
+    return is_cached(entry)
 
 
 def kernel_rule(rule: GreedyRule) -> kernels.Rule:
@@ -136,6 +185,15 @@ def kernel_rule(rule: GreedyRule) -> kernels.Rule:
         "arm-dynamic": kernels.ARM_DYNAMIC,
     }
     return kernels.Rule(kinds[rule.kind], rule.exploring, rule.floor, rule.budgets, rule.turns)
+
+
+def _publishing(rule: TableRule) -> tables.Publishing:
+    """The rule as the kernels take it."""
+    from deniable.simulation.kernels import tables
+
+    return tables.Publishing(
+        rule.weights, rule.bonus, rule.scheduled, rule.growth, LEAST_NEW, rule.trace_budget
+    )
 
 
 def _cumulated(probabilities: FloatArray) -> FloatArray:

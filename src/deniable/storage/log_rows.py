@@ -22,7 +22,6 @@ from deniable.storage.schema import (
     COMMITMENT_CHAIN,
     commitments,
     decisions,
-    experiments,
     rewards,
     tables,
     writers,
@@ -129,11 +128,7 @@ def _commitments(connection: Connection) -> Iterator[LogRow]:
 
 
 def _tables(connection: Connection, wanted: Collection[bytes] | None) -> Iterator[LogRow]:
-    query = (
-        select(tables, experiments.c.planned_visitors)
-        .outerjoin(experiments, experiments.c.id == tables.c.experiment_id)
-        .order_by(tables.c.experiment_id, tables.c.number)
-    )
+    query = select(tables).order_by(tables.c.experiment_id, tables.c.number)
     if wanted is not None:
         query = query.where(tables.c.experiment_id.in_(list(wanted)))
     with connection.execute(query.execution_options(yield_per=50)) as rows:
@@ -142,7 +137,6 @@ def _tables(connection: Connection, wanted: Collection[bytes] | None) -> Iterato
                 "decisions": row.decisions,
                 "counts": row.counts.decode(),
                 "rows": row.rows.hex(),
-                "planned_visitors": row.planned_visitors,
             }
             yield LogRow(
                 TABLE,

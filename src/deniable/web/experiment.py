@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,13 +12,18 @@ from starlette.responses import JSONResponse, Response
 from deniable.privacy.serving import SPACE
 from deniable.privacy.tables import decoded_table
 from deniable.service.http.guard import Service
+from deniable.service.result_figures import figures_of
+from deniable.service.results import results_of
 from deniable.service.service import Deniable
+from deniable.service.small_cells import SMALLEST_CELL
 from deniable.storage.records import Experiment, PublishedTable
-from deniable.web import answers, live_charts
+from deniable.strategies import STRATEGIES
+from deniable.web import answers, live_charts, result_charts
 from deniable.web.access import Reader
 from deniable.web.actions import possible
+from deniable.web.alerts import SILENT_AFTER
+from deniable.web.live_charts import PageChart
 from deniable.web.risks import (
-    SMALLEST_CELL,
     random_share,
     regret_bound,
     segment_risks,
@@ -29,13 +35,20 @@ from deniable.web.watcher import Watcher, sample_of
 
 router = APIRouter()
 
+PRIVACY_OF = {
+    "keep": "Keep running",
+    "promote": "One arm for everybody",
+    "within": "Best arms within the promise",
+    "winners": "Best arms without a promise",
+}
+
 MOST_EVENTS = 100
 """Of the timeline, newest first; the ledger has all of them."""
 
 MOST_ROWS = 40
 """Segments of the table in force that are shown."""
 
-PARTS = ("figures", "leaderboard", "risks", "table", "segments", "health", "timeline")
+PARTS = ("verdict", "figures", "leaderboard", "risks", "table", "segments", "health", "timeline")
 """Templates `parts/<name>.html`, each the content of the element with this id."""
 
 
@@ -44,12 +57,14 @@ def experiment(request: Request, viewer: Reader, service: Service, key: str) -> 
     """The page."""
     found = service.experiments.get(key)
     values = _values(request, service, found)
+    charts = _charts(values)
     return answers.show(
         request,
         "experiment.html",
         viewer,
         parts=PARTS,
-        charts=live_charts.charts(**_chart_values(values)),
+        charts=charts,
+        lift_charts=[one.name for one in charts if one.name.startswith("lift-")],
         actions=possible(found),
         **values,
     )
@@ -60,7 +75,7 @@ def live(request: Request, _viewer: Reader, service: Service, key: str) -> Respo
     """What changes on the page: its parts as HTML, the data of its charts."""
     found = service.experiments.get(key)
     values = _values(request, service, found)
-    charts = live_charts.charts(**_chart_values(values))
+    charts = _charts(values)
     return JSONResponse(
         {
             "state": [found.status, found.revision],
@@ -84,38 +99,74 @@ def _values(request: Request, service: Deniable, found: Experiment) -> dict[str,
     standing = Standing(found, service.experiments.counts(found.key))
     watcher: Watcher = request.app.state.watcher
     published = service.experiments.tables_in_force([found]).get(found.key)
+    before = None
+    if published is not None and published.number > 1:
+        before = next(iter(service.experiments.tables(found.key, published.number - 1)), None)
     risks = [] if published is None else segment_risks(standing, published, now)
     told = told_segments(standing)
+    evidence = service.experiments.evidence(found.key)
+    results = results_of(evidence)
     return {
+        "results": results,
+        "privacy_of_choices": [
+            (PRIVACY_OF[one.what], one.privacy)
+            for one in {one.what: one for one in results.choices}.values()
+        ],
+        "evidence": evidence,
         "experiment": found,
         "standing": standing,
         "leaderboard": standing.leaderboard(),
         "random_share": random_share(standing, published),
-        "table": None if published is None else _table(found, published),
+        "table": None if published is None else _table(found, published, before),
+        "grade": STRATEGIES[found.strategy].grade_of(found.across_time),
         "risks": [(risk, waiting_words(risk, now)) for risk in risks],
         "segments": [_segment(standing, position) for position in told],
         "untold": len(found.segments) - len(told),
         "smallest_cell": SMALLEST_CELL,
         "bound": regret_bound(found, standing.visitors),
+        "silent_after": SILENT_AFTER,
         "health": watcher.health.get(found.key),
         "events": service.experiments.events(found.key)[: -MOST_EVENTS - 1 : -1],
         "samples": [*service.experiments.samples(found.key), sample_of(standing, now)],
     }
 
 
-def _table(found: Experiment, published: PublishedTable) -> dict[str, Any]:
-    """The table in force as chances, the zero row last."""
+def _table(
+    found: Experiment, published: PublishedTable, before: PublishedTable | None
+) -> dict[str, Any]:
+    """The table in force as chances, the zero row last: what all rows share, and what is tailored."""
     table = decoded_table(published.rows, len(found.arms))
     rows = [*zip(found.segments, table.rows, strict=True)][:MOST_ROWS]
     rows.append(("anybody else", table.zero))
+    shared = [min(column) / SPACE for column in zip(*table.rows, table.zero, strict=True)]
+    settled = json.loads(published.counts).get("floors") is not None
     return {
         "number": published.number,
         "version": published.version,
         "published_at": published.published_at,
-        "decisions": published.decisions,
-        "rows": [(name, [entry / SPACE for entry in row]) for name, row in rows],
+        "why": _why(published, before),
+        "rows": [
+            (name, [(entry / SPACE, share) for entry, share in zip(row, shared, strict=True)])
+            for name, row in rows
+        ],
+        "shared": sum(shared),
+        "lottery": found.across_time and not settled and _offers_across_time(found),
+        "settled": settled,
         "more": max(0, len(found.segments) - MOST_ROWS),
     }
+
+
+def _why(published: PublishedTable, before: PublishedTable | None) -> str:
+    """Why a table was published when it was: never because of one visitor."""
+    if before is None:
+        return "before the first visitor"
+    if before.version != published.version:
+        return "because an arm was switched off"
+    return f"because decisions had grown from {before.decisions:,} to {published.decisions:,}"
+
+
+def _offers_across_time(found: Experiment) -> bool:
+    return STRATEGIES[found.strategy].offers_across_time
 
 
 def _segment(standing: Standing, position: int) -> dict[str, Any]:
@@ -131,6 +182,10 @@ def _segment(standing: Standing, position: int) -> dict[str, Any]:
     }
 
 
-def _chart_values(values: dict[str, Any]) -> dict[str, Any]:
-    wanted = ("experiment", "standing", "leaderboard", "samples", "risks", "bound")
-    return {name: values[name] for name in wanted}
+def _charts(values: dict[str, Any]) -> list[PageChart]:
+    """What was learned first, then what happened."""
+    wanted = ("experiment", "standing", "samples", "risks", "bound")
+    figures = figures_of(values["evidence"], values["results"])
+    checked = None if values["health"] is None else values["health"].learned
+    learned = result_charts.charts(figures, checked)
+    return learned + live_charts.charts(**{name: values[name] for name in wanted})

@@ -24,7 +24,6 @@ from deniable.planning import report
 from deniable.planning.arm_plan import ArmPlan, plan_arms
 from deniable.planning.plan import Plan, plan
 from deniable.privacy.belief import highest_belief
-from deniable.privacy.exploration import exploration_from_risk
 from deniable.service.drafts import MAX_ARMS, MAX_BUDGET, MAX_SEGMENTS, NewArm
 from deniable.service.http.guard import service_of
 from deniable.service.http.problems import Problem
@@ -47,6 +46,7 @@ _LABELS = {
     "budget": "Privacy budget",
     "arm_budgets": "A budget for each arm",
     "max_belief": "A tracker may believe at most",
+    "trace_budget": "Trace budget",
 }
 
 
@@ -62,6 +62,7 @@ class Setting:
         budget: in nats; None takes the recommended one.
         arm_budgets: one for each arm, or empty.
         max_belief: the most that a tracker may come to believe, in percent, or None.
+        trace_budget: in nats, or None.
     """
 
     arms: int = 2
@@ -71,6 +72,7 @@ class Setting:
     budget: float | None = None
     arm_budgets: tuple[float, ...] = ()
     max_belief: float | None = None
+    trace_budget: float | None = None
 
     def query(self) -> str:
         """The setting as a query string."""
@@ -86,6 +88,8 @@ class Setting:
             pairs["arm_budgets"] = ",".join(f"{budget:g}" for budget in self.arm_budgets)
         if self.max_belief is not None:
             pairs["max_belief"] = f"{self.max_belief:.6g}"
+        if self.trace_budget is not None:
+            pairs["trace_budget"] = f"{self.trace_budget:.6g}"
         return urlencode(pairs)
 
     def plan(self) -> Plan:
@@ -97,6 +101,7 @@ class Setting:
             prior=self.prior / 100,
             budget=max(self.arm_budgets) if self.arm_budgets else self.budget,
             max_belief=None if self.max_belief is None else self.max_belief / 100,
+            trace_budget=self.trace_budget,
         )
 
     def arm_plan(self) -> ArmPlan | None:
@@ -121,7 +126,7 @@ def read_setting(given: Mapping[str, str]) -> Setting:
     if budgets and len(budgets) != arms:
         raise InvalidArgumentError("arm_budgets", by_arm[:40], f"{arms} budgets, one for each arm")
     prior = number("prior", texts["prior"] or f"{usual.prior}", LEAST_BELIEF, MOST_BELIEF)
-    budget, belief = texts["budget"], texts["max_belief"]
+    budget, belief, trace = texts["budget"], texts["max_belief"], texts["trace_budget"]
     visitors = texts["visitors"] or f"{usual.visitors}"
     segments = texts["segments"] or f"{usual.segments}"
     return Setting(
@@ -132,6 +137,7 @@ def read_setting(given: Mapping[str, str]) -> Setting:
         budget=number("budget", budget, 0, MAX_BUDGET) if budget else None,
         arm_budgets=budgets,
         max_belief=number("max_belief", belief, prior, MOST_BELIEF) if belief else None,
+        trace_budget=number("trace_budget", trace, 0.001, MAX_BUDGET) if trace else None,
     )
 
 
@@ -142,14 +148,18 @@ def view(setting: Setting) -> dict[str, Any]:
     planned, by_arm = setting.plan(), setting.arm_plan()
     datasets = plan_data(planned)
     allowed = setting.max_belief
+    reached = planned.trace.highest_belief if planned.trace else planned.highest_belief
     return {
         "plan": planned,
         "by_arm": by_arm,
         "budget": planned.budget,
         "recommended": planned.recommendation.budget,
         "reason": report.recommendation_words(planned),
+        "segments": report.segments_words(planned),
         "by_arm_cost": report.arm_cost_words(by_arm) if by_arm else "",
-        "over_limit": allowed is not None and 100 * planned.highest_belief > allowed + 1e-9,
+        "trace_words": report.trace_words(planned),
+        "reached": reached,
+        "over_limit": allowed is not None and 100 * reached > allowed + 1e-9,
         "icons": _icons(planned),
         "datasets": datasets,
         "summaries": report.chart_summaries(planned),
@@ -250,7 +260,9 @@ def create(request: Request, form: Submission) -> Response:
             arms=_arms(form, setting),
             segments=_names("segment_names", form, setting.segments),
             budget=None if setting.arm_budgets else planned.budget,
+            trace_budget=setting.trace_budget,
             strategy=strategy,
+            across_time=bool(form.text("across_time")),
             planned_visitors=setting.visitors,
             layer=form.text("group") or None,
         )
@@ -287,6 +299,8 @@ def toml(setting: Setting) -> str:
         text.append(f"budget = {setting.budget:.10g}")
     if setting.max_belief is not None:
         text.append(f"max_belief = {setting.max_belief / 100:.10g}")
+    if setting.trace_budget is not None:
+        text.append(f"trace_budget = {setting.trace_budget:.10g}")
     return "\n".join(text) + "\n"
 
 
@@ -322,7 +336,7 @@ def _told(error: InvalidArgumentError) -> str:
 def _icons(planned: Plan) -> dict[str, int]:
     """Whole people out of 100; what a tracker might learn is rounded up, chance down."""
     before = round(100 * planned.prior)
-    random = float(exploration_from_risk(planned.n_arms, planned.budget))
+    random = planned.strategies[planned.recommendation.strategy].drawn_by_lot
     return {
         "before": before,
         "after": max(before, min(100, int(np.ceil(100 * planned.highest_belief - 1e-9)))),
@@ -373,7 +387,9 @@ def _wide(
         silent = value is None or value >= says_nothing_from
         return "says nothing" if silent else f"{value:{form}}"
 
-    found = [[record for record in records if record["strategy"] == name] for name in names]
+    by_name = {name: [one for one in records if one["strategy"] == name] for name in names}
+    names = [name for name in names if by_name[name]]
+    found = [by_name[name] for name in names]
     count = len(found[0])
     places = sorted({round(i) for i in np.linspace(0, count - 1, min(12, count))})
     rows = [[f"{found[0][i][x]:,.4g}", *(told(one[i][y]) for one in found)] for i in places]

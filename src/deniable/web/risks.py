@@ -1,8 +1,4 @@
-"""What the table in force risks for each segment, the cap on it, and when the cap is reached.
-
-A segment is told apart only where each of its arms was shown to enough visitors; where a single
-segment would stay hidden, the next smallest is hidden with it, so that no difference tells it.
-"""
+"""What the table in force risks for each segment, the cap on it, and when the cap is reached."""
 
 from __future__ import annotations
 
@@ -13,14 +9,11 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 
 from deniable.errors import NANO
-from deniable.privacy.schedule import exhaustion_clock
-from deniable.privacy.tables import Row, decoded_table
+from deniable.privacy.tables import Row, Table, decoded_table
+from deniable.service.small_cells import told_positions
 from deniable.storage.records import Experiment, PublishedTable
-from deniable.theory.regret import constant_regret, dynamic_regret
+from deniable.strategies import STRATEGIES
 from deniable.web.standing import Standing
-
-SMALLEST_CELL = 30
-"""Visitors of one segment who were shown one arm; figures on fewer are not told."""
 
 
 @dataclass(frozen=True)
@@ -42,13 +35,13 @@ class SegmentRisk:
     risk: float
     cap: float
     random_share: float
-    binds_at: float
+    binds_at: float | None
     expected: datetime | None
 
     @property
     def bound(self) -> bool:
         """Whether the cap is reached."""
-        return self.visitors + 1 >= self.binds_at
+        return self.binds_at is not None and self.visitors + 1 >= self.binds_at
 
 
 def random_share(standing: Standing, published: PublishedTable | None) -> float:
@@ -73,34 +66,31 @@ def row_risk(row: Row, zero: Row) -> float:
     return math.log(max(ratios) / min(ratios))
 
 
+def widest(row: Row, table: Table) -> float:
+    """How far a row is from any other row in any arm, in nats."""
+    columns = zip(*table.rows, table.zero, strict=True)
+    shown = [(part, column) for part, column in zip(row, columns, strict=True) if part]
+    return max(math.log(max(max(all_) / part, part / min(all_))) for part, all_ in shown)
+
+
 def _zero_part(row: Row, zero: Row) -> float:
     return min(entry / nothing for entry, nothing in zip(row, zero, strict=True) if nothing)
 
 
-def binds_at(experiment: Experiment) -> float:
-    """The number of a segment's visitor from which the cap limits the table.
+def binds_at(experiment: Experiment) -> float | None:
+    """The number of a segment's visitor from which the cap limits the table; None: no clock says so.
 
     Budgets by arm have one bonus, 1/(1 + C) with C = sum of 1/(e^b - 1): the equal budget with the
     same bonus is log(1 + K/C).
     """
-    if experiment.strategy != "dynamic":
-        return 1.0
     odds = [math.expm1(experiment.budgets[arm] / NANO) for arm in experiment.active]
-    if min(odds) == 0:
-        return math.inf
-    alike = math.log1p(len(odds) / sum(1 / one for one in odds))
-    return float(exhaustion_clock(len(odds), alike))
+    alike = math.log1p(len(odds) / sum(1 / one for one in odds)) if min(odds) else 0.0
+    return STRATEGIES[experiment.strategy](len(odds), alike).binds_at
 
 
 def told_segments(standing: Standing) -> list[int]:
     """Positions of the segments whose figures may be shown."""
-    active = [arm.active for arm in standing.experiment.arms]
-    smallest = standing.shows[:-1, active].min(axis=1)
-    told = [i for i in range(len(smallest)) if smallest[i] >= SMALLEST_CELL]
-    unlisted = 0 < standing.shows[-1].sum() < SMALLEST_CELL  # visitors of no listed segment
-    if told and len(smallest) - len(told) + unlisted == 1:
-        told.remove(min(told, key=lambda i: float(standing.shows[i].sum())))
-    return told
+    return told_positions(standing.shows, [arm.active for arm in standing.experiment.arms])
 
 
 def segment_risks(
@@ -110,7 +100,7 @@ def segment_risks(
     table = decoded_table(published.rows, len(standing.experiment.arms))
     names = standing.experiment.segments
     return [
-        _risk(standing, names[i], int(standing.shows[i].sum()), table.rows[i], table.zero, now)
+        _risk(standing, names[i], int(standing.shows[i].sum()), table.rows[i], table, now)
         for i in told_segments(standing)
     ]
 
@@ -119,18 +109,20 @@ def regret_bound(experiment: Experiment, visitors: int) -> float:
     """The theory's bound on expected clicks lost after this many visitors, never more than all."""
     if visitors < 3:
         return float(visitors)
-    bound = dynamic_regret if experiment.strategy == "dynamic" else constant_regret
     arms, segments = len(experiment.active_arms), len(experiment.segments)
-    return min(float(visitors), float(bound(arms, visitors, experiment.budget, segments)))
+    bound = STRATEGIES[experiment.strategy].regret(arms, visitors, experiment.budget, segments)
+    return min(float(visitors), float(bound))
 
 
 def _risk(
-    standing: Standing, name: str, visitors: int, row: Row, zero: Row, now: datetime | None
+    standing: Standing, name: str, visitors: int, row: Row, table: Table, now: datetime | None
 ) -> SegmentRisk:
     experiment = standing.experiment
+    symmetric = STRATEGIES[experiment.strategy].band(experiment.budgets) is not None
     binds = binds_at(experiment)
     expected = None
-    if experiment.status == "running" and experiment.started_at and 10 <= visitors < binds - 1:
+    waits = binds is not None and 10 <= visitors < binds - 1
+    if binds is not None and waits and experiment.status == "running" and experiment.started_at:
         so_far = (now or datetime.now(UTC)) - experiment.started_at
         factor = (binds - 1 - visitors) / visitors
         if factor * so_far.total_seconds() < 100 * 366 * 86_400:
@@ -138,9 +130,9 @@ def _risk(
     return SegmentRisk(
         segment=name,
         visitors=visitors,
-        risk=row_risk(row, zero),
+        risk=row_risk(row, table.zero) if symmetric else widest(row, table),
         cap=experiment.budget,
-        random_share=_zero_part(row, zero),
+        random_share=_zero_part(row, table.zero),
         binds_at=binds,
         expected=expected,
     )
@@ -148,6 +140,8 @@ def _risk(
 
 def waiting_words(risk: SegmentRisk, now: datetime | None = None) -> str:
     """The moment a segment's budget binds, in words."""
+    if risk.binds_at is None:
+        return "whenever it learns something"
     if risk.binds_at <= 1:
         return "from the first visitor"
     if risk.bound:

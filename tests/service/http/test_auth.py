@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 from tests.service.http.site import DECISIONS, Site
 
+from deniable.errors import StoreUnavailableError
 from deniable.service.http.auth import Authenticator
 from deniable.service.http.problems import Problem
 from deniable.storage.records import SCOPES, ApiKey, Scope
@@ -23,6 +24,7 @@ ROUTES: list[tuple[str, str, Scope]] = [
     ("GET", "/v1/experiments", "read"),
     ("GET", "/v1/experiments/checkout", "read"),
     ("GET", "/v1/experiments/checkout/counts", "read"),
+    ("GET", "/v1/experiments/checkout/results", "read"),
     ("GET", "/v1/ledger", "read"),
     ("GET", "/v1/ledger/verification", "read"),
     ("POST", "/v1/firm", "admin"),
@@ -148,6 +150,31 @@ def test_the_store_is_asked_once_in_a_while(clocked: Clocked) -> None:
 
     asyncio.run(use())
     assert keys.asked == ["dnb_right", "dnb_right"]
+
+
+def test_an_outage_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key that was valid is accepted for as long as was said while the store fails, not longer."""
+    keys, time = _Keys(), [0.0]
+    authenticator = Authenticator(
+        keys, max_age_seconds=5, outage_seconds=100, clock=lambda: time[0]
+    )
+
+    def fail(_secret: str) -> ApiKey | None:
+        raise StoreUnavailableError("gone")
+
+    async def use() -> None:
+        first = await authenticator.caller(b"Bearer dnb_right")
+        monkeypatch.setattr(keys, "authenticate", fail)
+        for moment in (6, 50, 99):
+            time[0] = moment
+            assert await authenticator.caller(b"Bearer dnb_right") == first
+        time[0] = 120
+        for secret in (b"Bearer dnb_right", b"Bearer dnb_other"):
+            with pytest.raises(StoreUnavailableError):
+                await authenticator.caller(secret)
+
+    asyncio.run(use())
+    authenticator.close()
 
 
 def test_guessing_does_not_reach_the_store_twice(clocked: Clocked) -> None:
