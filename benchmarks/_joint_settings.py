@@ -1,9 +1,9 @@
 """Random settings on which the joint strategy was tuned and judged.
 
-Setting i is drawn from the seed (SEED, i) alone. Even numbers are for tuning; odd ones were held out. A
-first look at them showed losses in small opposite worlds and led to a change, which was tuned on the
-even ones and on further settings (1000 and up) and judged on fresh ones. Simulations of setting i use
-the seed (RUN_SEED, i, repetition).
+Setting i is drawn from its seed and i alone; simulations of it use the seed (RUN_SEED, i, repetition).
+Numbers below 160 are from SEED: the even ones are for tuning; the odd ones were held out from an earlier
+version of the rule, and have been looked at since. Numbers from 2,000 on are from JUDGED_SEED, drawn
+after that, to judge the rule as it is now; they were run once.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 SEED = 20_140
 RUN_SEED = 20_141
-N_SETTINGS = 80
+JUDGED_SEED = 61_803
+JUDGED = range(2000, 2048)
 BUDGETS = (0.1, 0.5, 1.0, 2.0, 3.0)
 HORIZONS = (10_000, 30_000, 100_000, 300_000, 1_000_000)
 WORLDS = ("alike", "close", "mixed", "unrelated", "opposite")
@@ -47,7 +48,7 @@ def setting(number: int) -> Setting:
     The worlds differ in how much is shared: all (alike), 90% of the variance (close), half (mixed),
     nothing (unrelated); opposite segments see the same arms in reversed order.
     """
-    rng = np.random.default_rng([SEED, number])
+    rng = np.random.default_rng([JUDGED_SEED if number in JUDGED else SEED, number])
     world = WORLDS[rng.integers(len(WORLDS))]
     n_arms = round(float(np.exp(rng.uniform(np.log(2), np.log(20)))))
     n_segments = round(float(np.exp(rng.uniform(np.log(2), np.log(20)))))
@@ -71,14 +72,9 @@ def setting(number: int) -> Setting:
 
 def tuning() -> list[Setting]:
     """The settings that may be looked at."""
-    return [setting(i) for i in range(0, N_SETTINGS, 2)]
+    return [setting(i) for i in range(0, 160, 2)]
 
 
-def held_out() -> list[Setting]:
-    """The settings that were not."""
-    return [setting(i) for i in range(1, N_SETTINGS, 2)]
-
-
-def fresh() -> list[Setting]:
-    """Settings drawn after a first look at the held-out ones had led to a change of the strategy."""
-    return [setting(i) for i in range(N_SETTINGS + 1, 2 * N_SETTINGS, 2)]
+def judged() -> list[Setting]:
+    """The settings that were run once, after the rule was final."""
+    return [setting(i) for i in JUDGED]

@@ -27,13 +27,15 @@ def main() -> bool:
 def mixed(size: int, seed: int = 1) -> Portfolio:
     """Experiments with 2 to 20 arms and 1e3 to 1e9 visitors."""
     rng = np.random.default_rng(seed)
-    return Portfolio.from_sizes(rng.integers(2, 21, size), np.floor(10 ** rng.uniform(3, 9, size)))
+    return Portfolio.from_sizes(
+        rng.integers(2, 21, size), np.floor(10 ** rng.uniform(3, 9, size)), form="paper"
+    )
 
 
 def _asos() -> list[bool]:
     firm, source = firm_or_stand_in()
     portfolio = Portfolio.from_sizes(
-        [len(each.rates) for each in firm], [each.visitors for each in firm]
+        [len(each.rates) for each in firm], [each.visitors for each in firm], form="paper"
     )
     results = []
     for firm_budget in (1, 5, 10, 20, 100):

@@ -27,6 +27,12 @@ _HOME = {
         "DynamicPolicy",
         "EpsilonGreedyPolicy",
     ),
+    "policies.tables": (
+        "AcrossTimePolicy",
+        "BestPrivatePolicy",
+        "JointPolicy",
+        "PooledPolicy",
+    ),
     "portfolio.allocation": ("Allocation", "Allocator", "allocate"),
     "portfolio.participation": ("RealizedRisk", "realized_risk", "sampled_risk"),
     "portfolio.problem": ("Portfolio",),
@@ -65,6 +71,7 @@ _HOME = {
     "strategies.constant": ("ConstantStrategy",),
     "strategies.dynamic": ("DynamicStrategy",),
     "strategies.gate": ("Gated", "gate"),
+    "strategies.joint": ("JointStrategy",),
     "theory.arm_specific": (
         "arm_specific_constant_regret",
         "arm_specific_excess",

@@ -18,6 +18,10 @@ from deniable.policies.greedy import ArmDynamicPolicy as ArmDynamicPolicy
 from deniable.policies.greedy import ConstantPolicy as ConstantPolicy
 from deniable.policies.greedy import DynamicPolicy as DynamicPolicy
 from deniable.policies.greedy import EpsilonGreedyPolicy as EpsilonGreedyPolicy
+from deniable.policies.tables import AcrossTimePolicy as AcrossTimePolicy
+from deniable.policies.tables import BestPrivatePolicy as BestPrivatePolicy
+from deniable.policies.tables import JointPolicy as JointPolicy
+from deniable.policies.tables import PooledPolicy as PooledPolicy
 from deniable.portfolio.allocation import Allocation as Allocation
 from deniable.portfolio.allocation import Allocator as Allocator
 from deniable.portfolio.allocation import allocate as allocate
@@ -79,6 +83,7 @@ from deniable.strategies.constant import ConstantStrategy as ConstantStrategy
 from deniable.strategies.dynamic import DynamicStrategy as DynamicStrategy
 from deniable.strategies.gate import Gated as Gated
 from deniable.strategies.gate import gate as gate
+from deniable.strategies.joint import JointStrategy as JointStrategy
 from deniable.theory.arm_specific import (
     arm_specific_constant_regret as arm_specific_constant_regret,
 )

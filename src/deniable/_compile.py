@@ -45,7 +45,8 @@ else:
 
     def compiled_with_arrays(function: Function) -> Function:
         """Like `compiled`, for functions that make arrays; plain Python where there is no Numba."""
-        return _compiled(function) if is_installed("numba") else function
+        # Without the GIL: a publisher solves in a thread beside the one that decides.
+        return _compiled(function, nogil=True) if is_installed("numba") else function
 
     def _compiled(function: Function, **options: bool) -> Function:
         import numba

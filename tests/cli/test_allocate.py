@@ -27,6 +27,7 @@ def portfolio(tmp_path: Path) -> str:
 
 def test_in_a_process_of_its_own(portfolio: str) -> None:
     command = [sys.executable, "-m", "deniable", "allocate", portfolio, "--firm-budget", "4"]
+    command += ["--form", "paper"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
@@ -42,7 +43,8 @@ def test_in_a_process_of_its_own(portfolio: str) -> None:
 
 def test_json_has_everything(portfolio: str, capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--firm-budget", "1.5", "--regime", "dynamic", "--json", "--compare", "--what-if"]
-    assert main(["allocate", portfolio, *options, "--share", ".9", "--participation", ".1"]) == 0
+    options += ["--form", "paper", "--share", ".9", "--participation", ".1"]
+    assert main(["allocate", portfolio, *options]) == 0
     told = json.loads(capsys.readouterr().out)
     assert [e["id"] for e in told["experiments"]] == ["B", "A"]
     assert [e["budget"] for e in told["experiments"]] == [1.5, 0.0]
@@ -57,6 +59,7 @@ def test_json_has_everything(portfolio: str, capsys: pytest.CaptureFixture[str])
 
 def test_every_extra_is_told_to_people(portfolio: str, capsys: pytest.CaptureFixture[str]) -> None:
     extras = ["--compare", "--what-if", "--share", "0.5", "--participation", "0.1"]
+    extras += ["--form", "paper"]
     assert main(["allocate", portfolio, "--firm-budget", "2", *extras]) == 0
     told = capsys.readouterr().out
     for words in ("best budgets", "What if", "share of the largest gain", "Least budget",
@@ -69,13 +72,38 @@ def test_writes_a_table_and_a_chart(
 ) -> None:
     out, chart = tmp_path / "allocation.csv", tmp_path / "allocation.svg"
     options = ["--firm-budget", "4", "--out", str(out), "--chart", str(chart), "--compare"]
-    assert main(["allocate", portfolio, *options]) == 0
+    assert main(["allocate", portfolio, *options, "--form", "paper"]) == 0
     assert pl.read_csv(out)["budget_nano"].sum() == 4_000_000_000
     drawing = chart.read_text()
     for words in ("Marginal gains meet at lambda", "What another firm budget would change",
                   "Rules", "Budgets: 4 of 4 nats"):  # fmt: skip
         assert words in drawing
     assert str(out) in capsys.readouterr().err
+
+
+def test_several_segments_get_the_joint_strategy_and_one_needs_no_budget(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "segments.csv"
+    path.write_text("id,arms,visitors,segments\nA,2,400000,2\nB,5,1000000,3\nalone,5,1000000,1\n")
+    assert main(["allocate", str(path), "--firm-budget", "4", "--json", "--compare"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    found = {e["id"]: (e["strategy"], round(e["budget"], 4)) for e in told["experiments"]}
+    assert found == {"A": ("joint", 0.9639), "B": ("joint", 3.0361), "alone": ("joint", 0.0)}
+    assert [rule["rule"] for rule in told["rules"]][-2:] == ["zero", "random arms"]
+    assert main(["allocate", str(path), "--firm-budget", "4"]) == 0
+    words = " ".join(capsys.readouterr().out.split())
+    assert "1 experiment has one segment: nothing can leak there and no budget is needed" in words
+    assert "random arms is the paper's sense" in words
+    assert main(["allocate", str(path), "--firm-budget", "4", "--form", "paper"]) == 0
+    assert main(["allocate", str(path), "--firm-budget", "4", "--form", "any"]) == 2
+    assert "form='any'" in capsys.readouterr().err
+    path.write_text("id,arms,visitors,segments,strategy\nA,201,400000,2,joint\n")
+    assert main(["allocate", str(path), "--firm-budget", "4"]) == 2
+    assert "at most 200 arms and 200 segments" in capsys.readouterr().err
+    path.write_text("id,arms,visitors,segments\nA,10001,400000,2\n")
+    assert main(["allocate", str(path), "--firm-budget", "4", "--regime", "joint"]) == 2
+    assert "regime='joint'" in capsys.readouterr().err
 
 
 def test_the_illustration_needs_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

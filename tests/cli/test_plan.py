@@ -38,9 +38,9 @@ def test_json_is_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_without_a_budget_a_table(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plan", "--arms", "5", "--visitors", "1000000"]) == 0
+    assert main(["plan", "--arms", "5", "--visitors", "1000000", "--segments", "2"]) == 0
     out = capsys.readouterr().out
-    assert "above the best" in out
+    assert "above the" in out
     assert "310,783" in out  # the constant bound at budget 3
 
 
@@ -66,7 +66,7 @@ def test_a_trace_budget(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*options.split(), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["trace"]["total"] == 1.5
-    assert [cost["strategy"] for cost in told["trace_costs"]] == list(told["strategies"])
+    assert [cost["strategy"] for cost in told["trace_costs"]] == ["constant", "dynamic"]
 
 
 @pytest.mark.parametrize(

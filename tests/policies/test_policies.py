@@ -15,7 +15,14 @@ import pytest
 
 import deniable.policies
 from deniable.errors import InvalidArgumentError
-from deniable.policies.base import FixedRule, GreedyRule, IndexRule, Policy
+from deniable.policies.base import (
+    EpochRule,
+    FixedRule,
+    GreedyRule,
+    IndexRule,
+    KnownRatesRule,
+    Policy,
+)
 from deniable.policies.catalogue import POLICIES, Settings, policy_named
 from deniable.privacy.mechanism import ArmSpecificResponse, RandomizedResponse
 from deniable.simulation.job import kernel_rule
@@ -61,6 +68,8 @@ def test_the_contract(name: str) -> None:
         assert np.allclose(rule.shown.sum(axis=0), 1)
     elif isinstance(rule, IndexRule):
         assert 0 < rule.discount < 1
+    elif isinstance(rule, EpochRule | KnownRatesRule):
+        assert rule.budget == policy.risk_cap  # what a budget is for: tests/strategies
     else:
         _check_greedy(rule, policy.risk_cap)
 

@@ -16,20 +16,24 @@ from deniable.portfolio.allocation import Allocation, Allocator, allocate
 from deniable.portfolio.problem import Portfolio
 from deniable.portfolio.rules import equal_split, zero_budgets
 from deniable.theory.best_budget import best_dynamic_budget
+from deniable.theory.regret import Form
 
 BRUTE_FORCE_SEEDS = [*range(330), 3173]
 STEPS = 700
 
 
-def solve(seed: int) -> tuple[list[dict[str, Any]], float, str, Allocation]:
+def solve(seed: int, form: Form = "paper") -> tuple[list[dict[str, Any]], float, str, Allocation]:
     rows, firm_budget, regime = random_instance(seed)
-    return rows, firm_budget, regime, allocate(Portfolio.of(rows), firm_budget, regime=regime)
+    if form == "summed" and regime == "constant":
+        regime = "joint"
+    found = allocate(Portfolio.of(rows, form=form), firm_budget, regime=regime)
+    return rows, firm_budget, regime, found
 
 
-def verdict(seed: int) -> list[str]:
+def verdict(seed: int, form: Form = "paper") -> list[str]:
     """What brute force finds wrong with the solver's answer to an instance."""
-    rows, firm_budget, regime, found = solve(seed)
-    grid = grid_optimum(rows, firm_budget, regime, STEPS)
+    rows, firm_budget, regime, found = solve(seed, form)
+    grid = grid_optimum(rows, firm_budget, regime, STEPS, form)
     wrong = []
     if found.total_regret > grid * (1 + 1e-9):
         wrong.append("the grid has a better allocation")
@@ -40,7 +44,7 @@ def verdict(seed: int) -> list[str]:
     if found.spent_nano > found.firm_nano or found.firm_nano > firm_budget * 1e9 + 0.5:
         wrong.append("overspent")
     told = sum(
-        float(loss_at({**row, "strategy": s}, np.array([b]), regime)[0])
+        float(loss_at({**row, "strategy": s}, np.array([b]), regime, form)[0])
         for row, s, b in zip(rows, found.strategies, found.budgets, strict=True)
     )
     if abs(told - found.total_regret) > 1e-9 * told:
@@ -52,6 +56,14 @@ def verdict(seed: int) -> list[str]:
 def test_no_division_on_a_fine_grid_is_better(block: int) -> None:
     seeds = [seed for seed in BRUTE_FORCE_SEEDS if seed % 11 == block]
     assert {seed: wrong for seed in seeds if (wrong := verdict(seed))} == {}
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_summed_bounds_and_the_joint_strategy_too(block: int) -> None:
+    seeds = [seed for seed in range(100) if seed % 4 == block]
+    assert {seed: wrong for seed in seeds if (wrong := verdict(seed, "summed"))} == {}
+    chosen = {name for seed in seeds[:9] for name in solve(seed, "summed")[3].strategies}
+    assert {"joint", "dynamic"} <= chosen
 
 
 def test_brute_force_sees_a_solver_that_takes_every_bound_for_convex(
@@ -67,7 +79,7 @@ def test_brute_force_sees_a_solver_that_takes_every_bound_for_convex(
 
 
 def test_the_paper_s_two_experiments() -> None:
-    two = Portfolio.from_sizes([2, 2], [1_000, 10_000])
+    two = Portfolio.from_sizes([2, 2], [1_000, 10_000], form="paper")
     large = allocate(two, 4, regime="dynamic")
     assert large.budgets == pytest.approx([1.2711, 2.7289], abs=5e-5)
     assert large.budgets[1] == pytest.approx(float(best_dynamic_budget(2, 10_000)), abs=1e-9)
@@ -83,6 +95,7 @@ def mixed(size: int, seed: int, segments: int = 3) -> Portfolio:
         rng.integers(2, 21, size),
         np.floor(10 ** rng.uniform(3, 9, size)),
         rng.integers(1, segments + 1, size),
+        form="paper",
     )
 
 
@@ -94,7 +107,7 @@ def test_interior_budgets_have_the_shadow_value_as_gain(regime: str, firm_budget
     curves = Allocator(portfolio, regime).curves
     ends = np.zeros((portfolio.size, 2))
     for row, strategy in enumerate(found.strategies):
-        own = (curves.experiment == row) & (curves.dynamic == (strategy == "dynamic"))
+        own = (curves.experiment == row) & (curves.strategy == curves.names.index(strategy))
         ends[row] = curves.low[own][0], curves.high[own][0]
     inside = (found.budgets > ends[:, 0] + 1e-7) & (found.budgets < ends[:, 1] - 1e-7)
     assert inside.sum() > 0
@@ -136,7 +149,7 @@ def test_the_order_of_experiments_does_not_matter() -> None:
     portfolio = mixed(40, seed=9)
     order = np.random.default_rng(1).permutation(40)
     turned = Portfolio.from_sizes(
-        portfolio.arms[order], portfolio.visitors[order], portfolio.segments[order]
+        portfolio.arms[order], portfolio.visitors[order], portfolio.segments[order], form="paper"
     )
     one, other = allocate(portfolio, 25, gap=1e-9), allocate(turned, 25, gap=1e-9)
     assert other.total_regret == pytest.approx(one.total_regret, rel=2e-9)
@@ -147,7 +160,9 @@ def test_the_order_of_experiments_does_not_matter() -> None:
 def test_identical_experiments_are_no_trap(firm_budget: float) -> None:
     """Twenty-four twins: m of them share the budget, and the best m is found by trying all."""
     count = 24
-    found = allocate(Portfolio.from_sizes([6] * count, [100_000] * count), firm_budget)
+    found = allocate(
+        Portfolio.from_sizes([6] * count, [100_000] * count, form="paper"), firm_budget
+    )
     row = {"arms": 6, "visitors": 100_000}
     tries = [
         m * loss_at(row, np.array([firm_budget / m]), "flexible")[0]
@@ -171,10 +186,10 @@ def test_budgets_are_whole_nano_nats_within_limits_and_the_firm_budget(seed: int
 
 def test_a_group_costs_its_largest_budget() -> None:
     rows = [{"id": name, "arms": 3, "visitors": 50_000, "group": "home"} for name in "abc"]
-    found = allocate(Portfolio.of(rows), 2)
+    found = allocate(Portfolio.of(rows, form="paper"), 2)
     assert found.budgets.tolist() == [2.0, 2.0, 2.0]
     assert found.spent_nano == 2_000_000_000
-    alone = allocate(Portfolio.from_sizes([3] * 3, [50_000] * 3), 2)
+    alone = allocate(Portfolio.from_sizes([3] * 3, [50_000] * 3, form="paper"), 2)
     assert found.total_regret < alone.total_regret
 
 
@@ -183,7 +198,7 @@ def test_commitments_stay_and_a_reserve_is_kept() -> None:
         {"id": "running", "arms": 4, "visitors": 10_000, "committed": 0.7, "strategy": "constant"},
         {"id": "new", "arms": 4, "visitors": 90_000},
     ]
-    found = allocate(Portfolio.of(rows), 3, reserve=0.5)
+    found = allocate(Portfolio.of(rows, form="paper"), 3, reserve=0.5)
     assert found.budgets_nano[0] == 700_000_000
     assert found.strategies[0] == "constant"
     assert found.spent_nano == 2_500_000_000
@@ -194,7 +209,7 @@ def test_decimals_mean_what_was_written() -> None:
         {"id": "a", "arms": 2, "visitors": 10_000, "committed": 0.1},
         {"id": "b", "arms": 2, "visitors": 10_000, "committed": 0.2},
     ]
-    assert allocate(Portfolio.of(rows), 0.3).spent_nano == 300_000_000
+    assert allocate(Portfolio.of(rows, form="paper"), 0.3).spent_nano == 300_000_000
 
 
 def test_commitments_above_the_firm_budget_are_listed() -> None:
@@ -204,13 +219,15 @@ def test_commitments_above_the_firm_budget_are_listed() -> None:
         {"id": "c", "arms": 2, "visitors": 10_000, "min_budget": 1.5},
     ]
     with pytest.raises(InvalidTableError, match=r"need 2\.5 nats, only 2 are available") as caught:
-        allocate(Portfolio.of(rows), 2)
+        allocate(Portfolio.of(rows, form="paper"), 2)
     assert [row for row, _ in caught.value.problems] == [0, 1, 3]
 
 
 def test_without_time_the_best_found_is_told_with_its_gap() -> None:
     rng = np.random.default_rng(3)
-    portfolio = Portfolio.from_sizes([20] * 40, 1_000_000 + rng.integers(0, 900_000, 40))
+    portfolio = Portfolio.from_sizes(
+        [20] * 40, 1_000_000 + rng.integers(0, 900_000, 40), form="paper"
+    )
     found = allocate(portfolio, 11, gap=1e-12, time_limit=0)
     assert not found.certified
     assert 1e-12 < found.relative_gap < 1e-2
@@ -233,12 +250,14 @@ def test_without_time_the_best_found_is_told_with_its_gap() -> None:
 )
 def test_bad_arguments_are_named(options: dict[str, Any], argument: str) -> None:
     with pytest.raises(InvalidArgumentError) as caught:
-        allocate(Portfolio.from_sizes([2], [1000]), **options)
+        allocate(Portfolio.from_sizes([2], [1000], form="paper"), **options)
     assert caught.value.argument == argument
 
 
 def test_tiny_and_huge_experiments() -> None:
-    portfolio = Portfolio.from_sizes([2, 2, 50, 2, 1000, 3], [1, 2, 3, 10**12, 10**9, 872])
+    portfolio = Portfolio.from_sizes(
+        [2, 2, 50, 2, 1000, 3], [1, 2, 3, 10**12, 10**9, 872], form="paper"
+    )
     for firm_budget in (0.0, 1e-9, 0.2, 5.0, 1e4):
         found = allocate(portfolio, firm_budget)
         assert found.certified

@@ -19,7 +19,7 @@ SIZES = [(2, 50), (2, 3_000), (2, 10**8), (3, 872), (3, 10**5), (5, 999), (5, 10
 @pytest.mark.parametrize("segments", [1, 2, 5, 40])
 def test_the_response_to_a_price_is_the_least_of_a_dense_grid(regime: str, segments: int) -> None:
     arms, visitors = np.array(SIZES).T
-    allocator = Allocator(Portfolio.from_sizes(arms, visitors, segments), regime)
+    allocator = Allocator(Portfolio.from_sizes(arms, visitors, segments, form="paper"), regime)
     demand = Demand(allocator.losses, allocator.pieces)
     high = np.zeros(arms.size)
     np.maximum.at(high, allocator.curves.experiment, allocator.curves.high)
@@ -54,7 +54,7 @@ def test_pieces_have_the_shape_they_claim() -> None:
     """Dense gains fall on convex pieces and rise on concave ones."""
     arms, visitors = np.array(SIZES).T
     for segments in (1, 3, 12):
-        allocator = Allocator(Portfolio.from_sizes(arms, visitors, segments))
+        allocator = Allocator(Portfolio.from_sizes(arms, visitors, segments, form="paper"))
         pieces, losses = allocator.pieces, allocator.losses
         inside = np.linspace(1e-4, 1 - 1e-4, 400)
         for piece in range(pieces.size):

@@ -14,7 +14,7 @@ from deniable.portfolio.problem import Portfolio
 from deniable.portfolio.rolling import RollingBudget
 from deniable.portfolio.whatif import budget_for_share, what_if
 
-THREE = Portfolio.from_sizes([2, 5, 9], [1000, 10**5, 10**6], [1, 1, 3])
+THREE = Portfolio.from_sizes([2, 5, 9], [1000, 10**5, 10**6], [1, 1, 3], form="paper")
 
 
 def test_the_what_if_curve_is_the_allocation_at_each_budget() -> None:
@@ -58,7 +58,7 @@ def row(name: str, visitors: int = 10_000, **more: object) -> dict[str, object]:
 
 
 def test_running_experiments_keep_their_budget_and_the_rest_is_allocated() -> None:
-    rolling = RollingBudget(firm_budget=5, reserve=1.5)
+    rolling = RollingBudget(firm_budget=5, reserve=1.5, form="paper")
     first = rolling.start([row("a"), row("b", 40_000)])
     assert first.spent_nano == 3_500_000_000
     before = dict(rolling.committed)
@@ -72,7 +72,7 @@ def test_running_experiments_keep_their_budget_and_the_rest_is_allocated() -> No
 
 def test_an_ended_experiment_stays_spent_unless_released() -> None:
     for release, left in ((False, 0.0), (True, 2.0)):
-        rolling = RollingBudget(firm_budget=2, release_ended=release)
+        rolling = RollingBudget(firm_budget=2, release_ended=release, form="paper")
         rolling.start([row("a", 10**6)])
         rolling.end(["a"])
         assert rolling.start([row("b", 10**6)]).budgets[-1] == left
@@ -82,7 +82,7 @@ def test_an_ended_experiment_stays_spent_unless_released() -> None:
 
 def test_rolling_commitments_survive_rounding() -> None:
     """Budgets like 1.2711484 are held to the nano-nat through decimals and back."""
-    rolling = RollingBudget(firm_budget=4.000000001)
+    rolling = RollingBudget(firm_budget=4.000000001, form="paper")
     first = rolling.start([row("a", 1234), row("b", 77_777), row("c", 5_000)])
     again = rolling.start([row("d", 50)])
     assert again.budgets_nano[:3].tolist() == first.budgets_nano.tolist()
@@ -90,7 +90,7 @@ def test_rolling_commitments_survive_rounding() -> None:
 
 
 def test_a_minimum_that_does_not_fit_any_more_is_an_error() -> None:
-    rolling = RollingBudget(firm_budget=1)
+    rolling = RollingBudget(firm_budget=1, form="paper")
     rolling.start([row("a", 10**6)])
     with pytest.raises(InvalidTableError, match="only 1 are available"):
         rolling.start([row("b", min_budget=0.5)])
@@ -98,7 +98,7 @@ def test_a_minimum_that_does_not_fit_any_more_is_an_error() -> None:
 
 
 def test_realized_risk_against_all_outcomes() -> None:
-    portfolio = Portfolio.from_sizes([2] * 5, [1000] * 5)
+    portfolio = Portfolio.from_sizes([2] * 5, [1000] * 5, form="paper")
     budgets = np.array([0.5, 1.0, 1.5, 2.0, 0.0])
     chance = np.array([0.1, 0.7, 0.3, 0.5, 0.9])
     risk = realized_risk(portfolio, (budgets * NANO).astype(np.int64), chance)
@@ -119,7 +119,7 @@ def test_realized_risk_against_all_outcomes() -> None:
 
 def test_a_visitor_meets_one_experiment_of_a_group() -> None:
     rows = [row("a", group="g"), row("b", group="g"), row("c")]
-    portfolio = Portfolio.of(rows)
+    portfolio = Portfolio.of(rows, form="paper")
     risk = realized_risk(portfolio, np.array([1, 3, 1]) * NANO, 1.0)
     assert (risk.worst_case, risk.mean) == (4.0, 3.0)
     assert risk.quantile(0.4) == pytest.approx(2.0, abs=0.01)
@@ -129,7 +129,7 @@ def test_a_visitor_meets_one_experiment_of_a_group() -> None:
 
 def test_sampled_memberships_and_independent_ones_agree() -> None:
     rng = np.random.default_rng(8)
-    portfolio = Portfolio.from_sizes([2] * 30, [1000] * 30)
+    portfolio = Portfolio.from_sizes([2] * 30, [1000] * 30, form="paper")
     budgets = rng.integers(0, 10**9, 30)
     sample = sampled_risk(portfolio, budgets, rng.random((40_000, 30)) < 0.1)
     exact = realized_risk(portfolio, budgets, 0.1)

@@ -144,7 +144,7 @@ def test_unknown_endings_and_missing_files(tmp_path: Path) -> None:
 def test_an_allocation_is_written_as_csv_and_json(tmp_path: Path) -> None:
     import json
 
-    found = allocate(Portfolio.from_sizes([2, 5], [1000, 50_000]), 3)
+    found = allocate(Portfolio.from_sizes([2, 5], [1000, 50_000], form="paper"), 3)
     frame = pl.read_csv(write_allocation(found, tmp_path / "a.csv"))
     assert frame["budget_nano"].sum() == found.spent_nano
     assert frame["budget_nano"].is_sorted(descending=True)

@@ -13,17 +13,21 @@ from deniable.portfolio.rules import best_budgets, compare_rules, equal_split, z
 
 
 def test_best_budgets_are_each_experiment_s_own_and_may_cost_too_much() -> None:
-    found = best_budgets(Portfolio.from_sizes([2, 5, 20], [10_000, 10**6, 10**5]), 5, "constant")
+    found = best_budgets(
+        Portfolio.from_sizes([2, 5, 20], [10_000, 10**6, 10**5], form="paper"), 5, "constant"
+    )
     assert found.budgets == pytest.approx([1.968181, 4.041814, 4.038283], abs=1e-6)
     assert found.cost_nano / NANO == pytest.approx(1.968181 + 4.041814 + 4.038283, abs=3e-6)
     assert not found.affordable
-    dynamic = best_budgets(Portfolio.from_sizes([2, 5, 20], [10_000, 10**6, 10**5]), 50)
+    dynamic = best_budgets(
+        Portfolio.from_sizes([2, 5, 20], [10_000, 10**6, 10**5], form="paper"), 50
+    )
     assert dynamic.budgets == pytest.approx([2.728852, 4.769489, 4.886264], abs=1e-6)
     assert dynamic.affordable
 
 
 def test_equal_split_takes_the_better_strategy_at_the_cap() -> None:
-    portfolio = Portfolio.from_sizes([2, 5], [10_000, 10**6], [1, 30])
+    portfolio = Portfolio.from_sizes([2, 5], [10_000, 10**6], [1, 30], form="paper")
     found = equal_split(portfolio, 3)
     assert found.budgets.tolist() == [1.5, 1.5]
     for row, (k, t, j) in enumerate([(2, 10_000, 1), (5, 10**6, 30)]):
@@ -44,7 +48,7 @@ def test_equal_split_respects_pins_and_counts_a_group_once() -> None:
         {"id": "b", "arms": 2, "visitors": 1000, "group": "g"},
         {"id": "c", "arms": 2, "visitors": 1000},
     ]
-    found = equal_split(Portfolio.of(rows), 5.5)
+    found = equal_split(Portfolio.of(rows, form="paper"), 5.5)
     assert found.budgets.tolist() == [2.0, 0.5, 1.5, 1.5, 1.5]
     assert found.cost_nano == 5_500_000_000
 
@@ -54,16 +58,17 @@ def test_zero_leaves_commitments() -> None:
         {"id": "held", "arms": 2, "visitors": 1000, "committed": 0.4},
         {"id": "free", "arms": 2, "visitors": 10_000},
     ]
-    found = zero_budgets(Portfolio.of(rows), regime="constant")
+    found = zero_budgets(Portfolio.of(rows, form="paper"), regime="constant")
     assert found.budgets.tolist() == [0.4, 0.0]
     told = oracle.constant(2, 1000, 0.4) + oracle.constant(2, 10_000, 0)
     assert found.total_regret == pytest.approx(float(told), rel=1e-12)
 
 
 def test_the_comparison_holds_the_optimum_and_every_rule() -> None:
-    found = allocate(Portfolio.from_sizes([2, 5, 9], [1000, 10**5, 10**6]), 4)
+    found = allocate(Portfolio.from_sizes([2, 5, 9], [1000, 10**5, 10**6], form="paper"), 4)
     outcomes = {outcome.rule: outcome for outcome in compare_rules(found)}
-    assert list(outcomes) == ["optimal", "best budgets", "equal split", "zero"]
+    assert list(outcomes) == ["optimal", "best budgets", "equal split", "zero", "random arms"]
+    assert outcomes["random arms"].total_regret == 1000 + 10**5 + 10**6
     for rule in ("equal split", "zero"):
         assert outcomes["optimal"].total_regret <= outcomes[rule].total_regret
     assert outcomes["best budgets"].total_regret <= outcomes["optimal"].total_regret

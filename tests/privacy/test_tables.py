@@ -26,7 +26,7 @@ from deniable.privacy.tables import (
     nested_table,
     thresholds,
 )
-from deniable.strategies.making import make_table
+from deniable.strategies.making import Recipe
 
 
 def _vectors() -> list[Row]:
@@ -100,14 +100,8 @@ def test_any_two_tables_ever_made_are_within_the_budget(budgets: Row, strategy: 
     for size in np.geomspace(1, 1e7, 60):
         shows = rng.integers(-2, size + 2, size=(4, len(budgets))).tolist()
         rewards = rng.integers(-2, size + 2, size=(4, len(budgets))).tolist()
-        table = make_table(
-            strategy,
-            budgets=budgets,
-            active=range(len(budgets)),
-            shows=shows,
-            rewards=rewards,
-            cap=1,
-        )
+        recipe = Recipe(strategy, budgets, tuple(range(len(budgets))), cap=1)
+        table = recipe.table(recipe.counts(shows, rewards))
         rows += [*table.rows, table.zero]
     low, high = extremes(rows)
     assert not excess(budgets, low, high)

@@ -1,133 +1,201 @@
-"""The epoch simulator against a plain loop over visitors, in distribution, with planted faults."""
+"""The epoch simulator against a plain loop over visitors, in distribution, with planted faults.
+
+That the compiled step kernel agrees with it is in test_agreement; here the reference shares no code with
+the simulator but the rule itself.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from tests.simulation.two_samples import NEVER, least_p_value
 
-from deniable.simulation._epochs import ACROSS, GIVEN, JOINT, POOLED, run_epochs
+from deniable.errors import InvalidArgumentError
+from deniable.policies.base import FixedRule, Policy
+from deniable.policies.tables import (
+    AcrossTimePolicy,
+    BestPrivatePolicy,
+    JointPolicy,
+    PooledPolicy,
+)
+from deniable.simulation.environment import Environment
+from deniable.simulation.job import make_job, run_repetition
+from deniable.simulation.kernels.epochs import Publishing, run_epochs
 from deniable.simulation.kernels.random_numbers import generator_state
-from deniable.strategies.joint_lp import best_table, workspace
+from deniable.simulation.kernels.run import Setting
+from deniable.simulation.run import simulate
+from deniable.strategies.joint_lp import best_table
 from deniable.strategies.joint_rule import (
     GROWTH,
-    band_floors,
     first_epoch,
     joint_table,
+    lottery_table,
     pooled_table,
-    tuning,
+    switch_floors,
 )
 
 Table = NDArray[np.float64]
 RATES = np.array([[0.5, 0.2], [0.2, 0.4], [0.3, 0.3]])
 SHARES = np.array([0.7, 0.3])
 HORIZON = 120
-BUDGET = 1.0
-LOTTERY = 0.3
-BEST = best_table(RATES, SHARES, BUDGET).table
-KINDS = {"joint": JOINT, "across time": ACROSS, "pooled": POOLED, "best private": GIVEN}
+WORLD = Environment(RATES, HORIZON, SHARES)
+BEST = best_table(RATES, SHARES, 1).table
 
 
-def _next_table(kind: int, shows: Table, clicks: Table, floors: list[Table]) -> Table:
-    done = shows.sum()
-    if kind == GIVEN:
-        return BEST
-    if kind == POOLED or (kind == ACROSS and done < LOTTERY * HORIZON):
-        return pooled_table(shows, clicks, HORIZON)
-    if kind == JOINT:
-        return joint_table(shows, clicks, HORIZON, BUDGET)
-    if floors:
-        return joint_table(shows, clicks, HORIZON, BUDGET, floors=floors[0])
-    table = joint_table(shows, clicks, HORIZON, BUDGET, keep=0)
-    floors.append(band_floors(table))
-    return table
+def _across(shows: Table, clicks: Table, floors: list[Table]) -> Table:
+    if not floors:
+        found = switch_floors(shows, clicks, HORIZON, 1)
+        if found is None:
+            return lottery_table(shows, clicks, HORIZON, 1)
+        floors.append(found)
+    return joint_table(shows, clicks, HORIZON, 1, floors=floors[0])
+
+
+Rule = Callable[[Table, Table, list[Table]], Table]
+CASES: dict[str, tuple[Policy, Rule]] = {
+    "joint": (JointPolicy(1), lambda n, x, _: joint_table(n, x, HORIZON, 1)),
+    "told": (JointPolicy(1, 0), lambda n, x, _: joint_table(n, x, None, 1)),
+    "across time": (AcrossTimePolicy(1), _across),
+    "pooled": (PooledPolicy(), lambda n, x, _: pooled_table(n, x, HORIZON)),
+    "best private": (BestPrivatePolicy(1), lambda n, x, _: BEST),
+}
 
 
 def _by_steps(
-    kind: int, rng: np.random.Generator, growth: float = GROWTH, shares: Table = SHARES
+    name: str, rng: np.random.Generator, growth: float = GROWTH, shares: Table = SHARES
 ) -> list[float]:
-    """One repetition, visitor by visitor."""
+    """One repetition, visitor by visitor, in plain Python."""
     shows, clicks = np.zeros(RATES.shape), np.zeros(RATES.shape)
-    table = BEST if kind == GIVEN else np.full(RATES.shape, 1 / 3)
+    table = BEST if name == "best private" else np.full(RATES.shape, 1 / 3)
     until = first_epoch(*RATES.shape)
     floors: list[Table] = []
     for visitor in range(HORIZON):
         if visitor == until:
-            table = _next_table(kind, shows, clicks, floors)
+            table = CASES[name][1](shows, clicks, floors)
             until += math.ceil(visitor * growth)
         s = int(rng.random() >= shares[0])
-        a = int(np.searchsorted(np.cumsum(table[:, s]), rng.random(), "right"))
-        a = min(a, 2)
+        a = min(int(np.searchsorted(np.cumsum(table[:, s]), rng.random(), "right")), 2)
         shows[a, s] += 1
         clicks[a, s] += rng.random() < RATES[a, s]
-    return [*shows.ravel(), *clicks.ravel(), clicks.sum()]
+    return [*shows.T.ravel(), *clicks.T.ravel(), clicks.sum()]
 
 
-def _by_epochs(kind: int, seed: int, repetition: int) -> list[float]:
-    shows, clicks = np.zeros(RATES.shape), np.zeros(RATES.shape)
-    run_epochs(
-        kind,
-        BUDGET,
-        tuning(),
-        GROWTH,
-        LOTTERY,
-        BEST,
-        RATES,
-        SHARES,
-        HORIZON,
-        generator_state(np.random.SeedSequence([seed, repetition])),
-        workspace(*RATES.shape),
-        shows,
-        clicks,
-    )
-    return [*shows.ravel(), *clicks.ravel(), clicks.sum()]
+def _epoch_sample(policy: Policy, size: int = 2000) -> Table:
+    job = make_job(WORLD, policy)
+    rows = []
+    for repetition in range(size):
+        shows, clicks = run_repetition(job, 1, repetition)
+        rows.append([*shows[-1].ravel(), *clicks[-1].ravel(), clicks[-1].sum()])
+    return np.array(rows, float)
 
 
-def _epoch_sample(kind: int, size: int = 2000) -> Table:
-    return np.array([_by_epochs(kind, 1, i) for i in range(size)])
-
-
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", CASES)
 def test_epochs_are_steps_in_law(name: str) -> None:
     rng = np.random.default_rng(2)
-    steps = np.array([_by_steps(KINDS[name], rng) for _ in range(600)])
-    assert least_p_value(_epoch_sample(KINDS[name]), steps) > NEVER
+    steps = np.array([_by_steps(name, rng) for _ in range(600)])
+    assert least_p_value(_epoch_sample(CASES[name][0]), steps) > NEVER
 
 
-def test_planted_faults_are_found() -> None:
+@pytest.mark.parametrize(
+    "fault", [{"growth": 3.0}, {"shares": np.array([0.65, 0.35])}], ids=["epochs", "shares"]
+)
+def test_planted_faults_are_found(fault: dict[str, Any]) -> None:
     rng = np.random.default_rng(3)
-    epochs = _epoch_sample(JOINT)
-    slow = np.array([_by_steps(JOINT, rng, growth=3.0) for _ in range(600)])
-    assert least_p_value(epochs, slow) < NEVER
-    skewed = np.array([_by_steps(JOINT, rng, shares=np.array([0.65, 0.35])) for _ in range(600)])
-    assert least_p_value(epochs, skewed) < NEVER
+    wrong = np.array([_by_steps("joint", rng, **fault) for _ in range(600)])
+    assert least_p_value(_epoch_sample(JointPolicy(1)), wrong) < NEVER
 
 
-def test_same_seed_same_run() -> None:
-    assert _by_epochs(JOINT, 5, 9) == _by_epochs(JOINT, 5, 9)
-    assert _by_epochs(JOINT, 5, 9) != _by_epochs(JOINT, 5, 10)
+def test_a_wrong_rule_is_found() -> None:
+    """Another policy is a fault that the comparison must see."""
+    rng = np.random.default_rng(4)
+    wrong = np.array([_by_steps("pooled", rng) for _ in range(600)])
+    assert least_p_value(_epoch_sample(JointPolicy(1)), wrong) < NEVER
 
 
-def test_expected_clicks_of_known_rates() -> None:
-    shows, clicks = np.zeros(RATES.shape), np.zeros(RATES.shape)
-    expected = run_epochs(
-        GIVEN,
-        BUDGET,
-        tuning(),
-        GROWTH,
-        LOTTERY,
-        BEST,
-        RATES,
-        SHARES,
-        10**12,
-        generator_state(np.random.SeedSequence(1)),
-        workspace(*RATES.shape),
-        shows,
-        clicks,
+def test_same_seeds_on_any_number_of_workers() -> None:
+    world = Environment(RATES, 2000, SHARES)
+    policies: list[Policy] = [
+        JointPolicy(1),
+        AcrossTimePolicy(1),
+        PooledPolicy(),
+        BestPrivatePolicy(1),
+    ]
+    runs = [
+        simulate(world, policies, repetitions=6, seed=5, checkpoints=[333], workers=workers)
+        for workers in (1, 2)
+    ]
+    assert runs[0].frame.equals(runs[1].frame)
+    assert runs[0].arms.equals(runs[1].arms)
+    other = simulate(world, policies, repetitions=6, seed=6, checkpoints=[333], workers=1)
+    assert not runs[0].frame.equals(other.frame)
+
+
+def test_a_checkpoint_only_notes() -> None:
+    """The same law with checkpoints inside epochs: all visitors are there, counts never fall."""
+    shows, clicks = run_repetition(make_job(WORLD, JointPolicy(1), checkpoints=[1, 13, 50]), 1, 1)
+    assert shows.sum(axis=(1, 2)).tolist() == [1, 13, 50, 120]
+    assert (np.diff(shows, axis=0) >= 0).all()
+    assert (np.diff(clicks, axis=0) >= 0).all()
+    assert (clicks <= shows).all()
+
+
+def test_best_private_is_the_programme_with_true_rates() -> None:
+    job = make_job(WORLD, BestPrivatePolicy(1))
+    assert isinstance(job.rule, FixedRule)
+    assert job.rule.shown == pytest.approx(BEST)
+    # Shares count: with the second segment nearly empty, one arm is best for all.
+    skewed = make_job(Environment(RATES, 10, [0.999, 0.001]), BestPrivatePolicy(0.1))
+    assert isinstance(skewed.rule, FixedRule)
+    assert skewed.rule.shown[0].tolist() == [1, 1]
+
+
+def test_joint_approaches_its_limit() -> None:
+    world = Environment(RATES, 10**7, SHARES)
+    run = simulate(world, [JointPolicy(1), BestPrivatePolicy(1)], repetitions=3, workers=1)
+    joint, best = run.summary("clicks")["mean"].to_list()
+    assert joint == pytest.approx(best, rel=0.01)
+
+
+def test_noise_of_a_trace_budget() -> None:
+    """Tables are made from noisy counts, with the variance that the noise has."""
+    got: list[tuple[Table, ...]] = []
+
+    def keep(*counts: Table) -> Table:
+        got.append(counts)
+        return np.full((3, 2), 1 / 3)
+
+    setting = Setting(
+        np.ascontiguousarray(RATES.T),
+        np.cumsum(SHARES),
+        np.array([10**4]),
+        generator_state(np.random.SeedSequence(2)),
     )
-    assert expected == pytest.approx(10**12 * best_table(RATES, SHARES, BUDGET).value)
-    assert clicks.sum() == pytest.approx(expected, rel=1e-5)
-    assert shows.sum() == 10**12
+    run_epochs(True, Publishing(1000, 1.0, 0.5), keep, setting)
+    assert [round(float(c[0].sum()), -3) for c in got] == [1000, 2000, 4000, 8000]
+    for published, (shows, clicks, variance) in enumerate(got, 1):
+        assert (shows >= clicks).all()
+        assert (clicks >= 0).all()
+        rate = clicks / shows
+        want = 2 * published * (4 / 0.5) ** 2 * (1 + rate**2) / shows**2
+        assert variance == pytest.approx(want)
+    assert got[0][0].sum() != 1000  # noise there is
+    run_epochs(True, Publishing(1000, 1.0, 0.0), keep, setting)
+    assert got[-1][0].sum() == 8000
+    assert not got[-1][2].any()
+
+
+def test_refusals() -> None:
+    with pytest.raises(InvalidArgumentError, match="200"):
+        make_job(Environment(np.full((201, 2), 0.1), 10), JointPolicy(1))
+    for wrong in (
+        {"budget": -1},
+        {"budget": 1, "told_horizon": -1},
+        {"budget": 1, "trace_budget": -1},
+    ):
+        with pytest.raises(InvalidArgumentError):
+            JointPolicy(**wrong)

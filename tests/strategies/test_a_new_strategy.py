@@ -96,7 +96,7 @@ print("toy" in plan._repr_html_())
     ).splitlines()
     assert out[0] == "toy 1.25"
     assert out[1] == "True near the best"
-    assert out[2] == "[('', 'constant', 'dynamic', 'toy')]"
+    assert out[2] == "[('', 'constant', 'dynamic', 'joint', 'toy')]"
     assert out[3:] == ["True", "True True", "True"]
 
 
@@ -119,7 +119,7 @@ print(all("toy" in json.dumps(specifications(tuple(shown["plan"].strategies))[na
           for name in ("schedule", "regret", "elasticity", "parts")))
 """
     ).splitlines()
-    assert json.loads(out[0]) == [["budget", "constant", "dynamic", "toy"], "toy"]
+    assert json.loads(out[0]) == [["budget", "constant", "dynamic", "joint", "toy"], "toy"]
     assert out[1] == "True"
 
 
@@ -132,3 +132,58 @@ raise SystemExit(main("simulate --rates .3,.2 --visitors 200 --policies toy,rand
 """
     )
     assert [row["policy"] for row in json.loads(out)["policies"]] == ["toy(1)", "random"]
+
+
+def test_the_allocator_gives_it_budget() -> None:
+    out = run(
+        """
+import deniable
+rows = [{"id": "a", "arms": 2, "visitors": 10**5, "segments": 2},
+        {"id": "b", "arms": 3, "visitors": 10**6, "segments": 2, "strategy": "toy"}]
+for regime in ("flexible", "toy"):
+    found = deniable.allocate(deniable.Portfolio.of(rows), 2, regime=regime)
+    print(found.strategies, found.certified, found.budgets.round(3).tolist())
+"""
+    ).splitlines()
+    assert all(line.startswith("('toy', 'toy') True") for line in out), out
+    assert "toy" in run(
+        "from deniable.cli import main\nraise SystemExit(main(['allocate', '--help']))"
+    )
+
+
+def test_the_service_serves_and_audits_it() -> None:
+    out = run(
+        """
+import deniable
+with deniable.open("memory:") as service:
+    _ = service.firm.set(budget=3)
+    _ = service.experiments.create("e", arms=["x", "y"], segments=["a", "b"], budget=1, strategy="toy")
+    _ = service.experiments.start("e")
+    for number in range(250):
+        _ = service.decide("e", f"v{number}", "ab"[number % 2])
+    print(service.experiments.tables("e")[-1].strategy, len(service.experiments.tables("e")))
+    found = service.audits.run("e")
+    print(found.sound, found.promise.stated_grade)
+"""
+    ).splitlines()
+    assert out == ["toy 3", "True across time"]
+
+
+def test_the_form_of_a_new_experiment_offers_it() -> None:
+    out = run(
+        """
+from deniable.strategies import STRATEGIES
+from deniable.web import answers
+words = answers.rendered("experiment_new.html", given={}, wrong={}, viewer=None, usual="dynamic",
+                         strategies=list(STRATEGIES.values()), request=None)
+print('value="toy"' in words)
+"""
+    )
+    assert out.strip() == "True"
+
+
+def test_the_command_line_offers_it_to_experiments() -> None:
+    out = run(
+        "from deniable.cli import main\nraise SystemExit(main(['experiment', 'create', '--help']))"
+    )
+    assert "toy" in out

@@ -12,19 +12,22 @@ from scipy.optimize import linprog
 
 from deniable.errors import InvalidArgumentError
 from deniable.privacy.joint_table import integer_table, keeps_budget
-from deniable.strategies.joint_rule import (
+from deniable.strategies.joint_across import fill_band
+from deniable.strategies.joint_kernel import dynamic_table
+from deniable.strategies.joint_model import (
     ARM_SPREADS,
     OWN_SPREADS,
-    band_floors,
-    dynamic_table,
-    fill_band,
     fit,
     gain_in_deviations,
-    joint_table,
     moments,
     normal,
-    pooled_table,
     spread_weights,
+)
+from deniable.strategies.joint_rule import (
+    joint_table,
+    lottery_table,
+    pooled_table,
+    switch_floors,
 )
 
 Table = NDArray[np.float64]
@@ -207,17 +210,42 @@ def test_the_best_table_in_a_band_against_highs(budget: float) -> None:
 
 
 def test_across_time_all_tables_lie_in_one_band() -> None:
+    """One row for all, then floors for life: the exact check over all tables after the switch."""
     rng = np.random.default_rng(7)
-    shows, clicks = _counts(rng, 6, 3, 500)
-    floors = band_floors(joint_table(shows, clicks, 10**5, 1, keep=0))
+    rates = rng.uniform(0.01, 0.1, (6, 3))
+    shows, clicks = np.full((6, 3), 2.0), np.zeros((6, 3))
+    floors = None
     low, high = np.full(6, np.inf), np.zeros(6)
-    for _ in range(20):
-        more = _counts(rng, 6, 3, 400)
-        shows, clicks = shows + more[0], clicks + more[1]
-        table = joint_table(shows, clicks, 10**5, 1, floors=floors)
-        low, high = np.minimum(low, table.min(axis=1)), np.maximum(high, table.max(axis=1))
+    lotteries = 0
+    while shows.sum() < 10**6:
+        if floors is None:
+            floors = switch_floors(shows, clicks, 10**6, 1)
+        if floors is None:
+            table = lottery_table(shows, clicks, 10**6, 1)
+            assert (table == table[:, :1]).all()
+            lotteries += 1
+        else:
+            table = joint_table(shows, clicks, 10**6, 1, floors=floors)
+            low, high = np.minimum(low, table.min(axis=1)), np.maximum(high, table.max(axis=1))
+        more = rng.binomial(int(shows.sum() * 0.25 / 3) + 1, table)
+        shows, clicks = shows + more, clicks + rng.binomial(more, rates)
+    assert floors is not None
+    assert lotteries > 10  # not at once
     assert (high <= math.e * low * (1 + 1e-9)).all()
     assert (low >= floors - 1e-12).all()
+
+
+def test_the_switch_waits_for_evidence() -> None:
+    """Sure of opposite segments: now. Nothing known and a long way to go: later."""
+    shows = np.full((3, 2), 1e6)
+    sure = switch_floors(shows, 1e6 * np.array([[0.1, 0.05], [0.05, 0.1], [0.02, 0.02]]), 10**7, 1)
+    assert sure is not None
+    assert sure == pytest.approx([0.268941, 0.268941, 0], abs=1e-6)
+    few = np.full((3, 2), 20.0)
+    clicks = np.array([[3.0, 1.0], [1.0, 3.0], [2.0, 2.0]])
+    assert switch_floors(few, clicks, 10**7, 1) is None
+    # Near the end, waiting has nothing to teach any more.
+    assert switch_floors(few, clicks, 121, 1) is not None
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,9 @@ def test_participation_agrees_with_sampled_visitors(tmp_path: Path) -> None:
 
 
 def test_groups_cost_their_largest_budget() -> None:
-    portfolio = Portfolio.from_sizes([2, 2, 2, 2], [100_000, 100_000, 200_000, 50_000])
+    portfolio = Portfolio.from_sizes(
+        [2, 2, 2, 2], [100_000, 100_000, 200_000, 50_000], form="paper"
+    )
     alone, paired, one = (
         allocate(groups.grouped(portfolio, size), 4.0, regime="dynamic") for size in (1, 2, 4)
     )

@@ -55,7 +55,9 @@ def test_a_quick_run_and_its_verdicts(tmp_path: Path) -> None:
 
 
 def test_every_division_keeps_the_firm_budget() -> None:
-    portfolio = Portfolio.from_sizes([2, 3, 2, 5], [10_000, 200_000, 3_000_000, 50_000])
+    portfolio = Portfolio.from_sizes(
+        [2, 3, 2, 5], [10_000, 200_000, 3_000_000, 50_000], form="paper"
+    )
     for division in divisions(portfolio, (0.1, 3.0, 20.0)):
         if division.firm_budget is not None:
             assert sum(division.budgets) <= division.firm_budget + 1e-9

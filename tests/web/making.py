@@ -8,7 +8,7 @@ from typing import Any
 
 from deniable.errors import NANO
 from deniable.storage.records import MICRO, Arm, Cell, Experiment, Metric, PublishedTable
-from deniable.strategies.making import make_table
+from deniable.strategies.making import Recipe
 
 
 def experiment_of(
@@ -64,14 +64,9 @@ def table_of(
     experiment: Experiment, shows: Sequence[Sequence[int]], clicks: Sequence[Sequence[int]]
 ) -> PublishedTable:
     """The table that the experiment's strategy makes of these counters, as published."""
-    made = make_table(
-        experiment.strategy,
-        budgets=experiment.budgets,
-        active=experiment.active,
-        shows=shows[:-1],
-        rewards=[[MICRO * count for count in row] for row in clicks[:-1]],
-        cap=MICRO,
-    )
+    recipe = Recipe(experiment.strategy, experiment.budgets, experiment.active, cap=MICRO)
+    rewards = [[MICRO * count for count in row] for row in clicks[:-1]]
+    made = recipe.table(recipe.counts(shows[:-1], rewards))
     return PublishedTable(
         number=1,
         version=1,

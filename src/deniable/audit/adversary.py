@@ -16,7 +16,6 @@ import numpy as np
 
 from deniable._validation import FloatArray
 from deniable.audit.decisions import DecisionLog, Ints
-from deniable.audit.exact import ACROSS_TIME
 from deniable.errors import NANO
 
 if TYPE_CHECKING:
@@ -50,7 +49,8 @@ class ProvenRisk:
 def proven_risk(promise: Promise, log: DecisionLog, alpha: float = 1e-3) -> ProvenRisk:
     """What counts alone prove, over all pairs of segments, arms and versions together.
 
-    Where the promise is given the time, each table is counted apart.
+    Tables that keep the budgets together are counted together: where the promise is given the time,
+    each alone.
 
     Args:
         promise: what to hold against it.
@@ -58,12 +58,12 @@ def proven_risk(promise: Promise, log: DecisionLog, alpha: float = 1e-3) -> Prov
         alpha: the family-wise rate of false accusations.
     """
     usable = log.row >= 0
-    apart = log.version if promise.grade == ACROSS_TIME else log.table
+    together = promise.groups()
+    apart = np.array([together[number] for number in log.table.tolist()], dtype=np.int64)
     version_of = {published.number: published.version for published in promise.tables}
     tables = []
     for value in np.unique(apart[usable]).tolist():
-        version = value if promise.grade == ACROSS_TIME else version_of[value]
-        arms = promise.versions[version]
+        arms = promise.versions[version_of[value]]
         counts = _counts(log.where(usable & (apart == value)), promise)
         tables.append((arms, counts[:, list(arms)]))
     n_intervals = 2 * sum(counts.size for _, counts in tables)

@@ -17,7 +17,7 @@ from fractions import Fraction
 from typing import Any
 
 from deniable.audit.promise import Promise
-from deniable.errors import NANO, BrokenPromiseError
+from deniable.errors import NANO
 from deniable.privacy.serving import SPACE, exp_floor
 from deniable.privacy.tables import Table
 
@@ -35,7 +35,8 @@ class ArmProof:
             time of the first visit; None where some can be shown it and others cannot.
         ratio_across_time: the same for a tracker that does not know the time.
         bound: a rational number at most e^budget.
-        most: the largest probability of being shown, times 2^64, over all tables.
+        most: the largest probability of being shown, times 2^64, over all tables (of a band that was
+            fixed late: from then on).
         least: the smallest.
         grade: which of the two ratios is promised.
     """
@@ -51,8 +52,10 @@ class ArmProof:
 
     @property
     def promised_ratio(self) -> Fraction | None:
-        """The ratio that the promise is about."""
-        return self.ratio_across_time if self.grade == ACROSS_TIME else self.ratio
+        """The ratio that the promise is about; across time, each table alone must keep it too."""
+        if self.grade != ACROSS_TIME or self.ratio is None or self.ratio_across_time is None:
+            return self.ratio if self.grade != ACROSS_TIME else None
+        return max(self.ratio, self.ratio_across_time)
 
     @property
     def holds(self) -> bool:
@@ -140,42 +143,36 @@ def _version_proof(promise: Promise, version: int) -> VersionProof:
     mine = [published for published in promise.tables if published.version == version]
     tables = [published.table for published in mine] or [promise.first_table(version)]
     band = promise.band(version)
+    # A band that was fixed late holds from then on; what came before has its ratios alone.
+    banded = [published for published in mine if published.floors is not None or not promise.late]
     outside = [
         published.number
-        for published in mine
+        for published in banded
         if band is not None and not band.holds((*published.table.rows, published.table.zero))
     ]
+    # Before that the tables are a lottery, each of risk 0 alone.
+    together = [published.table for published in banded] or tables[-1:]
     return VersionProof(
         version=version,
         n_tables=len(mine),
-        arms=tuple(_arm_proof(promise, arm, tables) for arm in promise.versions[version]),
+        arms=tuple(_arm_proof(promise, arm, tables, together) for arm in promise.versions[version]),
         band_holds=None
         if band is None
         else all(
-            Fraction(band.ceilings[arm], band.floors[arm]) <= exp_floor(promise.budgets_nano[arm])
+            band.ceilings[arm] <= exp_floor(promise.budgets_nano[arm]) * band.floors[arm]
             for arm in promise.versions[version]
         ),
         outside_band=tuple(outside),
         not_replayed=tuple(
-            published.number for published in mine if not _replays(promise, published)
+            published.number for published in mine if not promise.replays(published)
         ),
     )
 
 
-def _replays(promise: Promise, published: Any) -> bool:
-    try:
-        return bool(promise.replayed(published) == published.table)
-    except BrokenPromiseError:
-        return False
-
-
-def _arm_proof(promise: Promise, arm: int, tables: list[Table]) -> ArmProof:
-    extremes = []
-    for table in tables:
-        column = [row[arm] for row in (*table.rows, table.zero)]
-        extremes.append((min(column), max(column)))
+def _arm_proof(promise: Promise, arm: int, tables: list[Table], together: list[Table]) -> ArmProof:
+    alone = [_ratio(*_extremes(table, arm)) for table in tables]
+    extremes = [_extremes(table, arm) for table in together]
     most, least = max(high for _, high in extremes), min(low for low, _ in extremes)
-    alone = [_ratio(low, high) for low, high in extremes]
     budget = promise.budgets_nano[arm]
     return ArmProof(
         arm=arm,
@@ -187,6 +184,11 @@ def _arm_proof(promise: Promise, arm: int, tables: list[Table]) -> ArmProof:
         least=least,
         grade=promise.grade,
     )
+
+
+def _extremes(table: Table, arm: int) -> tuple[int, int]:
+    column = [row[arm] for row in (*table.rows, table.zero)]
+    return min(column), max(column)
 
 
 def _ratio(least: int, most: int) -> Fraction | None:

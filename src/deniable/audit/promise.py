@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from deniable import _validation as check
-from deniable.errors import InvalidArgumentError
+from deniable.errors import BrokenPromiseError, InvalidArgumentError
 from deniable.privacy.tables import Band, Row, Table
 from deniable.strategies import STRATEGIES
-from deniable.strategies.making import make_band, make_table
+from deniable.strategies.making import Recipe
 
 GIVEN_THE_TIME = "given the time"
 
@@ -24,6 +24,9 @@ class AuditedTable:
         table: the rows.
         shows: by segment and arm.
         rewards: sums of rewards by segment and arm.
+        horizon: visitors planned for, where known.
+        additions: how often noise was added to the counts, where there is a trace budget.
+        floors: of the band that was fixed after the start; None where there is none (yet).
     """
 
     number: int
@@ -31,6 +34,9 @@ class AuditedTable:
     table: Table
     shows: tuple[Row, ...]
     rewards: tuple[Row, ...]
+    horizon: int | None = None
+    additions: int = 0
+    floors: Row | None = None
 
 
 @dataclass(frozen=True)
@@ -44,7 +50,8 @@ class Promise:
         budgets_nano: the budget of each arm in nano-nats; all equal for the symmetric mechanism.
         strategy: its name.
         cap: the largest reward of one show.
-        horizon: visitors planned for, where known.
+        trace_nano: the trace budget that noise in the counts keeps; None: they are exact.
+        across_time: whether it asked for the grade "across time" where that is an option.
         versions: version -> the arms (positions) that it shows; switching an arm off makes another.
         tables: as published, oldest first.
         one_band: whether the tables of all versions keep the budgets together.
@@ -60,7 +67,8 @@ class Promise:
     budgets_nano: tuple[int, ...]
     strategy: str
     cap: int = 1
-    horizon: int | None = None
+    trace_nano: int | None = None
+    across_time: bool = False
     versions: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     tables: tuple[AuditedTable, ...] = ()
     one_band: bool = True
@@ -88,7 +96,12 @@ class Promise:
     @property
     def grade(self) -> str:
         """What is promised of tables of one version: each alone, or all of them together."""
-        return STRATEGIES[self.strategy].grade
+        return STRATEGIES[self.strategy].grade_of(self.across_time)
+
+    @property
+    def late(self) -> bool:
+        """Whether the band of all tables is fixed after the start, by what was learned."""
+        return self.across_time and STRATEGIES[self.strategy].offers_across_time
 
     @property
     def stated_grade(self) -> str:
@@ -97,11 +110,62 @@ class Promise:
 
     def band(self, version: int) -> Band | None:
         """The integers that tables of this version must stay between; None where there are none."""
-        return make_band(self.strategy, budgets=self.budgets_nano, active=self.versions[version])
+        recipe = self.recipe(version)
+        late = [table for table in self.tables if table.version == version and table.floors]
+        if not late:
+            return recipe.fixed_band()
+        try:
+            return recipe.settled_band(late[0].floors)
+        except BrokenPromiseError:  # floors that no table can have: none replays either
+            return None
 
-    def replayed(self, published: AuditedTable) -> Table:
-        """The table that the strategy makes of the counts that a published one names."""
-        return self.made(published.version, published.shows, published.rewards)
+    def recipe(self, version: int, horizon: int | None = None) -> Recipe:
+        """How tables of a version follow from their counts."""
+        return Recipe(
+            self.strategy,
+            budgets=self.budgets_nano,
+            active=self.versions[version],
+            cap=self.cap,
+            horizon=horizon,
+            across_time=self.across_time,
+            trace_nano=self.trace_nano,
+        )
+
+    def replays(self, published: AuditedTable) -> bool:
+        """Whether a table is what the strategy makes of the counts that it names.
+
+        The first table inside a late band must be where the strategy would have fixed that band.
+        """
+        recipe = self.recipe(published.version, published.horizon)
+        counts = recipe.counts(published.shows, published.rewards, published.additions)
+        before = [
+            table
+            for table in self.tables
+            if (table.version, table.number < published.number) == (published.version, True)
+        ]
+        known = before[-1].floors if before else None
+        if known is not None:
+            settled = published.floors == known
+        else:
+            settled = recipe.settles(published.floors, counts)
+        try:
+            band = recipe.settled_band(published.floors)
+        except BrokenPromiseError:
+            return False
+        return settled and recipe.replays(published.table, counts, band)
+
+    def groups(self) -> dict[int, int]:
+        """Table number -> the first of the tables that keep the budgets together with it.
+
+        Given the time, each is alone; across time, all of a version, or all in its late band.
+        """
+        first: dict[object, int] = {}
+        found = {}
+        for table in self.tables:
+            lone = self.grade == GIVEN_THE_TIME or (self.late and table.floors is None)
+            key = table.number if lone else ("together", table.version)
+            found[table.number] = first.setdefault(key, table.number)
+        return found
 
     def first_table(self, version: int) -> Table:
         """The table of a version before anybody came."""
@@ -109,13 +173,6 @@ class Promise:
         return self.made(version, nothing, nothing)
 
     def made(self, version: int, shows: tuple[Row, ...], rewards: tuple[Row, ...]) -> Table:
-        """The table of these counts."""
-        return make_table(
-            self.strategy,
-            budgets=self.budgets_nano,
-            active=self.versions[version],
-            shows=shows,
-            rewards=rewards,
-            cap=self.cap,
-            horizon=self.horizon,
-        )
+        """The table of these counts, without a late band."""
+        recipe = self.recipe(version)
+        return recipe.table(recipe.counts(shows, rewards))

@@ -14,7 +14,8 @@ from deniable.theory.best_budget import best_dynamic_budget
 from deniable.theory.elasticity import dynamic_gain
 
 TWO_EXPERIMENTS = Portfolio.of(
-    [{"id": "A", "arms": 2, "visitors": 1000}, {"id": "B", "arms": 2, "visitors": 10_000}]
+    [{"id": "A", "arms": 2, "visitors": 1000}, {"id": "B", "arms": 2, "visitors": 10_000}],
+    form="paper",
 )
 """Experiment A with 1,000 visitors and B with 10,000, two arms each."""
 

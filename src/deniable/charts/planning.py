@@ -119,7 +119,8 @@ def plan_data(plan: Planned) -> dict[str, Records]:
     for place, (name, one) in enumerate(plan.strategies.items()):
         strategy = STRATEGIES[name](plan.n_arms, plan.budget)
         share = strategy.exploration(clock)
-        data["schedule"] += _short(rows(clock=clock, share=share, strategy=name))
+        if share is not None:  # a strategy without a schedule is not in this chart
+            data["schedule"] += _short(rows(clock=clock, share=share, strategy=name))
         told = one.best_regret < plan.horizon
         data["best"].append(
             {

@@ -30,6 +30,7 @@ _RULE_COLOURS = {
     "best budgets": "#555555",
     "equal split": "#E69F00",
     "zero": "#999999",
+    "random arms": "#CC79A7",
 }
 
 

@@ -10,7 +10,7 @@ import altair as alt
 from deniable.charts.theme import ACCENT, INK, STRATEGY_COLOURS
 
 HEIGHT = 240
-RULES = ("this allocation", "equal split", "zero", "best for each")
+RULES = ("this allocation", "equal split", "zero", "random arms", "best for each")
 _NUMBER = alt.Axis(format="~s", tickCount=6)
 
 

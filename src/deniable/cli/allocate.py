@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from deniable.errors import InvalidArgumentError
+from deniable.strategies import STRATEGIES
 
 app = typer.Typer(add_completion=False)
 
@@ -19,7 +20,13 @@ def allocate(
         Path | None, typer.Argument(help="Experiments: a .csv, .parquet or .toml file.")
     ] = None,
     firm_budget: Annotated[float | None, typer.Option(help="The firm's budget in nats.")] = None,
-    regime: Annotated[str, typer.Option(help="flexible, constant or dynamic.")] = "flexible",
+    regime: Annotated[
+        str, typer.Option(help=f"flexible (the best for each), or one of {', '.join(STRATEGIES)}.")
+    ] = "flexible",
+    form: Annotated[
+        str,
+        typer.Option(help="Bounds: summed, or paper (as printed, the paper's strategies only)."),
+    ] = "summed",
     reserve: Annotated[float, typer.Option(help="Nats kept back for later experiments.")] = 0.0,
     gap: Annotated[float, typer.Option(help="The relative gap to prove.")] = 1e-6,
     time_limit: Annotated[float, typer.Option(help="Seconds before the best found is told.")] = 10,
@@ -64,7 +71,7 @@ def allocate(
     elif portfolio is None:
         raise InvalidArgumentError("portfolio", None, "a file, or --illustration")
     else:
-        experiments = read_portfolio(portfolio)
+        experiments = read_portfolio(portfolio, form=form)  # type: ignore[arg-type]
     if firm_budget is None:
         raise InvalidArgumentError(
             "firm_budget", None, "--firm-budget, a number of nats, 0 or more"

@@ -12,6 +12,7 @@ from deniable.portfolio.participation import RealizedRisk, realized_risk
 from deniable.portfolio.rules import RuleOutcome, compare_rules
 from deniable.portfolio.whatif import WhatIf, budget_for_share
 from deniable.portfolio.whatif import what_if as curve_of
+from deniable.strategies import STRATEGIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -135,14 +136,18 @@ def _experiments(found: Allocation, rows: int) -> Section:
         for row in shown.iter_rows(named=True)
     )
     hidden = frame.height - shown.height
-    text = f"The {rows} largest budgets; {hidden:,} more with --rows 0." if hidden else ""
+    text = f"The {rows} largest budgets; {hidden:,} more with --rows 0. " if hidden else ""
+    alone = int((found.portfolio.segments == 1).sum()) if found.portfolio.form == "summed" else 0
+    if alone:
+        have = "experiment has" if alone == 1 else "experiments have"
+        text += f"{alone:,} {have} one segment: nothing can leak there and no budget is needed."
     return Section("Budgets", text, header, body)
 
 
 def _rules(extras: Extras) -> Section:
     shown = extras.outcomes
     if not extras.compared:
-        shown = [o for o in shown if o.rule in ("optimal", "equal split", "zero")]
+        shown = [o for o in shown if o.rule in ("optimal", "equal split", "zero", "random arms")]
     zero = next(o.total_regret for o in extras.outcomes if o.rule == "zero")
     body = tuple(
         (
@@ -155,7 +160,9 @@ def _rules(extras: Extras) -> Section:
         for outcome in shown
     )
     header = ("rule", "total regret", "saved against zero", "costs", "within the budget")
-    return Section("Against other rules", "", header, body)
+    words = "; ".join(f"{name}, {kind.at_zero}" for name, kind in STRATEGIES.items())
+    text = f"Zero is budget 0 with the best strategy there ({words}); random arms is the paper's sense."
+    return Section("Against other rules", text, header, body)
 
 
 def _optional(extras: Extras) -> Iterator[Section]:

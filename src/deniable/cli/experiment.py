@@ -16,6 +16,7 @@ from deniable.cli.stores import (
     print_table,
 )
 from deniable.errors import InvalidArgumentError
+from deniable.strategies import DEFAULT_STRATEGY, STRATEGIES
 
 if TYPE_CHECKING:
     from deniable.service.drafts import NewArm
@@ -32,8 +33,18 @@ def create(
     arm: Annotated[list[str], typer.Option(help="KEY, KEY=BUDGET; once for each arm.")],
     segment: Annotated[list[str], typer.Option(help="Once for each segment.")],
     budget: Annotated[float | None, typer.Option(help="Cap on a visitor's risk, in nats.")] = None,
-    strategy: Annotated[str, typer.Option(help="How tables are made from counts.")] = "dynamic",
-    planned_visitors: Annotated[int | None, typer.Option(help="For people.")] = None,
+    strategy: Annotated[
+        str, typer.Option(help=f"How tables are made from counts: {', '.join(STRATEGIES)}.")
+    ] = DEFAULT_STRATEGY,
+    across_time: Annotated[
+        bool,
+        typer.Option(
+            "--across-time", help="Hide the time of the first visit too, where that is an option."
+        ),
+    ] = False,
+    planned_visitors: Annotated[
+        int | None, typer.Option(help="For people, and for strategies that plan ahead.")
+    ] = None,
     trace_budget: Annotated[
         float | None, typer.Option(help="Cap on what later tables tell, in nats (default: none).")
     ] = None,
@@ -60,6 +71,7 @@ def create(
             segments=segment,
             budget=budget,
             strategy=strategy,
+            across_time=across_time,
             trace_budget=trace_budget,
             planned_visitors=planned_visitors,
             layer=layer,

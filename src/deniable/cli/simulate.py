@@ -35,8 +35,8 @@ def simulate(
     policies: Annotated[
         str | None,
         typer.Option(
-            help="Of constant, dynamic, arm-constant, arm-dynamic, epsilon-greedy, gittins, "
-            "random, perfect."
+            help="Of constant, dynamic, joint, joint-across-time, arm-constant, arm-dynamic, pooled, "
+            "best-private, epsilon-greedy, gittins, random, perfect."
         ),
     ] = None,
     budget: Annotated[str | None, typer.Option(help="Privacy budget, or several: 1,3.")] = None,

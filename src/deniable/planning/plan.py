@@ -26,7 +26,7 @@ from deniable.planning.trace import (
 from deniable.policies.base import checked_trace_budget
 from deniable.privacy.belief import budget_for_belief, highest_belief, lowest_belief
 from deniable.strategies import STRATEGIES
-from deniable.strategies.base import NEAR, Grade, Reading, Strategy
+from deniable.strategies.base import Grade, Reading, Strategy
 
 GRID = (0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 7.0)
 """Budgets in the table of every plan, in nats."""
@@ -41,8 +41,14 @@ class StrategySummary:
         title: what people call it.
         description: what it does.
         grade: of its promise, "across time" or "given the time".
+        across_time_cost: what the grade "across time" would cost, where it is an option.
+        at_zero: what everybody is shown at budget 0.
+        bound_note: what a reader of the bound must know.
+        servable: whether the service makes its tables for so many arms and segments.
+        drawn_by_lot: least share of visitors whose arm does not depend on their segment.
         budget: the cap on every visitor's risk, in nats.
-        exploration_first: share of random arms for a segment's first visitor.
+        exploration_first: share of random arms for a segment's first visitor; None where it depends
+            on what was learned.
         exploration_last: the same for the last visitor of the largest segment.
         binds_at: the segment's visitor from whom the budget binds; None where that is after the last.
         learning: part of the regret bound on the schedule, before the budget binds.
@@ -54,7 +60,8 @@ class StrategySummary:
         gain: clicks that the bound falls by per nat of further budget.
         reading: what that says about the budget.
         reading_words: the same as a sentence.
-        best_budget: the budget with the lowest bound.
+        best_budget: the budget with the lowest bound; where it falls forever, the one at which privacy
+            costs what learning costs.
         best_regret: the bound there.
     """
 
@@ -62,9 +69,14 @@ class StrategySummary:
     title: str
     description: str
     grade: Grade
+    across_time_cost: str
+    at_zero: str
+    bound_note: str
+    servable: bool
+    drawn_by_lot: float
     budget: float
-    exploration_first: float
-    exploration_last: float
+    exploration_first: float | None
+    exploration_last: float | None
     binds_at: int | None
     learning: float
     exploration: float
@@ -85,6 +97,7 @@ class Recommendation:
 
     Attributes:
         strategy: which.
+        grade: of its promise.
         budget: in nats, rounded to three digits; everything else is computed at the rounded budget.
         belief: the most a tracker with the plan's prior could believe, from the trace too.
         regret: the bound.
@@ -93,6 +106,7 @@ class Recommendation:
     """
 
     strategy: str
+    grade: Grade
     budget: float
     belief: float
     regret: float
@@ -107,13 +121,14 @@ class BudgetLine:
     Attributes:
         budget: in nats.
         belief: the most a tracker could believe.
-        exploration: share of random arms for the last visitor, by strategy.
+        exploration: share of random arms for the last visitor, by strategy; None where it depends on
+            what was learned.
         regret: the bound, by strategy.
     """
 
     budget: float
     belief: float
-    exploration: Mapping[str, float]
+    exploration: Mapping[str, float | None]
     regret: Mapping[str, float]
 
 
@@ -220,8 +235,14 @@ def plan(
 
     >>> plan(n_arms=2, horizon=10_000, budget=1).strategies["constant"].reading
     'too random'
+    >>> advice = plan(n_arms=8, horizon=10**6, n_segments=2).recommendation
+    >>> advice.strategy, advice.budget, advice.grade
+    ('joint', 2.14, 'given the time')
+
+    With one segment nothing can leak.
+
     >>> plan(n_arms=2, horizon=10_000).recommendation.budget
-    1.68
+    0.0
     """
     before = check.single("prior", check.probability("prior", prior))
     sizes = _Sizes.of(n_arms, horizon, n_segments, shares)
@@ -299,6 +320,7 @@ def _summary(strategy: type[Strategy], sizes: _Sizes, budget: float) -> Strategy
         sizes.shares,
     )
     spent = strategy(n_arms, budget)
+    binds = spent.binds_at
     terms = strategy.regret_terms(n_arms, horizon, budget, n_segments, shares=shares)
     gain = float(strategy.gain(n_arms, horizon, budget, n_segments, shares=shares))
     slope = float(strategy.elasticity(n_arms, horizon, budget, n_segments, shares=shares))
@@ -312,10 +334,15 @@ def _summary(strategy: type[Strategy], sizes: _Sizes, budget: float) -> Strategy
         title=strategy.title,
         description=strategy.description,
         grade=strategy.grade,
+        across_time_cost=strategy.across_time_cost,
+        at_zero=strategy.at_zero,
+        bound_note=strategy.bound_note,
+        servable=bool(strategy.fits(n_arms, n_segments)),
+        drawn_by_lot=strategy.drawn_by_lot(n_arms, n_segments, budget),
         budget=budget,
-        exploration_first=float(spent.exploration(1)),
-        exploration_last=float(spent.exploration(sizes.largest)),
-        binds_at=int(spent.binds_at) if spent.binds_at <= sizes.largest else None,
+        exploration_first=_explored(spent, 1),
+        exploration_last=_explored(spent, sizes.largest),
+        binds_at=None if binds is None or binds > sizes.largest else int(binds),
         learning=float(terms.learning),
         exploration=float(terms.exploration),
         estimation=float(terms.estimation),
@@ -328,6 +355,11 @@ def _summary(strategy: type[Strategy], sizes: _Sizes, budget: float) -> Strategy
         best_budget=best,
         best_regret=best_regret,
     )
+
+
+def _explored(spent: Strategy, clock: int) -> float | None:
+    share = spent.exploration(clock)
+    return None if share is None else float(share)
 
 
 @lru_cache(maxsize=512)
@@ -349,7 +381,7 @@ def _table(sizes: _Sizes, prior: float, budgets: Sequence[float]) -> tuple[Budge
             budget=budget,
             belief=float(highest_belief(prior, budget)),
             exploration={
-                name: float(strategy(sizes.n_arms, budget).exploration(sizes.largest))
+                name: _explored(strategy(sizes.n_arms, budget), sizes.largest)
                 for name, strategy in STRATEGIES.items()
             },
             regret={name: float(bounds[name][row]) for name in STRATEGIES},
@@ -362,44 +394,41 @@ def _table(sizes: _Sizes, prior: float, budgets: Sequence[float]) -> tuple[Budge
 def _recommend(
     sizes: _Sizes, names: tuple[str, ...], prior: float, max_belief: float | None, trace: float
 ) -> Recommendation:
-    """The smallest budget within 5% of the best bound there is, or the largest the belief allows.
+    """A strategy with its own advised budget, or the largest budget that the belief allows.
 
-    The best bound is the smallest of the strategies' bounds at their best budgets. The budget is rounded
-    up, so that it keeps to the 5%. Where a largest belief is given and asks for less, it decides: what
-    it allows, less the trace budget, is rounded down, and spent with the strategy that has the smallest
-    bound there.
+    Every strategy advises a budget; those whose bound is the smallest of all at their own are worth
+    taking, and of these the one that needs the least. Its budget is rounded up, to be sure to get what
+    it was advised for. Where a largest belief is given and asks for less, it decides: what it allows,
+    less the trace budget, is rounded down, and spent with the strategy that has the smallest bound
+    there.
     """
-    best = {name: _best(sizes, name, STRATEGIES[name]) for name in names}
-    leader = min(names, key=lambda name: best[name][1])
-    budget = rounded(
-        float(
-            STRATEGIES[leader].budget_for_regret(
-                sizes.n_arms, sizes.horizon, NEAR, sizes.n_segments, shares=sizes.shares
-            )
-        ),
-        up=True,
+    names = tuple(name for name in names if STRATEGIES[name].fits(sizes.n_arms, sizes.n_segments))
+    advised = {name: _advised(sizes, STRATEGIES[name]) for name in names}
+    worthy = [name for name in names if name == _leader(sizes, names, advised[name])]
+    leader = min(
+        worthy or names,
+        key=lambda name: (advised[name], float(sizes.regret(STRATEGIES[name], advised[name]))),
     )
-    lowest = best[leader][1]
-    if budget == 0:
+    budget = advised[leader]
+    if not worthy:
+        leader = _leader(sizes, names, budget)
+    regret = float(sizes.regret(STRATEGIES[leader], budget))
+    if budget == 0 and sizes.n_segments > 1:
         reason = (
             f"{sizes.horizon:,} visitors are too few for {sizes.n_arms} arms: by the bounds, no budget "
-            f"is more than {NEAR:.0%} better than random arms for everybody."
+            f"buys more than learning costs. At budget 0: {STRATEGIES[leader].at_zero}."
         )
-    elif lowest >= sizes.horizon:
+    elif regret >= sizes.horizon and sizes.n_segments > 1:
         reason = (
             f"At this size the regret bounds say nothing: all are above the {sizes.horizon:,} visitors. "
-            "The budget is where the lowest of them comes near its minimum; simulate before you rely "
-            "on it."
+            "This budget is where they begin to be balanced; simulate before you rely on it."
         )
     else:
-        reason = (
-            f"It is the smallest budget whose regret bound is within {NEAR:.0%} of the lowest one there "
-            f"is (the {leader} strategy's). More would cost privacy and buy almost nothing."
-        )
+        reason = STRATEGIES[leader].advice(sizes.n_segments)
     limit = None if max_belief is None else float(budget_for_belief(prior, max_belief))
     if limit is not None and limit - trace < budget:
         budget = rounded(max(0.0, limit - trace), up=False)
-        leader = min(names, key=lambda name: float(sizes.regret(STRATEGIES[name], budget)))
+        leader = _leader(sizes, names, budget)
         reason = (
             f"It is the largest budget that keeps a tracker at {100 * prior:.3g}% from believing more "
             f"than {100 * (max_belief or 0):.3g}%{', trace budget included' if trace else ''}. "
@@ -413,12 +442,36 @@ def _recommend(
     regret = float(sizes.regret(STRATEGIES[leader], budget))
     return Recommendation(
         strategy=leader,
+        grade=STRATEGIES[leader].grade,
         budget=budget,
         belief=float(highest_belief(prior, budget + trace)),
         regret=regret,
         informative=regret < sizes.horizon,
         reason=reason,
     )
+
+
+def _advised(sizes: _Sizes, strategy: type[Strategy]) -> float:
+    budget = strategy.advised_budget(
+        sizes.n_arms, sizes.horizon, sizes.n_segments, shares=sizes.shares
+    )
+    return rounded(float(budget), up=True)
+
+
+def _leader(sizes: _Sizes, names: Sequence[str], budget: float) -> str:
+    """The strategy with the smallest bound at this budget.
+
+    Bounds above the number of visitors all say the same, nothing; then it is the one for which privacy
+    costs least.
+    """
+
+    def cost(name: str) -> tuple[float, float]:
+        terms = STRATEGIES[name].regret_terms(
+            sizes.n_arms, sizes.horizon, budget, sizes.n_segments, shares=sizes.shares
+        )
+        return min(float(terms.total), sizes.horizon), float(terms.exploration)
+
+    return min(names, key=cost)
 
 
 def rounded(budget: float, *, up: bool) -> float:

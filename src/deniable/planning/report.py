@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from deniable.planning.arm_plan import ArmPlan
 from deniable.planning.plan import Plan, StrategySummary
 from deniable.planning.trace import TraceCost
+from deniable.strategies.base import GRADE_WORDS
 
 
 @dataclass(frozen=True)
@@ -32,11 +33,12 @@ def plan_sections(plan: Plan) -> list[Section]:
             belief_words(plan),
         ),
         *_trace(plan),
+        _segments(plan),
         _strategies(plan),
         *([] if plan.chosen else [_grid(plan)]),
         Section(
             f"Recommended: budget {plan.recommendation.budget:.4g}, "
-            f"{plan.recommendation.strategy} strategy",
+            f"{plan.recommendation.strategy} strategy, {plan.recommendation.grade}",
             recommendation_words(plan),
         ),
     ]
@@ -91,9 +93,29 @@ def recommendation_words(plan: Plan) -> str:
     """Why the recommended budget, and what it means."""
     advice = plan.recommendation
     words = f"{advice.reason} A tracker at {_percent(plan.prior)} could reach {advice.belief:.1%}"
-    if not advice.informative:
-        return words + "."
-    return words + f"; at most {advice.regret:,.0f} clicks of {plan.horizon:,} visitors are lost."
+    if advice.informative:
+        words += f"; at most {advice.regret:,.0f} clicks of {plan.horizon:,} visitors are lost"
+    option = plan.strategies[advice.strategy].across_time_cost
+    grade = f" {GRADE_WORDS[advice.grade]}" if plan.n_segments > 1 else ""
+    if option and grade:
+        grade += f" “Across time” is an option. {option}"
+    return f"{words}.{grade}"
+
+
+def segments_words(plan: Plan) -> str:
+    """What the number of segments means, and what budget 0 is."""
+    if plan.n_segments == 1:
+        words = (
+            "There is one segment, so nothing about segments can leak and no budget is needed. Say how "
+            "many groups of visitors must not be told apart."
+        )
+    else:
+        words = (
+            f"{plan.n_segments} groups of visitors must not be told apart by the arm they are shown. "
+            "Whose arm does not depend on the segment, at the least: "
+            f"{_by_value(plan, lambda one: f'{one.drawn_by_lot:.1%} of all visitors')}."
+        )
+    return f"{words} What budget 0 means: {_by_value(plan, lambda one: one.at_zero)}."
 
 
 def bound_words(regret: float, horizon: int) -> str:
@@ -207,13 +229,16 @@ def _trace(plan: Plan) -> list[Section]:
 def _strategies(plan: Plan) -> Section:
     shown = list(plan.strategies.values())
     table = (
-        ("random arms, first visitor of a segment", *(f"{o.exploration_first:.1%}" for o in shown)),
-        ("random arms, last visitor of a segment", *(f"{o.exploration_last:.1%}" for o in shown)),
-        ("budget binds at a segment's visitor", *(_clock(o.binds_at) for o in shown)),
+        ("random arms, first visitor of a segment", *(_random(o.exploration_first) for o in shown)),
+        ("random arms, last visitor of a segment", *(_random(o.exploration_last) for o in shown)),
+        (
+            "budget binds at a segment's visitor",
+            *("-" if o.exploration_last is None else _clock(o.binds_at) for o in shown),
+        ),
         ("regret bound", *(_share(o.regret, plan.horizon) for o in shown)),
-        ("  learning on the schedule", *(_part(o, o.learning) for o in shown)),
-        ("  random arms once the budget binds", *(_part(o, o.exploration) for o in shown)),
-        ("  wrong greedy arms once it binds", *(_part(o, o.estimation) for o in shown)),
+        ("  learning", *(_part(o, o.learning) for o in shown)),
+        ("  price of privacy", *(_part(o, o.exploration) for o in shown)),
+        ("  wrong best arms and the rest", *(_part(o, o.estimation) for o in shown)),
         ("elasticity of the bound", *(f"{o.elasticity + 0.0:+.3f}  {o.reading}" for o in shown)),
         ("one more nat lowers it by, at this rate", *(_part(o, o.gain + 0.0) for o in shown)),
         ("best budget", *(f"{o.best_budget:.4g}" for o in shown)),
@@ -222,6 +247,12 @@ def _strategies(plan: Plan) -> Section:
     )
     better = min(shown, key=lambda o: o.regret)
     words = [f"{o.title}: {o.description}." for o in shown]
+    words += [o.bound_note for o in shown if o.bound_note]
+    words += [
+        f"The {o.strategy} strategy is not served with so many arms or segments."
+        for o in shown
+        if not o.servable
+    ]
     words.append(
         f"At this budget the {better.strategy} strategy has the smallest bound. Bounds hold for any "
         "click rates: real losses are far smaller, their comparison is what counts."
@@ -231,12 +262,13 @@ def _strategies(plan: Plan) -> Section:
 
 def _grid(plan: Plan) -> Section:
     names = list(plan.strategies)
+    timed = [name for name in names if plan.strategies[name].exploration_last is not None]
     least = min(min(line.regret.values()) for line in plan.table)
     rows = tuple(
         (
             f"{line.budget:.4g}",
             f"{line.belief:.3f}",
-            *(f"{line.exploration[name]:.1%}" for name in names),
+            *(_random(line.exploration[name]) for name in timed),
             *(bound_words(line.regret[name], plan.horizon) for name in names),
             _above(min(line.regret.values()), least, plan.horizon),
         )
@@ -245,7 +277,7 @@ def _grid(plan: Plan) -> Section:
     header = (
         "budget",
         f"belief from {plan.prior:.3g}",
-        *(f"random arms in the end, {name}" for name in names),
+        *(f"random arms in the end, {name}" for name in timed),
         *(f"regret bound, {name}" for name in names),
         "above the best",
     )
@@ -274,10 +306,28 @@ def _lost(summary: StrategySummary, horizon: int) -> str:
 
 def _schedule(summary: StrategySummary) -> str:
     first, last = summary.exploration_first, summary.exploration_last
+    if first is None or last is None:
+        return "no fixed schedule; what is shown depends on what was learned."
     if first == last:
         return f"{last:.0%} random arms for everybody."
     ends = "" if summary.binds_at is None else f" from visitor {summary.binds_at:,} of a segment on"
     return f"{first:.0%} at first, {last:.0%}{ends or ' for the last visitor'}."
+
+
+def _by_value(plan: Plan, told: Callable[[StrategySummary], str]) -> str:
+    """What is told of each strategy; strategies of which the same is told, together."""
+    found: dict[str, list[str]] = {}
+    for one in plan.strategies.values():
+        found.setdefault(told(one), []).append(one.strategy)
+    return "; ".join(f"{value} ({', '.join(names)})" for value, names in found.items())
+
+
+def _random(share: float | None) -> str:
+    return "as learned" if share is None else f"{share:.1%}"
+
+
+def _segments(plan: Plan) -> Section:
+    return Section(_plural(plan.n_segments, "segment"), segments_words(plan))
 
 
 def _lower(sentence: str) -> str:

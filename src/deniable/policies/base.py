@@ -1,7 +1,8 @@
 """What every policy is: a named value that turns an experiment into a rule the kernels can run.
 
-A rule holds plain numbers only. There are four kinds, because there are four ways to choose: greedily
-with exploration, from tables published now and then, by an index, or from a fixed distribution.
+A rule holds plain numbers only. There is a kind for each way to choose: greedily with exploration, from
+tables that are published now and then (by segment, or for all segments together), by an index, or from a
+fixed distribution.
 """
 
 from __future__ import annotations
@@ -87,7 +88,35 @@ class FixedRule:
     shown: FloatArray
 
 
-Rule: TypeAlias = GreedyRule | TableRule | IndexRule | FixedRule
+@dataclass(frozen=True)
+class EpochRule:
+    """Publish one table for all segments per epoch, from the counts before it.
+
+    Attributes:
+        kind: "joint", "across-time" or "pooled".
+        budget: g; pooled needs none.
+        told_horizon: the visitors it is told to expect; 0 for an open end.
+        trace_budget: noise on the counts that tables are made of; 0 for none.
+    """
+
+    kind: Literal["joint", "across-time", "pooled"]
+    budget: float
+    told_horizon: int
+    trace_budget: float
+
+
+@dataclass(frozen=True)
+class KnownRatesRule:
+    """Show arms from the best table that keeps the budget, for the true rates and shares.
+
+    Attributes:
+        budget: g.
+    """
+
+    budget: float
+
+
+Rule: TypeAlias = GreedyRule | TableRule | IndexRule | FixedRule | EpochRule | KnownRatesRule
 
 
 class Policy(Protocol):

@@ -15,6 +15,12 @@ from deniable.policies.greedy import (
     DynamicPolicy,
     EpsilonGreedyPolicy,
 )
+from deniable.policies.tables import (
+    AcrossTimePolicy,
+    BestPrivatePolicy,
+    JointPolicy,
+    PooledPolicy,
+)
 
 
 @dataclass(frozen=True)
@@ -22,7 +28,7 @@ class Settings:
     """What policies can be given by name.
 
     Attributes:
-        budget: for constant and dynamic.
+        budget: for constant, dynamic, joint and best-private.
         budgets: by arm, for arm-constant and arm-dynamic.
         discount: for gittins; None for the horizon's.
     """
@@ -34,7 +40,9 @@ class Settings:
 
 def _budget(settings: Settings) -> float:
     if settings.budget is None:
-        raise InvalidArgumentError("budget", None, "a budget for the policies constant and dynamic")
+        raise InvalidArgumentError(
+            "budget", None, "a budget for the policies constant, dynamic, joint and best-private"
+        )
     return settings.budget
 
 
@@ -53,6 +61,10 @@ POLICIES: dict[str, Callable[[Settings], Policy]] = {
     "arm-dynamic": lambda given: ArmDynamicPolicy(_budgets(given)),
     "epsilon-greedy": lambda given: EpsilonGreedyPolicy(),
     "gittins": lambda given: GittinsPolicy(given.discount),
+    "joint": lambda given: JointPolicy(_budget(given)),
+    "joint-across-time": lambda given: AcrossTimePolicy(_budget(given)),
+    "best-private": lambda given: BestPrivatePolicy(_budget(given)),
+    "pooled": lambda given: PooledPolicy(),
     "random": lambda given: RandomPolicy(),
     "perfect": lambda given: PerfectPolicy(),
 }

@@ -16,7 +16,7 @@ import numpy as np
 from deniable import _validation as check
 from deniable._validation import FloatArray
 from deniable.errors import NANO
-from deniable.portfolio.curves import STRATEGIES, Curves, IntArray, build_curves
+from deniable.portfolio.curves import Curves, IntArray, build_curves
 from deniable.portfolio.dual import Demand
 from deniable.portfolio.groups import cells_of_group
 from deniable.portfolio.pieces import (
@@ -28,7 +28,7 @@ from deniable.portfolio.pieces import (
     join_cells,
 )
 from deniable.portfolio.polish import polish
-from deniable.portfolio.problem import NanoArray, Portfolio, Regime, check_regime, firm_nano
+from deniable.portfolio.problem import NanoArray, Portfolio, check_regime, firm_nano
 from deniable.portfolio.rows import over_commitment
 from deniable.portfolio.search import Best, Search, SearchResult
 from deniable.portfolio.sketch import Sketch
@@ -49,7 +49,7 @@ class Allocation:
         regime: which strategies were allowed.
         firm_nano: the budget that could be spent, in nano-nats.
         budgets_nano: the budget of each experiment, in nano-nats.
-        strategies: "constant" or "dynamic" for each.
+        strategies: the name of the strategy of each.
         regret: the bound of each at its budget.
         saved: by how much that is below the bound at budget 0.
         marginal_gain: what the last nano-nat of each saved, in regret per nat.
@@ -61,13 +61,13 @@ class Allocation:
         nodes: nodes of the branch-and-bound search; 1 where none was needed.
         seconds: the time it took.
 
-    >>> found = allocate(Portfolio.from_sizes([2, 5], [1000, 50_000]), 2.5)
+    >>> found = allocate(Portfolio.from_sizes([2, 5], [1000, 50_000], form="paper"), 2.5)
     >>> found.budgets.tolist(), found.spent_nano, found.certified
     ([0.0, 2.5], 2500000000, True)
     """
 
     portfolio: Portfolio
-    regime: Regime
+    regime: str
     firm_nano: int
     budgets_nano: NanoArray
     strategies: tuple[str, ...]
@@ -139,7 +139,7 @@ class Allocation:
 class Allocator:
     """A portfolio prepared once, to be allocated for any number of firm budgets.
 
-    >>> portfolio = Portfolio.from_sizes([2, 2], [1000, 10_000])
+    >>> portfolio = Portfolio.from_sizes([2, 2], [1000, 10_000], form="paper")
     >>> allocator = Allocator(portfolio, regime="dynamic")
     >>> allocator.allocate(4).budgets.round(4).tolist()
     [1.2711, 2.7289]
@@ -205,7 +205,7 @@ class Allocator:
             regime=self.regime,
             firm_nano=available,
             budgets_nano=budgets,
-            strategies=tuple(STRATEGIES[int(code)] for code in self.curves.dynamic[curve]),
+            strategies=self.curves.strategies(curve),
             regret=regret,
             saved=zero - regret,
             marginal_gain=self.curves.gain(curve, just_below),
@@ -294,13 +294,13 @@ def allocate(
     Args:
         portfolio: the experiments.
         firm_budget: Gamma, in nats.
-        regime: "flexible" lets each experiment have the better strategy; "constant" and "dynamic"
-            allow one. An experiment's own pin counts more.
+        regime: "flexible" lets each experiment have the best strategy; a strategy's name allows that
+            one. An experiment's own pin counts more.
         reserve: what to keep back for experiments to come.
         gap: the relative gap to prove.
         time_limit: seconds after which the best found is returned with the gap it has.
 
-    >>> two = Portfolio.from_sizes([2, 2], [1000, 10_000])
+    >>> two = Portfolio.from_sizes([2, 2], [1000, 10_000], form="paper")
     >>> allocate(two, 1.5, regime="dynamic").budgets.tolist()
     [0.0, 1.5]
     """

@@ -29,7 +29,7 @@ class RealizedRisk:
         risk: ascending values of total risk, in nats.
         probability: the part of visitors at or below each.
 
-    >>> one = Portfolio.from_sizes([2], [1000])
+    >>> one = Portfolio.from_sizes([2], [1000], form="paper")
     >>> risk = realized_risk(one, np.array([2 * 10**9]), 0.25)
     >>> risk.quantile(0.75), risk.quantile(0.76), risk.mean
     (0.0, 2.0, 0.5)
@@ -56,7 +56,7 @@ def realized_risk(portfolio: Portfolio, budgets_nano: NanoArray, share: ArrayLik
         share: the chance to meet each experiment on its own, or each group; one for all, or one an
             experiment (a group's is the largest of its members').
 
-    >>> three = Portfolio.from_sizes([2, 2, 2], [1000, 1000, 1000])
+    >>> three = Portfolio.from_sizes([2, 2, 2], [1000, 1000, 1000], form="paper")
     >>> risk = realized_risk(three, np.array([1, 1, 2]) * 10**9, 0.5)
     >>> risk.worst_case, risk.mean, round(risk.quantile(0.5), 2)
     (4.0, 2.0, 2.0)
@@ -96,7 +96,7 @@ def sampled_risk(
         budgets_nano: their budgets.
         memberships: shape (visitors, experiments); true where the visitor was in the experiment.
 
-    >>> two = Portfolio.from_sizes([2, 2], [1000, 1000])
+    >>> two = Portfolio.from_sizes([2, 2], [1000, 1000], form="paper")
     >>> sampled_risk(two, np.array([1, 2]) * 10**9, [[1, 0], [1, 1]]).risk.tolist()
     [1.0, 3.0]
     """

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,9 +18,12 @@ from deniable import _validation as check
 from deniable._validation import FloatArray
 from deniable.errors import NANO, InvalidArgumentError
 from deniable.portfolio.rows import clean_rows
+from deniable.strategies import STRATEGIES
+from deniable.theory.regret import Form
 
-Regime: TypeAlias = Literal["flexible", "constant", "dynamic"]
-REGIMES: tuple[Regime, ...] = get_args(Regime)
+FLEXIBLE = "flexible"
+"""The regime in which every experiment has the best strategy for it; others are strategies' names."""
+
 NanoArray: TypeAlias = NDArray[np.int64]
 
 UNLIMITED_NANO = 2**62
@@ -34,11 +37,13 @@ class Portfolio:
     Attributes:
         ids: their names, all different.
         arms, visitors, segments: K, T and J.
-        strategies: "constant", "dynamic", or None where the solver chooses.
+        strategies: a strategy's name, or None where the solver chooses.
         min_nano, max_nano: the least and the most budget; equal for a committed one.
         committed: whether the budget is already promised and cannot change.
         groups: the group's name; None for an experiment of its own. A visitor enters at most one
             experiment of a group, so a group costs its largest budget, not the sum.
+        form: the bound that experiments are judged by: "summed", or "paper" for reproduction, in which
+            only the paper's strategies have one.
 
     >>> two = Portfolio.of([{"id": "A", "arms": 2, "visitors": 1000},
     ...                     {"id": "B", "arms": 2, "visitors": 10_000, "max_budget": 1.5}])
@@ -55,13 +60,14 @@ class Portfolio:
     max_nano: NanoArray
     committed: NDArray[np.bool_]
     groups: tuple[str | None, ...]
+    form: Form = "summed"
 
     @classmethod
-    def of(cls, experiments: Iterable[Mapping[str, Any]]) -> Portfolio:
+    def of(cls, experiments: Iterable[Mapping[str, Any]], *, form: Form = "summed") -> Portfolio:
         """From rows: id, arms, visitors; optional segments, strategy, min_budget, max_budget,
         committed, group. Raises one InvalidTableError that lists every bad row.
         """
-        rows = clean_rows(list(experiments))
+        rows = clean_rows(list(experiments), check_form(form))
         least = [_first(row.committed, row.min_budget, 0.0) for row in rows]
         most = [_first(row.committed, row.max_budget, None) for row in rows]
         min_nano = np.array([nano(value, up=True) for value in least], dtype=np.int64)
@@ -80,11 +86,18 @@ class Portfolio:
             max_nano=np.where(held, min_nano, np.maximum(max_nano, min_nano)),
             committed=held,
             groups=tuple(row.group for row in rows),
+            form=form,
         )
 
     @classmethod
     def from_sizes(
-        cls, arms: ArrayLike, visitors: ArrayLike, segments: ArrayLike = 1, prefix: str = "e"
+        cls,
+        arms: ArrayLike,
+        visitors: ArrayLike,
+        segments: ArrayLike = 1,
+        prefix: str = "e",
+        *,
+        form: Form = "summed",
     ) -> Portfolio:
         """Experiments e1, e2, ... from arrays alone: fast, and without limits.
 
@@ -111,6 +124,7 @@ class Portfolio:
             np.full(size, UNLIMITED_NANO),
             np.zeros(size, dtype=bool),
             (None,) * size,
+            check_form(form),
         )
 
     @property
@@ -130,9 +144,10 @@ class Portfolio:
 
     @cached_property
     def strategy_codes(self) -> NanoArray:
-        """0 constant, 1 dynamic, -1 where the solver chooses."""
-        codes = {None: -1, "constant": 0, "dynamic": 1}
-        return np.array([codes[name] for name in self.strategies], dtype=np.int64)
+        """The position of each strategy in the table of all, -1 where the solver chooses."""
+        known = list(STRATEGIES)
+        codes = [-1 if name is None else known.index(name) for name in self.strategies]
+        return np.array(codes, dtype=np.int64)
 
     @cached_property
     def members(self) -> tuple[NanoArray, ...]:
@@ -179,11 +194,23 @@ def firm_nano(name: str, nats: float) -> int:
     return nano(amount, up=False)
 
 
-def check_regime(regime: str) -> Regime:
+def regimes() -> tuple[str, ...]:
+    """Flexible, and every strategy by its name."""
+    return (FLEXIBLE, *STRATEGIES)
+
+
+def check_regime(regime: str) -> str:
     """One of the regimes, or InvalidArgumentError."""
-    if regime not in REGIMES:
-        raise InvalidArgumentError("regime", regime, " or ".join(REGIMES))
+    if regime not in regimes():
+        raise InvalidArgumentError("regime", regime, " or ".join(regimes()))
     return regime
+
+
+def check_form(form: Form) -> Form:
+    """One of the forms of a bound, or InvalidArgumentError."""
+    if form not in get_args(Form):
+        raise InvalidArgumentError("form", form, " or ".join(get_args(Form)))
+    return form
 
 
 def _first(*values: float | None) -> Any:

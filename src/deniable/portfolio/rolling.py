@@ -9,6 +9,7 @@ from typing import Any
 from deniable.errors import NANO, InvalidArgumentError
 from deniable.portfolio.allocation import Allocation, allocate
 from deniable.portfolio.problem import Portfolio, check_regime, firm_nano
+from deniable.theory.regret import Form
 
 
 @dataclass
@@ -24,8 +25,9 @@ class RollingBudget:
         regime: as in `allocate`.
         reserve: what each step keeps back for experiments to come, in nats.
         release_ended: whether an ended experiment's budget can be given again.
+        form: the bound that experiments are judged by.
 
-    >>> rolling = RollingBudget(firm_budget=4, regime="dynamic", reserve=1)
+    >>> rolling = RollingBudget(firm_budget=4, regime="dynamic", reserve=1, form="paper")
     >>> first = rolling.start([{"id": "A", "arms": 2, "visitors": 1000},
     ...                        {"id": "B", "arms": 2, "visitors": 10_000}])
     >>> first.budgets.round(4).tolist()
@@ -38,6 +40,7 @@ class RollingBudget:
     regime: str = "flexible"
     reserve: float = 0.0
     release_ended: bool = False
+    form: Form = "summed"
     _rows: dict[str, dict[str, Any]] = field(default_factory=dict)
     _ended: dict[str, dict[str, Any]] = field(default_factory=dict)
 
@@ -57,7 +60,7 @@ class RollingBudget:
         rows = self._counted()
         if not rows:
             return 0.0
-        portfolio = Portfolio.of(rows)
+        portfolio = Portfolio.of(rows, form=self.form)
         return portfolio.cost(portfolio.min_nano) / NANO
 
     def start(
@@ -74,7 +77,7 @@ class RollingBudget:
             The allocation over all that count: earlier ones first, unchanged, then the new.
         """
         new = [dict(row) for row in experiments]
-        portfolio = Portfolio.of([*self._counted(), *new])
+        portfolio = Portfolio.of([*self._counted(), *new], form=self.form)
         wanted = self.reserve if reserve is None else reserve
         least = portfolio.cost(portfolio.min_nano)
         room = max(0, firm_nano("firm_budget", self.firm_budget) - least)

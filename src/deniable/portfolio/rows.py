@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from deniable.errors import InvalidTableError
+from deniable.strategies import STRATEGIES
+from deniable.theory.regret import Form
 
 REQUIRED = ("id", "arms", "visitors")
 OPTIONAL = ("segments", "strategy", "min_budget", "max_budget", "committed", "group")
 COLUMNS = REQUIRED + OPTIONAL
-_STRATEGIES = ("constant", "dynamic")
 _LARGEST_COUNT = 10**15
 _LARGEST_BUDGET = 1e6
 
@@ -33,7 +34,7 @@ class Row:
     group: str | None
 
 
-def clean_rows(raw: Sequence[Mapping[str, Any]]) -> list[Row]:
+def clean_rows(raw: Sequence[Mapping[str, Any]], form: Form = "summed") -> list[Row]:
     """Every row checked and typed; InvalidTableError with all that is wrong otherwise.
 
     >>> clean_rows([{"id": "a", "arms": 1, "visitors": 9}, {"id": "b", "arms": 2}])
@@ -53,7 +54,7 @@ def clean_rows(raw: Sequence[Mapping[str, Any]]) -> list[Row]:
     rows = []
     for number, values in enumerate(raw, start=1):
         wrong: list[str] = []
-        row = _row(values, wrong)
+        row = _row(values, wrong, form)
         if row.id and names[row.id] > 1:
             wrong.append("the id is not unique")
         label = f" ({row.id})" if row.id else ""
@@ -64,7 +65,7 @@ def clean_rows(raw: Sequence[Mapping[str, Any]]) -> list[Row]:
     return rows
 
 
-def _row(values: Mapping[str, Any], wrong: list[str]) -> Row:
+def _row(values: Mapping[str, Any], wrong: list[str], form: Form) -> Row:
     name = _text(values.get("id"))
     if name is None:
         wrong.append("id is missing")
@@ -72,8 +73,12 @@ def _row(values: Mapping[str, Any], wrong: list[str]) -> Row:
     visitors = _count(values, "visitors", 1, wrong)
     segments = 1 if _missing(values.get("segments")) else _count(values, "segments", 1, wrong)
     strategy = _text(values.get("strategy"))
-    if strategy is not None and strategy not in _STRATEGIES:
-        wrong.append(f"strategy={strategy!r}: expected {' or '.join(_STRATEGIES)}, or nothing")
+    known = [name for name, kind in STRATEGIES.items() if form in kind.forms]
+    if strategy is not None and strategy not in known:
+        wrong.append(f"strategy={strategy!r}: expected {' or '.join(known)}, or nothing")
+    elif strategy is not None and not STRATEGIES[strategy].fits(arms, segments):
+        limit = STRATEGIES[strategy].largest
+        wrong.append(f"strategy={strategy!r}: expected at most {limit} arms and {limit} segments")
     least, most, held = (
         _amount(values, column, wrong) for column in ("min_budget", "max_budget", "committed")
     )

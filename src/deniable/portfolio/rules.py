@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from deniable._validation import FloatArray
 from deniable.errors import NANO
 from deniable.portfolio.allocation import Allocation
-from deniable.portfolio.curves import STRATEGIES, Curves, build_curves
+from deniable.portfolio.curves import Curves, build_curves
 from deniable.portfolio.problem import (
     UNLIMITED_NANO,
     NanoArray,
@@ -34,7 +34,7 @@ class RuleOutcome:
         cost_nano: what the firm would spend.
         affordable: whether that is within the firm budget.
 
-    >>> outcome = equal_split(Portfolio.from_sizes([2, 2], [1000, 10_000]), 3)
+    >>> outcome = equal_split(Portfolio.from_sizes([2, 2], [1000, 10_000], form="paper"), 3)
     >>> outcome.rule, outcome.cost_nano, outcome.strategies
     ('equal split', 3000000000, ('dynamic', 'dynamic'))
     """
@@ -56,7 +56,7 @@ class RuleOutcome:
 def best_budgets(portfolio: Portfolio, firm_budget: float, regime: str = "flexible") -> RuleOutcome:
     """Each experiment's own best budget, whatever the sum: what no limit would cost.
 
-    >>> outcome = best_budgets(Portfolio.from_sizes([2, 2], [1000, 10_000]), 4)
+    >>> outcome = best_budgets(Portfolio.from_sizes([2, 2], [1000, 10_000], form="paper"), 4)
     >>> outcome.budgets.round(4).tolist(), outcome.affordable
     ([1.9927, 2.7289], False)
     """
@@ -74,7 +74,7 @@ def equal_split(portfolio: Portfolio, firm_budget: float, regime: str = "flexibl
 
     A group counts once. Where minimums, maximums or commitments bind, the others share the rest.
 
-    >>> equal_split(Portfolio.from_sizes([2, 2], [1000, 10_000]), 4).budgets.tolist()
+    >>> equal_split(Portfolio.from_sizes([2, 2], [1000, 10_000], form="paper"), 4).budgets.tolist()
     [2.0, 2.0]
     """
     curves = build_curves(portfolio, check_regime(regime))
@@ -95,19 +95,45 @@ def equal_split(portfolio: Portfolio, firm_budget: float, regime: str = "flexibl
 def zero_budgets(
     portfolio: Portfolio, firm_budget: float = 0.0, regime: str = "flexible"
 ) -> RuleOutcome:
-    """Nothing beyond what is committed or the least: arms shown uniformly at random.
+    """Nothing beyond what is committed or the least, with the best strategy at that.
 
-    >>> round(zero_budgets(Portfolio.from_sizes([2, 2], [1000, 10_000])).total_regret)
+    At budget 0 the joint strategy shows everybody the same, learned chances.
+
+    >>> round(zero_budgets(Portfolio.from_sizes([2, 2], [1000, 10_000], form="paper")).total_regret)
     14031
     """
     curves = build_curves(portfolio, check_regime(regime))
     return _outcome("zero", portfolio, curves, portfolio.min_nano.copy(), firm_budget)
 
 
+def random_arms(
+    portfolio: Portfolio, firm_budget: float = 0.0, regime: str = "flexible"
+) -> RuleOutcome:
+    """The same in the paper's sense: random arms, so that every visitor's click may be lost.
+
+    >>> random_arms(Portfolio.from_sizes([2, 2], [1000, 10_000])).total_regret
+    11000.0
+    """
+    zero = zero_budgets(portfolio, firm_budget, regime)
+    nothing = zero.budgets_nano == 0
+    regret = np.where(nothing, portfolio.visitors, zero.regret)
+    names = (
+        "random" if none else name for none, name in zip(nothing, zero.strategies, strict=True)
+    )
+    return replace(
+        zero,
+        rule="random arms",
+        strategies=tuple(names),
+        regret=regret,
+        total_regret=math.fsum(regret),
+    )
+
+
 RULES: dict[str, Callable[[Portfolio, float, str], RuleOutcome]] = {
     "best budgets": best_budgets,
     "equal split": equal_split,
     "zero": zero_budgets,
+    "random arms": random_arms,
 }
 """Every rule by name; `compare_rules` runs them all."""
 
@@ -116,9 +142,10 @@ def compare_rules(allocation: Allocation) -> list[RuleOutcome]:
     """The allocation and every rule on the same portfolio, budget and regime; the allocation first.
 
     >>> from deniable.portfolio.allocation import allocate
-    >>> best = allocate(Portfolio.from_sizes([2, 2], [1000, 10_000]), 4)
+    >>> best = allocate(Portfolio.from_sizes([2, 2], [1000, 10_000], form="paper"), 4)
     >>> [(o.rule, round(o.total_regret)) for o in compare_rules(best)]
-    [('optimal', 5938), ('best budgets', 5612), ('equal split', 7375), ('zero', 14031)]
+    [('optimal', 5938), ('best budgets', 5612), ('equal split', 7375), ('zero', 14031),
+     ('random arms', 11000)]
     """
     portfolio = allocation.portfolio
     optimal = RuleOutcome(
@@ -145,7 +172,7 @@ def _outcome(
     return RuleOutcome(
         name,
         budgets,
-        tuple(STRATEGIES[int(code)] for code in curves.dynamic[chosen]),
+        curves.strategies(chosen),
         regret[chosen],
         math.fsum(regret[chosen]),
         cost,

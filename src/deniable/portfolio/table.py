@@ -13,12 +13,13 @@ from typing import Any
 from deniable.errors import InvalidArgumentError, InvalidTableError
 from deniable.portfolio.allocation import Allocation
 from deniable.portfolio.problem import Portfolio
+from deniable.theory.regret import Form
 
 READABLE = (".csv", ".parquet", ".toml")
 WRITABLE = (".csv", ".json")
 
 
-def read_portfolio(path: str | Path) -> Portfolio:
+def read_portfolio(path: str | Path, *, form: Form = "summed") -> Portfolio:
     """Experiments from a file with columns id, arms, visitors; optional segments, strategy,
     min_budget, max_budget, committed, group. In TOML: one [[experiment]] table for each.
 
@@ -32,7 +33,7 @@ def read_portfolio(path: str | Path) -> Portfolio:
     deniable.errors.InvalidArgumentError: portfolio='experiments.xlsx': expected a file that ends in
     .csv, .parquet, .toml
     """
-    return Portfolio.of(read_rows(path))
+    return Portfolio.of(read_rows(path), form=form)
 
 
 def read_rows(path: str | Path) -> list[dict[str, Any]]:
@@ -110,7 +111,7 @@ def write_allocation(allocation: Allocation, path: str | Path) -> Path:
     """Write one row an experiment as CSV, or everything with its certificate as JSON.
 
     >>> from deniable.portfolio.allocation import allocate
-    >>> write_allocation(allocate(Portfolio.from_sizes([2], [1000]), 1), "allocation.txt")
+    >>> write_allocation(allocate(Portfolio.from_sizes([2], [1000], form="paper"), 1), "allocation.txt")
     Traceback (most recent call last):
     ...
     deniable.errors.InvalidArgumentError: out='allocation.txt': expected a file that ends in .csv or

@@ -29,7 +29,7 @@ class WhatIf:
         certified: whether each reached the gap asked for.
         unlimited_cost: the firm budget beyond which nothing is gained.
 
-    >>> curve = what_if(Portfolio.from_sizes([2], [10_000]), n_points=3)
+    >>> curve = what_if(Portfolio.from_sizes([2], [10_000], form="paper"), n_points=3)
     >>> curve.share_of_gain.round(3).tolist()
     [0.0, 0.365, 1.0]
     """
@@ -58,7 +58,8 @@ def what_if(
 ) -> WhatIf:
     """Allocate for many firm budgets; from the least possible to the largest useful by default.
 
-    >>> curve = what_if(Portfolio.from_sizes([2, 2], [1000, 10_000]), [1.5, 4], regime="dynamic")
+    >>> two = Portfolio.from_sizes([2, 2], [1000, 10_000], form="paper")
+    >>> curve = what_if(two, [1.5, 4], regime="dynamic")
     >>> curve.total_regret.round(1).tolist(), round(curve.unlimited_cost, 4)
     ([8934.9, 5938.2], 4.7215)
     """
@@ -97,7 +98,7 @@ def budget_for_share(portfolio: Portfolio, share: float, *, regime: str = "flexi
         Nats, rounded up to a millionth. The saving counts from the least possible firm budget,
         the commitments and minimums.
 
-    >>> round(budget_for_share(Portfolio.from_sizes([2, 2], [1000, 10_000]), 0.9), 3)
+    >>> round(budget_for_share(Portfolio.from_sizes([2, 2], [1000, 10_000], form="paper"), 0.9), 3)
     2.7
     """
     part = check.single("share", check.probability("share", share))

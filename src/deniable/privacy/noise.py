@@ -7,9 +7,9 @@ uses uniform integers and coins with rational chances only.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
-from math import gcd
 
 from deniable import _validation as check
 
@@ -29,7 +29,7 @@ def discrete_laplace(numerator: int, denominator: int, entropy: Entropy = os.ura
     """
     top = check.whole("numerator", numerator, 1)
     bottom = check.whole("denominator", denominator, 1)
-    common = gcd(top, bottom)
+    common = math.gcd(top, bottom)
     top, bottom = top // common, bottom // common
     while True:
         rest = _below(top, entropy)
@@ -42,6 +42,17 @@ def discrete_laplace(numerator: int, denominator: int, entropy: Entropy = os.ura
         negative = _below(2, entropy)
         if size or not negative:  # else zero would be drawn twice as often
             return -size if negative else size
+
+
+def laplace_variance(numerator: int, denominator: int) -> float:
+    """The variance of such a draw: 2 q / (1 - q)^2 with q = exp(-denominator/numerator).
+
+    >>> round(laplace_variance(1, 1), 6), round(laplace_variance(4, 1), 3)
+    (1.841347, 31.834)
+    """
+    rate = denominator / numerator
+    # (1 - q)^2 / q = 4 sinh(rate / 2)^2, without cancellation.
+    return 1 / (2 * math.sinh(rate / 2) ** 2) if rate < 1000 else 0.0
 
 
 def _exponential_coin(numerator: int, denominator: int, entropy: Entropy) -> bool:

@@ -150,7 +150,8 @@ class Band:
         ):
             bound = exp_floor(budget)
             over = ceiling * bound.denominator > bound.numerator * floor
-            if over or not 0 < floor <= zero <= ceiling:
+            never = not (floor or zero or ceiling)  # an arm that nobody is shown
+            if over or not (never or 0 < floor <= zero <= ceiling):
                 raise BrokenPromiseError(f"a band exceeds its budget of {budget} nano-nats")
         if sum(self.zero) != SPACE:
             raise BrokenPromiseError("the zero row of a band does not sum to 2^64")
@@ -212,14 +213,18 @@ def band(budgets: Row) -> Band:
     for floor, risk in zip(floors, risks, strict=True):
         bound = exp_floor(risk)
         ceilings.append(min(SPACE, floor * bound.numerator // bound.denominator))
-    zero = _fitted([SPACE * weight // total for weight in weights], floors, ceilings)
+    zero = fitted([SPACE * weight // total for weight in weights], floors, ceilings)
     made = Band(tuple(floors), tuple(ceilings), zero)
     made.check(risks)
     return made
 
 
-def _fitted(wanted: Sequence[int], floors: Sequence[int], ceilings: Sequence[int]) -> Row:
-    """The wanted row, moved between floors and ceilings and to the sum 2^64."""
+def fitted(wanted: Sequence[int], floors: Sequence[int], ceilings: Sequence[int]) -> Row:
+    """The wanted row, moved between floors and ceilings and to the sum 2^64.
+
+    >>> [entry >> 60 for entry in fitted([2**63, 2**61], [2**62, 2**60], [2**63, 2**63])]
+    [8, 8]
+    """
     row = [
         min(max(entry, floor), ceiling)
         for entry, floor, ceiling in zip(wanted, floors, ceilings, strict=True)

@@ -85,7 +85,8 @@ def _promise(connection: Connection, experiment: Experiment) -> Promise:
         ),
         strategy=chained.strategy,
         cap=chained.metrics[0].cap_micro,
-        horizon=experiment.planned_visitors,
+        trace_nano=chained.trace_nano,
+        across_time=chained.across_time,
         versions={
             version: tuple(arm for arm in everyone if off.get(arm, version + 1) > version)
             for version in range(1, chained.version + 1)
@@ -106,6 +107,9 @@ def _audited(table: PublishedTable, n_arms: int) -> AuditedTable:
         table=decoded_table(table.rows, n_arms),
         shows=tuple(map(tuple, counts["shows"])),
         rewards=tuple(map(tuple, counts["rewards"])),
+        horizon=counts.get("horizon"),
+        additions=counts.get("additions", 0),
+        floors=None if counts.get("floors") is None else tuple(counts["floors"]),
     )
 
 

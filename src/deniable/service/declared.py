@@ -21,11 +21,13 @@ from deniable.privacy.composition import nano_down
 from deniable.service.drafts import NewArm, draft
 from deniable.service.service import Deniable
 from deniable.storage.records import MICRO, SCOPES, SLOTS, Experiment, Metric, Status
+from deniable.strategies import DEFAULT_STRATEGY
 
 SETTINGS = (
     "segments",
     "budget",
     "strategy",
+    "across_time",
     "trace_budget",
     "planned_visitors",
     "layer",
@@ -169,7 +171,11 @@ def _wanted(key: str, given: Mapping[str, Any]) -> Wanted:
     if winner is not None and (status != "stopped" or winner not in [a.key for a, _ in arms]):
         raise InvalidArgumentError(f"{where}.winner", winner, "an arm, where status is stopped")
     settings: dict[str, Any] = {name: given.get(name) for name in SETTINGS}
-    settings |= {"strategy": given.get("strategy", "dynamic"), "holdout": given.get("holdout", 0.0)}
+    settings |= {
+        "strategy": given.get("strategy", DEFAULT_STRATEGY),
+        "across_time": given.get("across_time", False),
+        "holdout": given.get("holdout", 0.0),
+    }
     new, metrics = tuple(arm for arm, _ in arms), _metrics(where, given)
     try:
         made = draft(key, arms=new, metrics=metrics, **settings)
@@ -248,6 +254,7 @@ def _compare_experiment(
             segments=made.segments,
             budget=None if made.arm_specific else _nats(made.budget_nano),
             strategy=made.strategy,
+            across_time=made.across_time,
             trace_budget=None if made.trace_nano is None else _nats(made.trace_nano),
             planned_visitors=made.planned_visitors,
             layer=made.layer,
@@ -354,6 +361,7 @@ def _fixed(experiment: Experiment) -> dict[str, object]:
         "segments": experiment.segments,
         "budget": experiment.budget_nano,
         "strategy": experiment.strategy,
+        "across_time": experiment.across_time,
         "trace_budget": experiment.trace_nano,
         "planned_visitors": experiment.planned_visitors,
         "layer": experiment.layer,
@@ -381,6 +389,7 @@ def _members(experiment: Experiment) -> dict[str, object]:
         "segments": list(experiment.segments),
         "budget": None if experiment.arm_specific else _nats(experiment.budget_nano),
         "strategy": experiment.strategy,
+        "across_time": experiment.across_time or None,
         "trace_budget": None if experiment.trace_nano is None else _nats(experiment.trace_nano),
         "planned_visitors": experiment.planned_visitors,
         "layer": experiment.layer,

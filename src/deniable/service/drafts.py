@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from deniable.errors import NANO, InvalidArgumentError
 from deniable.service.jobs import LARGEST_REWARD
-from deniable.service.publisher import table_of
+from deniable.service.publisher import first_table
 from deniable.storage.records import MICRO, Arm, Experiment, Metric
 from deniable.strategies import STRATEGIES
 
@@ -51,6 +51,7 @@ def draft(
     segments: Sequence[str],
     budget: float | None,
     strategy: str,
+    across_time: bool,
     trace_budget: float | None,
     planned_visitors: int | None,
     layer: str | None,
@@ -71,6 +72,10 @@ def draft(
     _at_most("segments", len(names), MAX_SEGMENTS)
     if strategy not in STRATEGIES:
         raise InvalidArgumentError("strategy", strategy, "one of " + ", ".join(STRATEGIES))
+    kind = STRATEGIES[strategy]
+    kind.check_size(len(keys), len(names))
+    if not isinstance(across_time, bool):
+        raise InvalidArgumentError("across_time", across_time, "true or false")
     if not 0 <= holdout <= MAX_HOLDOUT:
         raise InvalidArgumentError("holdout", holdout, f"a share from 0 to {MAX_HOLDOUT}")
     check.distinct("metrics", [_key("metrics", metric.name) for metric in metrics], 1)
@@ -80,6 +85,9 @@ def draft(
             allowed = f"a cap above 0, at most {LARGEST_REWARD:g}"
             raise InvalidArgumentError("metrics", metric.cap, allowed)
     budgets = _arm_budgets(wanted, budget)
+    if budgets[0] is not None and not kind.arm_budgets:
+        allowed = f"one budget for all arms with the {strategy} strategy"
+        raise InvalidArgumentError("arms", "...", allowed)
     if default_arm is not None and default_arm not in keys:
         raise InvalidArgumentError("default_arm", default_arm, "one of the arms")
     if planned_visitors is not None:
@@ -118,9 +126,9 @@ def draft(
         started_at=None,
         stopped_at=None,
         revision=1,
+        across_time=across_time,
     )
-    empty = [[0] * len(keys) for _ in names]
-    table_of(experiment, empty, empty)  # checked exactly, before it can ever be drawn from
+    first_table(experiment)  # checked exactly, before it can ever be drawn from
     return experiment
 
 

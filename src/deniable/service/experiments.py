@@ -20,7 +20,7 @@ from deniable.privacy.serving import exp_floor
 from deniable.privacy.tables import Band
 from deniable.service.drafts import MAX_BUDGET, NewArm, draft
 from deniable.service.draw_check import DrawCheck, draw_check
-from deniable.service.publisher import Publisher, band_of, put_first_table, table_of
+from deniable.service.publisher import Publisher, first_table, put_first_table, recipe_of
 from deniable.storage import account, commitments, experiments, promises, samples
 from deniable.storage.records import (
     Cell,
@@ -32,6 +32,7 @@ from deniable.storage.records import (
 )
 from deniable.storage.samples import Sample
 from deniable.storage.store import Store
+from deniable.strategies import DEFAULT_STRATEGY, STRATEGIES
 
 T = TypeVar("T")
 
@@ -52,7 +53,8 @@ class Experiments:
         arms: Sequence[str | NewArm],
         segments: Sequence[str],
         budget: float | None = None,
-        strategy: str = "dynamic",
+        strategy: str = DEFAULT_STRATEGY,
+        across_time: bool = False,
         trace_budget: float | None = None,
         planned_visitors: int | None = None,
         layer: str | None = None,
@@ -69,6 +71,8 @@ class Experiments:
             segments: the segments that are learned apart, 1 or more.
             budget: the cap on every visitor's risk in nats; left out where the arms have budgets.
             strategy: how tables are made from counts.
+            across_time: ask for a promise that holds also where the time of the first visit is not
+                known. Some strategies keep it anyway; for others it costs clicks.
             trace_budget: the cap on what later tables tell about a visitor, in nats; None: no promise.
             planned_visitors: for people, and for strategies that plan ahead.
             layer: experiments of one layer have different slots and share no visitor.
@@ -87,6 +91,7 @@ class Experiments:
             segments=segments,
             budget=budget,
             strategy=strategy,
+            across_time=across_time,
             trace_budget=trace_budget,
             planned_visitors=planned_visitors,
             layer=layer,
@@ -123,7 +128,11 @@ class Experiments:
             if experiment.layer is not None:
                 slots = account.take_slots(connection, experiment.layer, round(share * 1000))
             account.commit(
-                connection, experiment, "start", slots, **promises.band_detail(band_of(experiment))
+                connection,
+                experiment,
+                "start",
+                slots,
+                **promises.band_detail(recipe_of(experiment).fixed_band()),
             )
             started = experiments.change(
                 connection,
@@ -184,7 +193,8 @@ class Experiments:
             if len(experiment.active_arms) < 3:
                 raise WrongStateError("two arms must stay on: stop the experiment and promote one")
             changed = experiments.switch_off(connection, experiment, arm)
-            bands = (promises.promise_of(connection, experiment).band, band_of(changed))
+            old = promises.promise_of(connection, experiment).band
+            bands = (old, recipe_of(changed).fixed_band())
             grade = "across time" if _in_one_band(*bands, changed) else "given the time"
             detail = promises.switch_off_detail(arm, changed.version, bands[1], grade)
             commitments.record(connection, "switch_off", changed, **detail)
@@ -341,7 +351,7 @@ def _replanned(connection: Connection, key: str, budget_nano: int, strategy: str
     if draft.arm_specific:
         raise WrongStateError(f"the arms of {key!r} have budgets of their own")
     changed = experiments.change(connection, draft, budget_nano=budget_nano, strategy=strategy)
-    empty = [[0] * len(changed.arms) for _ in changed.segments]
-    table_of(changed, empty, empty)  # checked exactly, before it can ever be drawn from
+    STRATEGIES[strategy].check_size(len(changed.arms), len(changed.segments))
+    first_table(changed)  # checked exactly, before it can ever be drawn from
     commitments.record(connection, "replan", changed, **promises.replan_detail(changed))
     return changed

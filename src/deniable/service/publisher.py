@@ -15,8 +15,10 @@ import logging
 import os
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import pairwise
 from queue import SimpleQueue
+from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
@@ -24,13 +26,13 @@ from sqlalchemy.exc import IntegrityError
 from deniable.errors import BrokenPromiseError, DeniableError
 from deniable.privacy.epochs import LEAST_NEW, due_at
 from deniable.privacy.noise import discrete_laplace
-from deniable.privacy.tables import Band, Table, decoded_table
+from deniable.privacy.tables import Table, decoded_table
 from deniable.service.experiment_state import ExperimentState
 from deniable.storage import commitments, experiments, promises, times
 from deniable.storage.records import Experiment, PublishedTable
 from deniable.storage.schema import leases
 from deniable.storage.store import Store
-from deniable.strategies.making import make_band, make_table
+from deniable.strategies.making import Recipe
 
 _log = logging.getLogger("deniable")
 
@@ -176,8 +178,16 @@ def next_table(
     promise = promises.check(connection, experiment)
     now = commitments.moment(connection)
     counts = _counts(connection, experiment, now)
-    made = table_of(experiment, counts["shows"], counts["rewards"])
-    promises.check_table(promise, made)
+    recipe = recipe_of(experiment)
+    # Everything that a strategy may look at is stored with the table, and chained by its digest.
+    counts["horizon"] = recipe.horizon
+    counts["additions"] = experiment.table_number  # the first table is made without noise
+    seen = recipe.counts(counts["shows"], counts["rewards"], counts["additions"])
+    late = promise.band if recipe.fixed_band() is None else None
+    late = late or recipe.late_band(seen)
+    counts["floors"] = None if late is None else list(late.floors)
+    made = recipe.table(seen, late)
+    promises.check_table(replace(promise, band=late or promise.band), made)
     return PublishedTable(
         number=experiment.table_number + 1,
         version=experiment.version,
@@ -189,28 +199,24 @@ def next_table(
     )
 
 
-def table_of(experiment: Experiment, shows: list[list[int]], rewards: list[list[int]]) -> Table:
-    """The table that the experiment's strategy makes of these counts, checked exactly.
-
-    Args:
-        experiment: as stored.
-        shows: by segment and arm.
-        rewards: sums of rewards by segment and arm.
-    """
-    return make_table(
+def recipe_of(experiment: Experiment) -> Recipe:
+    """How the tables of the present version follow from counts."""
+    return Recipe(
         experiment.strategy,
         budgets=experiment.budgets,
         active=experiment.active,
-        shows=shows,
-        rewards=rewards,
         cap=experiment.metrics[0].cap_micro,
         horizon=experiment.planned_visitors,
+        across_time=experiment.across_time,
+        trace_nano=experiment.trace_nano,
     )
 
 
-def band_of(experiment: Experiment) -> Band | None:
-    """The band that every table of the present version keeps to; None where there is none."""
-    return make_band(experiment.strategy, budgets=experiment.budgets, active=experiment.active)
+def first_table(experiment: Experiment) -> Table:
+    """The table before anybody came, checked exactly."""
+    empty = [[0] * len(experiment.arms) for _ in experiment.segments]
+    recipe = recipe_of(experiment)
+    return recipe.table(recipe.counts(empty, empty))
 
 
 def put_first_table(connection: Connection, experiment: Experiment) -> None:
@@ -241,12 +247,13 @@ def _store_table(connection: Connection, experiment: Experiment, made: Published
         made.counts,
         made.decisions,
         made.strategy,
+        recipe_of(experiment).settled_band(json.loads(made.counts)["floors"]),
     )
     commitments.record(connection, "table", experiment, **detail)
     experiments.add_table(connection, experiment, made)
 
 
-def _counts(connection: Connection, experiment: Experiment, now: int) -> dict[str, list[list[int]]]:
+def _counts(connection: Connection, experiment: Experiment, now: int) -> dict[str, Any]:
     """Shows and rewards by segment and arm that the next table is made from.
 
     A show counts when its attribution window has closed, or its reward came, whichever is first; the
@@ -283,7 +290,7 @@ def _noisy_counts(
     experiment: Experiment,
     found: Mapping[tuple[int, int, int], tuple[int, int, int, int]],
     closed: set[int],
-) -> dict[str, list[list[int]]]:
+) -> dict[str, Any]:
     """The noisy sums of the table in force, plus what is new since then, with fresh noise.
 
     `entered` says which part of each table's decisions is in the sums; of those that have closed

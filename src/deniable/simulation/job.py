@@ -13,13 +13,23 @@ from numpy.typing import NDArray
 from deniable import _validation as check
 from deniable._validation import FloatArray
 from deniable.errors import InvalidArgumentError
-from deniable.policies.base import FixedRule, GreedyRule, Policy, Rule, TableRule
-from deniable.privacy.epochs import LEAST_NEW
+from deniable.policies.base import (
+    EpochRule,
+    FixedRule,
+    GreedyRule,
+    IndexRule,
+    KnownRatesRule,
+    Policy,
+    Rule,
+    TableRule,
+)
+from deniable.privacy.epochs import LEAST_NEW, TRACE_GROWTH
 from deniable.simulation.environment import LONGEST_HORIZON, Environment
 
 if TYPE_CHECKING:
     from deniable.simulation.kernels import state as kernels
     from deniable.simulation.kernels import tables
+    from deniable.simulation.kernels.run import Setting
 
 Kernel: TypeAlias = Literal["leap", "step"]
 Counts: TypeAlias = NDArray[np.int64]
@@ -77,7 +87,7 @@ def make_job(
     stream = environment.name if common_random_numbers else f"{environment.name}\0{policy.name}"
     return Job(
         key=zlib.crc32(stream.encode()),
-        rule=policy.rule(environment.rates, end),
+        rule=_rule(environment, policy, end),
         rates=np.array(
             environment.rates.T, order="C"
         ),  # writable, as after pickling: one compilation
@@ -85,6 +95,24 @@ def make_job(
         checkpoints=np.array(sorted(points | {end}), dtype=np.int64),
         kernel=kernel,
     )
+
+
+def _rule(environment: Environment, policy: Policy, horizon: int) -> Rule:
+    """The policy's rule; what knows the rates becomes the table it would show."""
+    rule = policy.rule(environment.rates, horizon)
+    if not isinstance(rule, EpochRule | KnownRatesRule):
+        return rule
+    from deniable.strategies.joint_lp import LARGEST, best_table
+
+    if isinstance(rule, KnownRatesRule):
+        return FixedRule(best_table(environment.rates, environment.shares, rule.budget).table)
+    if max(environment.rates.shape) > LARGEST:
+        raise InvalidArgumentError(
+            "rates",
+            environment.rates.shape,
+            f"at most {LARGEST} arms and segments for {policy.name}",
+        )
+    return rule
 
 
 def run_repetition(job: Job, seed: int, repetition: int) -> tuple[Counts, Counts]:
@@ -119,7 +147,22 @@ def run_from(job: Job, state: NDArray[np.uint64]) -> tuple[Counts, Counts]:
         return run_fixed(leap, _cumulated(rule.shown.T), setting)
     if isinstance(rule, TableRule):
         return run_tables(leap, _publishing(rule), setting)
+    if isinstance(rule, EpochRule):
+        return _run_epoch_rule(leap, rule, setting)
+    assert isinstance(rule, IndexRule)  # `make_job` has replaced the rest
     return run_index(leap, gittins_table(rule.discount), setting)
+
+
+def _run_epoch_rule(leap: bool, rule: EpochRule, setting: Setting) -> tuple[Counts, Counts]:
+    # Imported here: these take seconds to compile, for whoever uses these policies alone.
+    from deniable.simulation.kernels import epochs
+    from deniable.strategies.joint_rule import GROWTH, TableMaker, first_epoch
+
+    n_segments, n_arms = setting.rates.shape
+    maker = TableMaker(rule.kind, n_arms, n_segments, rule.told_horizon, rule.budget)
+    growth = TRACE_GROWTH - 1 if rule.trace_budget else GROWTH
+    publishing = epochs.Publishing(first_epoch(n_arms, n_segments), growth, rule.trace_budget)
+    return epochs.run_epochs(leap, publishing, maker.next_table, setting)
 
 
 def is_compiled(job: Job) -> bool:
@@ -128,7 +171,8 @@ def is_compiled(job: Job) -> bool:
 
     if isinstance(job.rule, GreedyRule):
         return is_cached(f"_{job.kernel}_greedy")
-    entry = {FixedRule: "_run_fixed", TableRule: "_run_tables"}.get(type(job.rule), "_run_index")
+    entries = {FixedRule: "_run_fixed", TableRule: "_run_tables", EpochRule: "write_joint"}
+    entry = entries.get(type(job.rule), "_run_index")
     return is_cached(entry)
 
 

@@ -50,6 +50,7 @@ def insert_draft(connection: Connection, draft: Experiment) -> Experiment:
                 key=draft.key,
                 status="draft",
                 strategy=draft.strategy,
+                across_time=draft.across_time,
                 budget_nano=draft.budget_nano,
                 planned_visitors=draft.planned_visitors,
                 trace_nano=draft.trace_nano,
@@ -306,4 +307,5 @@ def _experiment(row: Any, arm_rows: Sequence[Any], names: Sequence[str]) -> Expe
         started_at=times.maybe_datetime(row.started_at),
         stopped_at=times.maybe_datetime(row.stopped_at),
         revision=row.revision,
+        across_time=row.across_time,
     )

@@ -57,7 +57,7 @@ class Promise:
     Attributes:
         arms: (key, budget_nano, active) in declared order.
         band: floors, ceilings and zero row that every table keeps to; None where a strategy has none
-            or the experiment has not started.
+            (yet) or the experiment has not started.
         last_table: the newest published table; None before the first.
         tombstones: how many tombstones of erased visitors must be there.
         one_band: whether the tables of all versions keep the budgets together.
@@ -83,6 +83,7 @@ class Promise:
     last_table: PromisedTable | None = None
     tombstones: int = 0
     one_band: bool = True
+    across_time: bool = False
 
 
 def create_detail(experiment: Experiment) -> dict[str, Any]:
@@ -99,6 +100,7 @@ def create_detail(experiment: Experiment) -> dict[str, Any]:
         "default_arm": experiment.default_arm,
         "attribution_seconds": experiment.attribution_seconds,
         "metrics": [[metric.name, metric.cap_micro] for metric in experiment.metrics],
+        "across_time": experiment.across_time,
     }
 
 
@@ -108,6 +110,7 @@ def replan_detail(experiment: Experiment) -> dict[str, Any]:
         "budget_nano": experiment.budget_nano,
         "trace_nano": experiment.trace_nano,
         "strategy": experiment.strategy,
+        "across_time": experiment.across_time,
     }
 
 
@@ -145,9 +148,18 @@ def stop_detail(winner: str | None, last_answer: int | None) -> dict[str, Any]:
 
 
 def table_detail(
-    number: int, version: int, table: Table, counts: bytes, decisions: int, strategy: str
+    number: int,
+    version: int,
+    table: Table,
+    counts: bytes,
+    decisions: int,
+    strategy: str,
+    late_band: Band | None,
 ) -> dict[str, Any]:
-    """The entry `table`: digests of a table and of what it was made from, and its worst ratios."""
+    """The entry `table`: digests of a table and of what it was made from, and its worst ratios.
+
+    `late_band` was not fixed at the start; every table from the first one inside names it.
+    """
     ratios = [f"{ratio.numerator}/{ratio.denominator}" for ratio in table.worst_ratios()]
     return {
         "number": number,
@@ -157,6 +169,7 @@ def table_detail(
         "counts": sha256(counts).hexdigest(),
         "decisions": decisions,
         "ratios": ratios,
+        **({} if late_band is None else band_detail(late_band)),
     }
 
 
@@ -293,6 +306,7 @@ _SAME = (
     "key",
     "segments",
     "strategy",
+    "across_time",
     "budget_nano",
     "trace_nano",
     "layer",
@@ -332,6 +346,7 @@ def _whole(detail: Mapping[str, Any]) -> Promise | None:
         winner=detail.get("winner"),
         exhausted=detail.get("exhausted", False),
         one_band=not off,
+        across_time=detail.get("across_time", False),
     )
 
 
@@ -371,6 +386,7 @@ def _replanned(promise: Promise, entry: Entry) -> Promise:
         budget_nano=detail["budget_nano"],
         trace_nano=detail["trace_nano"],
         strategy=detail["strategy"],
+        across_time=detail.get("across_time", False),
     )
 
 
@@ -383,7 +399,8 @@ def _switched_off(promise: Promise, entry: Entry) -> Promise:
 
 
 def _published(promise: Promise, entry: Entry) -> Promise:
-    return replace(promise, last_table=promised_table(entry))
+    band = _band(entry.detail) or promise.band
+    return replace(promise, last_table=promised_table(entry), band=band)
 
 
 def _forgot(promise: Promise, entry: Entry) -> Promise:

@@ -107,6 +107,7 @@ class Experiment:
         arms: in the order in which they were declared; positions in this tuple are what is stored.
         segments: the segments that are learned apart; any other is served from the zero row.
         strategy: how tables are made from counts; a name from `deniable.strategies`.
+        across_time: whether it asks for the grade "across time" where its strategy offers it.
         budget_nano: the cap on every visitor's risk; the largest arm budget where arms have one.
         trace_nano: the trace budget; None: nothing is promised about later tables.
         planned_visitors: what the budget was planned for; a figure for people.
@@ -155,6 +156,7 @@ class Experiment:
     started_at: datetime | None
     stopped_at: datetime | None
     revision: int
+    across_time: bool = False
 
     @property
     def budget(self) -> float:

@@ -28,9 +28,10 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    false,
 )
 
-HEAD = "0004"
+HEAD = "0005"
 """The newest migration; a store at this revision needs none."""
 
 metadata = MetaData()
@@ -56,6 +57,7 @@ experiments = Table(
     Column("key", String(128), nullable=False, unique=True),
     Column("status", String(8), nullable=False),
     Column("strategy", String(16), nullable=False),
+    Column("across_time", Boolean, nullable=False, server_default=false()),  # asked for that grade
     Column("budget_nano", BigInteger, nullable=False),
     Column("trace_nano", BigInteger),  # the trace budget; NULL: none is promised
     Column("planned_visitors", BigInteger),

@@ -10,17 +10,19 @@ strategy that shows every arm by randomized response derives from `SymmetricStra
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Literal, Protocol, TypeAlias
+from typing import ClassVar, Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from deniable import _validation as check
 from deniable._validation import FloatArray, Floats
+from deniable.errors import InvalidArgumentError
 from deniable.policies.base import Policy
 from deniable.privacy.exploration import exploration_from_risk
 from deniable.privacy.mechanism import Mechanism, RandomizedResponse
@@ -31,10 +33,57 @@ from deniable.theory.regret import Form, RegretTerms
 
 ClockKind: TypeAlias = Literal["segment", "experiment"]
 Grade: TypeAlias = Literal["across time", "given the time"]
+GRADE_WORDS: dict[Grade, str] = {
+    "across time": "The promise holds whether or not a tracker knows when a visitor first came.",
+    "given the time": "The promise holds given the time of the first visit: beyond what that time "
+    "tells, the arm moves odds by at most the budget's factor. An arm may be retired, which tells when "
+    "somebody came.",
+}
+"""What each grade of the promise says."""
+
 Reading: TypeAlias = Literal["too random", "near the best", "too greedy", "cap never binds"]
 
 NEAR = 0.05
 """A bound this much above the lowest counts as near it: the last percents cost the most privacy."""
+
+
+class Formulas(NamedTuple):
+    """What is known in closed form about a strategy's regret; arguments as in `Strategy`.
+
+    Attributes:
+        regret_terms: the bound by cause.
+        gain: minus its derivative by the budget.
+        best_budget: the budget to be compared at; None: found by minimization.
+    """
+
+    regret_terms: Callable[..., RegretTerms]
+    gain: Callable[..., Floats]
+    best_budget: Callable[..., Floats] | None = None
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What a table is made from: everything that the publisher stores beside it.
+
+    Attributes:
+        shows: by segment and arm, whole numbers, 0 or more.
+        rewards: sums of rewards by segment and arm, in the unit of `cap`.
+        cap: the largest reward of one show.
+        horizon: visitors planned for, where known.
+        noise: variance of the noise in each count of shows, and of `rewards / cap`; 0 without a
+            trace budget.
+    """
+
+    shows: Sequence[Sequence[int]]
+    rewards: Sequence[Sequence[int]]
+    cap: int = 1
+    horizon: int | None = None
+    noise: float = 0.0
+
+    @property
+    def visitors(self) -> int:
+        """Shows of all arms and segments together."""
+        return sum(map(sum, self.shows))
 
 
 class Spending(Protocol):
@@ -93,6 +142,32 @@ class Strategy(ABC):
     grade: ClassVar[Grade]
     """Whether the promise holds also for a tracker that does not know when a visitor first came."""
 
+    offers_across_time: ClassVar[bool] = False
+    """Whether an experiment of the grade "given the time" can ask for "across time" instead."""
+
+    across_time_cost: ClassVar[str] = ""
+    """What that option costs, as a sentence; empty where there is none."""
+
+    at_zero: ClassVar[str]
+    """What everybody is shown at budget 0, as a clause."""
+
+    bound_note: ClassVar[str] = ""
+    """What a reader of its bound must know, as a sentence; empty where there is nothing."""
+
+    largest: ClassVar[int | None] = None
+    """The most arms, and the most segments, that it makes tables for; None: no limit of its own."""
+
+    arm_budgets: ClassVar[bool] = True
+    """Whether arms may have budgets of their own."""
+
+    falls_forever: ClassVar[bool] = False
+    """Whether the bound falls with every budget, so that the best one is a convention."""
+
+    forms: ClassVar[tuple[Form, ...]] = ("summed", "paper")
+    """The forms in which its bound is known."""
+
+    formulas: ClassVar[Formulas]
+
     clock_kind: ClassVar[ClockKind] = "segment"
     """Whose visitors the clock counts."""
 
@@ -107,21 +182,48 @@ class Strategy(ABC):
         return self.budget
 
     @property
-    @abstractmethod
-    def binds_at(self) -> float:
-        """The clock from which the budget limits what is shown; infinite where it never does."""
+    def binds_at(self) -> float | None:
+        """The clock from which the budget limits what is shown; None: no clock says that."""
+        return None
 
-    @abstractmethod
     def risk(self, clock: ArrayLike) -> Floats:
-        """Privacy risk of the visitor with this clock, at most the budget; the clock's shape."""
+        """Most that a visitor with this clock can be given, at most the budget; the clock's shape."""
+        return check.unwrap(np.full(check.count("clock", clock, 1).shape, self.budget))
 
-    @abstractmethod
-    def exploration(self, clock: ArrayLike) -> Floats:
-        """Share of random arms at each clock, the clock's shape."""
+    def exploration(self, clock: ArrayLike) -> Floats | None:
+        """Share of random arms at each clock, the clock's shape; None: it depends on the counts."""
+        return None
 
     @abstractmethod
     def policy(self) -> Policy:
         """What the simulator runs; its name is the strategy's."""
+
+    @classmethod
+    def grade_of(cls, across_time: bool) -> Grade:
+        """The grade of an experiment that asks for "across time", or does not."""
+        return "across time" if across_time and cls.offers_across_time else cls.grade
+
+    @classmethod
+    def drawn_by_lot(cls, n_arms: int, n_segments: int, budget: float) -> float:
+        """The least share of visitors whose arm does not depend on their segment, at this budget.
+
+        e^-budget in every table that keeps the budget; all of them with one segment.
+        """
+        return 1.0 if n_segments == 1 else math.exp(-budget)
+
+    @classmethod
+    def check_size(cls, n_arms: int, n_segments: int) -> None:
+        """Raise InvalidArgumentError where the strategy makes no tables of this size."""
+        for argument, count in (("arms", n_arms), ("segments", n_segments)):
+            if cls.largest is not None and count > cls.largest:
+                allowed = f"at most {cls.largest} with the {cls.name} strategy"
+                raise InvalidArgumentError(argument, count, allowed)
+
+    @classmethod
+    def fits(cls, n_arms: ArrayLike, n_segments: ArrayLike) -> NDArray[np.bool_]:
+        """Whether it makes tables of this size."""
+        most = np.inf if cls.largest is None else cls.largest
+        return np.asarray((np.asarray(n_arms) <= most) & (np.asarray(n_segments) <= most))
 
     @classmethod
     def band(cls, budgets: Row) -> Band | None:
@@ -133,26 +235,39 @@ class Strategy(ABC):
         return None
 
     @classmethod
+    def late_band(cls, budgets: Row, counts: Counts) -> Band | None:
+        """The band that an experiment across time settles for at these counts; None: not yet.
+
+        Only asked of strategies that offer "across time" besides their own grade.
+        """
+        return None
+
+    @classmethod
     @abstractmethod
     def table(
-        cls,
-        budgets: Row,
-        shows: Sequence[Sequence[int]],
-        rewards: Sequence[Sequence[int]],
-        *,
-        horizon: int | None = None,
+        cls, budgets: Row, counts: Counts, *, across_time: bool = False, band: Band | None = None
     ) -> Table:
         """The table to publish for these counts; a function of its arguments alone.
 
         Args:
             budgets: nano-nats, by arm.
-            shows: by segment and arm.
-            rewards: sums of rewards by segment and arm, in millionths.
-            horizon: visitors planned for, where known.
+            counts: what it is made from.
+            across_time: whether the experiment asks for that grade.
+            band: the late band once there is one: the table lies inside.
         """
 
     @classmethod
-    @abstractmethod
+    def replays(cls, published: Table, made: Table, counts: Counts) -> bool:
+        """Whether a published table is what the strategy makes of these counts.
+
+        Args:
+            published: as stored.
+            made: what `table` returns for the same arguments on the auditor's machine.
+            counts: that the published table names.
+        """
+        return published == made
+
+    @classmethod
     def regret_terms(
         cls,
         n_arms: ArrayLike,
@@ -164,9 +279,11 @@ class Strategy(ABC):
         shares: ArrayLike | None = None,
     ) -> RegretTerms:
         """The regret bound by cause."""
+        return cls.formulas.regret_terms(
+            n_arms, horizon, budget, n_segments, form=form, shares=shares
+        )
 
     @classmethod
-    @abstractmethod
     def gain(
         cls,
         n_arms: ArrayLike,
@@ -178,6 +295,7 @@ class Strategy(ABC):
         shares: ArrayLike | None = None,
     ) -> Floats:
         """Marginal learning gain: minus the derivative of the bound by the budget."""
+        return cls.formulas.gain(n_arms, horizon, budget, n_segments, form=form, shares=shares)
 
     @classmethod
     def regret(
@@ -222,8 +340,12 @@ class Strategy(ABC):
     ) -> Floats:
         """The smallest budget with the lowest bound.
 
-        Looked for up to log(1 + K T), where fewer than one visitor in all sees a random arm.
+        Where there is no formula: looked for up to log(1 + K T), where fewer than one visitor in all
+        sees a random arm.
         """
+        known: Formulas | None = getattr(cls, "formulas", None)
+        if known is not None and known.best_budget is not None:
+            return known.best_budget(n_arms, horizon, n_segments, form=form, shares=shares)
         top = np.log1p(np.asarray(n_arms, np.float64) * np.asarray(horizon, np.float64))
 
         def bound(budget: FloatArray) -> Floats:
@@ -233,6 +355,19 @@ class Strategy(ABC):
             return cls.gain(n_arms, horizon, budget, n_segments, form=form, shares=shares)
 
         return lowest_budget(bound, gain, top)
+
+    @classmethod
+    def useful_budget(
+        cls,
+        n_arms: ArrayLike,
+        horizon: ArrayLike,
+        n_segments: ArrayLike = 1,
+        *,
+        form: Form = "summed",
+        shares: ArrayLike | None = None,
+    ) -> Floats:
+        """The budget beyond which more hardly helps; the best one where the bound has a lowest."""
+        return cls.best_budget(n_arms, horizon, n_segments, form=form, shares=shares)
 
     @classmethod
     def budget_for_regret(
@@ -254,6 +389,39 @@ class Strategy(ABC):
             best,
             excess,
         )
+
+    @classmethod
+    def advised_budget(
+        cls,
+        n_arms: ArrayLike,
+        horizon: ArrayLike,
+        n_segments: ArrayLike = 1,
+        *,
+        form: Form = "summed",
+        shares: ArrayLike | None = None,
+    ) -> Floats:
+        """The budget that the planner takes with this strategy: `advice` says why."""
+        return cls.budget_for_regret(n_arms, horizon, NEAR, n_segments, form=form, shares=shares)
+
+    @classmethod
+    def advice(cls, n_segments: int) -> str:
+        """Why `advised_budget` is the one to take, as a sentence or two."""
+        return (
+            f"It is the smallest budget whose regret bound is within {NEAR:.0%} of the lowest one of "
+            f"the {cls.name} strategy. More would cost privacy and buy almost nothing."
+        )
+
+    @classmethod
+    def kinks(
+        cls, n_arms: FloatArray, horizon: FloatArray, n_segments: FloatArray, *, form: Form
+    ) -> FloatArray:
+        """Budgets at which the bound's slope jumps, shape (experiments, any); NaN: there is none."""
+        return np.empty((np.asarray(n_arms).size, 0))
+
+    @classmethod
+    def dominated(cls, n_segments: ArrayLike, *, form: Form) -> NDArray[np.bool_]:
+        """Where another strategy's bound is never higher at the same budget."""
+        return np.zeros(np.shape(n_segments), dtype=bool)
 
     @classmethod
     def reading(
@@ -293,6 +461,21 @@ class SymmetricStrategy(Strategy):
     """
 
     grade: ClassVar[Grade] = "across time"
+    at_zero: ClassVar[str] = "random arms for everybody"
+
+    @classmethod
+    def drawn_by_lot(cls, n_arms: int, n_segments: int, budget: float) -> float:
+        """See Strategy; the exploration K / (K - 1 + e^budget), whatever the number of segments."""
+        return float(exploration_from_risk(n_arms, budget))
+
+    @property
+    @abstractmethod
+    def binds_at(self) -> float:
+        """The clock from which the budget limits what is shown; infinite where it never does."""
+
+    @abstractmethod
+    def risk(self, clock: ArrayLike) -> Floats:
+        """Privacy risk of the visitor with this clock, at most the budget; the clock's shape."""
 
     @classmethod
     def band(cls, budgets: Row) -> Band:
@@ -309,16 +492,11 @@ class SymmetricStrategy(Strategy):
 
     @classmethod
     def table(
-        cls,
-        budgets: Row,
-        shows: Sequence[Sequence[int]],
-        rewards: Sequence[Sequence[int]],
-        *,
-        horizon: int | None = None,
+        cls, budgets: Row, counts: Counts, *, across_time: bool = False, band: Band | None = None
     ) -> Table:
         """See Strategy; the clock of a segment is the number of its next visitor."""
-        bonuses = [cls.bonus(budgets, sum(row) + 1) for row in shows]
-        return nested_table(cls.band(budgets), shows, rewards, bonuses)
+        bonuses = [cls.bonus(budgets, sum(row) + 1) for row in counts.shows]
+        return nested_table(cls.band(budgets), counts.shows, counts.rewards, bonuses)
 
     def exploration(self, clock: ArrayLike) -> Floats:
         """K / (K - 1 + e^risk) at this clock."""

@@ -7,15 +7,15 @@ from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from deniable import _validation as check
 from deniable._validation import Floats
 from deniable.policies.greedy import ConstantPolicy
 from deniable.privacy.tables import Row
-from deniable.strategies.base import SymmetricStrategy
+from deniable.strategies.base import Formulas, SymmetricStrategy
 from deniable.theory import best_budget, elasticity, regret
-from deniable.theory.regret import Form, RegretTerms
+from deniable.theory.regret import Form
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,9 @@ class ConstantStrategy(SymmetricStrategy):
     name: ClassVar[str] = "constant"
     title: ClassVar[str] = "Constant"
     description: ClassVar[str] = "the whole budget from the first visitor on"
+    formulas: ClassVar[Formulas] = Formulas(
+        regret.constant_regret_terms, elasticity.constant_gain, best_budget.best_constant_budget
+    )
     binds_at: ClassVar[float] = 1.0
 
     def risk(self, clock: ArrayLike) -> Floats:
@@ -42,53 +45,14 @@ class ConstantStrategy(SymmetricStrategy):
         """All of it, whatever the clock."""
         return Fraction(1)
 
+    @classmethod
+    def dominated(cls, n_segments: ArrayLike, *, form: Form) -> NDArray[np.bool_]:
+        """With one segment, by the dynamic strategy, in the paper's form.
+
+        With n the exhaustion clock that is lower by 2 sqrt(2) n e (2 sqrt(log T / log n) - 1).
+        """
+        return np.asarray((np.asarray(n_segments) == 1) & (form == "paper"))
+
     def policy(self) -> ConstantPolicy:
         """One exploration for all visitors."""
         return ConstantPolicy(self.budget)
-
-    @classmethod
-    def regret_terms(
-        cls,
-        n_arms: ArrayLike,
-        horizon: ArrayLike,
-        budget: ArrayLike,
-        n_segments: ArrayLike = 1,
-        *,
-        form: Form = "summed",
-        shares: ArrayLike | None = None,
-    ) -> RegretTerms:
-        """Random arms T e, and wrong greedy arms B sqrt(K T log T / e), over the segments."""
-        return regret.constant_regret_terms(
-            n_arms, horizon, budget, n_segments, form=form, shares=shares
-        )
-
-    @classmethod
-    def gain(
-        cls,
-        n_arms: ArrayLike,
-        horizon: ArrayLike,
-        budget: ArrayLike,
-        n_segments: ArrayLike = 1,
-        *,
-        form: Form = "summed",
-        shares: ArrayLike | None = None,
-    ) -> Floats:
-        """In closed form."""
-        return elasticity.constant_gain(
-            n_arms, horizon, budget, n_segments, form=form, shares=shares
-        )
-
-    @classmethod
-    def best_budget(
-        cls,
-        n_arms: ArrayLike,
-        horizon: ArrayLike,
-        n_segments: ArrayLike = 1,
-        *,
-        form: Form = "summed",
-        shares: ArrayLike | None = None,
-    ) -> Floats:
-        """In closed form."""
-        return best_budget.best_constant_budget(
-            n_arms, horizon, n_segments, form=form, shares=shares
-        )

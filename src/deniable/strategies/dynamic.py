@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
@@ -9,13 +10,16 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from deniable._validation import Floats
+from deniable._validation import FloatArray, Floats
 from deniable.policies.greedy import DynamicPolicy
+from deniable.privacy.exploration import _risk
 from deniable.privacy.schedule import dynamic_risk, exhaustion_clock
 from deniable.privacy.tables import Row, dynamic_bonus
-from deniable.strategies.base import SymmetricStrategy
+from deniable.strategies.base import Formulas, SymmetricStrategy
 from deniable.theory import best_budget, elasticity, regret
-from deniable.theory.regret import Form, RegretTerms
+from deniable.theory.regret import Form
+
+_BRANCH_RATE = np.cbrt(2 / math.e)  # with two arms the clock rests at e until exploration is here
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,9 @@ class DynamicStrategy(SymmetricStrategy):
     name: ClassVar[str] = "dynamic"
     title: ClassVar[str] = "Dynamic"
     description: ClassVar[str] = "random arms at first, then the budget as it learns"
+    formulas: ClassVar[Formulas] = Formulas(
+        regret.dynamic_regret_terms, elasticity.dynamic_gain, best_budget.best_dynamic_budget
+    )
 
     @property
     def binds_at(self) -> float:
@@ -47,53 +54,23 @@ class DynamicStrategy(SymmetricStrategy):
         """What the schedule leaves to the greedy arms: min(beta*, 1 - exploration_n) / beta*."""
         return dynamic_bonus(budgets, clock)
 
+    @classmethod
+    def kinks(
+        cls, n_arms: FloatArray, horizon: FloatArray, n_segments: FloatArray, *, form: Form
+    ) -> FloatArray:
+        """Where the exhaustion clock leaves e, with two arms; with several segments in the paper's
+        form, where the budget begins to bind.
+        """
+        two = np.where(n_arms == 2, _risk(np.array(2.0), np.array(_BRANCH_RATE)), np.nan)
+        if form != "paper":
+            return two[:, None]
+        clock = horizon / n_segments
+        with np.errstate(divide="ignore", invalid="ignore"):
+            rate = np.cbrt(n_arms * np.log(clock) / clock)
+            late = (n_segments > 1) & (clock > math.e) & (rate < 1)
+            several = np.where(late, _risk(n_arms, rate), np.nan)
+        return np.stack([two, several], axis=1)
+
     def policy(self) -> DynamicPolicy:
         """The falling schedule with the budget's exploration as its floor."""
         return DynamicPolicy(self.budget)
-
-    @classmethod
-    def regret_terms(
-        cls,
-        n_arms: ArrayLike,
-        horizon: ArrayLike,
-        budget: ArrayLike,
-        n_segments: ArrayLike = 1,
-        *,
-        form: Form = "summed",
-        shares: ArrayLike | None = None,
-    ) -> RegretTerms:
-        """Learning on the schedule; random and wrong greedy arms once the budget binds."""
-        return regret.dynamic_regret_terms(
-            n_arms, horizon, budget, n_segments, form=form, shares=shares
-        )
-
-    @classmethod
-    def gain(
-        cls,
-        n_arms: ArrayLike,
-        horizon: ArrayLike,
-        budget: ArrayLike,
-        n_segments: ArrayLike = 1,
-        *,
-        form: Form = "summed",
-        shares: ArrayLike | None = None,
-    ) -> Floats:
-        """In closed form; 0 where the budget does not bind in any segment."""
-        return elasticity.dynamic_gain(
-            n_arms, horizon, budget, n_segments, form=form, shares=shares
-        )
-
-    @classmethod
-    def best_budget(
-        cls,
-        n_arms: ArrayLike,
-        horizon: ArrayLike,
-        n_segments: ArrayLike = 1,
-        *,
-        form: Form = "summed",
-        shares: ArrayLike | None = None,
-    ) -> Floats:
-        """In closed form for "paper"; by minimization for "summed"."""
-        return best_budget.best_dynamic_budget(
-            n_arms, horizon, n_segments, form=form, shares=shares
-        )

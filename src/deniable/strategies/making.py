@@ -3,69 +3,158 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+from deniable.errors import NANO, BrokenPromiseError
+from deniable.privacy.joint_table import band_of_floors
+from deniable.privacy.noise import laplace_variance
+from deniable.privacy.serving import SPACE, exp_floor
 from deniable.privacy.tables import Band, Row, Table
 from deniable.strategies import STRATEGIES
+from deniable.strategies.base import Counts, Strategy
 
 
-def make_table(
-    strategy: str,
-    *,
-    budgets: Row,
-    active: Sequence[int],
-    shows: Sequence[Sequence[int]],
-    rewards: Sequence[Sequence[int]],
-    cap: int,
-    horizon: int | None = None,
-) -> Table:
-    """The table that a strategy makes of these counts, checked exactly.
+@dataclass(frozen=True)
+class Recipe:
+    """How an experiment's tables follow from its counts; the same for all of one version.
 
-    Args:
+    Attributes:
         strategy: its name.
         budgets: nano-nats, by arm.
         active: positions of the arms that are on; the others are never shown.
-        shows: by segment and arm; noisy counts may be anything.
-        rewards: sums of rewards by segment and arm.
         cap: the largest reward of one show.
         horizon: visitors planned for, where known.
-
-    Raises:
-        BrokenPromiseError: the table would exceed a budget.
+        across_time: whether the experiment asks for the grade "across time".
+        trace_nano: the trace budget that noise in the counts keeps; None: they are exact.
     """
-    # Noisy counts are clipped here, where they are used, never where they are summed.
-    shown = [[max(0, row[arm]) for arm in active] for row in shows]
-    earned = [
-        [min(max(0, row[arm]), count * cap) for arm, count in zip(active, counts, strict=True)]
-        for row, counts in zip(rewards, shown, strict=True)
-    ]
-    some_budgets = tuple(budgets[arm] for arm in active)
-    made = STRATEGIES[strategy].table(some_budgets, shown, earned, horizon=horizon)
-    table = Table(
-        rows=tuple(_over_all_arms(row, active, len(budgets)) for row in made.rows),
-        zero=_over_all_arms(made.zero, active, len(budgets)),
-    )
-    table.check(budgets)
-    return table
+
+    strategy: str
+    budgets: Row
+    active: tuple[int, ...]
+    cap: int
+    horizon: int | None = None
+    across_time: bool = False
+    trace_nano: int | None = None
+
+    @property
+    def kind(self) -> type[Strategy]:
+        """The strategy."""
+        return STRATEGIES[self.strategy]
+
+    @property
+    def active_budgets(self) -> Row:
+        """The budgets of the arms that are on."""
+        return tuple(self.budgets[arm] for arm in self.active)
+
+    def counts(
+        self, shows: Sequence[Sequence[int]], rewards: Sequence[Sequence[int]], additions: int = 0
+    ) -> Counts:
+        """The counts of the arms that are on. Noisy counts may be anything, and are clipped here.
+
+        Args:
+            shows: by segment and arm.
+            rewards: sums of rewards by segment and arm.
+            additions: how often noise was added to each of them.
+        """
+        # They are clipped where they are used, never where they are summed.
+        shown = [[max(0, row[arm]) for arm in self.active] for row in shows]
+        earned = [
+            [
+                min(max(0, row[arm]), count * self.cap)
+                for arm, count in zip(self.active, counts, strict=True)
+            ]
+            for row, counts in zip(rewards, shown, strict=True)
+        ]
+        variance = 0.0
+        if self.trace_nano is not None:
+            variance = additions * laplace_variance(4 * NANO, self.trace_nano)
+        return Counts(shown, earned, self.cap, self.horizon, variance)
+
+    def fixed_band(self) -> Band | None:
+        """The band that every table keeps to from the start; None where the strategy has none."""
+        return self._band(self.kind.band(self.active_budgets))
+
+    def late_band(self, counts: Counts) -> Band | None:
+        """The band for which an experiment across time settles at these counts; None: not yet."""
+        if not (self.across_time and self.kind.offers_across_time):
+            return None
+        return self._band(self.kind.late_band(self.active_budgets, counts))
+
+    def settled_band(self, floors: Sequence[int] | None) -> Band | None:
+        """The late band with these floors, as a published table names them; None without."""
+        if floors is None:
+            return None
+        some = tuple(floors[arm] for arm in self.active)
+        return self._band(band_of_floors(some, exp_floor(max(self.active_budgets))))
+
+    def settles(self, floors: Sequence[int] | None, counts: Counts) -> bool:
+        """Whether these are the floors for which the strategy settles at these counts.
+
+        None: not yet. They come from floating-point arithmetic, whose last digits may differ between
+        machines.
+        """
+        band = self.late_band(counts)
+        if band is None or floors is None:
+            return band is None and floors is None
+        apart = max(abs(ours - theirs) for ours, theirs in zip(band.floors, floors, strict=True))
+        return apart <= SPACE // 10**9
+
+    def table(self, counts: Counts, band: Band | None = None) -> Table:
+        """The table of these counts, checked exactly.
+
+        Args:
+            counts: what `counts` returned.
+            band: the late band, once there is one.
+
+        Raises:
+            BrokenPromiseError: the table would exceed a budget.
+        """
+        inside = None if band is None else _of_some_arms(band, self.active)
+        made = self.kind.table(
+            self.active_budgets, counts, across_time=self.across_time, band=inside
+        )
+        table = Table(
+            rows=tuple(self._over_all_arms(row) for row in made.rows),
+            zero=self._over_all_arms(made.zero),
+        )
+        table.check(self.budgets)
+        return table
+
+    def replays(self, published: Table, counts: Counts, band: Band | None = None) -> bool:
+        """Whether a published table is what the strategy makes of these counts."""
+        off = set(range(len(self.budgets))) - set(self.active)
+        if any(row[arm] for row in (*published.rows, published.zero) for arm in off):
+            return False
+        try:
+            some = Table(
+                rows=tuple(tuple(row[arm] for arm in self.active) for row in published.rows),
+                zero=tuple(published.zero[arm] for arm in self.active),
+            )
+            inside = None if band is None else _of_some_arms(band, self.active)
+            made = self.kind.table(
+                self.active_budgets, counts, across_time=self.across_time, band=inside
+            )
+        except BrokenPromiseError:
+            return False
+        return len(made.rows) == len(some.rows) and self.kind.replays(some, made, counts)
+
+    def _band(self, band: Band | None) -> Band | None:
+        if band is None:
+            return None
+        return Band(
+            floors=self._over_all_arms(band.floors),
+            ceilings=self._over_all_arms(band.ceilings),
+            zero=self._over_all_arms(band.zero),
+        )
+
+    def _over_all_arms(self, row: Row) -> Row:
+        entries = dict(zip(self.active, row, strict=True))
+        return tuple(entries.get(arm, 0) for arm in range(len(self.budgets)))
 
 
-def make_band(strategy: str, *, budgets: Row, active: Sequence[int]) -> Band | None:
-    """The band that every table of these arms keeps to; None where the strategy has none.
-
-    Args:
-        strategy: its name.
-        budgets: nano-nats, by arm.
-        active: positions of the arms that are on; the others have 0 everywhere.
-    """
-    fixed = STRATEGIES[strategy].band(tuple(budgets[arm] for arm in active))
-    if fixed is None:
-        return None
+def _of_some_arms(band: Band, arms: Sequence[int]) -> Band:
     return Band(
-        floors=_over_all_arms(fixed.floors, active, len(budgets)),
-        ceilings=_over_all_arms(fixed.ceilings, active, len(budgets)),
-        zero=_over_all_arms(fixed.zero, active, len(budgets)),
+        floors=tuple(band.floors[arm] for arm in arms),
+        ceilings=tuple(band.ceilings[arm] for arm in arms),
+        zero=tuple(band.zero[arm] for arm in arms),
     )
-
-
-def _over_all_arms(row: Row, active: Sequence[int], n_arms: int) -> Row:
-    entries = dict(zip(active, row, strict=True))
-    return tuple(entries.get(arm, 0) for arm in range(n_arms))

@@ -31,8 +31,11 @@ class Firm:
     def portfolio(self) -> Portfolio:
         """The same, as the solver takes it."""
         return Portfolio.of(
-            {"id": each.name, "arms": each.n_arms, "visitors": each.visitors}
-            for each in self.experiments
+            (
+                {"id": each.name, "arms": each.n_arms, "visitors": each.visitors}
+                for each in self.experiments
+            ),
+            form="paper",
         )
 
     @property

@@ -14,8 +14,7 @@ from deniable.portfolio.allocation import Allocation, Allocator
 from deniable.portfolio.problem import Portfolio
 from deniable.portfolio.rows import COLUMNS
 from deniable.portfolio.rules import RuleOutcome, best_budgets, compare_rules, zero_budgets
-from deniable.theory.best_budget import best_constant_budget, best_dynamic_budget
-from deniable.theory.elasticity import constant_gain, dynamic_gain
+from deniable.strategies import STRATEGIES
 from deniable.web.allocation_words import (
     MOST_BARS,
     at_best,
@@ -35,6 +34,7 @@ RULE_NAMES = {
     "best budgets": "best for each",
     "equal split": "equal split",
     "zero": "zero",
+    "random arms": "random arms",
 }
 
 Row = Mapping[str, Any]
@@ -173,11 +173,11 @@ def _some(found: Allocation, order: Any) -> list[int]:
 
 def _gain_curve(found: Allocation, row: int) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     portfolio = found.portfolio
-    sizes = int(portfolio.arms[row]), int(portfolio.visitors[row])
-    segments, dynamic = int(portfolio.segments[row]), found.strategies[row] == "dynamic"
-    best = (best_dynamic_budget if dynamic else best_constant_budget)(*sizes, segments)
+    arms, visitors = int(portfolio.arms[row]), int(portfolio.visitors[row])
+    segments, strategy = int(portfolio.segments[row]), STRATEGIES[found.strategies[row]]
+    best = strategy.useful_budget(arms, visitors, segments, form=portfolio.form)
     grid = np.linspace(0, float(best), 62)[1:-1]
-    heights = np.asarray((dynamic_gain if dynamic else constant_gain)(*sizes, grid, segments))
+    heights = np.asarray(strategy.gain(arms, visitors, grid, segments, form=portfolio.form))
     name = portfolio.ids[row]
     curve = [
         {"budget": float(f"{x:.5g}"), "gain": float(f"{y:.5g}"), "experiment": name}

@@ -9,7 +9,7 @@ import numpy as np
 
 from deniable.errors import NANO
 from deniable.portfolio.allocation import Allocation
-from deniable.theory.best_budget import best_constant_budget, best_dynamic_budget
+from deniable.strategies import STRATEGIES
 from deniable.web.wording import whole
 
 MOST_BARS = 24
@@ -54,9 +54,12 @@ def at_best(found: Allocation) -> list[bool]:
     With several segments the bound falls like a root just below its best budget, and a further nat
     would seem to save without limit.
     """
-    portfolio, dynamic = found.portfolio, np.array(found.strategies) == "dynamic"
-    sizes = portfolio.arms, portfolio.visitors, portfolio.segments
-    best = np.where(dynamic, best_dynamic_budget(*sizes), best_constant_budget(*sizes))
+    portfolio, names = found.portfolio, np.array(found.strategies)
+    best = np.zeros(portfolio.size)
+    for name in set(found.strategies):
+        rows = names == name
+        sizes = (portfolio.arms[rows], portfolio.visitors[rows], portfolio.segments[rows])
+        best[rows] = STRATEGIES[name].useful_budget(*sizes, form=portfolio.form)
     reached: list[bool] = (found.budgets > 0.999 * best).tolist()
     return reached
 
@@ -79,6 +82,7 @@ def summaries(found: Allocation, by_rule: Mapping[str, float]) -> dict[str, str]
         + (" Those that have all they can use are left out." if any(at_best(found)) else ""),
         "what_if": f"With {found.firm_budget:.3g} nats at most {whole(found.total_regret)} clicks "
         "are lost; the curve shows other budgets.",
-        "rules": f"Equal split: {whole(by_rule['equal split'])}. No budget: {whole(by_rule['zero'])}. "
+        "rules": f"Equal split: {whole(by_rule['equal split'])}. No budget: {whole(by_rule['zero'])}, "
+        f"with random arms for everybody {whole(by_rule['random arms'])}. "
         f"Each experiment's own best, whatever it costs: {whole(by_rule['best budgets'])}.",
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,6 +14,7 @@ from deniable.privacy.tables import decoded_table
 from deniable.service.http.guard import Service
 from deniable.service.service import Deniable
 from deniable.storage.records import Experiment, PublishedTable
+from deniable.strategies import STRATEGIES
 from deniable.web import answers, live_charts
 from deniable.web.access import Reader
 from deniable.web.actions import possible
@@ -84,6 +86,9 @@ def _values(request: Request, service: Deniable, found: Experiment) -> dict[str,
     standing = Standing(found, service.experiments.counts(found.key))
     watcher: Watcher = request.app.state.watcher
     published = service.experiments.tables_in_force([found]).get(found.key)
+    before = None
+    if published is not None and published.number > 1:
+        before = next(iter(service.experiments.tables(found.key, published.number - 1)), None)
     risks = [] if published is None else segment_risks(standing, published, now)
     told = told_segments(standing)
     return {
@@ -91,7 +96,8 @@ def _values(request: Request, service: Deniable, found: Experiment) -> dict[str,
         "standing": standing,
         "leaderboard": standing.leaderboard(),
         "random_share": random_share(standing, published),
-        "table": None if published is None else _table(found, published),
+        "table": None if published is None else _table(found, published, before),
+        "grade": STRATEGIES[found.strategy].grade_of(found.across_time),
         "risks": [(risk, waiting_words(risk, now)) for risk in risks],
         "segments": [_segment(standing, position) for position in told],
         "untold": len(found.segments) - len(told),
@@ -103,19 +109,42 @@ def _values(request: Request, service: Deniable, found: Experiment) -> dict[str,
     }
 
 
-def _table(found: Experiment, published: PublishedTable) -> dict[str, Any]:
-    """The table in force as chances, the zero row last."""
+def _table(
+    found: Experiment, published: PublishedTable, before: PublishedTable | None
+) -> dict[str, Any]:
+    """The table in force as chances, the zero row last: what all rows share, and what is tailored."""
     table = decoded_table(published.rows, len(found.arms))
     rows = [*zip(found.segments, table.rows, strict=True)][:MOST_ROWS]
     rows.append(("anybody else", table.zero))
+    shared = [min(column) / SPACE for column in zip(*table.rows, table.zero, strict=True)]
+    settled = json.loads(published.counts).get("floors") is not None
     return {
         "number": published.number,
         "version": published.version,
         "published_at": published.published_at,
-        "decisions": published.decisions,
-        "rows": [(name, [entry / SPACE for entry in row]) for name, row in rows],
+        "why": _why(published, before),
+        "rows": [
+            (name, [(entry / SPACE, share) for entry, share in zip(row, shared, strict=True)])
+            for name, row in rows
+        ],
+        "shared": sum(shared),
+        "lottery": found.across_time and not settled and _offers_across_time(found),
+        "settled": settled,
         "more": max(0, len(found.segments) - MOST_ROWS),
     }
+
+
+def _why(published: PublishedTable, before: PublishedTable | None) -> str:
+    """Why a table was published when it was: never because of one visitor."""
+    if before is None:
+        return "before the first visitor"
+    if before.version != published.version:
+        return "because an arm was switched off"
+    return f"because decisions had grown from {before.decisions:,} to {published.decisions:,}"
+
+
+def _offers_across_time(found: Experiment) -> bool:
+    return STRATEGIES[found.strategy].offers_across_time
 
 
 def _segment(standing: Standing, position: int) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from deniable.service.drafts import NewArm
 from deniable.service.http.guard import Service
 from deniable.service.service import Deniable
 from deniable.storage.records import Experiment
+from deniable.strategies import DEFAULT_STRATEGY, STRATEGIES
 from deniable.web import answers, fields
 from deniable.web.access import Administrator, Form, Reader, Submission
 
@@ -25,6 +26,7 @@ FIELDS = (
     "segments",
     "budget",
     "strategy",
+    "across_time",
     "planned_visitors",
     "layer",
     "default_arm",
@@ -61,7 +63,13 @@ def new(request: Request, viewer: Administrator) -> Response:
     given = {name: request.query_params.get(name, "")[:5_000] for name in FIELDS}
     given["layer"] = given["layer"] or request.query_params.get("group", "")[:5_000]
     return answers.show(
-        request, "experiment_new.html", viewer, given=given, wrong=dict.fromkeys(FIELDS, "")
+        request,
+        "experiment_new.html",
+        viewer,
+        given=given,
+        wrong=dict.fromkeys(FIELDS, ""),
+        strategies=list(STRATEGIES.values()),
+        usual=DEFAULT_STRATEGY,
     )
 
 
@@ -78,6 +86,8 @@ def create(request: Request, form: Submission, service: Service) -> Response:
             "experiment_new.html",
             form.viewer,
             status=422,
+            strategies=list(STRATEGIES.values()),
+            usual=DEFAULT_STRATEGY,
             given={name: form.text(name) for name in FIELDS},
             wrong={
                 **dict.fromkeys(FIELDS, ""),
@@ -102,12 +112,13 @@ def _created(service: Deniable, form: Form) -> Experiment:
             optional[name] = form.text(name)
     if not budgets:
         optional["budget"] = fields.number("budget", form.text("budget"))
-    strategy: Any = form.text("strategy") or "dynamic"
+    strategy = form.text("strategy") or DEFAULT_STRATEGY
     return service.experiments.create(
         form.text("key"),
         arms=_arms(form.text("arms"), budgets),
         segments=fields.lines(form.text("segments")),
         strategy=strategy,
+        across_time=bool(form.text("across_time")),
         **optional,
     )
 

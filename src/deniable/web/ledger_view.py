@@ -160,13 +160,15 @@ def _told(kind: str, detail: Mapping[str, Any]) -> str:
     if kind == "period":
         return f"The firm's budget was {budget} nats."
     if kind == "table":
-        return f"Number {detail.get('number', '')}, made from published counts."
+        words = f"Number {detail.get('number', '')}, made from published counts"
+        return f"{words}, inside floors fixed for life." if detail.get("band") else f"{words}."
     if kind == "start" and detail.get("layer"):
         return f"In the layer {detail['layer']}."
     if kind == "migrate":
         return "What counted before counts on; the first table was published."
     if kind == "create":
-        return f"{len(detail.get('arms', ()))} arms, budget {budget}, {strategy} strategy."
+        asked = ", across time" if detail.get("across_time") else ""
+        return f"{len(detail.get('arms', ()))} arms, budget {budget}, {strategy} strategy{asked}."
     if kind == "replan":
         return f"Budget {budget}, {strategy} strategy."
     if kind == "stop":

@@ -24,7 +24,6 @@ from deniable.planning import report
 from deniable.planning.arm_plan import ArmPlan, plan_arms
 from deniable.planning.plan import Plan, plan
 from deniable.privacy.belief import highest_belief
-from deniable.privacy.exploration import exploration_from_risk
 from deniable.service.drafts import MAX_ARMS, MAX_BUDGET, MAX_SEGMENTS, NewArm
 from deniable.service.http.guard import service_of
 from deniable.service.http.problems import Problem
@@ -156,6 +155,7 @@ def view(setting: Setting) -> dict[str, Any]:
         "budget": planned.budget,
         "recommended": planned.recommendation.budget,
         "reason": report.recommendation_words(planned),
+        "segments": report.segments_words(planned),
         "by_arm_cost": report.arm_cost_words(by_arm) if by_arm else "",
         "trace_words": report.trace_words(planned),
         "reached": reached,
@@ -262,6 +262,7 @@ def create(request: Request, form: Submission) -> Response:
             budget=None if setting.arm_budgets else planned.budget,
             trace_budget=setting.trace_budget,
             strategy=strategy,
+            across_time=bool(form.text("across_time")),
             planned_visitors=setting.visitors,
             layer=form.text("group") or None,
         )
@@ -335,7 +336,7 @@ def _told(error: InvalidArgumentError) -> str:
 def _icons(planned: Plan) -> dict[str, int]:
     """Whole people out of 100; what a tracker might learn is rounded up, chance down."""
     before = round(100 * planned.prior)
-    random = float(exploration_from_risk(planned.n_arms, planned.budget))
+    random = planned.strategies[planned.recommendation.strategy].drawn_by_lot
     return {
         "before": before,
         "after": max(before, min(100, int(np.ceil(100 * planned.highest_belief - 1e-9)))),
@@ -386,7 +387,9 @@ def _wide(
         silent = value is None or value >= says_nothing_from
         return "says nothing" if silent else f"{value:{form}}"
 
-    found = [[record for record in records if record["strategy"] == name] for name in names]
+    by_name = {name: [one for one in records if one["strategy"] == name] for name in names}
+    names = [name for name in names if by_name[name]]
+    found = [by_name[name] for name in names]
     count = len(found[0])
     places = sorted({round(i) for i in np.linspace(0, count - 1, min(12, count))})
     rows = [[f"{found[0][i][x]:,.4g}", *(told(one[i][y]) for one in found)] for i in places]

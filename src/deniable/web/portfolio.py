@@ -20,7 +20,7 @@ from deniable.errors import (
     UnknownNameError,
 )
 from deniable.portfolio.allocation import Allocation
-from deniable.portfolio.problem import REGIMES
+from deniable.portfolio.problem import regimes
 from deniable.portfolio.table import csv_rows
 from deniable.service.http.guard import service_of
 from deniable.service.service import Deniable
@@ -67,7 +67,7 @@ def portfolio(request: Request, viewer: Reader) -> Response:
         viewer,
         ours=ours,
         example=EXAMPLE,
-        regimes=REGIMES,
+        regimes=regimes(),
         charts={
             name: allocation_view.filled(name, {}) for name in allocation_view.specifications()
         },

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import datetime
 from fractions import Fraction
 from typing import Any
 
@@ -15,6 +16,7 @@ from deniable.errors import NANO
 from deniable.privacy.belief import highest_belief
 from deniable.privacy.serving import SPACE
 from deniable.service.http.guard import service_of
+from deniable.service.service import Deniable
 from deniable.web import answers, ledger_view
 from deniable.web.access import Reader, Submission
 
@@ -40,6 +42,9 @@ def statement(request: Request, viewer: Reader, key: str) -> Response:
         tables=[_table(promise, proof) for proof in proofs],
         worst=decimal(max(proof.worst.promised_ratio or Fraction(0) for proof in proofs), 12),
         grade=promise.stated_grade,
+        own_grade=promise.grade,
+        late=promise.late,
+        since=_settled_at(service, promise),
         holds=all(proof.holds for proof in proofs),
         beliefs=[(prior, float(highest_belief(prior, budget))) for prior in PRIORS],
         audit=ledger_view.latest_audits(service.ledger.entries()).get(key),
@@ -59,6 +64,15 @@ def audit_page(request: Request, viewer: Reader, key: str) -> Response:
     """A full audit, made now, check by check; nothing is recorded."""
     found = service_of(request).audits.run(key)
     return answers.show(request, "audit.html", viewer, found=found, key=key)
+
+
+def _settled_at(service: Deniable, promise: Promise) -> datetime | None:
+    """When the late band of the newest version was fixed; None: there is none (yet)."""
+    newest = max(promise.versions)
+    settled = [t for t in promise.tables if t.version == newest and t.floors is not None]
+    if not settled:
+        return None
+    return service.experiments.tables(promise.name, settled[0].number)[0].published_at
 
 
 def _table(promise: Promise, proof: VersionProof) -> dict[str, Any]:

@@ -13,10 +13,9 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 
 from deniable.errors import NANO
-from deniable.privacy.schedule import exhaustion_clock
-from deniable.privacy.tables import Row, decoded_table
+from deniable.privacy.tables import Row, Table, decoded_table
 from deniable.storage.records import Experiment, PublishedTable
-from deniable.theory.regret import constant_regret, dynamic_regret
+from deniable.strategies import STRATEGIES
 from deniable.web.standing import Standing
 
 SMALLEST_CELL = 30
@@ -42,13 +41,13 @@ class SegmentRisk:
     risk: float
     cap: float
     random_share: float
-    binds_at: float
+    binds_at: float | None
     expected: datetime | None
 
     @property
     def bound(self) -> bool:
         """Whether the cap is reached."""
-        return self.visitors + 1 >= self.binds_at
+        return self.binds_at is not None and self.visitors + 1 >= self.binds_at
 
 
 def random_share(standing: Standing, published: PublishedTable | None) -> float:
@@ -73,23 +72,26 @@ def row_risk(row: Row, zero: Row) -> float:
     return math.log(max(ratios) / min(ratios))
 
 
+def widest(row: Row, table: Table) -> float:
+    """How far a row is from any other row in any arm, in nats."""
+    columns = zip(*table.rows, table.zero, strict=True)
+    shown = [(part, column) for part, column in zip(row, columns, strict=True) if part]
+    return max(math.log(max(max(all_) / part, part / min(all_))) for part, all_ in shown)
+
+
 def _zero_part(row: Row, zero: Row) -> float:
     return min(entry / nothing for entry, nothing in zip(row, zero, strict=True) if nothing)
 
 
-def binds_at(experiment: Experiment) -> float:
-    """The number of a segment's visitor from which the cap limits the table.
+def binds_at(experiment: Experiment) -> float | None:
+    """The number of a segment's visitor from which the cap limits the table; None: no clock says so.
 
     Budgets by arm have one bonus, 1/(1 + C) with C = sum of 1/(e^b - 1): the equal budget with the
     same bonus is log(1 + K/C).
     """
-    if experiment.strategy != "dynamic":
-        return 1.0
     odds = [math.expm1(experiment.budgets[arm] / NANO) for arm in experiment.active]
-    if min(odds) == 0:
-        return math.inf
-    alike = math.log1p(len(odds) / sum(1 / one for one in odds))
-    return float(exhaustion_clock(len(odds), alike))
+    alike = math.log1p(len(odds) / sum(1 / one for one in odds)) if min(odds) else 0.0
+    return STRATEGIES[experiment.strategy](len(odds), alike).binds_at
 
 
 def told_segments(standing: Standing) -> list[int]:
@@ -110,7 +112,7 @@ def segment_risks(
     table = decoded_table(published.rows, len(standing.experiment.arms))
     names = standing.experiment.segments
     return [
-        _risk(standing, names[i], int(standing.shows[i].sum()), table.rows[i], table.zero, now)
+        _risk(standing, names[i], int(standing.shows[i].sum()), table.rows[i], table, now)
         for i in told_segments(standing)
     ]
 
@@ -119,18 +121,20 @@ def regret_bound(experiment: Experiment, visitors: int) -> float:
     """The theory's bound on expected clicks lost after this many visitors, never more than all."""
     if visitors < 3:
         return float(visitors)
-    bound = dynamic_regret if experiment.strategy == "dynamic" else constant_regret
     arms, segments = len(experiment.active_arms), len(experiment.segments)
-    return min(float(visitors), float(bound(arms, visitors, experiment.budget, segments)))
+    bound = STRATEGIES[experiment.strategy].regret(arms, visitors, experiment.budget, segments)
+    return min(float(visitors), float(bound))
 
 
 def _risk(
-    standing: Standing, name: str, visitors: int, row: Row, zero: Row, now: datetime | None
+    standing: Standing, name: str, visitors: int, row: Row, table: Table, now: datetime | None
 ) -> SegmentRisk:
     experiment = standing.experiment
+    symmetric = STRATEGIES[experiment.strategy].band(experiment.budgets) is not None
     binds = binds_at(experiment)
     expected = None
-    if experiment.status == "running" and experiment.started_at and 10 <= visitors < binds - 1:
+    waits = binds is not None and 10 <= visitors < binds - 1
+    if binds is not None and waits and experiment.status == "running" and experiment.started_at:
         so_far = (now or datetime.now(UTC)) - experiment.started_at
         factor = (binds - 1 - visitors) / visitors
         if factor * so_far.total_seconds() < 100 * 366 * 86_400:
@@ -138,9 +142,9 @@ def _risk(
     return SegmentRisk(
         segment=name,
         visitors=visitors,
-        risk=row_risk(row, zero),
+        risk=row_risk(row, table.zero) if symmetric else widest(row, table),
         cap=experiment.budget,
-        random_share=_zero_part(row, zero),
+        random_share=_zero_part(row, table.zero),
         binds_at=binds,
         expected=expected,
     )
@@ -148,6 +152,8 @@ def _risk(
 
 def waiting_words(risk: SegmentRisk, now: datetime | None = None) -> str:
     """The moment a segment's budget binds, in words."""
+    if risk.binds_at is None:
+        return "whenever it learns something"
     if risk.binds_at <= 1:
         return "from the first visitor"
     if risk.bound:

@@ -70,6 +70,7 @@ def create_experiment(service: Service, wanted: models.ExperimentRequest) -> mod
         segments=wanted.segments,
         budget=wanted.budget,
         strategy=wanted.strategy,
+        across_time=wanted.across_time,
         planned_visitors=wanted.planned_visitors,
         trace_budget=wanted.trace_budget,
         layer=wanted.layer or wanted.group,

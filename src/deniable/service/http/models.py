@@ -37,6 +37,7 @@ from deniable.storage.records import (
     Scope,
     Status,
 )
+from deniable.strategies import DEFAULT_STRATEGY
 
 Key = Annotated[str, Field(pattern=EXPERIMENT_KEY, max_length=128)]
 Budget = Annotated[float, Field(ge=0, le=MAX_BUDGET, allow_inf_nan=False, strict=True)]
@@ -108,7 +109,8 @@ class ExperimentRequest(_Request):
         Field(min_length=1, max_length=MAX_SEGMENTS),
     ]
     budget: Budget | None = None
-    strategy: Annotated[str, Field(max_length=16)] = "dynamic"
+    strategy: Annotated[str, Field(max_length=16)] = DEFAULT_STRATEGY
+    across_time: Annotated[bool, Field(strict=True)] = False
     trace_budget: Budget | None = None
     planned_visitors: Annotated[int, Field(ge=1, le=10**15, strict=True)] | None = None
     layer: Key | None = None
@@ -191,6 +193,7 @@ class ExperimentReply(BaseModel):
     arms: list[ArmReply]
     segments: list[str]
     strategy: str
+    across_time: bool
     budget: float
     trace_budget: float | None
     planned_visitors: int | None

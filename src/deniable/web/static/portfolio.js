@@ -60,8 +60,11 @@ function pin(row, name, line) {
 
 function choice(row, line) {
   const select = document.createElement("select");
-  for (const [value, word] of [["", "best"], ["constant", "constant"], ["dynamic", "dynamic"]]) {
-    select.add(new Option(word, value, false, (row.strategy ?? "") === value));
+  // The regimes that can be chosen are "flexible" and every strategy.
+  const names = [...document.getElementById("regime").options].map((option) => option.value);
+  for (const name of names) {
+    const value = name === "flexible" ? "" : name;
+    select.add(new Option(value || "best", value, false, (row.strategy ?? "") === value));
   }
   select.setAttribute("aria-label", `Strategy, ${row.id}`);
   select.addEventListener("change", () => { row.strategy = select.value; ask(); });

@@ -1,0 +1,190 @@
+"""The joint strategy on the settings of `_joint_settings`: a run that can be broken off, and a table.
+
+``python -m benchmarks._joint_experiment tuning|judged FOLDER [SECONDS]`` adds repetitions where the
+standard error of a policy in a setting is above half a point, until the time is up, keeps them in
+FOLDER, and prints a Markdown table of all that was run so far. Numbers are shares of what perfect
+information gains over random arms, in points (hundredths), by pseudo-regret.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks._joint_settings import RUN_SEED, Setting, judged, tuning
+from deniable.policies.greedy import DynamicPolicy
+from deniable.simulation.environment import Environment
+from deniable.simulation.job import make_job, run_from
+from deniable.simulation.kernels.epochs import Publishing, run_epochs
+from deniable.simulation.kernels.random_numbers import generator_state
+from deniable.simulation.kernels.run import Setting as World
+from deniable.strategies.joint_kernel import Tuning
+from deniable.strategies.joint_lp import best_table
+from deniable.strategies.joint_rule import GROWTH, TUNING, TableMaker, first_epoch
+
+PRECISION = 0.5
+"""Standard error to reach, in points."""
+
+FEWEST, MOST, BATCH = 40, 4000, 20
+POLICIES = ("joint", "across time", "pooled", "Thompson", "dynamic")
+SETS: dict[str, Callable[[], list[Setting]]] = {"tuning": tuning, "judged": judged}
+
+Found = dict[str, list[float]]
+
+
+def repetition(
+    setting: Setting, policy: str, number: int, tuned: Tuning = TUNING, told: float = 1.0
+) -> float:
+    """The share of one repetition; the same seeds for every policy.
+
+    Args:
+        setting: the world.
+        policy: one of POLICIES.
+        number: of the repetition.
+        tuned: the joint rule's constants.
+        told: the horizon that the rule is told, as a part of the truth; 0 for an open end.
+    """
+    world = Environment(setting.rates, setting.horizon, setting.shares)
+    job = make_job(world, DynamicPolicy(setting.budget))
+    state = generator_state(np.random.SeedSequence([RUN_SEED, setting.number, number]))
+    if policy == "dynamic":
+        shows, _ = run_from(job, state)
+    else:
+        kind = {"joint": "joint", "across time": "across-time"}.get(policy, "pooled")
+        if policy == "Thompson":
+            tuned = tuned._replace(curiosity=np.inf)  # never cooled down: the usual bandit
+        shape = setting.rates.shape
+        budget = 0.0 if kind == "pooled" else setting.budget
+        maker = TableMaker(kind, *shape, told * setting.horizon, budget, tuned)  # type: ignore[arg-type]
+        place = World(job.rates, job.arrival, job.checkpoints, state)
+        publishing = Publishing(first_epoch(*shape), GROWTH, 0.0)
+        shows, _ = run_epochs(True, publishing, maker.next_table, place)
+    return 100 * (1 - float((shows[-1] * world.gaps.T).sum()) / setting.perfect_gain)
+
+
+def limit(setting: Setting) -> float:
+    """What the best private table with known rates gains, in points."""
+    best = best_table(setting.rates, setting.shares, setting.budget).value
+    perfect = float((setting.shares * setting.rates.max(axis=0)).sum())
+    return 100 * (1 - (perfect - best) * setting.horizon / setting.perfect_gain)
+
+
+def error(values: list[float]) -> float:
+    """Standard error of the mean."""
+    return float(np.std(values, ddof=1) / len(values) ** 0.5) if len(values) > 1 else np.inf
+
+
+def run(settings: list[Setting], folder: Path, seconds: float) -> dict[int, Found]:
+    """Add repetitions until all are precise or the time is up; whoever is least precise is next."""
+    folder.mkdir(parents=True, exist_ok=True)
+    found = {s.number: _read(folder, s) for s in settings}
+    end = time.monotonic() + seconds
+    # A first round for all, then again and again for those that need it.
+    for wanted in (FEWEST, 100, 200, 400, 800, 1600, MOST):
+        for setting in settings:
+            own = found[setting.number]
+            for policy in POLICIES:
+                values = own.setdefault(policy, [])
+                while len(values) < wanted and (len(values) < FEWEST or error(values) > PRECISION):
+                    if time.monotonic() > end:
+                        _write(folder, setting, own)
+                        return found
+                    start = len(values)
+                    values += [repetition(setting, policy, start + i) for i in range(BATCH)]
+            _write(folder, setting, own)
+    return found
+
+
+def _read(folder: Path, setting: Setting) -> Found:
+    file = folder / f"{setting.number}.json"
+    return json.loads(file.read_text()) if file.exists() else {}
+
+
+def _write(folder: Path, setting: Setting, found: Found) -> None:
+    part = folder / f"{setting.number}.part"
+    part.write_text(json.dumps(found))
+    part.replace(folder / f"{setting.number}.json")
+
+
+def line(setting: Setting, found: Found) -> str:
+    """A row of the table."""
+    n_arms, n_segments = setting.rates.shape
+    cells = [
+        str(setting.number),
+        setting.world,
+        str(n_arms),
+        str(n_segments),
+        f"{setting.horizon:,}",
+        f"{setting.budget:g}",
+        f"{setting.perfect_gain:,.0f}",
+        *(f"{np.mean(found[p]):.1f} ± {error(found[p]):.1f}" for p in POLICIES),
+        f"{limit(setting):.1f}",
+    ]
+    return "| " + " | ".join(cells) + " |"
+
+
+def summary(rows: list[tuple[Setting, Found]]) -> dict[str, object]:
+    """What the strategy was asked to reach, measured; settings of 100 clicks and more."""
+    mean = {s.number: {p: float(np.mean(v)) for p, v in found.items()} for s, found in rows}
+
+    def excess(pooled: str) -> list[float]:
+        return [m["joint"] - max(m[pooled], m["dynamic"]) for m in mean.values()]
+
+    def below(pooled: str) -> list[str]:
+        return [
+            f"{s.number}: {e:.1f}"
+            for (s, _), e in zip(rows, excess(pooled), strict=True)
+            if e < (-8 if s.horizon < 100_000 else -5)
+        ]
+
+    def ratio(budget: float) -> float:
+        several = [mean[s.number] for s, _ in rows if s.budget == budget and len(s.rates) > 2]
+        return float(np.median([m["joint"] / max(m["dynamic"], 0.1) for m in several]))
+
+    long = [mean[s.number]["joint"] / limit(s) for s, _ in rows if s.horizon == 1_000_000]
+    across = [m["across time"] / m["joint"] for m in mean.values() if m["joint"] > 5]
+    errors = [error(v) for _, found in rows for v in found.values()]
+    joint_errors = [error(found["joint"]) for _, found in rows]
+    return {
+        "settings": len(rows),
+        "mean excess over the better of dynamic and Thompson": np.mean(excess("Thompson")),
+        "its standard error": float(np.sqrt(np.sum(np.square(joint_errors))) / len(rows)),
+        "mean excess over the better of dynamic and pooled": np.mean(excess("pooled")),
+        "worst excess (Thompson, pooled)": (min(excess("Thompson")), min(excess("pooled"))),
+        "too far below (Thompson)": below("Thompson"),
+        "too far below (pooled)": below("pooled"),
+        "median ratio to dynamic at budget 3, K > 2": ratio(3.0),
+        "median ratio to dynamic at budget .5, K > 2": ratio(0.5),
+        "median part of the limit at T = 1e6": float(np.median(long)) if long else np.nan,
+        "median part that across time keeps": float(np.median(across)),
+        "standard errors, median and largest": (float(np.median(errors)), max(errors)),
+    }
+
+
+def main() -> None:
+    if len(sys.argv) < 3 or sys.argv[1] not in SETS:
+        sys.exit(f"usage: python -m benchmarks._joint_experiment {'|'.join(SETS)} FOLDER [SECONDS]")
+    settings = SETS[sys.argv[1]]()
+    seconds = float(sys.argv[3]) if len(sys.argv) > 3 else 0.0
+    found = run(settings, Path(sys.argv[2]), seconds)
+    finished = [s for s in settings if all(len(found[s.number].get(p, [])) > 1 for p in POLICIES)]
+    for title, small in (("", False), ("Perfect information gains under 100 clicks:", True)):
+        if title:
+            print(f"\n{title}\n")
+        print("| no. | world | K | J | T | budget | gain | " + " | ".join(POLICIES) + " | limit |")
+        print("|" + " --- |" * (len(POLICIES) + 8))
+        for setting in finished:
+            if (setting.perfect_gain < 100) == small:
+                print(line(setting, found[setting.number]))
+    rows = [(s, found[s.number]) for s in finished if s.perfect_gain >= 100]
+    for name, value in summary(rows).items():
+        print(f"{name}: {value}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,124 @@
+"""Policies that publish one table for all segments: joint, pooled, and their limit.
+
+The joint strategy keeps P(arm | segment) within e^budget between segments, and no more than that is
+random. Pooled is one bandit for everybody: the same row for every segment, so that its risk is 0
+whatever it learns. Best-private is the best table that keeps the budget, with the click rates known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from deniable import _validation as check
+from deniable._validation import FloatArray
+from deniable.policies.base import EpochRule, KnownRatesRule, shortest
+
+
+@dataclass(frozen=True)
+class JointPolicy:
+    """The joint strategy, given the time of the first visit.
+
+    Attributes:
+        budget: gamma, the cap on every visitor's privacy risk.
+        told_horizon: the visitors that the strategy is told to expect; None for the truth, 0 for an
+            open end.
+        trace_budget: what later tables tell about a visitor at most; 0 for no such promise.
+
+    >>> JointPolicy(1).label, JointPolicy(1, told_horizon=0).label
+    ('joint(1)', 'joint(1, told 0)')
+    """
+
+    budget: float
+    told_horizon: int | None = None
+    trace_budget: float = 0.0
+
+    name: ClassVar[str] = "joint"
+    across_time: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "budget", float(check.nonnegative("budget", self.budget)))
+        if self.told_horizon is not None:
+            check.whole("told_horizon", self.told_horizon, 0)
+        trace = float(check.nonnegative("trace_budget", self.trace_budget))
+        object.__setattr__(self, "trace_budget", trace)
+
+    @property
+    def label(self) -> str:
+        """The name with the budget, and with what differs from the usual."""
+        told = "" if self.told_horizon is None else f", told {self.told_horizon}"
+        trace = f", trace {shortest(self.trace_budget)}" if self.trace_budget else ""
+        return f"{self.name}({shortest(self.budget)}{told}{trace})"
+
+    @property
+    def risk_cap(self) -> float:
+        """The budget."""
+        return self.budget
+
+    def rule(self, rates: FloatArray, horizon: int) -> EpochRule:
+        """A table per epoch, from the counts before it."""
+        told = horizon if self.told_horizon is None else self.told_horizon
+        return EpochRule(
+            "across-time" if self.across_time else "joint", self.budget, told, self.trace_budget
+        )
+
+
+class AcrossTimePolicy(JointPolicy):
+    """The joint strategy across time too: the same row for all at first, then one band for life.
+
+    >>> AcrossTimePolicy(1).label
+    'joint-across-time(1)'
+    """
+
+    name: ClassVar[str] = "joint-across-time"
+    across_time: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class PooledPolicy:
+    """One bandit for everybody: the same row for every segment, risk 0 whatever it learns.
+
+    >>> PooledPolicy().risk_cap
+    0.0
+    """
+
+    name: ClassVar[str] = "pooled"
+    label: ClassVar[str] = "pooled"
+    risk_cap: ClassVar[float] = 0.0
+
+    def rule(self, rates: FloatArray, horizon: int) -> EpochRule:
+        """A row per epoch, from the counts of all segments together."""
+        return EpochRule("pooled", 0.0, horizon, 0.0)
+
+
+@dataclass(frozen=True)
+class BestPrivatePolicy:
+    """The best table that keeps the budget, with the click rates known: the limit of the joint strategy.
+
+    Attributes:
+        budget: gamma.
+
+    >>> BestPrivatePolicy(1).label
+    'best-private(1)'
+    """
+
+    budget: float
+
+    name: ClassVar[str] = "best-private"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "budget", float(check.nonnegative("budget", self.budget)))
+
+    @property
+    def label(self) -> str:
+        """best-private(budget)."""
+        return f"best-private({shortest(self.budget)})"
+
+    @property
+    def risk_cap(self) -> float:
+        """The budget."""
+        return self.budget
+
+    def rule(self, rates: FloatArray, horizon: int) -> KnownRatesRule:
+        """One table; the simulator solves it for its environment's shares."""
+        return KnownRatesRule(self.budget)

@@ -1,0 +1,86 @@
+"""Policies that publish one table per epoch, simulated exactly: an epoch is a few multinomial draws.
+
+Within an epoch every visitor is drawn independently from the same table, so the counts of the epoch are
+multinomial by segment, then by arm, then binomial in clicks. A run costs as many draws as there are
+epochs, that is, log T. The step kernel draws visitor by visitor from the same tables. The tables are
+made by the very functions that serve.
+
+The loop over epochs is Python: compiled as one piece with all that it calls it would take a minute.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from deniable.simulation.kernels.run import Setting, record_of, serve
+from deniable.simulation.kernels.state import FloatArray, IntArray
+from deniable.simulation.kernels.trace import REWARD, enter_counts, noise_variance
+
+NextTable = Callable[[FloatArray, FloatArray, FloatArray], FloatArray]
+"""From shows, clicks and the variance that noise adds to click rates, (K, J) each, to a table."""
+
+
+class Publishing(NamedTuple):
+    """When tables are published, and from what.
+
+    Attributes:
+        first: visitors of the first epoch, in which all arms are equally likely.
+        growth: every further epoch as a part of the visitors before it.
+        trace_budget: noise on the counts that tables are made of; 0 for none.
+    """
+
+    first: int
+    growth: float
+    trace_budget: float
+
+
+def run_epochs(
+    leap: bool, publishing: Publishing, next_table: NextTable, setting: Setting
+) -> tuple[IntArray, IntArray]:
+    """One repetition; as the entry points of `run.py`."""
+    shape = setting.rates.shape
+    record = record_of(setting)
+    parts = np.empty(sum(shape), np.int64)
+    entered = np.zeros((2, *shape), np.int64)  # shows and clicks that are in the sums
+    sums = np.zeros((2, *shape), np.int64)  # shows and rewards that tables are made of
+    rows = np.cumsum(np.full(shape, 1 / shape[1]), axis=1)
+    done, due, published = 0, publishing.first, 0
+    for i, point in enumerate(setting.checkpoints.tolist()):
+        while done < point:
+            if done == due:
+                published += 1
+                new = np.stack([record.shows, record.clicks]) - entered
+                entered += new
+                enter_counts(
+                    new[0], new[1], publishing.trace_budget, setting.state, sums[0], sums[1]
+                )
+                counts = _published_counts(sums, published, publishing.trace_budget)
+                np.cumsum(next_table(*counts).T, axis=1, out=rows)
+                due = done + math.ceil(done * publishing.growth)
+            visitors = min(due, point) - done
+            serve(leap, visitors, rows, setting, parts, record)
+            done += visitors
+        record.all_shows[i] = record.shows
+        record.all_clicks[i] = record.clicks
+    return record.all_shows, record.all_clicks
+
+
+def _published_counts(
+    sums: IntArray, published: int, trace_budget: float
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Shows, clicks and the variance that noise adds to click rates, (K, J) each.
+
+    Noisy sums are clipped where they are used, not where they are kept.
+    """
+    shows = np.maximum(sums[0].T, 0).astype(float, order="C")
+    clicks = np.clip(sums[1].T / REWARD, 0, shows).astype(float, order="C")
+    seen = np.maximum(shows, 1)
+    variance = [
+        noise_variance(published, trace_budget, n, c / n)
+        for n, c in zip(seen.ravel(), clicks.ravel(), strict=True)
+    ]
+    return shows, clicks, np.reshape(variance, shows.shape)

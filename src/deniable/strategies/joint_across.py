@@ -1,0 +1,140 @@
+"""The joint strategy across time: one row for everybody at first, then tables inside one band for life.
+
+The joint strategy keeps its budget given the time of the first visit; a retired arm tells that somebody
+came before it was retired. Across time every table lies in one band, ``l_a <= P(a|s) <= e^g l_a``, from
+the switch on. Before it everybody has the same row, so that segments cannot leak at all, and all arms
+that the joint strategy would use are learned about.
+
+The switch is made when waiting costs more than it teaches. Per visitor, by draws from the posterior, a
+band fixed now gains ``gain`` over the common row, and is ``loss`` short of the best private table.
+Waiting for an epoch costs its part of ``gain``; what it teaches makes ``loss`` smaller for all who come
+later, about as one over the square root of the visitors. So the switch is made once
+``gain >= PATIENCE loss (T - t) / t``. Both are functions of published counts.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from deniable._compile import compiled_with_arrays
+from deniable.strategies.joint_kernel import ahead, mix_floor, write_draws
+from deniable.strategies.joint_lp import solve
+from deniable.strategies.joint_model import draw_values, posterior_of
+
+PATIENCE = 0.5
+_PERTURBATION = 1e-10
+_SAMPLES = 16
+_NEVER_SHOWN = 2.0**-32  # an arm below this in all segments is 0 in all
+
+
+@compiled_with_arrays
+def write_lottery(
+    shows: Any,
+    clicks: Any,
+    noise: Any,
+    horizon: Any,
+    weakest: Any,
+    tuning: Any,
+    space: Any,
+    table: Any,
+) -> None:
+    """Before the switch: the mean row of the joint strategy's table, for everybody."""
+    posterior = posterior_of(shows, clicks, noise)
+    write_draws(posterior, horizon, weakest, tuning, space, table)
+    _same_for_all(posterior.shares, table)
+    mix_floor(posterior.visitors, table.shape[1], tuning.keep, table)
+
+
+@compiled_with_arrays
+def floors_now(
+    shows: Any,
+    clicks: Any,
+    noise: Any,
+    horizon: Any,
+    weakest: Any,
+    tuning: Any,
+    space: Any,
+    floors: Any,
+) -> Any:
+    """Whether to switch now; writes the floors l_a that hold from then on, (K,)."""
+    posterior = posterior_of(shows, clicks, noise)
+    shape = posterior.variance.shape
+    table, row = np.empty(shape), np.empty(shape)
+    write_draws(posterior, horizon, weakest, tuning, space, table)
+    row[:] = table
+    _same_for_all(posterior.shares, row)
+    for a in range(shape[0]):
+        floors[a], most = 1.0, 0.0
+        for s in range(shape[1]):
+            floors[a] = min(floors[a], table[a, s])
+            most = max(most, table[a, s])
+        if most < _NEVER_SHOWN:
+            floors[a] = 0.0
+    values, best, inside = np.empty(shape), np.empty(shape), np.empty(shape)
+    gain, loss = 0.0, 0.0
+    for k in range(_SAMPLES):
+        draw_values(posterior, k, _SAMPLES, 1.0, 1.0, values)
+        solve(values, weakest, _PERTURBATION, k > 0, space, best)
+        fill_band(values, floors, weakest, inside)
+        for a in range(shape[0]):
+            for s in range(shape[1]):
+                gain += values[a, s] * (inside[a, s] - row[a, s])
+                loss += values[a, s] * (best[a, s] - inside[a, s])
+    return gain > 0.0 and gain >= PATIENCE * loss * (ahead(posterior.visitors, horizon) - 1.0)
+
+
+@compiled_with_arrays
+def write_inside(
+    shows: Any,
+    clicks: Any,
+    noise: Any,
+    horizon: Any,
+    weakest: Any,
+    floors: Any,
+    tuning: Any,
+    table: Any,
+) -> None:
+    """After the switch: the mean of the best tables inside the band, over the same draws."""
+    posterior = posterior_of(shows, clicks, noise)
+    n_arms, n_segments = table.shape
+    scale = min(1.0, tuning.curiosity * math.sqrt(math.log(ahead(posterior.visitors, horizon))))
+    values, best = np.empty(table.shape), np.empty(table.shape)
+    samples = 2 * max(1, int(tuning.samples / 2))
+    table[:] = 0.0
+    for k in range(samples):
+        draw_values(posterior, k, samples, scale, tuning.own_curiosity, values)
+        fill_band(values, floors, weakest, best)
+        for a in range(n_arms):
+            for s in range(n_segments):
+                table[a, s] += best[a, s] / samples
+
+
+@compiled_with_arrays
+def fill_band(values: Any, floors: Any, weakest: Any, table: Any) -> None:
+    """The best table with entries in [l_a, e^g l_a]: floors first, then the best arms filled up."""
+    n_arms, n_segments = values.shape
+    for s in range(n_segments):
+        order = np.argsort(-values[:, s])
+        left = 1.0
+        for a in range(n_arms):
+            table[a, s] = floors[a]
+            left -= floors[a]
+        for a in order:
+            room = floors[a] / weakest[a] - floors[a] if weakest[a] > 0.0 else left
+            more = max(min(room, left), 0.0) if floors[a] > 0.0 else 0.0
+            table[a, s] += more
+            left -= more
+
+
+@compiled_with_arrays
+def _same_for_all(shares: Any, table: Any) -> None:
+    """Every column becomes the mean over the segments, by share."""
+    for a in range(table.shape[0]):
+        mean = 0.0
+        for s in range(table.shape[1]):
+            mean += shares[s] * table[a, s]
+        for s in range(table.shape[1]):
+            table[a, s] = mean

@@ -1,0 +1,157 @@
+"""From counts to the joint strategy's next table: compiled, and a function of its arguments alone.
+
+The rule draws rates from the posterior with counted pseudo-random numbers, finds the best private table
+for each draw, and serves their mean. Draws are pulled towards the posterior mean as the horizon comes
+nearer, so it is Thompson sampling, cooled down. The paper's dynamic table is served instead as long as
+the new one's gain over it is below z posterior standard deviations: it explores all arms of all
+segments, which tells worlds apart. A mean of tables that keep the budget keeps it too.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from deniable._compile import compiled_with_arrays
+from deniable.strategies.joint_lp import solve
+from deniable.strategies.joint_model import draw_values, gain_in_deviations, posterior_of
+
+_PERTURBATION = 1e-10
+
+
+class Tuning(NamedTuple):
+    """The rule's constants.
+
+    Attributes:
+        samples: draws from the posterior.
+        curiosity: draws deviate by curiosity sqrt(log(T / t)) posterior standard deviations.
+        own_curiosity: what draws of a segment's own part are multiplied with besides.
+        keep: the floor's part of the dynamic strategy's exploration.
+        doubt_rising, doubt: z^2 = doubt_rising log(T / t) + doubt.
+        doubt_power: z is multiplied by this power of what the budget lets dynamic exploit.
+    """
+
+    samples: float
+    curiosity: float
+    own_curiosity: float
+    keep: float
+    doubt_rising: float
+    doubt: float
+    doubt_power: float
+
+
+@compiled_with_arrays
+def write_joint(
+    shows: Any,
+    clicks: Any,
+    noise: Any,
+    horizon: Any,
+    weakest: Any,
+    tuning: Any,
+    space: Any,
+    table: Any,
+) -> None:
+    """Write the next table; arguments as in `joint_table`.
+
+    Args:
+        shows: (K, J), floats.
+        clicks: (K, J), floats.
+        noise: (K, J).
+        horizon: T, or 0.
+        weakest: e^-budget, (K,).
+        tuning: a `Tuning`.
+        space: a `workspace`.
+        table: (K, J), overwritten.
+    """
+    posterior = posterior_of(shows, clicks, noise)
+    n_segments = shows.shape[1]
+    write_draws(posterior, horizon, weakest, tuning, space, table)
+    if n_segments > 1 and weakest[0] < 1.0:
+        dynamic = dynamic_table(shows, clicks, posterior.visitors, weakest[0])
+        if deviations_ahead(table, dynamic, posterior) < doubt(posterior, horizon, weakest, tuning):
+            table[:] = dynamic
+    mix_floor(posterior.visitors, n_segments, tuning.keep, table)
+
+
+@compiled_with_arrays
+def write_draws(
+    posterior: Any, horizon: Any, weakest: Any, tuning: Any, space: Any, table: Any
+) -> None:
+    """The mean of the best tables over draws from the posterior."""
+    n_arms, n_segments = table.shape
+    scale = min(1.0, tuning.curiosity * math.sqrt(math.log(ahead(posterior.visitors, horizon))))
+    values, best = np.empty(table.shape), np.empty(table.shape)
+    # Of a large problem fewer draws are solved: its tables are means over many segments already.
+    samples = 2 * max(1, int(min(tuning.samples, 4e6 / (n_segments * n_segments * n_arms)) / 2))
+    table[:] = 0.0
+    for k in range(samples):
+        draw_values(posterior, k, samples, scale, tuning.own_curiosity, values)
+        solve(values, weakest, _PERTURBATION, k > 0, space, best)
+        for a in range(n_arms):
+            for s in range(n_segments):
+                table[a, s] += best[a, s] / samples
+
+
+@compiled_with_arrays
+def doubt(posterior: Any, horizon: Any, weakest: Any, tuning: Any) -> Any:
+    """Standard deviations by which the new table must be ahead of the dynamic one."""
+    z = tuning.doubt_rising * math.log(ahead(posterior.visitors, horizon)) + tuning.doubt
+    exploited = (1.0 - weakest[0]) / (1.0 + (weakest.size - 1.0) * weakest[0])
+    return math.sqrt(z) * exploited**tuning.doubt_power
+
+
+@compiled_with_arrays
+def deviations_ahead(table: Any, other: Any, posterior: Any) -> Any:
+    """How far one table's clicks are above another's, in posterior standard deviations."""
+    change = np.empty(table.shape)
+    for a in range(table.shape[0]):
+        for s in range(table.shape[1]):
+            worth = posterior.shares[s] * posterior.base[s]
+            change[a, s] = worth * (table[a, s] - other[a, s])
+    return gain_in_deviations(change, posterior.mean, posterior.shared, posterior.alone)
+
+
+@compiled_with_arrays
+def dynamic_table(shows: Any, clicks: Any, visitors: Any, weakest: Any) -> Any:
+    """The paper's dynamic table at the mean clock: randomized response of each segment's best arm."""
+    n_arms, n_segments = shows.shape
+    clock = max(visitors / n_segments, 3.0)
+    exploration = min(1.0, (n_arms * math.log(clock) / clock) ** (1 / 3))
+    exploration = max(exploration, n_arms * weakest / ((n_arms - 1) * weakest + 1.0))
+    table = np.full((n_arms, n_segments), exploration / n_arms)
+    clicked, seen = 1.0, 2.0
+    for a in range(n_arms):
+        for s in range(n_segments):
+            clicked += clicks[a, s]
+            seen += shows[a, s]
+    prior = seen / clicked
+    for s in range(n_segments):
+        best, ties = -1.0, 0
+        for a in range(n_arms):
+            rate = (clicks[a, s] + 1.0) / (shows[a, s] + prior)
+            ties = 1 if rate > best else ties + (rate == best)
+            best = max(best, rate)
+        for a in range(n_arms):
+            if (clicks[a, s] + 1.0) / (shows[a, s] + prior) == best:
+                table[a, s] += (1.0 - exploration) / ties
+    return table
+
+
+@compiled_with_arrays
+def ahead(visitors: Any, horizon: Any) -> Any:
+    """T / t; open-ended, as if nine times as many were still to come."""
+    left = horizon / max(visitors, 1.0)
+    return left if left > 1.0 else 10.0
+
+
+@compiled_with_arrays
+def mix_floor(visitors: Any, n_segments: Any, keep: Any, table: Any) -> None:
+    """Mix with uniform: `keep` times the dynamic strategy's exploration at the mean clock."""
+    n_arms = table.shape[0]
+    clock = max(visitors / n_segments, 3.0)
+    floor = keep * min(1.0, (n_arms * math.log(clock) / clock) ** (1 / 3))
+    for a in range(n_arms):
+        for s in range(table.shape[1]):
+            table[a, s] = (1.0 - floor) * table[a, s] + floor / n_arms

@@ -1,0 +1,257 @@
+"""What counts say about the click rates of all arms in all segments: a posterior that pools.
+
+Clicks are modelled as ``rate(a, s) = base_s (1 + arm_a + own_as)``: a base rate of the segment, what all
+segments share about an arm, and what is the segment's own. The spreads of the two last are not known;
+a grid of them is weighted by how well each explains the counts (empirical Bayes), so that segments that
+behave alike are pooled and segments that differ are not.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from deniable._compile import compiled_with_arrays
+
+OWN_SPREADS = np.array([0.0, 0.02, 0.05, 0.1, 0.2, 0.4])
+ARM_SPREADS = np.array([0.02, 0.05, 0.1, 0.2, 0.4, 1.0])
+
+_UNSEEN = 1e12  # relative variance of a cell without shows
+_LEAST = 0.02  # a drawn rate is at least this part of its base rate
+
+
+class Posterior(NamedTuple):
+    """What counts say: arrays of floats, (K, J) where not said otherwise.
+
+    Attributes:
+        visitors: so far.
+        shares: of the segments, (J,).
+        base: rate of each segment, (J,).
+        variance: of each cell's observed deviation from its base rate, relative to it.
+        running: cumulated weights of the pairs of spreads.
+        mean: posterior mean of the relative deviations.
+        shared: the deviation of the mean that an arm's cells have in common.
+        alone: variance of each cell's own.
+    """
+
+    visitors: float
+    shares: Any
+    base: Any
+    variance: Any
+    running: Any
+    mean: Any
+    shared: Any
+    alone: Any
+
+
+@compiled_with_arrays
+def posterior_of(shows: Any, clicks: Any, noise: Any) -> Any:
+    """The posterior of counts, (K, J) each, whose click rates have this much variance added."""
+    visitors, shares = arrivals(shows)
+    relative, variance = np.empty(shows.shape), np.empty(shows.shape)
+    base = fit(shows, clicks, noise, relative, variance)
+    weights = spread_weights(relative, variance)
+    mean, shared, alone = moments(relative, variance, weights)
+    return Posterior(visitors, shares, base, variance, np.cumsum(weights), mean, shared, alone)
+
+
+@compiled_with_arrays
+def draw_values(
+    posterior: Any, k: Any, samples: Any, scale: Any, own_scale: Any, values: Any
+) -> None:
+    """Write share x rate of draw k of `samples`, a function of its arguments.
+
+    Draws come in pairs of opposite sign, which takes the linear part of the noise out, and are
+    spread evenly over the pairs of spreads by weight. Deviations from the posterior mean are
+    multiplied by `scale`, and those of the segments' own parts by `own_scale` besides.
+    """
+    n_arms, n_segments = values.shape
+    variance = posterior.variance
+    place = posterior.running[-1] * (k + 0.5) / samples
+    which = 0
+    while which < posterior.running.size - 1 and place >= posterior.running[which]:
+        which += 1
+    own = OWN_SPREADS[which // ARM_SPREADS.size] ** 2
+    common = ARM_SPREADS[which % ARM_SPREADS.size] ** 2
+    step = scale if k % 2 == 0 else -scale
+    seed = np.uint64(posterior.visitors)
+    index = np.uint64((k // 2) * n_arms * (n_segments + 1))
+    for a in range(n_arms):
+        precision = 1.0 / common
+        for s in range(n_segments):
+            precision += 1.0 / (variance[a, s] + own)
+        shared = step * normal(seed, index) / math.sqrt(precision)
+        index += np.uint64(1)
+        for s in range(n_segments):
+            kept = own / (own + variance[a, s])
+            alone = own_scale * step * normal(seed, index) * math.sqrt(kept * variance[a, s])
+            index += np.uint64(1)
+            drawn = 1.0 + posterior.mean[a, s] + (1.0 - kept) * shared + alone
+            values[a, s] = posterior.shares[s] * posterior.base[s] * max(drawn, _LEAST)
+
+
+@compiled_with_arrays
+def arrivals(shows: Any) -> Any:
+    """Visitors so far, and the estimated share of each segment."""
+    n_arms, n_segments = shows.shape
+    shares = np.zeros(n_segments)
+    visitors = 0.0
+    for a in range(n_arms):
+        for s in range(n_segments):
+            shares[s] += shows[a, s]
+            visitors += shows[a, s]
+    for s in range(n_segments):
+        shares[s] = (shares[s] + 1.0) / (visitors + n_segments)
+    return visitors, shares
+
+
+@compiled_with_arrays
+def fit(shows: Any, clicks: Any, noise: Any, relative: Any, variance: Any) -> Any:
+    """Base rates by segment; writes each cell's deviation relative to its base, and its variance.
+
+    A fit of arm x segment factors gives the variances, so that a cell without clicks has one too.
+    """
+    n_arms, n_segments = shows.shape
+    visitors, clicked = 0.0, 0.0
+    for a in range(n_arms):
+        for s in range(n_segments):
+            visitors += shows[a, s]
+            clicked += clicks[a, s]
+    overall = (clicked + 1.0) / (visitors + 2.0)
+    arms = np.full(n_arms, overall)
+    factors = np.ones(n_segments)
+    for _ in range(3):
+        for a in range(n_arms):
+            hits, exposure = 1.0, 1.0 / overall
+            for s in range(n_segments):
+                hits += clicks[a, s]
+                exposure += shows[a, s] * factors[s]
+            arms[a] = hits / exposure
+        for s in range(n_segments):
+            hits, expected = 4.0, 4.0
+            for a in range(n_arms):
+                hits += clicks[a, s]
+                expected += shows[a, s] * arms[a]
+            factors[s] = hits / expected
+    base = np.empty(n_segments)
+    for s in range(n_segments):
+        base[s] = min(overall * factors[s], 0.95)
+    for a in range(n_arms):
+        for s in range(n_segments):
+            seen = shows[a, s]
+            rate = min(arms[a] * factors[s], 0.95)
+            if seen > 0.0:
+                relative[a, s] = clicks[a, s] / (seen * base[s]) - 1.0
+                variance[a, s] = (rate * (1.0 - rate) / seen + noise[a, s]) / base[s] ** 2
+            else:
+                relative[a, s] = 0.0
+                variance[a, s] = _UNSEEN
+    return base
+
+
+@compiled_with_arrays
+def spread_weights(relative: Any, variance: Any) -> Any:
+    """Posterior weight of each pair of spreads (own, arm), flattened; they sum to 1."""
+    n_arms, n_segments = relative.shape
+    weights = np.empty(OWN_SPREADS.size * ARM_SPREADS.size)
+    # Base rates were fitted to the same counts, which takes one of K degrees of freedom.
+    freedom = (n_arms - 1.0) / n_arms
+    highest = -math.inf
+    for i in range(weights.size):
+        own = OWN_SPREADS[i // ARM_SPREADS.size] ** 2
+        common = ARM_SPREADS[i % ARM_SPREADS.size] ** 2
+        fitness = 0.0
+        for a in range(n_arms):
+            precision, total, squares, logs = 1.0 / common, 0.0, 0.0, 0.0
+            for s in range(n_segments):
+                if variance[a, s] < _UNSEEN:
+                    part = 1.0 / (variance[a, s] + own)
+                    precision += part
+                    total += part * relative[a, s]
+                    squares += part * relative[a, s] ** 2
+                    logs -= math.log(part)
+            fitness -= 0.5 * (squares - total * total / precision)
+            fitness -= 0.5 * freedom * (logs + math.log(precision * common))
+        weights[i] = fitness
+        highest = max(highest, fitness)
+    total = 0.0
+    for i in range(weights.size):
+        weights[i] = math.exp(weights[i] - highest)
+        total += weights[i]
+    return weights / total
+
+
+@compiled_with_arrays
+def moments(relative: Any, variance: Any, weights: Any) -> Any:
+    """Posterior of the cells' deviations over all pairs of spreads, each (K, J).
+
+    Returns the mean, the deviation that an arm's cells share, and the variance of each cell's own:
+    Var(sum x_as deviation_as) = sum_a (sum_s shared_as x_as)^2 + sum_as own_as x_as^2.
+    """
+    n_arms, n_segments = relative.shape
+    mean = np.zeros((n_arms, n_segments))
+    squares = np.zeros((n_arms, n_segments))
+    shared = np.zeros((n_arms, n_segments))
+    alone = np.zeros((n_arms, n_segments))
+    for i in range(weights.size):
+        if weights[i] < 1e-9:
+            continue
+        own = OWN_SPREADS[i // ARM_SPREADS.size] ** 2
+        common = ARM_SPREADS[i % ARM_SPREADS.size] ** 2
+        for a in range(n_arms):
+            precision, total = 1.0 / common, 0.0
+            for s in range(n_segments):
+                part = 1.0 / (variance[a, s] + own)
+                precision += part
+                total += part * relative[a, s]
+            middle = total / precision
+            for s in range(n_segments):
+                kept = own / (own + variance[a, s])
+                here = middle + kept * (relative[a, s] - middle)
+                mean[a, s] += weights[i] * here
+                squares[a, s] += weights[i] * here * here
+                shared[a, s] += weights[i] * (1.0 - kept) / math.sqrt(precision)
+                alone[a, s] += weights[i] * kept * variance[a, s]
+    for a in range(n_arms):
+        for s in range(n_segments):
+            # What the pairs of spreads disagree about is uncertain too.
+            alone[a, s] += max(squares[a, s] - mean[a, s] ** 2, 0.0)
+    return mean, shared, alone
+
+
+@compiled_with_arrays
+def gain_in_deviations(change: Any, mean: Any, shared: Any, alone: Any) -> Any:
+    """Posterior mean over standard deviation of sum change x deviation; infinite where nothing moves."""
+    n_arms, n_segments = change.shape
+    gain, variance = 0.0, 0.0
+    for a in range(n_arms):
+        common = 0.0
+        for s in range(n_segments):
+            gain += change[a, s] * mean[a, s]
+            common += change[a, s] * shared[a, s]
+            variance += alone[a, s] * change[a, s] ** 2
+        variance += common * common
+    return gain / math.sqrt(variance) if variance > 0.0 else math.inf
+
+
+@compiled_with_arrays
+def normal(seed: Any, index: Any) -> Any:
+    """A standard normal number that is a function of its arguments (Box and Muller)."""
+    first = _word(seed, np.uint64(2) * index)
+    second = _word(seed, np.uint64(2) * index + np.uint64(1))
+    radius = math.sqrt(-2.0 * math.log((np.float64(first >> np.uint64(11)) + 1.0) * 2.0**-53))
+    return radius * math.cos(2.0 * math.pi * np.float64(second >> np.uint64(11)) * 2.0**-53)
+
+
+@compiled_with_arrays
+def _word(seed: Any, index: Any) -> Any:
+    """64 bits from two counters: SplitMix64 (Steele, Lea and Flood 2014), twice."""
+    word = seed
+    for _ in range(2):
+        word = word + np.uint64(0x9E3779B97F4A7C15) * (index + np.uint64(1))
+        word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        word = word ^ (word >> np.uint64(31))
+    return word
