@@ -35,13 +35,14 @@ def test_json_is_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
     told = json.loads(capsys.readouterr().out)
     assert told["strategies"]["constant"]["regret"] == pytest.approx(8689.255, abs=5e-4)
     assert told["horizon"] == 10_000
+    assert told["prior"] == 0.2  # unless somebody says otherwise
 
 
 def test_without_a_budget_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "--arms", "5", "--visitors", "1000000", "--segments", "2"]) == 0
     out = capsys.readouterr().out
     assert "above the" in out
-    assert "310,783" in out  # the constant bound at budget 3
+    assert "349,818" in out  # the constant bound at budget 3, of two segments
 
 
 def test_shares(capsys: pytest.CaptureFixture[str]) -> None:

@@ -399,8 +399,7 @@ def _recommend(
     Every strategy advises a budget; those whose bound is the smallest of all at their own are worth
     taking, and of these the one that needs the least. Its budget is rounded up, to be sure to get what
     it was advised for. Where a largest belief is given and asks for less, it decides: what it allows,
-    less the trace budget, is rounded down, and spent with the strategy that has the smallest bound
-    there.
+    less the trace budget, is rounded down, and spent with the strategy that has the smallest bound.
     """
     names = tuple(name for name in names if STRATEGIES[name].fits(sizes.n_arms, sizes.n_segments))
     advised = {name: _advised(sizes, STRATEGIES[name]) for name in names}

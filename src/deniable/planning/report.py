@@ -32,8 +32,8 @@ def plan_sections(plan: Plan) -> list[Section]:
             f"{_plural(plan.n_segments, 'segment')}, {named} {plan.budget:.4g}",
             belief_words(plan),
         ),
-        *_trace(plan),
         _segments(plan),
+        *_trace(plan),
         _strategies(plan),
         *([] if plan.chosen else [_grid(plan)]),
         Section(

@@ -1,8 +1,7 @@
 """What every policy is: a named value that turns an experiment into a rule the kernels can run.
 
 A rule holds plain numbers only. There is a kind for each way to choose: greedily with exploration, from
-tables that are published now and then (by segment, or for all segments together), by an index, or from a
-fixed distribution.
+tables that are published now and then, by an index, or from a fixed distribution.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from deniable.policies.base import (
     Rule,
     TableRule,
 )
-from deniable.privacy.epochs import LEAST_NEW, TRACE_GROWTH
+from deniable.privacy.epochs import LEAST_NEW
 from deniable.simulation.environment import LONGEST_HORIZON, Environment
 
 if TYPE_CHECKING:
@@ -145,10 +145,10 @@ def run_from(job: Job, state: NDArray[np.uint64]) -> tuple[Counts, Counts]:
         return run_greedy(leap, kernel_rule(rule), rule.on_segment_clock, setting)
     if isinstance(rule, FixedRule):
         return run_fixed(leap, _cumulated(rule.shown.T), setting)
-    if isinstance(rule, TableRule):
-        return run_tables(leap, _publishing(rule), setting)
     if isinstance(rule, EpochRule):
         return _run_epoch_rule(leap, rule, setting)
+    if isinstance(rule, TableRule):
+        return run_tables(leap, _publishing(rule), setting)
     assert isinstance(rule, IndexRule)  # `make_job` has replaced the rest
     return run_index(leap, gittins_table(rule.discount), setting)
 
@@ -160,8 +160,7 @@ def _run_epoch_rule(leap: bool, rule: EpochRule, setting: Setting) -> tuple[Coun
 
     n_segments, n_arms = setting.rates.shape
     maker = TableMaker(rule.kind, n_arms, n_segments, rule.told_horizon, rule.budget)
-    growth = TRACE_GROWTH - 1 if rule.trace_budget else GROWTH
-    publishing = epochs.Publishing(first_epoch(n_arms, n_segments), growth, rule.trace_budget)
+    publishing = epochs.Publishing(first_epoch(n_arms, n_segments), GROWTH, rule.trace_budget)
     return epochs.run_epochs(leap, publishing, maker.next_table, setting)
 
 
@@ -171,7 +170,7 @@ def is_compiled(job: Job) -> bool:
 
     if isinstance(job.rule, GreedyRule):
         return is_cached(f"_{job.kernel}_greedy")
-    entries = {FixedRule: "_run_fixed", TableRule: "_run_tables", EpochRule: "write_joint"}
+    entries = {FixedRule: "_run_fixed", EpochRule: "write_joint", TableRule: "_run_tables"}
     entry = entries.get(type(job.rule), "_run_index")
     return is_cached(entry)
 

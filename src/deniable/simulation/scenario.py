@@ -171,7 +171,8 @@ def _policies(values: Mapping[str, Any], n_arms: int) -> tuple[Policy, ...]:
             if isinstance(policy, Published):
                 policy = replace(policy, growth=growth, trace_budget=values["trace_budget"])
             elif isinstance(policy, JointPolicy) and values["trace_budget"] is not None:
-                policy = replace(policy, trace_budget=checked_trace_budget(values["trace_budget"]))
+                noisy = checked_trace_budget(values["trace_budget"])
+                policy = replace(policy, trace_budget=noisy)
             if policy not in made:
                 made.append(policy)
     return tuple(made)
