@@ -87,8 +87,13 @@ def _reference_run(
                         shows[s][a] += new_shows[s][a] + noise(4 * 10**9)
                         rewards[s][a] += MILLION * new_clicks[s][a] + noise(4 * 10**9 * MILLION)
             new_shows, new_clicks = empty(), empty()
-            nano = tuple(round(budget * 10**9) for budget in budgets)
-            recipe = Recipe(strategy, nano, tuple(range(width)), MILLION)
+            recipe = Recipe(
+                strategy,
+                budgets=tuple(round(budget * 10**9) for budget in budgets),
+                active=tuple(range(width)),
+                cap=MILLION,
+                trace_nano=trace_nano,
+            )
             table = recipe.table(recipe.counts(shows, rewards))
             rows = [list(accumulate(row)) for row in table.rows]
             due = due_at(visitor, trace=trace_nano is not None, growth=policy.growth)
