@@ -58,8 +58,9 @@ class JointPolicy:
     def rule(self, rates: FloatArray, horizon: int) -> EpochRule:
         """A table per epoch, from the counts before it."""
         told = horizon if self.told_horizon is None else self.told_horizon
-        kind = "across-time" if self.across_time else "joint"
-        return EpochRule(kind, self.budget, told, self.trace_budget)
+        return EpochRule(
+            "across-time" if self.across_time else "joint", self.budget, told, self.trace_budget
+        )
 
 
 class AcrossTimePolicy(JointPolicy):
