@@ -85,9 +85,7 @@ def test_several_segments_get_the_joint_strategy_and_one_needs_no_budget(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "segments.csv"
-    path.write_text(
-        "id,arms,visitors,segments\nA,2,400000,2\nB,5,1000000,3\nalone,5,1000000,1\n"
-    )
+    path.write_text("id,arms,visitors,segments\nA,2,400000,2\nB,5,1000000,3\nalone,5,1000000,1\n")
     assert main(["allocate", str(path), "--firm-budget", "4", "--json", "--compare"]) == 0
     told = json.loads(capsys.readouterr().out)
     found = {e["id"]: (e["strategy"], round(e["budget"], 4)) for e in told["experiments"]}
