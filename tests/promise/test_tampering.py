@@ -10,7 +10,7 @@ from tests.service.http.site import running_site
 from tests.service.support import running, serving
 
 from deniable.errors import BrokenPromiseError, WrongStateError
-from deniable.service.publisher import LEAST_NEW
+from deniable.privacy.epochs import LEAST_NEW
 from deniable.service.service import Deniable
 from deniable.service.service import open as open_service
 
@@ -130,3 +130,21 @@ def test_a_changed_budget_leaves_no_table_behind(url: str) -> None:
         assert service.ledger.verify().sound
         assert service.experiments.publish("bad") is not None
         assert service.audits.run("bad").sound
+
+
+def test_another_key_beside_a_removed_fingerprint_is_refused(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Everybody would be drawn for again; the chain still knows that there was a key."""
+    changed(url, "DELETE FROM facts WHERE name = 'visitor_key'")
+    for key in ("5a" * 32, "6b" * 32):  # not even with the right one: the store was changed
+        monkeypatch.setenv("DENIABLE_VISITOR_KEY", key)
+        with pytest.raises(WrongStateError, match="the ledger knows a key"):
+            open_service(url)
+
+
+def test_rewards_that_were_changed_together_with_their_counters_are_noticed(url: str) -> None:
+    changed(url, "UPDATE rewards SET value = 0")
+    changed(url, "UPDATE counters SET value = 0, square = 0")
+    with open_service(url) as service:
+        assert not service.ledger.verify().sound

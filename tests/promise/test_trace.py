@@ -319,6 +319,31 @@ def test_a_decision_counted_twice_is_caught(monkeypatch: pytest.MonkeyPatch) -> 
     assert published[-1]["shows"] != model.counts(9)[0]
 
 
+def test_what_is_decided_while_a_table_is_made_never_enters() -> None:
+    """Between the reading of the counts and the table's being in force: lost to learning, no trace.
+
+    Such a decision carries the number of a table that is closed, in which it cannot be told from those
+    that entered. So it enters nothing, then or later; its reward neither.
+    """
+    with replaced(lambda _n, _d: 0), serving("memory:") as service:
+        create(service)
+        service.decide_batch("e", [(f"v{i}", "a") for i in range(40)])
+        store = service._store
+        with store.read() as connection:
+            made = publisher.next_table(
+                connection, experiments.by_key(connection, "e"), always=True
+            )
+        assert made is not None
+        late = service.decide("e", "late", "a")
+        store.retried(lambda connection: publisher._put_into_force(connection, "e", made))
+        service.reward(late.id, 1)
+        service.decide("e", "next", "a")
+        service.experiments.publish("e")
+        sums = [sum(map(sum, counts["shows"])) for counts in counts_of(service)]
+        assert sums == [0, 40, 41]  # 42 were decided
+        assert service.experiments.tables("e")[-1].decisions == 42
+
+
 # -- when a table appears -------------------------------------------------------------------------
 
 

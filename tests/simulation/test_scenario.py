@@ -77,6 +77,10 @@ BAD = [
     ("budget", "large"),
     ("budget", [1, "x"]),
     ("discount", 1.5),
+    ("publishing", "hourly"),
+    ("publishing", 1.1),
+    ("trace_budget", 0),
+    ("trace_budget", -1.0),
     ("repetitions", 0),
     ("repetitions", 1.5),
     ("seed", -1),
@@ -125,3 +129,22 @@ def test_broken_toml_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgumentError) as caught:
         read_scenario(path)
     assert caught.value.argument == "scenario"
+
+
+def test_publishing_and_trace_budgets_are_for_private_policies() -> None:
+    names = ["constant", "dynamic", "arm-dynamic", "random"]
+    given = {"rates": [0.3, 0.2], "visitors": 10, "policies": names, "budgets": [1, 2]}
+    as_served = make_scenario({**given, "publishing": "service"})
+    assert [policy.label for policy in as_served.policies] == [
+        "constant(1, growth 1.05)",
+        "dynamic(1, growth 1.05)",
+        "arm-dynamic(1, 2, growth 1.05)",
+        "random",
+    ]
+    traced = make_scenario({**given, "publishing": "service", "trace_budget": 0.5})
+    assert [policy.label for policy in traced.policies] == [
+        "constant(1, trace 0.5)",
+        "dynamic(1, trace 0.5)",
+        "arm-dynamic(1, 2, trace 0.5)",
+        "random",
+    ]

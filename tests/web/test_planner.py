@@ -16,7 +16,16 @@ from tests.web.watching import Tab, Theme, tab
 from deniable.planning.plan import plan
 from deniable.web.planner import Setting, read_setting, view
 
-FIELDS = ("arms", "visitors", "segments", "prior", "budget", "arm_budgets", "max_belief")
+FIELDS = (
+    "arms",
+    "visitors",
+    "segments",
+    "prior",
+    "budget",
+    "arm_budgets",
+    "max_belief",
+    "trace_budget",
+)
 GOOD = {"key": "fine-plan", "arm_names": "a\nb", "segment_names": "s\nt", "budget": "1"}
 ANY_NUMBER = re.compile(r"[0-9.]+")
 
@@ -51,6 +60,7 @@ def test_a_query_string_reproduces_its_setting() -> None:
         Setting(5, 10**6, 3, 12.5, 0.75),
         Setting(arms=3, arm_budgets=(0.5, 1, 2)),
         Setting(prior=5, max_belief=12.5),
+        Setting(budget=1, trace_budget=0.3),
     ):
         assert read_setting(dict(parse_qsl(setting.query()))) == setting
 
@@ -64,6 +74,20 @@ def test_a_largest_belief_bounds_the_recommendation() -> None:
     direct = plan(n_arms=2, horizon=100_000, n_segments=2, prior=0.2, max_belief=0.4)
     assert bound["plan"].recommendation == direct.recommendation
     assert view(Setting(prior=20, max_belief=20))["budget"] == 0
+
+
+def test_a_trace_budget_is_told_and_taken_into_the_draft(site: Site) -> None:
+    with site.signed_in("admin") as client:
+        page = client.get("/planner", params={"budget": "1", "trace_budget": "0.25"})
+        assert "e^(1 + 0.25) = e^1.25" in page.text
+        assert "commits 1.25 nats" in page.text
+        assert "trace budget promises" not in client.get("/planner?budget=1").text
+        draft = {"key": "t", "arm_names": "a\nb", "segment_names": "s\nt", "budget": "1"}
+        send(client, "/planner", "/planner/experiments", trace_budget="0.25", **draft)
+    assert site.service.experiments.get("t").trace_nano == 250_000_000
+    limited = view(Setting(budget=0.9, max_belief=40, trace_budget=0.3))
+    assert limited["over_limit"]
+    assert not view(Setting(budget=0.9, max_belief=40))["over_limit"]
 
 
 @pytest.mark.parametrize("field", FIELDS)

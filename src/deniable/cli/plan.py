@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,10 +19,21 @@ if TYPE_CHECKING:
     from deniable.planning.arm_plan import ArmPlan
     from deniable.planning.plan import Plan
     from deniable.planning.report import Section
+    from deniable.planning.trace import TraceCost
 
 app = typer.Typer(add_completion=False)
 
-KEYS = ("arms", "visitors", "segments", "shares", "prior", "budget", "max_belief", "arm_budgets")
+KEYS = (
+    "arms",
+    "visitors",
+    "segments",
+    "shares",
+    "prior",
+    "budget",
+    "max_belief",
+    "trace_budget",
+    "arm_budgets",
+)
 """What a plan's file may hold; lists for shares and arm_budgets, numbers for the others."""
 
 _EPILOG = "Strategies that are compared: " + "; ".join(
@@ -51,6 +63,17 @@ def plan(
     max_belief: Annotated[
         float | None, typer.Option(help="The most that a tracker may come to believe.")
     ] = None,
+    trace_budget: Annotated[
+        float | None,
+        typer.Option(help="Cap on what later tables tell about a visitor; its cost is simulated."),
+    ] = None,
+    rate: Annotated[
+        float | None, typer.Option(help="Base click rate of that simulation (default: 0.1).")
+    ] = None,
+    lift: Annotated[
+        float | None,
+        typer.Option(help="Differences between arms in it, relative to the rate (default: 0.1)."),
+    ] = None,
     arm_budgets: Annotated[
         str | None, typer.Option(help="A budget for each arm, such as .5,1,2.")
     ] = None,
@@ -63,7 +86,8 @@ def plan(
     ] = None,
 ) -> None:
     """Plan the privacy budget of one experiment: what it buys, what it costs, which to take."""
-    from deniable.planning.report import plan_sections
+    from deniable.planning.report import plan_sections, trace_cost_section
+    from deniable.planning.trace import LIFT, RATE
 
     if chart is not None:
         from deniable.charts.save import check_chart_path, save_chart
@@ -81,18 +105,32 @@ def plan(
                 ("arm_budgets", arm_budgets),
             )
         )
-        prior, budget, max_belief = (
+        prior, budget, max_belief, trace_budget = (
             (float(kept[name]) if name in kept else None) if given is None else given
-            for name, given in (("prior", prior), ("budget", budget), ("max_belief", max_belief))
+            for name, given in (
+                ("prior", prior),
+                ("budget", budget),
+                ("max_belief", max_belief),
+                ("trace_budget", trace_budget),
+            )
         )
     if visitors is None:
         raise InvalidArgumentError("visitors", None, "--visitors, a whole number, 1 or more")
     prior = 0.2 if prior is None else prior
     horizon = whole("visitors", visitors)
     n_segments = whole("segments", segments or "1")
+    for name, value in (("rate", rate), ("lift", lift)):
+        if value is not None and trace_budget is None:
+            raise InvalidArgumentError(name, value, "nothing without --trace-budget")
     planned: Plan | ArmPlan
+    costs: tuple[TraceCost, ...] = ()
     if arm_budgets is not None:
-        others = {"budget": budget, "max_belief": max_belief, "shares": shares}
+        others = {
+            "budget": budget,
+            "max_belief": max_belief,
+            "shares": shares,
+            "trace_budget": trace_budget,
+        }
         planned, sections = _by_arm(arms, arm_budgets, horizon, n_segments, prior, others)
     else:
         from deniable.planning.plan import plan as plan_experiment
@@ -107,10 +145,18 @@ def plan(
             prior=prior,
             budget=budget,
             max_belief=max_belief,
+            trace_budget=trace_budget,
         )
         sections = plan_sections(found)
+        if found.trace is not None:
+            rates = (RATE if rate is None else rate, LIFT if lift is None else lift)
+            costs = found.trace_costs(rate=rates[0], lift=rates[1])
+            sections.insert(2, trace_cost_section(costs, *rates))
     if as_json:
-        typer.echo(json.dumps(planned.to_dict(), indent=2))
+        document = planned.to_dict()
+        if costs:
+            document["trace_costs"] = [asdict(cost) for cost in costs]
+        typer.echo(json.dumps(document, indent=2))
     else:
         print_sections(sections)
     if chart is not None:

@@ -44,6 +44,13 @@ def simulate(
         str | None, typer.Option(help="Privacy budgets by arm, for arm-constant and arm-dynamic.")
     ] = None,
     discount: Annotated[float | None, typer.Option(help="Of the Gittins index.")] = None,
+    publishing: Annotated[
+        str | None,
+        typer.Option(help="visitor: learn after every one; service: in tables, as it does."),
+    ] = None,
+    trace_budget: Annotated[
+        float | None, typer.Option(help="Noise in the tables of private policies.")
+    ] = None,
     repetitions: Annotated[
         int | None, typer.Option(help="Independent runs of each policy.")
     ] = None,
@@ -77,6 +84,8 @@ def simulate(
         "budget": _numbers("budget", budget),
         "budgets": _numbers("budgets", budgets),
         "discount": discount,
+        "publishing": publishing,
+        "trace_budget": trace_budget,
         "repetitions": repetitions,
         "seed": seed,
         "kernel": kernel,

@@ -15,6 +15,15 @@ import numpy as np
 
 from deniable import _validation as check
 from deniable.errors import InvalidArgumentError
+from deniable.planning.trace import (
+    LIFT,
+    RATE,
+    TraceCost,
+    TracePromise,
+    trace_costs,
+    trace_promise,
+)
+from deniable.policies.base import checked_trace_budget
 from deniable.privacy.belief import budget_for_belief, highest_belief, lowest_belief
 from deniable.strategies import STRATEGIES
 from deniable.strategies.base import Grade, Reading, Strategy
@@ -90,7 +99,7 @@ class Recommendation:
         strategy: which.
         grade: of its promise.
         budget: in nats, rounded to three digits; everything else is computed at the rounded budget.
-        belief: the most a tracker with the plan's prior could believe.
+        belief: the most a tracker with the plan's prior could believe, from the trace too.
         regret: the bound.
         informative: whether the bound is below the number of visitors.
         reason: why this budget, in words.
@@ -141,6 +150,7 @@ class Plan:
         strategies: every strategy at this budget, by name.
         recommendation: the budget we would take.
         table: a grid of budgets.
+        trace: the promise with a trace budget; None where there is none.
 
     >>> planned = plan(n_arms=2, horizon=10_000, budget=1)
     >>> round(planned.highest_belief, 3), planned.strategies["dynamic"].binds_at
@@ -160,10 +170,31 @@ class Plan:
     strategies: Mapping[str, StrategySummary]
     recommendation: Recommendation
     table: tuple[BudgetLine, ...]
+    trace: TracePromise | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, words and lists: ready for JSON."""
         return asdict(self)
+
+    def trace_costs(self, *, rate: float = RATE, lift: float = LIFT) -> tuple[TraceCost, ...]:
+        """What the trace budget costs each strategy, simulated; nothing where there is none.
+
+        Args:
+            rate: the base click rate.
+            lift: standard deviation of the arms' rates, as a part of the base rate.
+        """
+        if self.trace is None:
+            return ()
+        return trace_costs(
+            n_arms=self.n_arms,
+            horizon=self.horizon,
+            budget=self.budget,
+            trace_budget=self.trace.trace_budget,
+            n_segments=self.n_segments,
+            shares=self.shares,
+            rate=rate,
+            lift=lift,
+        )
 
     def chart(self) -> Any:
         """Belief, schedules, regret bounds and elasticities, as an Altair chart."""
@@ -186,6 +217,7 @@ def plan(
     prior: float = 0.2,
     budget: float | None = None,
     max_belief: float | None = None,
+    trace_budget: float | None = None,
     budgets: Sequence[float] = GRID,
 ) -> Plan:
     """Plan the privacy budget of one experiment.
@@ -198,6 +230,7 @@ def plan(
         prior: what a tracker believes about a visitor's segment before it sees the arm.
         budget: gamma, in nats; the recommended one where it is not given.
         max_belief: the most a tracker may come to believe; it limits the recommendation.
+        trace_budget: the cap on what later tables tell about a visitor; None promises nothing there.
         budgets: the grid of the plan's table.
 
     >>> plan(n_arms=2, horizon=10_000, budget=1).strategies["constant"].reading
@@ -218,7 +251,8 @@ def plan(
     given = None if budget is None else check.single("budget", check.nonnegative("budget", budget))
     marks = check.nonnegative("budgets", budgets).ravel().tolist()
     names = tuple(STRATEGIES)  # a part of the cache's key: the table may grow
-    advice = _recommend(sizes, names, before, max_belief)
+    trace = None if trace_budget is None else checked_trace_budget(trace_budget)
+    advice = _recommend(sizes, names, before, max_belief, trace or 0.0)
     cap = advice.budget if given is None else given
     strategies = {name: _summary(STRATEGIES[name], sizes, cap) for name in names}
     best = {summary.best_budget for summary in strategies.values()}
@@ -236,6 +270,7 @@ def plan(
         strategies=strategies,
         recommendation=advice,
         table=_table(sizes, before, sorted({*marks, cap, *best})),
+        trace=None if trace is None else trace_promise(before, cap, trace),
     )
 
 
@@ -357,14 +392,14 @@ def _table(sizes: _Sizes, prior: float, budgets: Sequence[float]) -> tuple[Budge
 
 @lru_cache(maxsize=512)
 def _recommend(
-    sizes: _Sizes, names: tuple[str, ...], prior: float, max_belief: float | None
+    sizes: _Sizes, names: tuple[str, ...], prior: float, max_belief: float | None, trace: float
 ) -> Recommendation:
     """A strategy with its own advised budget, or the largest budget that the belief allows.
 
     Every strategy advises a budget; those whose bound is the smallest of all at their own are worth
     taking, and of these the one that needs the least. Its budget is rounded up, to be sure to get what
-    it was advised for. Where a largest belief is given and asks for less, it decides: the budget is
-    rounded down, and spent with the strategy that has the smallest bound there.
+    it was advised for. Where a largest belief is given and asks for less, it decides: what it allows,
+    less the trace budget, is rounded down, and spent with the strategy that has the smallest bound.
     """
     names = tuple(name for name in names if STRATEGIES[name].fits(sizes.n_arms, sizes.n_segments))
     advised = {name: _advised(sizes, STRATEGIES[name]) for name in names}
@@ -390,19 +425,25 @@ def _recommend(
     else:
         reason = STRATEGIES[leader].advice(sizes.n_segments)
     limit = None if max_belief is None else float(budget_for_belief(prior, max_belief))
-    if limit is not None and limit < budget:
-        budget = rounded(limit, up=False)
+    if limit is not None and limit - trace < budget:
+        budget = rounded(max(0.0, limit - trace), up=False)
         leader = _leader(sizes, names, budget)
         reason = (
             f"It is the largest budget that keeps a tracker at {100 * prior:.3g}% from believing more "
-            f"than {100 * (max_belief or 0):.3g}%. The {leader} strategy has the smallest bound there."
+            f"than {100 * (max_belief or 0):.3g}%{', trace budget included' if trace else ''}. "
+            f"The {leader} strategy has the smallest bound there."
         )
+        if limit < trace:
+            reason = (
+                f"The trace budget of {trace:.4g} alone lets a tracker at {100 * prior:.3g}% believe "
+                f"more than {100 * (max_belief or 0):.3g}%: take a smaller one."
+            )
     regret = float(sizes.regret(STRATEGIES[leader], budget))
     return Recommendation(
         strategy=leader,
         grade=STRATEGIES[leader].grade,
         budget=budget,
-        belief=float(highest_belief(prior, budget)),
+        belief=float(highest_belief(prior, budget + trace)),
         regret=regret,
         informative=regret < sizes.horizon,
         reason=reason,

@@ -9,6 +9,7 @@ from typing import Any
 
 from deniable.planning.arm_plan import ArmPlan
 from deniable.planning.plan import Plan, StrategySummary
+from deniable.planning.trace import TraceCost
 from deniable.strategies.base import GRADE_WORDS
 
 
@@ -32,6 +33,7 @@ def plan_sections(plan: Plan) -> list[Section]:
             belief_words(plan),
         ),
         _segments(plan),
+        *_trace(plan),
         _strategies(plan),
         *([] if plan.chosen else [_grid(plan)]),
         Section(
@@ -49,6 +51,41 @@ def belief_words(plan: Plan) -> str:
         f"could, after seeing the shown arm, believe anything from {plan.lowest_belief:.3f} to "
         f"{plan.highest_belief:.3f}, and nothing beyond: its odds move by at most a factor of "
         f"e^{plan.budget:.4g}. What it learns from clicks comes on top and is not promised."
+    )
+
+
+def trace_words(plan: Plan) -> str:
+    """What the trace budget adds to the promise; empty where there is none."""
+    if plan.trace is None:
+        return ""
+    trace = plan.trace
+    return (
+        f"With a trace budget of {trace.trace_budget:.4g}, tables are made from noisy counts. From the "
+        "visitor's own arm and from everything that anybody is ever shown later, a tracker's odds move "
+        f"by at most e^({plan.budget:.4g} + {trace.trace_budget:.4g}) = e^{trace.total:.4g}: it could "
+        f"come to believe {trace.highest_belief:.3f}. The firm's account commits {trace.total:.4g} "
+        "nats at the start."
+    )
+
+
+def trace_cost_section(costs: Sequence[TraceCost], rate: float, lift: float) -> Section:
+    """What the noise costs, simulated at these click rates."""
+    return Section(
+        "What the trace budget costs",
+        f"Simulated, tables as the service publishes them: base click rate {rate:.3g}, rates of the "
+        f"arms {_percent(lift)} apart (standard deviation).",
+        ("", *(cost.strategy for cost in costs)),
+        (
+            ("clicks lost without a trace budget", *(f"{cost.lost:,.0f}" for cost in costs)),
+            ("clicks lost with it", *(f"{cost.lost_with_trace:,.0f}" for cost in costs)),
+            (
+                "difference, ± two standard errors",
+                *(
+                    f"{cost.lost_with_trace - cost.lost:+,.0f} ± {2 * cost.error:,.0f}"
+                    for cost in costs
+                ),
+            ),
+        ),
     )
 
 
@@ -182,6 +219,11 @@ def sections_html(sections: Sequence[Section], chart: Any) -> str:
             )
             parts.append(f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
     return "\n".join([*parts, vl_convert.vegalite_to_svg(chart.to_dict())])
+
+
+def _trace(plan: Plan) -> list[Section]:
+    words = trace_words(plan)
+    return [Section("What the trace budget promises", words)] if words else []
 
 
 def _strategies(plan: Plan) -> Section:

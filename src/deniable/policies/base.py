@@ -1,7 +1,7 @@
 """What every policy is: a named value that turns an experiment into a rule the kernels can run.
 
-A rule holds plain numbers only. There is a kind for each way to choose: greedily with exploration, by
-an index, from a fixed distribution, or from tables that are published per epoch.
+A rule holds plain numbers only. There is a kind for each way to choose: greedily with exploration, from
+tables that are published now and then, by an index, or from a fixed distribution.
 """
 
 from __future__ import annotations
@@ -11,7 +11,13 @@ from typing import ClassVar, Literal, Protocol, TypeAlias
 
 import numpy as np
 
+from deniable import _validation as check
 from deniable._validation import FloatArray
+from deniable.errors import NANO, InvalidArgumentError
+from deniable.privacy.epochs import TRACE_GROWTH
+
+LARGEST_GROWTH = 1000
+"""From table to table; beyond it nothing would be learned."""
 
 RuleKind: TypeAlias = Literal["fixed", "dynamic", "arm-dynamic"]
 
@@ -36,6 +42,27 @@ class GreedyRule:
     budgets: FloatArray
     turns: FloatArray
     on_segment_clock: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class TableRule:
+    """Show arms from tables that are published as the service publishes them.
+
+    A row is (1 - b) weights + b for the greedy arm of the counts so far; arms that tie share b.
+
+    Attributes:
+        weights: (K,), summing to 1.
+        bonus: the largest b.
+        scheduled: b = min(bonus, 1 - exploration_n) on the segment's clock n; else b is the bonus.
+        growth: of the visitors of all segments together, from table to table.
+        trace_budget: noise on the counts; 0 for none.
+    """
+
+    weights: FloatArray
+    bonus: float
+    scheduled: bool
+    growth: float
+    trace_budget: float
 
 
 @dataclass(frozen=True)
@@ -88,7 +115,7 @@ class KnownRatesRule:
     budget: float
 
 
-Rule: TypeAlias = GreedyRule | IndexRule | FixedRule | EpochRule | KnownRatesRule
+Rule: TypeAlias = GreedyRule | TableRule | IndexRule | FixedRule | EpochRule | KnownRatesRule
 
 
 class Policy(Protocol):
@@ -110,6 +137,67 @@ class Policy(Protocol):
 
         Only perfect information looks at the rates; all others take their shape alone.
         """
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published:
+    """What every policy that can publish tables has in common.
+
+    Attributes:
+        growth: a table is published when the visitors have grown by this factor, and by 100;
+            `GROWTH` is what the service does. None: it learns after every visitor, as in the paper,
+            unless there is a trace budget.
+        trace_budget: what anybody is ever shown later tells about a visitor, in nats, at most. Tables
+            are then made from noisy counts, and visitors double from table to table by default.
+    """
+
+    growth: float | None = None
+    trace_budget: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.growth is not None:
+            object.__setattr__(self, "growth", _growth(self.growth))
+        if self.trace_budget is not None:
+            object.__setattr__(self, "trace_budget", checked_trace_budget(self.trace_budget))
+
+    @property
+    def epoch_growth(self) -> float | None:
+        """The growth in use; None where there are no tables."""
+        if self.growth is None and self.trace_budget is not None:
+            return TRACE_GROWTH
+        return self.growth
+
+    def labelled(self, budgets: str) -> str:
+        """The label of a policy with these budgets."""
+        growth = "" if self.growth is None else f", growth {shortest(self.growth)}"
+        trace = "" if self.trace_budget is None else f", trace {shortest(self.trace_budget)}"
+        return f"({budgets}{growth}{trace})"
+
+    def published(self, explored: FloatArray, bonus: float, *, scheduled: bool) -> TableRule:
+        """The rule of tables with these probabilities by arm and this bonus for the greedy arm."""
+        assert self.epoch_growth is not None
+        return TableRule(
+            weights=explored / explored.sum(),
+            bonus=bonus,
+            scheduled=scheduled,
+            growth=self.epoch_growth,
+            trace_budget=self.trace_budget or 0.0,
+        )
+
+
+def checked_trace_budget(value: float) -> float:
+    """A trace budget: finite and at least a nano-nat, the unit that budgets are spent in."""
+    budget = check.single("trace_budget", check.nonnegative("trace_budget", value))
+    if budget < 1 / NANO:
+        raise InvalidArgumentError("trace_budget", value, "above 0; or none for no promise")
+    return budget
+
+
+def _growth(value: float) -> float:
+    growth = check.single("growth", check.nonnegative("growth", value))
+    if not 1 < growth <= LARGEST_GROWTH:
+        raise InvalidArgumentError("growth", value, f"a factor above 1, up to {LARGEST_GROWTH}")
+    return growth
 
 
 def shortest(value: float) -> str:

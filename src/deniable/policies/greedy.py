@@ -16,14 +16,21 @@ import numpy as np
 from deniable import _validation as check
 from deniable._validation import FloatArray
 from deniable.errors import InvalidArgumentError
-from deniable.policies.base import GreedyRule, decaying_rule, fixed_rule, shortest
+from deniable.policies.base import (
+    GreedyRule,
+    Published,
+    TableRule,
+    decaying_rule,
+    fixed_rule,
+    shortest,
+)
 from deniable.privacy.exploration import exploitation_from_risk, exploration_from_risk
 from deniable.privacy.mechanism import ArmSpecificResponse
 from deniable.privacy.schedule import exhaustion_clock
 
 
 @dataclass(frozen=True)
-class ConstantPolicy:
+class ConstantPolicy(Published):
     """Exploration K / (K - 1 + e^budget) for every visitor.
 
     Attributes:
@@ -38,28 +45,31 @@ class ConstantPolicy:
     name: ClassVar[str] = "constant"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         object.__setattr__(self, "budget", float(check.nonnegative("budget", self.budget)))
 
     @property
     def label(self) -> str:
         """constant(budget)."""
-        return f"constant({shortest(self.budget)})"
+        return "constant" + self.labelled(shortest(self.budget))
 
     @property
     def risk_cap(self) -> float:
         """The budget."""
         return self.budget
 
-    def rule(self, rates: FloatArray, horizon: int) -> GreedyRule:
+    def rule(self, rates: FloatArray, horizon: int) -> GreedyRule | TableRule:
         """One exploration for all arms and clocks."""
         n_arms = rates.shape[0]
-        exploration = float(exploration_from_risk(n_arms, self.budget))
+        explored = np.full(n_arms, float(exploration_from_risk(n_arms, self.budget)) / n_arms)
         bonus = float(exploitation_from_risk(n_arms, self.budget))
-        return fixed_rule(np.full(n_arms, exploration / n_arms), bonus)
+        if self.epoch_growth is not None:
+            return self.published(explored, bonus, scheduled=False)
+        return fixed_rule(explored, bonus)
 
 
 @dataclass(frozen=True)
-class DynamicPolicy:
+class DynamicPolicy(Published):
     """Exploration max(K / (K - 1 + e^budget), (K log n / n)^(1/3)) on the segment's clock n.
 
     Attributes:
@@ -74,21 +84,25 @@ class DynamicPolicy:
     name: ClassVar[str] = "dynamic"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         object.__setattr__(self, "budget", float(check.nonnegative("budget", self.budget)))
 
     @property
     def label(self) -> str:
         """dynamic(budget)."""
-        return f"dynamic({shortest(self.budget)})"
+        return "dynamic" + self.labelled(shortest(self.budget))
 
     @property
     def risk_cap(self) -> float:
         """The budget."""
         return self.budget
 
-    def rule(self, rates: FloatArray, horizon: int) -> GreedyRule:
+    def rule(self, rates: FloatArray, horizon: int) -> GreedyRule | TableRule:
         """The decaying schedule with the budget's exploration as its floor."""
         n_arms = rates.shape[0]
+        if self.epoch_growth is not None:
+            bonus = float(exploitation_from_risk(n_arms, self.budget))
+            return self.published(np.full(n_arms, 1 / n_arms), bonus, scheduled=True)
         return decaying_rule(
             n_arms,
             floor=float(exploration_from_risk(n_arms, self.budget)),
@@ -97,7 +111,7 @@ class DynamicPolicy:
 
 
 @dataclass(frozen=True)
-class ArmConstantPolicy:
+class ArmConstantPolicy(Published):
     """Weighted exploration c_j / (1 + C), c_j = 1 / (e^budget_j - 1), for every visitor.
 
     Attributes:
@@ -112,34 +126,41 @@ class ArmConstantPolicy:
 
     name: ClassVar[str] = "arm-constant"
 
-    def __init__(self, budgets: Sequence[float]) -> None:
+    def __init__(
+        self,
+        budgets: Sequence[float],
+        *,
+        growth: float | None = None,
+        trace_budget: float | None = None,
+    ) -> None:
+        super().__init__(growth=growth, trace_budget=trace_budget)
         object.__setattr__(self, "budgets", tuple(check.arm_budgets("budgets", budgets).tolist()))
 
     @property
     def label(self) -> str:
         """arm-constant(budgets)."""
-        return f"arm-constant({', '.join(map(shortest, self.budgets))})"
+        return "arm-constant" + self.labelled(", ".join(map(shortest, self.budgets)))
 
     @property
     def risk_cap(self) -> float:
         """The largest budget."""
         return max(self.budgets)
 
-    def rule(self, rates: FloatArray, horizon: int) -> GreedyRule:
+    def rule(self, rates: FloatArray, horizon: int) -> GreedyRule | TableRule:
         """One exploration by arm for all clocks."""
-        _budget_for_each(self.budgets, rates.shape[0])
-        shown = ArmSpecificResponse(self.budgets).matrix
-        exploring = shown[:, 0].copy()
-        exploring[0] = shown[0, 1]  # any column but its own: shown without being greedy
-        return fixed_rule(exploring, max(0.0, float(shown[0, 0] - shown[0, 1])))
+        explored, bonus = _weighted(self.budgets, rates.shape[0])
+        if self.epoch_growth is not None:
+            return self.published(explored, bonus, scheduled=False)
+        return fixed_rule(explored, bonus)
 
 
 @dataclass(frozen=True)
-class ArmDynamicPolicy:
+class ArmDynamicPolicy(Published):
     """Risk min(budget_j, uncapped risk) for shown arm j, on the experiment-wide clock.
 
     The clock is the same for every segment: with clocks of their own, a late and a new segment
-    would show an arm with a ratio above e^budget_j.
+    would show an arm with a ratio above e^budget_j. Published tables are the service's instead:
+    weights and a scheduled bonus, which keep e^budget_j on the segments' own clocks.
 
     Attributes:
         budgets: the cap on the privacy risk of each shown arm.
@@ -152,23 +173,32 @@ class ArmDynamicPolicy:
 
     name: ClassVar[str] = "arm-dynamic"
 
-    def __init__(self, budgets: Sequence[float]) -> None:
+    def __init__(
+        self,
+        budgets: Sequence[float],
+        *,
+        growth: float | None = None,
+        trace_budget: float | None = None,
+    ) -> None:
+        super().__init__(growth=growth, trace_budget=trace_budget)
         object.__setattr__(self, "budgets", tuple(check.arm_budgets("budgets", budgets).tolist()))
 
     @property
     def label(self) -> str:
         """arm-dynamic(budgets)."""
-        return f"arm-dynamic({', '.join(map(shortest, self.budgets))})"
+        return "arm-dynamic" + self.labelled(", ".join(map(shortest, self.budgets)))
 
     @property
     def risk_cap(self) -> float:
         """The largest budget."""
         return max(self.budgets)
 
-    def rule(self, rates: FloatArray, horizon: int) -> GreedyRule:
-        """The schedule with a cap for each arm."""
+    def rule(self, rates: FloatArray, horizon: int) -> GreedyRule | TableRule:
+        """The schedule with a cap for each arm; in published tables, weights and a scheduled bonus."""
         n_arms = rates.shape[0]
-        _budget_for_each(self.budgets, n_arms)
+        explored, bonus = _weighted(self.budgets, n_arms)
+        if self.epoch_growth is not None:
+            return self.published(explored, bonus, scheduled=True)
         if max(self.budgets) == 0:
             return fixed_rule(np.full(n_arms, 1 / n_arms), 0.0)
         caps = np.asarray(self.budgets)
@@ -199,7 +229,14 @@ class EpsilonGreedyPolicy:
         return decaying_rule(rates.shape[0], floor=0.0, settles_at=math.inf)
 
 
-def _budget_for_each(budgets: tuple[float, ...], n_arms: int) -> None:
-    """Refuse budgets of another number of arms than the experiment's."""
+def _weighted(budgets: tuple[float, ...], n_arms: int) -> tuple[FloatArray, float]:
+    """Probability of each arm without being greedy, and the greedy arm's bonus.
+
+    Refuses budgets of another number of arms than the experiment's.
+    """
     if len(budgets) != n_arms:
         raise InvalidArgumentError("budgets", budgets, f"one budget for each of {n_arms} arms")
+    shown = ArmSpecificResponse(budgets).matrix
+    explored = shown[:, 0].copy()
+    explored[0] = shown[0, 1]  # any column but its own: shown without being greedy
+    return explored, max(0.0, float(shown[0, 0] - shown[0, 1]))

@@ -8,7 +8,7 @@ whatever it learns. Best-private is the best table that keeps the budget, with t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from deniable import _validation as check
 from deniable._validation import FloatArray
@@ -58,9 +58,8 @@ class JointPolicy:
     def rule(self, rates: FloatArray, horizon: int) -> EpochRule:
         """A table per epoch, from the counts before it."""
         told = horizon if self.told_horizon is None else self.told_horizon
-        return EpochRule(
-            "across-time" if self.across_time else "joint", self.budget, told, self.trace_budget
-        )
+        kind: Literal["across-time", "joint"] = "across-time" if self.across_time else "joint"
+        return EpochRule(kind, self.budget, told, self.trace_budget)
 
 
 class AcrossTimePolicy(JointPolicy):

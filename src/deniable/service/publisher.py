@@ -1,7 +1,7 @@
 """The publisher: makes the next table of an experiment when the experiment has grown enough.
 
 Serving draws from the table in force and learns nothing; this is where learning happens. A table is due
-when the stored decisions of all segments together have grown by a tenth, and by 100. When one appears
+when the stored decisions of all segments together have grown by 5%, and by 100. When one appears
 therefore depends on nobody's segment and on no reward. A table is a function of the counts that are
 stored with it, is checked in exact arithmetic, and is stored and chained before anything is drawn from
 it. One process at a time publishes for an experiment, under a lease; whatever fails, the table in
@@ -24,6 +24,7 @@ from sqlalchemy import Connection, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from deniable.errors import BrokenPromiseError, DeniableError
+from deniable.privacy.epochs import LEAST_NEW, due_at
 from deniable.privacy.noise import discrete_laplace
 from deniable.privacy.tables import Table, decoded_table
 from deniable.service.experiment_state import ExperimentState
@@ -35,26 +36,7 @@ from deniable.strategies.making import Recipe
 
 _log = logging.getLogger("deniable")
 
-GROWTH = 1.1
-"""An experiment's decisions grow by this factor between two tables."""
-
-TRACE_GROWTH = 2.0
-"""With a trace budget, where every publication adds noise, few large steps are better."""
-
-LEAST_NEW = 100
-"""And by at least so many decisions."""
-
 LEASE_MICROSECONDS = 60_000_000
-
-
-def due_at(decisions: int, *, trace: bool) -> int:
-    """The number of decisions at which the table after one of `decisions` is due.
-
-    >>> due_at(0, trace=False), due_at(5_000, trace=False), due_at(5_000, trace=True)
-    (100, 5500, 10000)
-    """
-    growth = TRACE_GROWTH if trace else GROWTH
-    return max(decisions + LEAST_NEW, int(decisions * growth))
 
 
 class Publisher:

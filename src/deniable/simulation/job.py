@@ -21,11 +21,14 @@ from deniable.policies.base import (
     KnownRatesRule,
     Policy,
     Rule,
+    TableRule,
 )
+from deniable.privacy.epochs import LEAST_NEW
 from deniable.simulation.environment import LONGEST_HORIZON, Environment
 
 if TYPE_CHECKING:
     from deniable.simulation.kernels import state as kernels
+    from deniable.simulation.kernels import tables
     from deniable.simulation.kernels.run import Setting
 
 Kernel: TypeAlias = Literal["leap", "step"]
@@ -133,6 +136,7 @@ def run_from(job: Job, state: NDArray[np.uint64]) -> tuple[Counts, Counts]:
     from deniable.simulation.kernels.gittins import run_index
     from deniable.simulation.kernels.gittins_table import gittins_table
     from deniable.simulation.kernels.run import Setting, run_fixed, run_greedy
+    from deniable.simulation.kernels.tables import run_tables
 
     leap = job.kernel == "leap"
     setting = Setting(job.rates, job.arrival, job.checkpoints, state)
@@ -143,6 +147,8 @@ def run_from(job: Job, state: NDArray[np.uint64]) -> tuple[Counts, Counts]:
         return run_fixed(leap, _cumulated(rule.shown.T), setting)
     if isinstance(rule, EpochRule):
         return _run_epoch_rule(leap, rule, setting)
+    if isinstance(rule, TableRule):
+        return run_tables(leap, _publishing(rule), setting)
     assert isinstance(rule, IndexRule)  # `make_job` has replaced the rest
     return run_index(leap, gittins_table(rule.discount), setting)
 
@@ -164,7 +170,8 @@ def is_compiled(job: Job) -> bool:
 
     if isinstance(job.rule, GreedyRule):
         return is_cached(f"_{job.kernel}_greedy")
-    entry = {FixedRule: "_run_fixed", EpochRule: "write_joint"}.get(type(job.rule), "_run_index")
+    entries = {FixedRule: "_run_fixed", EpochRule: "write_joint", TableRule: "_run_tables"}
+    entry = entries.get(type(job.rule), "_run_index")
     return is_cached(entry)
 
 
@@ -178,6 +185,15 @@ def kernel_rule(rule: GreedyRule) -> kernels.Rule:
         "arm-dynamic": kernels.ARM_DYNAMIC,
     }
     return kernels.Rule(kinds[rule.kind], rule.exploring, rule.floor, rule.budgets, rule.turns)
+
+
+def _publishing(rule: TableRule) -> tables.Publishing:
+    """The rule as the kernels take it."""
+    from deniable.simulation.kernels import tables
+
+    return tables.Publishing(
+        rule.weights, rule.bonus, rule.scheduled, rule.growth, LEAST_NEW, rule.trace_budget
+    )
 
 
 def _cumulated(probabilities: FloatArray) -> FloatArray:

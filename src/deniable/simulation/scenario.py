@@ -24,14 +24,15 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from deniable import _validation as check
 from deniable.errors import InvalidArgumentError
-from deniable.policies.base import Policy
+from deniable.policies.base import Policy, Published
 from deniable.policies.catalogue import Settings, policy_named
+from deniable.privacy.epochs import GROWTH
 from deniable.simulation.environment import LONGEST_HORIZON, Environment
 from deniable.simulation.job import KERNELS, Kernel
 from deniable.strategies import STRATEGIES
@@ -44,12 +45,17 @@ DEFAULTS: dict[str, Any] = {
     "budget": 1.0,
     "budgets": None,
     "discount": None,
+    "publishing": "visitor",
+    "trace_budget": None,
     "repetitions": 100,
     "seed": 0,
     "checkpoints": [],
     "kernel": "leap",
 }
 """Keys that may be left out; `rates` and `visitors` may not."""
+
+PUBLISHING: dict[str, float | None] = {"visitor": None, "service": GROWTH}
+"""When private policies learn: after every visitor, or in tables as the service publishes them."""
 
 KEYS = ("rates", "visitors", *DEFAULTS)
 
@@ -148,6 +154,11 @@ def _policies(values: Mapping[str, Any], n_arms: int) -> tuple[Policy, ...]:
     discount = values["discount"]
     if discount is not None:
         discount = float(check.probability("discount", discount, open_at_zero=True))
+    publishing = values["publishing"]
+    if not isinstance(publishing, str) or publishing not in PUBLISHING:
+        raise InvalidArgumentError("publishing", publishing, "one of " + ", ".join(PUBLISHING))
+    # With a trace budget alone, the policy's own growth holds, which is the service's too.
+    growth = None if values["trace_budget"] is not None else PUBLISHING[publishing]
     made: list[Policy] = []
     for name in names:
         for budget in _list("budget", values["budget"]) or [None]:
@@ -156,6 +167,8 @@ def _policies(values: Mapping[str, Any], n_arms: int) -> tuple[Policy, ...]:
                 policy = STRATEGIES[name](n_arms, budget).policy()
             else:
                 policy = policy_named(name, settings)
+            if isinstance(policy, Published):
+                policy = replace(policy, growth=growth, trace_budget=values["trace_budget"])
             if policy not in made:
                 made.append(policy)
     return tuple(made)

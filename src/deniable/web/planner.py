@@ -46,6 +46,7 @@ _LABELS = {
     "budget": "Privacy budget",
     "arm_budgets": "A budget for each arm",
     "max_belief": "A tracker may believe at most",
+    "trace_budget": "Trace budget",
 }
 
 
@@ -61,6 +62,7 @@ class Setting:
         budget: in nats; None takes the recommended one.
         arm_budgets: one for each arm, or empty.
         max_belief: the most that a tracker may come to believe, in percent, or None.
+        trace_budget: in nats, or None.
     """
 
     arms: int = 2
@@ -70,6 +72,7 @@ class Setting:
     budget: float | None = None
     arm_budgets: tuple[float, ...] = ()
     max_belief: float | None = None
+    trace_budget: float | None = None
 
     def query(self) -> str:
         """The setting as a query string."""
@@ -85,6 +88,8 @@ class Setting:
             pairs["arm_budgets"] = ",".join(f"{budget:g}" for budget in self.arm_budgets)
         if self.max_belief is not None:
             pairs["max_belief"] = f"{self.max_belief:.6g}"
+        if self.trace_budget is not None:
+            pairs["trace_budget"] = f"{self.trace_budget:.6g}"
         return urlencode(pairs)
 
     def plan(self) -> Plan:
@@ -96,6 +101,7 @@ class Setting:
             prior=self.prior / 100,
             budget=max(self.arm_budgets) if self.arm_budgets else self.budget,
             max_belief=None if self.max_belief is None else self.max_belief / 100,
+            trace_budget=self.trace_budget,
         )
 
     def arm_plan(self) -> ArmPlan | None:
@@ -120,7 +126,7 @@ def read_setting(given: Mapping[str, str]) -> Setting:
     if budgets and len(budgets) != arms:
         raise InvalidArgumentError("arm_budgets", by_arm[:40], f"{arms} budgets, one for each arm")
     prior = number("prior", texts["prior"] or f"{usual.prior}", LEAST_BELIEF, MOST_BELIEF)
-    budget, belief = texts["budget"], texts["max_belief"]
+    budget, belief, trace = texts["budget"], texts["max_belief"], texts["trace_budget"]
     visitors = texts["visitors"] or f"{usual.visitors}"
     segments = texts["segments"] or f"{usual.segments}"
     return Setting(
@@ -131,6 +137,7 @@ def read_setting(given: Mapping[str, str]) -> Setting:
         budget=number("budget", budget, 0, MAX_BUDGET) if budget else None,
         arm_budgets=budgets,
         max_belief=number("max_belief", belief, prior, MOST_BELIEF) if belief else None,
+        trace_budget=number("trace_budget", trace, 0.001, MAX_BUDGET) if trace else None,
     )
 
 
@@ -141,6 +148,7 @@ def view(setting: Setting) -> dict[str, Any]:
     planned, by_arm = setting.plan(), setting.arm_plan()
     datasets = plan_data(planned)
     allowed = setting.max_belief
+    reached = planned.trace.highest_belief if planned.trace else planned.highest_belief
     return {
         "plan": planned,
         "by_arm": by_arm,
@@ -149,7 +157,9 @@ def view(setting: Setting) -> dict[str, Any]:
         "reason": report.recommendation_words(planned),
         "segments": report.segments_words(planned),
         "by_arm_cost": report.arm_cost_words(by_arm) if by_arm else "",
-        "over_limit": allowed is not None and 100 * planned.highest_belief > allowed + 1e-9,
+        "trace_words": report.trace_words(planned),
+        "reached": reached,
+        "over_limit": allowed is not None and 100 * reached > allowed + 1e-9,
         "icons": _icons(planned),
         "datasets": datasets,
         "summaries": report.chart_summaries(planned),
@@ -250,6 +260,7 @@ def create(request: Request, form: Submission) -> Response:
             arms=_arms(form, setting),
             segments=_names("segment_names", form, setting.segments),
             budget=None if setting.arm_budgets else planned.budget,
+            trace_budget=setting.trace_budget,
             strategy=strategy,
             across_time=bool(form.text("across_time")),
             planned_visitors=setting.visitors,
@@ -288,6 +299,8 @@ def toml(setting: Setting) -> str:
         text.append(f"budget = {setting.budget:.10g}")
     if setting.max_belief is not None:
         text.append(f"max_belief = {setting.max_belief / 100:.10g}")
+    if setting.trace_budget is not None:
+        text.append(f"trace_budget = {setting.trace_budget:.10g}")
     return "\n".join(text) + "\n"
 
 

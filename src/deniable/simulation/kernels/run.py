@@ -189,28 +189,49 @@ def _step_greedy(
 def _run_fixed(
     leap: bool, cumulative: FloatArray, setting: Setting, parts: IntArray, record: Record
 ) -> None:
+    done = 0
+    for i in range(setting.checkpoints.size):
+        serve(leap, setting.checkpoints[i] - done, cumulative, setting, parts, record)
+        done = setting.checkpoints[i]
+        note(record, i)
+
+
+@compiled
+def serve(
+    leap: bool,
+    visitors: int,
+    cumulative: FloatArray,
+    setting: Setting,
+    parts: IntArray,
+    record: Record,
+) -> None:
+    """Add visitors who are all drawn from one table.
+
+    Args:
+        leap: at once; else one by one.
+        visitors: how many.
+        cumulative: the table's rows, cumulated, (J, K).
+        setting: where.
+        parts: room, (J + K,).
+        record: counts; added to.
+    """
     rates, state = setting.rates, setting.state
     n_segments, n_arms = rates.shape
     arrivals, part = parts[:n_segments], parts[n_segments:]
-    done = 0
-    for i in range(setting.checkpoints.size):
-        visitors = setting.checkpoints[i] - done
-        done = setting.checkpoints[i]
-        if leap:
-            split_multinomial(visitors, setting.arrival, arrivals, state)
-            for j in range(n_segments):
-                split_multinomial(arrivals[j], cumulative[j], part, state)
-                for arm in range(n_arms):
-                    record.shows[j, arm] += part[arm]
-                    record.clicks[j, arm] += binomial(part[arm], rates[j, arm], state)
-        else:
-            for _ in range(visitors):
-                j = pick(setting.arrival, state) if n_segments > 1 else 0
-                arm = pick(cumulative[j], state)
-                record.shows[j, arm] += 1
-                if uniform(state) < rates[j, arm]:
-                    record.clicks[j, arm] += 1
-        note(record, i)
+    if leap:
+        split_multinomial(visitors, setting.arrival, arrivals, state)
+        for j in range(n_segments):
+            split_multinomial(arrivals[j], cumulative[j], part, state)
+            for arm in range(n_arms):
+                record.shows[j, arm] += part[arm]
+                record.clicks[j, arm] += binomial(part[arm], rates[j, arm], state)
+    else:
+        for _ in range(visitors):
+            j = pick(setting.arrival, state) if n_segments > 1 else 0
+            arm = pick(cumulative[j], state)
+            record.shows[j, arm] += 1
+            if uniform(state) < rates[j, arm]:
+                record.clicks[j, arm] += 1
 
 
 @compiled

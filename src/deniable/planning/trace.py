@@ -1,0 +1,148 @@
+"""The trace budget in a plan: what it promises, what the firm's account commits, what it costs.
+
+The promise needs no click rates. The cost does, so it is simulated: click rates are drawn around a base
+rate, and tables are published as the service publishes them, with and without noise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from deniable import _validation as check
+from deniable._extras import require
+from deniable._validation import FloatArray
+from deniable.errors import InvalidArgumentError
+from deniable.policies.base import Published, checked_trace_budget
+from deniable.privacy.belief import highest_belief
+from deniable.privacy.epochs import GROWTH
+from deniable.strategies import STRATEGIES
+
+if TYPE_CHECKING:
+    from deniable.simulation.run import Case
+
+RATE, LIFT = 0.1, 0.1
+"""Base rate, and standard deviation of the arms' rates relative to it, where none are given."""
+
+WORLDS, REPETITIONS = 100, 4
+"""Draws of the click rates, and runs with each."""
+
+_OWN = 0.5  # the part of the variance between arms that differs by segment
+
+
+@dataclass(frozen=True)
+class TracePromise:
+    """What a plan promises with a trace budget.
+
+    Attributes:
+        trace_budget: eta, in nats: the cap on what later tables tell about a visitor.
+        total: budget + trace budget: own arm and everything that anybody is ever shown later move a
+            tracker's odds by at most e^total. The firm's account commits it at the start.
+        highest_belief: the most a tracker could believe after both.
+    """
+
+    trace_budget: float
+    total: float
+    highest_belief: float
+
+
+@dataclass(frozen=True)
+class TraceCost:
+    """What the noise of a trace budget costs one strategy, simulated.
+
+    Attributes:
+        strategy: its name.
+        lost: clicks lost without a trace budget, in tables as the service publishes them.
+        lost_with_trace: the same with it.
+        error: standard error of the difference between the two.
+    """
+
+    strategy: str
+    lost: float
+    lost_with_trace: float
+    error: float
+
+
+def trace_promise(prior: float, budget: float, trace_budget: float) -> TracePromise:
+    """The promise with a trace budget.
+
+    >>> trace_promise(0.2, 1.0, 0.5).total
+    1.5
+    """
+    trace = checked_trace_budget(trace_budget)
+    total = budget + trace
+    return TracePromise(trace, total, float(highest_belief(prior, total)))
+
+
+def trace_costs(
+    *,
+    n_arms: int,
+    horizon: int,
+    budget: float,
+    trace_budget: float,
+    n_segments: int = 1,
+    shares: Sequence[float] | None = None,
+    rate: float = RATE,
+    lift: float = LIFT,
+    seed: int = 0,
+) -> tuple[TraceCost, ...]:
+    """Clicks lost with and without a trace budget, by strategy, for click rates around a base rate.
+
+    Args:
+        n_arms: K.
+        horizon: T, visitors.
+        budget: gamma, in nats.
+        trace_budget: eta, in nats.
+        n_segments: J.
+        shares: of the visitors by segment; equal where not given.
+        rate: the base click rate.
+        lift: standard deviation of the arms' rates, as a part of the base rate; half of the variance
+            differs by segment.
+        seed: of everything.
+
+    Raises:
+        MissingExtraError: the simulator is not installed.
+    """
+    require("numba", extra="simulate")
+    require("polars", extra="simulate")
+    from deniable.simulation.environment import LONGEST_HORIZON, Environment
+    from deniable.simulation.run import Case, simulate_many
+
+    checked_trace_budget(trace_budget)
+    check.whole("horizon", horizon, 1, LONGEST_HORIZON)
+    worlds = [
+        Environment(rates, horizon, shares, name=f"draw {number}")
+        for number, rates in enumerate(_rates(n_arms, n_segments, rate, lift, seed))
+    ]
+    costs = []
+    for name, strategy in STRATEGIES.items():
+        policy = strategy(n_arms, budget).policy()
+        if not isinstance(policy, Published):
+            continue
+        pair = (replace(policy, growth=GROWTH), replace(policy, trace_budget=trace_budget))
+        cases: list[Case] = [Case(world, one) for one in pair for world in worlds]
+        frame = simulate_many(cases, REPETITIONS, seed, workers=1).frame
+        plain, noisy = frame["regret"].to_numpy().reshape(2, WORLDS, REPETITIONS).mean(axis=2)
+        error = float((noisy - plain).std(ddof=1)) / math.sqrt(WORLDS)
+        costs.append(TraceCost(name, float(plain.mean()), float(noisy.mean()), error))
+    return tuple(costs)
+
+
+def _rates(n_arms: int, n_segments: int, rate: float, lift: float, seed: int) -> list[FloatArray]:
+    """Click rates p (1 + d (sqrt(1-h) z_a + sqrt(h) z_as)), clipped to [p/20, 1 - (1-p)/20]."""
+    base = check.single("rate", check.probability("rate", rate))
+    spread = check.single("lift", check.nonnegative("lift", lift))
+    if not 0 < base < 1:
+        raise InvalidArgumentError("rate", rate, "a click rate above 0 and below 1")
+    rng = np.random.default_rng(seed)
+    drawn = []
+    for _ in range(WORLDS):
+        shared = rng.standard_normal((n_arms, 1))
+        own = rng.standard_normal((n_arms, n_segments))
+        factor = 1 + spread * (math.sqrt(1 - _OWN) * shared + math.sqrt(_OWN) * own)
+        drawn.append(np.clip(base * factor, base / 20, 1 - (1 - base) / 20))
+    return drawn

@@ -1,0 +1,66 @@
+"""What tables are made from: counts, with discrete Laplace noise where there is a trace budget.
+
+The one place in the simulator where decisions enter a publication. A decision enters once, with its
+click, and every cell gets noise on its new shows (scale 4 / trace budget) and on its new rewards (the
+same in millionths, as the service counts them), whether anything entered it or not.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from deniable._compile import compiled
+from deniable.simulation.kernels.random_numbers import failures_before_success
+from deniable.simulation.kernels.state import WordArray
+
+REWARD = 1_000_000
+"""A click, in the millionths that rewards are counted in."""
+
+SENSITIVITY = 4.0
+"""Replacing one visitor changes two cells, each by one show and at most one reward."""
+
+
+@compiled
+def discrete_laplace(scale: float, state: WordArray) -> int:
+    """P(X = x) proportional to e^(-|x| / scale): the difference of two geometric waiting times."""
+    return failures_before_success(-scale, state) - failures_before_success(-scale, state)
+
+
+@compiled
+def enter_counts(
+    new_shows: Any, new_clicks: Any, trace_budget: float, state: WordArray, shows: Any, rewards: Any
+) -> None:
+    """Add what is new since the last publication to the sums that tables are functions of.
+
+    All arrays have one shape of two axes, segments and arms in any order. The sums may become
+    negative, and rewards exceed shows: clip where they are used, not here.
+
+    Args:
+        new_shows: decisions that were in no publication yet, by cell.
+        new_clicks: their clicks.
+        trace_budget: 0 for none, that is, no noise.
+        state: the generator.
+        shows: the sums so far; added to.
+        rewards: the sums so far, in millionths; added to.
+    """
+    for i in range(shows.shape[0]):
+        for j in range(shows.shape[1]):
+            shows[i, j] += new_shows[i, j]
+            rewards[i, j] += REWARD * new_clicks[i, j]
+            if trace_budget > 0.0:
+                scale = SENSITIVITY / trace_budget
+                shows[i, j] += discrete_laplace(scale, state)
+                rewards[i, j] += discrete_laplace(REWARD * scale, state)
+
+
+@compiled
+def noise_variance(publications: int, trace_budget: float, shows: float, rate: float) -> float:
+    """Variance that the noise of so many publications adds to a cell's click rate; 0 without noise.
+
+    2 m (4 / trace budget)^2 (1 + rate^2) / shows^2.
+    """
+    if trace_budget <= 0.0:
+        return 0.0
+    scale = SENSITIVITY / trace_budget
+    return float(2.0 * publications * scale * scale * (1.0 + rate * rate) / math.pow(shows, 2.0))
