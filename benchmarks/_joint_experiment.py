@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -31,6 +32,12 @@ PRECISION = 0.5
 """Standard error to reach, in points."""
 
 FEWEST, MOST, BATCH = 40, 4000, 20
+KINDS: dict[str, Literal["joint", "across-time", "pooled"]] = {
+    "joint": "joint",
+    "across time": "across-time",
+    "pooled": "pooled",
+    "Thompson": "pooled",
+}
 POLICIES = ("joint", "across time", "pooled", "Thompson", "dynamic")
 SETS: dict[str, Callable[[], list[Setting]]] = {"tuning": tuning, "judged": judged}
 
@@ -55,14 +62,14 @@ def repetition(
     if policy == "dynamic":
         shows, _ = run_from(job, state)
     else:
-        kind = {"joint": "joint", "across time": "across-time"}.get(policy, "pooled")
+        kind = KINDS[policy]
         if policy == "Thompson":
             tuned = tuned._replace(curiosity=np.inf)  # never cooled down: the usual bandit
-        shape = setting.rates.shape
+        n_arms, n_segments = setting.rates.shape
         budget = 0.0 if kind == "pooled" else setting.budget
-        maker = TableMaker(kind, *shape, told * setting.horizon, budget, tuned)  # type: ignore[arg-type]
+        maker = TableMaker(kind, n_arms, n_segments, told * setting.horizon, budget, tuned)
         place = World(job.rates, job.arrival, job.checkpoints, state)
-        publishing = Publishing(first_epoch(*shape), GROWTH, 0.0)
+        publishing = Publishing(first_epoch(n_arms, n_segments), GROWTH, 0.0)
         shows, _ = run_epochs(True, publishing, maker.next_table, place)
     return 100 * (1 - float((shows[-1] * world.gaps.T).sum()) / setting.perfect_gain)
 
@@ -148,12 +155,15 @@ def summary(rows: list[tuple[Setting, Found]]) -> dict[str, object]:
 
     long = [mean[s.number]["joint"] / limit(s) for s, _ in rows if s.horizon == 1_000_000]
     across = [m["across time"] / m["joint"] for m in mean.values() if m["joint"] > 5]
-    errors = [error(v) for _, found in rows for v in found.values()]
-    joint_errors = [error(found["joint"]) for _, found in rows]
+    errors = [error(v) for _, found in rows for p, v in found.items() if p != "across time"]
+    noise = []
+    for s, found in rows:
+        better = max(("Thompson", "dynamic"), key=mean[s.number].__getitem__)
+        noise.append(error(found["joint"]) ** 2 + error(found[better]) ** 2)
     return {
         "settings": len(rows),
         "mean excess over the better of dynamic and Thompson": np.mean(excess("Thompson")),
-        "its standard error": float(np.sqrt(np.sum(np.square(joint_errors))) / len(rows)),
+        "its standard error": float(np.sqrt(np.sum(noise)) / len(rows)),
         "mean excess over the better of dynamic and pooled": np.mean(excess("pooled")),
         "worst excess (Thompson, pooled)": (min(excess("Thompson")), min(excess("pooled"))),
         "too far below (Thompson)": below("Thompson"),

@@ -28,7 +28,7 @@ from deniable.privacy.tables import Table
 from deniable.service.drafts import draft
 from deniable.service.publisher import band_of, table_of
 from deniable.service.service import open as open_service
-from deniable.storage import commitments, experiments, promises, times
+from deniable.storage import account, commitments, experiments, promises, times
 from deniable.storage.chain import GENESIS, commitment, decision_hash
 from deniable.storage.connect import connect
 from deniable.storage.records import Experiment, Metric, PublishedTable
@@ -212,6 +212,8 @@ def decide(path: str, ids: Sequence[bytes], tables: Sequence[Table], total: int,
     database.execute(
         "INSERT INTO writers (id, lease_until, seq, head) VALUES (?, 0, ?, ?)", (by, seq, head)
     )
+    hour = (at + seq) // account.HOUR
+    database.executemany("INSERT INTO answers VALUES (?, ?, ?)", [(one, by, hour) for one in ids])
     database.execute("CREATE UNIQUE INDEX decisions_visitor ON decisions (visitor)")
     database.execute("COMMIT")
     database.close()

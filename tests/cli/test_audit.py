@@ -144,6 +144,7 @@ def test_the_firm_is_kept(url: str, call: Call) -> None:
         ("every experiment's promise", "UPDATE experiments SET budget_nano = 2000000000"),
         ("every experiment's promise", "UPDATE experiments SET status = 'stopped'"),
         ("every experiment's promise", "UPDATE tables SET decisions = 5 WHERE number = 1"),
+        ("every experiment's promise", "UPDATE answers SET hour = hour - 24"),
         ("every experiment's promise", "INSERT INTO tombstones SELECT id, id FROM experiments"),
     ],
 )
@@ -155,7 +156,8 @@ def test_a_store_changed_by_hand_is_status_one(
     assert status == 1
     broken = [c["name"] for c in json.loads(told)["checks"] if c["outcome"] == "broken"]
     assert what in broken
-    assert call("checkout")[0] == 1
+    if "answers" not in statement:  # what the firm counts, not what this experiment drew
+        assert call("checkout")[0] == 1
 
 
 def test_a_budget_beyond_the_firms_is_status_one(

@@ -120,7 +120,12 @@ def test_a_wrong_rule_is_found() -> None:
 
 def test_same_seeds_on_any_number_of_workers() -> None:
     world = Environment(RATES, 2000, SHARES)
-    policies = [JointPolicy(1), AcrossTimePolicy(1), PooledPolicy(), BestPrivatePolicy(1)]
+    policies: list[Policy] = [
+        JointPolicy(1),
+        AcrossTimePolicy(1),
+        PooledPolicy(),
+        BestPrivatePolicy(1),
+    ]
     runs = [
         simulate(world, policies, repetitions=6, seed=5, checkpoints=[333], workers=workers)
         for workers in (1, 2)
@@ -201,4 +206,4 @@ def test_refusals() -> None:
         {"budget": 1, "trace_budget": -1},
     ):
         with pytest.raises(InvalidArgumentError):
-            JointPolicy(**wrong)  # type: ignore[arg-type]
+            JointPolicy(**wrong)

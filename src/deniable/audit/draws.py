@@ -103,8 +103,9 @@ def compare_rows(numbers: Sequence[int], p: FloatArray, shows: FloatArray) -> Ro
         shows: observed, of the same shape.
 
     >>> half = np.full((1, 2, 2), 0.5)
-    >>> compare_rows([7], half, np.array([[[60.0, 40.0], [2.0, 1.0]]]))
-    RowTests(tested=1, too_few=1, least=0.04550026389635839, table=7, adjusted=0.04550026389635839)
+    >>> found = compare_rows([7], half, np.array([[[60.0, 40.0], [2.0, 1.0]]]))
+    >>> found.tested, found.too_few, found.table, round(found.least, 4)
+    (1, 1, 7, 0.0455)
     """
     from scipy.special import gammaincc
 

@@ -156,7 +156,7 @@ def lottery_evidence(cells: Cells, lottery: Lottery) -> float:
 
     >>> cells = {(1, 0, 0, 0): 500, (1, 1, 0, 0): 500}
     >>> round(lottery_evidence(cells, Lottery(slots=500, holdout=0)), 2)
-    -1.17
+    -0.31
     >>> lottery_evidence(cells, Lottery(slots=900, holdout=0)) > 300
     True
     """

@@ -91,7 +91,7 @@ def audit_sections(found: Audit) -> list[Section]:
         Section(
             f"Audit of {promise.name}, {found.made_at:%Y-%m-%d %H:%M} UTC",
             f"{found.verdict} {promise.strategy.capitalize()} strategy, {promise.stated_grade}, budget "
-            f"{promise.budget_nano / NANO:g} nats, {len(promise.segments)} segments.",
+            f"{promise.budget_nano / NANO:g} nats, {len(promise.segments)} segments. {found.power}",
             ("check", "outcome", "p-value"),
             checks,
         ),

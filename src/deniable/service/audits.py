@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -13,19 +13,19 @@ from sqlalchemy import Connection, Select, func, select
 from deniable.audit.promise import AuditedTable, Lottery, Promise
 from deniable.errors import NANO, BrokenPromiseError, InvalidTableError
 from deniable.privacy.tables import decoded_table
-from deniable.storage import commitments, experiments, promises, times
+from deniable.storage import account, commitments, experiments, promises, times
 from deniable.storage.commitments import Entry
 from deniable.storage.ledger import Verification, chained, verify
 from deniable.storage.records import SLOTS, Experiment
+from deniable.storage.schema import answers, counters, decisions, rewards, tables, tombstones
 from deniable.storage.schema import commitments as commitment_rows
-from deniable.storage.schema import counters, decisions, rewards, tables, tombstones
 from deniable.storage.store import Store
 
 if TYPE_CHECKING:
     import polars as pl
 
     from deniable.audit.checks import Check
-    from deniable.audit.firm_report import FirmAudit
+    from deniable.audit.firm_report import ExperimentLine, FirmAudit
     from deniable.audit.report import Audit
 
 _PAGE = 20_000
@@ -97,20 +97,20 @@ class Audits:
             # A chain that does not hold says nothing that could be added up.
             entries = [] if verified.chain == "commitments" else list(chained(connection))
             last = {bytes.fromhex(name): at for name, at in verified.last_decided.items()}
-            account = recomputed(entries, last, commitments.moment(connection))
-            lines = _lines(connection, entries, ends(account)) if entries else []
+            told = recomputed(entries, last, commitments.moment(connection))
+            lines = _lines(connection, entries, ends(told), last) if entries else []
         problems = [] if verified.problem is None else [verified.problem]
         found = FirmAudit(
             made_at=datetime.now(UTC),
-            account=account,
+            account=told,
             experiments=tuple(lines),
             commitments=verified.commitments,
             decisions=verified.decisions,
             heads=verified.heads,
-            checks=firm_checks(account, lines, problems),
+            checks=firm_checks(told, lines, problems),
         )
         if record:
-            peak = account.peaks[-1] if account.peaks else None
+            peak = told.peaks[-1] if told.peaks else None
             self._record(
                 None,
                 sound=found.sound,
@@ -179,9 +179,9 @@ def _chain_checks(
         return [chain_check(problems)]
     entries = [entry for entry in chained(connection) if entry.kind != "table"]
     last = {bytes.fromhex(name): at for name, at in verified.last_decided.items()}
-    account = recomputed(entries, last, commitments.moment(connection))
+    told = recomputed(entries, last, commitments.moment(connection))
     found = [chain_check(problems)]
-    peak = within(account, bytes.fromhex(experiment.id))
+    peak = within(told, bytes.fromhex(experiment.id))
     if peak is None:
         found.append(Check("every window", "not tested", "It has not been started."))
         return found
@@ -236,8 +236,11 @@ def _lottery(connection: Connection, experiment: Experiment) -> Lottery | None:
 
 
 def _lines(
-    connection: Connection, entries: Sequence[Entry], until: dict[bytes, datetime | None]
-) -> list[Any]:
+    connection: Connection,
+    entries: Sequence[Entry],
+    until: Mapping[bytes, datetime | None],
+    last_decided: Mapping[bytes, int],
+) -> list[ExperimentLine]:
     """One line for each experiment that the chain or a row knows."""
     from deniable.audit.firm_report import ExperimentLine, TableTally
 
@@ -267,6 +270,14 @@ def _lines(
             )
         )
     }
+    answered: dict[bytes, int] = {
+        row[0]: row[1]
+        for row in connection.execute(
+            select(answers.c.experiment_id, func.max(answers.c.hour)).group_by(
+                answers.c.experiment_id
+            )
+        )
+    }
     said: dict[bytes, promises.Promise] = {}
     problems: dict[bytes, list[str]] = {identity: [] for identity in (*acts, *rows)}
     for identity in problems:
@@ -285,6 +296,9 @@ def _lines(
             problems[identity].append(f"its row is not what the ledger says: {', '.join(wrong)}")
         if stones.get(identity, 0) != said[identity].tombstones:
             problems[identity].append("tombstones were removed or added")
+        newest = last_decided.get(identity, 0) // account.HOUR
+        if row.cost_nano and answered.get(identity, 0) < newest:
+            problems[identity].append("its last answer was moved back behind its newest decision")
     tallies = {identity: TableTally(promise) for identity, promise in said.items()}
     missing = dict(told_tables)
     query = select(tables).order_by(tables.c.experiment_id, tables.c.number)

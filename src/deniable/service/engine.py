@@ -20,11 +20,18 @@ from deniable.errors import (
     UnknownNameError,
     WrongStateError,
 )
-from deniable.service.batch import HOUR, Batch, by_experiment, by_tag, checked_rewards
+from deniable.service.batch import (
+    HOUR,
+    Batch,
+    by_experiment,
+    by_tag,
+    checked_rewards,
+    outcomes_of,
+)
 from deniable.service.experiment_state import ExperimentState, ExperimentStates, OutOfDate
 from deniable.service.figures import Counts
 from deniable.service.identity import Identity, claim, claim_scratch, release
-from deniable.service.jobs import DecideJob, Job
+from deniable.service.jobs import DecideJob, Job, RewardJob
 from deniable.storage import times
 from deniable.storage.records import SCRATCH_PREFIX
 from deniable.storage.schema import experiments as table
@@ -201,6 +208,8 @@ class Engine:
             batch = Batch(transaction, identity, chain, now, self._key)
             states = self._states.current(transaction, deciding, rewarding)
             rewards, refused = checked_rewards(states, rewarding)
+            asked = [job for job in jobs if isinstance(job, RewardJob) and job.outcomes is not None]
+            told: dict[tuple[bytes, int], str] | None = {} if asked else None
             unstored = []
             for state in states:
                 mine = deciding.get(state.key, ())
@@ -211,13 +220,16 @@ class Engine:
                 elif mine:
                     unstored.append((state, mine))
                 if state.id[:4] in rewards:
-                    batch.reward(state, rewards[state.id[:4]])
+                    batch.reward(state, rewards[state.id[:4]], told)
             if batch.changed or (not deciding and not rewarding):  # an empty batch probes the store
                 chain = batch.store()
         self._chain = chain
         self._finish(batch, states, deciding, unstored, now)
         for job, error in refused.items():
             job.error = error
+        for job in asked:
+            if told is not None and job.error is None:
+                job.outcomes = outcomes_of(job, states, told)
 
     def _finish(
         self,

@@ -9,7 +9,7 @@ from functools import partial
 
 from sqlalchemy import Connection
 
-from deniable.service.publisher import table_of
+from deniable.service.publisher import first_table, recipe_of
 from deniable.storage import commitments, experiments, promises, scratch, times
 from deniable.storage.records import Experiment, PublishedTable
 from deniable.storage.store import Store
@@ -42,7 +42,8 @@ class Scratch:
             experiment = experiments.by_key(connection, key)
             promises.check(connection, experiment)
             table = _table_in_force(connection, experiment)
-            return scratch.make(connection, experiment, table), table
+            late_band = recipe_of(experiment).settled_band(json.loads(table.counts).get("floors"))
+            return scratch.make(connection, experiment, table, late_band), table
 
         made = self._store.retried(make)
         with self._store.read() as connection:
@@ -84,12 +85,13 @@ def _table_in_force(connection: Connection, experiment: Experiment) -> Published
     if experiment.table_number:
         return experiments.published(connection, experiment, experiment.table_number)[0]
     nothing = [[0] * len(experiment.arms) for _ in experiment.segments]
+    counts = {"shows": nothing, "rewards": nothing, "horizon": experiment.planned_visitors}
     return PublishedTable(
         number=1,
         version=experiment.version,
         strategy=experiment.strategy,
         published_at=times.as_datetime(commitments.moment(connection)),
         decisions=0,
-        counts=json.dumps({"shows": nothing, "rewards": nothing}, separators=(",", ":")).encode(),
-        rows=table_of(experiment, nothing, nothing).encoded(),
+        counts=json.dumps(counts, separators=(",", ":")).encode(),
+        rows=first_table(experiment).encoded(),
     )

@@ -501,7 +501,7 @@ def _count_decision(row: Any, counted: _Counted) -> None:
     else:
         cell = _cell(row, 0)[:5]
         counted.shows[cell] = counted.shows.get(cell, 0) + 1
-    if not row.role:
+    if row.role == 0:
         last = counted.last.get(row.experiment_id, 0)
         counted.last[row.experiment_id] = max(last, row.decided_at)
 

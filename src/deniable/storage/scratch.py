@@ -15,7 +15,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, delete, func, insert, select
 
 from deniable.errors import UnknownNameError
-from deniable.privacy.tables import decoded_table
+from deniable.privacy.tables import Band, decoded_table
 from deniable.storage import commitments, experiments, promises, times
 from deniable.storage.records import SCRATCH_PREFIX, Experiment, PublishedTable
 from deniable.storage.schema import arms, counters, decisions, segments, tables, writers
@@ -28,7 +28,9 @@ LIFE_MICROSECONDS = 6 * 3_600_000_000
 _PAGE, _SWEPT = 5_000, 20
 
 
-def make(connection: Connection, experiment: Experiment, table: PublishedTable) -> Experiment:
+def make(
+    connection: Connection, experiment: Experiment, table: PublishedTable, late_band: Band | None
+) -> Experiment:
     """A scratch copy of an experiment, with a table in force; the chain is locked.
 
     It has neither layer nor holdout: all canaries are members.
@@ -46,6 +48,7 @@ def make(connection: Connection, experiment: Experiment, table: PublishedTable) 
             budget_nano=experiment.budget_nano,
             planned_visitors=experiment.planned_visitors,
             trace_nano=experiment.trace_nano,
+            across_time=experiment.across_time,
             layer=None,
             holdout=0,
             metrics=json.dumps([[metric.name, metric.cap_micro] for metric in experiment.metrics]),
@@ -75,6 +78,7 @@ def make(connection: Connection, experiment: Experiment, table: PublishedTable) 
         table.counts,
         table.decisions,
         table.strategy,
+        late_band,
     )
     commitments.record(connection, "table", copy, **detail)
     experiments.add_table(

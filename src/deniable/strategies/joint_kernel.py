@@ -30,7 +30,6 @@ class Tuning(NamedTuple):
         own_curiosity: what draws of a segment's own part are multiplied with besides.
         keep: the floor's part of the dynamic strategy's exploration.
         doubt_rising, doubt: z^2 = doubt_rising log(T / t) + doubt.
-        doubt_power: z is multiplied by this power of what the budget lets dynamic exploit.
     """
 
     samples: float
@@ -39,7 +38,6 @@ class Tuning(NamedTuple):
     keep: float
     doubt_rising: float
     doubt: float
-    doubt_power: float
 
 
 @compiled_with_arrays
@@ -70,7 +68,9 @@ def write_joint(
     write_draws(posterior, horizon, weakest, tuning, space, table)
     if n_segments > 1 and weakest[0] < 1.0:
         dynamic = dynamic_table(shows, clicks, posterior.visitors, weakest[0])
-        if deviations_ahead(table, dynamic, posterior) < doubt(posterior, horizon, weakest, tuning):
+        left = math.log(ahead(posterior.visitors, horizon))
+        z = math.sqrt(tuning.doubt_rising * left + tuning.doubt)
+        if deviations_ahead(table, dynamic, posterior) < z:
             table[:] = dynamic
     mix_floor(posterior.visitors, n_segments, tuning.keep, table)
 
@@ -92,14 +92,6 @@ def write_draws(
         for a in range(n_arms):
             for s in range(n_segments):
                 table[a, s] += best[a, s] / samples
-
-
-@compiled_with_arrays
-def doubt(posterior: Any, horizon: Any, weakest: Any, tuning: Any) -> Any:
-    """Standard deviations by which the new table must be ahead of the dynamic one."""
-    z = tuning.doubt_rising * math.log(ahead(posterior.visitors, horizon)) + tuning.doubt
-    exploited = (1.0 - weakest[0]) / (1.0 + (weakest.size - 1.0) * weakest[0])
-    return math.sqrt(z) * exploited**tuning.doubt_power
 
 
 @compiled_with_arrays

@@ -21,15 +21,18 @@ from deniable.strategies.joint_kernel import Tuning, write_joint
 from deniable.strategies.joint_lp import LARGEST, lowest_ratio, workspace
 
 TUNING = Tuning(
-    samples=32.0,
+    samples=16.0,
     curiosity=0.3,
     own_curiosity=0.7,
     keep=0.05,
     doubt_rising=0.5,
     doubt=0.5,
-    doubt_power=0.0,
 )
 """Chosen on the tuning settings of docs/joint.md."""
+
+FULL_DOUBT = 0.3
+"""Doubt is full where the budget lets the dynamic strategy exploit this much or more: randomized
+response shows the best arm with this probability beyond chance. Below, little can be lost by it."""
 
 KEEP = TUNING.keep
 
@@ -101,7 +104,7 @@ def lottery_table(
     """Across time, the next table before the switch: the same column for every segment.
 
     >>> lottery_table([[50, 50], [50, 50]], [[10, 3], [4, 6]], 1000, 1).round(2).tolist()
-    [[0.52, 0.52], [0.48, 0.48]]
+    [[0.84, 0.84], [0.16, 0.16]]
     """
     counts = _counts(shows, clicks, noise)
     return _maker("across-time", counts, horizon, budget, keep).lottery(*counts)
@@ -156,8 +159,12 @@ class TableMaker:
         self.budget = budget
         self._kind = kind
         self._horizon = float(horizon)
-        self._tuning = tuning
         self._weakest = lowest_ratio(budget, n_arms)
+        exploited = (1 - self._weakest[0]) / (1 + (n_arms - 1) * self._weakest[0])
+        z = min(1.0, float(exploited) / FULL_DOUBT)
+        self._tuning = tuning._replace(
+            doubt_rising=tuning.doubt_rising * z**2, doubt=tuning.doubt * z**2
+        )
         self._space = workspace(n_arms, 1 if kind == "pooled" else n_segments)
         self._floors: FloatArray | None = None
 
@@ -221,7 +228,8 @@ def _maker(
     told = 0.0 if horizon is None else float(check.whole("horizon", horizon, 1))
     risk = check.single("budget", check.nonnegative("budget", budget))
     floor = check.single("keep", check.probability("keep", keep))
-    return TableMaker(kind, *counts[0].shape, told, risk, TUNING._replace(keep=floor))
+    n_arms, n_segments = counts[0].shape
+    return TableMaker(kind, n_arms, n_segments, told, risk, TUNING._replace(keep=floor))
 
 
 def _counts(

@@ -24,6 +24,7 @@ ROUTES: list[tuple[str, str, Scope]] = [
     ("GET", "/v1/experiments", "read"),
     ("GET", "/v1/experiments/checkout", "read"),
     ("GET", "/v1/experiments/checkout/counts", "read"),
+    ("GET", "/v1/experiments/checkout/results", "read"),
     ("GET", "/v1/ledger", "read"),
     ("GET", "/v1/ledger/verification", "read"),
     ("POST", "/v1/firm", "admin"),
