@@ -106,7 +106,7 @@ FAULTS = (
         "return np.where(self.role == MEMBER, self.segment, UNLISTED)",
         "return self.segment",
         "non-members are compared with their segment's row",
-        (f"{REPORT}::test_non_members_served_their_segments_row_are_caught",),
+        (f"{LINES}::test_only_members_are_compared_with_their_segments_row",),
     ),
     Fault(
         "audit/beliefs.py",

@@ -60,9 +60,9 @@ FAULTS = (
         _of("clicks of policies"),
     ),
     Fault(
-        "charts/experiments.py",
-        'x=alt.X("low:Q", scale=scale, **rate), x2="high:Q"',
-        'x=alt.X("rate:Q", scale=scale, **rate), x2="high:Q"',
+        "charts/results.py",
+        'x=alt.X("low:Q", scale=scale, **mean), x2="high:Q"',
+        'x=alt.X("estimate:Q", scale=scale, **mean), x2="high:Q"',
         "the interval of an arm begins at its estimate",
         _of("arms with intervals"),
     ),

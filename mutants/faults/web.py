@@ -13,30 +13,30 @@ WATCHER = f"{TESTS}/test_watcher.py"
 
 FAULTS = (
     Fault(
-        "web/risks.py",
+        "service/small_cells.py",
         "if told and len(smallest) - len(told) + unlisted == 1:",
         "if False:",
         "a lone small segment follows from the total",
         HIDING,
     ),
     Fault(
-        "web/risks.py",
+        "service/small_cells.py",
         "SMALLEST_CELL = 30",
         "SMALLEST_CELL = 3",
         "figures on three visitors are told",
         HIDING,
     ),
     Fault(
-        "web/risks.py",
-        "unlisted = 0 < standing.shows[-1].sum() < SMALLEST_CELL",
-        "unlisted = False and 0 < standing.shows[-1].sum() < SMALLEST_CELL",
+        "service/small_cells.py",
+        "unlisted = 0 < shows[-1].sum() < SMALLEST_CELL",
+        "unlisted = False and 0 < shows[-1].sum() < SMALLEST_CELL",
         "a few unlisted visitors follow from the total",
         HIDING,
     ),
     Fault(
-        "web/risks.py",
-        "smallest = standing.shows[:-1, active].min(axis=1)",
-        "smallest = standing.shows[:-1, active].max(axis=1)",
+        "service/small_cells.py",
+        "smallest = shows[:-1, np.asarray(active)].min(axis=1)",
+        "smallest = shows[:-1, np.asarray(active)].max(axis=1)",
         "a segment is told whose rarest arm few were shown",
         HIDING,
     ),

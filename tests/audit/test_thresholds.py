@@ -14,6 +14,7 @@ from tests.audit.bandit import Bandit, promise
 from deniable.audit.adversary import ProvenRisk, proven_risk
 from deniable.audit.beliefs import Belief, Beliefs
 from deniable.audit.checks import belief_checks, draw_checks, evidence_checks, proven_check
+from deniable.audit.decisions import DecisionLog
 from deniable.audit.draws import DrawTest, RowTests
 from deniable.audit.evidence import (
     ALPHA,
@@ -122,3 +123,17 @@ def test_what_counts_prove_is_corrected_for_all_that_is_compared() -> None:
     assert found.arm is not None
     assert found.nats == pytest.approx(max(0.0, expected.max()), rel=1e-9)
     assert found.nats > 0
+
+
+def test_only_members_are_compared_with_their_segments_row() -> None:
+    ones = np.ones(4, dtype=np.int64)
+    log = DecisionLog(
+        visitor=np.arange(4),
+        segment=np.array([0, 1, 1, -1]),
+        shown=0 * ones,
+        table=ones,
+        role=np.array([0, 0, 1, 0]),
+        version=ones,
+        reward=-ones,
+    )
+    assert log.row.tolist() == [0, 1, -1, -1]

@@ -16,6 +16,7 @@ import pytest
 from deniable.charts import experiments, leak, portfolio_page, strategies
 from deniable.charts.audit import audit_chart
 from deniable.charts.planning import PANELS, arm_plan_chart, plan_data
+from deniable.charts.results import rates_with_bands
 from deniable.charts.simulation import clicks_chart, regret_chart
 from deniable.charts.studies_clicks import total_clicks
 from deniable.charts.studies_firm import firm_clicks
@@ -162,8 +163,11 @@ FIGURES: dict[str, tuple[Callable[[], Any], list[str]]] = {
         ],
     ),
     "arms with intervals": (
-        lambda: experiments.arm_intervals(2),
-        ["rule x=low x2=high y=arm", "point x=rate y=arm"],
+        lambda: rates_with_bands(["a", "b"], 2, share=True),
+        [
+            "rule color=arm x=low x2=high y=segment yOffset=arm",
+            "point color=arm x=estimate y=segment yOffset=arm",
+        ],
     ),
     "totals": (
         lambda: experiments.totals_over_time(["a"], "visitors"),
