@@ -6,7 +6,7 @@ SERVER := $(VENV)/.server-ready
 READY  := $(VENV)/.ready
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: run test check lint docs bench clean screenshots system audit-versions
+.PHONY: run test check lint docs bench clean screenshots system audit-versions mutants
 .DEFAULT_GOAL := run
 
 $(BIN)/python:
@@ -51,6 +51,11 @@ screenshots: $(READY)
 
 bench: $(READY) system
 	$(BIN)/python -m benchmarks
+
+# Planted faults, one by one, in a copy: the tests of its layer must notice each. `make mutants ONLY=storage`
+# takes one layer, or those whose file or words contain the text; a second run goes on where the first ended.
+mutants: $(READY) system
+	$(BIN)/python -m mutants --only '$(ONLY)' --jobs $(or $(JOBS),1)
 
 clean:
 	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -57,7 +57,7 @@ SLOW = (
     "studies",
     "test_docs.py",
     "test_examples.py",
-    "test_service_docs.py",
+    "test_guides.py",
     "web",
 )
 """Folders and files whose tests take long together: `make check` leaves them out."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product
+from typing import ClassVar
 
 import pytest
 from mpmath import mp
@@ -14,7 +15,10 @@ from deniable.audit.exact import decimal, exact_proof
 from deniable.audit.promise import AuditedTable, Promise
 from deniable.errors import InvalidArgumentError
 from deniable.privacy.serving import exp_floor
-from deniable.privacy.tables import Table, band
+from deniable.privacy.tables import Band, Row, Table, band
+from deniable.strategies import STRATEGIES
+from deniable.strategies.base import Grade
+from deniable.strategies.constant import ConstantStrategy
 
 
 def ran(promised: Promise, visitors: int = 3_000, seed: int = 1) -> Promise:
@@ -201,3 +205,36 @@ def test_promises_that_make_no_sense_are_refused(bad: dict[str, object]) -> None
     }
     with pytest.raises(InvalidArgumentError):
         Promise(**{**good, **bad})  # type: ignore[arg-type]
+
+
+class GivenTheTime(ConstantStrategy):
+    """A strategy whose tables keep the budget each, not together, and may be anything else."""
+
+    name: ClassVar[str] = "given"
+    grade: ClassVar[Grade] = "given the time"
+
+    @classmethod
+    def band(cls, budgets: Row) -> Band | None:  # type: ignore[override]
+        return None
+
+
+def test_given_the_time_each_table_counts_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One arm is rare in the first table and common in the second, in all segments alike."""
+    monkeypatch.setitem(STRATEGIES, "given", GivenTheTime)
+    monkeypatch.setattr(Promise, "replays", lambda self, published: True)
+    rare, common = (2**60, 2**64 - 2**60), (2**64 - 2**60, 2**60)
+    nothing = ((0, 0),) * 2
+    tables = tuple(
+        AuditedTable(number, 1, Table((row, row), row), nothing, nothing)
+        for number, row in ((1, rare), (2, common))
+    )
+    alone = Promise("p", ("a", "b"), ("x", "y"), (10**9,) * 2, "given", tables=tables)
+    proof = exact_proof(alone)[0]
+    assert proof.holds
+    assert [arm.promised_ratio for arm in proof.arms] == [1, 1]
+    assert [arm.ratio_across_time for arm in proof.arms] == [15, 15]
+    # The same tables, under a strategy that promises them together.
+    assert not exact_proof(replace(alone, strategy="constant"))[0].holds
+    # Planted: one table beyond e^1 between its own segments.
+    uneven = AuditedTable(3, 1, Table((rare, common), rare), nothing, nothing)
+    assert not exact_proof(replace(alone, tables=(*tables, uneven)))[0].holds

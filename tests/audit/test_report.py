@@ -55,7 +55,7 @@ def test_false_accusations_are_rare_also_while_learning() -> None:
 @pytest.mark.parametrize("strategy", ["dynamic", "constant"])
 def test_more_excess_than_the_table_is_caught(strategy: str) -> None:
     found = audit(*Bandit(promise(1.0, strategy=strategy), fault=larger_excess(0.1)).log(20_000))
-    assert "likeliest arm shown" in broken(found)
+    assert broken(found) >= {"draws follow their tables"}
     p_value = next(c.p_value for c in found.checks if c.name == "likeliest arm shown")
     assert p_value is not None
     assert p_value < 1e-9
@@ -87,7 +87,7 @@ def test_counts_alone_do_not_accuse_a_sound_experiment_that_uses_its_whole_budge
 
 def test_an_arm_that_follows_the_segment_is_caught() -> None:
     found = audit(*Bandit(promise(1.0), fault=leaks_segment(0.1)).log(20_000))
-    assert "arms within each segment" in broken(found)
+    assert broken(found) == {"draws follow their tables"}
 
 
 def test_a_second_arm_for_one_visitor_is_caught() -> None:
@@ -158,7 +158,7 @@ def test_an_arm_shown_after_it_was_switched_off_is_caught() -> None:
         audit(two, DecisionLog.from_frame(later.filter(pl.col("shown") < 2), two))
     )
     found = broken(audit(two, DecisionLog.from_frame(later, two)))
-    assert {"only arms on offer", "arms, all visitors"} <= found
+    assert {"only arms on offer", "draws follow their tables"} <= found
 
 
 @pytest.mark.parametrize("promised", [by_arm(0.5, 1, 2), promise(1.0)], ids=["by arm", "symmetric"])
@@ -169,7 +169,7 @@ def test_unlisted_visitors_are_served_the_zero_row(promised: Promise) -> None:
     unlisted = pl.col("segment").is_null()
     shown = frame.with_columns(shown=pl.when(unlisted).then(2).otherwise(pl.col("shown")))
     found = audit(bandit.promise, DecisionLog.from_frame(shown, bandit.promise))
-    assert "arms, all visitors" in broken(found)
+    assert "draws follow their tables" in broken(found)
 
 
 def test_non_members_served_their_segments_row_are_caught() -> None:

@@ -50,6 +50,11 @@ def test_flags_count_more_than_the_file(tmp_path: Path, capsys: pytest.CaptureFi
     file.write_text(toml(Setting(budget=1.5)))
     assert main(["plan", "--from", str(file), "--budget", "2", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["budget"] == 2
+    flags = ("--arms", "7", "--visitors", "1234", "--segments", "3", "--prior", ".4")
+    assert main(["plan", "--from", str(file), *flags, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["n_arms"], found["horizon"], found["n_segments"]) == (7, 1234, 3)
+    assert (found["prior"], found["budget"]) == (0.4, 1.5)
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
+from deniable.audit.report import Audit
 from deniable.cli import main
 from deniable.service.service import open as open_service
 from deniable.storage.schema import decisions
@@ -125,12 +127,55 @@ def test_a_purge_tells_how_far_it_is(store: str, capsys: pytest.CaptureFixture[s
     ok(capsys, "experiment", "start", "e")
     with open_service(store) as service:
         service.decide_batch("e", [(f"v{n}", "s") for n in range(30)])
-    assert "0 decisions" in ok(capsys, "purge", "--older-than-days", "0")
+    kept = json.loads(ok(capsys, "purge", "--older-than-days", "0", "--json"))
+    assert kept == {"decisions": 0}  # it runs, and nobody asked for that
     assert main(["purge", "--older-than-days", "0", "--running"]) == 0
     told = capsys.readouterr()
     assert "30 decisions forgotten" in told.out
     assert "30/30" in told.err
     assert "sound" in ok(capsys, "ledger", "verify")
+
+
+def test_the_status_has_its_figures_under_their_names(
+    store: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Three budgets that differ: 5 in all, 1.25 committed, 3.75 left."""
+    ok(capsys, "init", "--budget", "5")
+    arms = ("--arm", "x", "--arm", "y", "--segment", "s", "--budget", "1.25")
+    ok(capsys, "experiment", "create", "e", *arms)
+    ok(capsys, "experiment", "start", "e")
+    lines = [re.split(r"\s{2,}", line.strip()) for line in ok(capsys, "status").splitlines()]
+    names = next(line for line in lines if "committed" in line)
+    figures = dict(zip(names, lines[lines.index(names) + 2], strict=True))
+    assert figures["budget"] == "5"
+    assert figures["committed"] == "1.25"
+    assert figures["remaining"] == "3.75"
+    assert figures["window (days)"] == "90"
+
+
+@pytest.mark.parametrize("options", [(), ("--record",)])
+def test_an_audit_is_recorded_when_asked(
+    store: str, capsys: pytest.CaptureFixture[str], options: tuple[str, ...]
+) -> None:
+    ok(capsys, "init", "--budget", "3")
+    arms = ("--arm", "x", "--arm", "y", "--segment", "s", "--budget", "1")
+    ok(capsys, "experiment", "create", "e", *arms)
+    ok(capsys, "experiment", "start", "e")
+    assert "The promise is kept" in ok(capsys, "audit", "e", *options)
+    with open_service(store) as service:
+        entries = [entry for entry in service.ledger.entries() if entry.kind == "audit"]
+    assert [entry.experiment for entry in entries] == ["e"] * len(options)
+
+
+def test_a_broken_promise_exits_with_1(
+    store: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ok(capsys, "init", "--budget", "3")
+    arms = ("--arm", "x", "--arm", "y", "--segment", "s", "--budget", "1")
+    ok(capsys, "experiment", "create", "e", *arms)
+    ok(capsys, "experiment", "start", "e")
+    monkeypatch.setattr(Audit, "sound", property(lambda _audit: False))
+    assert main(["audit", "e"]) == 1
 
 
 def test_a_broken_ledger_exits_with_1(store: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -233,3 +278,11 @@ def test_an_empty_store_where_there_was_one_is_asked_about(
     assert not (tmp_path / "store.db").exists()
     ok(capsys, "init", "--budget", "3", "--accept-empty-store")
     assert (tmp_path / "store.db").exists()
+
+
+def test_an_empty_file_is_no_store(
+    store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "store.db").touch()
+    assert "no store" in failed(capsys, "status")
+    assert (tmp_path / "store.db").stat().st_size == 0

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Callable
 
@@ -62,6 +63,59 @@ def test_a_call_is_what_the_service_expects(kind: str) -> None:
     assert seen[0].url.path == "/v1/experiments/checkout/decisions"
     assert seen[0].headers["authorization"] == "Bearer dnb_x"
     assert seen[0].content == b'{"visitor":"v","segment":"a"}'
+
+
+@BOTH
+def test_a_batch_keeps_its_order_both_ways(kind: str) -> None:
+    """Each arm is named after its visitor, so that a decision for another one is noticed."""
+    visitors = [("v-2", "a"), ("v-0", None), ("v-1", "b"), ("v-0", None)]
+    seen: list[object] = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        seen.append((request.url.path, json.loads(request.content)))
+        wanted = json.loads(request.content)["visitors"]
+        found = [{"decision": f"id of {w['visitor']}", "arm": f"{w['visitor']}"} for w in wanted]
+        return httpx.Response(200, json={"decisions": found})
+
+    transport = httpx.MockTransport(handler)
+
+    async def decided() -> list[Decision]:
+        async with AsyncClient("http://service", "dnb_x", transport=transport) as client:
+            return await client.decide_batch("checkout", iter(visitors))
+
+    if kind == "sync":
+        with Client("http://service", "dnb_x", transport=transport) as client:
+            answers = client.decide_batch("checkout", iter(visitors))
+    else:
+        answers = asyncio.run(decided())
+    assert answers == [Decision(f"id of {name}", name) for name, _ in visitors]
+    body = {"visitors": [{"visitor": name, "segment": segment} for name, segment in visitors]}
+    assert seen == [("/v1/experiments/checkout/decisions/batch", body)]
+
+
+def test_rewards_carry_their_metric() -> None:
+    seen: list[object] = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        seen.append((request.url.path, json.loads(request.content)))
+        return httpx.Response(204)
+
+    with Client("http://service", "dnb_x", transport=httpx.MockTransport(handler)) as client:
+        client.reward("d-1", 12.5, "spent")
+        client.reward_batch([("d-2", 1), ("d-3", 0, None), ("d-4", 2, "spent")])
+    assert seen == [
+        ("/v1/rewards", {"decision": "d-1", "value": 12.5, "metric": "spent"}),
+        (
+            "/v1/rewards/batch",
+            {
+                "rewards": [
+                    {"decision": "d-2", "value": 1},
+                    {"decision": "d-3", "value": 0},
+                    {"decision": "d-4", "value": 2, "metric": "spent"},
+                ]
+            },
+        ),
+    ]
 
 
 @BOTH

@@ -11,10 +11,12 @@ from tests.inference.experiments import Setting, dynamic, run, same
 from tests.inference.row_by_row import batches_of, guess, log_of_one_segment
 
 from deniable.errors import InvalidArgumentError
+from deniable.inference.boundaries import normal_mixture
 from deniable.inference.off_policy import (
     Method,
     Value,
     always,
+    arm_values,
     best_of_each,
     chosen_value,
     policy_value,
@@ -36,7 +38,7 @@ def test_estimates_are_those_of_the_rows(policy: list[float]) -> None:
     }
     assert found["ips"].estimate == pytest.approx(earned / len(log), rel=1e-10)
     assert found["snips"].estimate == pytest.approx(earned / math.fsum(ratios), rel=1e-10)
-    weight = total = 0.0
+    weight = total = squares = 0.0
     cache: dict[int, list[float]] = {}
     for v, ratio in zip(log, ratios, strict=True):
         m = cache.setdefault(v.batch, [guess(log, v.batch, arm, 0.1) for arm in range(3)])
@@ -44,7 +46,10 @@ def test_estimates_are_those_of_the_rows(policy: list[float]) -> None:
         score = sum(pi * mean for pi, mean in zip(policy, m, strict=True))
         weight += w
         total += w * (score + ratio * (v.reward - m[v.arm]))
+        squares += (w * ratio * (v.reward - m[v.arm])) ** 2
     assert found["dr"].estimate == pytest.approx(total / weight, rel=1e-10)
+    radius = float(normal_mixture(squares, len(log) / 500, 0.05)) / weight
+    assert found["dr"].high == pytest.approx(total / weight + radius, rel=1e-9)
     assert (found["ips"].exact_low, found["ips"].exact_high) == (0.0, 1.0)
 
 
@@ -166,3 +171,15 @@ def only_state(state: State, place: int) -> State:
         stopped_at=state.stopped_at[at],
         latest=state.latest[at],
     )
+
+
+def test_arm_values_share_alpha_among_all_cells() -> None:
+    """Six cells at 6% are each as wide as two of them alone at 2%."""
+    row, shows, rewards = [0.5, 0.5], [500, 500], [50, 80]
+    few = update(new_state(1, 2, horizon=1000), Batch([row], [shows], [rewards]))
+    many = update(new_state(3, 2, horizon=1000), Batch([row] * 3, [shows] * 3, [rewards] * 3))
+    alone, together = arm_values(few, alpha=0.02), arm_values(many, alpha=0.06)
+    for name in ("low", "high", "exact_low", "exact_high"):
+        expected = np.repeat(getattr(alone, name), 3, axis=0)
+        np.testing.assert_allclose(getattr(together, name), expected, rtol=1e-12)
+    assert (together.low < together.high).all()

@@ -22,6 +22,7 @@ from deniable.inference.state import (
     new_state,
     state_from_json,
     update,
+    update_all,
 )
 
 SIZES = [30, 1, 45, 80, 120]
@@ -231,3 +232,22 @@ def test_a_log_becomes_batches() -> None:
     for name, wrong in (("table", [3]), ("segment", [1]), ("arm", [-1]), ("reward", [2])):
         with pytest.raises(InvalidArgumentError, match=name):
             batches_from_log(tables, **{**columns, name: wrong})
+
+
+@pytest.mark.parametrize(("n_segments", "n_arms"), [(1, 2), (3, 4)])
+def test_many_batches_at_once_are_the_same_to_the_last_bit(n_segments: int, n_arms: int) -> None:
+    rng = np.random.default_rng(4)
+    tables = rng.dirichlet(np.full(n_arms, 2.0), (30, n_segments))
+    tables[10:15, 0, 1:] *= 1e-5  # an arm retires and comes back
+    tables /= tables.sum(axis=-1, keepdims=True)
+    shows = rng.integers(0, 50, tables.shape).astype(float)
+    rewards = np.floor(shows * rng.random(tables.shape))
+    squares = rewards * 0.9 + 0.1 * np.divide(rewards**2, shows, out=shows * 0, where=shows > 0)
+    one_by_one = new_state(n_segments, n_arms, horizon=1_000)
+    for parts in zip(tables, shows, rewards, squares, strict=True):
+        one_by_one = update(one_by_one, Batch(*parts))
+    first = new_state(n_segments, n_arms, horizon=1_000)
+    assert update_all(first, tables, shows, rewards, squares).to_json() == one_by_one.to_json()
+    half = update_all(first, *(part[:13] for part in (tables, shows, rewards, squares)))
+    both = update_all(half, *(part[13:] for part in (tables, shows, rewards, squares)))
+    assert both.to_json() == one_by_one.to_json()

@@ -222,3 +222,29 @@ def test_belief_below_the_prior_cannot_be_promised() -> None:
 def test_bad_arm_budgets(budgets: list[float]) -> None:
     with pytest.raises(InvalidArgumentError):
         deniable.plan_arms(arm_budgets=budgets, horizon=1000)
+
+
+def test_the_advice_is_to_move_towards_the_best() -> None:
+    for budget, reading, advice in ((1.0, "too random", "more"), (3.0, "too greedy", "less")):
+        constant = deniable.plan(n_arms=2, horizon=10_000, budget=budget).strategies["constant"]
+        assert constant.reading == reading
+        assert (budget < constant.best_budget) == (advice == "more")
+        change = abs(constant.elasticity)
+        words = f"{reading.capitalize()}: 1% {advice} budget would take {change:.2f}% of it off"
+        assert constant.reading_words == f"{words} the bound."
+
+
+def test_the_last_visitor_is_of_the_largest_segment() -> None:
+    plan = deniable.plan(n_arms=2, horizon=1_000, shares=[0.1, 0.9], budget=10)
+    found = plan.strategies["dynamic"].exploration_last
+    assert found == pytest.approx(float(deniable.dynamic_exploration(2, 900)), rel=1e-12)
+    assert plan.strategies["dynamic"].binds_at is None
+
+
+def test_every_strategy_says_whether_its_bound_says_anything() -> None:
+    for n_arms, horizon in ((2, 10_000), (20, 10_000), (20, 10**9)):
+        plan = deniable.plan(n_arms=n_arms, horizon=horizon, budget=2)
+        told = {name: one.informative for name, one in plan.strategies.items()}
+        assert told == {name: one.regret < horizon for name, one in plan.strategies.items()}
+    small = deniable.plan(n_arms=20, horizon=10_000, budget=2).strategies
+    assert not small["constant"].informative

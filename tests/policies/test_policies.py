@@ -23,7 +23,9 @@ from deniable.policies.base import (
     KnownRatesRule,
     Policy,
 )
+from deniable.policies.benchmarks import GittinsPolicy
 from deniable.policies.catalogue import POLICIES, Settings, policy_named
+from deniable.policies.greedy import ArmDynamicPolicy, DynamicPolicy, EpsilonGreedyPolicy
 from deniable.privacy.mechanism import ArmSpecificResponse, RandomizedResponse
 from deniable.simulation.job import kernel_rule
 from deniable.simulation.kernels.exploration import explore
@@ -71,6 +73,7 @@ def test_the_contract(name: str) -> None:
     elif isinstance(rule, EpochRule | KnownRatesRule):
         assert rule.budget == policy.risk_cap  # what a budget is for: tests/strategies
     else:
+        assert isinstance(rule, GreedyRule)
         _check_greedy(rule, policy.risk_cap)
 
 
@@ -134,3 +137,34 @@ def test_bad_settings_are_named(name: str, settings: Settings, named: str) -> No
     with pytest.raises(InvalidArgumentError) as caught:
         policy_named(name, settings)
     assert caught.value.argument == named
+
+
+@pytest.mark.parametrize("budget", [0.05, 1.0, 3.0])
+@pytest.mark.parametrize("n_arms", [2, 5])
+def test_the_dynamic_schedule_turns_where_its_floor_is_reached(n_arms: int, budget: float) -> None:
+    """The first visitor whose exploration is at the floor, by a scan of (K log n / n)^(1/3)."""
+    rule = DynamicPolicy(budget).rule(np.full((n_arms, 1), 0.1), 10**6)
+    assert isinstance(rule, GreedyRule)
+    n = np.arange(3, 200_000)
+    falling = np.minimum(1.0, np.cbrt(n_arms * np.log(n) / n))
+    floor = n_arms / (n_arms - 1 + np.exp(budget))
+    assert rule.turns.tolist() == [float(n[(falling <= floor).argmax()])]
+    assert rule.floor == pytest.approx(floor, rel=1e-12)
+    assert rule.on_segment_clock
+
+
+def test_budgets_by_arm_follow_the_experiments_clock() -> None:
+    """With clocks of their own, two segments would show an arm with a ratio above its budget."""
+    rates = np.full((2, 2), 0.1)
+    by_arm = ArmDynamicPolicy((0.5, 2)).rule(rates, 1000)
+    assert isinstance(by_arm, GreedyRule)
+    assert not by_arm.on_segment_clock
+    assert EpsilonGreedyPolicy().rule(rates, 1000).on_segment_clock
+
+
+@pytest.mark.parametrize(
+    ("horizon", "discount"), [(1, 0.5), (2, 0.5), (10, 0.9), (1000, 0.999), (10**8, 0.9999)]
+)
+def test_the_gittins_discount_is_that_of_the_horizon(horizon: int, discount: float) -> None:
+    assert GittinsPolicy().rule(np.full((2, 1), 0.1), horizon).discount == discount
+    assert GittinsPolicy(0.7).rule(np.full((2, 1), 0.1), horizon).discount == 0.7

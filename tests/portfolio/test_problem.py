@@ -11,7 +11,7 @@ import pytest
 
 from deniable.errors import InvalidArgumentError, InvalidTableError
 from deniable.portfolio.allocation import allocate
-from deniable.portfolio.problem import Portfolio, nano
+from deniable.portfolio.problem import Portfolio, firm_nano, nano
 from deniable.portfolio.table import read_portfolio, write_allocation
 
 GOOD: dict[str, Any] = {"id": "a", "arms": 2, "visitors": 1000}
@@ -154,3 +154,10 @@ def test_an_allocation_is_written_as_csv_and_json(tmp_path: Path) -> None:
     assert np.isclose(sum(e["regret"] for e in told["experiments"]), told["total_regret"])
     with pytest.raises(InvalidArgumentError, match="out="):
         write_allocation(found, tmp_path / "a.xml")
+
+
+@pytest.mark.parametrize(
+    ("nats", "exact"), [(1.0, 10**9), (1e-10, 0), (0.1, 10**8), (1.0000000019, 1_000_000_001)]
+)
+def test_the_firms_budget_is_rounded_down(nats: float, exact: int) -> None:
+    assert firm_nano("firm_budget", nats) == exact

@@ -214,6 +214,21 @@ def test_floors_rounded_down_are_caught(budgets: Row) -> None:
     good.check(budgets)
 
 
+def test_a_table_one_unit_above_its_budget_is_refused() -> None:
+    """The largest entry that e^1 allows beside 2^62, by 60 digits; one unit more is too much."""
+    least = 1 << 62
+    with mp.workdps(60):
+        most = int(mp.floor(least * mp.e))
+    for entry, kept in ((most, True), (most + 1, False)):
+        made = Table(((entry, SPACE - entry),), (least, SPACE - least))
+        budgets = (NANO, 3 * NANO)  # the other arm's ratio is 2.3
+        if kept:
+            assert made.check(budgets)[0] == Fraction(most, least)
+        else:
+            with pytest.raises(BrokenPromiseError, match="exceeds its budget of 1000000000"):
+                made.check(budgets)
+
+
 def test_a_uniform_zero_row_breaks_budgets_by_arm() -> None:
     """Budgets .1 and 3: uniform rows for non-members gave a ratio of 101 where e^3 = 20 is promised."""
     budgets = (100_000_000, 3 * NANO)

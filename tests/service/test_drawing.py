@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import hmac
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.service.support import running, serving, shows
 
-from deniable.privacy.serving import exp_floor
-from deniable.privacy.tables import decoded_table
+from deniable.privacy.serving import SPACE, exp_floor
+from deniable.privacy.tables import decoded_table, thresholds
 from deniable.service import batch
 from deniable.service.visitors import VisitorHash
+from deniable.storage.chain import GENESIS
+from deniable.storage.records import Role
 from deniable.storage.schema import decisions
 
 
@@ -97,3 +101,16 @@ def test_a_decision_names_the_table_that_it_was_drawn_from(store_url: str) -> No
         for table in service.experiments.tables("checkout"):
             published = decoded_table(table.rows, len(made.arms))
             assert max(published.worst_ratios()) <= bound
+
+
+@pytest.mark.parametrize("role", list(Role))
+def test_only_members_are_drawn_from_their_segments_row(role: Role) -> None:
+    """Rows without chance: the segments show the second and third arm, the zero row the first."""
+    rows = [(0, SPACE, 0), (0, 0, SPACE)]
+    state: Any = SimpleNamespace(
+        id=bytes(16), version=1, table_number=1, zero=thresholds((SPACE, 0, 0))
+    )
+    state.rows = [thresholds(row) for row in rows]
+    visitors = [(bytes([n]) * 16, segment, int(role)) for n, segment in enumerate((0, 1, -1))]
+    made = batch.drawn(state, visitors, 10**15, 7, (0, GENESIS))
+    assert [row.shown for row in made.rows] == ([1, 2, 0] if role is Role.MEMBER else [0, 0, 0])

@@ -50,6 +50,17 @@ def test_a_reward_of_zero_is_final_too(service: Deniable) -> None:
     assert clicks(service) == 0
 
 
+@pytest.mark.parametrize("values", [(0, 1, 1), (1, 0, 0)])
+def test_the_first_of_several_rewards_in_one_batch_counts(
+    service: Deniable, values: tuple[int, ...]
+) -> None:
+    running(service)
+    answers = service.decide_batch("checkout", [(f"v{n}", "a") for n in range(5)])
+    service.reward_batch([(answer.id, value) for value in values for answer in answers])
+    assert clicks(service) == 5 * values[0]
+    assert service.ledger.verify().sound
+
+
 def test_batches_are_in_order_and_agree_with_single_calls(service: Deniable) -> None:
     running(service)
     pairs = [(f"v{i % 70}", "ab"[i % 2]) for i in range(700)]

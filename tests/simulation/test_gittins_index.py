@@ -5,6 +5,7 @@ The tables are computed here: what an earlier run has left in the user's cache p
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from pathlib import Path
 
@@ -109,6 +110,37 @@ def test_beyond_the_grid_the_index_is_close_to_the_mean() -> None:
     for shows in (20_000, 10**6, 10**12):
         index = gittins_index(shows // 5, shows, 0.9999)
         assert 0.2 < index < 0.2 + 1 / np.sqrt(shows)
+
+
+def _calibrated_nearby(clicks: int, shows: int, discount: float) -> float:
+    """The same for any number of shows: of the states, only those that can be reached in time."""
+    steps = math.ceil(36 / (1 - discount))  # then a click is worth 1e-16
+
+    def going_on_is_worth(payment: float) -> float:
+        more = np.arange(steps + 1)
+        values = np.maximum(0.0, (clicks + more + 1) / (shows + steps + 2) - payment)
+        for n in range(steps - 1, -1, -1):
+            m = (clicks + more[: n + 1] + 1) / (shows + n + 2)
+            going_on = (1 - discount) * (m - payment) + discount * (
+                m * values[1 : n + 2] + (1 - m) * values[: n + 1]
+            )
+            values = np.maximum(0.0, going_on)
+        return float(going_on[0])
+
+    mean = (clicks + 1) / (shows + 2)
+    return float(brentq(going_on_is_worth, mean, 1.0, xtol=1e-13))
+
+
+@pytest.mark.parametrize("shows", [9_000, 20_000, 100_000, 1_000_000])
+def test_beyond_the_grid_the_bonus_is_that_of_a_dynamic_program(shows: int) -> None:
+    """The grid of discount .9 ends at 8,192 shows; beyond, the bonus falls faster than 1/sqrt(n)."""
+    table = computed(0.9)
+    assert table.grid[3] == 8192
+    for share in (0.1, 0.5):
+        clicks = round(share * shows)
+        mean = (clicks + 1) / (shows + 2)
+        bonus = look_up(clicks, shows, table) - mean
+        assert bonus == pytest.approx(_calibrated_nearby(clicks, shows, 0.9) - mean, rel=0.1)
 
 
 def test_against_markovianbandit() -> None:

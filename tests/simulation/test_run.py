@@ -11,14 +11,16 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from numpy.typing import NDArray
 
 from deniable.errors import InvalidArgumentError
 from deniable.policies.base import Policy
 from deniable.policies.benchmarks import RandomPolicy
 from deniable.policies.catalogue import POLICIES, Settings, policy_named
 from deniable.policies.greedy import ConstantPolicy, DynamicPolicy, EpsilonGreedyPolicy
+from deniable.simulation import job as job_module
 from deniable.simulation.environment import Environment
-from deniable.simulation.job import KERNELS, Kernel
+from deniable.simulation.job import KERNELS, Job, Kernel, make_job, run_repetition
 from deniable.simulation.run import Case, simulate, simulate_many
 from deniable.theory.regret import constant_regret, dynamic_regret, nonprivate_regret
 
@@ -251,6 +253,32 @@ def test_random_numbers_do_not_depend_on_the_last_bit_of_a_budget() -> None:
     assert one.equals(other)
     apart = simulate(PAGE, PAIR, repetitions=5, seed=1, workers=1).frame.partition_by("policy")
     assert not apart[0]["clicks"].equals(apart[1]["clicks"])
+
+
+def test_repetitions_policies_and_environments_have_streams_of_their_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The generator of each run, by what it is given: no two are the same, and none is by chance."""
+    states: list[bytes] = []
+
+    def noted(_job: Job, state: NDArray[np.uint64]) -> tuple[Any, Any]:
+        states.append(state.tobytes())
+        return (), ()
+
+    monkeypatch.setattr(job_module, "run_from", noted)
+    worlds = [Environment([0.3, 0.2], 100, name=name) for name in ("first", "second")]
+    for seed in (0, 1):
+        for world in worlds:
+            for policy in (RandomPolicy(), ConstantPolicy(1), DynamicPolicy(1)):
+                for repetition in range(5):
+                    run_repetition(make_job(world, policy), seed, repetition)
+    assert len(set(states)) == len(states) == 60
+    first = list(states)
+    run_repetition(make_job(worlds[0], RandomPolicy()), 0, 0)
+    assert states[-1] == first[0]  # and the same again from the same arguments
+    for policy in (RandomPolicy(), DynamicPolicy(1)):
+        run_repetition(make_job(worlds[0], policy, common_random_numbers=True), 0, 0)
+    assert states[-1] == states[-2]
 
 
 def test_budgets_that_differ_have_labels_that_differ() -> None:

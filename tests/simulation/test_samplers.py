@@ -10,6 +10,8 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy import stats
 
+from deniable._compile import as_python
+from deniable.simulation.kernels import random_numbers as numbers
 from deniable.simulation.kernels.random_numbers import (
     binomial,
     coins,
@@ -195,3 +197,61 @@ def test_the_generator_is_xoshiro256() -> None:
         else:
             assert float(uniform(state)) == (plus >> 11) * 2.0**-53
     assert [int(word) for word in state] == s
+
+
+def _plain_hypergeometric(points: list[float]) -> Any:
+    """The rejection sampler as plain Python, with these uniform numbers in turn."""
+    left = iter(points)
+    correction = as_python(numbers.stirling_correction)
+    factorials = as_python(numbers._log_factorial_ratio, stirling_correction=correction)
+    ratio = as_python(numbers._hypergeometric_log_ratio, _log_factorial_ratio=factorials)
+    return as_python(
+        numbers._hypergeometric_by_rejection,
+        positive_uniform=lambda _state: next(left),
+        uniform=lambda _state: next(left),
+        _hypergeometric_log_ratio=ratio,
+    )
+
+
+def test_the_squeezes_of_the_hypergeometric_change_no_decision() -> None:
+    """k is accepted where u^2 <= P(k) / P(mode), whichever of the short cuts decides it."""
+    few, total, taken = 10**5, 11 * 10**5, 5 * 10**5
+    law = stats.hypergeom(total, few, taken)
+    mean, spread = law.mean(), np.sqrt(law.var() + 0.5)
+    mode = int((taken + 1) * (few + 1) // (total + 2))
+    width = np.sqrt(8 / np.e) * spread + 3 - 2 * np.sqrt(3 / np.e)
+    decided = 0
+    for off in (-600, -250, -90, -40, -16, 17, 33, 120, 300, 700):
+        k = mode + off
+        edge = float(np.exp((law.logpmf(k) - law.logpmf(mode)) / 2))
+        for u, accepted in ((edge * (1 - 1e-6), True), (edge * (1 + 1e-6), False)):
+            v = (k + 0.5 - mean - 0.5) * u / width + 0.5  # so that the place is in the middle of k
+            if 0 <= v < 1:
+                other = (mode + 0.5 - mean - 0.5) / width + 0.5  # the mode is always accepted
+                drawn = _plain_hypergeometric([u, v, 0.9, 0.5 + (other - 0.5) * 0.9])
+                assert (drawn(few, total, taken, None) == k) == accepted, (off, u)
+                decided += 1
+    assert decided > 10
+    # A step of a twentieth beyond the edge: the short cuts are what decides there.
+    for off in (-300, -90, 120, 300):
+        k = mode + off
+        edge = float(np.exp((law.logpmf(k) - law.logpmf(mode)) / 2))
+        for u in np.linspace(0.02, 0.98, 97):
+            v = (k + 0.5 - mean - 0.5) * u / width + 0.5
+            if 0 <= v < 1 and abs(u - edge) > 1e-3:
+                other = (mode - mean) / width + 0.5
+                drawn = _plain_hypergeometric([u, v, 0.9, 0.5 + (other - 0.5) * 0.9])
+                assert (drawn(few, total, taken, None) == k) == (u < edge), (off, u)
+
+
+@pytest.mark.parametrize(("n", "p"), [(1000, 0.3), (10**5, 0.05), (10**6, 0.5)])
+def test_the_squeezes_of_the_binomial_change_no_decision(n: int, p: float) -> None:
+    correction = as_python(numbers.stirling_correction)
+    ratio = as_python(numbers._binomial_log_ratio, stirling_correction=correction)
+    accepts = as_python(numbers._binomial_accepts, _binomial_log_ratio=ratio)
+    law, mode = stats.binom(n, p), int((n + 1) * p)
+    for off in (-5, -2, -1, -0.3, 0.01, 0.5, 1.5, 3, 6):
+        k = mode + int(off * law.std())
+        edge = float(np.exp(law.logpmf(k) - law.logpmf(mode)))
+        for factor in (0.01, 0.5, 0.9, 0.99, 1 - 1e-7, 1 + 1e-7, 1.01, 1.1, 2.0, 100.0):
+            assert accepts(n, p, law.var(), k, edge * factor) == (factor < 1), (off, factor)

@@ -148,3 +148,12 @@ def test_publishing_and_trace_budgets_are_for_private_policies() -> None:
         "arm-dynamic(1, 2, trace 0.5)",
         "random",
     ]
+
+
+def test_a_trace_budget_reaches_the_joint_strategy() -> None:
+    base = {"rates": [[0.3, 0.2], [0.2, 0.3]], "visitors": 1000, "policies": ["joint", "pooled"]}
+    noisy = make_scenario({**base, "trace_budget": 0.5}).policies
+    assert [policy.label for policy in noisy] == ["joint(1, trace 0.5)", "pooled"]
+    assert [policy.label for policy in make_scenario(base).policies] == ["joint(1)", "pooled"]
+    with pytest.raises(InvalidArgumentError, match="trace_budget"):
+        make_scenario({**base, "trace_budget": -1})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from tests.storage.support import NAT, Writer, changed, draft, load, publish, st
 
 from deniable.storage import account, chain, commitments, erasure
 from deniable.storage.account import HOUR
+from deniable.storage.chain import GENESIS
 from deniable.storage.connect import connect
 from deniable.storage.ledger import Verification, verify
 from deniable.storage.records import MICRO, Role
@@ -192,6 +194,7 @@ def test_a_changed_commitment_is_named(store: Store, change: str) -> None:
 def test_a_removed_commitment_is_named(store: Store, place: int) -> None:
     result = tamper(store, delete(entries).where(entries.c.seq == place))
     assert (result.chain, result.seq) == ("commitments", place)
+    assert result.problem == f"commitment {place} was removed"
 
 
 @pytest.mark.parametrize("name", ["shows", "rewarded", "value", "square"])
@@ -321,3 +324,24 @@ def test_a_truncated_chain_with_a_moved_end_needs_the_noted_head(store: Store) -
     )
     assert result.problem is None
     assert check(store, **heads).chain == "7"
+
+
+def test_the_form_of_the_chain_stays() -> None:
+    """Byte by byte, from the fields alone: stores of any version must verify for ever."""
+
+    def signed(value: int, size: int) -> bytes:
+        return value.to_bytes(size, "big", signed=True)
+
+    visitor, salt, experiment, decision = (bytes([letter]) * 16 for letter in b"vsed")
+    committed = chain.commitment(visitor, salt, -1, 300)
+    assert committed == sha256(visitor + salt + signed(-1, 2) + signed(300, 2)).digest()
+    link = chain.decision_hash(GENESIS, experiment, decision, 2, 3, 1, 10**15, 7, 9, committed)
+    fields = [signed(2, 4), signed(3, 4), signed(1, 2), signed(10**15, 8), signed(7, 4)]
+    body = experiment + decision + b"".join(fields) + signed(9, 8) + committed
+    assert link == sha256(GENESIS + b"D" + body).digest()
+    valued = chain.reward_commitment(salt, 1, 5 * MICRO)
+    assert valued == sha256(salt + signed(1, 2) + signed(5 * MICRO, 8)).digest()
+    given = chain.reward_hash(link, experiment, decision, 1, 10**15, 7, 10, valued)
+    fields = [signed(1, 2), signed(10**15, 8), signed(7, 4), signed(10, 8)]
+    body = experiment + decision + b"".join(fields) + valued
+    assert given == sha256(link + b"R" + body).digest()

@@ -109,3 +109,17 @@ def test_the_simulator_runs_it(strategy: type[Strategy]) -> None:
     assert policy.risk_cap == 1.0
     result = simulate(Environment([0.3, 0.2], 500), [policy], repetitions=3, seed=1, workers=1)
     assert result.frame["policy"].unique().to_list() == [policy.label]
+
+
+@every_strategy
+def test_a_flat_bound_is_read_by_its_side(strategy: type[Strategy]) -> None:
+    """Where the bound does not move, the side of the best budget tells; beyond it nothing binds."""
+    far = {"regret": 2.0, "gain": 0.0, "best_regret": 1.0, "best_budget": 2.0}
+    assert strategy.reading(budget=1.0, **far) == "too random"
+    assert strategy.reading(budget=2.0, **far) == "too greedy"
+    assert strategy.reading(budget=3.0, **far) == "cap never binds"
+    near = {"regret": 1.05, "best_regret": 1.0, "best_budget": 2.0}
+    assert strategy.reading(budget=1.0, gain=1.0, **near) == "near the best"
+    above = {"regret": 1.0500001, "best_regret": 1.0, "best_budget": 2.0}
+    assert strategy.reading(budget=1.0, gain=1.0, **above) == "too random"
+    assert strategy.reading(budget=1.0, gain=-1.0, **above) == "too greedy"

@@ -11,6 +11,8 @@ from tests.agreement import ARMS, HORIZONS, SEGMENTS, agree, columns, grid
 from tests.oracle import Real, mp, mpf
 
 import deniable
+from deniable._validation import Floats
+from deniable.theory.best_budget import smallest_within
 
 SIZES = [(2, 10), (2, 10**4), (5, 100), (5, 10**6), (20, 10**5), (100, 10**4), (2, 10**12)]
 POINTS = 240
@@ -172,3 +174,18 @@ def test_more_patience_needs_less_budget() -> None:
             assert (np.diff(np.asarray(smallest(5, 10**6, excess, j))) <= 1e-12).all()
             assert isinstance(smallest(5, 10**6, 0.1, j), np.float64)
             assert np.asarray(smallest([[2], [5]], 10**6, [0.1, 0.2, 0.3], j)).shape == (2, 3)
+
+
+@pytest.mark.parametrize("excess", [0.25, 0.625])
+def test_the_first_crossing_before_a_hump_is_found(excess: float) -> None:
+    """Two valleys: only a bound of 1.5 times the lowest or more begins in the first one."""
+
+    def bound(budget: Floats) -> Floats:
+        dips = 4 * np.exp(-9 * (budget - 1) ** 2) + 6 * np.exp(-4 * (budget - 4) ** 2)
+        return np.asarray(10 - dips)
+
+    fine = np.linspace(0, 4, 400_001)
+    good = np.asarray(bound(fine)) <= (1 + excess) * float(bound(np.float64(4)))
+    found = float(smallest_within(bound, 4.0, excess))
+    assert found == pytest.approx(fine[good.argmax()], abs=1e-5)
+    assert (found < 1) == (excess > 0.5)

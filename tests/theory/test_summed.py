@@ -81,6 +81,25 @@ def test_the_best_budget_is_found_by_a_scan_too(strategy: str, shares: list[floa
                 assert got == pytest.approx(float(found), abs=2e-6)  # what a flat floor can tell
 
 
+@pytest.mark.parametrize(
+    ("k", "t", "shares"),
+    [
+        (2, 100, [0.9, 0.1]),
+        (2, 300, [0.9, 0.1]),
+        (2, 10**4, [0.6, 0.3, 0.1]),
+        (8, 10**5, [0.6, 0.3, 0.1]),
+    ],
+)
+def test_the_lowest_of_several_valleys_is_found(k: int, t: int, shares: list[float]) -> None:
+    """Each segment adds a valley of its own; no budget on a fine grid has a lower bound."""
+    best = float(d.best_dynamic_budget(k, t, len(shares), form="summed", shares=shares))
+    fine = np.linspace(0, 8, 80_001)
+    bounds = np.asarray(d.dynamic_regret(k, t, fine, len(shares), form="summed", shares=shares))
+    at_best = float(d.dynamic_regret(k, t, best, len(shares), form="summed", shares=shares))
+    assert at_best <= bounds.min() * (1 + 1e-12)
+    assert best == pytest.approx(fine[bounds.argmin()], abs=2e-4)
+
+
 def _valley(bound: Any, top: float) -> tuple[Any, Any]:
     points = [mpf(top) * i / 160 for i in range(161)]
     values = [bound(g) for g in points]

@@ -104,7 +104,7 @@ def test_every_chart_has_words_and_a_table(demo_site: Site, browser: Browser) ->
     with tab(browser, demo_site, secret=demo_site.secret("read")) as opened:
         opened.open(f"/experiments/{EXPERIMENT}")
         figures = opened.page.locator("figure.chart")
-        assert figures.count() == 5
+        assert figures.count() >= 6  # means and lifts come when they are reliable
         for one in figures.all():
             assert len(one.locator("[role=img]").get_attribute("aria-label") or "") > 40
             one.locator("summary").click()

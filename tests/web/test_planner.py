@@ -159,6 +159,15 @@ def test_only_administrators_create_and_only_with_the_token(site: Site) -> None:
         assert client.get("/planner").headers["location"].startswith("/login")
 
 
+def test_a_key_that_the_audit_reserves_creates_nothing(site: Site) -> None:
+    with site.signed_in("admin") as client:
+        answer = send(client, "/planner", "/planner/experiments", **GOOD | {"key": "firm"})
+        told = client.get(answer.headers["location"]).text
+    assert "No experiment was created" in told
+    assert "`deniable audit` reserves" in told
+    assert "firm" not in [experiment.key for experiment in site.service.experiments.all()]
+
+
 @pytest.mark.parametrize("field", ["key", "arm_names", "segment_names", "group", "strategy"])
 @pytest.mark.parametrize("value", HOSTILE)
 def test_hostile_names_create_nothing_harmful(busy_site: Site, field: str, value: str) -> None:

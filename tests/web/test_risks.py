@@ -12,11 +12,11 @@ from tests.web.making import cells_of, experiment_of, table_of
 
 from deniable.errors import NANO
 from deniable.privacy.tables import dynamic_bonus
+from deniable.service.small_cells import SMALLEST_CELL
 from deniable.storage.records import Arm, PublishedTable
 from deniable.strategies.constant import ConstantStrategy
 from deniable.strategies.dynamic import DynamicStrategy
 from deniable.web.risks import (
-    SMALLEST_CELL,
     SegmentRisk,
     random_share,
     regret_bound,
@@ -83,6 +83,7 @@ def test_budgets_by_arm_bind_when_their_bonus_does() -> None:
     budgets = found.experiment.budgets
     first, second = risks(found)
     assert first.binds_at == second.binds_at
+    assert first.binds_at is not None
     clock = int(first.binds_at)
     assert dynamic_bonus(budgets, clock - 1) < 1
     assert dynamic_bonus(budgets, clock) == 1
@@ -120,6 +121,36 @@ def test_no_small_cell_is_told_or_follows_from_what_is_told(shows: list[tuple[in
     if told and len(hidden) == 1:
         assert hidden[0] == len(shows) - 1  # visitors of no listed segment...
         assert sum(shows[-1]) >= SMALLEST_CELL  # ...and enough of them
+
+
+@pytest.mark.parametrize(
+    ("shows", "told"),
+    [
+        ([(100, 100), (60, 60), (40, 40), (0, 0)], [0, 1, 2]),  # nothing is hidden
+        ([(100, 100), (60, 60), (5, 5), (0, 0)], [0]),  # alone, it would be the rest of the total
+        ([(100, 100), (60, 60), (5, 5), (5, 0)], [0, 1]),  # two small groups hide each other
+        ([(100, 100), (60, 60), (5, 5), (4, 5), (0, 0)], [0, 1]),
+        ([(100, 100), (60, 60), (5, 5), (50, 0)], [0]),  # enough unlisted visitors are no secret
+        ([(100, 100), (60, 60), (40, 40), (5, 0)], [0, 1]),  # a few unlisted ones are
+        ([(100, 100), (60, 60), (40, 40), (0, 30)], [0, 1, 2]),
+        ([(30, 30), (500, 29), (500, 29), (0, 0)], [0]),  # 29 of one arm are too few, 30 are not
+        ([(29, 500), (29, 500), (0, 0)], []),
+        ([(100, 100), (5, 5), (0, 0)], []),
+    ],
+)
+def test_a_small_group_is_never_hidden_alone(shows: list[tuple[int, int]], told: list[int]) -> None:
+    assert told_segments(standing(shows)) == told
+
+
+def test_small_cells_of_an_arm_that_is_off_do_not_matter() -> None:
+    shows = [(100, 3), (60, 4), (0, 0)]
+    assert told_segments(standing(shows)) == []
+    arms = (Arm("x"), Arm("y", active=False))
+    experiment = experiment_of(n_segments=2, arms=arms)
+    assert told_segments(Standing(experiment, cells_of(experiment, shows, clicked(shows)))) == [
+        0,
+        1,
+    ]
 
 
 def test_the_bound_never_promises_less_than_nothing_or_more_than_everything() -> None:

@@ -3,8 +3,16 @@
 It counts how often each arm was shown to each segment. Where the promise is kept, the number of times
 arm j is shown to n visitors lies, in distribution, between binomials with the smallest and the largest
 probability of the table, whatever was learned meanwhile. So exact binomial intervals (Clopper and
-Pearson) give a risk that, with the stated confidence, the experiment has at least. It needs neither
+Pearson) give a risk that, with the stated confidence, the experiment has at least. It does not need
 the recorded tables: a log that lies about them does not help.
+
+For audits that run every night the limits hold at all looks together. With x shows among n visitors
+
+    exp(d x - n log(1 + p (e^d - 1))),  d > 0,
+
+is a supermartingale where the arm's probability is never above p; so is its mean over a grid of d. The
+lower limit is the smallest p for which that mean is below 1/alpha; the upper one is the same for the
+visitors who were shown another arm.
 """
 
 from __future__ import annotations
@@ -17,6 +25,7 @@ import numpy as np
 from deniable._validation import FloatArray
 from deniable.audit.decisions import DecisionLog, Ints
 from deniable.errors import NANO
+from deniable.inference.e_values import TILTS, log_mean_exp
 
 if TYPE_CHECKING:
     from deniable.audit.promise import Promise
@@ -46,7 +55,9 @@ class ProvenRisk:
         return self.nats > self.budget
 
 
-def proven_risk(promise: Promise, log: DecisionLog, alpha: float = 1e-3) -> ProvenRisk:
+def proven_risk(
+    promise: Promise, log: DecisionLog, alpha: float = 1e-3, *, every_look: bool = False
+) -> ProvenRisk:
     """What counts alone prove, over all pairs of segments, arms and versions together.
 
     Tables that keep the budgets together are counted together: where the promise is given the time,
@@ -56,7 +67,9 @@ def proven_risk(promise: Promise, log: DecisionLog, alpha: float = 1e-3) -> Prov
         promise: what to hold against it.
         log: all decisions.
         alpha: the family-wise rate of false accusations.
+        every_look: over all looks together, not at this one alone; the limits are a little wider.
     """
+    limits = _limits_at_any_look if every_look else _intervals
     usable = log.row >= 0
     together = promise.groups()
     apart = np.array([together[number] for number in log.table.tolist()], dtype=np.int64)
@@ -69,7 +82,7 @@ def proven_risk(promise: Promise, log: DecisionLog, alpha: float = 1e-3) -> Prov
     n_intervals = 2 * sum(counts.size for _, counts in tables)
     best = ProvenRisk(0.0, promise.budget_nano / NANO, None, alpha, int(usable.sum()))
     for arms, counts in tables:
-        low, high = _intervals(counts, alpha / max(n_intervals, 1))
+        low, high = limits(counts, alpha / max(n_intervals, 1))
         # Lowest of the largest over highest of the smallest, arm by arm.
         with np.errstate(divide="ignore"):
             nats = np.log(low.max(axis=0)) - np.log(high.min(axis=0))
@@ -97,3 +110,21 @@ def _intervals(counts: Ints, alpha: float) -> tuple[FloatArray, FloatArray]:
     full = counts == total
     high = betaincinv(counts + 1, np.maximum(total - counts, 1), 1 - alpha)
     return np.asarray(low), np.asarray(np.where(full, 1.0, high))
+
+
+def _limits_at_any_look(counts: Ints, alpha: float) -> tuple[FloatArray, FloatArray]:
+    """The same, valid at all looks together."""
+    total = (counts.sum(axis=1, keepdims=True) * np.ones_like(counts)).astype(np.float64)
+    shown = counts.astype(np.float64)
+    return _lower(shown, total, alpha), 1 - _lower(total - shown, total, alpha)
+
+
+def _lower(shown: FloatArray, total: FloatArray, alpha: float) -> FloatArray:
+    tilts = TILTS[TILTS > 0][:, None, None]
+    low, high = np.zeros_like(shown), np.ones_like(shown)
+    for _ in range(60):
+        middle = (low + high) / 2
+        logs = tilts * shown - total * np.log1p(middle * np.expm1(tilts))
+        excluded = log_mean_exp(logs) >= -np.log(alpha)
+        low, high = np.where(excluded, middle, low), np.where(excluded, high, middle)
+    return low

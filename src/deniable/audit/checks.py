@@ -1,8 +1,14 @@
-"""Each check of an audit in words: a question, its outcome, a statement a privacy officer can file."""
+"""Each check of an audit in words: a question, its outcome, a statement a privacy officer can file.
+
+Only exact checks and those that hold at all looks together can be "broken". What a single look may find
+by chance is "measured": chi-squares and binomial tests, with their p-values.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -10,11 +16,20 @@ import numpy as np
 
 from deniable.audit.adversary import ProvenRisk
 from deniable.audit.beliefs import ROUNDING, Beliefs
-from deniable.audit.decisions import DecisionLog
-from deniable.audit.draws import DrawTest
+from deniable.audit.decisions import MEMBER, DecisionLog
+from deniable.audit.draws import DrawTest, RowTests
+from deniable.audit.evidence import (
+    DRAWS_ALPHA,
+    HOLDOUT,
+    LOTTERY_ALPHA,
+    OTHER_SLOT,
+    Cells,
+    Evidence,
+)
 from deniable.audit.exact import ACROSS_TIME, VersionProof, decimal
-from deniable.audit.promise import Promise
+from deniable.audit.promise import Lottery, Promise
 from deniable.errors import NANO
+from deniable.inference._special import binomial_two_sided
 
 Outcome: TypeAlias = Literal["kept", "broken", "not tested", "measured"]
 
@@ -116,31 +131,122 @@ def _counted(name: str, count: int, good: str, bad: str) -> Check:
     return Check(name, "broken" if count else "kept", f"{count:,} {bad}" if count else good)
 
 
-def draw_checks(draws: list[DrawTest], alpha: float) -> Iterator[Check]:
-    """Arms against the published probabilities; the questions share alpha."""
+def evidence_checks(found: Evidence) -> Iterator[Check]:
+    """Draws against tables and roles against shares, valid at all looks together."""
+    yield Check(
+        "draws follow their tables",
+        "broken" if found.draws_accuse else "kept",
+        (
+            "The arms shown cannot come from the published probabilities: "
+            if found.draws_accuse
+            else "The arms shown agree with the tables that the decisions name: "
+        )
+        + f"{_e_value(found.draws)} An accusation needs {1 / DRAWS_ALPHA:,.0f}, at any of all audits."
+        + f" {found.power.words}",
+        math.exp(-max(found.draws, 0.0)),
+    )
+    if found.lottery is not None:
+        yield Check(
+            "members by lot",
+            "broken" if found.lottery_accuses else "kept",
+            (
+                "Members and holdouts were not chosen by lot: "
+                if found.lottery_accuses
+                else "Members and holdouts agree with their shares, in every segment: "
+            )
+            + f"{_e_value(found.lottery)} An accusation needs {1 / LOTTERY_ALPHA:,.0f}.",
+            math.exp(-max(found.lottery, 0.0)),
+        )
+
+
+def _e_value(log: float) -> str:
+    shown = "above 10^12" if log > math.log(1e12) else f"{math.exp(log):.3g}"
+    return f"e-value {shown}."
+
+
+def lottery_checks(cells: Cells, lottery: Lottery) -> Iterator[Check]:
+    """Observed roles against their shares, by exact binomial tests; for people to look at."""
+    roles: Counter[int] = Counter()
+    for (_, role, _, _), shows in cells.items():
+        roles[role] += shows
+    came = roles[MEMBER] + roles[OTHER_SLOT] + roles[HOLDOUT]
+    tests = (
+        ("visitors of other slots", roles[OTHER_SLOT], came, lottery.other_share),
+        ("holdouts", roles[HOLDOUT], came - roles[OTHER_SLOT], lottery.holdout_share),
+    )
+    for name, hits, trials, share in tests:
+        if trials and (share or hits):
+            yield Check(
+                f"share of {name}",
+                "measured",
+                f"{hits:,} of {trials:,} new visitors ({hits / trials:.2%}); {share:.1%} by lot.",
+                binomial_two_sided(hits, trials, share),
+            )
+
+
+def draw_checks(draws: Sequence[DrawTest], rows: RowTests) -> Iterator[Check]:
+    """Chi-squares of observed arms against the tables: shown to people, and accusing nobody."""
+    words = {
+        "arms, all visitors": "The arms shown over all visitors, against the tables",
+        "likeliest arm shown": "The shows of each row's likeliest arm, against the tables",
+    }
+    for test in draws[:2]:
+        yield Check(test.what, "measured", f"{words[test.what]}{_how(test)}.", test.p_value)
     segments = draws[2:]
-    # Three questions share alpha; the segments share theirs.
-    tests = [(test.what, test.p_value, test.simulated) for test in draws[:2]]
     if segments:
         least = min(segments, key=lambda test: test.p_value)
-        adjusted = min(1.0, least.p_value * len(segments))
-        tests.append(("arms within each segment", adjusted, least.simulated))
-    words = {
-        "arms, all visitors": "The arms shown over all visitors",
-        "likeliest arm shown": "The shows of each row's likeliest arm",
-        "arms within each segment": f"The arms shown within each of {len(segments)} segments",
-    }
-    for name, p_value, simulated in tests:
-        good = p_value >= alpha / len(tests)
-        how = " (by simulation: few visitors)" if simulated else ""
         yield Check(
-            name,
-            "kept" if good else "broken",
-            f"{words[name]} agree with the published tables{how}."
-            if good
-            else f"{words[name]} cannot come from the published probabilities.",
-            p_value,
+            "arms within each segment",
+            "measured",
+            f"The smallest p-value of {len(segments)} segments, times their number{_how(least)}.",
+            min(1.0, least.p_value * len(segments)),
         )
+    few = f"; {rows.too_few:,} rows have too few visitors" if rows.too_few else ""
+    if rows.table is not None:
+        yield Check(
+            "arms by table and segment",
+            "measured",
+            f"The smallest p-value of {rows.tested:,} rows of tables (table {rows.table}), times "
+            f"their number{few}.",
+            rows.adjusted,
+        )
+
+
+def _how(test: DrawTest) -> str:
+    return " (by simulation: few visitors)" if test.simulated else ""
+
+
+def counted_check(log_cells: Cells, counted: Cells, erased: int) -> Check:
+    """Whether counters and stored decisions agree, erased ones apart."""
+    missing = {
+        cell: counted.get(cell, 0) - log_cells.get(cell, 0)
+        for cell in {*counted, *log_cells}
+        if counted.get(cell, 0) != log_cells.get(cell, 0)
+    }
+    short = sum(1 for away in missing.values() if away < 0)
+    good = not short and sum(missing.values()) == erased
+    return Check(
+        "counters and decisions",
+        "kept" if good else "broken",
+        f"Counters and stored decisions agree, {erased:,} erased ones apart."
+        if good
+        else "The stored decisions are not those that were counted: "
+        f"{short:,} cells of table, segment and arm have more decisions than were counted, and "
+        f"{sum(away for away in missing.values() if away > 0):,} decisions are missing of which "
+        f"{erased:,} were erased.",
+    )
+
+
+def chain_check(problems: Sequence[str]) -> Check:
+    """Whether ledger, rows and tables agree."""
+    return Check(
+        "the ledger",
+        "broken" if problems else "kept",
+        " ".join(f"{problem[:1].upper()}{problem[1:]}." for problem in problems)
+        if problems
+        else "Every chain holds from its first entry to its end. Promise, tables and rows are what it "
+        "says.",
+    )
 
 
 def proven_check(promise: Promise, proven: ProvenRisk) -> Check:
@@ -149,7 +255,7 @@ def proven_check(promise: Promise, proven: ProvenRisk) -> Check:
         return Check("counts alone", "not tested", "There is nothing to compare yet.")
     told = (
         f"From {proven.visitors:,} visitors' arms and segments alone, a risk of at least "
-        f"{proven.nats:.4g} nats is proven (confidence {1 - proven.alpha:.1%}); "
+        f"{proven.nats:.4g} nats is proven (confidence {1 - proven.alpha:.2%}, over all audits); "
         f"{proven.budget:g} are promised for {promise.arms[proven.arm]!r}."
     )
     return Check("counts alone", "broken" if proven.exceeds else "kept", told)
@@ -161,10 +267,11 @@ def belief_checks(promise: Promise, beliefs: Beliefs | None) -> Iterator[Check]:
         yield Check("the best tracker", "not tested", "There are not yet visitors of two segments.")
         return
     arm, both, budget = beliefs.arm, beliefs.arm_and_response, promise.budget_nano / NANO
+    moved = arm.moved if arm.moved > ROUNDING else 0.0
     yield Check(
         "the best tracker",
         "kept" if arm.moved <= budget + ROUNDING else "broken",
-        f"A tracker that knows the whole algorithm moved its log odds by at most {arm.moved:.6g} "
+        f"A tracker that knows the whole algorithm moved its log odds by at most {moved:.6g} "
         f"nats ({budget:g} promised); its highest belief is {arm.highest:.1%} (at most "
         f"{arm.bound:.1%}). It guesses {100 * arm.guessed:.1f} of 100 segments right; "
         f"{100 * arm.guessed_before:.1f} without seeing anything.",

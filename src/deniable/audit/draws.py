@@ -8,6 +8,7 @@ the p-value comes from simulating the design instead.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -72,6 +73,64 @@ def compare_draws(promise: Promise, log: DecisionLog, seed: int = 0) -> list[Dra
         if mine.any():
             tests.append(_arms(f"arms, segment {place + 1}", design, log, mine, seed))
     return tests
+
+
+@dataclass(frozen=True)
+class RowTests:
+    """A chi-square for every row of every table, as far as rows have enough visitors.
+
+    Attributes:
+        tested: rows with at least 5 expected shows of every arm.
+        too_few: rows with visitors, but fewer.
+        least: the smallest p-value; 1 where none was tested.
+        table: the number of its table; None where none was tested.
+        adjusted: the smallest p-value times the number of tests, at most 1.
+    """
+
+    tested: int
+    too_few: int
+    least: float
+    table: int | None
+    adjusted: float
+
+
+def compare_rows(numbers: Sequence[int], p: FloatArray, shows: FloatArray) -> RowTests:
+    """Chi-square by table and segment.
+
+    Args:
+        numbers: of the tables.
+        p: probabilities, (tables, rows, arms).
+        shows: observed, of the same shape.
+
+    >>> half = np.full((1, 2, 2), 0.5)
+    >>> found = compare_rows([7], half, np.array([[[60.0, 40.0], [2.0, 1.0]]]))
+    >>> found.tested, found.too_few, found.table, round(found.least, 4)
+    (1, 1, 7, 0.0455)
+    """
+    from scipy.special import gammaincc
+
+    visitors = shows.sum(axis=2)
+    expected = p * visitors[:, :, None]
+    possible = p > 0
+    degrees = possible.sum(axis=2) - 1
+    came = (visitors > 0) & (degrees > 0)
+    enough = came & (np.where(possible, expected, np.inf).min(axis=2) >= LEAST_EXPECTED)
+    if not enough.any():
+        return RowTests(0, int(came.sum()), 1.0, None, 1.0)
+    away = np.where(possible, shows - expected, 0.0) ** 2
+    statistic = (away / np.where(expected > 0, expected, 1.0)).sum(axis=2)
+    impossible = (np.where(possible, 0.0, shows) > 0).any(axis=2)
+    tails = np.where(impossible, 0.0, gammaincc(np.maximum(degrees, 1) / 2, statistic / 2))
+    tails = np.where(enough, tails, 2.0)
+    tested, place = int(enough.sum()), np.unravel_index(int(tails.argmin()), tails.shape)
+    least = float(tails[place])
+    return RowTests(
+        tested,
+        int(came.sum()) - tested,
+        least,
+        int(numbers[int(place[0])]),
+        min(1.0, least * tested),
+    )
 
 
 def _arms(

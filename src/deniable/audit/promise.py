@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from deniable import _validation as check
 from deniable.errors import BrokenPromiseError, InvalidArgumentError
-from deniable.privacy.tables import Band, Row, Table
+from deniable.privacy.tables import Band, Row, Table, decoded_table
 from deniable.strategies import STRATEGIES
 from deniable.strategies.making import Recipe
 
@@ -37,6 +38,57 @@ class AuditedTable:
     horizon: int | None = None
     additions: int = 0
     floors: Row | None = None
+
+    @classmethod
+    def stored(
+        cls, number: int, version: int, rows: bytes, counts: bytes, n_arms: int
+    ) -> AuditedTable:
+        """From the blobs that a store or a log keeps.
+
+        Raises:
+            BrokenPromiseError: they are not what a publisher writes.
+        """
+        try:
+            made_from = json.loads(counts)
+            floors = made_from.get("floors")
+            return cls(
+                number=number,
+                version=version,
+                table=decoded_table(rows, n_arms),
+                shows=tuple(map(tuple, made_from["shows"])),
+                rewards=tuple(map(tuple, made_from["rewards"])),
+                horizon=made_from.get("horizon"),
+                additions=made_from.get("additions", 0),
+                floors=None if floors is None else tuple(floors),
+            )
+        except (AttributeError, KeyError, TypeError, ValueError):
+            raise BrokenPromiseError(f"table {number} was changed") from None
+
+
+@dataclass(frozen=True)
+class Lottery:
+    """Who may become a member, by a keyed hash of the visitor; in thousandths.
+
+    Attributes:
+        slots: of its layer's 1,000; 1,000 without a layer.
+        holdout: of those who have one of its slots.
+
+    >>> Lottery(slots=600, holdout=100).other_share
+    0.4
+    """
+
+    slots: int
+    holdout: int
+
+    @property
+    def other_share(self) -> float:
+        """The share of visitors whose slot is not one of the experiment's."""
+        return 1 - self.slots / 1000
+
+    @property
+    def holdout_share(self) -> float:
+        """The share of the others who are held out."""
+        return self.holdout / 1000
 
 
 @dataclass(frozen=True)

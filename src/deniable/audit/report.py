@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,19 +12,30 @@ from deniable.audit.beliefs import Beliefs, realized_beliefs
 from deniable.audit.checks import (
     Check,
     belief_checks,
+    counted_check,
     draw_checks,
+    evidence_checks,
     exact_checks,
+    lottery_checks,
     proven_check,
     rule_checks,
 )
 from deniable.audit.decisions import DecisionLog
-from deniable.audit.draws import DrawTest, compare_draws
+from deniable.audit.draws import DrawTest, compare_draws, compare_rows
+from deniable.audit.evidence import (
+    COUNTS_ALPHA,
+    DRAWS_ALPHA,
+    LOTTERY_ALPHA,
+    POWER,
+    Cells,
+    Evidence,
+    arrays,
+    cells_of,
+    evidence,
+)
 from deniable.audit.exact import VersionProof, exact_proof
-from deniable.audit.promise import Promise
+from deniable.audit.promise import Lottery, Promise
 from deniable.errors import NANO
-
-ALPHA = 1e-3
-"""How often a sound experiment may be accused by chance, over all statistical checks together."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +48,11 @@ class Audit:
         decisions: how many were looked at.
         checks: one by one.
         proofs: the exact check, by version.
-        draws: observed against designed counts.
+        draws: observed against designed counts, with chi-squares.
+        evidence: e-values of draws and lottery, and their power; None without decisions.
         proven: what counts alone prove.
         beliefs: what the best tracker came to believe.
+        heads: chain -> its length and newest hash, to be noted outside of the store.
     """
 
     promise: Promise
@@ -46,9 +60,11 @@ class Audit:
     decisions: int
     checks: tuple[Check, ...]
     proofs: tuple[VersionProof, ...]
-    draws: tuple[DrawTest, ...]
-    proven: ProvenRisk | None
-    beliefs: Beliefs | None
+    draws: tuple[DrawTest, ...] = ()
+    evidence: Evidence | None = None
+    proven: ProvenRisk | None = None
+    beliefs: Beliefs | None = None
+    heads: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def sound(self) -> bool:
@@ -64,6 +80,13 @@ class Audit:
         if not self.decisions:
             return "The promise is kept by design; no visitor has been decided for yet."
         return f"The promise is kept, by design and over {self.decisions:,} decisions."
+
+    @property
+    def power(self) -> str:
+        """What it would have noticed, in words."""
+        if self.evidence is None:
+            return "There are no draws yet that could be off."
+        return self.evidence.power.words
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, words and lists: ready for JSON. Segments are numbers, never names."""
@@ -89,8 +112,11 @@ class Audit:
                 for proof in self.proofs
             ],
             "draws": [asdict(test) for test in self.draws],
+            "evidence": None if self.evidence is None else evidence_figures(self.evidence),
+            "power": self.power,
             "proven_risk": None if self.proven is None else asdict(self.proven),
             "beliefs": None if self.beliefs is None else asdict(self.beliefs),
+            "heads": dict(self.heads),
         }
 
     def chart(self) -> Any:
@@ -114,37 +140,79 @@ class Audit:
         )
 
 
-def audit(promise: Promise, log: DecisionLog | None = None, *, alpha: float = ALPHA) -> Audit:
+def audit(
+    promise: Promise,
+    log: DecisionLog | None = None,
+    *,
+    lottery: Lottery | None = None,
+    counted: Cells | None = None,
+    erased: int = 0,
+    chain: Sequence[Check] = (),
+) -> Audit:
     """Check a promise exactly and, where there are decisions, against what was done.
+
+    A sound experiment is accused with a chance of at most `evidence.ALPHA`, over all audits of its life.
 
     Args:
         promise: what the experiment promised.
         log: its decisions, oldest first; None checks the design alone.
-        alpha: the family-wise rate at which sound experiments are accused by chance.
+        lottery: how members are chosen; None where they are not.
+        counted: shows of all decisions, also of erased ones; those of the log if not given.
+        erased: how many decisions were erased, and are missing in the log.
+        chain: what was found about the ledger.
 
     >>> promise = Promise("checkout", ("old", "new"), ("a", "b"), (10**9, 10**9), "dynamic")
     >>> audit(promise).verdict
     'The promise is kept by design; no visitor has been decided for yet.'
     """
     proofs = exact_proof(promise)
-    checks = list(exact_checks(promise, proofs))
-    if log is None or log.size == 0:
-        return Audit(
-            promise, datetime.now(UTC), 0, tuple(checks), proofs, (), None, None
-        )  # fmt: skip
-    draws = compare_draws(promise, log)
-    proven, beliefs = proven_risk(promise, log, alpha), realized_beliefs(promise, log)
+    checks = [*chain, *exact_checks(promise, proofs)]
+    if log is None or (log.size == 0 and not counted):
+        return Audit(promise, datetime.now(UTC), 0, tuple(checks), proofs)
     checks += rule_checks(promise, log)
-    checks += draw_checks(draws, alpha)
-    checks.append(proven_check(promise, proven))
-    checks += belief_checks(promise, beliefs)
+    cells = cells_of(log)
+    if counted is not None:
+        agreement = counted_check(cells, counted, erased)
+        checks.append(agreement)
+        if agreement.outcome == "kept":  # erased visitors were drawn for too
+            cells = counted
+    found = evidence(promise, cells, lottery)
+    checks += evidence_checks(found)
+    draws: list[DrawTest] = []
+    proven = beliefs = None
+    if log.size:
+        draws = compare_draws(promise, log)
+        proven = proven_risk(promise, log, COUNTS_ALPHA, every_look=True)
+        beliefs = realized_beliefs(promise, log)
+        checks.append(proven_check(promise, proven))
+        checks += belief_checks(promise, beliefs)
+        numbers = [published.number for published in promise.tables]
+        checks += draw_checks(draws, compare_rows(numbers, *arrays(promise, cells)))
+    if lottery is not None:
+        checks += lottery_checks(cells, lottery)
     return Audit(
         promise,
         datetime.now(UTC),
-        log.size,
+        log.size + erased,
         tuple(checks),
         proofs,
         tuple(draws),
+        found,
         proven,
         beliefs,
     )
+
+
+def evidence_figures(found: Evidence) -> dict[str, Any]:
+    """Plain numbers: ready for JSON and for the ledger. Logarithms are cut off at 700."""
+    overall, weakest = found.power.overall, found.power.weakest
+    return {
+        "log_e_value_draws": min(found.draws, 700.0),
+        "log_e_value_lottery": None if found.lottery is None else min(found.lottery, 700.0),
+        "alpha_draws": DRAWS_ALPHA,
+        "alpha_lottery": LOTTERY_ALPHA,
+        "power": POWER,
+        "smallest_excess_nats": None if overall is None else overall.tilt,
+        "smallest_excess_share": None if overall is None else overall.share,
+        "smallest_excess_nats_in_any_segment": None if weakest is None else weakest.tilt,
+    }

@@ -7,6 +7,7 @@ from typing import Any
 
 import altair as alt
 
+from deniable.charts.spending import spending_chart
 from deniable.charts.theme import ACCENT, INK, values
 
 WIDTH = 360
@@ -60,3 +61,14 @@ def _ratios(ratios: Sequence[tuple[str, float, float]]) -> Any:
     cap = base.mark_tick(color=ACCENT, thickness=3, height=24).encode(x="budget:Q")
     words = base.mark_text(align="left", dx=8, color=INK, fontSize=11)
     return bars + cap + words.encode(x="budget:Q", text=alt.Text("budget:Q", format=".3~g"))
+
+
+def account_chart(points: Sequence[tuple[str, float, float]], *, width: int) -> Any:
+    """What counted over time, under what was promised.
+
+    Args:
+        points: (ISO time, nats that count from then on, budget in nats), oldest first.
+        width: of the plot.
+    """
+    records = [{"time": at, "committed": nats, "budget": cap} for at, nats, cap in points]
+    return spending_chart(values(records)).properties(width=width)

@@ -1,4 +1,4 @@
-"""A running experiment as pictures: arms compared, shows and clicks over time, risk, regret.
+"""A running experiment as pictures: shows and clicks over time, risk, regret.
 
 The charts are made without data, which come later and often: each names its dataset, and whoever
 draws it gives records under that name. So a page that is redrawn every two seconds only sends records.
@@ -6,7 +6,9 @@ draws it gives records under that name. So a page that is redrawn every two seco
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from itertools import cycle
 from typing import Any
 
 import altair as alt
@@ -27,24 +29,46 @@ ARM_COLOURS = (
 MOST_ARMS = len(ARM_COLOURS)
 """Arms with a line of their own; the others are in the table."""
 
+COLOUR_WORDS = {
+    "blue": "#0072B2",
+    "orange": "#D55E00",
+    "red": "#D55E00",
+    "green": "#009E73",
+    "pink": "#CC79A7",
+    "yellow": "#8A6D00",
+    "gold": "#8A6D00",
+    "grey": "#7A7A7A",
+    "gray": "#7A7A7A",
+    "purple": "#5B4A9E",
+    "violet": "#5B4A9E",
+}
+"""An arm with such a word in its name is drawn in that colour, never in another."""
+
 REGRET_SERIES = ("lost, estimated", "lost at random", "bound")
 
 
-def arm_intervals(n_arms: int) -> Any:
-    """Success rate of each arm with its 95% interval; dataset `arms`: arm, rate, low, high."""
-    base = alt.Chart(alt.NamedData("arms"), height=max(200, 28 * n_arms)).encode(
-        y=alt.Y("arm:N", sort=None, title=None, axis=alt.Axis(labelLimit=150)),
-    )
-    rate = {"title": "success rate if everybody were shown it", "axis": alt.Axis(format="~%")}
-    scale = alt.Scale(zero=False, nice=True)
-    blue = STRATEGY_COLOURS["dynamic"]
-    spans = base.mark_rule(strokeWidth=5, opacity=0.35, color=blue).encode(
-        x=alt.X("low:Q", scale=scale, **rate), x2="high:Q"
-    )
-    points = base.mark_point(filled=True, size=90, opacity=1, color=blue).encode(
-        x=alt.X("rate:Q", scale=scale, **rate)
-    )
-    return spans + points
+def arm_colours(arms: Sequence[str]) -> list[str]:
+    """The colour of each arm, by its place among all arms: the same in every chart.
+
+    An arm that is called after a colour has that colour; the others have what is left, in order.
+
+    >>> arm_colours(["grey", "green", "large"])
+    ['#7A7A7A', '#009E73', '#0072B2']
+    """
+    named: dict[str, str] = {}
+    for arm in arms:
+        words = re.findall(r"[a-z]+", arm.lower())
+        colour = next((COLOUR_WORDS[word] for word in words if word in COLOUR_WORDS), None)
+        if colour is not None and colour not in named.values():
+            named[arm] = colour
+    left = [colour for colour in ARM_COLOURS if colour not in named.values()] or list(ARM_COLOURS)
+    others = cycle(left)
+    return [named[arm] if arm in named else next(others) for arm in arms]
+
+
+def arm_scale(arms: Sequence[str]) -> Any:
+    """The scale of arm colours."""
+    return alt.Scale(domain=list(arms), range=arm_colours(arms))
 
 
 def totals_over_time(arms: Sequence[str], title: str) -> Any:
@@ -59,7 +83,7 @@ def totals_over_time(arms: Sequence[str], title: str) -> Any:
                 "arm:N",
                 title=None,
                 sort=list(arms),
-                scale=alt.Scale(domain=list(arms), range=list(ARM_COLOURS[: len(arms)])),
+                scale=arm_scale(arms),
                 legend=alt.Legend(orient="top", labelLimit=110, columns=3),
             ),
         )

@@ -9,9 +9,11 @@ import altair as alt
 from deniable.charts.theme import ACCENT, STRATEGY_COLOURS, utc_axis
 
 
-def spending_chart() -> Any:
-    """Steps of committed nats under the firm's budget; reads the dataset `spending`."""
-    base = alt.Chart(alt.NamedData(name="spending")).encode(x=utc_axis("time", ticks=6))
+def spending_chart(data: Any = None) -> Any:
+    """Steps of committed nats under the firm's budget; reads the dataset `spending` if not given one."""
+    base = alt.Chart(alt.NamedData(name="spending") if data is None else data).encode(
+        x=utc_axis("time", ticks=6)
+    )
     y = alt.Y("committed:Q", title="nats", axis=alt.Axis(tickCount=5))
     committed = base.mark_area(
         interpolate="step-after",

@@ -14,7 +14,7 @@ from typing import TextIO
 COMMANDS: dict[str, str] = {
     "allocate": "Divide a firm's privacy budget over its experiments.",
     "apply": "Bring the store to what a file says.",
-    "audit": "Check what an experiment promised, exactly and against its decisions.",
+    "audit": "Check what an experiment or the firm promised, exactly and against what was done.",
     "backup": "Copy the store to a file, with the heads of its ledger.",
     "erase": "Forget visitors; totals and promise stay.",
     "experiment": "Create, start, pause, stop and list experiments.",
@@ -27,6 +27,8 @@ COMMANDS: dict[str, str] = {
     "purge": "Forget visitors of long ago.",
     "reproduce": "Recompute the paper: figures, tables, claims and a report.",
     "restore": "Put a backup into place and commit what may be spent twice.",
+    "results": "What an experiment has learned, valid at any look.",
+    "rewards": "Import rewards from a CSV or Parquet file.",
     "serve": "Serve decisions over HTTP, on SQLite or PostgreSQL.",
     "simulate": "Run policies against each other on known click rates.",
     "status": "The firm's budget and all experiments' counts.",
@@ -35,7 +37,7 @@ COMMANDS: dict[str, str] = {
 
 EXTRAS: dict[str, str] = {
     **dict.fromkeys(("apply", "audit", "erase", "experiment", "export", "init", "keys"), "server"),
-    **dict.fromkeys(("ledger", "purge", "serve", "status"), "server"),
+    **dict.fromkeys(("ledger", "purge", "results", "rewards", "serve", "status"), "server"),
     "reproduce": "all",
     "simulate": "simulate",
 }

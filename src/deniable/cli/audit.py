@@ -1,96 +1,47 @@
-"""`deniable audit`: is an experiment's promise kept? A verdict that can be filed."""
+"""`deniable audit`: what was designed, stored, answered and spent. One table of what can be audited.
+
+`deniable audit KEY` means `deniable audit experiment KEY`. New experiments may not be named like a
+subcommand (`service.drafts.RESERVED_KEYS`).
+"""
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
-from deniable.cli.sections import print_sections
-from deniable.cli.stores import DEFAULT_STORE, AsJson, KeyFile, Store, opened
-from deniable.errors import NANO, InvalidArgumentError
+from deniable.cli.audit_experiment import audit_experiment
+from deniable.cli.audit_firm import audit_firm
+from deniable.cli.audit_live import audit_live
+from deniable.cli.audit_log import audit_log
 
-if TYPE_CHECKING:
-    from deniable.audit.report import Audit
-    from deniable.planning.report import Section
+SUBCOMMANDS: dict[str, Callable[..., None]] = {
+    "experiment": audit_experiment,
+    "firm": audit_firm,
+    "live": audit_live,
+    "log": audit_log,
+}
+"""What can be audited -> its command, each in a module of its own."""
 
-app = typer.Typer(add_completion=False)
-
-BROKEN = 1
-"""The exit status where the promise is not kept: for scheduled audits."""
-
-
-@app.command()
-def audit(
-    experiment: Annotated[str, typer.Argument(help="The experiment's key.")],
-    store: Store = DEFAULT_STORE,
-    key_file: KeyFile = "",
-    record: Annotated[
-        bool, typer.Option("--record", help="Enter the verdict into the ledger.")
-    ] = False,
-    as_json: AsJson = False,
-    chart: Annotated[Path | None, typer.Option(help="Draw to FILE.(svg|png|pdf|html).")] = None,
-) -> None:
-    """Check an experiment's promise: every table in exact arithmetic, every decision against it.
-
-    The exit status is 0 where the promise is kept and 1 where it is not.
-    """
-    if chart is not None:
-        from deniable.charts.save import check_chart_path, save_chart
-
-        check_chart_path(chart)
-    if store.startswith("sqlite:///") and not Path(store.removeprefix("sqlite:///")).exists():
-        raise InvalidArgumentError("store", store, "a store that exists")  # opening would make one
-    with opened(store, key_file) as service:
-        found = service.audits.run(experiment, record=record)
-    if as_json:
-        typer.echo(json.dumps(found.to_dict(), indent=2))
-    else:
-        print_sections(audit_sections(found))
-    if chart is not None:
-        save_chart(found.chart(), chart)
-        typer.echo(f"chart: {chart}", err=True)
-    if not found.sound:
-        raise typer.Exit(BROKEN)
+_HELP = ("-h", "--help")
 
 
-def audit_sections(found: Audit) -> list[Section]:
-    """The audit, told to a person."""
-    from deniable.audit.exact import decimal
-    from deniable.planning.report import Section
+class AuditGroup(TyperGroup):
+    """A group whose first argument may also be an experiment's key, or an option of its audit."""
 
-    promise = found.promise
-    checks = tuple(
-        (check.name, check.outcome, "" if check.p_value is None else f"{check.p_value:.3g}")
-        for check in found.checks
-    )
-    final = found.proofs[-1]
-    arms = tuple(
-        (
-            promise.arms[proof.arm],
-            f"{proof.budget_nano / NANO:g}",
-            "-" if proof.promised_ratio is None else decimal(proof.promised_ratio),
-            decimal(proof.bound),
-            "yes" if proof.holds else "NO",
-        )
-        for proof in final.arms
-    )
-    words = tuple(Section(check.name.capitalize(), check.statement) for check in found.checks)
-    return [
-        Section(
-            f"Audit of {promise.name}, {found.made_at:%Y-%m-%d %H:%M} UTC",
-            f"{found.verdict} {promise.strategy.capitalize()} strategy, {promise.stated_grade}, budget "
-            f"{promise.budget_nano / NANO:g} nats, {len(promise.segments)} segments.",
-            ("check", "outcome", "p-value"),
-            checks,
-        ),
-        Section(
-            f"Exact worst case of each shown arm, {final.n_tables:,} tables published",
-            "By how much seeing the arm can multiply a tracker's odds, cut after 20 digits.",
-            ("arm", "budget", "worst ratio", "e^budget, from below", "kept"),
-            arms,
-        ),
-        *words,
-    ]
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Take what is no subcommand for the arguments of `experiment`."""
+        if args and args[0] not in (*self.commands, *_HELP):
+            args = ["experiment", *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(
+    cls=AuditGroup,
+    add_completion=False,
+    help="Is the promise kept? `deniable audit KEY` is short for `deniable audit experiment KEY`.",
+)
+for name, command in SUBCOMMANDS.items():
+    app.command(name)(command)

@@ -23,7 +23,9 @@ app = typer.Typer(add_completion=False, no_args_is_help=True, help="API keys and
 @app.command()
 def create(
     label: Annotated[str, typer.Argument(help="What it is for.")],
-    scope: Annotated[list[str], typer.Option(help="decide, reward, read or admin; may repeat.")],
+    scope: Annotated[
+        list[str], typer.Option(help="decide, reward, read, audit or admin; may repeat.")
+    ],
     store: Store = DEFAULT_STORE,
     key_file: KeyFile = "",
     as_json: AsJson = False,

@@ -1,7 +1,8 @@
-"""`deniable ledger`: verify the chains, or show the commitments."""
+"""`deniable ledger`: verify the chains, show the commitments, or write everything as a log."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -66,6 +67,21 @@ def show(store: Store = DEFAULT_STORE, key_file: KeyFile = "", as_json: AsJson =
             for e in entries
         ],
     )
+
+
+@app.command()
+def export(
+    path: Annotated[Path, typer.Argument(help="FILE.(parquet|csv|csv.gz|jsonl|jsonl.gz).")],
+    experiment: Annotated[
+        str | None, typer.Option(help="Open only this experiment's decisions; others stay closed.")
+    ] = None,
+    store: Store = DEFAULT_STORE,
+    key_file: KeyFile = "",
+) -> None:
+    """Write every chain as a log for `deniable audit log`. It holds segments: keep it safe."""
+    with opened(store, key_file) as service:
+        count = service.ledger.export_log(path, experiment=experiment)
+    typer.echo(f"{count:,} rows: {path}", err=True)
 
 
 def noted_heads(heads: list[str]) -> dict[str, str]:

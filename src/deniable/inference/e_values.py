@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from deniable import _validation as check
 from deniable._validation import FloatArray
@@ -89,13 +89,23 @@ def draw_evidence(batches: Sequence[Batch]) -> DrawEvidence:
     shows = np.stack([batch.shows for batch in batches])
     trials = np.broadcast_to(shows.sum(axis=2, keepdims=True), shows.shape)
     arms = _by_segment_and_whole(p, trials, shows)
-    favourite = p == p.max(axis=2, keepdims=True)
-    often = np.minimum(np.where(favourite, p, 0.0).sum(axis=2, keepdims=True), 1.0)
-    often = np.where(favourite.all(axis=2, keepdims=True), 1.0, often)
-    hits = np.where(favourite, shows, 0.0).sum(axis=2, keepdims=True)
-    favourites = _by_segment_and_whole(often, trials[..., :1], hits)[:, 0]
+    favourite, often = favourites_of(p)
+    hits = np.where(favourite, shows, 0.0).sum(axis=-1)[..., None]
+    favourites = _by_segment_and_whole(often[..., None], trials[..., :1], hits)[:, 0]
     everything = np.concatenate([arms.ravel(), favourites])
     return DrawEvidence(float(log_mean_exp(everything)), arms, favourites)
+
+
+def favourites_of(probabilities: FloatArray) -> tuple[NDArray[np.bool_], FloatArray]:
+    """Which arms of each row are its most likely ones, and the chance that one of them is shown.
+
+    >>> mask, often = favourites_of(np.array([[0.4, 0.4, 0.2]]))
+    >>> mask.tolist(), often.tolist()
+    ([[True, True, False]], [0.8])
+    """
+    favourite = probabilities == probabilities.max(axis=-1, keepdims=True)
+    often = np.minimum(np.where(favourite, probabilities, 0.0).sum(axis=-1), 1.0)
+    return favourite, np.where(favourite.all(axis=-1), 1.0, often)
 
 
 def multinomial_log_e_value(probabilities: ArrayLike, shows: ArrayLike) -> FloatArray:

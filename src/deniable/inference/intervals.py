@@ -101,7 +101,15 @@ def compare(state: State, *, shares: ArrayLike | None = None, alpha: float = 0.0
     return Comparisons(segments, whole, each, n_shown, state.stopped_at != RUNNING)
 
 
-def of_sums(sums: Sums, planned: FloatArray, rate: float, alpha: float, least: float) -> Intervals:
+def of_sums(
+    sums: Sums,
+    planned: FloatArray,
+    rate: float,
+    alpha: float,
+    least: float,
+    *,
+    exact: bool = True,
+) -> Intervals:
     """Intervals of each cell on its own, cut to [least, 1].
 
     Args:
@@ -110,10 +118,12 @@ def of_sums(sums: Sums, planned: FloatArray, rate: float, alpha: float, least: f
         rate: first guess of the rates.
         alpha: error probability of one cell.
         least: smallest possible value; the largest is 1.
+        exact: False leaves the exact ends at the largest and smallest value, which is quicker.
     """
     with np.errstate(invalid="ignore", divide="ignore"):
         near = normal_mixture(sums.variance, sums.weight / planned, alpha) / sums.weight
-        far = _exact_radius(sums, planned, rate, alpha)
+        nothing = np.full(sums.weight.shape, np.inf)
+        far = _exact_radius(sums, planned, rate, alpha) if exact else nothing
     ready = (sums.visitors >= LEAST_VISITORS) & (sums.variance >= least_variance(alpha))
     return _around(sums.estimate, near, far, least, ready)
 
@@ -125,6 +135,8 @@ def combine(
     rate: float,
     alpha: float,
     least: float,
+    *,
+    exact: bool = True,
 ) -> Intervals:
     """Intervals of weighted sums of cells, added up over the first axis.
 
@@ -139,6 +151,7 @@ def combine(
         rate: first guess of the rates.
         alpha: error probability of the result.
         least: smallest possible value; the largest is 1.
+        exact: False leaves the exact ends at the largest and smallest value, which is quicker.
     """
     c = np.broadcast_to(coefficients, sums.weight.shape)
     used = c != 0
@@ -150,8 +163,10 @@ def combine(
         largest = np.abs(step).max(axis=0)
         near = normal_mixture(np.nan_to_num(variance), np.nan_to_num(progress), alpha)
         cells = max(int(used.sum(axis=0).max()), 1)
-        radius = _exact_radius(sums, planned, rate, alpha / cells)
-        far = np.where(used, np.abs(c) * radius, 0.0).sum(axis=0)
+        far = np.full(estimate.shape, np.inf)
+        if exact:
+            radius = _exact_radius(sums, planned, rate, alpha / cells)
+            far = np.where(used, np.abs(c) * radius, 0.0).sum(axis=0)
         ready = (
             (np.where(used, sums.visitors, np.inf).min(axis=0) >= LEAST_IN_EACH_SEGMENT)
             & (np.where(used, sums.visitors, 0.0).sum(axis=0) >= LEAST_VISITORS)

@@ -156,15 +156,24 @@ def chosen_value(
 
 
 def value_of_cells(cells: Intervals, coefficients: FloatArray) -> Value:
-    """The weighted sum of intervals that hold together, (J, K); cells with 0 are left out."""
+    """The weighted sum of intervals that hold together, (J, K); cells with 0 are left out.
+
+    Negative coefficients are fine: the value of one policy minus that of another.
+    """
     c = coefficients
-    used = c > 0
-    low, high, exact_low, exact_high, middle = (
-        float(np.where(used, c * end, 0.0).sum())
-        for end in (cells.low, cells.high, cells.exact_low, cells.exact_high, cells.estimate)
+    used = c != 0
+
+    def total(positive: FloatArray, negative: FloatArray) -> float:
+        return float(np.where(used, c * np.where(c > 0, positive, negative), 0.0).sum())
+
+    return Value(
+        estimate=total(cells.estimate, cells.estimate),
+        low=total(cells.low, cells.high),
+        high=total(cells.high, cells.low),
+        exact_low=total(cells.exact_low, cells.exact_high),
+        exact_high=total(cells.exact_high, cells.exact_low),
+        ready=bool(cells.ready[used].all()),
     )
-    ready = bool(cells.ready[used].all())
-    return Value(middle, low, high, exact_low, exact_high, ready)
 
 
 def arm_values(state: State, alpha: float = 0.05) -> Intervals:

@@ -82,22 +82,10 @@ class Batch:
             raise InvalidArgumentError(
                 "probabilities", table.shape, "a row for each segment, 2 or more arms"
             )
-        if (np.abs(table.sum(axis=1) - 1) > 1e-9).any():
-            raise InvalidArgumentError("probabilities", table.shape, "rows that sum to 1")
-        shown = _counts("shows", check.count("shows", shows, 0), table.shape)
-        sums = _counts("rewards", check.nonnegative("rewards", rewards), table.shape)
-        raw = sums if squares is None else squares
-        squared = _counts("squares", check.nonnegative("squares", raw), table.shape)
-        slack = 1e-9 * (1 + shown)
-        if (sums > shown + slack).any():
-            raise InvalidArgumentError("rewards", sums.shape, "rewards of at most 1 for each show")
-        if (squared > sums + slack).any() or (squared * shown < sums * sums - slack * shown).any():
-            raise InvalidArgumentError(
-                "squares", squared.shape, "sums of squares that rewards between 0 and 1 can have"
-            )
+        raw = rewards if squares is None else squares
         for name, value in zip(
             ("probabilities", "shows", "rewards", "squares"),
-            (table, shown, np.minimum(sums, shown), squared),
+            _checked(table, shows, rewards, raw),
             strict=True,
         ):
             object.__setattr__(self, name, value)
@@ -267,9 +255,12 @@ def new_state(
 
 def guesses(state: State) -> FloatArray:
     """Rates as guessed from those who entered, (J, K): m of the next batch."""
-    shown, rewarded = state.shows, state.rewards
-    mean = (state.rate + rewarded.sum(axis=1)) / (1 + shown.sum(axis=1))
-    result: FloatArray = (PRIOR_SHOWS * mean[:, None] + rewarded) / (PRIOR_SHOWS + shown)
+    return _guessed(state.rate, state.shows, state.rewards)
+
+
+def _guessed(rate: float, shown: FloatArray, rewarded: FloatArray) -> FloatArray:
+    mean = (rate + rewarded.sum(axis=-1)) / (1 + shown.sum(axis=-1))
+    result: FloatArray = (PRIOR_SHOWS * mean[..., None] + rewarded) / (PRIOR_SHOWS + shown)
     return result
 
 
@@ -282,38 +273,84 @@ def update(state: State, batch: Batch) -> State:
     >>> round(float(state.between.estimate[0, 0]), 6)
     0.06
     """
-    p = batch.probabilities
-    if p.shape != state.shows.shape:
-        raise InvalidArgumentError("batch", p.shape, f"arrays of shape {state.shows.shape}")
-    m = guesses(state)
-    visitors = batch.shows.sum(axis=1)[:, None]
-    residual = batch.rewards - batch.shows * m
-    squared = np.maximum(batch.squares - 2 * m * batch.rewards + batch.shows * m * m, 0.0)
+    if batch.shows.shape != state.shows.shape:
+        raise InvalidArgumentError(
+            "batch", batch.shows.shape, f"arrays of shape {state.shows.shape}"
+        )
+    parts = (batch.probabilities, batch.shows, batch.rewards, batch.squares)
+    return _after(state, *(part[None] for part in parts))
+
+
+def update_all(
+    state: State,
+    probabilities: ArrayLike,
+    shows: ArrayLike,
+    rewards: ArrayLike,
+    squares: ArrayLike,
+) -> State:
+    """The state after many batches, as if each had been given to `update`, to the last bit.
+
+    Args:
+        state: before them.
+        probabilities: of the tables, oldest first, (T, J, K).
+        shows: by table, segment and arm, (T, J, K).
+        rewards: sums of rewards, (T, J, K).
+        squares: sums of squared rewards, (T, J, K).
+
+    >>> state = new_state(1, 2, horizon=1000)
+    >>> state = update_all(state, [[[0.5, 0.5]]] * 2, [[[250, 250]]] * 2, [[[25, 40]]] * 2,
+    ...                    [[[25, 40]]] * 2)
+    >>> round(float(state.between.estimate[0, 0]), 6)
+    0.06
+    """
+    tables = check.probability("probabilities", probabilities)
+    if tables.ndim != 3 or tables.shape[1:] != state.shows.shape:
+        raise InvalidArgumentError(
+            "probabilities", tables.shape, f"tables of shape {state.shows.shape}"
+        )
+    if not len(tables):
+        return state
+    return _after(state, *_checked(tables, shows, rewards, squares))
+
+
+def _after(
+    state: State, p: FloatArray, shows: FloatArray, rewards: FloatArray, squares: FloatArray
+) -> State:
+    """The state after T batches, all arrays (T, J, K). Sums run in the order of the batches."""
+    shown = np.cumsum(np.concatenate([state.shows[None], shows]), axis=0)
+    rewarded = np.cumsum(np.concatenate([state.rewards[None], rewards]), axis=0)
+    m = _guessed(state.rate, shown[:-1], rewarded[:-1])
+    visitors = shows.sum(axis=-1)[..., None]
+    residual = rewards - shows * m
+    squared = np.maximum(squares - 2 * m * rewards + shows * m * m, 0.0)
 
     usable = p >= FLOOR
     arm = _sums(usable, visitors, p, p * visitors * m + residual, squared)
 
     a, b = state.pairs.T
-    pa, pb = p[:, a], p[:, b]
-    both = usable[:, a] & usable[:, b]
+    pa, pb = p[..., a], p[..., b]
+    both = usable[..., a] & usable[..., b]
     with np.errstate(divide="ignore", invalid="ignore"):
         w = pa * pb / (pa + pb)
         part_a, part_b = w / pa, w / pb
-    total = w * visitors * (m[:, b] - m[:, a]) + part_b * residual[:, b] - part_a * residual[:, a]
-    variance = part_b**2 * squared[:, b] + part_a**2 * squared[:, a]
+    guessed = m[..., b] - m[..., a]
+    total = w * visitors * guessed + part_b * residual[..., b] - part_a * residual[..., a]
+    variance = part_b**2 * squared[..., b] + part_a**2 * squared[..., a]
     pair = _sums(both, visitors, w, total, variance)
 
-    so_far = state.visitors[:, None]
-    newly = np.where(state.stopped_at == RUNNING, so_far, state.stopped_at)
+    stopped_at = state.stopped_at
+    for running, so_far in zip(both, shown[:-1].sum(axis=-1), strict=True):
+        newly = np.where(stopped_at == RUNNING, so_far[:, None], stopped_at)
+        stopped_at = np.where(running, RUNNING, newly)
     return replace(
         state,
-        shows=state.shows + batch.shows,
-        rewards=state.rewards + batch.rewards,
-        squares=state.squares + batch.squares,
-        between=state.between.plus(pair),
-        alone=state.alone.plus(arm),
-        stopped_at=np.where(both, RUNNING, newly),
-        latest=p,
+        shows=shown[-1],
+        rewards=rewarded[-1],
+        squares=_running(state.squares, squares),
+        between=_added(state.between, pair),
+        alone=_added(state.alone, arm),
+        stopped_at=stopped_at,
+        latest=p[-1],
     )
 
 
@@ -369,6 +406,36 @@ def _sums(
     return Sums(
         *(np.where(used, part, 0.0) for part in (visitors, weight * visitors, total, variance))
     )
+
+
+def _added(before: Sums, parts: Sums) -> Sums:
+    """The sums with those of T batches, (T, ...), added in their order."""
+    return Sums(*(_running(getattr(before, f.name), getattr(parts, f.name)) for f in fields(Sums)))
+
+
+def _running(before: FloatArray, parts: FloatArray) -> FloatArray:
+    """The sum, added one by one as `update` would: `sum` adds pairwise where it can."""
+    result: FloatArray = np.cumsum(np.concatenate([before[None], parts]), axis=0)[-1]
+    return result
+
+
+def _checked(
+    table: FloatArray, shows: ArrayLike, rewards: ArrayLike, squares: ArrayLike
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Counts that visitors of these tables can have; the last axis is that of the arms."""
+    if (np.abs(table.sum(axis=-1) - 1) > 1e-9).any():
+        raise InvalidArgumentError("probabilities", table.shape, "rows that sum to 1")
+    shown = _counts("shows", check.count("shows", shows, 0), table.shape)
+    sums = _counts("rewards", check.nonnegative("rewards", rewards), table.shape)
+    squared = _counts("squares", check.nonnegative("squares", squares), table.shape)
+    slack = 1e-9 * (1 + shown)
+    if (sums > shown + slack).any():
+        raise InvalidArgumentError("rewards", sums.shape, "rewards of at most 1 for each show")
+    if (squared > sums + slack).any() or (squared * shown < sums * sums - slack * shown).any():
+        raise InvalidArgumentError(
+            "squares", squared.shape, "sums of squares that rewards between 0 and 1 can have"
+        )
+    return table, shown, np.minimum(sums, shown), squared
 
 
 def _counts(argument: str, values: FloatArray, shape: tuple[int, ...]) -> FloatArray:

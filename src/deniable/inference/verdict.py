@@ -112,14 +112,17 @@ class Choice:
     """Something to do now, and what it earns per visitor.
 
     Attributes:
-        what: "keep", "promote" or "winners".
+        what: "keep", "promote", "within" (each segment its best arm, as far as the promise allows)
+            or "winners" (the same without a promise).
         arm: the arm to promote, else None.
         value: mean reward per visitor with its interval, valid whichever choice one looks at.
+        gain: the same minus that of "keep".
     """
 
     what: str
     arm: str | None
     value: Value
+    gain: Value
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,6 +138,7 @@ class Verdict:
         visitors: who entered, in all.
         too_early: segments without enough visitors to show anything.
         retired: (arm, segment) whose comparisons have stopped.
+        comparisons: every pair of arms, in numbers.
         n_comparisons: comparisons that share alpha.
         alpha: error probability over all of them and all looks.
     """
@@ -147,6 +151,7 @@ class Verdict:
     visitors: int
     too_early: tuple[str, ...]
     retired: tuple[tuple[str, str], ...]
+    comparisons: Comparisons
     n_comparisons: int
     alpha: float
 
@@ -159,6 +164,7 @@ def verdict(
     default_arm: str,
     shares: ArrayLike | None = None,
     visitors_per_day: float | None = None,
+    within: ArrayLike | None = None,
     alpha: float = 0.05,
 ) -> Verdict:
     """What the experiment has learned.
@@ -170,6 +176,8 @@ def verdict(
         default_arm: the arm that lifts are measured against.
         shares: of the segments among future visitors; as observed where left out.
         visitors_per_day: traffic of the experiment, to turn visitors into days.
+        within: the row of a table that favours each arm as far as the promise allows, (K, K): row
+            k favours arm k. Where left out, there is no such choice.
         alpha: error probability over all comparisons and looks.
 
     >>> from deniable.inference.state import Batch, new_state, update
@@ -231,13 +239,14 @@ def verdict(
         winners=tuple(best),
         undecided=tuple(undecided),
         whole=_against_default(state, found, names, default),
-        choices=_choices(state, names, weights, alpha),
+        choices=_choices(state, names, weights, alpha, within),
         segments=places,
         visitors=int(state.shows.sum()),
         too_early=tuple(
             p for p, ok in zip(places, found.segments.ready, strict=True) if not ok.any()
         ),
         retired=tuple((names[k], places[j]) for j, k in np.argwhere(state.latest < FLOOR)),
+        comparisons=found,
         n_comparisons=found.n_shown,
         alpha=alpha,
     )
@@ -304,20 +313,32 @@ def _against_default(
 
 
 def _choices(
-    state: State, names: tuple[str, ...], weights: FloatArray, alpha: float
+    state: State,
+    names: tuple[str, ...],
+    weights: FloatArray,
+    alpha: float,
+    within: ArrayLike | None,
 ) -> tuple[Choice, ...]:
     """All with one set of intervals, which hold together whichever choice one looks at."""
     cells = arm_values(state, alpha)
     shape = {"n_segments": state.n_segments, "n_arms": state.n_arms}
+    keep = state.latest * weights[:, None]
 
-    def value(policy: FloatArray) -> Value:
-        return value_of_cells(cells, policy * weights[:, None])
+    def choice(what: str, arm: str | None, policy: FloatArray) -> Choice:
+        wanted = policy * weights[:, None]
+        return Choice(
+            what, arm, value_of_cells(cells, wanted), value_of_cells(cells, wanted - keep)
+        )
 
-    return (
-        Choice("keep", None, value(state.latest)),
-        *(Choice("promote", arm, value(always(a, **shape))) for a, arm in enumerate(names)),
-        Choice("winners", None, value(best_of_each(state))),
-    )
+    best = best_of_each(state)
+    found = [choice("keep", None, state.latest)]
+    found += [choice("promote", arm, always(a, **shape)) for a, arm in enumerate(names)]
+    if within is not None:
+        rows = check.probability("within", within)
+        if rows.shape != (len(names), len(names)):
+            raise InvalidArgumentError("within", rows.shape, f"a row for each of {len(names)} arms")
+        found.append(choice("within", None, best @ rows))
+    return (*found, choice("winners", None, best))
 
 
 def _visitors_until_decided(state: State, alpha: float) -> FloatArray:

@@ -8,8 +8,12 @@ from collections.abc import Sequence
 from deniable.inference.verdict import Undecided, Verdict
 
 
-def sentences(found: Verdict) -> list[str]:
+def sentences(found: Verdict, *, cap: float | None = None) -> list[str]:
     """The verdict in plain words, most important first. Rates are in per cent, lifts in points.
+
+    Args:
+        found: the verdict.
+        cap: the largest reward, where rewards are amounts: they are told in their own unit.
 
     >>> from deniable.inference.state import Batch, new_state, update
     >>> from deniable.inference.verdict import verdict
@@ -29,16 +33,24 @@ def sentences(found: Verdict) -> list[str]:
     Each segment its best arm: 17.0%.
     Undecided for returning; if the estimates are right, about 110,000 more visitors.
     """
-    said = [_who_won(found)]
+    unit = Unit(cap)
+    said = [_who_won(found, unit)]
     keep = next(choice for choice in found.choices if choice.what == "keep")
     rows = [choice for choice in found.choices if choice.what == "promote"]
     top = max(rows, key=lambda choice: _known(choice.value.estimate))
     each = next(choice for choice in found.choices if choice.what == "winners")
+    inside = next((choice for choice in found.choices if choice.what == "within"), None)
     if not found.too_early:
-        said.append(f"Keep running: {_percent(keep.value.estimate)}.")
-        said.append(f"{_capital(str(top.arm))} for everybody: {_percent(top.value.estimate)}.")
-        if len(found.segments) > 1:
-            said.append(f"Each segment its best arm: {_percent(each.value.estimate)}.")
+        said.append(f"Keep running: {unit.level(keep.value.estimate)}.")
+        said.append(f"{_capital(str(top.arm))} for everybody: {unit.level(top.value.estimate)}.")
+        if len(found.segments) > 1 and inside is None:
+            said.append(f"Each segment its best arm: {unit.level(each.value.estimate)}.")
+        elif len(found.segments) > 1 and inside is not None:
+            said.append(
+                "Each segment its best arm, within the promise: "
+                f"{unit.level(inside.value.estimate)}; without a promise: "
+                f"{unit.level(each.value.estimate)}."
+            )
     known = {winner.segment for winner in found.winners}
     waiting = {item.lift.segment for item in found.undecided} | set(found.too_early)
     stuck = [place for place in found.segments if place not in known and place not in waiting]
@@ -58,7 +70,33 @@ def sentences(found: Verdict) -> list[str]:
     return said
 
 
-def _who_won(found: Verdict) -> str:
+class Unit:
+    """How rewards are told: as shares in per cent, or as amounts up to a cap.
+
+    Args:
+        cap: the largest amount; None for shares.
+
+    >>> Unit(None).level(0.123), Unit(None).change(0.01, -0.02), Unit(50).level(0.123)
+    ('12.3%', '+1.0 to -2.0 points', '6.15')
+    """
+
+    def __init__(self, cap: float | None) -> None:
+        self.cap = cap
+
+    def level(self, value: float) -> str:
+        """A mean reward, given as a share of the cap."""
+        if math.isnan(value):
+            return "unknown"
+        return f"{100 * value:.1f}%" if self.cap is None else f"{self.cap * value:,.4g}"
+
+    def change(self, low: float, high: float) -> str:
+        """From where to where a difference lies."""
+        if self.cap is None:
+            return f"{100 * low:+.1f} to {100 * high:+.1f} points"
+        return f"{self.cap * low:+,.3g} to {self.cap * high:+,.3g}"
+
+
+def _who_won(found: Verdict, unit: Unit) -> str:
     if not found.winners:
         return "No winner yet."
     parts = []
@@ -66,7 +104,7 @@ def _who_won(found: Verdict) -> str:
         lift = winner.lift
         told = ""
         if lift is not None and lift.ready:
-            told = f" ({_points(lift.low)} to {_points(lift.high)} points)"
+            told = f" ({unit.change(lift.low, lift.high)})"
         parts.append(f"{winner.arm} for {winner.segment}{told}")
     number = {1: "One winner", 2: "Two winners", 3: "Three winners"}.get(
         len(parts), f"{len(parts)} winners"
@@ -87,14 +125,6 @@ def _when_decided(undecided: Sequence[Undecided]) -> str:
         else f"{math.ceil(days):,} more days"
     )
     return f"{head}; if the estimates are right, about {when}."
-
-
-def _points(value: float) -> str:
-    return f"{100 * value:+.1f}"
-
-
-def _percent(value: float) -> str:
-    return "unknown" if math.isnan(value) else f"{100 * value:.1f}%"
 
 
 def _known(value: float) -> float:

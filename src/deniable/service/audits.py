@@ -1,22 +1,31 @@
-"""Audits of stored experiments: promise and decisions, handed to `deniable.audit` as plain data."""
+"""Audits of what is stored: promises and decisions, handed to `deniable.audit` as plain data."""
 
 from __future__ import annotations
 
-import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, Select, select
+from sqlalchemy import Connection, Select, func, select
 
-from deniable.audit.promise import AuditedTable, Promise
+from deniable.audit.promise import AuditedTable, Lottery, Promise
+from deniable.errors import NANO, BrokenPromiseError, InvalidTableError
 from deniable.privacy.tables import decoded_table
-from deniable.storage import commitments, experiments, promises
-from deniable.storage.records import Experiment, PublishedTable
-from deniable.storage.schema import decisions, rewards
+from deniable.storage import account, commitments, experiments, promises, times
+from deniable.storage.commitments import Entry
+from deniable.storage.ledger import Verification, chained, verify
+from deniable.storage.records import SLOTS, Experiment
+from deniable.storage.schema import answers, counters, decisions, rewards, tables, tombstones
+from deniable.storage.schema import commitments as commitment_rows
 from deniable.storage.store import Store
 
 if TYPE_CHECKING:
     import polars as pl
 
+    from deniable.audit.checks import Check
+    from deniable.audit.firm_report import ExperimentLine, FirmAudit
     from deniable.audit.report import Audit
 
 _PAGE = 20_000
@@ -41,76 +50,312 @@ class Audits:
             key: the experiment.
             record: enter the verdict into the ledger, where it can be shown but not changed.
         """
+        from deniable.audit.checks import Check
         from deniable.audit.decisions import DecisionLog
         from deniable.audit.report import audit
 
         with self._store.read() as connection:
             experiment = experiments.by_key(connection, key)
             promise = _promise(connection, experiment)
+            verified = verify(connection, {})
+            chain = _chain_checks(connection, experiment, verified)
             frame = _frame(connection, experiment)
-        found = audit(promise, DecisionLog.from_frame(frame, promise))
+            cells, erased = _counted(connection, experiment)
+            lottery = _lottery(connection, experiment)
+        try:
+            log = DecisionLog.from_frame(frame, promise)
+        except InvalidTableError as error:
+            # Nobody's draw: a row that was written by hand. The design is audited nevertheless.
+            chain.append(Check("the decisions", "broken", f"{error}."))
+            found = audit(promise, chain=chain)
+        else:
+            found = audit(promise, log, lottery=lottery, counted=cells, erased=erased, chain=chain)
+        found = replace(found, heads=verified.heads)
         if record:
-            self._record_audit(experiment, found)
-        return found
-
-    def _record_audit(self, experiment: Experiment, found: Audit) -> None:
-        broken = [check.name for check in found.checks if check.outcome == "broken"]
-
-        def work(connection: Connection) -> None:
-            commitments.lock_chain(connection)
-            commitments.record(
-                connection,
-                "audit",
+            self._record(
                 experiment,
                 sound=found.sound,
                 verdict=found.verdict,
                 decisions=found.decisions,
-                broken=broken,
+                broken=_broken(found.checks),
+                power=found.power,
+                figures=found.to_dict()["evidence"],
             )
+        return found
+
+    def firm(self, *, record: bool = False) -> FirmAudit:
+        """Check the whole firm from the chain: windows, layers, debits, every experiment's tables.
+
+        Args:
+            record: enter the verdict into the ledger.
+        """
+        from deniable.audit.firm import recomputed
+        from deniable.audit.firm_report import FirmAudit, ends, firm_checks
+
+        with self._store.read() as connection:
+            verified = verify(connection, {})
+            # A chain that does not hold says nothing that could be added up.
+            entries = [] if verified.chain == "commitments" else list(chained(connection))
+            last = {bytes.fromhex(name): at for name, at in verified.last_decided.items()}
+            told = recomputed(entries, last, commitments.moment(connection))
+            lines = _lines(connection, entries, ends(told), last) if entries else []
+        problems = [] if verified.problem is None else [verified.problem]
+        found = FirmAudit(
+            made_at=datetime.now(UTC),
+            account=told,
+            experiments=tuple(lines),
+            commitments=verified.commitments,
+            decisions=verified.decisions,
+            heads=verified.heads,
+            checks=firm_checks(told, lines, problems),
+        )
+        if record:
+            peak = told.peaks[-1] if told.peaks else None
+            self._record(
+                None,
+                sound=found.sound,
+                verdict=found.verdict,
+                decisions=found.decisions,
+                broken=_broken(found.checks),
+                experiments=len(lines),
+                peak_nano=None if peak is None else peak.nano,
+            )
+        return found
+
+    def _record(self, experiment: Experiment | None, **detail: object) -> None:
+        def work(connection: Connection) -> None:
+            commitments.lock_chain(connection)
+            commitments.record(connection, "audit", experiment, 0, **detail)
 
         self._store.retried(work)
 
 
+def _broken(checks: Sequence[Check]) -> list[str]:
+    return [check.name for check in checks if check.outcome == "broken"]
+
+
 def _promise(connection: Connection, experiment: Experiment) -> Promise:
     """As the chain says it, not the row of the experiment, which can be changed."""
-    chained = promises.promise_of(connection, experiment)
-    off = experiments.versions_off(connection, experiment)
-    everyone = range(len(chained.arms))
+    told = promises.promise_of(connection, experiment)
+    off = promises.switched_off(connection, experiment)
     return Promise(
         name=experiment.key,
-        arms=tuple(key for key, _, _ in chained.arms),
-        segments=chained.segments,
+        arms=tuple(key for key, _, _ in told.arms),
+        segments=told.segments,
         budgets_nano=tuple(
-            chained.budget_nano if budget is None else budget for _, budget, _ in chained.arms
+            told.budget_nano if budget is None else budget for _, budget, _ in told.arms
         ),
-        strategy=chained.strategy,
-        cap=chained.metrics[0].cap_micro,
-        trace_nano=chained.trace_nano,
-        across_time=chained.across_time,
+        strategy=told.strategy,
+        cap=told.metrics[0].cap_micro,
+        trace_nano=told.trace_nano,
+        across_time=told.across_time,
         versions={
-            version: tuple(arm for arm in everyone if off.get(arm, version + 1) > version)
-            for version in range(1, chained.version + 1)
+            version: tuple(
+                place
+                for place, (key, _, _) in enumerate(told.arms)
+                if off.get(key, version + 1) > version
+            )
+            for version in range(1, told.version + 1)
         },
-        one_band=chained.one_band,
+        one_band=told.one_band,
         tables=tuple(
-            _audited(table, len(chained.arms))
+            AuditedTable.stored(
+                table.number, table.version, table.rows, table.counts, len(told.arms)
+            )
             for table in experiments.published(connection, experiment)
         ),
     )
 
 
-def _audited(table: PublishedTable, n_arms: int) -> AuditedTable:
-    counts = json.loads(table.counts)
-    return AuditedTable(
-        number=table.number,
-        version=table.version,
-        table=decoded_table(table.rows, n_arms),
-        shows=tuple(map(tuple, counts["shows"])),
-        rewards=tuple(map(tuple, counts["rewards"])),
-        horizon=counts.get("horizon"),
-        additions=counts.get("additions", 0),
-        floors=None if counts.get("floors") is None else tuple(counts["floors"]),
+def _chain_checks(
+    connection: Connection, experiment: Experiment, verified: Verification
+) -> list[Check]:
+    """Ledger, rows and tables against each other; what counted at once while the experiment did."""
+    from deniable.audit.checks import Check, chain_check
+    from deniable.audit.firm import recomputed, within
+
+    problems = [] if verified.problem is None else [verified.problem]
+    if verified.chain == "commitments":  # what it says cannot be added up
+        return [chain_check(problems)]
+    entries = [entry for entry in chained(connection) if entry.kind != "table"]
+    last = {bytes.fromhex(name): at for name, at in verified.last_decided.items()}
+    told = recomputed(entries, last, commitments.moment(connection))
+    found = [chain_check(problems)]
+    peak = within(told, bytes.fromhex(experiment.id))
+    if peak is None:
+        found.append(Check("every window", "not tested", "It has not been started."))
+        return found
+    counted, budget, days = peak
+    found.append(
+        Check(
+            "every window",
+            "kept" if counted <= budget else "broken",
+            f"While it counted, at most {counted / NANO:g} nats did so at once in any {days} days, "
+            f"recomputed from the chain; the firm promises {budget / NANO:g}.",
+        )
     )
+    return found
+
+
+def _counted(connection: Connection, experiment: Experiment) -> tuple[Counter[Any], int]:
+    """Shows by (table, role, segment, arm) from the counters, and how many decisions were erased."""
+    mine = bytes.fromhex(experiment.id)
+    keys = (counters.c.table_number, counters.c.role, counters.c.segment, counters.c.arm)
+    rows = connection.execute(
+        select(*keys, func.sum(counters.c.shows))
+        .where(
+            counters.c.experiment_id == mine,
+            counters.c.metric == 0,
+            counters.c.table_number > 0,
+        )
+        .group_by(*keys)
+    )
+    cells = Counter({tuple(row[:4]): int(row[4]) for row in rows if row[4]})
+    erased = connection.execute(
+        select(func.count()).where(
+            decisions.c.experiment_id == mine,
+            decisions.c.salt.is_(None),
+            decisions.c.table_number.is_not(None),
+        )
+    ).scalar_one()
+    return cells, erased
+
+
+def _lottery(connection: Connection, experiment: Experiment) -> Lottery | None:
+    """How members are chosen, by the chain; None before the start and for experiments of groups."""
+    told = promises.promise_of(connection, experiment)
+    migrated = commitments.linked(
+        connection,
+        commitment_rows.c.experiment_id == bytes.fromhex(experiment.id),
+        commitment_rows.c.kind == "migrate",
+    )
+    if told.status == "draft" or (migrated and told.layer is not None):
+        return None
+    slots = SLOTS if told.slots is None else int.from_bytes(told.slots, "little").bit_count()
+    return Lottery(slots=slots, holdout=told.holdout)
+
+
+def _lines(
+    connection: Connection,
+    entries: Sequence[Entry],
+    until: Mapping[bytes, datetime | None],
+    last_decided: Mapping[bytes, int],
+) -> list[ExperimentLine]:
+    """One line for each experiment that the chain or a row knows."""
+    from deniable.audit.firm_report import ExperimentLine, TableTally
+
+    acts: dict[bytes, list[Entry]] = {}
+    told_tables: dict[tuple[bytes, int], promises.PromisedTable] = {}
+    # Scratch copies cost nothing and are nobody's experiment; the ledger's checks cover them.
+    scratch = {entry.experiment_id for entry in entries if entry.kind == "scratch"}
+    for entry in entries:
+        if entry.experiment_id is None or entry.experiment_id in scratch:
+            continue
+        acts.setdefault(entry.experiment_id, []).append(entry)
+        if entry.kind == "table":
+            told = promises.promised_table(entry)
+            told_tables[entry.experiment_id, told.number] = told
+    rows = {bytes.fromhex(one.id): one for one in experiments.everything(connection)}
+    stones: dict[bytes, int] = {
+        row[0]: row[1]
+        for row in connection.execute(
+            select(tombstones.c.experiment_id, func.count()).group_by(tombstones.c.experiment_id)
+        )
+    }
+    totals: dict[bytes, int] = {
+        row[0]: int(row[1])
+        for row in connection.execute(
+            select(counters.c.experiment_id, func.sum(counters.c.shows)).group_by(
+                counters.c.experiment_id
+            )
+        )
+    }
+    answered: dict[bytes, int] = {
+        row[0]: row[1]
+        for row in connection.execute(
+            select(answers.c.experiment_id, func.max(answers.c.hour)).group_by(
+                answers.c.experiment_id
+            )
+        )
+    }
+    said: dict[bytes, promises.Promise] = {}
+    problems: dict[bytes, list[str]] = {identity: [] for identity in (*acts, *rows)}
+    for identity in problems:
+        row = rows.get(identity)
+        try:
+            mine = [e for e in acts.get(identity, []) if promises.matters(e)]
+            said[identity] = promises.promise_from(row.key if row else identity.hex(), mine)
+        except BrokenPromiseError as problem:
+            problems[identity].append(str(problem))
+            continue
+        if row is None:
+            problems[identity].append("its row was removed")
+            continue
+        wrong = promises.differences(row, said[identity])
+        if wrong:
+            problems[identity].append(f"its row is not what the ledger says: {', '.join(wrong)}")
+        if stones.get(identity, 0) != said[identity].tombstones:
+            problems[identity].append("tombstones were removed or added")
+        newest = last_decided.get(identity, 0) // account.HOUR
+        if row.cost_nano and answered.get(identity, 0) < newest:
+            problems[identity].append("its last answer was moved back behind its newest decision")
+    tallies = {identity: TableTally(promise) for identity, promise in said.items()}
+    missing = dict(told_tables)
+    query = select(tables).order_by(tables.c.experiment_id, tables.c.number)
+    with connection.execute(query.execution_options(yield_per=50)) as found:
+        for stored in found:
+            identity = stored.experiment_id
+            if identity in scratch:
+                continue
+            promised = missing.pop((identity, stored.number), None)
+            wrong_table = promises.table_problem(stored, promised)
+            if wrong_table is not None:
+                problems.setdefault(identity, []).append(f"table {stored.number} {wrong_table}")
+            elif promised is not None and identity in tallies:
+                table = decoded_table(stored.rows, len(said[identity].arms))
+                tallies[identity].add(table, promised)
+    for identity, number in missing:
+        problems[identity].append(f"table {number} was removed")
+    lines = []
+    for identity, promise in said.items():
+        tally = tallies[identity]
+        tally.finish()
+        audited = [e for e in acts.get(identity, []) if e.kind == "audit"]
+        erased = sum(e.detail["decisions"] for e in acts[identity] if e.kind in ("erase", "purge"))
+        lines.append(
+            ExperimentLine(
+                key=promise.key,
+                status=promise.status,
+                strategy=promise.strategy,
+                budget_nano=promise.budget_nano,
+                trace_nano=promise.trace_nano,
+                layer=promise.layer,
+                slots=0
+                if promise.slots is None
+                else int.from_bytes(promise.slots, "little").bit_count(),
+                decisions=totals.get(identity, 0),
+                erased=erased,
+                tables=tally.tables,
+                tombstones=promise.tombstones,
+                counts_until=until.get(identity),
+                audited=None
+                if not audited
+                else (
+                    times.as_datetime(audited[-1].recorded_at),
+                    bool(audited[-1].detail["sound"]),
+                ),
+                problems=(*problems[identity], *tally.problems),
+            )
+        )
+    lines += [
+        ExperimentLine(
+            identity.hex(), "?", "?", 0, None, None, 0, totals.get(identity, 0), 0, 0, 0, None, None,
+            tuple(told_problems),
+        )
+        for identity, told_problems in problems.items()
+        if identity not in said
+    ]  # fmt: skip
+    return sorted(lines, key=lambda line: line.key)
 
 
 def _frame(connection: Connection, experiment: Experiment) -> pl.DataFrame:

@@ -107,12 +107,18 @@ class Batch:
             self.answers.append((job, [answers[visitor] for visitor in visitors[start:end]]))
             start = end
 
-    def reward(self, state: ExperimentState, rewards: dict[tuple[bytes, int], int]) -> None:
+    def reward(
+        self,
+        state: ExperimentState,
+        rewards: dict[tuple[bytes, int], int],
+        told: dict[tuple[bytes, int], str] | None = None,
+    ) -> None:
         """Count the first reward of each decision and metric of one experiment, within its window.
 
         Args:
             state: the experiment.
             rewards: (decision, metric) -> value in millionths.
+            told: where to tell what became of each; None: nobody asks.
         """
         decisions = sorted({decision for decision, _ in rewards})
         shown = self._tx.shown(state.id, decisions)
@@ -123,6 +129,16 @@ class Batch:
         for (decision, metric), value in sorted(rewards.items()):
             what = shown.get(decision)
             late = what is not None and window is not None and now - what.decided_at > window
+            if told is not None:
+                told[decision, metric] = (
+                    "unknown"
+                    if what is None
+                    else "duplicate"
+                    if (decision, metric) in before
+                    else "late"
+                    if late
+                    else "applied"
+                )
             if what is None or late or (decision, metric) in before:
                 continue
             seq += 1
@@ -364,3 +380,23 @@ def _refusal(state: ExperimentState, job: RewardJob) -> InvalidArgumentError | N
             cap = state.metrics[position].cap
             return InvalidArgumentError("value", value / MICRO, f"0 to {cap:g}")
     return None
+
+
+def outcomes_of(
+    job: RewardJob, states: Sequence[ExperimentState], told: dict[tuple[bytes, int], str]
+) -> dict[str, int]:
+    """What became of the rewards of a job: outcome -> how many."""
+    positions = {state.id[:4]: state.metric_positions for state in states}
+    counted: Counter[str] = Counter()
+    left = dict(told)
+    for decision, metric, _ in job.rewards:
+        known = positions.get(decision[:4])
+        if known is None:
+            counted["unknown"] += 1
+        else:  # the second one of the same decision and metric finds the first
+            place = (decision, known[metric])
+            outcome = left.get(place, "unknown")
+            counted[outcome] += 1
+            if outcome == "applied":
+                left[place] = "duplicate"
+    return dict(counted)

@@ -22,6 +22,9 @@ MAX_METRICS = 20
 MAX_HOLDOUT = 0.5
 MAX_SECONDS = 10 * 366 * 86_400
 
+RESERVED_KEYS = ("experiment", "firm", "live", "log")
+"""Keys that no new experiment may have: `deniable audit` means something else by them."""
+
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _KEY_ALLOWED = "1 to 128 letters, digits, '.', '_' or '-', beginning with a letter or digit"
 
@@ -98,7 +101,7 @@ def draft(
         )
     experiment = Experiment(
         id="",
-        key=_key("key", key),
+        key=_experiment_key(key),
         status="draft",
         arms=tuple(
             Arm(arm.key, _label(arm.label), arm_budget)
@@ -172,6 +175,13 @@ def _key(argument: str, value: object) -> str:
     if isinstance(value, str) and _KEY.fullmatch(value):
         return value
     raise InvalidArgumentError(argument, value, _KEY_ALLOWED)
+
+
+def _experiment_key(value: object) -> str:
+    key = _key("key", value)
+    if key in RESERVED_KEYS:
+        raise InvalidArgumentError("key", key, "any other key: `deniable audit` reserves this one")
+    return key
 
 
 def _name(argument: str, value: object) -> str:

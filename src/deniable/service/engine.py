@@ -20,12 +20,20 @@ from deniable.errors import (
     UnknownNameError,
     WrongStateError,
 )
-from deniable.service.batch import HOUR, Batch, by_experiment, by_tag, checked_rewards
+from deniable.service.batch import (
+    HOUR,
+    Batch,
+    by_experiment,
+    by_tag,
+    checked_rewards,
+    outcomes_of,
+)
 from deniable.service.experiment_state import ExperimentState, ExperimentStates, OutOfDate
 from deniable.service.figures import Counts
-from deniable.service.identity import Identity, claim, release
-from deniable.service.jobs import DecideJob, Job
+from deniable.service.identity import Identity, claim, claim_scratch, release
+from deniable.service.jobs import DecideJob, Job, RewardJob
 from deniable.storage import times
+from deniable.storage.records import SCRATCH_PREFIX
 from deniable.storage.schema import experiments as table
 from deniable.storage.store import Chain, HotTransaction, Store, TryAgain
 
@@ -50,6 +58,7 @@ class Engine:
         key: of the visitors' HMACs.
         publish: makes the first table of an experiment that has none, before it is drawn from.
         grown: told the experiments that may have grown enough for the next table.
+        scratch: whether this is the engine of a scratch copy, with a chain of its own.
     """
 
     def __init__(
@@ -59,12 +68,15 @@ class Engine:
         *,
         publish: Callable[[str], object],
         grown: Callable[[ExperimentState], None],
+        scratch: bool = False,
     ) -> None:
         self._store = store
         self._key = key
         self._publish = publish
         self._grown = grown
-        self._states = ExperimentStates(store, key)
+        self._states = ExperimentStates(store, key, scratch=scratch)
+        self._claim = claim_scratch if scratch else claim
+        self._copies: dict[str, Engine] = {}
         self._identity: Identity | None = None
         self._chain: Chain | None = None
         self.counts = Counts()
@@ -73,6 +85,28 @@ class Engine:
 
     def run(self, jobs: Sequence[Job]) -> None:
         """Answer every job: `answers` or `error` is set when this returns."""
+        canaries = [job for job in jobs if _is_canary(job)]
+        others = [job for job in jobs if not _is_canary(job)] if canaries else jobs
+        if others or not canaries:
+            self._run(others)
+        for key, some in by_experiment(canaries).items():
+            self._copy(key)._run(some)
+            if isinstance(some[0].error, UnknownNameError):  # it was removed
+                del self._copies[key]
+
+    def _copy(self, key: str) -> Engine:
+        """The engine of a scratch copy: the same code, with a chain and counts of its own."""
+        if key not in self._copies:
+            self._copies[key] = Engine(
+                self._store,
+                self._key,
+                publish=self._publish,
+                grown=lambda _state: None,
+                scratch=True,
+            )
+        return self._copies[key]
+
+    def _run(self, jobs: Sequence[Job]) -> None:
         began = time.monotonic()
         try:
             if began < self._closed_until and any(job.size for job in jobs):
@@ -123,7 +157,8 @@ class Engine:
 
     def state(self, experiment: str) -> ExperimentState | None:
         """An experiment as far as it is in memory."""
-        return self._states.get(experiment)
+        copy = self._copies.get(experiment)
+        return (self if copy is None else copy)._states.get(experiment)
 
     def close(self) -> None:
         """Give the chain back."""
@@ -166,13 +201,15 @@ class Engine:
 
     def _transact(self, jobs: Sequence[Job]) -> None:
         deciding, rewarding = by_experiment(jobs), by_tag(jobs)
-        identity = self._identity = self._identity or self._store.retried(claim)
+        identity = self._identity = self._identity or self._store.retried(self._claim)
         with self._store.hot() as transaction:
             chain = self._chain or self._reread_chain(transaction, identity)
             now = times.now()
             batch = Batch(transaction, identity, chain, now, self._key)
             states = self._states.current(transaction, deciding, rewarding)
             rewards, refused = checked_rewards(states, rewarding)
+            asked = [job for job in jobs if isinstance(job, RewardJob) and job.outcomes is not None]
+            told: dict[tuple[bytes, int], str] | None = {} if asked else None
             unstored = []
             for state in states:
                 mine = deciding.get(state.key, ())
@@ -183,13 +220,16 @@ class Engine:
                 elif mine:
                     unstored.append((state, mine))
                 if state.id[:4] in rewards:
-                    batch.reward(state, rewards[state.id[:4]])
+                    batch.reward(state, rewards[state.id[:4]], told)
             if batch.changed or (not deciding and not rewarding):  # an empty batch probes the store
                 chain = batch.store()
         self._chain = chain
         self._finish(batch, states, deciding, unstored, now)
         for job, error in refused.items():
             job.error = error
+        for job in asked:
+            if told is not None and job.error is None:
+                job.outcomes = outcomes_of(job, states, told)
 
     def _finish(
         self,
@@ -239,6 +279,10 @@ class Engine:
                 self.counts.unstored += len(job.answers)
             else:
                 job.error = refusal
+
+
+def _is_canary(job: Job) -> bool:
+    return isinstance(job, DecideJob) and job.experiment.startswith(SCRATCH_PREFIX)
 
 
 def _refusal(key: str, state: ExperimentState | None) -> DeniableError | None:

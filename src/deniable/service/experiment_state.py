@@ -60,9 +60,9 @@ class ExperimentState:
         self.version = experiment.version
         self.table_number = experiment.table_number
         self.differences = differences
-        self.serves_draws = experiment.status in ("running", "paused")
-        self.closed = experiment.status != "running" or experiment.exhausted
-        self.at_risk = experiment.cost_nano > 0
+        self.serves_draws = experiment.status in ("running", "paused", "scratch")
+        self.closed = experiment.status not in ("running", "scratch") or experiment.exhausted
+        self.at_risk = experiment.cost_nano > 0 and experiment.status != "scratch"
         self.has_tombstones = experiment.has_tombstones
         self.holdout = experiment.holdout
         self.group = experiment.layer if had_group else None
@@ -140,9 +140,16 @@ class ExperimentState:
 
 
 class ExperimentStates:
-    """The states that a writer keeps, by key and by the tag of their decisions' ids."""
+    """The states that a writer keeps, by key and by the tag of their decisions' ids.
 
-    def __init__(self, store: Store, key: bytes) -> None:
+    Args:
+        store: where from.
+        key: of the visitors' HMACs.
+        scratch: whether it knows scratch copies alone, or everything but them.
+    """
+
+    def __init__(self, store: Store, key: bytes, *, scratch: bool = False) -> None:
+        self._scratch = scratch
         self._store = store
         self._key = key
         self._by_key: dict[str, ExperimentState] = {}
@@ -193,7 +200,9 @@ class ExperimentStates:
 
     def _read(self, condition: ColumnElement[bool]) -> None:
         with self._store.read() as connection:
-            for experiment in experiments.matching(connection, condition):
+            is_scratch = stored_experiments.c.status == "scratch"
+            mine = is_scratch if self._scratch else ~is_scratch
+            for experiment in experiments.matching(connection, condition & mine):
                 state = _state(connection, experiment, self._key)
                 self._by_key[state.key] = state
                 self._by_tag[state.id[:4]] = state

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from fractions import Fraction
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
@@ -33,6 +33,11 @@ from deniable.storage.records import (
 from deniable.storage.samples import Sample
 from deniable.storage.store import Store
 from deniable.strategies import DEFAULT_STRATEGY, STRATEGIES
+
+if TYPE_CHECKING:
+    from deniable.service.evidence import Evidence
+    from deniable.service.result_health import ResultHealth
+    from deniable.service.result_records import Results
 
 T = TypeVar("T")
 
@@ -271,6 +276,26 @@ class Experiments:
         """How often each arm was shown, against what the published tables say."""
         with self._store.read() as connection:
             return draw_check(connection, experiment)
+
+    def evidence(self, key: str) -> Evidence:
+        """What inference may use of an experiment: sums by settled table. Private."""
+        from deniable.service.evidence import evidence_of
+
+        with self._store.read() as connection:
+            return evidence_of(connection, experiments.by_key(connection, key))
+
+    def results(self, key: str) -> Results:
+        """What an experiment has learned so far, valid at any look. Private."""
+        from deniable.service.results import results_of
+
+        return results_of(self.evidence(key))
+
+    def result_health(self, experiment: Experiment) -> ResultHealth:
+        """Whether draws, rewards and rates of an experiment are sound. Private."""
+        from deniable.service.result_health import health_of
+
+        with self._store.read() as connection:
+            return health_of(connection, experiment)
 
     # -- totals over time --------------------------------------------------------------------
 

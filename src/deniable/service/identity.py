@@ -33,7 +33,7 @@ def claim(connection: Connection) -> Identity:
     now, owner = times.now(), os.urandom(16)
     free = connection.execute(
         select(writers.c.id)
-        .where(writers.c.id != COMMITMENT_CHAIN, writers.c.lease_until < now)
+        .where(writers.c.id > COMMITMENT_CHAIN, writers.c.lease_until < now)
         .limit(1)
     ).scalar()
     if free is not None:
@@ -44,7 +44,16 @@ def claim(connection: Connection) -> Identity:
         )
         if taken.rowcount == 1:
             return Identity(free, owner)
-    fresh = int.from_bytes(os.urandom(4), "big") >> 1 or 1
+    return _begin(connection, int.from_bytes(os.urandom(4), "big") >> 1 or 1)
+
+
+def claim_scratch(connection: Connection) -> Identity:
+    """Begin a chain for a scratch copy: its number is negative, and nobody takes it over."""
+    return _begin(connection, -(int.from_bytes(os.urandom(4), "big") >> 1 or 1))
+
+
+def _begin(connection: Connection, fresh: int) -> Identity:
+    now, owner = times.now(), os.urandom(16)
     connection.execute(
         insert(writers).values(
             id=fresh, owner=owner, lease_until=now + LEASE_MICROSECONDS, seq=0, head=GENESIS

@@ -55,6 +55,7 @@ class RewardJob:
     done: Callable[[RewardJob], None]
     waiter: object = None
     error: Exception | None = None
+    outcomes: dict[str, int] | None = None  # an import's: outcome -> how many; set when done
     caller: Hashable = None
     since: float = 0.0
     late: bool = False

@@ -9,6 +9,7 @@ from sqlalchemy import Connection
 
 from deniable.errors import WrongStateError
 from deniable.service.export import Shape, export
+from deniable.service.log_file import export_log
 from deniable.storage import account, commitments, experiments
 from deniable.storage.ledger import Verification, chains_behind, verify
 from deniable.storage.records import Commitment
@@ -71,3 +72,18 @@ class Ledger:
         """
         with self._store.read() as connection:
             return export(connection, Path(path), experiments.by_key(connection, experiment), shape)
+
+    def export_log(self, path: str | Path, *, experiment: str | None = None) -> int:
+        """Write the chains as a log for `deniable audit log`; returns the rows.
+
+        It holds keyed HMACs of visitors, salts, segments and arms of the experiment, or of all: keep
+        it in the trusted zone. Of other experiments it holds what their links are made of, and all
+        commitments of the firm, because a chain can be followed only as a whole.
+
+        Args:
+            path: the file; its ending is the format (.parquet, .csv, .csv.gz, .jsonl, .jsonl.gz).
+            experiment: whose decisions are open; None: those of all experiments.
+        """
+        with self._store.read() as connection:
+            found = None if experiment is None else experiments.by_key(connection, experiment)
+            return export_log(connection, Path(path), found)

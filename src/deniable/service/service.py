@@ -15,11 +15,11 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from deniable.service.apikeys import ApiKeys
 from deniable.service.audits import Audits
@@ -39,12 +39,16 @@ from deniable.service.jobs import (
 )
 from deniable.service.ledger import Ledger
 from deniable.service.publisher import Publisher
+from deniable.service.scratch import Scratch
 from deniable.service.visitor_requests import VisitorRequests
 from deniable.service.visitors import check_key, has_key, visitor_key
 from deniable.service.writer import Writer
 from deniable.storage.connect import connect
 from deniable.storage.records import Decision
 from deniable.storage.store import Store
+
+if TYPE_CHECKING:
+    from deniable.service.reward_import import ImportSummary
 
 
 def open(  # noqa: A001 - the public name is deniable.open
@@ -100,6 +104,7 @@ class Deniable:
         visitors: show, look up and forget what is stored about visitors.
         ledger: what happened, verification, exports.
         audits: what was promised, and whether it was kept.
+        scratch: copies of experiments for the canaries of an audit.
         keys: API keys.
         idempotency: answers that administrative requests are given again.
 
@@ -129,6 +134,7 @@ class Deniable:
         self.visitors = VisitorRequests(store, key)
         self.ledger = Ledger(store)
         self.audits = Audits(store)
+        self.scratch = Scratch(store)
         self.keys = ApiKeys(store)
         self.idempotency = Idempotency(store)
 
@@ -180,6 +186,65 @@ class Deniable:
             self._writer.answer_late(job)
         elif job.error is not None:
             raise job.error
+
+    def import_rewards(
+        self,
+        path: str | Path,
+        *,
+        experiment: str | None = None,
+        metric: str | None = None,
+        currency: str | None = None,
+        columns: Mapping[str, str] | None = None,
+        skip_bad: bool = False,
+        allow_unknown: bool = False,
+        progress: Callable[[str, int, int], None] | None = None,
+    ) -> ImportSummary:
+        """Count the rewards of a CSV or Parquet file, by decision id or by visitor and experiment.
+
+        The file is checked as a whole before anything is applied. Running it twice changes nothing.
+
+        Args:
+            path: the file; columns `value`, and `decision` or `visitor`; perhaps `experiment`,
+                `metric`, `currency`.
+            experiment: of all rows.
+            metric: of all rows; the one that decides where neither file nor caller says.
+            currency: what the values are in; rows in other currencies are bad.
+            columns: "value", "decision" and so on -> the name of the column in the file.
+            skip_bad: apply the good rows of a file that has bad ones.
+            allow_unknown: apply the file even if more than a tenth of its ids are unknown.
+            progress: told what is being done, and how many rows of how many are done.
+
+        Raises:
+            InvalidArgumentError: what is wrong with the file, in one line; nothing was applied.
+        """
+        from deniable.service.reward_import import applied, checked_file, silent
+
+        told = progress or silent
+        with self._store.read() as connection:
+            checked = checked_file(
+                connection,
+                Path(path),
+                key=self._key,
+                experiment=experiment,
+                metric=metric,
+                currency=currency,
+                columns=columns or {},
+                skip_bad=skip_bad,
+                allow_unknown=allow_unknown,
+                progress=told,
+            )
+        return applied(checked, self._applied, told)
+
+    def _applied(self, rewards: Sequence[tuple[bytes, str | None, int]]) -> dict[str, int]:
+        """Apply rewards in one transaction and tell what became of them."""
+        waiting = _Waiting()
+        job = RewardJob(rewards, waiting, outcomes={})
+        self._writer.submit(job)
+        waiting.finished(None)
+        if job.error is not None:
+            raise job.error
+        assert job.outcomes is not None
+        return job.outcomes
 
     def decide_job(
         self,

@@ -30,8 +30,9 @@ from typing import Any
 
 from deniable import _validation as check
 from deniable.errors import InvalidArgumentError
-from deniable.policies.base import Policy, Published
+from deniable.policies.base import Policy, Published, checked_trace_budget
 from deniable.policies.catalogue import Settings, policy_named
+from deniable.policies.tables import JointPolicy
 from deniable.privacy.epochs import GROWTH
 from deniable.simulation.environment import LONGEST_HORIZON, Environment
 from deniable.simulation.job import KERNELS, Kernel
@@ -169,6 +170,9 @@ def _policies(values: Mapping[str, Any], n_arms: int) -> tuple[Policy, ...]:
                 policy = policy_named(name, settings)
             if isinstance(policy, Published):
                 policy = replace(policy, growth=growth, trace_budget=values["trace_budget"])
+            elif isinstance(policy, JointPolicy) and values["trace_budget"] is not None:
+                noisy = checked_trace_budget(values["trace_budget"])
+                policy = replace(policy, trace_budget=noisy)
             if policy not in made:
                 made.append(policy)
     return tuple(made)

@@ -26,8 +26,12 @@ from struct import Struct
 GENESIS = bytes(32)
 """The hash before the first entry of a chain."""
 
-_erasable = Struct(">16s16shh").pack
-_decided = Struct(">32sc16s16sIIhqiq32s").pack
+pack_erasable = Struct(">16s16shh").pack
+"""What `commitment` is the hash of, as bytes: visitor, salt, segment, shown."""
+
+pack_decision = Struct(">32sc16s16sIIhqiq32s").pack
+"""What `decision_hash` is the hash of, as bytes: its arguments, with b"D" behind the first."""
+
 _valued = Struct(">16shq").pack
 _rewarded = Struct(">32sc16s16shqiq32s").pack
 _old_erasable = Struct(">16s16shhhqq").pack
@@ -36,7 +40,7 @@ _old_linked = Struct(">32s16s16sIqiq32s").pack
 
 def commitment(visitor: bytes, salt: bytes, segment: int, shown: int) -> bytes:
     """Hides and fixes the erasable half of a decision."""
-    return sha256(_erasable(visitor, salt, segment, shown)).digest()
+    return sha256(pack_erasable(visitor, salt, segment, shown)).digest()
 
 
 def decision_hash(
@@ -53,7 +57,7 @@ def decision_hash(
 ) -> bytes:
     """The link of one decision to the row before it."""
     return sha256(
-        _decided(
+        pack_decision(
             previous,
             b"D",
             experiment_id,

@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, func, insert, select, true, update
+from sqlalchemy import BigInteger, ColumnElement, Connection, cast, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from deniable.errors import UnknownNameError, WrongStateError
@@ -35,8 +35,8 @@ def by_key(connection: Connection, key: str, *, lock: bool = False) -> Experimen
 
 
 def everything(connection: Connection) -> list[Experiment]:
-    """All experiments, oldest first."""
-    return matching(connection, true())
+    """All experiments, oldest first; scratch copies apart."""
+    return matching(connection, experiments.c.status != "scratch")
 
 
 def insert_draft(connection: Connection, draft: Experiment) -> Experiment:
@@ -176,6 +176,27 @@ def table_counts(
         (number, segment, arm): (int(shows), int(rewarded), int(value), int(square))
         for number, segment, arm, shows, rewarded, value, square in rows
     }
+
+
+def result_counts(connection: Connection, experiment: Experiment) -> Sequence[Sequence[int]]:
+    """What results are made from, over all writers, in the order of the counters' key.
+
+    Returns:
+        Rows of table, role, segment, arm, metric, shows, value and square.
+    """
+    columns = (
+        counters.c.table_number,
+        counters.c.role,
+        counters.c.segment,
+        counters.c.arm,
+        counters.c.metric,
+    )
+    sums = (counters.c.shows, counters.c.value, counters.c.square)
+    return connection.execute(
+        select(*columns, *(cast(func.sum(one), BigInteger) for one in sums))
+        .where(counters.c.experiment_id == bytes.fromhex(experiment.id))
+        .group_by(*columns)
+    ).all()
 
 
 def decided(connection: Connection, experiment: Experiment) -> tuple[int, int]:

@@ -17,21 +17,21 @@ that, note the heads that `deniable ledger verify` prints somewhere else, and gi
 
 from __future__ import annotations
 
-import heapq
 import json
 import struct
 from collections import Counter, defaultdict
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any, TypeAlias
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, func, select, true
 
 from deniable.errors import BrokenPromiseError
-from deniable.storage import chain, experiments, promises
+from deniable.storage import chain, experiments, promises, scratch
 from deniable.storage.account import SKEW
-from deniable.storage.chain import GENESIS
+from deniable.storage.chain import GENESIS, pack_decision, pack_erasable
 from deniable.storage.commitments import Entry, link_of
 from deniable.storage.promises import Promise, PromisedTable
 from deniable.storage.records import MICRO
@@ -56,6 +56,10 @@ _Cell: TypeAlias = tuple[bytes, int, int, int, int, int]
 """Experiment, table, role, segment, arm, metric."""
 
 
+_Heads: TypeAlias = dict[int | None, tuple[int, bytes]]
+"""Writer -> place and hash of the newest row that was followed; None: no writer yet."""
+
+
 @dataclass(frozen=True)
 class Verification:
     """The outcome.
@@ -69,6 +73,7 @@ class Verification:
         decisions: decisions that were checked.
         erased: those of them whose visitor was forgotten.
         heads: chain -> its length and newest hash, to be noted outside of the store.
+        last_decided: experiment id -> the stored time of its newest decision at a risk.
     """
 
     problem: str | None
@@ -79,6 +84,7 @@ class Verification:
     decisions: int
     erased: int
     heads: dict[str, str]
+    last_decided: dict[str, int]
 
     @property
     def sound(self) -> bool:
@@ -120,7 +126,9 @@ class _Told:
             self.fingerprint = entry.detail["fingerprint"]
         if identity is None:
             return
-        if entry.kind == "table":
+        if entry.kind == "scratch_end":
+            self._forget(identity)
+        elif entry.kind == "table":
             table = promises.promised_table(entry)
             self.tables[identity, table.number] = table
         elif entry.kind in ("erase", "purge"):
@@ -130,6 +138,12 @@ class _Told:
             self.newest[identity, "table" if entry.kind == "table" else "erase"] = entry
         elif entry.kind in promises.ACTS:
             self.entries[identity].append(entry)
+
+    def _forget(self, identity: bytes) -> None:
+        """A scratch copy ended: nothing of it is left. An experiment that ends so was removed."""
+        if [entry.kind for entry in self.entries[identity]] == ["scratch"]:
+            del self.entries[identity]
+            self.tables = {at: table for at, table in self.tables.items() if at[0] != identity}
 
     def promise(self, identity: bytes, key: str) -> Promise:
         """What an experiment promises."""
@@ -144,13 +158,18 @@ class _Counted:
     decisions: int = 0
     erased: Counter[bytes] = field(default_factory=Counter)
     erased_rewards: Counter[bytes] = field(default_factory=Counter)
-    cells: dict[_Cell, list[int]] = field(default_factory=dict)
+    shows: dict[tuple[bytes, int, int, int, int], int] = field(default_factory=dict)
+    rewards: dict[_Cell, tuple[int, int, int]] = field(default_factory=dict)
+    last: dict[bytes, int] = field(default_factory=dict)
 
-    def add(self, cell: _Cell, *amounts: int) -> None:
-        """Add shows, rewarded, value and square to a cell."""
-        sums = self.cells.setdefault(cell, [0, 0, 0, 0])
-        for place, amount in enumerate(amounts):
-            sums[place] += amount
+    def sums(self, cell: _Cell) -> tuple[int, int, int, int]:
+        """Shows, which count under the first metric alone, rewarded, value and square."""
+        shows = 0 if cell[5] else self.shows.get(cell[:5], 0)
+        return (shows, *self.rewards.get(cell, (0, 0, 0)))
+
+    def cells(self) -> set[_Cell]:
+        """All that something was added to."""
+        return {(*cell, 0) for cell in self.shows} | self.rewards.keys()
 
 
 def verify(connection: Connection, noted: Mapping[str, str]) -> Verification:
@@ -186,7 +205,25 @@ def verify(connection: Connection, noted: Mapping[str, str]) -> Verification:
         decisions=counted.decisions,
         erased=counted.erased.total(),
         heads=heads,
+        last_decided={identity.hex(): at for identity, at in counted.last.items()},
     )
+
+
+def chained(connection: Connection) -> Generator[Entry, None, None]:
+    """The chain of commitments, oldest first; whether it holds is for `verify` to say.
+
+    Raises:
+        BrokenPromiseError: an entry is not one that was ever written.
+    """
+    query = select(commitments).order_by(commitments.c.seq)
+    with connection.execute(query.execution_options(yield_per=_PAGE)) as rows:
+        for row in rows:
+            try:
+                detail = json.loads(row.detail)
+            except ValueError:
+                raise BrokenPromiseError(f"commitment {row.seq} was changed") from None
+            identity, amount = row.experiment_id, row.amount_nano
+            yield Entry(row.seq, row.kind, identity, amount, detail, row.recorded_at)
 
 
 def chains_behind(
@@ -241,62 +278,139 @@ def _writer_chains(
     counted: _Counted,
 ) -> None:
     """Follow decisions and rewards of all writers, in order, a page at a time."""
+    decided = select(*_decision_columns()).where(scratch.in_force())
     streams = (
-        _stream(connection, decisions.c.writer_id, decisions.c.seq, select(decisions)),
+        _stream(connection, decisions.c.writer_id, decisions.c.seq, decided),
         _stream(connection, rewards.c.writer_id, rewards.c.seq, _rewards()),
     )
     # Closed also where a row is wrong: the cursors must not outlive the transaction.
     with closing(streams[0]), closing(streams[1]):
-        rows = heapq.merge(*streams, key=lambda row: (row.writer_id, row.seq))
-        _follow(rows, ends, told, caps, counted)
+        heads: _Heads = dict.fromkeys(ends, (0, GENESIS))
+        del heads[COMMITMENT_CHAIN]  # no writer has its number
+        _follow(*streams, heads, told, caps, counted)
+    for writer, end in ends.items():
+        if writer != COMMITMENT_CHAIN and heads[writer] != (end.seq, end.head):
+            place = heads[writer][0] + 1
+            raise _Broken(f"entry {place} of writer {writer} was removed", _name(writer), place)
 
 
 def _follow(
-    rows: Iterable[Any],
-    ends: dict[int, Any],
+    decided: Iterable[Any],
+    rewarded: Iterable[Any],
+    heads: _Heads,
     told: _Told,
     caps: Mapping[bytes, tuple[int, ...]],
     counted: _Counted,
 ) -> None:
-    heads = dict.fromkeys(ends, (0, GENESIS))
-    for row in rows:
-        is_decision = hasattr(row, "visitor")
-        decision = row.id if is_decision else row.decision_id
-        what, where = "decision" if is_decision else "reward of decision", _name(row.writer_id)
-        if row.writer_id not in heads:
-            raise _Broken(
-                f"{what} {decision.hex()} was added under an unknown writer",
-                where,
-                row.seq,
-                decision,
-            )
-        place, previous = heads[row.writer_id]
-        place += 1
-        if row.seq > place:
-            raise _Broken(f"entry {place} of writer {where} was removed", where, place)
-        try:
-            link = (_decision_link if is_decision else _reward_link)(previous, row)
-        except struct.error:  # SQLite takes any value in any column
-            link = None
-        if row.seq < place or link != row.hash:
-            raise _Broken(
-                f"{what} {decision.hex()}, entry {place} of writer {where}, was changed or reordered",
-                where,
-                place,
-                decision,
-            )
-        heads[row.writer_id] = (place, row.hash)
-        if is_decision:
-            _check_table(row, told, place)
-            _count_decision(row, counted)
-        else:
-            _count_reward(row, caps, counted)
-    for writer, end in ends.items():
-        place, head = heads[writer]
-        if writer != COMMITMENT_CHAIN and (place, head) != (end.seq, end.head):
-            raise _Broken(
-                f"entry {place + 1} of writer {writer} was removed", _name(writer), place + 1
-            )
+    """Both streams are in the order of writer and place; a decision that is sound stays in this loop.
+
+    Most rows are decisions of today's form behind the row that they should follow. Those are checked
+    here, without a function call for each part; whatever else a row may be, `_follow_one` tells.
+    """
+    waiting = iter(rewarded)
+    reward = next(waiting, None)
+    writer: int | None = None
+    place, previous = 0, GENESIS
+    published = {known: table.recorded_at - SKEW for known, table in told.tables.items()}
+    cells, last = counted.shows, counted.last
+    for row in decided:
+        (experiment, identity, visitor, salt, segment, shown) = row[:6]
+        (version, at, by, seq, link, table, role) = row[6:13]
+        while reward is not None and (reward.writer_id, reward.seq) < (by, seq):
+            heads[writer] = (place, previous)
+            _follow_one(reward, heads, told, caps, counted)
+            writer = reward.writer_id
+            place, previous = heads[writer]
+            reward = next(waiting, None)
+        if by != writer:
+            heads[writer] = (place, previous)
+            if by in heads:
+                writer = by
+                place, previous = heads[by]
+        if seq == place + 1 and by == writer and salt is not None and table is not None:
+            try:
+                committed = sha256(pack_erasable(visitor, salt, segment, shown)).digest()
+                packed = pack_decision(
+                    previous,
+                    b"D",
+                    experiment,
+                    identity,
+                    version,
+                    table,
+                    role,
+                    at,
+                    by,
+                    seq,
+                    committed,
+                )
+                found = sha256(packed).digest()
+            except struct.error:  # a missing value, or one that does not belong in its column
+                found = b""
+            since = published.get((experiment, table))
+            if found == link and since is not None and at >= since:
+                place, previous = seq, link
+                cell = (experiment, table, role, segment, shown)
+                cells[cell] = cells.get(cell, 0) + 1
+                if role == 0 and at > last.get(experiment, 0):
+                    last[experiment] = at
+                counted.decisions += 1
+                continue
+        heads[writer] = (place, previous)
+        _follow_one(row, heads, told, caps, counted)
+        writer = by
+        place, previous = heads[by]
+    heads[writer] = (place, previous)
+    while reward is not None:
+        _follow_one(reward, heads, told, caps, counted)
+        reward = next(waiting, None)
+
+
+def _follow_one(
+    row: Any,
+    heads: _Heads,
+    told: _Told,
+    caps: Mapping[bytes, tuple[int, ...]],
+    counted: _Counted,
+) -> None:
+    """Check one row of any form against the end of its chain so far, and move that end."""
+    is_decision = hasattr(row, "visitor")
+    decision = row.id if is_decision else row.decision_id
+    what, where = "decision" if is_decision else "reward of decision", _name(row.writer_id)
+    if row.writer_id not in heads:
+        raise _Broken(
+            f"{what} {decision.hex()} was added under an unknown writer", where, row.seq, decision
+        )
+    place, previous = heads[row.writer_id]
+    place += 1
+    if row.seq > place:
+        raise _Broken(f"entry {place} of writer {where} was removed", where, place)
+    try:
+        link = (_decision_link if is_decision else _reward_link)(previous, row)
+    except struct.error:  # SQLite takes any value in any column
+        link = None
+    if row.seq < place or link != row.hash:
+        raise _Broken(
+            f"{what} {decision.hex()}, entry {place} of writer {where}, was changed or reordered",
+            where,
+            place,
+            decision,
+        )
+    heads[row.writer_id] = (place, row.hash)
+    if is_decision:
+        _check_table(row, told, place)
+        _count_decision(row, counted)
+    else:
+        _count_reward(row, caps, counted)
+
+
+def _decision_columns() -> tuple[Any, ...]:
+    """Those of every decision, in the order in which `_follow` reads them; then those of few."""
+    c = decisions.c
+    return (
+        *(c.experiment_id, c.id, c.visitor, c.salt, c.segment, c.shown),
+        *(c.version, c.decided_at, c.writer_id, c.seq, c.hash, c.table_number, c.role),
+        *(c.commitment, c.greedy, c.clock, c.risk_nano),
+    )
 
 
 def _stream(
@@ -385,7 +499,11 @@ def _count_decision(row: Any, counted: _Counted) -> None:
     if row.salt is None:
         counted.erased[row.experiment_id] += 1
     else:
-        counted.add(_cell(row, 0), 1)
+        cell = _cell(row, 0)[:5]
+        counted.shows[cell] = counted.shows.get(cell, 0) + 1
+    if row.role == 0:
+        last = counted.last.get(row.experiment_id, 0)
+        counted.last[row.experiment_id] = max(last, row.decided_at)
 
 
 def _count_reward(row: Any, caps: Mapping[bytes, tuple[int, ...]], counted: _Counted) -> None:
@@ -394,7 +512,10 @@ def _count_reward(row: Any, caps: Mapping[bytes, tuple[int, ...]], counted: _Cou
         return
     limits = caps.get(row.experiment_id, ())
     share = row.value / limits[row.metric] if row.metric < len(limits) else 0.0
-    counted.add(_cell(row, row.metric), 0, 1, row.value, round(share * share * MICRO))
+    cell = _cell(row, row.metric)
+    rewarded, value, square = counted.rewards.get(cell, (0, 0, 0))
+    added = round(share * share * MICRO)
+    counted.rewards[cell] = (rewarded + 1, value + row.value, square + added)
 
 
 def _cell(row: Any, metric: int) -> _Cell:
@@ -456,7 +577,7 @@ def _experiments(connection: Connection, told: _Told) -> None:
     """Experiments, arms, segments and tombstones are what the commitments say."""
     query = select(tombstones.c.experiment_id, func.count()).group_by(tombstones.c.experiment_id)
     stones: dict[bytes, int] = {row[0]: row[1] for row in connection.execute(query)}
-    known = experiments.everything(connection)
+    known = experiments.matching(connection, true())  # scratch copies too
     for experiment in known:
         try:
             promise = told.promise(bytes.fromhex(experiment.id), experiment.key)
@@ -487,11 +608,11 @@ def _totals(connection: Connection, told: _Told, counted: _Counted) -> None:
             for place, amount in enumerate(row[7:]):
                 sums[place] += amount
     missing, missing_rewards = Counter[bytes](), Counter[bytes]()
-    for cell in stored.keys() | counted.cells.keys():
-        have, need = stored.get(cell, [0] * 4), counted.cells.get(cell, [0] * 4)
+    for cell in stored.keys() | counted.cells():
+        have, need = stored.get(cell, [0] * 4), counted.sums(cell)
         shows, rewarded, value, square = (a - b for a, b in zip(have, need, strict=True))
         base = (*cell[:5], 0)
-        gone = stored.get(base, [0])[0] - counted.cells.get(base, [0])[0]
+        gone = stored.get(base, [0])[0] - counted.shows.get(base[:5], 0)
         fits = 0 <= rewarded <= gone and (gone > 0 or value == square == 0)
         if shows < 0 or value < 0 or square < 0 or not fits:
             raise _Broken(f"the counters of {_named(connection, cell[0])} do not match", "totals")

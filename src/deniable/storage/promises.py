@@ -154,7 +154,7 @@ def table_detail(
     counts: bytes,
     decisions: int,
     strategy: str,
-    late_band: Band | None,
+    late_band: Band | None = None,
 ) -> dict[str, Any]:
     """The entry `table`: digests of a table and of what it was made from, and its worst ratios.
 
@@ -191,7 +191,7 @@ def promise_from(key: str, entries: Sequence[Entry]) -> Promise:
     """The promise that these entries of one experiment make, in the order of their places."""
     promise: Promise | None = None
     for entry in sorted(entries):
-        if entry.kind in ("create", "migrate"):
+        if entry.kind in _WHOLE:
             promise = _whole(entry.detail) or promise
         elif promise is not None:
             promise = _EFFECTS[entry.kind](promise, entry)
@@ -263,6 +263,22 @@ def tombstones_of(connection: Connection, experiment: Experiment) -> int:
     mine = commitments.c.experiment_id == bytes.fromhex(experiment.id)
     newest = linked(connection, mine, commitments.c.kind.in_(_FORGETTING), newest=1)
     return int(newest[0].detail.get("tombstones", 0)) if newest else 0
+
+
+def switched_off(connection: Connection, experiment: Experiment) -> dict[str, int]:
+    """Arm key -> the version from which it is off, by the chain."""
+    mine = commitments.c.experiment_id == bytes.fromhex(experiment.id)
+    kinds = commitments.c.kind.in_(("migrate", "switch_off"))
+    off: dict[str, int] = {}
+    for entry in linked(connection, mine, kinds):
+        if entry.kind == "switch_off":
+            off[entry.detail["arm"]] = entry.detail["version"]
+    return off
+
+
+def matters(entry: Entry) -> bool:
+    """Whether an entry says anything about what an experiment promises."""
+    return entry.kind in ACTS or entry.kind in _EFFECTS
 
 
 def promised_tables(connection: Connection, experiment: Experiment) -> list[PromisedTable]:
@@ -419,5 +435,11 @@ _EFFECTS: dict[str, Callable[[Promise, Entry], Promise]] = {
     "purge": _forgot,
 }
 
-ACTS = {"create", "migrate", *_EFFECTS} - {"table", *_FORGETTING}
+_WHOLE = ("create", "migrate", "scratch")
+"""Kinds that say all of an experiment's promise at once."""
+
+KINDS = {*_WHOLE, *_EFFECTS}
+"""All kinds that a promise is made of."""
+
+ACTS = KINDS - {"table", *_FORGETTING}
 """Kinds of which an experiment has few entries; of the others only the newest is read."""

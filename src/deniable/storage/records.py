@@ -12,10 +12,13 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from deniable.errors import NANO
 
-Status: TypeAlias = Literal["draft", "running", "paused", "stopped"]
-Scope: TypeAlias = Literal["decide", "reward", "read", "admin"]
+Status: TypeAlias = Literal["draft", "running", "paused", "stopped", "scratch"]
+Scope: TypeAlias = Literal["decide", "reward", "read", "audit", "admin"]
 
-SCOPES: tuple[Scope, ...] = ("decide", "reward", "read", "admin")
+SCOPES: tuple[Scope, ...] = ("decide", "reward", "read", "audit", "admin")
+SCRATCH_PREFIX = "_scratch-"
+"""Keys of scratch copies begin with it; no key of an experiment begins with `_`."""
+
 UNKNOWN_SEGMENT = -1
 """The stored position of a segment that the experiment does not list."""
 
@@ -103,7 +106,7 @@ class Experiment:
     Attributes:
         id: its UUID, 32 hexadecimal digits.
         key: the name by which it is called.
-        status: draft, running, paused or stopped.
+        status: draft, running, paused or stopped; scratch for a scratch copy.
         arms: in the order in which they were declared; positions in this tuple are what is stored.
         segments: the segments that are learned apart; any other is served from the zero row.
         strategy: how tables are made from counts; a name from `deniable.strategies`.
@@ -289,7 +292,7 @@ class Commitment:
     Attributes:
         seq: 1, 2, 3, ...
         kind: firm, key, create, start, table, pause, resume, stop, switch_off, erase, purge, audit,
-            migrate; period and exhaust in stores from before migration 0004.
+            scratch, scratch_end, migrate; period and exhaust in stores from before migration 0004.
         experiment: the key it concerns, or None for the firm.
         amount_nano: what it took of the firm's budget.
         detail: further facts, JSON.

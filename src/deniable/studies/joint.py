@@ -60,9 +60,10 @@ def run(context: Context) -> StudyResult:
     real = _real_data(context)
     bound = bounds_table(context.seed, context.scale(20, 3))
     drawn = table.filter(pl.col("world") != "8 items, 5 segments")
+    repetitions = max(table["repetitions"].to_list())
     caption = (
         "Share of what perfect information gains over random arms, against the budget: means over "
-        f"{table['repetitions'][0]} repetitions with 95% intervals. Limit: the best private table "
+        f"{repetitions} repetitions with 95% intervals. Limit: the best private table "
         "with known rates."
     )
     tables = {"shares": table, "matching_budgets": matches, "bound": bound}

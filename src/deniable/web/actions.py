@@ -61,6 +61,7 @@ def asked(
         request,
         "action.html",
         viewer,
+        results=service.experiments.results(key) if name == "promote" else None,
         experiment=experiment,
         action=action,
         name=name,

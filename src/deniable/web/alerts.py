@@ -85,6 +85,8 @@ def _of_one(standing: Standing, health: Health | None) -> list[Alert]:
         found.append(
             Alert("bad", "Arms do not come in the designed proportions. Pause it and look.", key)
         )
+    if health is not None and health.as_designed and health.learned is not None:
+        found += [Alert("note", text, key) for text in health.learned.alerts]
     if experiment.exhausted:
         found.append(Alert("bad", "No budget is left: new visitors get random arms.", key))
     if standing.visitors >= SILENT_AFTER and standing.successes == 0:

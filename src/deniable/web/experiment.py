@@ -12,14 +12,18 @@ from starlette.responses import JSONResponse, Response
 from deniable.privacy.serving import SPACE
 from deniable.privacy.tables import decoded_table
 from deniable.service.http.guard import Service
+from deniable.service.result_figures import figures_of
+from deniable.service.results import results_of
 from deniable.service.service import Deniable
+from deniable.service.small_cells import SMALLEST_CELL
 from deniable.storage.records import Experiment, PublishedTable
 from deniable.strategies import STRATEGIES
-from deniable.web import answers, live_charts
+from deniable.web import answers, live_charts, result_charts
 from deniable.web.access import Reader
 from deniable.web.actions import possible
+from deniable.web.alerts import SILENT_AFTER
+from deniable.web.live_charts import PageChart
 from deniable.web.risks import (
-    SMALLEST_CELL,
     random_share,
     regret_bound,
     segment_risks,
@@ -31,13 +35,20 @@ from deniable.web.watcher import Watcher, sample_of
 
 router = APIRouter()
 
+PRIVACY_OF = {
+    "keep": "Keep running",
+    "promote": "One arm for everybody",
+    "within": "Best arms within the promise",
+    "winners": "Best arms without a promise",
+}
+
 MOST_EVENTS = 100
 """Of the timeline, newest first; the ledger has all of them."""
 
 MOST_ROWS = 40
 """Segments of the table in force that are shown."""
 
-PARTS = ("figures", "leaderboard", "risks", "table", "segments", "health", "timeline")
+PARTS = ("verdict", "figures", "leaderboard", "risks", "table", "segments", "health", "timeline")
 """Templates `parts/<name>.html`, each the content of the element with this id."""
 
 
@@ -46,12 +57,14 @@ def experiment(request: Request, viewer: Reader, service: Service, key: str) -> 
     """The page."""
     found = service.experiments.get(key)
     values = _values(request, service, found)
+    charts = _charts(values)
     return answers.show(
         request,
         "experiment.html",
         viewer,
         parts=PARTS,
-        charts=live_charts.charts(**_chart_values(values)),
+        charts=charts,
+        lift_charts=[one.name for one in charts if one.name.startswith("lift-")],
         actions=possible(found),
         **values,
     )
@@ -62,7 +75,7 @@ def live(request: Request, _viewer: Reader, service: Service, key: str) -> Respo
     """What changes on the page: its parts as HTML, the data of its charts."""
     found = service.experiments.get(key)
     values = _values(request, service, found)
-    charts = live_charts.charts(**_chart_values(values))
+    charts = _charts(values)
     return JSONResponse(
         {
             "state": [found.status, found.revision],
@@ -91,7 +104,15 @@ def _values(request: Request, service: Deniable, found: Experiment) -> dict[str,
         before = next(iter(service.experiments.tables(found.key, published.number - 1)), None)
     risks = [] if published is None else segment_risks(standing, published, now)
     told = told_segments(standing)
+    evidence = service.experiments.evidence(found.key)
+    results = results_of(evidence)
     return {
+        "results": results,
+        "privacy_of_choices": [
+            (PRIVACY_OF[one.what], one.privacy)
+            for one in {one.what: one for one in results.choices}.values()
+        ],
+        "evidence": evidence,
         "experiment": found,
         "standing": standing,
         "leaderboard": standing.leaderboard(),
@@ -103,6 +124,7 @@ def _values(request: Request, service: Deniable, found: Experiment) -> dict[str,
         "untold": len(found.segments) - len(told),
         "smallest_cell": SMALLEST_CELL,
         "bound": regret_bound(found, standing.visitors),
+        "silent_after": SILENT_AFTER,
         "health": watcher.health.get(found.key),
         "events": service.experiments.events(found.key)[: -MOST_EVENTS - 1 : -1],
         "samples": [*service.experiments.samples(found.key), sample_of(standing, now)],
@@ -160,6 +182,10 @@ def _segment(standing: Standing, position: int) -> dict[str, Any]:
     }
 
 
-def _chart_values(values: dict[str, Any]) -> dict[str, Any]:
-    wanted = ("experiment", "standing", "leaderboard", "samples", "risks", "bound")
-    return {name: values[name] for name in wanted}
+def _charts(values: dict[str, Any]) -> list[PageChart]:
+    """What was learned first, then what happened."""
+    wanted = ("experiment", "standing", "samples", "risks", "bound")
+    figures = figures_of(values["evidence"], values["results"])
+    checked = None if values["health"] is None else values["health"].learned
+    learned = result_charts.charts(figures, checked)
+    return learned + live_charts.charts(**{name: values[name] for name in wanted})

@@ -117,11 +117,16 @@ def as_csv(found: Sequence[Entry]) -> str:
     return file.getvalue()
 
 
-def latest_audits(ledger: Sequence[Commitment]) -> dict[str, dict[str, Any]]:
-    """Experiment -> its newest recorded audit: time, verdict and figures."""
-    newest = {line.experiment: line for line in ledger if line.kind == "audit" and line.experiment}
+def latest_audits(ledger: Sequence[Commitment]) -> dict[str | None, dict[str, Any]]:
+    """Experiment (None: the firm) -> its newest recorded audit: time, verdict, power and figures."""
+    newest = {line.experiment: line for line in ledger if line.kind == "audit"}
     return {
-        key: {"time": line.recorded_at, "seq": line.seq, **_detail(line)}
+        key: {
+            "time": line.recorded_at,
+            "seq": line.seq,
+            "notices": (_detail(line).get("figures") or {}).get("smallest_excess_nats"),
+            **_detail(line),
+        }
         for key, line in newest.items()
     }
 

@@ -11,8 +11,8 @@ from deniable.charts import experiments as figures
 from deniable.storage.records import Experiment
 from deniable.storage.samples import Sample
 from deniable.web.risks import SegmentRisk, regret_bound
-from deniable.web.standing import ArmStanding, Standing
-from deniable.web.wording import nats, percent, whole
+from deniable.web.standing import Standing
+from deniable.web.wording import nats, whole
 
 CURVE_POINTS = 40
 _UNITS = {"shows": "visitors", "clicks": "successes"}
@@ -39,7 +39,6 @@ def charts(
     *,
     experiment: Experiment,
     standing: Standing,
-    leaderboard: Sequence[ArmStanding],
     samples: Sequence[Sample],
     risks: Sequence[tuple[SegmentRisk, str]],
     bound: float,
@@ -48,7 +47,6 @@ def charts(
     if not standing.visitors:
         return []
     found = [
-        _arms(leaderboard),
         _over_time(experiment, samples, "shows"),
         _over_time(experiment, samples, "clicks"),
         _regret(experiment, standing, samples, bound),
@@ -56,29 +54,6 @@ def charts(
     if risks:
         found.append(_risks(experiment, [risk for risk, _ in risks]))
     return found
-
-
-def _arms(leaderboard: Sequence[ArmStanding]) -> PageChart:
-    first = leaderboard[0]
-    records = [
-        {"arm": one.arm.key, "rate": one.rate, "low": one.low, "high": one.high}
-        for one in leaderboard
-    ]
-    return PageChart(
-        "arms-chart",
-        "Arms compared",
-        f"“{first.arm.key}” leads with {percent(first.rate)}; with 95% certainty its rate is "
-        f"between {percent(first.low)} and {percent(first.high)}.",
-        _template(figures.arm_intervals, len(records)),
-        {"arms": records},
-        {
-            "columns": ["Arm", "Rate", "From", "To"],
-            "rows": [
-                [one.arm.key, percent(one.rate), percent(one.low), percent(one.high)]
-                for one in leaderboard
-            ],
-        },
-    )
 
 
 def _over_time(experiment: Experiment, samples: Sequence[Sample], what: str) -> PageChart:
@@ -101,7 +76,7 @@ def _over_time(experiment: Experiment, samples: Sequence[Sample], what: str) -> 
         f"{what}-chart",
         "Shows over time" if what == "shows" else "Successes over time",
         f"{whole(last[most])} of {whole(sum(last))} {noun} “{arms[most]}”, more than any other arm.",
-        _template(figures.totals_over_time, tuple(drawn), _UNITS[what]),
+        template(figures.totals_over_time, tuple(drawn), _UNITS[what]),
         {"totals": records},
         {
             "columns": ["Time (UTC)", *arms],
@@ -133,7 +108,7 @@ def _regret(
         "Clicks lost, against the bound",
         f"About {whole(standing.lost)} clicks lost so far to learning and to privacy; random arms "
         f"would have lost about {whole(standing.lost_at_random)}. {_bound_words(bound, visitors)}",
-        _template(figures.regret_against_bound),
+        template(figures.regret_against_bound),
         {"regret": records},
         {
             "columns": ["Visitors", "Lost, estimated", "Bound"],
@@ -159,7 +134,7 @@ def _risks(experiment: Experiment, risks: Sequence[SegmentRisk]) -> PageChart:
         "Risk of the current visitor, against the cap",
         f"The dashed line is the cap of {nats(experiment.budget)} nats. "
         f"{at_cap} of {len(risks)} shown here have reached it; no visitor can be above it.",
-        _template(figures.segment_risks, len(risks), experiment.budget),
+        template(figures.segment_risks, len(risks), experiment.budget),
         {
             "risks": [
                 {"segment": name, "risk": risk.risk}
@@ -178,14 +153,13 @@ def _risks(experiment: Experiment, risks: Sequence[SegmentRisk]) -> PageChart:
 
 def prepare() -> None:
     """Make one chart of each kind, so that the first page finds most of the work done."""
-    _template(figures.arm_intervals, 2)
-    _template(figures.totals_over_time, ("old", "new"), _UNITS["shows"])
-    _template(figures.regret_against_bound)
-    _template(figures.segment_risks, 2, 1.0)
+    template(figures.totals_over_time, ("old", "new"), _UNITS["shows"])
+    template(figures.regret_against_bound)
+    template(figures.segment_risks, 2, 1.0)
 
 
 @lru_cache(maxsize=512)
-def _template(made: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
+def template(made: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
     """A chart's specification without data: making one is slow, and they are few."""
     found: dict[str, Any] = made(*arguments).to_dict(validate=False)
     return found

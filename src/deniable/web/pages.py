@@ -88,9 +88,10 @@ def _prepare() -> None:
     """
     for name in answers.environment().list_templates():
         answers.environment().get_template(name)
-    from deniable.web import allocation_view, ledger, live_charts, planner, portfolio
+    from deniable.web import allocation_view, ledger, live_charts, planner, portfolio, result_charts
 
     live_charts.prepare()
+    result_charts.prepare()
     allocation_view.specifications()
     ledger.specification()
     shown = planner.view(planner.Setting())

@@ -47,6 +47,7 @@ def statement(request: Request, viewer: Reader, key: str) -> Response:
         since=_settled_at(service, promise),
         holds=all(proof.holds for proof in proofs),
         beliefs=[(prior, float(highest_belief(prior, budget))) for prior in PRIORS],
+        results=service.experiments.results(key),
         audit=ledger_view.latest_audits(service.ledger.entries()).get(key),
     )
 

@@ -1,8 +1,4 @@
-"""What the table in force risks for each segment, the cap on it, and when the cap is reached.
-
-A segment is told apart only where each of its arms was shown to enough visitors; where a single
-segment would stay hidden, the next smallest is hidden with it, so that no difference tells it.
-"""
+"""What the table in force risks for each segment, the cap on it, and when the cap is reached."""
 
 from __future__ import annotations
 
@@ -14,12 +10,10 @@ import numpy as np
 
 from deniable.errors import NANO
 from deniable.privacy.tables import Row, Table, decoded_table
+from deniable.service.small_cells import told_positions
 from deniable.storage.records import Experiment, PublishedTable
 from deniable.strategies import STRATEGIES
 from deniable.web.standing import Standing
-
-SMALLEST_CELL = 30
-"""Visitors of one segment who were shown one arm; figures on fewer are not told."""
 
 
 @dataclass(frozen=True)
@@ -96,13 +90,7 @@ def binds_at(experiment: Experiment) -> float | None:
 
 def told_segments(standing: Standing) -> list[int]:
     """Positions of the segments whose figures may be shown."""
-    active = [arm.active for arm in standing.experiment.arms]
-    smallest = standing.shows[:-1, active].min(axis=1)
-    told = [i for i in range(len(smallest)) if smallest[i] >= SMALLEST_CELL]
-    unlisted = 0 < standing.shows[-1].sum() < SMALLEST_CELL  # visitors of no listed segment
-    if told and len(smallest) - len(told) + unlisted == 1:
-        told.remove(min(told, key=lambda i: float(standing.shows[i].sum())))
-    return told
+    return told_positions(standing.shows, [arm.active for arm in standing.experiment.arms])
 
 
 def segment_risks(

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 
 from deniable.errors import DeniableError
 from deniable.service.draw_check import DrawCheck
+from deniable.service.result_health import ResultHealth
 from deniable.service.service import Deniable
 from deniable.storage import times
 from deniable.storage.records import Experiment
@@ -42,16 +43,19 @@ class Health:
         check: its figures.
         chance: that so large a mismatch between shown arms and tables comes by chance, at most.
         checked_at: when.
+        learned: draws by table, delays, drift and novelty.
     """
 
     check: DrawCheck
     chance: float
     checked_at: datetime
+    learned: ResultHealth | None = None
 
     @property
     def as_designed(self) -> bool:
         """Whether the arms come in the designed proportions."""
-        return self.chance >= SUSPICIOUS
+        by_table = self.learned is None or self.learned.as_designed
+        return self.chance >= SUSPICIOUS and by_table
 
     @property
     def rewarded_share(self) -> float | None:
@@ -101,7 +105,8 @@ class Watcher(threading.Thread):
         for experiment in due[:CHECKS_AT_ONCE]:
             check = self._service.experiments.draw_check(experiment)
             if check.decisions:
-                self.health[experiment.key] = Health(check, mismatch_chance(check), now)
+                learned = self._service.experiments.result_health(experiment)
+                self.health[experiment.key] = Health(check, mismatch_chance(check), now, learned)
 
     def _checked_seconds_ago(self, experiment: Experiment, now: datetime) -> float:
         found = self.health.get(experiment.key)

@@ -71,6 +71,20 @@ def factor(budget: float) -> str:
     return f"{odds:.3g}" if odds < 100 else whole(float(f"{odds:.3g}"))
 
 
+def duration(seconds: float) -> str:
+    """A span of time in its largest fitting unit.
+
+    >>> duration(0.2), duration(90), duration(86_400), duration(10 * 86_400)
+    ('under a second', '90 seconds', '24 hours', '10 days')
+    """
+    if seconds < 1:
+        return "under a second"
+    for unit, size in (("days", 86_400), ("hours", 3_600), ("minutes", 60), ("seconds", 1)):
+        if seconds >= 2 * size or size == 1:
+            return f"{seconds / size:,.3g} {unit}"
+    raise AssertionError("a second is the smallest unit")
+
+
 def moment(time: datetime | None) -> str:
     """A time in UTC, to the minute."""
     return "not yet" if time is None else f"{time.astimezone(UTC):%-d %b %Y, %H:%M} UTC"
@@ -130,6 +144,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "percent": percent,
     "nats": nats,
     "factor": factor,
+    "duration": duration,
     "moment": moment,
     "day": day,
 }

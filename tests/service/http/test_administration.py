@@ -50,6 +50,13 @@ def test_an_experiment_from_draft_to_winner(site: Site) -> None:
     assert (checked["sound"], checked["problem"]) == (True, None)
 
 
+def test_keys_that_the_audit_reserves_are_refused(site: Site) -> None:
+    for key in ("experiment", "firm", "live", "log"):
+        refused = _post(site, "/v1/experiments", HERO | {"key": key})
+        assert refused.status_code == 422
+        assert "`deniable audit` reserves" in refused.text
+
+
 def test_a_refusal_says_what_remains_and_what_was_requested(site: Site) -> None:
     _post(site, "/v1/experiments", HERO | {"budget": 9.5})
     refused = _post(site, "/v1/experiments/hero/start")

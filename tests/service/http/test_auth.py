@@ -7,10 +7,12 @@ from collections.abc import Callable
 import pytest
 from tests.service.http.site import DECISIONS, Site
 
+from deniable.errors import StoreUnavailableError
 from deniable.service.http.auth import Authenticator
 from deniable.service.http.problems import Problem
 from deniable.storage.records import SCOPES, ApiKey, Scope
 
+SCRATCH = "_scratch-0123456789abcdef"
 ROUTES: list[tuple[str, str, Scope]] = [
     ("POST", DECISIONS, "decide"),
     ("POST", f"{DECISIONS}/batch", "decide"),
@@ -22,6 +24,7 @@ ROUTES: list[tuple[str, str, Scope]] = [
     ("GET", "/v1/experiments", "read"),
     ("GET", "/v1/experiments/checkout", "read"),
     ("GET", "/v1/experiments/checkout/counts", "read"),
+    ("GET", "/v1/experiments/checkout/results", "read"),
     ("GET", "/v1/ledger", "read"),
     ("GET", "/v1/ledger/verification", "read"),
     ("POST", "/v1/firm", "admin"),
@@ -37,6 +40,11 @@ ROUTES: list[tuple[str, str, Scope]] = [
     ("POST", f"/v1/keys/{'0' * 32}/revoke", "admin"),
     ("POST", "/v1/erasures", "admin"),
     ("POST", "/v1/purges", "admin"),
+    ("POST", "/v1/experiments/checkout/scratch", "audit"),
+    ("GET", f"/v1/scratch/{SCRATCH}/decisions", "audit"),
+    ("DELETE", f"/v1/scratch/{SCRATCH}", "audit"),
+    ("POST", f"/v1/experiments/{SCRATCH}/decisions", "audit"),
+    ("GET", "/v1/ledger/log", "audit"),
 ]
 OPEN = {"/healthz", "/readyz", "/metrics"}
 
@@ -54,7 +62,9 @@ def test_the_table_is_complete(site: Site) -> None:
         for method, path in listed
     }
     filled = {(method, path.replace("{key_id}", "0" * 32)) for method, path in filled}
-    assert filled == {(method, path) for method, path, _ in ROUTES}
+    filled = {(method, path.replace("{scratch}", SCRATCH)) for method, path in filled}
+    copies = ("POST", f"/v1/experiments/{SCRATCH}/decisions")  # the same route, another scope
+    assert filled == {(method, path) for method, path, _ in ROUTES} - {copies}
 
 
 def test_every_route_wants_its_scope_and_admin_may_everything(site: Site) -> None:
@@ -140,6 +150,31 @@ def test_the_store_is_asked_once_in_a_while(clocked: Clocked) -> None:
 
     asyncio.run(use())
     assert keys.asked == ["dnb_right", "dnb_right"]
+
+
+def test_an_outage_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key that was valid is accepted for as long as was said while the store fails, not longer."""
+    keys, time = _Keys(), [0.0]
+    authenticator = Authenticator(
+        keys, max_age_seconds=5, outage_seconds=100, clock=lambda: time[0]
+    )
+
+    def fail(_secret: str) -> ApiKey | None:
+        raise StoreUnavailableError("gone")
+
+    async def use() -> None:
+        first = await authenticator.caller(b"Bearer dnb_right")
+        monkeypatch.setattr(keys, "authenticate", fail)
+        for moment in (6, 50, 99):
+            time[0] = moment
+            assert await authenticator.caller(b"Bearer dnb_right") == first
+        time[0] = 120
+        for secret in (b"Bearer dnb_right", b"Bearer dnb_other"):
+            with pytest.raises(StoreUnavailableError):
+                await authenticator.caller(secret)
+
+    asyncio.run(use())
+    authenticator.close()
 
 
 def test_guessing_does_not_reach_the_store_twice(clocked: Clocked) -> None:

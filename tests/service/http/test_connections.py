@@ -150,6 +150,19 @@ def test_two_authorizations_are_a_mistake(server: Server, secret: str) -> None:
 
 def test_more_connections_than_allowed_close_idle_ones(folder: Path, secret: str) -> None:
     with serving(folder, "--connection-limit", "10") as server, ExitStack() as stack:
+        idle = []
         for _ in range(30):
-            stack.enter_context(_connected(server))
+            idle.append(stack.enter_context(_connected(server)))
             assert _decides(server, secret)
+        # About 20 of them: each connection beyond the limit ends an idle one.
+        assert sum(map(_is_closed, idle)) >= 10
+
+
+def _is_closed(sock: socket.socket) -> bool:
+    sock.setblocking(False)
+    try:
+        return sock.recv(1) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionResetError:
+        return True

@@ -82,13 +82,28 @@ def test_batches_and_bodies_are_bounded(make_site: Callable[..., Site]) -> None:
     assert site.client.post("/v1/keys", content=b" " * 2_001, headers=site.headers()).is_error
 
 
+def test_batches_of_rewards_are_bounded(make_site: Callable[..., Site]) -> None:
+    site = make_site(Options(batch_limit=3))
+    ids = [site.decide(f"v-{n}")["decision"] for n in range(4)]
+
+    def status(count: int) -> int:
+        body = {"rewards": [{"decision": name, "value": 1} for name in ids[:count]]}
+        headers = site.headers("reward")
+        return site.client.post("/v1/rewards/batch", json=body, headers=headers).status_code
+
+    assert [status(count) for count in (4, 0)] == [422, 422]
+    assert sum(cell.clicks for cell in site.service.experiments.counts("checkout")) == 0
+    assert status(3) == 204
+    assert sum(cell.clicks for cell in site.service.experiments.counts("checkout")) == 3
+
+
 def test_a_body_without_an_end_is_cut_off(make_site: Callable[..., Site]) -> None:
     site = make_site(Options(body_limit=10_000))
     sent = 0
 
     async def endless() -> AsyncIterator[bytes]:
         nonlocal sent
-        while sent < 10_000_000:
+        while sent < 1_000_000:
             sent += 1_000
             yield b"x" * 1_000
 

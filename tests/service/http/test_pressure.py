@@ -83,6 +83,8 @@ def test_too_many_requests_in_flight_are_refused(
         inside.acquire()
         assert site.client.get("/v1/firm", headers=site.headers()).status_code == 503
         assert site.decide("v-1")  # decide and reward have their own limit
+        assert site.client.get("/healthz").status_code == 200  # and these have none
+        assert site.client.get("/readyz").status_code == 200
         go.set()
     assert done == [200, 200]
     assert site.client.get("/v1/firm", headers=site.headers()).status_code == 200

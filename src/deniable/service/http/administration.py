@@ -18,6 +18,7 @@ from deniable.service.http import models
 from deniable.service.http.guard import Service, authenticator_of, require
 from deniable.service.http.messages import EXPERIMENT_KEY
 from deniable.service.http.problems import MEDIA_TYPE
+from deniable.service.result_records import Results
 from deniable.storage.records import Metric
 
 
@@ -92,6 +93,12 @@ def experiment(service: Service, key: ExperimentKey) -> models.ExperimentReply:
 def counts(service: Service, key: ExperimentKey) -> list[models.CellReply]:
     """Shows and clicks of each arm in each segment. Private: never hand this to a tracker."""
     return [models.CellReply.of(cell) for cell in service.experiments.counts(key)]
+
+
+@read.get("/experiments/{key}/results", responses=problems(404))
+def results(service: Service, key: ExperimentKey) -> Results:
+    """What an experiment has learned, valid at any look. Private: never hand this to a tracker."""
+    return service.experiments.results(key)
 
 
 @admin.post("/experiments/{key}/start", responses=problems(404, 409))

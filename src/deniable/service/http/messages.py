@@ -15,6 +15,7 @@ import orjson
 
 from deniable.service.http.problems import MEDIA_TYPE, Problem
 from deniable.service.jobs import LARGEST_REWARD, LONGEST_NAME
+from deniable.storage.records import SCRATCH_PREFIX
 
 Message: TypeAlias = MutableMapping[str, Any]
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -29,9 +30,10 @@ _PROBLEM = (b"content-type", MEDIA_TYPE.encode())
 
 
 EXPERIMENT_KEY = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
+SCRATCH_KEY = rf"^{SCRATCH_PREFIX}[0-9a-f]{{16}}$"
 LONGEST_DECISION = 64
 
-_is_key = re.compile(EXPERIMENT_KEY).fullmatch
+_is_key = re.compile(f"{EXPERIMENT_KEY}|{SCRATCH_KEY}").fullmatch
 _VISITOR_MEMBERS = frozenset({"visitor", "segment"})
 NOT_BLANK = r"[^\s\x1c-\x1f]"
 """What every visitor's id matches: white space around it is not part of it.

@@ -13,6 +13,7 @@ from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Fiel
 from pydantic.fields import FieldInfo
 
 from deniable.errors import NANO
+from deniable.privacy.tables import decoded_table
 from deniable.service.drafts import (
     MAX_ARMS,
     MAX_BUDGET,
@@ -34,6 +35,7 @@ from deniable.storage.records import (
     Experiment,
     Firm,
     Metric,
+    PublishedTable,
     Scope,
     Status,
 )
@@ -335,3 +337,47 @@ class ErasureReply(BaseModel):
     def of(cls, outcome: Erasure) -> ErasureReply:
         """From the use-case's outcome."""
         return cls(decisions=outcome.decisions)
+
+
+class ScratchReply(BaseModel):
+    """A scratch copy: what it promises, and its one table. Entries are text: they exceed 2^53."""
+
+    key: str
+    of_strategy: str
+    arms: list[str]
+    segments: list[str]
+    budgets_nano: list[int]
+    active: list[int]
+    rows: list[list[str]]
+    zero: list[str]
+
+    @classmethod
+    def of(cls, copy: Experiment, table: PublishedTable) -> ScratchReply:
+        """From the copy and its table."""
+        made = decoded_table(table.rows, len(copy.arms))
+        return cls(
+            key=copy.key,
+            of_strategy=copy.strategy,
+            arms=[arm.key for arm in copy.arms],
+            segments=list(copy.segments),
+            budgets_nano=list(copy.budgets),
+            active=list(copy.active),
+            rows=[list(map(str, row)) for row in made.rows],
+            zero=list(map(str, made.zero)),
+        )
+
+
+class StoredDrawReply(BaseModel):
+    """A decision of a scratch copy as it is stored; segment (-1: not listed) and arm by position."""
+
+    id: str
+    segment: int
+    shown: int
+    table: int
+    role: int
+
+
+class ScratchEndReply(BaseModel):
+    """A scratch copy was removed."""
+
+    decisions: int

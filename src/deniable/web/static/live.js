@@ -27,15 +27,20 @@ async function update() {
   if (state !== null && state !== now) return location.reload(); // somebody started, paused, stopped it
   state = now;
   for (const [id, html] of Object.entries(found.parts)) replace(id, html);
+  let more = false;
   for (const [name, chart] of Object.entries(found.charts)) {
     const figure = document.getElementById(name);
-    if (!figure) return location.reload(); // the first visitors came
+    if (!figure) {
+      if (!document.querySelector("figure.chart")) return location.reload(); // the first visitors came
+      more = true; // whoever reads is not interrupted
+      continue;
+    }
     document.getElementById(`${name}-summary`).textContent = chart.summary;
     figure.querySelector("[role=img]").setAttribute("aria-label", `${figure.querySelector("h3").textContent}. ${chart.summary}`);
     replace(`${name}-rows`, chart.rows);
     await refill(figure, chart.datasets);
   }
-  note.textContent = "Updated every two seconds.";
+  note.textContent = more ? "Updated every two seconds. Reload the page for more charts." : "Updated every two seconds.";
   document.documentElement.dataset.updates = String(Number(document.documentElement.dataset.updates || 0) + 1);
 }
 

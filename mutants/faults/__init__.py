@@ -1,0 +1,32 @@
+"""The planted faults by layer, from the mathematics up to the pages."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from mutants.fault import Fault
+
+LAYERS = (
+    "privacy",
+    "inference",
+    "theory",
+    "policies",
+    "strategies",
+    "simulation",
+    "portfolio",
+    "storage",
+    "charts",
+    "planning",
+    "audit",
+    "leak",
+    "studies",
+    "service",
+    "http",
+    "client",
+    "web",
+    "cli",
+)
+
+FAULTS: dict[str, tuple[Fault, ...]] = {
+    layer: import_module(f"mutants.faults.{layer}").FAULTS for layer in LAYERS
+}

@@ -1,0 +1,118 @@
+"""Faults of the audit: lines between kept and broken, and what is compared."""
+
+from __future__ import annotations
+
+from mutants.fault import Fault
+
+TESTS = "tests/audit"
+LINES = f"{TESTS}/test_thresholds.py"
+REPORT = f"{TESTS}/test_report.py"
+EXACT = (f"{TESTS}/test_exact.py",)
+
+FAULTS = (
+    Fault(
+        "audit/evidence.py",
+        "return self.draws >= -math.log(DRAWS_ALPHA)",
+        "return self.draws >= -math.log(DRAWS_ALPHA / 1e6)",
+        "draws are accused at a millionth of their level",
+        (LINES,),
+    ),
+    Fault(
+        "audit/evidence.py",
+        "self.lottery >= -math.log(LOTTERY_ALPHA)",
+        "self.lottery >= -math.log(LOTTERY_ALPHA / 1e6)",
+        "a lottery is accused at a millionth of its level",
+        (LINES,),
+    ),
+    Fault(
+        "audit/evidence.py",
+        "= 0.8 * ALPHA, 0.1 * ALPHA, 0.1 * ALPHA",
+        "= ALPHA, ALPHA, ALPHA",
+        "every check has the whole chance of a false accusation",
+        (LINES,),
+    ),
+    Fault(
+        "audit/checks.py",
+        "min(1.0, least.p_value * len(segments))",
+        "min(1.0, least.p_value * len(segments) ** 3)",
+        "the smallest p-value of the segments is corrected too much",
+        (LINES,),
+    ),
+    Fault(
+        "audit/checks.py",
+        '"kept" if arm.moved <= budget + ROUNDING else "broken"',
+        '"kept" if arm.moved <= 1.05 * budget + ROUNDING else "broken"',
+        "a tracker may move by 5% more than promised",
+        (LINES,),
+    ),
+    Fault(
+        "audit/checks.py",
+        "        int((arms > 1).sum()),",
+        "        int((arms > 2).sum()),",
+        "a visitor may have two arms",
+        (f"{REPORT}::test_a_second_arm_for_one_visitor_is_caught",),
+    ),
+    Fault(
+        "audit/checks.py",
+        "        int((named != log.version).sum()),",
+        "        int((named > log.version).sum()),",
+        "a decision may name a table of an earlier version",
+        (f"{REPORT}::test_a_decision_that_names_a_table_of_another_version_is_caught",),
+    ),
+    Fault(
+        "audit/exact.py",
+        "return self.promised_ratio is not None and self.promised_ratio <= self.bound",
+        "return self.promised_ratio is not None and self.promised_ratio <= 1.05 * self.bound",
+        "a table may exceed its bound by 5%",
+        (LINES,),
+    ),
+    Fault(
+        "audit/exact.py",
+        "return max(self.ratio, self.ratio_across_time)",
+        "return self.ratio",
+        "a promise across time is checked table by table",
+        (LINES,),
+    ),
+    Fault(
+        "audit/exact.py",
+        "column = [row[arm] for row in (*table.rows, table.zero)]",
+        "column = [row[arm] for row in table.rows]",
+        "the zero row is not looked at",
+        EXACT,
+    ),
+    Fault(
+        "audit/exact.py",
+        "published.number for published in mine if not promise.replays(published)",
+        "published.number for published in mine if False",
+        "tables need not follow from their counts",
+        (f"{TESTS}/test_exact.py::test_a_table_that_does_not_follow_from_its_counts_is_caught",),
+    ),
+    Fault(
+        "audit/adversary.py",
+        "low, high = limits(counts, alpha / max(n_intervals, 1))",
+        "low, high = limits(counts, alpha)",
+        "the limits of many cells are not corrected",
+        (f"{LINES}::test_what_counts_prove_is_corrected_for_all_that_is_compared",),
+    ),
+    Fault(
+        "audit/adversary.py",
+        "return self.nats > self.budget",
+        "return self.nats > 2 * self.budget",
+        "counts must prove twice the budget",
+        (f"{LINES}::test_counts_contradict_a_promise_from_just_above_it",),
+    ),
+    Fault(
+        "audit/decisions.py",
+        "return np.where(self.role == MEMBER, self.segment, UNLISTED)",
+        "return self.segment",
+        "non-members are compared with their segment's row",
+        (f"{LINES}::test_only_members_are_compared_with_their_segments_row",),
+    ),
+    Fault(
+        "audit/beliefs.py",
+        "others = (total - joint) / (1 - before)",
+        "others = total",
+        "odds are compared with everybody's probability",
+        (f"{REPORT}::test_beliefs_are_bayes_rule",),
+    ),
+)

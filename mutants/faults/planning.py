@@ -1,0 +1,80 @@
+"""Faults of the plans and their words."""
+
+from __future__ import annotations
+
+from mutants.fault import Fault
+
+PLAN = "tests/planning/test_plan.py"
+
+FAULTS = (
+    Fault(
+        "planning/plan.py",
+        "budget = rounded(max(0.0, limit - trace), up=False)",
+        "budget = rounded(max(0.0, limit - trace), up=True)",
+        "the recommended budget exceeds the largest belief",
+        (f"{PLAN}::test_largest_belief_limits_the_recommendation",),
+    ),
+    Fault(
+        "planning/plan.py",
+        "    if limit is not None and limit - trace < budget:\n",
+        "    if False:\n",
+        "the largest belief limits nothing",
+        (f"{PLAN}::test_largest_belief_limits_the_recommendation",),
+    ),
+    Fault(
+        "planning/plan.py",
+        "    leader = min(\n        worthy or names,",
+        "    leader = max(\n        worthy or names,",
+        "the worse strategy is recommended",
+        (f"{PLAN}::test_the_recommended_strategy_has_the_smallest_bound_at_its_budget",),
+    ),
+    Fault(
+        "planning/plan.py",
+        "share = 1 / self.n_segments if self.shares is None else max(self.shares)",
+        "share = 1 / self.n_segments if self.shares is None else min(self.shares)",
+        "the last visitor is that of the smallest segment",
+        (f"{PLAN}::test_the_last_visitor_is_of_the_largest_segment",),
+    ),
+    Fault(
+        "planning/plan.py",
+        "        informative=regret < horizon,",
+        "        informative=True,",
+        "a bound above the number of visitors is told as if it said something",
+        (f"{PLAN}::test_every_strategy_says_whether_its_bound_says_anything",),
+    ),
+    Fault(
+        "planning/plan.py",
+        "highest_belief=float(highest_belief(before, cap)),",
+        "highest_belief=float(lowest_belief(before, cap)),",
+        "the highest belief is the lowest",
+        (f"{PLAN}::test_numbers_are_the_formulas",),
+    ),
+    Fault(
+        "strategies/base.py",
+        'return "too random" if gain > 0 else "too greedy"',
+        'return "too greedy" if gain > 0 else "too random"',
+        "too greedy is told for too random",
+        (f"{PLAN}::test_reading_follows_the_sign_of_the_elasticity",),
+    ),
+    Fault(
+        "strategies/base.py",
+        'return "too random" if budget < best_budget else "too greedy"',
+        'return "too greedy" if budget < best_budget else "too random"',
+        "a flat bound below the best budget is told as too greedy",
+        ("tests/strategies/test_strategies.py::test_a_flat_bound_is_read_by_its_side",),
+    ),
+    Fault(
+        "strategies/base.py",
+        '"too random": f"Too random: 1% more budget',
+        '"too random": f"Too random: 1% less budget',
+        "the advice is the opposite",
+        (f"{PLAN}::test_the_advice_is_to_move_towards_the_best",),
+    ),
+    Fault(
+        "planning/arm_plan.py",
+        "shown_otherwise=float(matrix[arm, arm - 1]),",
+        "shown_otherwise=float(matrix[arm - 1, arm]),",
+        "an arm is told the probability of another one",
+        (f"{PLAN}::test_arm_plan_numbers",),
+    ),
+)

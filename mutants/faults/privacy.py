@@ -1,0 +1,231 @@
+"""Faults of the mechanisms, tables, noise, beliefs and accounts."""
+
+from __future__ import annotations
+
+from mutants.fault import Fault
+
+TESTS = "tests/privacy"
+TABLES = (f"{TESTS}/test_tables.py",)
+SERVING = (f"{TESTS}/test_serving_tables.py",)
+DRAWS = (f"{TESTS}/test_serving_draws.py",)
+NOISE = (f"{TESTS}/test_noise.py",)
+COMPOSITION = (f"{TESTS}/test_composition.py",)
+BELIEF = (f"{TESTS}/test_belief.py",)
+TRACKER = (f"{TESTS}/test_tracker.py",)
+SCHEDULE = (f"{TESTS}/test_schedule.py",)
+MECHANISM = (f"{TESTS}/test_mechanism.py",)
+JOINT = (f"{TESTS}/test_joint_table.py",)
+
+FAULTS = (
+    Fault(
+        "privacy/tables.py",
+        "            if ratio > exp_floor(budget):",
+        "            if ratio > 2 * exp_floor(budget):",
+        "a table may exceed its budget by a factor of two",
+        TABLES,
+    ),
+    Fault(
+        "privacy/tables.py",
+        "columns = zip(*self.rows, self.zero, strict=True)",
+        "columns = zip(*self.rows, strict=True)",
+        "the zero row does not count in the worst ratio",
+        TABLES,
+    ),
+    Fault(
+        "privacy/tables.py",
+        "floors = [max(1, -(-SPACE * weight // (one + total))) for weight in weights]",
+        "floors = [max(1, SPACE * weight // (one + total)) for weight in weights]",
+        "floors are rounded down",
+        TABLES,
+    ),
+    Fault(
+        "privacy/tables.py",
+        "return self.rows[segment] if segment >= 0 else self.zero",
+        "return self.rows[segment]",
+        "an unlisted visitor gets the last segment's row",
+        TABLES,
+    ),
+    Fault(
+        "privacy/tables.py",
+        "row[arm] += share + (place < odd)",
+        "row[arm] += share + odd * (place == 0) + (place < 0)",
+        "the odd units of a tie all go to one arm",
+        equivalent="a tie of two arms has at most one odd unit, and with more the sum and the band "
+        "hold all the same: which tied arm has a few units of 2^-64 is no promise",
+    ),
+    Fault(
+        "privacy/tables.py",
+        "lead = rewards[arm] * best_shows - best_reward * (shows[arm] or 1)",
+        "lead = rewards[arm] - best_reward",
+        "the greedy arm has the most rewards, not the highest rate",
+        TABLES,
+    ),
+    Fault(
+        "privacy/tables.py",
+        "return -(-(power.denominator << _PRECISION) // (power.numerator - power.denominator))",
+        "return (power.denominator << _PRECISION) // (2 * power.numerator - power.denominator)",
+        "the odds of the zero row are wrong",
+        TABLES,
+    ),
+    Fault(
+        "privacy/tables.py",
+        "room = 1 - rate ** (Decimal(1) / 3)",
+        "room = 1 - rate ** (Decimal(1) / 2)",
+        "dynamic exploration falls with the square root",
+        TABLES,
+    ),
+    Fault(
+        "privacy/serving.py",
+        "piece_of = {risk: -(-SPACE * factor // total) for risk, factor in factors.items()}",
+        "piece_of = {risk: SPACE * factor // total for risk, factor in factors.items()}",
+        "pieces are rounded down, in the tracker's favour",
+        SERVING,
+    ),
+    Fault(
+        "privacy/serving.py",
+        "over = (piece + bonus) * bound.denominator > bound.numerator * piece",
+        "over = bonus * bound.denominator > bound.numerator * piece",
+        "the check of a table forgets the arm's own piece",
+        SERVING,
+    ),
+    Fault(
+        "privacy/serving.py",
+        "index = bisect_right(self.thresholds, point)",
+        "index = bisect_right(self.thresholds, point - 1)",
+        "every piece is one unit too long",
+        DRAWS,
+    ),
+    Fault(
+        "privacy/serving.py",
+        'return self.arm_at(int.from_bytes(entropy(8), "little"), greedy)',
+        'return self.arm_at(int.from_bytes(entropy(7), "little"), greedy)',
+        "a draw has 56 bits, so that late arms are never shown",
+        DRAWS,
+    ),
+    Fault(
+        "privacy/serving.py",
+        "return largest if risk >= largest else risk // step * step",
+        "return largest if risk >= largest else risk // step * step + step",
+        "a schedule leads its clock by one step",
+        SERVING,
+    ),
+    Fault(
+        "privacy/serving.py",
+        "padding = (SPACE,) * ((1 << steps) - 1 - len(self.pieces))",
+        "padding = ()",
+        "searches take a number of steps that depends on the outcome",
+        (f"{TESTS}/test_serving_timing.py::test_every_search_compares_equally_often",),
+    ),
+    Fault(
+        "privacy/noise.py",
+        "if size or not negative:",
+        "if True:",
+        "a noise of zero is drawn twice as often",
+        NOISE,
+    ),
+    Fault(
+        "privacy/noise.py",
+        "        if drawn < limit:\n            return drawn",
+        "        return drawn % limit",
+        "uniform integers have a modulo bias",
+        NOISE,
+    ),
+    Fault(
+        "privacy/noise.py",
+        "size = (rest + top * whole) // bottom",
+        "size = (rest + top * whole) // (2 * bottom)",
+        "the noise has half its scale",
+        NOISE,
+    ),
+    Fault(
+        "privacy/composition.py",
+        "return math.ceil(_exact(nats) * NANO)",
+        "return math.floor(_exact(nats) * NANO)",
+        "debits are rounded down",
+        COMPOSITION,
+    ),
+    Fault(
+        "privacy/composition.py",
+        "return math.floor(_exact(nats) * NANO)",
+        "return math.ceil(_exact(nats) * NANO)",
+        "limits are rounded up",
+        COMPOSITION,
+    ),
+    Fault(
+        "privacy/composition.py",
+        "if wanted > self._limit - self._spent:",
+        "if wanted > self._limit:",
+        "each debit may use the whole limit",
+        COMPOSITION,
+    ),
+    Fault(
+        "privacy/belief.py",
+        'posterior = p / (p + (1 - p) * np.exp(-check.risk("risk", risk)))',
+        'posterior = p / (p + (1 - p) * np.exp(-0.5 * check.risk("risk", risk)))',
+        "the highest belief moves by half the risk",
+        BELIEF,
+    ),
+    Fault(
+        "privacy/belief.py",
+        "budget = (np.log(q) - np.log(p)) + (np.log1p(-p) - np.log1p(-q))",
+        "budget = np.log(q) - np.log(p)",
+        "the budget for a belief is a ratio of beliefs, not of odds",
+        BELIEF,
+    ),
+    Fault(
+        "privacy/tracker.py",
+        "return np.asarray(rates if clicked else 1 - rates)",
+        "return np.asarray(rates)",
+        "the tracker reads no click as a click",
+        TRACKER,
+    ),
+    Fault(
+        "privacy/tracker.py",
+        "return row if self.sees_output else np.ones_like(row)",
+        "return row",
+        "a tracker that sees no output sees it",
+        TRACKER,
+    ),
+    Fault(
+        "privacy/schedule.py",
+        "return np.where(n < 3, 1.0, np.minimum(1.0, raw))",
+        "return np.minimum(1.0, raw)",
+        "the first visitor has infinite risk",
+        SCHEDULE,
+    ),
+    Fault(
+        "privacy/schedule.py",
+        "return check.unwrap(np.ceil(np.asarray(exhaustion_root(n_arms, budget))))",
+        "return check.unwrap(np.floor(np.asarray(exhaustion_root(n_arms, budget))))",
+        "the budget binds one visitor too early",
+        SCHEDULE,
+    ),
+    Fault(
+        "privacy/mechanism.py",
+        "return float(self.risks.max())",
+        "return float(self.risks.mean())",
+        "the risk of budgets by arm is their mean",
+        MECHANISM,
+    ),
+    Fault(
+        "privacy/mechanism.py",
+        "floor = np.full((self.n_arms, self.n_arms), self.exploration / self.n_arms)",
+        "floor = np.full((self.n_arms, self.n_arms), self.exploration / (self.n_arms - 1))",
+        "exploration never shows the greedy arm",
+        MECHANISM,
+    ),
+    Fault(
+        "privacy/joint_table.py",
+        "least = SMALLEST if max(parts) >= SMALLEST else 0",
+        "least = 0 if max(parts) >= SMALLEST else 0",
+        "an arm is shown to some segments and never to others",
+        JOINT,
+    ),
+    Fault(
+        "privacy/joint_table.py",
+        "if low < 0 or high * bound.denominator > low * bound.numerator:",
+        "if low < 0 or high * bound.denominator > 2 * low * bound.numerator:",
+        "joint tables may exceed the budget by a factor of two",
+        JOINT,
+    ),
+)

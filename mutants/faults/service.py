@@ -1,0 +1,161 @@
+"""Faults of deciding, rewarding, publishing and the service's own administration."""
+
+from __future__ import annotations
+
+from mutants.fault import Fault
+
+TESTS = "tests/service"
+FACADE = f"{TESTS}/test_facade.py"
+LEASES = (f"{TESTS}/test_leases.py",)
+QUEUEING = (f"{TESTS}/test_queueing.py",)
+KEY = f"{TESTS}/test_visitor_key.py"
+
+FAULTS = (
+    Fault(
+        "service/batch.py",
+        "if not self._tx.extend(writer, owner, self._chain, self._now + LEASE_MICROSECONDS):",
+        "if self._tx.extend(writer, owner, self._chain, self._now + LEASE_MICROSECONDS) is None:",
+        "a writer that lost its lease is acknowledged",
+        LEASES,
+    ),
+    Fault(
+        "service/engine.py",
+        "        if chain is None:\n            self._identity = None\n",
+        "        if chain is None:\n",
+        "a writer that lost its chain asks for the same one for ever",
+        LEASES,
+    ),
+    Fault(
+        "service/identity.py",
+        ".where(writers.c.id > COMMITMENT_CHAIN, writers.c.lease_until < now)",
+        ".where(writers.c.id > COMMITMENT_CHAIN)",
+        "a lease that runs is looked at as free",
+        equivalent="the update beside it asks for the lease again; where it runs, a chain is begun",
+    ),
+    Fault(
+        "service/identity.py",
+        "            .where(writers.c.id == free, writers.c.lease_until < now)",
+        "            .where(writers.c.id == free)",
+        "a chain that another process just took is taken again",
+        (f"{TESTS}/test_leases.py::test_of_two_who_saw_the_same_free_chain_one_gets_it",),
+    ),
+    Fault(
+        "service/batch.py",
+        "wanted.setdefault(tag, {}).setdefault(place, value)",
+        "wanted.setdefault(tag, {})[place] = value",
+        "of several rewards in one batch the last one counts",
+        (f"{FACADE}::test_the_first_of_several_rewards_in_one_batch_counts",),
+    ),
+    Fault(
+        "service/batch.py",
+        "if what is None or late or (decision, metric) in before:",
+        "if what is None or late:",
+        "a second reward breaks the batch",
+        (f"{FACADE}::test_rewards_count_once",),
+    ),
+    Fault(
+        "service/batch.py",
+        "late = what is not None and window is not None and now - what.decided_at > window",
+        "late = False",
+        "rewards count after the attribution window",
+        (f"{TESTS}/test_administration.py::test_attribution_window",),
+    ),
+    Fault(
+        "service/batch.py",
+        "by_role[Role.MEMBER] = [*state.rows, zero]",
+        "by_role = [[*state.rows, zero] for _ in Role]",
+        "visitors outside of the experiment get their segment's row",
+        (f"{TESTS}/test_drawing.py::test_only_members_are_drawn_from_their_segments_row",),
+    ),
+    Fault(
+        "service/batch.py",
+        "            if visitor not in answers and visitor not in new:",
+        "            if visitor not in new:",
+        "a known visitor is drawn for again",
+        (f"{FACADE}::test_a_visitor_keeps_the_arm_whatever_the_segment_and_process",),
+    ),
+    Fault(
+        "service/batch.py",
+        "            for stone in self._tx.erased(state.id, list(stones)):",
+        "            for stone in ():",
+        "an erased visitor is drawn for at full risk again",
+        ("tests/promise/test_exhaustion.py::test_visiting_and_erasing_for_ever",),
+    ),
+    Fault(
+        "service/visitors.py",
+        "if stat.S_IMODE(path.stat().st_mode) & 0o077:",
+        "if stat.S_IMODE(path.stat().st_mode) & 0o022:",
+        "a key file that everybody can read is accepted",
+        (f"{KEY}::test_a_key_that_others_can_open_is_refused",),
+    ),
+    Fault(
+        "service/visitors.py",
+        "descriptor = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)",
+        "descriptor = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)",
+        "a new key file can be read by everybody",
+        (f"{KEY}::test_a_new_key_is_private_under_any_mask",),
+    ),
+    Fault(
+        "service/visitors.py",
+        "elif known != fingerprint(key):",
+        "elif False:",
+        "with another key every visitor is new",
+        ("tests/promise/test_side_channels.py::test_a_wrong_key_is_refused_and_stays_as_it_is",),
+    ),
+    Fault(
+        "service/visitors.py",
+        'trimmed if trimmed.isascii() else unicodedata.normalize("NFC", trimmed)',
+        "trimmed",
+        "two spellings of one id are two visitors",
+        ("tests/promise/test_spellings.py::test_ten_spellings_are_one_draw",),
+    ),
+    Fault(
+        "service/firm.py",
+        "budget_nano = nano_down(budget)",
+        "from deniable.privacy.composition import nano_up\n\n        budget_nano = nano_up(budget)",
+        "the firm's limit is rounded up",
+        (f"{KEY}::test_the_firms_limit_is_rounded_down",),
+    ),
+    Fault(
+        "service/publisher.py",
+        "                    4 * 10**9, experiment.trace_nano\n",
+        "                    10**9, experiment.trace_nano\n",
+        "counts have a quarter of the promised noise",
+        ("tests/promise/test_trace.py::test_every_cell_gets_noise_of_the_promised_scale",),
+    ),
+    Fault(
+        "service/publisher.py",
+        ".where((leases.c.until < now) | (leases.c.owner == self._owner))",
+        "",
+        "two processes publish the same table",
+        (f"{TESTS}/test_leases.py::test_one_process_publishes_at_a_time",),
+    ),
+    Fault(
+        "service/queueing.py",
+        "return sum(size > largest for largest in SIZE_CLASSES)",
+        "return 0",
+        "large batches crowd out single decisions",
+        QUEUEING,
+    ),
+    Fault(
+        "service/queueing.py",
+        "                if job.since < oldest:\n",
+        "                if False:\n",
+        "jobs that waited too long are served while others wait",
+        QUEUEING,
+    ),
+    Fault(
+        "service/queueing.py",
+        "while self.size and self.size + size > self._limit:",
+        "while False:",
+        "the queue has no limit",
+        QUEUEING,
+    ),
+    Fault(
+        "service/experiments.py",
+        "        <= exp_floor(experiment.budgets[arm])\n",
+        "        <= 2 * exp_floor(experiment.budgets[arm])\n",
+        "an arm can be switched off though the promise across time breaks",
+        ("tests/promise/test_switching_off.py",),
+    ),
+)

@@ -1,0 +1,230 @@
+"""Faults of the stores, the account, the chains and what is forgotten."""
+
+from __future__ import annotations
+
+from mutants.fault import Fault
+
+TESTS = "tests/storage"
+DURABLE = f"{TESTS}/test_durability.py"
+SQLITE_DISK = (f"{DURABLE}::test_a_new_sqlite_store_waits_for_its_disk",)
+POSTGRES_DISK = (f"{DURABLE}::test_postgres_waits_for_its_disk_whatever_the_server_says",)
+REPLIES = (f"{DURABLE}::test_old_replies_are_forgotten",)
+ACCOUNT = (f"{TESTS}/test_account.py",)
+ERASURE = (f"{TESTS}/test_erasure.py",)
+LEDGER = (f"{TESTS}/test_ledger.py",)
+LEASES = ("tests/service/test_leases.py",)
+
+FAULTS = (
+    Fault(
+        "storage/sqlite.py",
+        'SYNCHRONOUS = "FULL"',
+        'SYNCHRONOUS = "NORMAL"',
+        "an acknowledged decision can be lost with the power (SQLite)",
+        SQLITE_DISK,
+    ),
+    Fault(
+        "storage/sqlite.py",
+        '"journal_mode": "WAL"',
+        '"journal_mode": "DELETE"',
+        "readers and the writer block each other",
+        SQLITE_DISK,
+    ),
+    Fault(
+        "storage/sqlite.py",
+        "os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600",
+        "os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644",
+        "the store can be read by others",
+        (
+            "tests/promise/test_side_channels.py::"
+            "test_the_files_of_a_store_are_for_their_owner_alone",
+        ),
+    ),
+    Fault(
+        "storage/sqlite.py",
+        "elif found != self._file:",
+        "elif False:",
+        "a store that was deleted or replaced goes on acknowledging",
+        ("tests/service/http/test_outages.py::test_sqlite_file_replaced",),
+    ),
+    Fault(
+        "storage/postgres.py",
+        'b"SET synchronous_commit = on; SET statement_timeout',
+        'b"SET statement_timeout',
+        "an acknowledged decision can be lost with the power (PostgreSQL)",
+        POSTGRES_DISK,
+    ),
+    Fault(
+        "storage/postgres.py",
+        "SET LOCAL synchronous_commit = on; SET LOCAL",
+        "SET LOCAL",
+        "a started experiment can be lost with the power (PostgreSQL)",
+        POSTGRES_DISK,
+    ),
+    Fault(
+        "storage/replies.py",
+        "(replies.c.created_at < now - forget_seconds * SECOND)",
+        "(replies.c.created_at < now - 10**9 * forget_seconds * SECOND)",
+        "answers to idempotent requests are kept for ever",
+        REPLIES,
+    ),
+    Fault(
+        "storage/replies.py",
+        "(replies.c.created_at < now - stale_seconds * SECOND)",
+        "(replies.c.created_at < now - 10**9 * stale_seconds * SECOND)",
+        "a request that was never finished blocks its key",
+        REPLIES,
+    ),
+    Fault(
+        "storage/sqlite_hot.py",
+        'lease_until = ? WHERE id = ? AND owner = ?",\n'
+        "            (*chain, lease_until, writer, owner),",
+        'lease_until = ? WHERE id = ?",\n            (*chain, lease_until, writer),',
+        "a writer that lost its lease writes into another one's chain (SQLite)",
+        LEASES,
+    ),
+    Fault(
+        "storage/sqlite_hot.py",
+        '"SELECT seq, head FROM writers WHERE id = ? AND owner = ?", (writer, owner)',
+        '"SELECT seq, head FROM writers WHERE id = ?", (writer,)',
+        "a writer that lost its lease goes on from another one's end",
+        LEASES,
+    ),
+    Fault(
+        "storage/postgres_hot.py",
+        'lease_until = %b WHERE id = %b AND owner = %b"',
+        'lease_until = %b WHERE id = %b AND (owner = %b OR TRUE)"',
+        "a writer that lost its lease writes into another one's chain (PostgreSQL)",
+        LEASES,
+    ),
+    Fault(
+        "storage/postgres_hot.py",
+        '_CHAIN = b"SELECT seq, head FROM writers WHERE id = %b AND owner = %b"',
+        '_CHAIN = b"SELECT seq, head FROM writers WHERE id = %b AND (owner = %b OR TRUE)"',
+        "a writer that lost its lease goes on from another one's end (PostgreSQL)",
+        LEASES,
+    ),
+    Fault(
+        "storage/sqlite_hot.py",
+        "DO UPDATE SET hour = max(hour, excluded.hour)",
+        "DO UPDATE SET hour = min(hour, excluded.hour)",
+        "the hour of the last answer does not move",
+        ("tests/service/test_last_answers.py",),
+    ),
+    Fault(
+        "storage/sqlite_hot.py",
+        "shows = shows + excluded.shows",
+        "shows = excluded.shows",
+        "counters hold the last batch only",
+        ("tests/service/test_facade.py::test_rewards_count_once", "tests/service/test_leases.py"),
+    ),
+    Fault(
+        "storage/account.py",
+        "return [one for one in found if one.until is None or one.until > now]",
+        "return [one for one in found if one.until is None]",
+        "an experiment that was stopped no longer counts",
+        ACCOUNT,
+    ),
+    Fault(
+        "storage/account.py",
+        "if taken > budget_nano:",
+        "if False:",
+        "the firm's budget can be lowered below what counts",
+        ACCOUNT,
+    ),
+    Fault(
+        "storage/account.py",
+        "if weaker and not reason.strip():",
+        "if False:",
+        "the promise is weakened without a reason",
+        (f"{TESTS}/test_account.py::test_a_raise_needs_a_reason",),
+    ),
+    Fault(
+        "storage/account.py",
+        'if after > settings[-1].budget_nano and (kind != "resume" or after > before):',
+        'if after > 2 * settings[-1].budget_nano and (kind != "resume" or after > before):',
+        "twice the firm's budget can be started",
+        (f"{TESTS}/test_account.py::test_a_refused_start_names_what_remains",),
+    ),
+    Fault(
+        "storage/account.py",
+        "return (hour + 1) * HOUR + SKEW",
+        "return hour * HOUR",
+        "what was answered late in an hour is freed too early",
+        ACCOUNT,
+    ),
+    Fault(
+        "storage/account.py",
+        "split = [(one.slots & group, nano + one.cost_nano) for group, nano in sums.items()]",
+        "split = [(one.slots & group, max(nano, one.cost_nano)) for group, nano in sums.items()]",
+        "slots that overlap do not add up",
+        (
+            f"{TESTS}/test_account.py::test_slots_that_overlap_add_up",
+            f"{TESTS}/test_account.py::test_a_layer_costs_what_every_slot_by_itself_says",
+        ),
+    ),
+    Fault(
+        "storage/account.py",
+        "bitmap = earlier.slots | (0 if slots is None else slots_bitmap(slots))",
+        "bitmap = 0 if slots is None else slots_bitmap(slots)",
+        "the slots that an experiment had before are forgotten",
+        equivalent="an experiment resumes with the slots that it had, and the chain adds them up",
+    ),
+    Fault(
+        "storage/chain.py",
+        '_erasable = Struct(">16s16shh").pack',
+        '_erasable = Struct(">16s16sbh").pack',
+        "the commitment has another form than the chain's",
+        ("tests/storage/test_ledger.py::test_the_form_of_the_chain_stays",),
+    ),
+    Fault(
+        "storage/ledger.py",
+        "            if row.seq != place:\n"
+        '                raise _Broken(f"commitment {place} was removed", "commitments", place)',
+        "            if False:\n"
+        '                raise _Broken(f"commitment {place} was removed", "commitments", place)',
+        "a removed commitment is not named",
+        (f"{TESTS}/test_ledger.py::test_a_removed_commitment_is_named",),
+    ),
+    Fault(
+        "storage/ledger.py",
+        "        _totals(connection, told, counted)\n    except",
+        "    except",
+        "counters may be anything",
+        (f"{TESTS}/test_ledger.py::test_counters_must_be_what_rows_add_up_to",),
+    ),
+    Fault(
+        "storage/ledger.py",
+        "        _noted_heads(connection, noted)\n",
+        "",
+        "a rebuilt chain agrees with its noted head",
+        (f"{TESTS}/test_ledger.py::test_a_rebuilt_chain_is_caught_by_a_noted_head",),
+    ),
+    Fault(
+        "storage/erasure.py",
+        'chosen = [e for e in known if e.status == "stopped" or (running and e.status != "draft")]',
+        'chosen = [e for e in known if e.status != "draft"]',
+        "a purge always reaches running experiments",
+        (f"{TESTS}/test_erasure.py::test_the_age_and_the_status_decide",),
+    ),
+    Fault(
+        "storage/erasure.py",
+        "        decisions.c.decided_at < before,",
+        "        decisions.c.decided_at > 0,",
+        "a purge forgets everybody, however young",
+        (f"{TESTS}/test_erasure.py::test_the_age_and_the_status_decide",),
+    ),
+    Fault(
+        "storage/erasure.py",
+        'return hmac.digest(derived, visitor_hash, "sha256")[:16]',
+        'return hmac.digest(key, visitor_hash, "sha256")[:16]',
+        "a tombstone is keyed like the visitor",
+        (f"{TESTS}/test_erasure.py::test_a_tombstone_is_keyed_and_tells_nothing_of_the_visitor",),
+    ),
+    Fault(
+        "storage/commitments.py",
+        "return max(times.now(), connection.execute(newest).scalar() or 0)",
+        "return times.now()",
+        "the store's time can go back",
+        (f"{TESTS}/test_account.py::test_time_does_not_go_back",),
+    ),
+)

@@ -1,0 +1,137 @@
+"""Faults of the pages: what is told, to whom, and what is hidden."""
+
+from __future__ import annotations
+
+from mutants.fault import Fault
+
+TESTS = "tests/web"
+HIDING = (f"{TESTS}/test_risks.py::test_a_small_group_is_never_hidden_alone",)
+RISKS = f"{TESTS}/test_risks.py"
+STANDING = (f"{TESTS}/test_standing.py",)
+ACCESS = f"{TESTS}/test_access.py"
+WATCHER = f"{TESTS}/test_watcher.py"
+
+FAULTS = (
+    Fault(
+        "service/small_cells.py",
+        "if told and len(smallest) - len(told) + unlisted == 1:",
+        "if False:",
+        "a lone small segment follows from the total",
+        HIDING,
+    ),
+    Fault(
+        "service/small_cells.py",
+        "SMALLEST_CELL = 30",
+        "SMALLEST_CELL = 3",
+        "figures on three visitors are told",
+        HIDING,
+    ),
+    Fault(
+        "service/small_cells.py",
+        "unlisted = 0 < shows[-1].sum() < SMALLEST_CELL",
+        "unlisted = False and 0 < shows[-1].sum() < SMALLEST_CELL",
+        "a few unlisted visitors follow from the total",
+        HIDING,
+    ),
+    Fault(
+        "service/small_cells.py",
+        "smallest = shows[:-1, np.asarray(active)].min(axis=1)",
+        "smallest = shows[:-1, np.asarray(active)].max(axis=1)",
+        "a segment is told whose rarest arm few were shown",
+        HIDING,
+    ),
+    Fault(
+        "web/risks.py",
+        "return math.log(max(ratios) / min(ratios))",
+        "return math.log(max(ratios))",
+        "the told risk is too small",
+        (f"{RISKS}::test_the_told_risk_is_that_of_the_theory",),
+    ),
+    Fault(
+        "web/templates/overview.html",
+        'figure("Free", firm.remaining | nats',
+        'figure("Free", firm.committed | nats',
+        "what is free is told as what is committed",
+        (f"{TESTS}/test_overview.py",),
+    ),
+    Fault(
+        "web/templates/overview.html",
+        'figure("Committed", firm.committed | nats',
+        'figure("Committed", firm.budget | nats',
+        "what is committed is told as the budget",
+        (f"{TESTS}/test_overview.py",),
+    ),
+    Fault(
+        "web/standing.py",
+        "low, high = np.quantile(posterior, [0.025, 0.975], axis=0)",
+        "low, high = np.quantile(posterior, [0.25, 0.75], axis=0)",
+        "the interval of an arm holds half of the belief",
+        STANDING,
+    ),
+    Fault(
+        "web/standing.py",
+        "contending = np.where(self._on, posterior, -1.0)",
+        "contending = posterior",
+        "an arm that is off can be the best",
+        STANDING,
+    ),
+    Fault(
+        "web/standing.py",
+        "return float((self.shows * np.maximum(best - rates, 0)).sum())",
+        "return float(np.maximum(best - rates, 0).sum())",
+        "clicks lost do not depend on visitors",
+        STANDING,
+    ),
+    Fault(
+        "web/sessions.py",
+        "        if not hmac.compare_digest(signature, expected):\n            return None\n",
+        "",
+        "a session can be forged",
+        (f"{ACCESS}::test_a_session_cannot_be_stretched_or_moved_to_another_key",),
+    ),
+    Fault(
+        "web/sessions.py",
+        "if int(expires) <= (time.time() if now is None else now):",
+        "if False:",
+        "a session never ends",
+        (f"{ACCESS}::test_an_expired_session_is_over",),
+    ),
+    Fault(
+        "web/access.py",
+        "if not isinstance(given, str) or not signer_of(request).same(given, expected):",
+        "if not isinstance(given, str):",
+        "a form of another site is accepted",
+        (f"{ACCESS}::test_a_token_of_another_session_does_nothing",),
+    ),
+    Fault(
+        "web/access.py",
+        "        viewer.caller.require(scope)\n",
+        "",
+        "a reader may change everything",
+        (f"{ACCESS}::test_readers_look_but_do_not_touch",),
+    ),
+    Fault(
+        "web/access.py",
+        "        or service_of(request).idempotency.session_ended(session.id)\n",
+        "",
+        "signing out does not end a copy of the session",
+        (f"{ACCESS}::test_a_copy_of_the_session_ends_with_it",),
+    ),
+    Fault(
+        "web/watcher.py",
+        "SUSPICIOUS = 1e-6",
+        "SUSPICIOUS = 1e-60",
+        "a planted fault is not noticed",
+        (
+            f"{WATCHER}::test_chance_is_not_suspicious_and_nine_deviations_are",
+            f"{WATCHER}::test_a_planted_fault_is_noticed_and_told",
+        ),
+    ),
+    Fault(
+        "web/wording.py",
+        "    if probability > 0.99:\n",
+        "    if probability > 2:\n",
+        "a probability is told as certain",
+        ("src/deniable/web/wording.py",),
+    ),
+)

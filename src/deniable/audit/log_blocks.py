@@ -1,0 +1,198 @@
+"""Reading an exported log in blocks of columns, so that memory does not grow with the file.
+
+`.parquet` is read a slice at a time; `.csv` and `.jsonl`, also with `.gz`, in pieces of some
+megabytes that end with a line. A value that cannot be read is missing in its column; which row is
+wrong is then for the checks to say.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import zlib
+from collections.abc import Iterator
+from io import BufferedReader
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from deniable.errors import InvalidArgumentError
+from deniable.storage.log_rows import FORMAT, FORMAT_VERSION, LogRow
+
+if TYPE_CHECKING:
+    import polars as pl
+
+ENDINGS = (".parquet", ".csv", ".csv.gz", ".jsonl", ".jsonl.gz")
+WIDTHS = {"experiment": 16, "id": 16, "visitor": 16, "salt": 16, "commitment": 32, "hash": 32}
+"""Bytes of the columns that hold such."""
+
+TEXT = ("kind", "detail")
+COLUMNS = LogRow._fields
+
+_ROWS = 1 << 17
+_BYTES, _PART = 1 << 25, 1 << 20
+
+
+def ending_of(path: Path) -> str:
+    """The ending that says what is in a file; InvalidArgumentError for one that is not known."""
+    for ending in sorted(ENDINGS, key=len, reverse=True):
+        if path.name.endswith(ending):
+            return ending
+    raise InvalidArgumentError("file", str(path), f"a log that ends in {', '.join(ENDINGS)}")
+
+
+def blocks(path: Path) -> Iterator[pl.DataFrame]:
+    """The rows of a log in order, some at a time: text, Int64 and Binary columns, null if missing.
+
+    Raises:
+        InvalidArgumentError: the file is not a log of this format.
+    """
+    ending = ending_of(path)
+    path.open("rb").close()  # a missing file is told as such
+    if ending == ".parquet":
+        return _parquet(path)
+    return _lines(path, ending)
+
+
+def about(block: pl.DataFrame, path: Path) -> dict[str, Any]:
+    """What the first row of a log says that it is."""
+    try:
+        told = json.loads(block["detail"][0] if block["kind"][0] == "F" else "null")
+        known = told["format"] == FORMAT
+        version = told["version"]
+    except (IndexError, KeyError, TypeError, ValueError):
+        known, version = False, None
+    if not known:
+        raise _unknown(path, "does not begin as one")
+    if version != FORMAT_VERSION:
+        raise _unknown(path, f"has version {version!r}, and this is {FORMAT_VERSION}")
+    return dict(told)
+
+
+def _unknown(path: Path, why: str) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        "file", str(path), f"a log from `deniable ledger export`; this file {why}"
+    )
+
+
+def _parquet(path: Path) -> Iterator[pl.DataFrame]:
+    import polars as pl
+    from polars.exceptions import PolarsError
+
+    try:
+        lazy = pl.scan_parquet(path)
+        columns = lazy.collect_schema().names()
+        height = lazy.select(pl.len()).collect().item()
+    except (PolarsError, OSError) as error:
+        raise _unknown(path, "is not Parquet, or was cut off") from error
+    if tuple(columns) != COLUMNS:
+        raise _unknown(path, "has other columns")
+    for start in range(0, height, _ROWS):
+        yield _typed(lazy.slice(start, _ROWS).collect())
+
+
+def _lines(path: Path, ending: str) -> Iterator[pl.DataFrame]:
+    is_csv = ending.startswith(".csv")
+    with path.open("rb") as raw:
+        file = gzip.GzipFile(fileobj=raw) if ending.endswith(".gz") else raw
+        header_is_due = is_csv
+        for piece in _pieces(file, path):
+            if header_is_due:
+                header, _, piece = piece.partition(b"\n")
+                if header.decode("utf-8", "replace").rstrip("\r").split(",") != list(COLUMNS):
+                    raise _unknown(path, "has other columns")
+                header_is_due = False
+            if piece:
+                yield _typed((_csv if is_csv else _jsonl)(piece))
+
+
+def _pieces(file: BufferedReader | gzip.GzipFile, path: Path) -> Iterator[bytes]:
+    """The file in pieces of whole lines; the last may lack the end of its line."""
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        try:
+            part = file.read1(_PART)
+        except EOFError:  # a compressed file that was cut off: its last rows are missing
+            part = b""
+        except (gzip.BadGzipFile, zlib.error) as error:
+            raise _unknown(path, "is not gzip, or was damaged") from error
+        if not part:
+            break
+        parts.append(part)
+        size += len(part)
+        if size >= _BYTES:
+            whole, newline, rest = b"".join(parts).rpartition(b"\n")
+            parts, size = [rest], len(rest)
+            if newline:
+                yield whole + newline
+    if size:
+        yield b"".join(parts)
+
+
+def _csv(piece: bytes) -> pl.DataFrame:
+    import polars as pl
+    from polars.exceptions import PolarsError
+
+    schema = dict.fromkeys(COLUMNS, pl.String)
+    try:
+        return pl.read_csv(piece, has_header=False, schema=schema, encoding="utf8-lossy")
+    except PolarsError:  # row by row: one with too few or too many values is an empty row
+        rows = csv.reader(piece.decode("utf-8", "replace").splitlines())
+        width = len(COLUMNS)
+        return pl.DataFrame(
+            [[v or None for v in row] if len(row) == width else [None] * width for row in rows],
+            schema=schema,
+            orient="row",
+        )
+
+
+def _jsonl(piece: bytes) -> pl.DataFrame:
+    import polars as pl
+    from polars.exceptions import PolarsError
+
+    texts = dict.fromkeys([*WIDTHS, *TEXT], pl.String)
+    schema = {name: texts.get(name, pl.Int64) for name in COLUMNS}
+    try:
+        return pl.read_ndjson(piece, schema=schema)
+    except PolarsError:  # line by line: what cannot be read is an empty row
+        return pl.DataFrame(
+            [_parsed(line, schema) for line in piece.splitlines()], schema=schema, orient="row"
+        )
+
+
+def _parsed(line: bytes, schema: dict[str, Any]) -> dict[str, Any]:
+    import polars as pl
+
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return dict.fromkeys(COLUMNS)
+    kinds = {name: str if schema[name] == pl.String else int for name in COLUMNS}
+    values = found if isinstance(found, dict) else {}
+    return {
+        name: values.get(name) if type(values.get(name)) is kinds[name] else None
+        for name in COLUMNS
+    }
+
+
+def _typed(frame: pl.DataFrame) -> pl.DataFrame:
+    """Hexadecimal digits as bytes, digits as whole numbers. A row with anything else has no kind."""
+    import polars as pl
+
+    wanted = []
+    for name in COLUMNS:
+        column, kind = pl.col(name), frame.schema[name]
+        if name in WIDTHS and kind == pl.String:
+            column = column.str.decode("hex", strict=False)
+        if name in WIDTHS:
+            column = pl.when(column.bin.size() == WIDTHS[name]).then(column)
+        elif name not in TEXT and kind != pl.Int64:
+            column = column.cast(pl.Int64, strict=False)
+        wanted.append(column)
+    garbled = pl.any_horizontal(
+        pl.col(name).is_not_null() & column.is_null()
+        for name, column in zip(COLUMNS, wanted, strict=True)
+    )
+    wanted[0] = pl.when(~garbled).then(wanted[0])
+    return frame.select(wanted)

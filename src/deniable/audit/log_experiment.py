@@ -1,0 +1,282 @@
+"""One experiment of a log: what its commitments promise, its tables, and counts of what was drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deniable.audit.checks import Check, exact_checks
+from deniable.audit.evidence import Cells, Evidence
+from deniable.audit.evidence import evidence as evidence_of
+from deniable.audit.exact import VersionProof, exact_proof
+from deniable.audit.log_links import Flags, Ints
+from deniable.audit.promise import AuditedTable, Lottery, Promise
+from deniable.errors import NANO
+from deniable.storage import promises
+from deniable.storage.commitments import Entry
+from deniable.storage.promises import PromisedTable
+from deniable.storage.records import SLOTS, Role
+
+
+@dataclass(frozen=True)
+class AuditedExperiment:
+    """What the log tells about one experiment.
+
+    Attributes:
+        key: its name.
+        scratch: whether it is a scratch copy, which costs the firm nothing.
+        promise: what it promised, by the chain, and the tables that it published.
+        decisions: open decisions that were compared with their tables.
+        proofs: the exact check, by version.
+        checks: one by one.
+        evidence: against its draws and its lottery; None without decisions.
+    """
+
+    key: str
+    scratch: bool
+    promise: Promise
+    decisions: int
+    proofs: tuple[VersionProof, ...]
+    checks: tuple[Check, ...]
+    evidence: Evidence | None
+
+    @property
+    def sound(self) -> bool:
+        """Whether no check found the promise broken."""
+        return all(check.outcome != "broken" for check in self.checks)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return {
+            "experiment": self.key,
+            "scratch": self.scratch,
+            "sound": self.sound,
+            "grade": self.promise.stated_grade,
+            "budget": self.promise.budget_nano / NANO,
+            "tables": len(self.promise.tables),
+            "decisions": self.decisions,
+            "log_e_value": None if self.evidence is None else self.evidence.draws,
+            "checks": [asdict(check) for check in self.checks],
+        }
+
+
+class LoggedExperiment:
+    """What is known of one experiment while its log is read.
+
+    Args:
+        promise: by its commitments.
+        chained: its tables as the commitments name them, by number.
+        off: arm position -> the version from which it is off.
+        erased: decisions that were erased.
+        migrated: whether it is from before tables were published.
+    """
+
+    PROBLEMS: ClassVar = (
+        "names a table that was never published",
+        "names a table of another version",
+        "is older than its table",
+        "shows an arm that its row of the table does not",
+    )
+    """Why a decision cannot be, by what `problems` returns less one."""
+
+    def __init__(
+        self,
+        promise: promises.Promise,
+        chained: Mapping[int, PromisedTable],
+        off: Mapping[int, int],
+        erased: int,
+        migrated: bool,
+    ) -> None:
+        self._migrated = migrated
+        self.key = promise.key
+        self.erased = erased
+        self._promise = promise
+        self._off = dict(off)
+        self._chained = chained
+        last = max(chained, default=0)
+        self._version = np.zeros(last + 1, dtype=np.int64)
+        self._since = np.zeros(last + 1, dtype=np.int64)
+        for number, table in chained.items():
+            self._version[number], self._since[number] = table.version, table.recorded_at
+        self._shape = (len(promise.segments) + 1, len(promise.arms))
+        self._possible = np.zeros((last + 1, *self._shape), dtype=bool)
+        self._counts: NDArray[np.int64] | None = None
+        self.tables: list[AuditedTable] = []
+
+    @classmethod
+    def of(cls, entries: Sequence[Entry]) -> LoggedExperiment:
+        """From the entries of one experiment.
+
+        Raises:
+            BrokenPromiseError: the entries do not say what it promises.
+        """
+        known = [entry for entry in entries if entry.kind in promises.KINDS]
+        promise = promises.promise_from("", known)
+        positions = {key: place for place, (key, _, _) in enumerate(promise.arms)}
+        off: dict[int, int] = {}
+        for entry in entries:
+            if entry.kind == "switch_off":
+                off[positions[entry.detail["arm"]]] = entry.detail["version"]
+        for key, _, active in promise.arms:
+            if not active:  # switched off before migration 0004
+                off.setdefault(positions[key], 1)
+        chained = [promises.promised_table(entry) for entry in entries if entry.kind == "table"]
+        erased = sum(
+            entry.detail["decisions"] for entry in entries if entry.kind in ("erase", "purge")
+        )
+        migrated = any(entry.kind == "migrate" for entry in entries)
+        return cls(promise, {table.number: table for table in chained}, off, erased, migrated)
+
+    @property
+    def missing_table(self) -> int | None:
+        """The first table that the commitments name and the log does not have."""
+        return min(set(self._chained) - {table.number for table in self.tables}, default=None)
+
+    def add_table(self, number: int, version: int, detail: Mapping[str, Any]) -> str | None:
+        """Take in a table as the log has it; returns what is wrong with it, or None."""
+        chained = self._chained.get(number)
+        if chained is None:
+            return "is not in the commitments"
+        if any(table.number == number for table in self.tables[-1:]):
+            return "is there twice"
+        encoded, counts = bytes.fromhex(detail["rows"]), detail["counts"].encode()
+        have = (version, detail["decisions"], *(sha256(x).hexdigest() for x in (encoded, counts)))
+        if have != (chained.version, chained.decisions, chained.rows, chained.counts):
+            return "was changed"
+        table = AuditedTable.stored(number, version, encoded, counts, self._shape[1])
+        rows = [*table.table.rows, table.table.zero]
+        self._possible[number] = np.array(rows, dtype=object) > 0
+        self.tables.append(table)
+        return None
+
+    def problems(
+        self,
+        version: Ints,
+        table: Ints,
+        role: Ints,
+        latest: Ints,
+        segment: Ints,
+        shown: Ints,
+        opened: Flags,
+    ) -> Ints:
+        """For each decision 0, or one more than the place in PROBLEMS of what is wrong with it."""
+        found = np.zeros(table.size, dtype=np.int64)
+        published = (table > 0) & (table < self._version.size)
+        number = np.where(published, table, 0)
+        published &= self._version[number] > 0
+        rows, arms = self._shape
+        inside = (segment >= -1) & (segment < rows - 1) & (shown >= 0) & (shown < arms)
+        inside &= (role >= 0) & (role < len(Role))
+        row, arm = self._rows(role, segment), np.clip(shown, 0, arms - 1)
+        possible = inside & self._possible[number, np.clip(row, 0, rows - 1), arm]
+        found[opened & ~possible] = 4
+        found[latest < self._since[number]] = 3
+        found[version != self._version[number]] = 2
+        found[~published] = 1
+        return found
+
+    def count(self, table: Ints, role: Ints, segment: Ints, shown: Ints) -> None:
+        """Take in open decisions without a problem."""
+        rows, arms = self._shape
+        if self._counts is None:
+            self._counts = np.zeros((self._version.size, len(Role), rows, arms), dtype=np.int64)
+        place = np.where(segment >= 0, segment, rows - 1)
+        cells = ((table * len(Role) + role) * rows + place) * arms + shown
+        np.add.at(self._counts.reshape(-1), cells, 1)
+
+    def audited(self) -> AuditedExperiment:
+        """All checks of the tables and of what was drawn from them."""
+        promise = self._audited_promise()
+        proofs = exact_proof(promise)
+        checks = list(exact_checks(promise, proofs))
+        evidence = None
+        if self._counts is not None:
+            evidence = evidence_of(promise, self._cells(self._counts), self._lottery())
+            checks += _draw_checks(evidence)
+        return AuditedExperiment(
+            key=self.key,
+            scratch=self._promise.status == "scratch",
+            promise=promise,
+            decisions=0 if self._counts is None else int(self._counts.sum()),
+            proofs=proofs,
+            checks=tuple(checks),
+            evidence=evidence,
+        )
+
+    def _rows(self, role: Ints, segment: Ints) -> Ints:
+        """The row of the table that was drawn from; the last one is the zero row."""
+        return np.where((role == Role.MEMBER) & (segment >= 0), segment, self._shape[0] - 1)
+
+    def _audited_promise(self) -> Promise:
+        told = self._promise
+        everyone = range(len(told.arms))
+        return Promise(
+            name=told.key,
+            arms=tuple(key for key, _, _ in told.arms),
+            segments=told.segments,
+            budgets_nano=tuple(
+                told.budget_nano if budget is None else budget for _, budget, _ in told.arms
+            ),
+            strategy=told.strategy,
+            cap=told.metrics[0].cap_micro,
+            trace_nano=told.trace_nano,
+            across_time=told.across_time,
+            versions={
+                version: tuple(arm for arm in everyone if self._off.get(arm, version + 1) > version)
+                for version in range(1, told.version + 1)
+            },
+            tables=tuple(self.tables),
+            one_band=told.one_band,
+        )
+
+    def _cells(self, counts: NDArray[np.int64]) -> Cells:
+        """Shows by (table, role, segment, arm); the last segment stands for unlisted ones."""
+        unlisted = self._shape[0] - 1
+        return {
+            (table, role, -1 if segment == unlisted else segment, arm): int(
+                counts[table, role, segment, arm]
+            )
+            for table, role, segment, arm in np.argwhere(counts).tolist()
+        }
+
+    def _lottery(self) -> Lottery | None:
+        """How members are chosen; None for experiments of groups, from before migration 0004."""
+        told = self._promise
+        if self._migrated and told.layer is not None:
+            return None
+        slots = SLOTS if told.slots is None else int.from_bytes(told.slots, "little").bit_count()
+        return Lottery(slots=slots, holdout=told.holdout)
+
+
+def _draw_checks(found: Evidence) -> Iterator[Check]:
+    """Draws and lotteries against what they should be: evidence that may be looked at every night."""
+    told = (
+        "The arms shown cannot come from the tables that the decisions name"
+        if found.draws_accuse
+        else "The arms shown agree with the tables that the decisions name"
+    )
+    yield Check(
+        "draws",
+        "broken" if found.draws_accuse else "kept",
+        f"{told} (e-value {_e_value(found.draws)}). {found.power.words}",
+    )
+    if found.lottery is not None:
+        told = (
+            "Members and holdouts cannot have been chosen by lot"
+            if found.lottery_accuses
+            else "Members and holdouts are as many as the lottery says, in every segment"
+        )
+        yield Check(
+            "lottery",
+            "broken" if found.lottery_accuses else "kept",
+            f"{told} (e-value {_e_value(found.lottery)}).",
+        )
+
+
+def _e_value(logarithm: float) -> str:
+    return f"{np.exp(min(logarithm, 700.0)):.3g}"

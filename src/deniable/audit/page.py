@@ -1,0 +1,366 @@
+"""The report of an audit as one file for the archive: HTML that prints well, or PDF by Chromium.
+
+Words, tables and pictures are inside; there is no script, and nothing is fetched. No segment is named.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from math import exp
+from pathlib import Path
+from typing import Any
+
+from deniable.audit.checks import Check
+from deniable.audit.exact import ACROSS_TIME, decimal
+from deniable.audit.firm_report import FirmAudit, counted
+from deniable.audit.report import Audit
+from deniable.errors import NANO, InvalidArgumentError, WrongStateError
+from deniable.privacy.belief import highest_belief
+from deniable.privacy.serving import SPACE
+from deniable.storage.times import as_datetime
+
+FORMATS = (".html", ".pdf")
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+PRIOR = 0.1
+WIDTH = 820
+
+OUTSIDE = (
+    "Decisions that were never stored, and arms that reached a visitor by another way than the service.",
+    "What visitors click: where click rates differ by segment, a click is evidence, and no "
+    "randomization of arms hides it.",
+    "A segment that can be read from the page itself, or from which pages have experiments.",
+    "A store whose chains were all recomputed by somebody who may write to it. Compare the heads below "
+    "with those that were noted elsewhere.",
+)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A section of the report.
+
+    Attributes:
+        title: its heading.
+        text: a paragraph.
+        header: of its table.
+        rows: of its table.
+        pictures: SVGs.
+        words: how many of the table's first columns are words, and begin at the left.
+        small: whether the table has long numbers.
+    """
+
+    title: str
+    text: str = ""
+    header: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+    pictures: tuple[Any, ...] = ()
+    words: int = 1
+    small: bool = False
+
+
+def check_report_path(path: str | Path) -> Path:
+    """The path, once its ending, its folder and what PDF needs are known to be there."""
+    target = Path(path)
+    if target.suffix.lower() not in FORMATS:
+        raise InvalidArgumentError("out", str(path), "a file that ends in .html or .pdf")
+    if not target.parent.is_dir():
+        raise InvalidArgumentError("out", str(path), "a file in a folder that exists")
+    if target.suffix.lower() == ".pdf" and _browser() is None:
+        raise WrongStateError(
+            "a PDF needs Chromium, which was not found; write an .html file and print it"
+        )
+    return target
+
+
+def save_report(page: str, path: str | Path) -> Path:
+    """Write a page in the format of the file's ending and return its path."""
+    target = check_report_path(path)
+    if target.suffix.lower() == ".html":
+        target.write_text(page, encoding="utf-8")
+        return target
+    browser = _browser()
+    assert browser is not None
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "report.html"
+        source.write_text(page, encoding="utf-8")
+        command = [
+            browser,
+            "--headless",
+            "--disable-gpu",
+            "--no-pdf-header-footer",
+            f"--user-data-dir={folder}/profile",
+            f"--print-to-pdf={target.resolve()}",
+            source.as_uri(),
+        ]
+        if os.geteuid() == 0:  # Chromium's sandbox refuses to run as root
+            command.insert(1, "--no-sandbox")
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode or not target.is_file():
+        raise WrongStateError("Chromium could not make the PDF; write an .html file and print it")
+    return target
+
+
+def experiment_page(found: Audit) -> str:
+    """The audit of one experiment."""
+    promise = found.promise
+    budget = promise.budget_nano / NANO
+    proof = found.proofs[-1]
+    worst = proof.worst
+    ratio = worst.promised_ratio
+    evidence = found.evidence
+    excess = None if evidence is None else evidence.power.overall
+    figures = [
+        (
+            "some only" if ratio is None else f"× {decimal(ratio, 8)}",
+            "most that an arm moves odds",
+            f"promised: at most {decimal(worst.bound, 8)}",
+        ),
+        (f"{found.decisions:,}", "decisions checked", counted(_tables(found), "published table")),
+        (
+            "-" if evidence is None else _e_value(evidence.draws),
+            "evidence against the draws",
+            "an accusation needs 1,250",
+        ),
+        (
+            "-" if excess is None else f"{excess.tilt:.2g} nats",
+            "excess it would have noticed",
+            "with 99% chance",
+        ),
+    ]
+    return _rendered(
+        title=f"Audit of {promise.name}",
+        found=found,
+        facts=f"{promise.strategy.capitalize()} strategy, promise {promise.stated_grade}, "
+        f"{len(promise.arms)} arms, {len(promise.segments)} segments.",
+        promise=_promise_words(budget, promise.stated_grade == ACROSS_TIME),
+        picture=_people(budget),
+        figures=figures,
+        parts=[
+            _checks_part(found.checks),
+            Part(
+                "Each arm in exact arithmetic",
+                "The largest and the smallest chance of being shown an arm, out of 2^64, over all "
+                "segments and published tables of the last version; the worst factor is a fraction of "
+                "integers, compared with a rational number below e^budget. Decimals are cut, not "
+                "rounded.",
+                ("arm", "budget", "at most", "at least", "worst factor", "bound", "kept"),
+                tuple(
+                    (
+                        promise.arms[arm.arm],
+                        f"{arm.budget_nano / NANO:g}",
+                        f"{arm.most / SPACE:.4%}",
+                        f"{arm.least / SPACE:.4%}",
+                        "-" if arm.promised_ratio is None else decimal(arm.promised_ratio),
+                        decimal(arm.bound),
+                        "yes" if arm.holds else "NO",
+                    )
+                    for arm in proof.arms
+                ),
+                small=True,
+            ),
+            Part(
+                "What was shown, and what was designed",
+                "Left: how often each arm was shown, beside what the tables ask for. Right: the "
+                "worst that each arm can tell, and its budget (mark)."
+                if found.draws
+                else "The worst that each arm can tell, and its budget (mark).",
+                pictures=(_svg(found.chart(), "arms-", "Arms shown, and the worst case of each"),),
+            ),
+            Part("What this audit would have noticed", found.power),
+        ],
+    )
+
+
+def firm_page(found: FirmAudit) -> str:
+    """The audit of the whole firm."""
+    peaks = found.account.peaks
+    last = peaks[-1] if peaks else None
+    figures = [
+        (
+            "-" if last is None else f"{last.nano / NANO:g} nats",
+            "most in any window",
+            "no budget was set"
+            if last is None
+            else f"promised: {last.setting.budget_nano / NANO:g} in any {last.setting.window_days} days",
+        ),
+        (f"{len(found.experiments):,}", "experiments", counted(len(_layers(found)), "layer")),
+        (f"{found.decisions:,}", "decisions followed", "along their hash chains"),
+        (f"{found.commitments:,}", "commitments followed", "budgets, starts, stops, tables"),
+    ]
+    budget = 0.0 if last is None else last.setting.budget_nano / NANO
+    days = 0 if last is None else last.setting.window_days
+    picture: tuple[Any, ...] = ()
+    if found.account.points:
+        from deniable.charts.audit import account_chart
+
+        points = [
+            (as_datetime(at).isoformat(), nano / NANO, peaks[place].setting.budget_nano / NANO)
+            for at, nano, place in found.account.points
+        ]
+        points.append((found.made_at.isoformat(), *points[-1][1:]))
+        drawn = account_chart(points, width=WIDTH)
+        picture = (_svg(drawn, "account-", "What counted over time, under the firm's budget"),)
+    return _rendered(
+        title="Audit of the firm",
+        found=found,
+        facts="Recomputed from the hash chain alone, by other code than the service spends by.",
+        promise=(
+            f"Whatever a visitor is shown in all experiments of any {days} days together, whoever "
+            "watches can change the odds they give to that visitor belonging to any segment by at "
+            f"most the factor e^{budget:g} = {exp(min(budget, 700.0)):.4g}. Experiments without a layer "
+            "add up; of a layer only the visitor's own slot counts.",
+        ),
+        picture=None,
+        figures=figures,
+        parts=[
+            _checks_part(found.checks),
+            Part(
+                "The account over time",
+                "What counted at once (area), under what was promised (dashed line).",
+                ("since", "reason", "window", "budget", "most", "reached", "kept"),
+                tuple(
+                    (
+                        f"{as_datetime(peak.setting.since):%Y-%m-%d}",
+                        peak.setting.reason or "-",
+                        f"{peak.setting.window_days} days",
+                        f"{peak.setting.budget_nano / NANO:g}",
+                        f"{peak.nano / NANO:g}",
+                        f"{as_datetime(peak.at):%Y-%m-%d}",
+                        "yes" if peak.kept else "NO",
+                    )
+                    for peak in peaks
+                ),
+                pictures=picture,
+                words=2,
+            ),
+            Part(
+                "Experiments",
+                "",
+                (
+                    *("experiment", "status", "layer", "budget", "decisions", "tables"),
+                    *("erased", "counts until", "latest audit", "kept"),
+                ),
+                tuple(
+                    (
+                        line.key,
+                        line.status,
+                        "-" if line.layer is None else f"{line.layer}, {line.slots / 10:g}%",
+                        f"{line.budget_nano / NANO:g}",
+                        f"{line.decisions:,}",
+                        f"{line.tables:,}",
+                        f"{line.erased:,}",
+                        "-" if line.counts_until is None else f"{line.counts_until:%Y-%m-%d}",
+                        "none"
+                        if line.audited is None
+                        else f"{line.audited[0]:%Y-%m-%d}, {'kept' if line.audited[1] else 'NOT kept'}",
+                        "NO" if line.problems else "yes",
+                    )
+                    for line in found.experiments
+                ),
+                words=3,
+                small=True,
+            ),
+        ],
+    )
+
+
+def _rendered(
+    *,
+    title: str,
+    found: Audit | FirmAudit,
+    facts: str,
+    promise: Sequence[str],
+    picture: Any,
+    figures: Sequence[tuple[str, str, str]],
+    parts: Sequence[Part],
+) -> str:
+    from jinja2 import Environment
+
+    template = (files("deniable.audit") / "report.html").read_text(encoding="utf-8")
+    page = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(template)
+    return page.render(
+        title=title,
+        made=f"{found.made_at:%d %B %Y, %H:%M} UTC",
+        good=found.sound,
+        verdict=found.verdict,
+        facts=facts,
+        promise=promise,
+        picture=picture,
+        figures=figures,
+        parts=parts,
+        outside=OUTSIDE,
+        heads=[(name, *end.split(":")) for name, end in sorted(found.heads.items())],
+    )
+
+
+def _promise_words(budget: float, across_time: bool) -> tuple[str, ...]:
+    after = float(highest_belief(PRIOR, budget))
+    return (
+        "Whoever watches which version of the page a visitor is shown can change the odds they give to "
+        f"that visitor belonging to any segment by at most the factor e^{budget:g} = "
+        f"{exp(budget):.4g}. Somebody who gave a segment {PRIOR:.0%} before can believe in it with at "
+        f"most {after:.1%} after. One arm is drawn per visitor, once; the visitor keeps it.",
+        "This holds whether or not the watcher knows when the visitor first came."
+        if across_time
+        else "This holds for a watcher who knows when the visitor first came. One who does not may "
+        "learn more from how the tables changed.",
+    )
+
+
+def _people(budget: float) -> Any:
+    from deniable.charts.leak import people_picture
+
+    after = float(highest_belief(PRIOR, budget))
+    words = f"{PRIOR:.0%} before; at most {after:.1%} after seeing an arm"
+    drawn = people_picture(
+        round(100 * PRIOR), round(100 * after), "Belief in a segment", words=words
+    )
+    return _svg(drawn, "people-", f"Of 100 people like this visitor: {words}")
+
+
+def _checks_part(checks: Sequence[Check]) -> Part:
+    header = ("check", "outcome", "what was found", "p-value")
+    rows = [
+        (
+            check.name.capitalize(),
+            check.outcome,
+            check.statement,
+            "" if check.p_value is None else f"{check.p_value:.3g}",
+        )
+        for check in checks
+    ]
+    width = 4 if any(row[3] for row in rows) else 3
+    return Part("Every check", "", header[:width], tuple(row[:width] for row in rows), words=3)
+
+
+def _svg(chart: Any, prefix: str, label: str) -> Any:
+    from markupsafe import Markup
+
+    from deniable.charts.save import inline_svg
+    from deniable.charts.theme import themed
+
+    drawn = io.StringIO()
+    themed(chart).save(drawn, format="svg")
+    return Markup(inline_svg(drawn.getvalue(), prefix, label))
+
+
+def _browser() -> str | None:
+    return next(filter(None, map(shutil.which, BROWSERS)), None)
+
+
+def _tables(found: Audit) -> int:
+    return sum(proof.n_tables for proof in found.proofs)
+
+
+def _layers(found: FirmAudit) -> set[str]:
+    return {line.layer for line in found.experiments if line.layer is not None}
+
+
+def _e_value(log: float) -> str:
+    return "above 10^12" if log > 27.6 else f"{exp(log):.3g}"

@@ -1,0 +1,191 @@
+"""What an experiment has learned, as pictures: lifts that narrow, rates with bands, traffic by arm.
+
+Like those of `experiments.py`, the charts are made without data: each names its dataset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import altair as alt
+
+from deniable.charts.experiments import arm_scale
+from deniable.charts.theme import BLUE, INK, themed
+
+HEIGHT = 200
+
+
+def lift_sequence(arms: Sequence[str], default: str, share: bool) -> Any:
+    """Lifts against the default arm with their confidence sequences, over visitors.
+
+    Dataset `lifts`: arm, visitors, estimate, low, high.
+
+    Args:
+        arms: all arms, in declared order, so that their colours stay.
+        default: the arm that the others are compared with; it has no line.
+        share: whether rewards are shares, in points, or amounts.
+    """
+    base = alt.Chart(alt.NamedData("lifts"), height=HEIGHT).encode(
+        x=alt.X(
+            "visitors:Q",
+            title="visitors",
+            scale=alt.Scale(nice=False, zero=False),
+            axis=alt.Axis(format=",d", tickCount=4),
+        ),
+        color=_colour(arms, [arm for arm in arms if arm != default]),
+        tooltip=[
+            alt.Tooltip("arm:N"),
+            alt.Tooltip("visitors:Q", format=",d"),
+            alt.Tooltip("estimate:Q", title="lift", format=_format(share)),
+            alt.Tooltip("low:Q", title="from", format=_format(share)),
+            alt.Tooltip("high:Q", title="to", format=_format(share)),
+        ],
+    )
+    title = "lift, in points" if share else "difference"
+    ends = alt.Y("low:Q", title=title, axis=alt.Axis(format=_format(share), tickCount=5))
+    bands = base.mark_area(opacity=0.18, interpolate="monotone").encode(y=ends, y2="high:Q")
+    lines = base.mark_line(interpolate="monotone").encode(y=alt.Y("estimate:Q", title=title))
+    points = base.mark_point(filled=True, size=18, opacity=1).encode(
+        y=alt.Y("estimate:Q", title=title)
+    )
+    nothing = (
+        alt.Chart(alt.Data(values=[{"zero": 0}]))
+        .mark_rule(color=INK, strokeDash=[4, 3])
+        .encode(y=alt.Y("zero:Q", title=title))
+    )
+    return bands + lines + points + nothing
+
+
+def rates_with_bands(arms: Sequence[str], n_segments: int, share: bool) -> Any:
+    """Mean reward of each arm in each segment; dataset `rates`: segment, arm, estimate, low, high."""
+    arms_drawn = max(2, len(arms))
+    base = alt.Chart(
+        alt.NamedData("rates"), height=max(120, n_segments * (12 * arms_drawn + 14))
+    ).encode(
+        y=alt.Y("segment:N", sort=None, title=None, axis=alt.Axis(labelLimit=150)),
+        yOffset=alt.YOffset("arm:N", sort=list(arms), scale=alt.Scale(paddingOuter=0.35)),
+        color=_colour(arms),
+        tooltip=[
+            alt.Tooltip("segment:N"),
+            alt.Tooltip("arm:N"),
+            alt.Tooltip("estimate:Q", title="mean", format=_level_format(share)),
+            alt.Tooltip("low:Q", title="from", format=_level_format(share)),
+            alt.Tooltip("high:Q", title="to", format=_level_format(share)),
+        ],
+    )
+    scale = alt.Scale(zero=False, nice=True)
+    mean = {"title": "mean reward", "axis": alt.Axis(format=_level_format(share), tickCount=6)}
+    spans = base.mark_rule(strokeWidth=4, opacity=0.4).encode(
+        x=alt.X("low:Q", scale=scale, **mean), x2="high:Q"
+    )
+    points = base.mark_point(filled=True, size=60, opacity=1).encode(
+        x=alt.X("estimate:Q", scale=scale, **mean)
+    )
+    return spans + points
+
+
+def traffic_by_arm(arms: Sequence[str]) -> Any:
+    """Share of the visitors that each arm had; dataset `traffic`: visitors, arm, share."""
+    return (
+        alt.Chart(alt.NamedData("traffic"), height=HEIGHT)
+        .mark_area(opacity=0.85, interpolate="step-before")
+        .encode(
+            x=alt.X(
+                "visitors:Q",
+                title="visitors",
+                scale=alt.Scale(nice=False, zero=False),
+                axis=alt.Axis(format=",d", tickCount=4),
+            ),
+            y=alt.Y(
+                "share:Q",
+                stack="normalize",
+                title="share of visitors",
+                axis=alt.Axis(format="~%", tickCount=5),
+            ),
+            order=alt.Order("position:Q"),
+            color=_colour(arms),
+            tooltip=[
+                alt.Tooltip("arm:N"),
+                alt.Tooltip("visitors:Q", format=",d"),
+                alt.Tooltip("share:Q", format=".1%"),
+            ],
+        )
+    )
+
+
+def delay_curve() -> Any:
+    """Share of the rewards that had come after a time; dataset `delays`: hours, share."""
+    return (
+        alt.Chart(alt.NamedData("delays"), height=HEIGHT)
+        .mark_line(point=True, color=BLUE, interpolate="monotone")
+        .encode(
+            x=alt.X("hours:Q", title="hours after the decision", axis=alt.Axis(tickCount=5)),
+            y=alt.Y(
+                "share:Q",
+                title="share of rewards",
+                scale=alt.Scale(domain=[0, 1]),
+                axis=alt.Axis(format="~%", tickCount=5),
+            ),
+            tooltip=[
+                alt.Tooltip("hours:Q", format=",.3~g"),
+                alt.Tooltip("share:Q", format=".0%"),
+            ],
+        )
+    )
+
+
+def lifts_and_rates(figures: Any) -> Any:
+    """One picture for a file: lifts of the whole and the largest segments, then all rates.
+
+    Args:
+        figures: a `deniable.service.result_figures.ResultFigures`.
+    """
+    share = figures.results.cap == 1
+    panels = []
+    for place in figures.places:
+        panel = lift_sequence(figures.arms, figures.results.default_arm, share).properties(
+            title=place or "all segments",
+            width=320,
+            data=alt.Data(values=_of_place(figures, place)),
+        )
+        for layer in panel.layer[:3]:
+            layer.data = alt.Undefined
+        panels.append(panel)
+    known = [
+        {"segment": one.segment, "arm": one.arm, "estimate": one.estimate, "low": one.low}
+        | {"high": one.high}
+        for one in figures.results.rates
+        if one.estimate is not None
+    ]
+    if not known:
+        nothing = alt.Chart(alt.Data(values=[{"text": "Too early to say anything."}]))
+        return themed(nothing.mark_text(fontSize=14).encode(text="text:N"))
+    rates = rates_with_bands(figures.arms, len({one["segment"] for one in known}), share)
+    rates = rates.properties(title="mean reward", width=320, data=alt.Data(values=known))
+    for layer in rates.layer:
+        layer.data = alt.Undefined
+    return themed(alt.concat(*panels, rates, columns=2).resolve_scale(y="independent"))
+
+
+def _of_place(figures: Any, place: str | None) -> list[dict[str, Any]]:
+    return [record for record in figures.lifts if record["segment"] == place]
+
+
+def _colour(arms: Sequence[str], named: Sequence[str] | None = None) -> Any:
+    shown = {} if named is None else {"values": list(named)}
+    return alt.Color(
+        "arm:N",
+        title=None,
+        sort=list(arms),
+        scale=arm_scale(arms),
+        legend=alt.Legend(orient="top", labelLimit=110, columns=3, symbolOpacity=1, **shown),
+    )
+
+
+def _format(share: bool) -> str:
+    return "+.1f" if share else "+,.3~g"
+
+
+def _level_format(share: bool) -> str:
+    return ".1%" if share else ",.3~g"

@@ -1,0 +1,121 @@
+"""`deniable results KEY`: what an experiment has learned, valid at any look. For trusted eyes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from deniable.cli.stores import (
+    DEFAULT_STORE,
+    AsJson,
+    KeyFile,
+    Store,
+    opened,
+    print_json,
+    print_table,
+)
+
+if TYPE_CHECKING:
+    from deniable.service.result_records import Difference, Results
+
+app = typer.Typer(add_completion=False)
+
+_WHAT = {
+    "keep": "Keep running",
+    "promote": "One arm for everybody",
+    "within": "Best arms within the promise",
+    "winners": "Best arms without a promise",
+}
+
+
+@app.command()
+def results(
+    key: Annotated[str, typer.Argument(help="The experiment's key.")],
+    chart: Annotated[
+        str | None, typer.Option(help="Draw the lifts to this file: .svg, .png, .pdf or .html.")
+    ] = None,
+    store: Store = DEFAULT_STORE,
+    key_file: KeyFile = "",
+    as_json: AsJson = False,
+) -> None:
+    """Who won where, what is undecided, what each choice would earn, and when to stop."""
+    if chart is not None:
+        from deniable.charts.save import check_chart_path
+
+        check_chart_path(chart)
+    with opened(store, key_file) as service:
+        evidence = service.experiments.evidence(key)
+        found = service.experiments.results(key)
+    if chart is not None:
+        from deniable.charts.results import lifts_and_rates
+        from deniable.charts.save import save_chart
+        from deniable.service.result_figures import figures_of
+
+        save_chart(lifts_and_rates(figures_of(evidence)), chart)
+    if as_json:
+        print_json(found.to_dict())
+        return
+    _print(found)
+    if chart is not None:
+        typer.echo(f"Chart: {chart}")
+
+
+def _print(found: Results) -> None:
+    for sentence in (*found.sentences, found.stop_rule):
+        typer.echo(sentence)
+    typer.echo("")
+    print_table(
+        f"{found.metric} by segment, each arm against {found.default_arm}",
+        ("segment", "status", "arm", "shown", "mean", "difference", "exact"),
+        [
+            (
+                part.segment,
+                part.status if part.winner is None else f"{part.winner} won",
+                one.arm + (" (retired)" if one.stopped else ""),
+                found.rate(part.segment, one.arm).shows,
+                found.level(found.rate(part.segment, one.arm)),
+                found.change(one),
+                _exact(one, found),
+            )
+            for part in found.segments
+            for one in part.differences
+        ],
+    )
+    print_table(
+        "What to do now: mean per visitor",
+        ("choice", "mean", "interval", "against keeping it running"),
+        [
+            (
+                one.title,
+                found.level(one.value),
+                found.span(one.value),
+                "" if one.what == "keep" else found.change(one.gain),
+            )
+            for one in found.choices
+        ],
+    )
+    typer.echo("What it does to privacy")
+    for what, privacy in {one.what: one.privacy for one in found.choices}.items():
+        typer.echo(f"  {_WHAT[what]}: {privacy}")
+    typer.echo("")
+    for guardrail in found.guardrails:
+        if not guardrail.alerts:
+            typer.echo(f"Guardrail {guardrail.metric}: nothing moved beyond chance.")
+        for text in guardrail.alerts:
+            typer.echo(f"Guardrail: {text}")
+    if found.holdout is not None:
+        held = found.holdout
+        typer.echo(
+            f"Holdout ({100 * held.share:g}% of visitors, {held.held_out:,} so far): personalisation "
+            f"is worth {found.change(held.worth)}; the promise costs {found.change(held.price)}."
+        )
+    typer.echo(
+        f"{found.visitors:,} visitors. All intervals hold at every look: "
+        f"{1 - found.alpha:.0%} over all {found.n_comparisons:,} comparisons of the deciding metric."
+    )
+
+
+def _exact(one: Difference, found: Results) -> str:
+    return found.change(replace(one, low=one.exact_low, high=one.exact_high))

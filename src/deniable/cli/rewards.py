@@ -1,0 +1,114 @@
+"""`deniable rewards import FILE`: rewards from a warehouse, checked as a whole, then counted once."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from deniable.cli.stores import (
+    DEFAULT_STORE,
+    AsJson,
+    KeyFile,
+    Store,
+    opened,
+    print_json,
+    print_table,
+)
+from deniable.errors import InvalidArgumentError
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="Rewards from files.")
+
+
+@app.callback()
+def rewards() -> None:
+    """Rewards from files."""
+
+
+@app.command("import")
+def import_file(
+    file: Annotated[Path, typer.Argument(help="A CSV or Parquet file.")],
+    experiment: Annotated[str | None, typer.Option(help="Of all rows.")] = None,
+    metric: Annotated[str | None, typer.Option(help="Of all rows.")] = None,
+    currency: Annotated[str | None, typer.Option(help="Such as EUR; other rows are bad.")] = None,
+    column: Annotated[
+        list[str] | None,
+        typer.Option(help="WHAT=NAME, such as value=revenue_eur; once for each column."),
+    ] = None,
+    skip_bad: Annotated[bool, typer.Option(help="Apply the good rows of a bad file.")] = False,
+    allow_unknown: Annotated[
+        bool, typer.Option(help="Apply it even if more than a tenth of its ids are unknown.")
+    ] = False,
+    store: Store = DEFAULT_STORE,
+    key_file: KeyFile = "",
+    as_json: AsJson = False,
+) -> None:
+    """Count the rewards of a file. Running it again changes nothing."""
+    columns = dict(_column(text) for text in column or [])
+    with opened(store, key_file) as service, _Bar() as bar:
+        found = service.import_rewards(
+            file,
+            experiment=experiment,
+            metric=metric,
+            currency=currency,
+            columns=columns,
+            skip_bad=skip_bad,
+            allow_unknown=allow_unknown,
+            progress=bar.tell,
+        )
+    if as_json:
+        print_json(found)
+        return
+    reasons = [*found.skipped.items()]
+    print_table(
+        f"{file.name}: {found.rows:,} rows",
+        ("outcome", "rows"),
+        [
+            ("applied", found.applied),
+            ("duplicate", found.duplicate),
+            ("unknown", found.unknown),
+            ("late", found.late),
+            *reasons,
+        ],
+    )
+
+
+def _column(text: str) -> tuple[str, str]:
+    what, separator, name = text.partition("=")
+    if not separator or not name:
+        raise InvalidArgumentError("column", text, "WHAT=NAME, such as value=revenue_eur")
+    return what, name
+
+
+class _Bar:
+    """A progress bar on standard error, where that is a terminal."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.completed:,} of {task.total:,} rows"),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            disable=not sys.stderr.isatty(),
+            transient=True,
+        )
+        self._tasks: dict[str, TaskID] = {}
+
+    def __enter__(self) -> _Bar:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def tell(self, what: str, done: int, total: int) -> None:
+        """See `deniable.service.reward_import.Progress`."""
+        if what not in self._tasks:
+            self._tasks[what] = self._bar.add_task(what, total=total)
+        self._bar.update(self._tasks[what], completed=done)

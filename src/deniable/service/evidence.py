@@ -1,0 +1,202 @@
+"""What inference may use of an experiment, read from its counters: sums by table, no rows.
+
+The chance of every arm is constant within a table, and so are the weights and guesses of a score. So
+the state of `deniable.inference.state` is a function of the sums of each table: nothing else is kept. A
+table is one batch. It enters when the attribution windows of all its decisions have closed and no reward
+can come any more; letting rewarded visitors in first would raise every rate. Without an attribution
+window rewards count as they stand, the table in force included.
+
+The strategy that made a table does not matter here, and neither does its trace budget: noise is for
+tables, results are for the firm's own people.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import chain, pairwise
+
+import numpy as np
+from sqlalchemy import Connection
+
+from deniable._validation import FloatArray
+from deniable.inference.state import Batch, State, new_state, update, update_all
+from deniable.privacy.serving import SPACE
+from deniable.storage import commitments, experiments, times
+from deniable.storage.records import MICRO, Experiment, PublishedTable, Role
+
+USUAL_VISITORS = 100_000
+"""Visitors for whom intervals are planned where the experiment does not say."""
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """Sums of the settled tables. T tables, J segments, K arms, M metrics.
+
+    Attributes:
+        experiment: whose.
+        moment: the store's time when it was read, in microseconds.
+        numbers: the settled tables, oldest first.
+        began: when each was published, in microseconds, (T,).
+        ended: when each was replaced, (T,).
+        probabilities: their rows, (T, J, K).
+        in_force: the rows that new visitors are drawn from, (J, K).
+        shows: members of listed segments by table, segment and arm, (T, J, K).
+        rewards: sums of their rewards in units of the cap, (M, T, J, K).
+        squares: sums of their squared rewards, (M, T, J, K).
+        groups: held out visitors and all members, listed or not, by table, (T, 2).
+        group_rewards: the same groups' rewards, (M, T, 2).
+        group_squares: and squared rewards, (M, T, 2).
+        all_shows: members of everything stored, settled or not; the last row is that of unlisted
+            segments, (J + 1, K).
+        waiting: members whose attribution window is open.
+        older: members from before tables were published.
+    """
+
+    experiment: Experiment
+    moment: int
+    numbers: tuple[int, ...]
+    began: FloatArray
+    ended: FloatArray
+    probabilities: FloatArray
+    in_force: FloatArray
+    shows: FloatArray
+    rewards: FloatArray
+    squares: FloatArray
+    groups: FloatArray
+    group_rewards: FloatArray
+    group_squares: FloatArray
+    all_shows: FloatArray
+    waiting: int
+    older: int
+
+    def batches(self, metric: int = 0) -> list[Batch]:
+        """One for each settled table, in the order of the decisions."""
+        parts = (self.probabilities, self.shows, self.rewards[metric], self.squares[metric])
+        return [Batch(*part) for part in zip(*parts, strict=True)]
+
+    def state(self, metric: int = 0, pairs: list[tuple[int, int]] | None = None) -> State:
+        """Everything inference keeps, with the table in force as the latest."""
+        sums = (self.probabilities, self.shows, self.rewards[metric], self.squares[metric])
+        state = update_all(first_state(self.experiment, pairs), *sums)
+        nobody = np.zeros(self.in_force.shape)
+        return update(state, Batch(self.in_force, nobody, nobody))
+
+    def holdout_state(self, metric: int = 0) -> State:
+        """Held out visitors against members: two arms with fixed chances in one segment."""
+        share = self.experiment.holdout / 1000
+        planned = self.experiment.planned_visitors or USUAL_VISITORS
+        state = new_state(1, 2, horizon=planned, typical=min(share, 1 - share))
+        chances = np.broadcast_to([share, 1 - share], (len(self.numbers), 1, 2))
+        parts = (self.groups, self.group_rewards[metric], self.group_squares[metric])
+        return update_all(state, chances, *(part[:, None] for part in parts))
+
+
+def first_state(experiment: Experiment, pairs: list[tuple[int, int]] | None = None) -> State:
+    """The state before the first visitor: plans that were fixed when the experiment was created."""
+    n_segments, n_arms = len(experiment.segments), len(experiment.arms)
+    return new_state(
+        n_segments,
+        n_arms,
+        horizon=max(1.0, (experiment.planned_visitors or USUAL_VISITORS) / n_segments),
+        pairs=pairs,
+        typical=1 / (n_arms - 1 + math.exp(experiment.budget)),
+    )
+
+
+def evidence_of(connection: Connection, experiment: Experiment) -> Evidence:
+    """Read it, in one consistent look at the store."""
+    published = experiments.published(connection, experiment)
+    counted = np.fromiter(
+        chain.from_iterable(experiments.result_counts(connection, experiment)), dtype=np.int64
+    ).reshape(-1, 8)
+    counted = counted[(counted[:, 1] == Role.MEMBER) | (counted[:, 1] == Role.HOLDOUT)]
+    moment = commitments.moment(connection)
+    table, role, segment, arm, metric = counted[:, :5].T
+    ends = table_ends(experiment, published, moment)
+    window = (experiment.attribution_seconds or 0) * MICRO
+    settled = [
+        one
+        for one in published
+        if experiment.attribution_seconds is None or moment >= ends[one.number] + window
+    ]
+    n_tables, n_metrics = len(settled), len(experiment.metrics)
+    n_segments, n_arms = len(experiment.segments), len(experiment.arms)
+    place = np.full(max([0, *(one.number for one in published)], default=0) + 1, -1)
+    place[[one.number for one in settled]] = np.arange(n_tables)
+    position = place[table]
+    caps = np.array([one.cap_micro for one in experiment.metrics], dtype=float)
+    sums = np.stack(
+        [
+            counted[:, 5].astype(float),
+            counted[:, 6] / caps[metric],
+            counted[:, 7] / MICRO,
+        ]
+    )
+    member = role == Role.MEMBER
+    listed = member & (segment >= 0)
+    cells = np.zeros((3, n_metrics, n_tables, n_segments, n_arms))
+    used = listed & (position >= 0)
+    cells[:, metric[used], position[used], segment[used], arm[used]] = sums[:, used]
+    groups = np.zeros((3, n_metrics, n_tables, 2))
+    settled_rows = position >= 0
+    for column, value in enumerate(sums):
+        np.add.at(
+            groups[column],
+            (metric[settled_rows], position[settled_rows], member[settled_rows].astype(int)),
+            value[settled_rows],
+        )
+    # Counters that were tampered with are `ledger verify`'s business; they must not end a page.
+    cells[1] = np.minimum(cells[1], cells[0, :1])
+    groups[1] = np.minimum(groups[1], groups[0, :1])
+    everything = np.zeros((n_segments + 1, n_arms))
+    np.add.at(everything, (segment[member], arm[member]), sums[0][member])
+    rows = _chances(settled, experiment)
+    latest = _chances(published[-1:], experiment)
+    return Evidence(
+        experiment=experiment,
+        moment=moment,
+        numbers=tuple(one.number for one in settled),
+        began=np.array([times.as_stored(one.published_at) for one in settled], dtype=float),
+        ended=np.array([ends[one.number] for one in settled], dtype=float),
+        probabilities=rows,
+        in_force=latest[0] if len(latest) else np.full((n_segments, n_arms), 1 / n_arms),
+        shows=cells[0, 0],
+        rewards=cells[1],
+        squares=_possible_squares(cells[0, 0], cells[1], cells[2]),
+        groups=groups[0, 0],
+        group_rewards=groups[1],
+        group_squares=_possible_squares(groups[0, 0], groups[1], groups[2]),
+        all_shows=everything,
+        waiting=int(sums[0][listed & (position < 0) & (table > 0)].sum()),
+        older=int(sums[0][listed & (table == 0)].sum()),
+    )
+
+
+def table_ends(
+    experiment: Experiment, published: list[PublishedTable], moment: int
+) -> dict[int, int]:
+    """Table number -> when the last decision can have been drawn from it, in microseconds."""
+    stop = moment if experiment.stopped_at is None else times.as_stored(experiment.stopped_at)
+    ends = {one.number: times.as_stored(after.published_at) for one, after in pairwise(published)}
+    return {**ends, **{one.number: stop for one in published[-1:]}}
+
+
+def _chances(tables: list[PublishedTable], experiment: Experiment) -> FloatArray:
+    """The rows of tables as `Table.encoded` wrote them, all at once: each entry over 2^64.
+
+    An entry is little-endian; its first eight bytes are all of it, unless it is 2^64 itself.
+    """
+    n_segments, n_arms = len(experiment.segments), len(experiment.arms)
+    raw = np.frombuffer(b"".join(one.rows for one in tables), dtype=np.uint8)
+    entries = raw.reshape(len(tables), n_segments + 1, n_arms, -1 if tables else 9)
+    low = np.ascontiguousarray(entries[..., :8]).view("<u8")[..., 0]
+    chances: FloatArray = low / float(SPACE) + entries[..., 8]
+    return chances[:, 1:]  # the first row is the zero row
+
+
+def _possible_squares(shows: FloatArray, rewards: FloatArray, squares: FloatArray) -> FloatArray:
+    """Sums of squares are stored in millionths, each rounded: put them back where they can be."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        least = np.where(shows > 0, rewards * rewards / shows, 0.0)
+    return np.clip(squares, np.minimum(least, rewards), rewards)

@@ -1,0 +1,116 @@
+"""An experiment's results over its visitors, as records to draw: lifts that narrow, rates, traffic.
+
+Like the verdict, figures leave out what is not reliable yet and segments with small cells.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from deniable.inference.intervals import combine, of_sums, segment_shares
+from deniable.inference.state import State, update_all
+from deniable.service.evidence import Evidence, first_state
+from deniable.service.result_records import Results
+from deniable.service.results import ALPHA, results_of
+from deniable.service.small_cells import told_positions
+
+MOST_POINTS = 40
+"""Moments of a curve; tables in between are left out."""
+
+MOST_SEGMENTS = 6
+"""Segments with a picture of their own: the largest."""
+
+
+@dataclass(frozen=True)
+class ResultFigures:
+    """Records for charts; lifts in points where rewards are shares, else in the metric's unit.
+
+    Attributes:
+        results: the verdict now.
+        arms: all of them, in declared order.
+        lifts: segment (None: all of them), arm, visitors, estimate, low and high, oldest first.
+        traffic: visitors, arm and share of the visitors since the point before, oldest first.
+        places: that have lifts: None first, then the largest segments in declared order.
+    """
+
+    results: Results
+    arms: tuple[str, ...]
+    lifts: tuple[dict[str, Any], ...]
+    traffic: tuple[dict[str, Any], ...]
+    places: tuple[str | None, ...]
+
+
+def figures_of(evidence: Evidence, results: Results | None = None) -> ResultFigures:
+    """Everything that is drawn about an experiment's results."""
+    experiment = evidence.experiment
+    names = [arm.key for arm in experiment.arms]
+    default = names.index(experiment.default_arm)
+    pairs = [(default, arm) for arm in range(len(names)) if arm != default]
+    told = told_positions(evidence.all_shows, [arm.active for arm in experiment.arms])
+    n_pairs = len(names) * (len(names) - 1) // 2
+    n_shown = n_pairs * (len(experiment.segments) + (len(experiment.segments) > 1))
+    each = ALPHA / len(experiment.metrics) / n_shown
+    lifts: list[dict[str, Any]] = []
+    traffic: list[dict[str, Any]] = []
+    state, start = first_state(experiment, pairs), 0
+    for end in _cuts(len(evidence.numbers)):
+        part = slice(start, end)
+        sums = (evidence.probabilities, evidence.shows, evidence.rewards[0], evidence.squares[0])
+        state = update_all(state, *(one[part] for one in sums))
+        start = end
+        lifts += _lifts(evidence, state, each, told, names)
+        shown = evidence.shows[part].sum(axis=(0, 1))
+        if shown.sum():
+            total = int(state.shows.sum())
+            shares = shown / shown.sum()
+            traffic += [
+                {"visitors": total, "arm": name, "share": float(share)}
+                for name, share in zip(names, shares, strict=True)
+            ]
+    largest = sorted(told, key=lambda j: -float(state.visitors[j]))[:MOST_SEGMENTS]
+    places: list[str | None] = [None] if len(experiment.segments) > 1 else []
+    places += [experiment.segments[j] for j in sorted(largest)]
+    drawn = {record["segment"] for record in lifts}
+    return ResultFigures(
+        results=results_of(evidence) if results is None else results,
+        arms=tuple(names),
+        lifts=tuple(lifts),
+        traffic=tuple(traffic),
+        places=tuple(place for place in places if place in drawn),
+    )
+
+
+def _cuts(n_tables: int) -> list[int]:
+    """After how many tables a point is drawn."""
+    return sorted({int(n) for n in np.linspace(0, n_tables, MOST_POINTS + 1)[1:] if n >= 1})
+
+
+def _lifts(
+    evidence: Evidence, state: State, each: float, told: list[int], names: list[str]
+) -> list[dict[str, Any]]:
+    experiment = evidence.experiment
+    cap = experiment.metrics[0].cap
+    scale = 100 if cap == 1 else cap  # points
+    planned = state.planned_between
+    found = of_sums(state.between, planned, state.rate, each, -1.0, exact=False)
+    records = []
+
+    def record(place: str | None, visitors: float, row: int, at: tuple[int, ...], of: Any) -> None:
+        if of.ready[at]:
+            values = (of.estimate[at], of.low[at], of.high[at])
+            ends = zip(("estimate", "low", "high"), (scale * float(v) for v in values), strict=True)
+            arm = names[state.pairs[row][1]]
+            records.append({"segment": place, "arm": arm, "visitors": int(visitors), **dict(ends)})
+
+    for row in range(len(state.pairs)):
+        for j in told:
+            record(experiment.segments[j], state.visitors[j], row, (j, row), found)
+    if len(experiment.segments) > 1 and state.visitors.sum():
+        weights = segment_shares(state, None)[:, None]
+        whole = combine(state.between, weights, planned, state.rate, each, -1.0, exact=False)
+        for row in range(len(state.pairs)):
+            record(None, float(state.visitors.sum()), row, (row,), whole)
+    return records

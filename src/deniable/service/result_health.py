@@ -1,0 +1,175 @@
+"""Whether an experiment is sound: draws by table, delays of rewards, drift, novelty.
+
+Nothing is told before it means something. Draws and drift are judged by e-values and exact tests, which
+may be looked at at any time; novelty by two confidence sequences that have drifted apart. Segments with
+small cells are not named.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from sqlalchemy import Connection, select
+
+from deniable.inference.e_values import draw_evidence
+from deniable.inference.health import drift, sample_ratios
+from deniable.inference.intervals import of_sums
+from deniable.inference.state import update_all
+from deniable.service.evidence import USUAL_VISITORS, Evidence, evidence_of, first_state
+from deniable.service.result_records import unit_of
+from deniable.service.results import ALPHA
+from deniable.service.small_cells import told_positions
+from deniable.storage import times
+from deniable.storage.records import MICRO, Experiment
+from deniable.storage.schema import decisions, rewards
+
+SUSPICIOUS = 1e-6
+"""A mismatch less likely than this by chance is told; experiments are checked every minute."""
+
+DRIFT_ALPHA = 0.01
+EARLY_PART = 0.2
+"""Of the planned visitors: lifts among them are compared with later ones."""
+
+LEAST_REWARDS = 100
+MOST_REWARDS = 2_000
+"""Rewards that the delay curve is made from, by the random ids of their decisions."""
+
+CURVE = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
+
+
+@dataclass(frozen=True)
+class ResultHealth:
+    """What a check of an experiment's results found.
+
+    Attributes:
+        tables: how many published tables had visitors.
+        worst_table: the one whose shows fit worst to its design.
+        chance: that so bad a fit of any table comes by chance.
+        log_e_value: evidence over all tables that draws do not follow them.
+        delays: (share of the rewards, seconds within which they came); empty while there are few.
+        alerts: one sentence each.
+    """
+
+    tables: int
+    worst_table: int | None
+    chance: float
+    log_e_value: float
+    delays: tuple[tuple[float, float], ...]
+    alerts: tuple[str, ...]
+
+    @property
+    def as_designed(self) -> bool:
+        """Whether arms come as their tables say."""
+        return self.chance >= SUSPICIOUS and self.log_e_value < -math.log(SUSPICIOUS)
+
+
+def health_of(connection: Connection, experiment: Experiment) -> ResultHealth:
+    """Check everything that is stored of an experiment."""
+    drawn = evidence_of(connection, replace(experiment, attribution_seconds=None))
+    settled = drawn
+    if experiment.attribution_seconds is not None:
+        settled = evidence_of(connection, experiment)
+    worst, chance, log_e, tables = _draws(drawn)
+    alerts = []
+    if chance < SUSPICIOUS or log_e >= -math.log(SUSPICIOUS):
+        alerts.append(
+            f"Arms do not come as table {worst} says. Pause it and look into the log."
+            if chance < SUSPICIOUS
+            else "Over all tables, arms do not come as they say. Pause it and look into the log."
+        )
+    alerts += _drifted(settled)
+    alerts += _novelty(settled)
+    return ResultHealth(
+        tables, worst, chance, log_e, delays_of(connection, experiment), tuple(alerts)
+    )
+
+
+def _draws(evidence: Evidence) -> tuple[int | None, float, float, int]:
+    used = [
+        (number, batch)
+        for number, batch in zip(evidence.numbers, evidence.batches(), strict=True)
+        if batch.shows.sum() > 0
+    ]
+    if not used:
+        return None, 1.0, 0.0, 0
+    batches = [batch for _, batch in used]
+    checks = sample_ratios(batches)
+    worst = min(range(len(checks)), key=lambda i: checks[i].p_value)
+    chance = min(1.0, checks[worst].p_value * len(checks))
+    return used[worst][0], chance, draw_evidence(batches).log_e_value, len(used)
+
+
+def _drifted(evidence: Evidence) -> list[str]:
+    experiment = evidence.experiment
+    parts = zip(evidence.batches(), evidence.ended, strict=True)
+    used = [(batch, ended) for batch, ended in parts if batch.shows.sum() > 0]
+    if len(used) < 2:
+        return []
+    found = drift([batch for batch, _ in used])
+    told = told_positions(evidence.all_shows, [arm.active for arm in experiment.arms])
+    if not found.alarm(DRIFT_ALPHA):
+        return []
+    if found.segment not in told:
+        return ["The mean of an arm changed in a small segment."]
+    unit = unit_of(experiment.metrics[0].cap)
+    arm, segment = experiment.arms[found.arm].key, experiment.segments[found.segment]
+    before, since = unit.level(found.rate_before), unit.level(found.rate_since)
+    when = times.as_datetime(int(used[found.after - 1][1]))
+    return [
+        f"The mean of {arm} for {segment} changed from {before} to {since}, most likely about "
+        f"{when:%-d %b %Y %H:%M} UTC. Lifts are averages over the whole time."
+    ]
+
+
+def _novelty(evidence: Evidence) -> list[str]:
+    """Lifts that were another at first: their two confidence sequences do not meet."""
+    experiment = evidence.experiment
+    names = [arm.key for arm in experiment.arms]
+    default = names.index(experiment.default_arm)
+    pairs = [(default, arm) for arm in range(len(names)) if arm != default]
+    planned = EARLY_PART * (experiment.planned_visitors or USUAL_VISITORS)
+    so_far = np.cumsum(evidence.shows.sum(axis=(1, 2)))
+    cut = int(np.searchsorted(so_far, planned))
+    if cut >= len(so_far):
+        return []
+    each = ALPHA / (2 * len(pairs) * len(experiment.segments))
+    sums = (evidence.probabilities, evidence.shows, evidence.rewards[0], evidence.squares[0])
+    ends = []
+    for part in (slice(0, cut), slice(cut, None)):
+        state = update_all(first_state(experiment, pairs), *(one[part] for one in sums))
+        between = state.between
+        ends.append(of_sums(between, state.planned_between, state.rate, each, -1.0, exact=False))
+    early, later = ends
+    apart = early.ready & later.ready & ((early.low > later.high) | (early.high < later.low))
+    told = told_positions(evidence.all_shows, [arm.active for arm in experiment.arms])
+    unit = unit_of(experiment.metrics[0].cap)
+    return [
+        f"The lift of {names[pairs[row][1]]} for {experiment.segments[j]} was "
+        f"{unit.change(early.low[j, row], early.high[j, row])} at first and is "
+        f"{unit.change(later.low[j, row], later.high[j, row])} since: perhaps a novelty."
+        for j, row in np.argwhere(apart).tolist()
+        if j in told
+    ]
+
+
+def delays_of(connection: Connection, experiment: Experiment) -> tuple[tuple[float, float], ...]:
+    """How long the deciding metric's rewards took, from a random part of them."""
+    identity = bytes.fromhex(experiment.id)
+    rows = connection.execute(
+        select(rewards.c.rewarded_at - decisions.c.decided_at)
+        .join(
+            decisions,
+            (decisions.c.experiment_id == rewards.c.experiment_id)
+            & (decisions.c.id == rewards.c.decision_id),
+        )
+        .where(rewards.c.experiment_id == identity, rewards.c.metric == 0)
+        .order_by(rewards.c.decision_id)
+        .limit(MOST_REWARDS)
+    ).scalars()
+    seconds = np.array([int(row) / MICRO for row in rows])
+    if len(seconds) < LEAST_REWARDS:
+        return ()
+    quantiles = np.quantile(seconds, CURVE)
+    return tuple((share, float(value)) for share, value in zip(CURVE, quantiles, strict=True))

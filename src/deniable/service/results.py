@@ -1,0 +1,347 @@
+"""What an experiment has learned: one function for page, command line, HTTP and statement.
+
+All intervals are confidence sequences: they hold at every look together, whatever made one stop. The
+error probability of .05 is divided evenly over the metrics. Within the deciding metric it is shared by
+every pair of arms in every segment and in the whole; within a guardrail by every arm against the
+default. Values of choices, and the effect of the holdout, have a family of their own each. Nothing is
+told before it is reliable, and no segment with a small cell is told apart.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+
+from deniable._validation import FloatArray
+from deniable.inference.intervals import Comparisons, compare, segment_shares
+from deniable.inference.off_policy import Value, arm_values
+from deniable.inference.state import State
+from deniable.inference.verdict import Choice, Lift, Verdict, verdict
+from deniable.inference.words import Unit, sentences
+from deniable.privacy.serving import SPACE
+from deniable.service.evidence import Evidence
+from deniable.service.result_records import (
+    ChoiceResult,
+    Difference,
+    Estimate,
+    Guardrail,
+    HoldoutEffect,
+    Rate,
+    Results,
+    SegmentResult,
+    unit_of,
+)
+from deniable.service.small_cells import told_positions
+from deniable.storage import times
+from deniable.storage.records import MICRO, Experiment, Metric
+from deniable.strategies.making import Recipe
+
+ALPHA = 0.05
+LEAST_SECONDS = 3_600
+"""How long an experiment must have run before its traffic says how long the rest takes."""
+
+
+def results_of(evidence: Evidence) -> Results:
+    """The verdict on an experiment, from its settled sums."""
+    experiment = evidence.experiment
+    metric = experiment.metrics[0]
+    alpha = ALPHA / len(experiment.metrics)
+    told = set(told_positions(evidence.all_shows, [arm.active for arm in experiment.arms]))
+    state = evidence.state()
+    names = tuple(arm.key for arm in experiment.arms)
+    found = verdict(
+        state,
+        arms=names,
+        segments=experiment.segments,
+        default_arm=experiment.default_arm,
+        visitors_per_day=_visitors_per_day(evidence),
+        within=_within(experiment),
+        alpha=alpha,
+    )
+    shown = _without_small_cells(found, {experiment.segments[i] for i in told})
+    compared = _against_default(state, found.comparisons, experiment, metric, told)
+    unit = unit_of(metric.cap)
+    best = next(choice for choice in found.choices if choice.what == "winners")
+    return Results(
+        experiment=experiment.key,
+        status=experiment.status,
+        metric=metric.name,
+        cap=metric.cap,
+        default_arm=experiment.default_arm,
+        sentences=tuple(_worded(shown, unit, evidence)),
+        segments=tuple(
+            _segment(shown, compared, name, int(state.visitors[j]) if j in told else None)
+            for j, name in enumerate(experiment.segments)
+        ),
+        whole=tuple(_difference(lift, metric) for lift in found.whole),
+        rates=_rates(state, experiment, alpha, metric, sorted(told)),
+        choices=tuple(
+            _choice(choice, experiment, metric)
+            for choice in found.choices
+            if _possible(choice, experiment)
+        ),
+        stop_rule=_stop_rule(shown, state, unit),
+        guardrails=tuple(
+            _guardrail(evidence, number, alpha, told)
+            for number in range(1, len(experiment.metrics))
+        ),
+        holdout=_holdout(evidence, best.gain, metric) if experiment.holdout else None,
+        visitors=found.visitors,
+        waiting=evidence.waiting,
+        older=evidence.older,
+        alpha=ALPHA,
+        n_comparisons=found.n_comparisons,
+    )
+
+
+def _visitors_per_day(evidence: Evidence) -> float | None:
+    """Members of listed segments, over the time that it has run."""
+    experiment = evidence.experiment
+    if experiment.started_at is None or experiment.status != "running":
+        return None
+    seconds = (times.as_datetime(evidence.moment) - experiment.started_at).total_seconds()
+    if seconds < LEAST_SECONDS:
+        return None
+    return float(evidence.all_shows[:-1].sum()) * 86_400 / seconds
+
+
+def _within(experiment: Experiment) -> FloatArray | None:
+    """Rows that favour each arm as far as the budgets allow; None where there is no such table."""
+    recipe = Recipe("constant", experiment.budgets, experiment.active, cap=MICRO)
+    band = recipe.fixed_band()
+    if band is None:
+        return None
+    rows = [
+        band.row([arm], Fraction(1)) if arm in experiment.active else band.zero
+        for arm in range(len(experiment.arms))
+    ]
+    return np.array([[entry / SPACE for entry in row] for row in rows])
+
+
+def _without_small_cells(found: Verdict, told: set[str]) -> Verdict:
+    """The verdict without what it says of segments that may not be told apart."""
+    hidden = [name for name in found.segments if name not in told]
+    return replace(
+        found,
+        winners=tuple(one for one in found.winners if one.segment in told),
+        undecided=tuple(one for one in found.undecided if one.lift.segment in told),
+        retired=tuple((arm, name) for arm, name in found.retired if name in told),
+        too_early=tuple(dict.fromkeys([*found.too_early, *hidden])),
+    )
+
+
+def _worded(shown: Verdict, unit: Unit, evidence: Evidence) -> list[str]:
+    if evidence.experiment.status == "draft":
+        return ["Not started yet."]
+    said = sentences(shown, cap=unit.cap)
+    if evidence.waiting:
+        said.append(f"{evidence.waiting:,} visitors are not counted yet: rewards may still come.")
+    if evidence.older:
+        said.append(f"{evidence.older:,} visitors from before tables were published are left out.")
+    return said
+
+
+def _segment(
+    shown: Verdict,
+    compared: dict[str | None, tuple[Difference, ...]],
+    name: str,
+    visitors: int | None,
+) -> SegmentResult:
+    winner = next((one.arm for one in shown.winners if one.segment == name), None)
+    open_here = [one for one in shown.undecided if one.lift.segment == name]
+    longest = max((one.visitors for one in open_here), default=math.inf)
+    days = [one.days for one in open_here if one.days is not None]
+    status = (
+        "winner"
+        if winner is not None
+        else "too early"
+        if name in shown.too_early
+        else "undecided"
+        if open_here
+        else "stuck"
+    )
+    known = status == "undecided" and math.isfinite(longest)
+    return SegmentResult(
+        segment=name,
+        status=status,
+        winner=winner,
+        visitors=visitors,
+        differences=compared.get(name, ()),
+        more_visitors=int(longest) if known else None,
+        more_days=max(days) if known and days and math.isfinite(max(days)) else None,
+    )
+
+
+def _against_default(
+    state: State, found: Comparisons, experiment: Experiment, metric: Metric, told: set[int]
+) -> dict[str | None, tuple[Difference, ...]]:
+    """Segment, or None for the whole -> every other arm against the default."""
+    names = [arm.key for arm in experiment.arms]
+    rows: dict[str | None, tuple[Difference, ...]] = {}
+    for place in (None, *sorted(told)):
+        of = found.whole if place is None else found.segments
+        told_here = []
+        for row, (a, b) in enumerate(state.pairs.tolist()):
+            if experiment.default_arm not in (names[a], names[b]):
+                continue
+            at = (row,) if place is None else (place, row)
+            sign = 1 if names[a] == experiment.default_arm else -1
+            stopped = found.stopped[:, row].any() if place is None else found.stopped[place, row]
+            low, high = (of.low, of.high)[::sign]
+            exact_low, exact_high = (of.exact_low, of.exact_high)[::sign]
+            lift = Lift(
+                segment=None if place is None else experiment.segments[place],
+                arm=names[b] if sign > 0 else names[a],
+                against=experiment.default_arm,
+                difference=sign * float(of.estimate[at]),
+                low=sign * float(low[at]),
+                high=sign * float(high[at]),
+                exact_low=sign * float(exact_low[at]),
+                exact_high=sign * float(exact_high[at]),
+                ready=bool(of.ready[at]),
+                stopped=bool(stopped),
+            )
+            told_here.append(_difference(lift, metric))
+        rows[None if place is None else experiment.segments[place]] = tuple(told_here)
+    return rows
+
+
+def _difference(lift: Lift, metric: Metric) -> Difference:
+    ends = (lift.difference, lift.low, lift.high, lift.exact_low, lift.exact_high)
+    estimate, low, high, exact_low, exact_high = (
+        metric.cap * end if lift.ready and math.isfinite(end) else None for end in ends
+    )
+    return Difference(
+        segment=lift.segment,
+        arm=lift.arm,
+        against=lift.against,
+        estimate=estimate,
+        low=low,
+        high=high,
+        exact_low=exact_low,
+        exact_high=exact_high,
+        stopped=lift.stopped,
+    )
+
+
+def _rates(
+    state: State, experiment: Experiment, alpha: float, metric: Metric, told: list[int]
+) -> tuple[Rate, ...]:
+    cells = arm_values(state, alpha)
+    rates = []
+    for j in told:
+        for k, arm in enumerate(experiment.arms):
+            ends = [
+                metric.cap * float(end[j, k]) if cells.ready[j, k] else None
+                for end in (cells.estimate, cells.low, cells.high)
+            ]
+            rates.append(Rate(experiment.segments[j], arm.key, int(state.shows[j, k]), *ends))
+    return tuple(rates)
+
+
+def _estimate(value: Value, metric: Metric) -> Estimate:
+    if not value.ready or not math.isfinite(value.estimate):
+        return Estimate(None, None, None)
+    return Estimate(*(metric.cap * end for end in (value.estimate, value.low, value.high)))
+
+
+def _possible(choice: Choice, experiment: Experiment) -> bool:
+    active = {arm.key for arm in experiment.active_arms}
+    return choice.arm is None or choice.arm in active
+
+
+def _choice(choice: Choice, experiment: Experiment, metric: Metric) -> ChoiceResult:
+    budget = f"{experiment.budget:g} nats"
+    title, privacy = {
+        "keep": (
+            "Keep running",
+            f"The promise stays as it is, and its {budget} go on counting.",
+        ),
+        "promote": (
+            f"{choice.arm} for everybody",
+            "An arm that everybody gets tells nothing about new visitors. What was shown stays "
+            f"covered; its {budget} count until the firm's window after the last answer has passed.",
+        ),
+        "within": (
+            "Each segment its best arm, within the promise",
+            f"For newcomers only, within the same promise, whose {budget} go on counting.",
+        ),
+        "winners": (
+            "Each segment its best arm, without a promise",
+            "Not offered: the arm would give the segment away. It shows what the promise costs.",
+        ),
+    }[choice.what]
+    return ChoiceResult(
+        what=choice.what,
+        arm=choice.arm,
+        title=title,
+        value=_estimate(choice.value, metric),
+        gain=_estimate(choice.gain, metric),
+        privacy=privacy,
+    )
+
+
+def _stop_rule(shown: Verdict, state: State, unit: Unit) -> str:
+    if shown.segments and len(shown.winners) == len(shown.segments):
+        return "Nothing is left to decide: stop, or keep running for what the table earns."
+    rule = "Stop when every segment has a winner. You may stop earlier: the intervals stay valid."
+    decided = {one.segment for one in shown.winners}
+    stakes: dict[str, float] = {}
+    for one in shown.undecided:
+        if not one.lift.ready:
+            return rule
+        largest = max(abs(one.lift.low), abs(one.lift.high))
+        place = str(one.lift.segment)
+        stakes[place] = max(stakes.get(place, 0.0), largest)
+    if not stakes or set(shown.segments) - decided - set(stakes):
+        return rule
+    weights = dict(zip(shown.segments, segment_shares(state, None), strict=True))
+    at_stake = sum(weights[place] * stake for place, stake in stakes.items())
+    return f"{rule} What is still open is worth {_at_most(at_stake, unit)} per visitor at most."
+
+
+def _at_most(share: float, unit: Unit) -> str:
+    return f"{100 * share:.1f} points" if unit.cap is None else f"{unit.cap * share:,.3g}"
+
+
+def _guardrail(evidence: Evidence, number: int, alpha: float, told: set[int]) -> Guardrail:
+    experiment = evidence.experiment
+    metric = experiment.metrics[number]
+    default = next(i for i, a in enumerate(experiment.arms) if a.key == experiment.default_arm)
+    pairs = [(default, arm) for arm in range(len(experiment.arms)) if arm != default]
+    state = evidence.state(number, pairs)
+    found = compare(state, alpha=alpha)
+    compared = _against_default(state, found, experiment, metric, told)
+    if len(experiment.segments) == 1:  # the whole is that segment
+        compared = {None: compared[None]}
+    differences = tuple(one for place in compared.values() for one in place)
+    unit = unit_of(metric.cap)
+    alerts = []
+    for one in differences:
+        if one.low is None or one.high is None or one.low <= 0 <= one.high:
+            continue
+        where = "" if one.segment is None else f" for {one.segment}"
+        moved = "rose" if one.low > 0 else "fell"
+        change = unit.change(one.low / metric.cap, one.high / metric.cap)
+        alerts.append(
+            f"{metric.name} {moved} with {one.arm}{where}: {change} against {one.against}."
+        )
+    return Guardrail(metric.name, metric.cap, differences, tuple(alerts))
+
+
+def _holdout(evidence: Evidence, price: Value, metric: Metric) -> HoldoutEffect:
+    found = compare(evidence.holdout_state(), alpha=ALPHA).whole
+    held_out, members = evidence.groups.sum(axis=0) if len(evidence.groups) else (0, 0)
+    ready = bool(found.ready[0])
+    ends = (found.estimate[0], found.low[0], found.high[0])
+    worth = Estimate(*(metric.cap * float(end) if ready else None for end in ends))
+    return HoldoutEffect(
+        share=evidence.experiment.holdout / 1000,
+        held_out=int(held_out),
+        members=int(members),
+        worth=worth,
+        price=_estimate(price, metric),
+    )

@@ -1,0 +1,348 @@
+"""Rewards from a file: CSV or Parquet, by decision id or by visitor and experiment.
+
+The whole file is checked before anything of it is applied: numbers, metrics, caps, currency, and how
+many of its ids are known. Then it is applied in parts, each in one durable transaction. Only the first
+reward of a decision and metric ever counts, so an import that was interrupted is simply run again: what
+is there already is counted as a duplicate. Whether a reward is late is judged when it is applied.
+
+Messages name rows and columns, never what is in a cell: it could be a visitor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from sqlalchemy import Connection, select
+
+from deniable.errors import InvalidArgumentError
+from deniable.service.visitors import VisitorHash, normalised
+from deniable.storage import experiments
+from deniable.storage.records import MICRO, Experiment
+from deniable.storage.schema import decisions
+
+COLUMNS: dict[str, tuple[str, ...]] = {
+    "decision": ("decision", "decision_id"),
+    "visitor": ("visitor", "visitor_id", "user_id"),
+    "experiment": ("experiment", "experiment_key"),
+    "value": ("value", "reward", "amount"),
+    "metric": ("metric", "metric_name"),
+    "currency": ("currency",),
+}
+"""What a column may be called; `columns` names another one."""
+
+AT_ONCE = 5_000
+"""Rewards of one transaction."""
+
+LOOKED_UP_AT_ONCE = 10_000
+
+MOST_UNKNOWN = 0.1
+"""A file in which more than this share of ids is unknown is taken for the wrong file."""
+
+BAD = {
+    "not a number": "without a number of 0 or more",
+    "other currency": "in another currency",
+    "wrong metric": "with a metric that the experiment does not have",
+    "above the cap": "above the metric's cap",
+    "no id": "without an id",
+}
+"""Reasons for which a file is refused as a whole, as they are told."""
+
+Progress = Callable[[str, int, int], None]
+"""Told what is being done, and how many rows of how many are done."""
+
+
+@dataclass(frozen=True)
+class ImportSummary:
+    """What became of the rows of a file.
+
+    Attributes:
+        rows: how many there are.
+        applied: counted now.
+        duplicate: their decision had a reward of this metric already, or twice in the file.
+        unknown: no such decision, visitor or experiment; or the visitor was erased.
+        late: the attribution window had closed.
+        skipped: reason -> rows that were left out because they are bad.
+    """
+
+    rows: int
+    applied: int = 0
+    duplicate: int = 0
+    unknown: int = 0
+    late: int = 0
+    skipped: Mapping[str, int] = field(default_factory=dict)
+
+
+def silent(_what: str, _done: int, _total: int) -> None:
+    """Progress callback that does nothing."""
+
+
+@dataclass(frozen=True)
+class CheckedFile:
+    """A file whose rows can be applied.
+
+    Attributes:
+        rows: how many there are.
+        rewards: (decision, metric, millionths) of those that are good and known, in the order of
+            the decisions.
+        unknown: rows whose decision is not stored.
+        skipped: reason -> bad rows that were left out.
+    """
+
+    rows: int
+    rewards: list[tuple[bytes, str | None, int]]
+    unknown: int
+    skipped: dict[str, int]
+
+
+def checked_file(
+    connection: Connection,
+    path: Path,
+    *,
+    key: bytes,
+    experiment: str | None,
+    metric: str | None,
+    currency: str | None,
+    columns: Mapping[str, str],
+    skip_bad: bool,
+    allow_unknown: bool,
+    progress: Progress,
+) -> CheckedFile:
+    """Check a file against the store; the arguments are those of `Deniable.import_rewards`.
+
+    Args:
+        connection: a look at the store.
+        path: the file.
+        key: of the visitors' HMACs.
+        experiment: of all rows, where the file has no such column.
+        metric: of all rows, where the file has no such column.
+        currency: rows in other ones are bad.
+        columns: what -> the name of its column, where it is none of `COLUMNS`.
+        skip_bad: leave bad rows out instead of refusing the file.
+        allow_unknown: take a file however many of its ids are unknown.
+        progress: told what is being done.
+    """
+    rows = _read(path, columns)
+    known = {one.key: one for one in experiments.everything(connection)}
+    good, bad, unknown = _checked(rows, known, experiment, metric, currency)
+    if bad and not skip_bad:
+        told = ", ".join(f"{n:,} {BAD[why]} (first: row {row:,})" for why, (n, row) in bad.items())
+        raise InvalidArgumentError(
+            "file", path.name, f"rows that can all count, but has {told}; nothing was applied"
+        )
+    found = _resolved(connection, good, known, key, progress)
+    unknown += len(good) - len(found)
+    if not allow_unknown and unknown > MOST_UNKNOWN * max(len(rows), 1):
+        raise InvalidArgumentError(
+            "file",
+            path.name,
+            f"ids that are known, but {unknown:,} of {len(rows):,} are not; nothing was applied",
+        )
+    found.sort(key=lambda one: one[0])  # neighbours in the index; stable: the first row counts
+    return CheckedFile(len(rows), found, unknown, {why: n for why, (n, _) in bad.items()})
+
+
+def applied(
+    file: CheckedFile,
+    apply: Callable[[Sequence[tuple[bytes, str | None, int]]], Mapping[str, int]],
+    progress: Progress,
+) -> ImportSummary:
+    """Apply a file in parts.
+
+    Args:
+        file: checked.
+        apply: applies rewards in one transaction and returns what became of them.
+        progress: told what is being done.
+    """
+    totals = {"applied": 0, "duplicate": 0, "unknown": file.unknown, "late": 0}
+    for start in range(0, len(file.rewards), AT_ONCE):
+        part = file.rewards[start : start + AT_ONCE]
+        for outcome, count in apply(part).items():
+            totals[outcome] += count
+        progress("applying", start + len(part), len(file.rewards))
+    return ImportSummary(file.rows, **totals, skipped=file.skipped)
+
+
+def _read(path: Path, columns: Mapping[str, str]) -> pl.DataFrame:
+    """The columns that matter, under our names, with the number of each row."""
+    for what in columns:
+        if what not in COLUMNS:
+            raise InvalidArgumentError("column", what, "one of " + ", ".join(COLUMNS))
+    with path.open("rb") as file:
+        head = file.read(4096)
+    if head.startswith(b"PAR1"):
+        frame, first = _opened(path, lambda: pl.read_parquet(path)), 1
+    else:
+        separator = ";" if b";" in head.partition(b"\n")[0] else ","
+        reading = {"infer_schema": False, "separator": separator, "encoding": "utf8"}
+        frame, first = _opened(path, lambda: pl.read_csv(path, **reading)), 2  # type: ignore[arg-type]
+    names = {name.strip().lower(): name for name in frame.columns}
+    chosen: dict[str, str] = {}
+    for what, usual in COLUMNS.items():
+        if what in columns:
+            if columns[what] not in frame.columns:
+                raise InvalidArgumentError("column", columns[what], f"one of {_listed(frame)}")
+            chosen[what] = columns[what]
+        else:
+            match = next((names[name] for name in usual if name in names), None)
+            if match is not None:
+                chosen[what] = match
+    if "value" not in chosen or not {"decision", "visitor"} & chosen.keys():
+        raise InvalidArgumentError(
+            "file",
+            path.name,
+            f"columns decision (or visitor) and value; it has {_listed(frame)}",
+        )
+    return frame.select(**{what: pl.col(name) for what, name in chosen.items()}).with_row_index(
+        "row", offset=first
+    )
+
+
+def _opened(path: Path, read: Callable[[], pl.DataFrame]) -> pl.DataFrame:
+    try:
+        return read()
+    except (pl.exceptions.PolarsError, UnicodeDecodeError):
+        raise InvalidArgumentError("file", path.name, "a CSV or Parquet file") from None
+
+
+def _listed(frame: pl.DataFrame) -> str:
+    return ", ".join(frame.columns[:10]) + (" ..." if len(frame.columns) > 10 else "")
+
+
+def _checked(
+    rows: pl.DataFrame,
+    known: Mapping[str, Experiment],
+    experiment: str | None,
+    metric: str | None,
+    currency: str | None,
+) -> tuple[pl.DataFrame, dict[str, tuple[int, int]], int]:
+    """The good rows, the bad ones (reason -> how many, first row), and how many are unknown."""
+    if experiment is not None and experiment not in known:
+        raise InvalidArgumentError("experiment", experiment, "one that exists")
+    caps = {f"{one.key} {m.name}": m.cap_micro for one in known.values() for m in one.metrics}
+    first = {one.key: one.metrics[0].name for one in known.values()}
+    tags = {one.id[:8]: one.key for one in known.values()}
+    by_id = "decision" in rows.columns
+    identity = pl.col("decision" if by_id else "visitor").cast(pl.String).str.strip_chars()
+    if by_id:
+        of = identity.str.to_lowercase().str.slice(0, 8).replace_strict(tags, default=None)
+    elif "experiment" in rows.columns and experiment is None:
+        of = (
+            pl.col("experiment").cast(pl.String).replace_strict({k: k for k in known}, default=None)
+        )
+    elif experiment is not None:
+        of = pl.lit(experiment)
+    else:
+        raise InvalidArgumentError("experiment", None, "a column of the file, or --experiment")
+    named = (
+        pl.col("metric").cast(pl.String)
+        if "metric" in rows.columns and metric is None
+        else pl.lit(metric, dtype=pl.String)
+    )
+    value = pl.col("value").cast(pl.String).str.strip_chars().cast(pl.Float64, strict=False)
+    told = rows.with_columns(
+        identity.alias("identity"), of.cast(pl.String).alias("of"), value.alias("number")
+    ).with_columns(
+        pl.coalesce(named, pl.col("of").replace_strict(first, default=None)).alias("what")
+    )
+    told = told.with_columns(
+        pl.concat_str("of", pl.lit(" "), "what")
+        .replace_strict(caps, default=None, return_dtype=pl.Int64)
+        .alias("cap"),
+        (pl.col("number") * MICRO).round().alias("micro"),
+    )
+    is_number = pl.col("number").is_finite() & (pl.col("number") >= 0)
+    why = (
+        pl.when(pl.col("identity").fill_null("") == "")
+        .then(pl.lit("no id"))
+        .when(~is_number.fill_null(False))
+        .then(pl.lit("not a number"))
+        .when(_other_currency(rows, currency))
+        .then(pl.lit("other currency"))
+        .when(pl.col("of").is_null())
+        .then(pl.lit("unknown"))
+        .when(pl.col("cap").is_null())
+        .then(pl.lit("wrong metric"))
+        .when(pl.col("micro") > pl.col("cap"))
+        .then(pl.lit("above the cap"))
+    )
+    told = told.with_columns(why.alias("why"))
+    counts = told.filter(pl.col("why").is_not_null()).group_by("why").agg(pl.len(), pl.min("row"))
+    found = {row[0]: (row[1], row[2]) for row in counts.iter_rows()}
+    unknown, _ = found.pop("unknown", (0, 0))
+    bad = {reason: found[reason] for reason in BAD if reason in found}
+    good = told.filter(pl.col("why").is_null()).select(
+        "of", "identity", "what", pl.col("micro").cast(pl.Int64), pl.lit(by_id).alias("by_id")
+    )
+    return good, bad, unknown
+
+
+def _other_currency(rows: pl.DataFrame, currency: str | None) -> pl.Expr:
+    if "currency" not in rows.columns:
+        if currency is not None:
+            raise InvalidArgumentError("currency", currency, "none: the file has no such column")
+        return pl.lit(False)
+    code = pl.col("currency").cast(pl.String).str.strip_chars().str.to_uppercase()
+    if currency is None:
+        different = rows.select(code.n_unique()).item()
+        if different > 1:
+            raise InvalidArgumentError(
+                "currency", None, f"one of the {different} currencies in the file: give --currency"
+            )
+        return pl.lit(False)
+    return (code != currency.strip().upper()).fill_null(True)
+
+
+def _resolved(
+    connection: Connection,
+    good: pl.DataFrame,
+    known: Mapping[str, Experiment],
+    key: bytes,
+    progress: Progress,
+) -> list[tuple[bytes, str | None, int]]:
+    """(decision, metric, millionths) of the rows whose decision is stored."""
+    found: list[tuple[bytes, str | None, int]] = []
+    done = 0
+    for (name,), mine in good.group_by("of", maintain_order=True):
+        experiment = bytes.fromhex(known[str(name)].id)
+        hashed = VisitorHash(key, experiment)
+        for start in range(0, len(mine), LOOKED_UP_AT_ONCE):
+            part = mine.slice(start, LOOKED_UP_AT_ONCE)
+            texts = part["identity"].to_list()
+            by_id = bool(part["by_id"][0])
+            wanted = (
+                list(map(_id_bytes, texts)) if by_id else [hashed(normalised(t)) for t in texts]
+            )
+            stored = _stored(connection, experiment, wanted, by_id)
+            values = zip(wanted, part["what"].to_list(), part["micro"].to_list(), strict=True)
+            found += [(stored[one], what, micro) for one, what, micro in values if one in stored]
+            done += len(part)
+            progress("checking", done, len(good))
+    return found
+
+
+def _stored(
+    connection: Connection, experiment: bytes, wanted: Sequence[bytes], by_id: bool
+) -> dict[bytes, bytes]:
+    """What was asked for -> the decision's id, of those that exist and are not erased."""
+    column = decisions.c.id if by_id else decisions.c.visitor
+    rows: Iterator[Any] = iter(
+        connection.execute(
+            select(column, decisions.c.id).where(
+                decisions.c.experiment_id == experiment,
+                column.in_(list(dict.fromkeys(wanted))),
+                decisions.c.salt.is_not(None),
+            )
+        ).all()
+    )
+    return {row[0]: row[1] for row in rows}
+
+
+def _id_bytes(text: str) -> bytes:
+    try:
+        return bytes.fromhex(text) if len(text) == 32 else b""
+    except ValueError:
+        return b""

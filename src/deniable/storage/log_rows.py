@@ -1,0 +1,222 @@
+"""The ledger as one log: rows from which every chain can be followed again without the store.
+
+In order: what the file is, the chain of commitments, the published tables, then decisions and rewards
+of each writer's chain, the recorded end of every chain, and the number of rows. Visitors are keyed
+HMACs. A decision is either open (visitor, salt, segment and arm, from which its commitment follows)
+or closed (the commitment alone): erased ones are closed, and so are those of experiments that the log
+is not about. Their links can be recomputed all the same.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+from collections.abc import Collection, Generator, Iterator
+from contextlib import closing
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, select
+
+from deniable.storage import chain, scratch, times
+from deniable.storage.schema import (
+    COMMITMENT_CHAIN,
+    commitments,
+    decisions,
+    rewards,
+    tables,
+    writers,
+)
+
+FORMAT, FORMAT_VERSION = "deniable log", 1
+
+ABOUT, COMMITMENT, TABLE, DECISION, REWARD, OLD, CHAIN_END, LOG_END = "FCTDROEZ"
+"""What a row is. OLD: a decision from before tables were published; always closed."""
+
+_PAGE = 5_000
+
+
+class LogRow(NamedTuple):
+    """One row. Bytes are written as hexadecimal digits where the file holds text.
+
+    Attributes:
+        kind: what it is.
+        writer: whose chain it belongs to; 0 is the chain of commitments.
+        seq: its place in that chain; of the last row: how many rows there are before it.
+        experiment: 16 bytes.
+        id: of the decision, or of a reward's decision.
+        version: of the promise.
+        table: the number of the table.
+        role: which row of the table was drawn from.
+        time: microseconds since 1970.
+        visitor: keyed HMAC; only where open.
+        salt: only where open.
+        segment: its position, -1 for one that is not listed; only where open.
+        shown: the arm's position; only where open.
+        metric: its position.
+        value: of a reward, in millionths, where open; the nano-nats of a commitment.
+        commitment: what closed rows are linked by.
+        hash: the link.
+        detail: of commitments: kind, a blank, JSON; of tables and the first row: JSON.
+    """
+
+    kind: str
+    writer: int | None = None
+    seq: int | None = None
+    experiment: bytes | None = None
+    id: bytes | None = None
+    version: int | None = None
+    table: int | None = None
+    role: int | None = None
+    time: int | None = None
+    visitor: bytes | None = None
+    salt: bytes | None = None
+    segment: int | None = None
+    shown: int | None = None
+    metric: int | None = None
+    value: int | None = None
+    commitment: bytes | None = None
+    hash: bytes | None = None
+    detail: str | None = None
+
+
+def log_rows(
+    connection: Connection, wanted: Collection[bytes] | None = None
+) -> Generator[LogRow, None, None]:
+    """All rows, streamed.
+
+    Args:
+        connection: one consistent state of the store.
+        wanted: ids of the experiments that the log is about; None: all of them.
+    """
+    count = 0
+    for part in (
+        _about(wanted),
+        _commitments(connection),
+        _tables(connection, wanted),
+        _chained(connection, wanted),
+        _ends(connection),
+    ):
+        for row in part:
+            count += 1
+            yield row
+    yield LogRow(LOG_END, seq=count)
+
+
+def _about(wanted: Collection[bytes] | None) -> Iterator[LogRow]:
+    about = {
+        "format": FORMAT,
+        "version": FORMAT_VERSION,
+        "experiments": None if wanted is None else sorted(one.hex() for one in wanted),
+    }
+    yield LogRow(ABOUT, time=times.now(), detail=json.dumps(about))
+
+
+def _commitments(connection: Connection) -> Iterator[LogRow]:
+    query = select(commitments).order_by(commitments.c.seq)
+    with connection.execute(query.execution_options(yield_per=_PAGE)) as rows:
+        for row in rows:
+            yield LogRow(
+                COMMITMENT,
+                writer=COMMITMENT_CHAIN,
+                seq=row.seq,
+                experiment=row.experiment_id,
+                time=row.recorded_at,
+                value=row.amount_nano,
+                hash=row.hash,
+                detail=f"{row.kind} {row.detail}",
+            )
+
+
+def _tables(connection: Connection, wanted: Collection[bytes] | None) -> Iterator[LogRow]:
+    query = select(tables).order_by(tables.c.experiment_id, tables.c.number)
+    if wanted is not None:
+        query = query.where(tables.c.experiment_id.in_(list(wanted)))
+    with connection.execute(query.execution_options(yield_per=50)) as rows:
+        for row in rows:
+            detail = {
+                "decisions": row.decisions,
+                "counts": row.counts.decode(),
+                "rows": row.rows.hex(),
+            }
+            yield LogRow(
+                TABLE,
+                experiment=row.experiment_id,
+                version=row.version,
+                table=row.number,
+                time=row.published_at,
+                detail=json.dumps(detail),
+            )
+
+
+def _chained(connection: Connection, wanted: Collection[bytes] | None) -> Iterator[LogRow]:
+    """Decisions and rewards in the order of their chains."""
+    open_to = None if wanted is None else frozenset(wanted)
+    streams = (
+        _stream(connection, decisions, select(decisions).where(scratch.in_force())),
+        _stream(connection, rewards, _rewards()),
+    )
+    with closing(streams[0]), closing(streams[1]):
+        for row in heapq.merge(*streams, key=lambda row: (row.writer_id, row.seq)):
+            is_open = open_to is None or row.experiment_id in open_to
+            yield _decision(row, is_open) if hasattr(row, "visitor") else _reward(row, is_open)
+
+
+def _stream(connection: Connection, table: Any, query: Any) -> Generator[Any, None, None]:
+    ordered = query.order_by(table.c.writer_id, table.c.seq)
+    with connection.execute(ordered.execution_options(yield_per=_PAGE)) as rows:
+        yield from rows
+
+
+def _rewards() -> Any:
+    mine = (decisions.c.experiment_id == rewards.c.experiment_id) & (
+        decisions.c.id == rewards.c.decision_id
+    )
+    return select(rewards, decisions.c.salt).outerjoin(decisions, mine)
+
+
+def _decision(row: Any, is_open: bool) -> LogRow:
+    old = row.table_number is None
+    kept = LogRow(
+        OLD if old else DECISION,
+        writer=row.writer_id,
+        seq=row.seq,
+        experiment=row.experiment_id,
+        id=row.id,
+        version=row.version,
+        table=row.table_number,
+        role=row.role,
+        time=row.decided_at,
+        hash=row.hash,
+    )
+    if row.salt is None:
+        return kept._replace(commitment=row.commitment)
+    committed = (row.visitor, row.salt, row.segment)
+    if old:
+        values = (*committed, row.greedy, row.shown, row.clock, row.risk_nano)
+        return kept._replace(commitment=chain.old_commitment(*values))
+    if not is_open:
+        return kept._replace(commitment=chain.commitment(*committed, row.shown))
+    return kept._replace(visitor=row.visitor, salt=row.salt, segment=row.segment, shown=row.shown)
+
+
+def _reward(row: Any, is_open: bool) -> LogRow:
+    kept = LogRow(
+        REWARD,
+        writer=row.writer_id,
+        seq=row.seq,
+        experiment=row.experiment_id,
+        id=row.decision_id,
+        time=row.rewarded_at,
+        metric=row.metric,
+        hash=row.hash,
+    )
+    if row.value is None or row.salt is None:
+        return kept._replace(commitment=row.commitment)
+    if not is_open:
+        return kept._replace(commitment=chain.reward_commitment(row.salt, row.metric, row.value))
+    return kept._replace(salt=row.salt, value=row.value)
+
+
+def _ends(connection: Connection) -> Iterator[LogRow]:
+    for row in connection.execute(select(writers).order_by(writers.c.id)):
+        yield LogRow(CHAIN_END, writer=row.id, seq=row.seq, hash=row.head)

@@ -1,0 +1,367 @@
+"""Faults as somebody might really build them in, each with what must catch it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+import pytest
+from sqlalchemy import update
+from tests.audit.faults.catchers import SEGMENTS, World
+from tests.audit.recipes import MakeTable, publishes
+
+from deniable.errors import InvalidArgumentError
+from deniable.privacy.tables import Row, Table, thresholds
+from deniable.service import batch, experiment_state
+from deniable.service.batch import ENTROPY, Batch
+from deniable.service.drafts import NewArm
+from deniable.service.entropy import system_bytes
+from deniable.service.experiment_state import ExperimentState
+from deniable.service.http import decide_routes, metrics
+from deniable.service.http.messages import padded
+from deniable.service.http.ofrep import evaluation
+from deniable.service.jobs import checked_segment
+from deniable.service.visitors import VisitorHash
+from deniable.storage import account, promises, sqlite
+from deniable.storage.records import Decision, Role
+from deniable.storage.schema import experiments
+from deniable.strategies.base import Counts
+from deniable.strategies.making import Recipe
+
+SPACE = 2**64
+Patch = pytest.MonkeyPatch
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault.
+
+    Attributes:
+        name: in words.
+        caught_by: all of these catch it.
+        plant: builds it in before the service starts.
+        afterwards: what is done to a service that runs.
+        running: whether it is built into a service that runs and has learned.
+        decisions: visitors of each segment that audits need to notice it.
+        arms: of the experiment.
+    """
+
+    name: str
+    caught_by: tuple[str, ...]
+    plant: Callable[[Patch], None] = lambda _patch: None
+    afterwards: Callable[[World], None] = lambda _world: None
+    running: bool = False
+    decisions: int = 3_000
+    arms: tuple[str | NewArm, ...] = ("x", "y", "z")
+
+
+def tilted(row: Row, nats: float) -> Row:
+    """A row whose likeliest arm has its odds multiplied by e^nats."""
+    top = max(range(len(row)), key=lambda arm: row[arm])
+    rest = SPACE - row[top]
+    odds = row[top] / rest * math.exp(nats)
+    wanted = int(SPACE * odds / (1 + odds))
+    found = [entry * (SPACE - wanted) // rest for entry in row]
+    found[top] = SPACE - sum(found) + found[top]
+    return tuple(found)
+
+
+def _unchecked(patch: Patch, make: MakeTable) -> None:
+    """Tables come from here, and nobody looks at them before they are served."""
+    publishes(patch, make)
+    patch.setattr(promises, "check_table", lambda *_: None)
+
+
+def _honest_excess(patch: Patch) -> None:
+    def loose(recipe: Recipe, counts: Counts) -> Table:
+        table = Recipe.table(recipe, counts)
+        return Table(tuple(tilted(row, 0.05) for row in table.rows), table.zero)
+
+    _unchecked(patch, loose)
+
+
+def _lying_excess(patch: Patch) -> None:
+    real = thresholds
+    patch.setattr(experiment_state, "thresholds", lambda row: real(tilted(row, 0.05)))
+    # The fault is in the rows. With other draws it could be missed once in a long while.
+    patch.setattr(batch, "system_bytes", random.Random(5).randbytes)
+
+
+def _lying_rows(patch: Patch) -> None:
+    """One visitor in twenty is answered the segment's best arm, and another one is stored."""
+    real = Batch.decide
+
+    def decide(self: Batch, state: ExperimentState, jobs: Sequence[Any]) -> None:
+        before = len(self.answers)
+        real(self, state, jobs)
+        for place in range(before, len(self.answers)):
+            job, answers = self.answers[place]
+            best = {SEGMENTS[0]: "x", SEGMENTS[1]: "y"}
+            changed = [
+                Decision(one.id, best.get(segment or "", one.arm)) if one.id[-1] == "0" else one
+                for one, segment in zip(answers, job.segments, strict=True)
+            ]
+            self.answers[place] = (job, changed)
+
+    patch.setattr(Batch, "decide", decide)
+
+
+def _fresh_draws(patch: Patch) -> None:
+    patch.setattr(VisitorHash, "__call__", lambda _self, _visitor: os.urandom(16))
+
+
+def _hash_bucketing(patch: Patch) -> None:
+    real = batch.drawn
+
+    def drawn(state: Any, visitors: Sequence[Any], *more: Any) -> Any:
+        points = [sha256(one[0]).digest()[:8] for one in visitors]
+        patch.setattr(
+            batch,
+            "system_bytes",
+            lambda _size: b"".join(point + os.urandom(ENTROPY.size - 8) for point in points),
+        )
+        try:
+            return real(state, visitors, *more)
+        finally:
+            patch.setattr(batch, "system_bytes", system_bytes)
+
+    patch.setattr(batch, "drawn", drawn)
+
+
+def _weights_by_segment(patch: Patch) -> None:
+    real = ExperimentState.__init__
+
+    def made(self: ExperimentState, *given: Any, **more: Any) -> None:
+        real(self, *given, **more)
+        if self.rows:
+            self.rows[0] = [min(SPACE, end + end // 5) for end in self.rows[0]]
+
+    patch.setattr(ExperimentState, "__init__", made)
+
+
+ARM_BUDGETS = (NewArm("x", budget=0.2), NewArm("y", budget=1.0), NewArm("z", budget=1.0))
+
+
+def _segment_clocks(patch: Patch) -> None:
+    """Each arm's risk is at most what the segment's clock allows, so that its weights depend on it."""
+
+    def make(recipe: Recipe, counts: Counts) -> Table:
+        budgets = [nano / 1e9 for nano in recipe.budgets]
+        rows = []
+        for place, shown in enumerate(counts.shows):
+            allowed = min(1.0, (1 + sum(shown)) / (800 if place else 40))
+            odds = [1 / math.expm1(min(allowed, one)) for one in budgets]
+            weights = [one / (1 + sum(odds)) for one in odds]
+            weights[place % len(weights)] += 1 - sum(weights)
+            rows.append(_whole(weights))
+        return Table(tuple(rows), rows[0])
+
+    _unchecked(patch, make)
+
+
+def _whole(weights: Sequence[float]) -> Row:
+    found = [int(weight * SPACE) for weight in weights]
+    return (SPACE - sum(found[1:]), *found[1:])
+
+
+def _refusal(patch: Patch) -> None:
+    from deniable.service import service
+
+    def checked(segment: object) -> str | None:
+        if segment == SEGMENTS[1]:
+            raise InvalidArgumentError("segment", "...", "another segment")
+        return checked_segment(segment)
+
+    patch.setattr(service, "checked_segment", checked)
+
+
+def _in_answers(patch: Patch) -> None:
+    def told_more(body: bytes, *more: Any) -> bytes:
+        told = json.loads(body)
+        for one in told.get("decisions", [told] if "arm" in told else []):
+            one["propensity"] = 0.5
+        return padded(json.dumps(told, separators=(",", ":")).encode(), *more)
+
+    patch.setattr(decide_routes, "padded", told_more)
+
+
+def _in_metadata(patch: Patch) -> None:
+    def told_more(key: str, decision: Decision) -> dict[str, Any]:
+        told = evaluation(key, decision)
+        return {**told, "metadata": {**told["metadata"], "explored": decision.arm == "x"}}
+
+    patch.setattr(decide_routes, "evaluation", told_more)
+
+
+def _in_ids(patch: Patch) -> None:
+    """The last bit of the id is that of "the draw was in the upper half"."""
+
+    def marked(size: int) -> bytes:
+        found = bytearray(system_bytes(size))
+        for start in range(0, size, ENTROPY.size):
+            place = start + 19
+            found[place] = found[place] & 0xFE | found[start + 7] >> 7
+        return bytes(found)
+
+    patch.setattr(batch, "system_bytes", marked)
+
+
+def _in_logs(patch: Patch) -> None:
+    real = Batch.decide
+
+    def decide(self: Batch, state: ExperimentState, jobs: Sequence[Any]) -> None:
+        logging.getLogger("deniable").debug("deciding for %s", [job.segments for job in jobs])
+        real(self, state, jobs)
+
+    patch.setattr(Batch, "decide", decide)
+
+
+def _in_metrics(patch: Patch) -> None:
+    seen: set[str] = set()
+    real, exposition = Batch.decide, metrics.Tally.exposition
+
+    def decide(self: Batch, state: ExperimentState, jobs: Sequence[Any]) -> None:
+        seen.update(str(segment) for job in jobs for segment in job.segments)
+        real(self, state, jobs)
+
+    def exposed(self: metrics.Tally) -> bytes:
+        lines = "".join(f'deniable_decisions{{segment="{one}"}} 1\n' for one in sorted(seen))
+        return exposition(self) + lines.encode()
+
+    patch.setattr(Batch, "decide", decide)
+    patch.setattr(metrics.Tally, "exposition", exposed)
+
+
+def _seeded(patch: Patch) -> None:
+    patch.setattr(batch, "system_bytes", random.Random(7).randbytes)
+
+
+def _early_answers(patch: Patch) -> None:
+    real = Batch.store
+
+    def store(self: Batch) -> Any:
+        for job, answers in self.answers:
+            job.answers = answers
+            job.finish()
+            job.done = lambda _job: None
+        return real(self)
+
+    patch.setattr(Batch, "store", store)
+
+
+def _synchronous(value: str) -> Callable[[Patch], None]:
+    return lambda patch: patch.setattr(sqlite, "SYNCHRONOUS", value)
+
+
+def _float_table(patch: Patch) -> None:
+    """Probabilities as floats, rounded to integers one by one; nobody checks what comes of it."""
+
+    def make(recipe: Recipe, counts: Counts) -> Table:
+        budget, width = max(recipe.budgets) / 1e9, len(recipe.budgets)
+        least = 1 / (width - 1 + math.exp(budget))
+        rows = []
+        for shown, earned in zip(counts.shows, counts.rewards, strict=True):
+            rate = [gain / max(1, count) for gain, count in zip(earned, shown, strict=True)]
+            best = rate.index(max(rate))
+            row = [math.floor(least * 2**53) << 11] * width  # what a float between 0 and 1 resolves
+            row[best] = SPACE - sum(row) + row[best]
+            rows.append(tuple(row))
+        return Table(tuple(rows), _whole([1 / width] * width))
+
+    publishes(patch, make)
+
+
+def _float_table_unchecked(patch: Patch) -> None:
+    _float_table(patch)
+    patch.setattr(promises, "check_table", lambda *_: None)
+
+
+def _first_come(patch: Patch) -> None:
+    """Of a layer, the first half of the visitors belong to the first experiment."""
+
+    def role(self: ExperimentState, _visitor: str) -> Role:
+        came = self.__dict__.setdefault("came", [])
+        came.append(None)
+        return Role.MEMBER if len(came) <= 30 else Role.OTHER_SLOT
+
+    patch.setattr(ExperimentState, "role", role)
+
+
+def _refill(patch: Patch) -> None:
+    """Every start finds the whole budget again."""
+    patch.setattr(account, "counted", lambda *_, **__: [])
+
+
+def _edited(world: World) -> None:
+    with world.service._store.begin() as connection:
+        connection.execute(
+            update(experiments)
+            .where(experiments.c.key == "checkout")
+            .values(budget_nano=5_000_000_000)
+        )
+
+
+def _slower(patch: Patch) -> None:
+    real = Batch.decide
+
+    def decide(self: Batch, state: ExperimentState, jobs: Sequence[Any]) -> None:
+        if any(segment == SEGMENTS[1] for job in jobs for segment in job.segments):
+            time.sleep(0.002)
+        real(self, state, jobs)
+
+    patch.setattr(Batch, "decide", decide)
+
+
+_EXACT = ("audit experiment", "audit firm", "audit live", "audit log")
+
+FAULTS = (
+    Fault("excess of .05, and the published table says so", _EXACT, _honest_excess),
+    Fault(
+        "excess of .05, and the published table says otherwise",
+        ("audit experiment", "audit log"),
+        _lying_excess,
+        decisions=40_000,
+    ),
+    Fault("another arm stored than answered", ("audit live",), _lying_rows),
+    Fault("fresh draw each visit", ("audit live",), _fresh_draws),
+    Fault("hash bucketing", ("system entropy",), _hash_bucketing),
+    Fault(
+        "weights by segment", ("audit experiment", "audit live", "audit log"), _weights_by_segment
+    ),
+    Fault(
+        "the paper's arm-specific dynamic on segment clocks",
+        _EXACT,
+        _segment_clocks,
+        arms=ARM_BUDGETS,
+    ),
+    Fault("refusal by segment", ("audit live", "shape of answers"), _refusal, running=True),
+    Fault("propensity in the answer", ("audit live", "shape of answers"), _in_answers),
+    Fault("explored flag in the metadata", ("shape of answers",), _in_metadata),
+    Fault("explored flag in the id", ("audit live",), _in_ids),
+    Fault("segment in the log", ("logs and metrics",), _in_logs),
+    Fault("segment in a metric", ("logs and metrics",), _in_metrics),
+    Fault("seeded generator", ("system entropy",), _seeded),
+    Fault("answer before commit", ("commit before answer",), _early_answers),
+    Fault("synchronous OFF as shipped", ("shipped durability",), _synchronous("OFF")),
+    Fault("synchronous NORMAL as shipped", ("shipped durability",), _synchronous("NORMAL")),
+    Fault("float table", ("exact check at publication",), _float_table, running=True),
+    Fault("float table that nobody checks", _EXACT, _float_table_unchecked),
+    Fault("group by first come", ("order of visits",), _first_come),
+    Fault("refill", ("audit firm", "firm's budget"), _refill),
+    Fault(
+        "budget row edited",
+        ("audit experiment", "audit firm", "ledger verify"),
+        afterwards=_edited,
+    ),
+    Fault("one segment 2 ms slower", ("time by segment",), _slower),
+)
+
+assert len({fault.name for fault in FAULTS}) == len(FAULTS)

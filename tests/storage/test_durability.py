@@ -1,0 +1,94 @@
+"""What a store promises about its disk, on a new one, with the settings as they are shipped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from sqlalchemy import Connection, func, select
+from tests.postgres import PostgresServer
+
+from deniable.storage import replies
+from deniable.storage.connect import connect
+from deniable.storage.schema import replies as table
+from deniable.storage.store import Store
+
+FULL = 2
+"""SQLite's number for synchronous=FULL: a commit returns when the log is on the disk."""
+
+
+def pragma(connection: Connection, name: str) -> Any:
+    return connection.exec_driver_sql(f"PRAGMA {name}").scalar()
+
+
+def asked(store: Store, question: str) -> Any:
+    """The answer on the writer's own connection."""
+    with store.hot() as transaction:
+        hot: Any = transaction
+        found = hot._execute(question) if "PRAGMA" in question else hot._cursor.execute(question)
+        return found.fetchone()[0]
+
+
+def test_a_new_sqlite_store_waits_for_its_disk(tmp_path: Path) -> None:
+    store = connect(f"sqlite:///{tmp_path / 'new.db'}")
+    try:
+        for opened in (store.begin, store.read):
+            with opened() as connection:
+                assert pragma(connection, "synchronous") == FULL
+                assert pragma(connection, "journal_mode") == "wal"
+                assert pragma(connection, "foreign_keys") == 1
+        assert asked(store, "PRAGMA synchronous") == FULL
+        assert asked(store, "PRAGMA journal_mode") == "wal"
+        assert asked(store, "PRAGMA busy_timeout") == 10_000
+    finally:
+        store.close()
+
+
+def test_postgres_waits_for_its_disk_whatever_the_server_says(postgres: PostgresServer) -> None:
+    url = postgres.new_database()
+    with psycopg.connect(url, autocommit=True) as administrator:
+        administrator.execute(
+            "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET synchronous_commit = off', "
+            "current_database()); END $$"
+        )
+    store = connect(url)
+    try:
+        assert asked(store, "SHOW synchronous_commit") == "on"
+        assert asked(store, "SHOW plan_cache_mode") == "force_custom_plan"
+        with store.begin() as connection:
+            assert connection.exec_driver_sql("SHOW synchronous_commit").scalar() == "on"
+        with store.read() as connection:  # the server's own setting is what we think it is
+            assert connection.exec_driver_sql("SHOW synchronous_commit").scalar() == "off"
+    finally:
+        store.close()
+
+
+@pytest.mark.parametrize("limit", [1, 3])
+def test_old_replies_are_forgotten(tmp_path: Path, limit: int) -> None:
+    """An answer is kept for the time that was asked for, and not for ever."""
+    store = connect(f"sqlite:///{tmp_path / 'new.db'}")
+    now = 10**15
+
+    def reserved(key: bytes, at: int, monkeypatch: pytest.MonkeyPatch) -> Any:
+        monkeypatch.setattr("deniable.storage.times.now", lambda: at)
+        with store.begin() as connection:
+            return replies.reserve(
+                connection, key, b"same", forget_seconds=100 * limit, stale_seconds=10
+            )
+
+    with pytest.MonkeyPatch.context() as patch:
+        assert reserved(b"first", now, patch) is None
+        with store.begin() as connection:
+            replies.finish(connection, b"first", 200, b"answer")
+        later = now + 100 * limit * 1_000_000
+        kept = reserved(b"first", later, patch)
+        assert (kept.status, kept.body) == (200, b"answer")
+        assert reserved(b"other", later + 1, patch) is None  # which removes what is too old
+        with store.read() as connection:
+            assert connection.execute(select(func.count()).select_from(table)).scalar_one() == 1
+        # A reservation that was never finished is taken over after `stale_seconds`.
+        assert reserved(b"other", later + 9_000_000, patch).status == 0
+        assert reserved(b"other", later + 12_000_000, patch) is None
+    store.close()

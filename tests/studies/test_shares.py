@@ -1,0 +1,111 @@
+"""The figures of the click studies by hand, from made-up clicks: no simulation is run."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import polars as pl
+import pytest
+
+from deniable.policies.benchmarks import RandomPolicy
+from deniable.policies.greedy import ConstantPolicy, DynamicPolicy
+from deniable.simulation.environment import Environment
+from deniable.studies.clicks import best_budget, clicks_table, difference, row_of
+from deniable.studies.context import Context
+from deniable.studies.firm import _large, _small
+from deniable.studies.firm_clicks import FirmClicks
+
+MEANS = {
+    "random": 1_000.0,
+    "perfect": 3_000.0,
+    "constant(1)": 1_500.0,
+    "constant(3)": 2_500.0,
+    "dynamic(1)": 1_400.0,
+    "dynamic(3)": 2_900.0,
+    "epsilon-greedy": 2_800.0,
+    "gittins": 2_950.0,
+}
+Z = 1.959963984540054
+
+
+class MadeUp:
+    """A context that simulates nothing: every policy has its clicks, and a standard error of 5."""
+
+    def simulate_each(self, batches: Any, repetitions: int) -> list[Any]:
+        found = []
+        for batch in batches:
+            labels = [case.policy.label for case in batch]
+            table = pl.DataFrame(
+                {
+                    "policy": labels,
+                    "visitors": [case.environment.horizon for case in batch],
+                    "repetitions": [repetitions] * len(labels),
+                    "mean": [MEANS[label] for label in labels],
+                    "low": [MEANS[label] - 5 * Z for label in labels],
+                    "high": [MEANS[label] + 5 * Z for label in labels],
+                }
+            )
+            found.append(SimpleNamespace(summary=lambda table=table: table))
+        return found
+
+
+@pytest.fixture(scope="module")
+def table() -> pl.DataFrame:
+    world = Environment([0.3, 0.1], 10_000, name="made up")
+    return clicks_table(cast(Context, MadeUp()), {world: {"rates": ".3/.1"}}, (1.0, 3.0), 7)
+
+
+def test_a_share_is_the_way_from_random_to_perfect(table: pl.DataFrame) -> None:
+    shares = {(row["policy"], row["budget"]): row["share"] for row in table.iter_rows(named=True)}
+    assert shares["random", None] == 0
+    assert shares["perfect", None] == 1
+    assert shares["constant", 1.0] == pytest.approx(0.25)
+    assert shares["constant", 3.0] == pytest.approx(0.75)
+    assert shares["dynamic", 3.0] == pytest.approx(0.95)
+
+
+def test_errors_and_differences(table: pl.DataFrame) -> None:
+    assert row_of(table, "dynamic", 1.0)["error"] == pytest.approx(5)
+    gap, errors = difference(table, 3.0)
+    assert gap == 400
+    assert errors == pytest.approx(400 / np.sqrt(50))
+    assert difference(table, 1.0)[0] == -100
+    assert (best_budget(table, "constant"), best_budget(table, "dynamic")) == (3.0, 3.0)
+
+
+def test_the_firm_gains_what_its_experiments_gain() -> None:
+    constant, dynamic = ConstantPolicy(1), DynamicPolicy(3)
+    clicks = {
+        ("a", "random"): np.array([10, 20]),
+        ("a", constant.label): np.array([15, 26]),
+        ("b", "random"): np.array([100, 100]),
+        ("b", dynamic.label): np.array([130, 90]),
+    }
+    gained = FirmClicks(clicks).improvement(["a", "b"], [constant, dynamic])
+    assert gained.tolist() == [5 + 30, 6 - 10]
+    nothing = FirmClicks(clicks).improvement(["a", "b"], [RandomPolicy(), RandomPolicy()])
+    assert nothing.tolist() == [0, 0]
+
+
+def medians(median: float) -> dict[str, float]:
+    return {"median": median, "q25": median - 1, "q75": median + 1}
+
+
+def firm_table(small: float, large: float) -> pl.DataFrame:
+    rules = ("regret-based", "equal split")
+    return pl.DataFrame(
+        [
+            {"rule": rule, "regime": "flexible", "firm_budget": budget, **medians(median)}
+            for rule in rules
+            for budget, median in ((0.1, small), (500.0, large))
+        ]
+    )
+
+
+def test_the_claims_of_small_and_large_budgets_have_their_lines() -> None:
+    for small, verdict in ((9.9, "holds"), (10.1, "does not hold"), (-10.1, "does not hold")):
+        assert _small(firm_table(small, 0.0), 100.0).verdict == verdict
+    for large, verdict in ((95.1, "holds"), (94.9, "does not hold")):
+        assert _large(firm_table(0.0, large), 100.0).verdict == verdict
