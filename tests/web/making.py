@@ -64,7 +64,13 @@ def table_of(
     experiment: Experiment, shows: Sequence[Sequence[int]], clicks: Sequence[Sequence[int]]
 ) -> PublishedTable:
     """The table that the experiment's strategy makes of these counters, as published."""
-    recipe = Recipe(experiment.strategy, experiment.budgets, experiment.active, cap=MICRO)
+    recipe = Recipe(
+        experiment.strategy,
+        experiment.budgets,
+        experiment.active,
+        cap=MICRO,
+        across_time=experiment.across_time,
+    )
     rewards = [[MICRO * count for count in row] for row in clicks[:-1]]
     made = recipe.table(recipe.counts(shows[:-1], rewards))
     return PublishedTable(
