@@ -26,7 +26,7 @@ from deniable.audit.exact import exact_proof
 from deniable.audit.promise import AuditedTable, Promise
 from deniable.privacy.tables import Table
 from deniable.service.drafts import draft
-from deniable.service.publisher import band_of, table_of
+from deniable.service.publisher import recipe_of
 from deniable.service.service import open as open_service
 from deniable.storage import account, commitments, experiments, promises, times
 from deniable.storage.chain import GENESIS, commitment, decision_hash
@@ -128,6 +128,7 @@ def _started(connection: Connection, key: str, tables: list[Table]) -> bytes:
         segments=[f"segment-{i}" for i in range(SEGMENTS)],
         budget=1,
         strategy="constant",
+        across_time=False,
         trace_budget=None,
         planned_visitors=None,
         layer=None,
@@ -138,7 +139,8 @@ def _started(connection: Connection, key: str, tables: list[Table]) -> bytes:
     )
     created = experiments.insert_draft(connection, planned)
     commitments.record(connection, "create", created, **promises.create_detail(created))
-    detail = {**promises.commit_detail(created, None), **promises.band_detail(band_of(created))}
+    recipe = recipe_of(created)
+    detail = promises.commit_detail(created, None) | promises.band_detail(recipe.fixed_band())
     commitments.record(connection, "start", created, created.cost_nano, **detail)
     now = times.now()
     running = experiments.change(connection, created, status="running", started_at=now)
@@ -149,7 +151,7 @@ def _started(connection: Connection, key: str, tables: list[Table]) -> bytes:
             for segment in range(SEGMENTS)
         ]
         if len(tables) < number:
-            tables.append(table_of(running, shows, rewards))
+            tables.append(recipe.table(recipe.counts(shows, rewards)))
         _publish(connection, running, number, tables[number - 1], shows, rewards)
     return bytes.fromhex(running.id)
 

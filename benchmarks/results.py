@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 from sqlalchemy import insert
 
-from deniable.service.publisher import due_at, table_of
+from deniable.privacy.epochs import due_at
+from deniable.service.publisher import recipe_of
 from deniable.service.service import Deniable
 from deniable.service.service import open as open_service
 from deniable.storage import experiments
@@ -32,6 +33,7 @@ def fill(service: Deniable, key: str, decisions: int) -> int:
     rng = np.random.default_rng(7)
     rates = rng.uniform(0.05, 0.15, (SEGMENTS, ARMS))
     experiment = service.experiments.get(key)
+    recipe = recipe_of(experiment)
     shows = np.zeros((SEGMENTS, ARMS), dtype=np.int64)
     clicks = np.zeros((SEGMENTS, ARMS), dtype=np.int64)
     total, number = 0, experiment.table_number
@@ -40,7 +42,7 @@ def fill(service: Deniable, key: str, decisions: int) -> int:
     rows: list[dict[str, object]] = []
     published = []
     while total < decisions:
-        made = table_of(experiment, shows.tolist(), (clicks * MICRO).tolist())
+        made = recipe.table(recipe.counts(shows.tolist(), (clicks * MICRO).tolist()))
         if number > experiment.table_number:
             moment = as_datetime(began + number)
             published.append(

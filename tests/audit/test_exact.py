@@ -221,7 +221,7 @@ class GivenTheTime(ConstantStrategy):
 def test_given_the_time_each_table_counts_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """One arm is rare in the first table and common in the second, in all segments alike."""
     monkeypatch.setitem(STRATEGIES, "given", GivenTheTime)
-    monkeypatch.setattr(Promise, "replayed", lambda self, published: published.table)
+    monkeypatch.setattr(Promise, "replays", lambda self, published: True)
     rare, common = (2**60, 2**64 - 2**60), (2**64 - 2**60, 2**60)
     nothing = ((0, 0),) * 2
     tables = tuple(

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.audit.levels import strict
+from tests.audit.recipes import publishes
 from tests.promise.support import taught
 from tests.service.support import running, serving
 
@@ -264,12 +265,11 @@ def test_a_table_above_its_budget_is_found_where_all_links_hold(tmp_path: Path) 
     """A store whose owner publishes and chains what breaks the promise: links say nothing, sums do."""
     import deniable.storage.promises as promises
     from deniable.privacy.tables import Table
-    from deniable.service import publisher
 
     with pytest.MonkeyPatch.context() as patch:
         much, little = 15 * 2**60, 2**60
         loose = Table(rows=((much, little), (little, much)), zero=(2**63, 2**63))
-        patch.setattr(publisher, "table_of", lambda *_: loose)
+        publishes(patch, lambda _recipe, _counts: loose)
         patch.setattr(promises, "check_table", lambda *_: None)
         with serving("memory:") as service:
             service.experiments.create("e", arms=["x", "y"], segments=["a", "b"], budget=1)

@@ -73,6 +73,7 @@ def test_the_contract(name: str) -> None:
     elif isinstance(rule, EpochRule | KnownRatesRule):
         assert rule.budget == policy.risk_cap  # what a budget is for: tests/strategies
     else:
+        assert isinstance(rule, GreedyRule)
         _check_greedy(rule, policy.risk_cap)
 
 
@@ -143,6 +144,7 @@ def test_bad_settings_are_named(name: str, settings: Settings, named: str) -> No
 def test_the_dynamic_schedule_turns_where_its_floor_is_reached(n_arms: int, budget: float) -> None:
     """The first visitor whose exploration is at the floor, by a scan of (K log n / n)^(1/3)."""
     rule = DynamicPolicy(budget).rule(np.full((n_arms, 1), 0.1), 10**6)
+    assert isinstance(rule, GreedyRule)
     n = np.arange(3, 200_000)
     falling = np.minimum(1.0, np.cbrt(n_arms * np.log(n) / n))
     floor = n_arms / (n_arms - 1 + np.exp(budget))
@@ -154,7 +156,9 @@ def test_the_dynamic_schedule_turns_where_its_floor_is_reached(n_arms: int, budg
 def test_budgets_by_arm_follow_the_experiments_clock() -> None:
     """With clocks of their own, two segments would show an arm with a ratio above its budget."""
     rates = np.full((2, 2), 0.1)
-    assert not ArmDynamicPolicy((0.5, 2)).rule(rates, 1000).on_segment_clock
+    by_arm = ArmDynamicPolicy((0.5, 2)).rule(rates, 1000)
+    assert isinstance(by_arm, GreedyRule)
+    assert not by_arm.on_segment_clock
     assert EpsilonGreedyPolicy().rule(rates, 1000).on_segment_clock
 
 

@@ -118,11 +118,14 @@ STRATEGIES: list[dict[str, Any]] = [
     {"budget": 2.0, "strategy": "dynamic"},
     {"budget": 1.0, "strategy": "constant"},
     {"budget": 2.0, "strategy": "constant", "trace_budget": 2.0},
+    {"budget": 2.0, "strategy": "joint"},
     {"arms": [NewArm(arm, budget=b) for arm, b in zip(ARMS, (1, 2, 2), strict=True)]},
 ]
 
 
-@pytest.mark.parametrize("options", STRATEGIES, ids=["dynamic", "constant", "trace", "arms"])
+@pytest.mark.parametrize(
+    "options", STRATEGIES, ids=["dynamic", "constant", "trace", "joint", "arms"]
+)
 def test_the_wired_intervals_are_those_of_the_pure_layer_on_the_same_log(
     memory: Deniable, options: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -141,9 +144,13 @@ def test_the_wired_intervals_are_those_of_the_pure_layer_on_the_same_log(
                 one, other = (getattr(getattr(of, sums), name) for of in (kept, state))
                 assert np.array_equal(one, other), (sums, name)
         found = wired(memory.experiments.results("checkout"))
-        assert found == pure(state, ARMS, 1.0)
+        expected = pure(state, ARMS, 1.0)
+        # The joint strategy may starve an arm: then the segment has a small cell and is not told.
+        hidden = expected.keys() - found.keys()
+        assert not hidden or options.get("strategy") == "joint"
+        assert found == {place: expected[place] for place in found}
         ready += sum(one[0] is not None for one in found.values())
-    assert ready >= 4
+    assert ready >= 4 or options.get("strategy") == "joint"
 
 
 def test_a_peeking_interval_would_be_noticed(

@@ -1,7 +1,7 @@
 """Published tables in the simulator against the service's own rule, in law, with planted faults.
 
 The reference goes visitor by visitor in plain Python. It makes tables with what the publisher makes them
-with (`make_table`, `due_at`), from counts with the service's own noise.
+with (`Recipe`, `due_at`), from counts with the service's own noise.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from deniable.simulation.kernels import tables, trace
 from deniable.simulation.kernels.random_numbers import generator_state
 from deniable.simulation.kernels.run import Setting
 from deniable.simulation.run import simulate
-from deniable.strategies.making import make_table
+from deniable.strategies.making import Recipe
 
 RATES = [[0.8, 0.3], [0.4, 0.5], [0.2, 0.6]]
 SHARES = [0.7, 0.3]
@@ -87,14 +87,14 @@ def _reference_run(
                         shows[s][a] += new_shows[s][a] + noise(4 * 10**9)
                         rewards[s][a] += MILLION * new_clicks[s][a] + noise(4 * 10**9 * MILLION)
             new_shows, new_clicks = empty(), empty()
-            table = make_table(
+            recipe = Recipe(
                 strategy,
                 budgets=tuple(round(budget * 10**9) for budget in budgets),
-                active=range(width),
-                shows=shows,
-                rewards=rewards,
+                active=tuple(range(width)),
                 cap=MILLION,
+                trace_nano=trace_nano,
             )
+            table = recipe.table(recipe.counts(shows, rewards))
             rows = [list(accumulate(row)) for row in table.rows]
             due = due_at(visitor, trace=trace_nano is not None, growth=policy.growth)
         s = int(rng.random() >= SHARES[0])

@@ -83,6 +83,7 @@ def test_budgets_by_arm_bind_when_their_bonus_does() -> None:
     budgets = found.experiment.budgets
     first, second = risks(found)
     assert first.binds_at == second.binds_at
+    assert first.binds_at is not None
     clock = int(first.binds_at)
     assert dynamic_bonus(budgets, clock - 1) < 1
     assert dynamic_bonus(budgets, clock) == 1

@@ -209,7 +209,8 @@ def firm_checks(
             else f"{counted(len(experiments), 'experiment')} and {counted(tables, 'table')} in exact "
             "arithmetic: each "
             "table has the hash that was chained and keeps its budgets, alone and, where that is "
-            "promised, together with the others; rows and tombstones are what the chain says.",
+            "promised from the start, together with the others; rows and tombstones are what the "
+            "chain says.",
         ),
     )
 

@@ -7,16 +7,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import (
-    BigInteger,
-    ColumnElement,
-    Connection,
-    cast,
-    func,
-    insert,
-    select,
-    update,
-)
+from sqlalchemy import BigInteger, ColumnElement, Connection, cast, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from deniable.errors import UnknownNameError, WrongStateError

@@ -154,7 +154,7 @@ def table_detail(
     counts: bytes,
     decisions: int,
     strategy: str,
-    late_band: Band | None,
+    late_band: Band | None = None,
 ) -> dict[str, Any]:
     """The entry `table`: digests of a table and of what it was made from, and its worst ratios.
 

@@ -16,10 +16,11 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 from tests.audit.faults.catchers import SEGMENTS, World
+from tests.audit.recipes import MakeTable, publishes
 
 from deniable.errors import InvalidArgumentError
 from deniable.privacy.tables import Row, Table, thresholds
-from deniable.service import batch, experiment_state, publisher
+from deniable.service import batch, experiment_state
 from deniable.service.batch import ENTROPY, Batch
 from deniable.service.drafts import NewArm
 from deniable.service.entropy import system_bytes
@@ -32,6 +33,8 @@ from deniable.service.visitors import VisitorHash
 from deniable.storage import account, promises, sqlite
 from deniable.storage.records import Decision, Role
 from deniable.storage.schema import experiments
+from deniable.strategies.base import Counts
+from deniable.strategies.making import Recipe
 
 SPACE = 2**64
 Patch = pytest.MonkeyPatch
@@ -71,17 +74,15 @@ def tilted(row: Row, nats: float) -> Row:
     return tuple(found)
 
 
-def _unchecked(patch: Patch, table_of: Callable[..., Table]) -> None:
+def _unchecked(patch: Patch, make: MakeTable) -> None:
     """Tables come from here, and nobody looks at them before they are served."""
-    patch.setattr(publisher, "table_of", table_of)
+    publishes(patch, make)
     patch.setattr(promises, "check_table", lambda *_: None)
 
 
 def _honest_excess(patch: Patch) -> None:
-    real = publisher.table_of
-
-    def loose(*given: Any) -> Table:
-        table = real(*given)
+    def loose(recipe: Recipe, counts: Counts) -> Table:
+        table = Recipe.table(recipe, counts)
         return Table(tuple(tilted(row, 0.05) for row in table.rows), table.zero)
 
     _unchecked(patch, loose)
@@ -152,10 +153,10 @@ ARM_BUDGETS = (NewArm("x", budget=0.2), NewArm("y", budget=1.0), NewArm("z", bud
 def _segment_clocks(patch: Patch) -> None:
     """Each arm's risk is at most what the segment's clock allows, so that its weights depend on it."""
 
-    def table_of(experiment: Any, shows: list[list[int]], _rewards: Any) -> Table:
-        budgets = [nano / 1e9 for nano in experiment.budgets]
+    def make(recipe: Recipe, counts: Counts) -> Table:
+        budgets = [nano / 1e9 for nano in recipe.budgets]
         rows = []
-        for place, shown in enumerate(shows):
+        for place, shown in enumerate(counts.shows):
             allowed = min(1.0, (1 + sum(shown)) / (800 if place else 40))
             odds = [1 / math.expm1(min(allowed, one)) for one in budgets]
             weights = [one / (1 + sum(odds)) for one in odds]
@@ -163,7 +164,7 @@ def _segment_clocks(patch: Patch) -> None:
             rows.append(_whole(weights))
         return Table(tuple(rows), rows[0])
 
-    _unchecked(patch, table_of)
+    _unchecked(patch, make)
 
 
 def _whole(weights: Sequence[float]) -> Row:
@@ -263,11 +264,11 @@ def _synchronous(value: str) -> Callable[[Patch], None]:
 def _float_table(patch: Patch) -> None:
     """Probabilities as floats, rounded to integers one by one; nobody checks what comes of it."""
 
-    def table_of(experiment: Any, shows: list[list[int]], rewards: list[list[int]]) -> Table:
-        budget, width = experiment.budget_nano / 1e9, len(experiment.arms)
+    def make(recipe: Recipe, counts: Counts) -> Table:
+        budget, width = max(recipe.budgets) / 1e9, len(recipe.budgets)
         least = 1 / (width - 1 + math.exp(budget))
         rows = []
-        for shown, earned in zip(shows, rewards, strict=True):
+        for shown, earned in zip(counts.shows, counts.rewards, strict=True):
             rate = [gain / max(1, count) for gain, count in zip(earned, shown, strict=True)]
             best = rate.index(max(rate))
             row = [math.floor(least * 2**53) << 11] * width  # what a float between 0 and 1 resolves
@@ -275,7 +276,7 @@ def _float_table(patch: Patch) -> None:
             rows.append(tuple(row))
         return Table(tuple(rows), _whole([1 / width] * width))
 
-    patch.setattr(publisher, "table_of", table_of)
+    publishes(patch, make)
 
 
 def _float_table_unchecked(patch: Patch) -> None:
@@ -351,7 +352,7 @@ FAULTS = (
     Fault("answer before commit", ("commit before answer",), _early_answers),
     Fault("synchronous OFF as shipped", ("shipped durability",), _synchronous("OFF")),
     Fault("synchronous NORMAL as shipped", ("shipped durability",), _synchronous("NORMAL")),
-    Fault("float table", ("exact check at publication",), _float_table),
+    Fault("float table", ("exact check at publication",), _float_table, running=True),
     Fault("float table that nobody checks", _EXACT, _float_table_unchecked),
     Fault("group by first come", ("order of visits",), _first_come),
     Fault("refill", ("audit firm", "firm's budget"), _refill),
