@@ -132,6 +132,6 @@ FAULTS = (
         "return 400 if problem.status == 422 else problem.status, orjson.dumps(body)",
         "return problem.status, orjson.dumps(body)",
         "OFREP is answered with a status that it does not know",
-        (f"{TESTS}/test_ofrep.py::test_errors_have_the_shape_of_the_protocol",),
+        (f"{TESTS}/test_ofrep.py::test_a_status_that_the_protocol_does_not_know_is_told_as_400",),
     ),
 )

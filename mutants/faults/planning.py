@@ -23,13 +23,6 @@ FAULTS = (
     ),
     Fault(
         "planning/plan.py",
-        "    leader = min(\n        worthy or names,",
-        "    leader = max(\n        worthy or names,",
-        "the worse strategy is recommended",
-        (f"{PLAN}::test_the_recommended_strategy_has_the_smallest_bound_at_its_budget",),
-    ),
-    Fault(
-        "planning/plan.py",
         "share = 1 / self.n_segments if self.shares is None else max(self.shares)",
         "share = 1 / self.n_segments if self.shares is None else min(self.shares)",
         "the last visitor is that of the smallest segment",

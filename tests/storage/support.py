@@ -99,7 +99,7 @@ def publish(connection: Connection, experiment: Experiment) -> Experiment:
     table = Table((fixed.zero,) * len(experiment.segments), fixed.zero)
     counts, number = b"[]", experiment.table_number + 1
     detail = promises.table_detail(
-        number, experiment.version, table, counts, 0, experiment.strategy
+        number, experiment.version, table, counts, 0, experiment.strategy, None
     )
     commitments.record(connection, "table", experiment, **detail)
     connection.execute(

@@ -158,6 +158,6 @@ def test_a_table_is_what_was_chained(connection: Connection) -> None:
 
 def test_worst_ratios_are_exact() -> None:
     table = Table(rows=((2**63, 2**63), (2**62, 3 * 2**62)), zero=(2**63, 2**63))
-    detail = promises.table_detail(3, 2, table, b"{}", 100, "constant")
+    detail = promises.table_detail(3, 2, table, b"{}", 100, "constant", None)
     assert [Fraction(ratio) for ratio in detail["ratios"]] == [Fraction(2), Fraction(3, 2)]
     assert detail["rows"] == table.digest()

@@ -4,6 +4,9 @@ from typing import Any
 
 from tests.service.http.site import Site
 
+from deniable.service.http.ofrep import refusal
+from deniable.service.http.problems import Problem
+
 FLAGS = "/ofrep/v1/evaluate/flags"
 
 
@@ -80,3 +83,8 @@ def test_bulk_costs_the_same_however_many_experiments_there_are(site: Site) -> N
         assert (flag["metadata"]["decision"], flag["variant"]) == (stored.id, stored.arm)
     # Experiments, arms, segments, decisions: one statement each.
     assert sum(text.startswith("SELECT") for text in statements) == 4
+
+
+def test_a_status_that_the_protocol_does_not_know_is_told_as_400() -> None:
+    for status, told in ((422, 400), (404, 404), (503, 503)):
+        assert refusal("checkout", Problem(status, "some-code", "why"))[0] == told
