@@ -29,7 +29,7 @@ from tests.service.support import running, serving
 
 from deniable.audit.log import audit_log
 from deniable.errors import BrokenPromiseError, InsufficientBudgetError, WrongStateError
-from deniable.service.batch import ENTROPY
+from deniable.service.batch import ENTROPY, MARK_BYTES
 from deniable.service.drafts import NewArm
 from deniable.service.service import Deniable
 from deniable.storage.sqlite import SqliteStore
@@ -177,9 +177,10 @@ def system_entropy(world: World) -> bool:
     real = os.urandom
 
     def zeros_for_draws(size: int) -> bytes:
-        if size % ENTROPY.size:
+        if size % ENTROPY.size != MARK_BYTES:
             return real(size)
-        return b"".join(bytes(8) + real(ENTROPY.size - 8) for _ in range(size // ENTROPY.size))
+        draws = [bytes(8) + real(ENTROPY.size - 8) for _ in range(size // ENTROPY.size)]
+        return real(MARK_BYTES) + b"".join(draws)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "urandom", zeros_for_draws)

@@ -21,7 +21,7 @@ from tests.audit.recipes import MakeTable, publishes
 from deniable.errors import InvalidArgumentError
 from deniable.privacy.tables import Row, Table, thresholds
 from deniable.service import batch, experiment_state
-from deniable.service.batch import ENTROPY, Batch
+from deniable.service.batch import ENTROPY, MARK_BYTES, Batch
 from deniable.service.drafts import NewArm
 from deniable.service.entropy import system_bytes
 from deniable.service.experiment_state import ExperimentState
@@ -126,7 +126,10 @@ def _hash_bucketing(patch: Patch) -> None:
         patch.setattr(
             batch,
             "system_bytes",
-            lambda _size: b"".join(point + os.urandom(ENTROPY.size - 8) for point in points),
+            lambda _size: (
+                os.urandom(MARK_BYTES)
+                + b"".join(point + os.urandom(ENTROPY.size - 8) for point in points)
+            ),
         )
         try:
             return real(state, visitors, *more)
@@ -206,8 +209,8 @@ def _in_ids(patch: Patch) -> None:
 
     def marked(size: int) -> bytes:
         found = bytearray(system_bytes(size))
-        for start in range(0, size, ENTROPY.size):
-            place = start + 19
+        for start in range(MARK_BYTES, size, ENTROPY.size):
+            place = start + 15
             found[place] = found[place] & 0xFE | found[start + 7] >> 7
         return bytes(found)
 
