@@ -111,6 +111,7 @@ CALLS: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
     "BudgetAccount": ({"limit": "nano"}, {}),
     "ConstantStrategy": ({"n_arms": "one arms", "budget": "one budget"}, {}),
     "DynamicStrategy": ({"n_arms": "one arms", "budget": "one budget"}, {}),
+    "JointStrategy": ({"n_arms": "one arms", "budget": "one budget"}, {}),
     "RandomizedResponse": ({"n_arms": "one arms", "risk": "one risk"}, {}),
     "ServingSchedule": ({"budgets": "nanos"}, {"dynamic": True}),
     "ServingTable": ({"budgets": "nanos"}, {"pieces": (2**63, 2**63)}),
@@ -147,6 +148,7 @@ CALLS: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
     "exhaustion_times": ({"n_arms": "one arms", "budget": "one budget"}, {"arrivals": ["a"]}),
     "expected_exhaustion_time": ({"n_arms": "arms", "budget": "budget", "share": "rate"}, {}),
     "exploration_from_risk": ({"n_arms": "arms", "risk": "risk"}, {}),
+    "gate": ({"budget": "one budget"}, {"scores": [[0.1, 0.2], [0.2, 0.1]]}),
     "heterogeneity_gap": ({"risks": "arm budgets"}, {}),
     "highest_belief": ({"prior": "probability", "risk": "risk"}, {}),
     "lowest_belief": ({"prior": "probability", "risk": "risk"}, {}),
@@ -183,7 +185,7 @@ CALLS: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
 }
 """Public name -> the kind of each argument, and good values that GOOD does not have."""
 
-NOT_CALLED = {"ArmPlan", "Plan", "RegretTerms"}
+NOT_CALLED = {"ArmPlan", "Gated", "Plan", "RegretTerms"}
 """Results, which the package makes and nobody calls."""
 
 

@@ -104,7 +104,7 @@ def test_the_core_works_without_any_extra(tmp_path: Path) -> None:
     found = json.loads(done.stdout)
     assert found == {
         "belief": 0.405,
-        "regret": {"constant": 8689, "dynamic": 8583},
+        "regret": {"constant": 8689, "dynamic": 8583, "joint": 2981},
         "joint": 0.392423,
     }
 
@@ -131,8 +131,8 @@ MISSING: list[tuple[list[str], str]] = [
 
 @pytest.mark.parametrize(("line", "extra"), MISSING, ids=[line[0] for line, _ in MISSING])
 def test_a_missing_extra_is_one_line(line: list[str], extra: str, tmp_path: Path) -> None:
-    for name in ("firm.csv", "log.csv"):
-        (tmp_path / name).write_text("segment,variant\na,x\nb,y\n")
+    (tmp_path / "firm.csv").write_text("id,arms,visitors\nhome,2,1000\n")
+    (tmp_path / "log.csv").write_text("segment,variant\na,x\nb,y\n")
     done = command(*line, folder=tmp_path, missing=EVERY_MODULE)
     assert done.returncode == 2, done.stderr
     assert done.stdout == ""

@@ -172,10 +172,17 @@ with deniable.open("memory:") as service:
 def test_the_form_of_a_new_experiment_offers_it() -> None:
     out = run(
         """
+from types import SimpleNamespace
 from deniable.strategies import STRATEGIES
 from deniable.web import answers
-words = answers.rendered("experiment_new.html", given={}, wrong={}, viewer=None, usual="dynamic",
-                         strategies=list(STRATEGIES.values()), request=None)
+from deniable.web.experiments import FIELDS
+somebody = SimpleNamespace(
+    form_token="0", caller=SimpleNamespace(label="somebody", scopes=("admin",)), may=lambda _scope: True
+)
+empty = dict.fromkeys(FIELDS, "")
+words = answers.rendered("experiment_new.html", given=empty, wrong=empty, viewer=somebody,
+                         usual="dynamic", strategies=list(STRATEGIES.values()), demo=False,
+                         messages=[], path="/experiments/new")
 print('value="toy"' in words)
 """
     )

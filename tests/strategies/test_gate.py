@@ -130,7 +130,7 @@ def test_large() -> None:
         (([[0.1, 0.2]] * 201,), "scores"),
         (([[0.1, 0.2]] * 2, [0.5, 0.6]), "shares"),
         (([[0.1, 0.2]] * 2, [1.0]), "shares"),
-        (([[0.1, 0.2]] * 2, None, -1.0), "nats"),
+        (([[0.1, 0.2]] * 2, None, -1.0), "budget"),
     ],
 )
 def test_bad_input(arguments: tuple[object, ...], field: str) -> None:

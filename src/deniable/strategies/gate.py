@@ -93,7 +93,7 @@ def gate(
         allowed = f"segments by arms: 2 to {LARGEST} arms, 1 to {LARGEST} segments"
         raise InvalidArgumentError("scores", given.shape, allowed)
     share = _shares(shares, given.shape[0])
-    nano = nano_down(budget)
+    nano = nano_down(check.single("budget", check.nonnegative("budget", budget)))
     solved = _best(given, share, nano) if kind == "scores" else _nearest(given, share, nano)
     rows = integer_table(solved.T.tolist(), nano)
     table = np.array([[part / SPACE for part in row] for row in rows])
