@@ -125,14 +125,14 @@ FAULTS = (
     ),
     Fault(
         "service/publisher.py",
-        ".where((leases.c.until < now) | (leases.c.owner == self._owner))",
+        '.where((leases.c.until < bindparam("now")) | (leases.c.owner == bindparam("holder")))',
         "",
         "two processes publish the same table",
         (f"{TESTS}/test_leases.py::test_one_process_publishes_at_a_time",),
     ),
     Fault(
         "service/queueing.py",
-        "return sum(size > largest for largest in SIZE_CLASSES)",
+        "return bisect_left(SIZE_CLASSES, size)",
         "return 0",
         "large batches crowd out single decisions",
         QUEUEING,

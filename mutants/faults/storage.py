@@ -222,7 +222,7 @@ FAULTS = (
     ),
     Fault(
         "storage/commitments.py",
-        "return max(times.now(), connection.execute(newest).scalar() or 0)",
+        "return max(times.now(), connection.execute(_NEWEST).scalar() or 0)",
         "return times.now()",
         "the store's time can go back",
         (f"{TESTS}/test_account.py::test_time_does_not_go_back",),
