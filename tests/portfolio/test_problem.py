@@ -119,7 +119,7 @@ def test_csv_parquet_and_toml_say_the_same(tmp_path: Path) -> None:
     [
         ("p.csv", "id,arms,visitors\na,2\n", "visitors is missing"),
         ("p.csv", "id,arms,visitors,colour\na,2,9,red\n", "unknown column 'colour'"),
-        ("p.csv", "", "cannot be read"),
+        ("p.csv", "", "no rows below its header"),
         ("p.parquet", "not parquet", "cannot be read"),
         ("p.toml", "[[experiment]\n", "is not TOML"),
         ("p.toml", "title = 'x'\n", "unknown key 'title'"),

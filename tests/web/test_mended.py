@@ -168,7 +168,7 @@ def test_csv_files_of_all_countries(separator: str, tmp_path: Path) -> None:
     [
         ("", "no rows below its header"),
         ("id,arms,visitors\n", "no rows below its header"),
-        ("id,arms,visitors\nhome,2\nshop,2,3,4,5", "row 1 has 2 fields, the header 3"),
+        ("id,arms,visitors\nhome,2\nshop,2,3,4,5", "row 2 has 5 fields, the header 3"),
         ('id,arms,visitors\n"home,2,3', "cannot be read as CSV"),
     ],
 )

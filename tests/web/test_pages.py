@@ -17,6 +17,7 @@ PAGES = (
     f"/experiments/{EXPERIMENT}/do/promote",
 )
 MOST_BYTES = 1_500_000
+SECOND_VISIT_BYTES = 200_000
 
 
 @pytest.mark.parametrize(
@@ -71,7 +72,8 @@ def test_the_first_visit_is_small_and_a_second_one_smaller(
         # With the sign-in page and the chart library.
         assert 100_000 < sum(opened.visits) < MOST_BYTES
         opened.open(f"/experiments/{EXPERIMENT}")
-        assert 1_000 < opened.visits[-1] < 60_000
+        # The page holds its charts' data, which grows until as many samples are kept as ever.
+        assert 1_000 < opened.visits[-1] < SECOND_VISIT_BYTES
 
 
 def test_the_theme_is_kept_and_charts_follow_it(demo_site: Site, browser: Browser) -> None:

@@ -7,6 +7,7 @@ import io
 import json
 import re
 import tomllib
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,7 @@ def csv_rows(text: str) -> list[dict[str, Any]]:
     is not the comma, a comma within a number is its decimal point.
 
     Raises:
-        InvalidTableError: no rows, or lines of another length than the first.
+        InvalidTableError: no rows, or lines that are longer than the first.
 
     >>> csv_rows("id;arms;visitors;max_budget\nhome;2;1000;0,5")
     [{'id': 'home', 'arms': '2', 'visitors': '1000', 'max_budget': '0.5'}]
@@ -88,7 +89,7 @@ def csv_rows(text: str) -> list[dict[str, Any]]:
     wrong = [
         (number, f"row {number} has {len(line)} fields, the header {len(names)}")
         for number, line in enumerate(body, 1)
-        if len(line) != len(names)
+        if len(line) > len(names)
     ]
     if wrong:
         raise InvalidTableError(wrong)
@@ -96,7 +97,8 @@ def csv_rows(text: str) -> list[dict[str, Any]]:
         body = [
             [re.sub(r"^(\d*),(\d+)$", r"\1.\2", cell.strip()) for cell in line] for line in body
         ]
-    return [dict(zip(names, line, strict=True)) for line in body]
+    # A line may end early: what is behind it is missing.
+    return [dict(zip_longest(names, line, fillvalue="")) for line in body]
 
 
 def check_out_path(path: str | Path) -> Path:
