@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import os
 import random
-import resource
 import sqlite3
+import subprocess
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -85,24 +86,24 @@ def whole_firm() -> bool:
     return good & row("its memory, over that with a tenth of them", peak / before, "x", 1.5)
 
 
+AUDIT = """
+import json, resource, sys, time
+from deniable.service.service import open
+
+with open(sys.argv[1]) as service:
+    found = service.audits.firm()
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+print(json.dumps([found.sound, found.decisions, time.process_time(), peak, found.verdict]))
+"""
+
+
 def _audited_apart(url: str, decisions: int) -> tuple[float, float]:
-    """CPU seconds and largest resident memory (MB) of one audit, in a process of its own."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if not child:
-        try:
-            before = time.process_time()
-            with open_service(url) as service:
-                found = service.audits.firm()
-            spent = time.process_time() - before
-            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-            good = found.sound and found.decisions == decisions
-            os.write(writer, json.dumps([good, spent, peak, found.verdict]).encode())
-        finally:
-            os._exit(0)
-    os.waitpid(child, 0)
-    good, spent, peak, verdict = json.loads(os.read(reader, 10_000))
-    assert good, verdict
+    """CPU seconds and largest resident memory (MB) of one audit, in a process that does nothing else."""
+    command = [sys.executable, "-c", AUDIT, url]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    sound, found, spent, peak, verdict = json.loads(done.stdout)
+    assert sound, verdict
+    assert found == decisions
     print(f"      {verdict} {peak:.0f} MB")
     return spent, peak
 

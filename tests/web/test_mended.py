@@ -129,7 +129,7 @@ def test_more_than_the_firm_has_is_not_applied(site: Site) -> None:
     service = site.service
     for key in ("one", "two"):
         service.experiments.create(
-            key, arms=["a", "b"], segments=["s"], budget=0.1, planned_visitors=10**9
+            key, arms=["a", "b"], segments=["s", "t"], budget=0.1, planned_visitors=10**9
         )
     rows = experiments_of(service).rows
     before = [e.budget_nano for e in service.experiments.all()]

@@ -43,9 +43,9 @@ def move(opened: Tab, budget: float) -> None:
 
 
 def test_the_page_says_what_the_formulas_say() -> None:
-    setting = Setting(arms=3, visitors=50_000, segments=1, prior=20, budget=1.0)
+    setting = Setting(arms=3, visitors=50_000, segments=2, prior=20, budget=1.0)
     shown = view(setting)
-    direct = plan(n_arms=3, horizon=50_000, n_segments=1, prior=0.2, budget=1.0)
+    direct = plan(n_arms=3, horizon=50_000, n_segments=2, prior=0.2, budget=1.0)
     assert shown["plan"] == direct
     highest = float(posterior_high(0.2, 1.0))
     assert shown["plan"].highest_belief == pytest.approx(highest, rel=1e-12)
