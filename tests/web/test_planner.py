@@ -228,24 +228,24 @@ def test_a_largest_belief_is_kept_to_until_somebody_chooses_more(
 ) -> None:
     with tab(browser, demo_site, secret=demo_site.secret("read")) as opened:
         page = opened.page
-        opened.open("/planner?arms=2&visitors=100000&segments=1&prior=20")
+        opened.open("/planner?arms=2&visitors=100000&segments=2&prior=20")
         form = page.locator("#setting")
         expect(form).to_have_attribute("data-took", ANY_NUMBER)
-        page.get_by_label("A tracker may believe at most").fill("40")
-        expect(page.locator("#budget")).to_have_value("0.98")  # ln(.4/.6) - ln(.2/.8), cut
-        expect(page.locator("[data-icon=after]").first).to_have_text("40")
-        expect(page).to_have_url(re.compile("max_belief=40"))
-        assert "max_belief=40" in (
+        page.get_by_label("A tracker may believe at most").fill("30")
+        expect(page.locator("#budget")).to_have_value("0.538")  # ln(.3/.7) - ln(.2/.8), cut
+        expect(page.locator("[data-icon=after]").first).to_have_text("30")
+        expect(page).to_have_url(re.compile("max_belief=30"))
+        assert "max_belief=30" in (
             page.get_by_role("link", name="TOML").get_attribute("href") or ""
         )
         expect(page.get_by_text("you allow")).to_have_count(0)
         move(opened, 1.5)
-        expect(page.get_by_text("more than the 40% you allow")).to_be_visible()
+        expect(page.get_by_text("more than the 30% you allow")).to_be_visible()
         page.reload()
         expect(page.locator("#budget")).to_have_value("1.5")
-        expect(page.get_by_label("A tracker may believe at most")).to_have_value("40")
+        expect(page.get_by_label("A tracker may believe at most")).to_have_value("30")
         page.get_by_role("button", name="Recommended").click()
-        expect(page.locator("#budget")).to_have_value("0.98")
+        expect(page.locator("#budget")).to_have_value("0.538")
         page.get_by_label("A tracker may believe at most").fill("10")
         expect(page.get_by_role("alert")).to_contain_text("A tracker may believe at most")
         assert all("422" in complaint for complaint in opened.complaints), opened.complaints
