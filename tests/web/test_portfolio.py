@@ -197,14 +197,14 @@ def test_the_slider_pins_and_upload(demo_site: Site, browser: Browser) -> None:
         page = opened.page
         opened.open("/portfolio")
         expect(page.locator("#rules[data-drawn]")).to_be_visible()
-        table = b"id,arms,visitors\nA,2,1000\n<b>B</b>,2,10000\n"
+        page.locator("#regime").select_option("dynamic")
+        table = b"id,arms,visitors,segments\nA,2,1000,2\n<b>B</b>,2,10000,2\n"
         page.locator("#file").set_input_files(
             {"name": "x.csv", "mimeType": "text/csv", "buffer": table}
         )
         budgets = page.locator("#lines .budget")
         expect(budgets).to_have_count(2)
         expect(page.get_by_role("rowheader", name="<b>B</b>")).to_be_visible()
-        page.locator("#regime").select_option("dynamic")
         page.locator("#firm_budget").fill("1.5")
         expect(budgets.nth(0)).to_have_text("0.000")
         expect(budgets.nth(1)).to_have_text("1.500")
@@ -219,7 +219,7 @@ def test_the_slider_pins_and_upload(demo_site: Site, browser: Browser) -> None:
 
 def test_drafts_are_changed_after_asking(busy_site: Site, browser: Browser) -> None:
     busy_site.service.experiments.create(
-        "to-be-changed", arms=["a", "b"], segments=["s"], budget=0.01, planned_visitors=10**6
+        "to-be-changed", arms=["a", "b"], segments=["s", "t"], budget=0.01, planned_visitors=10**6
     )
     with tab(browser, busy_site, secret=busy_site.secret("admin")) as opened:
         page = opened.page

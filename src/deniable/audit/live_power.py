@@ -55,8 +55,10 @@ def power(
         excess: in nats.
         alpha: how often a sound service may be accused.
 
-    >>> round(power(100_000, 5, 3, 2.0, 0.1, 0.001), 6)
-    0.999998
+    >>> round(power(100_000, 5, 3, 2.0, 0.1, 0.001), 4)
+    1.0
+    >>> round(power(100_000, 5, 3, 3.0, 0.1, 0.001), 3)
+    0.982
     """
     from scipy.special import bdtr, betaincinv
     from scipy.stats import binom

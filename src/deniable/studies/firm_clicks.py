@@ -23,6 +23,7 @@ from deniable import (
     best_budgets,
     equal_split,
 )
+from deniable.errors import InvalidArgumentError
 from deniable.studies.context import Context
 
 REGIMES = ("flexible", "constant", "dynamic")
@@ -57,12 +58,14 @@ class Division:
 def policy_of(strategy: str, budget: float) -> Policy:
     """The policy of a strategy at a budget, of which six digits count; none at all is random.
 
-    >>> policy_of("dynamic", 1.23456789), policy_of("constant", 0.0)
-    (DynamicPolicy(budget=1.23457), RandomPolicy())
+    >>> policy_of("dynamic", 1.23456789).label, policy_of("constant", 0.0).label
+    ('dynamic(1.23457)', 'random')
     """
     digits = float(f"{budget:.6g}")
     if digits == 0:
         return RandomPolicy()
+    if strategy not in ("constant", "dynamic"):
+        raise InvalidArgumentError("strategy", strategy, "constant or dynamic, those of the paper")
     return ConstantPolicy(digits) if strategy == "constant" else DynamicPolicy(digits)
 
 

@@ -194,7 +194,9 @@ def _gain_curve(found: Allocation, row: int) -> tuple[list[dict[str, Any]], dict
 def _cut(gains: list[dict[str, Any]], dots: Sequence[Row], price: float) -> list[dict[str, Any]]:
     """Curves up to a height at which the points where they meet can still be seen."""
     top = 1.8 * max([price, 1e-9, *(dot["gain"] for dot in dots)])
-    return [point for point in gains if 0 <= point["gain"] <= top]
+    seen = [point for point in gains if 0 <= point["gain"] <= top]
+    # Where every experiment has all that helps it, the curves meet at 0: then they are shown whole.
+    return seen or [point for point in gains if point["gain"] >= 0]
 
 
 def _tables(found: Allocation, outcomes: Sequence[RuleOutcome]) -> dict[str, Any]:
