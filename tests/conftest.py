@@ -123,6 +123,14 @@ def store_url(
     return emptied(request.getfixturevalue("postgres_database"))
 
 
+@pytest.fixture
+def strict_audits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests that audit sound services: they are never accused by chance."""
+    from tests.audit.levels import strict
+
+    strict(monkeypatch)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """On CI everything that tests need is installed: what was skipped was not proved."""

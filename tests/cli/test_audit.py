@@ -21,6 +21,8 @@ from deniable.service.service import open as open_service
 from deniable.storage import account
 from deniable.storage.schema import decisions
 
+pytestmark = pytest.mark.usefixtures("strict_audits")
+
 Call = Callable[..., tuple[int, str, str]]
 
 

@@ -14,6 +14,8 @@ from deniable.cli import main
 from deniable.service.service import open as open_service
 from deniable.storage.schema import decisions
 
+pytestmark = pytest.mark.usefixtures("strict_audits")
+
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:

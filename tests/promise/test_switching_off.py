@@ -14,6 +14,8 @@ from deniable.privacy.serving import exp_floor
 from deniable.privacy.tables import Row
 from deniable.service.service import Deniable
 
+pytestmark = pytest.mark.usefixtures("strict_audits")
+
 TEN = [f"arm{i}" for i in range(10)]
 
 

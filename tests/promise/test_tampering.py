@@ -14,6 +14,8 @@ from deniable.privacy.epochs import LEAST_NEW
 from deniable.service.service import Deniable
 from deniable.service.service import open as open_service
 
+pytestmark = pytest.mark.usefixtures("strict_audits")
+
 OF_ONE_EXPERIMENT = {
     "budget": "UPDATE experiments SET budget_nano = 5000000000 WHERE key = 'bad'",
     "trace budget": "UPDATE experiments SET trace_nano = 7 WHERE key = 'bad'",

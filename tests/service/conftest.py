@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+import os
+import random
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 from tests.postgres import PostgresServer
 from tests.service.support import serving
 
+from deniable.privacy.noise import discrete_laplace
+from deniable.service import publisher
 from deniable.service.service import Deniable
 
 
@@ -13,6 +18,22 @@ from deniable.service.service import Deniable
 def service(store_url: str) -> Iterator[Deniable]:
     """A service with a firm of 100 nats, once on each kind of store."""
     with serving(store_url) as opened:
+        yield opened
+
+
+@pytest.fixture
+def fixed_entropy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draws and noise are the same every time, where one thread takes them: on `memory:` stores."""
+    monkeypatch.setenv("DENIABLE_VISITOR_KEY", "5a" * 32)
+    seeded = random.Random(8).randbytes
+    monkeypatch.setattr(os, "urandom", seeded)
+    monkeypatch.setattr(publisher, "discrete_laplace", partial(discrete_laplace, entropy=seeded))
+
+
+@pytest.fixture
+def memory(fixed_entropy: None) -> Iterator[Deniable]:
+    """A service in memory: what it shows, and when something is ready, is no chance."""
+    with serving("memory:") as opened:
         yield opened
 
 

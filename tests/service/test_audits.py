@@ -17,6 +17,8 @@ from deniable.service.service import Deniable
 from deniable.service.service import open as open_service
 from deniable.storage.schema import decisions
 
+pytestmark = pytest.mark.usefixtures("strict_audits")
+
 
 def run(service: Deniable, key: str, visitors: int, segments: tuple[str, ...] = ("a", "b")) -> None:
     """Visitors in batches; in segment `a` the first arm is liked, elsewhere the last."""

@@ -16,6 +16,8 @@ from deniable.service import publisher as publishing
 from deniable.service.service import Deniable
 from deniable.storage.records import PublishedTable
 
+pytestmark = pytest.mark.usefixtures("strict_audits", "fixed_entropy")
+
 ARMS, SEGMENTS = ["x", "y", "z"], ["a", "b"]
 LIKED = {("a", "x"), ("b", "y")}
 

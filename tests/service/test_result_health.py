@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
 from sqlalchemy import update
-from tests.service.support import running, serving
+from tests.service.support import running
 from tests.service.test_results import ARMS, RATES, visit
 
 from deniable.service import result_health
@@ -17,12 +16,6 @@ from deniable.service.service import Deniable
 from deniable.storage import experiments, times
 from deniable.storage.records import MICRO
 from deniable.storage.schema import counters
-
-
-@pytest.fixture
-def memory() -> Iterator[Deniable]:
-    with serving("memory:") as service:
-        yield service
 
 
 def checked(service: Deniable) -> ResultHealth:

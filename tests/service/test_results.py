@@ -5,22 +5,18 @@ from __future__ import annotations
 import csv
 import json
 import math
-import os
 import random
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.service.support import running, serving
+from tests.service.support import running
 
 from deniable.inference import intervals
 from deniable.inference.intervals import compare
 from deniable.inference.state import Batch, State, new_state, update
-from deniable.privacy.noise import discrete_laplace
-from deniable.service import publisher
 from deniable.service.drafts import NewArm
 from deniable.service.evidence import evidence_of
 from deniable.service.result_records import Results
@@ -110,17 +106,6 @@ def pure(state: State, arms: Sequence[str], cap: float) -> dict[tuple[str, str],
         for row, (a, b) in enumerate(state.pairs.tolist())
         if a == 0
     }
-
-
-@pytest.fixture
-def memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[Deniable]:
-    """A service whose draws and noise are the same every time: what is ready when is no chance."""
-    monkeypatch.setenv("DENIABLE_VISITOR_KEY", "5a" * 32)
-    seeded = random.Random(8).randbytes
-    monkeypatch.setattr(os, "urandom", seeded)
-    monkeypatch.setattr(publisher, "discrete_laplace", partial(discrete_laplace, entropy=seeded))
-    with serving("memory:") as service:
-        yield service
 
 
 STRATEGIES: list[dict[str, Any]] = [

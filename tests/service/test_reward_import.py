@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import polars as pl
 import pytest
-from tests.service.support import running, serving
+from tests.service.support import running
 
 from deniable.errors import InvalidArgumentError, StoreUnavailableError
 from deniable.service import reward_import
@@ -16,12 +16,6 @@ from deniable.service.reward_import import ImportSummary
 from deniable.service.service import Deniable
 from deniable.storage import times
 from deniable.storage.records import MICRO, Decision, Metric
-
-
-@pytest.fixture
-def memory() -> Iterator[Deniable]:
-    with serving("memory:") as service:
-        yield service
 
 
 def write(path: Path, header: Sequence[str], rows: Sequence[Sequence[object]]) -> Path:

@@ -18,6 +18,8 @@ from deniable.storage import times
 from deniable.storage.schema import commitments
 from deniable.web import ledger_view
 
+pytestmark = pytest.mark.usefixtures("strict_audits")
+
 STATEMENT = f"/ledger/promises/{EXPERIMENT}"
 PAGES = ("/ledger", STATEMENT, f"{STATEMENT}/audit", "/ledger/visitors")
 
