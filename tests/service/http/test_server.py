@@ -111,7 +111,7 @@ def test_the_demo_is_marked_and_starts_again(tmp_path: Path) -> None:
         live = [key for key in service.keys.all() if key.revoked_at is None]
         assert [key.label for key in live] == ["demo: admin"]
         assert service.keys.authenticate(secrets[0]) is None
-        # Simulated visitors may all have come to one of the two.
+        # Up to 500 visitors in each of two experiments and two runs, and "me".
         counts = service.experiments.all_counts(service.experiments.all())
         shows = [cell.shows for cells in counts.values() for cell in cells]
-        assert 2 <= sum(shows) <= 2_000
+        assert 2 <= sum(shows) <= 2_001
