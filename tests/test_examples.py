@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 import os
 import re
@@ -13,6 +12,7 @@ from typing import Any
 
 import httpx2 as httpx
 import pytest
+from tests.loops import run_apart
 
 import deniable
 
@@ -68,7 +68,7 @@ def test_the_shop_can_be_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     with deniable.open("memory:") as service:
         choose, _ = shop.with_deniable(service, 1.0)
         app = shop.shop(choose, lambda _visitor: shop.SEGMENTS[0])
-        pages = asyncio.run(_pages(app, [f"/{path}" for path in shop.PAGES]))
+        pages = run_apart(_pages(app, [f"/{path}" for path in shop.PAGES]))
     for page, (experiment, arms) in zip(pages, shop.PAGES.values(), strict=True):
         assert re.search(rf'class="{experiment}" data-decision="\w+">({"|".join(arms)})<', page)
         assert shop.SEGMENTS[0] not in page

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import httpx2 as httpx
 import pytest
+from tests.loops import run_apart
 
 from deniable.client import AsyncClient, Client, Decision, ServiceError
 from deniable.errors import InvalidArgumentError
@@ -45,7 +46,7 @@ def _decide(kind: str, handler: Handler, **options: int) -> Decision:
         async with AsyncClient("http://service", "dnb_x", transport=transport, **options) as client:
             return await client.decide("checkout", "v", "a")
 
-    return asyncio.run(decide())
+    return run_apart(decide())
 
 
 BOTH = pytest.mark.parametrize("kind", ["sync", "async"])
@@ -87,7 +88,7 @@ def test_a_batch_keeps_its_order_both_ways(kind: str) -> None:
         with Client("http://service", "dnb_x", transport=transport) as client:
             answers = client.decide_batch("checkout", iter(visitors))
     else:
-        answers = asyncio.run(decided())
+        answers = run_apart(decided())
     assert answers == [Decision(f"id of {name}", name) for name, _ in visitors]
     body = {"visitors": [{"visitor": name, "segment": segment} for name, segment in visitors]}
     assert seen == [("/v1/experiments/checkout/decisions/batch", body)]

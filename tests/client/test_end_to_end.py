@@ -7,7 +7,6 @@ below 1e-9.
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,6 +23,7 @@ from openfeature.exception import ErrorCode
 from openfeature.flag_evaluation import Reason
 from openfeature.provider import AbstractProvider
 from openfeature.track import TrackingEventDetails
+from tests.loops import run_apart
 from tests.patience import PATIENCE
 from tests.service.http.process import serving
 
@@ -80,7 +80,7 @@ def _with_async_client(service: Service, key: str, rng: random.Random) -> None:
             assert await client.stored("v-0") == {key: await client.decide(key, "v-0")}
             assert await client.stored("nobody") == {}
 
-    asyncio.run(drive())
+    run_apart(drive())
 
 
 def _with_provider(service: Service, key: str, rng: random.Random) -> None:

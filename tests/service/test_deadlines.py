@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from tests.loops import run_apart
 from tests.service.support import running, serving, shows
 
 from deniable.errors import OverloadedError, StoreUnavailableError
@@ -74,7 +75,7 @@ def test_awaiting(store_url: str) -> None:
             return [decision.arm for decision in (*first, *again)]
 
         with hanging():
-            assert set(asyncio.run(ask())) == {"old", "new", "bold"}
+            assert set(run_apart(ask())) == {"old", "new", "bold"}
 
 
 def test_what_was_answered_late_is_not_stored_later(store_url: str) -> None:
@@ -91,7 +92,7 @@ def test_what_was_answered_late_is_not_stored_later(store_url: str) -> None:
             await asyncio.gather(first, *others)
 
         with hanging() as asked:
-            asyncio.run(ask(asked))
+            run_apart(ask(asked))
         service.decide("checkout", "last", "a")
         assert shows(service) == 3
         assert service.ledger.verify().problem is None

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-import asyncio
 import datetime
 from collections.abc import Callable
 
 import pytest
+from tests.loops import run_apart
 from tests.service.http.site import DECISIONS, Site
 
 from deniable.errors import StoreUnavailableError
@@ -148,7 +148,7 @@ def test_the_store_is_asked_once_in_a_while(clocked: Clocked) -> None:
         with pytest.raises(Problem):
             await authenticator.caller(b"Bearer dnb_right")
 
-    asyncio.run(use())
+    run_apart(use())
     assert keys.asked == ["dnb_right", "dnb_right"]
 
 
@@ -173,7 +173,7 @@ def test_an_outage_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
             with pytest.raises(StoreUnavailableError):
                 await authenticator.caller(secret)
 
-    asyncio.run(use())
+    run_apart(use())
     authenticator.close()
 
 
@@ -186,7 +186,7 @@ def test_guessing_does_not_reach_the_store_twice(clocked: Clocked) -> None:
                 await authenticator.caller(b"Bearer dnb_guess")
             assert refused.value.status == 401
 
-    asyncio.run(guess())
+    run_apart(guess())
     assert keys.asked == ["dnb_guess"]
 
 
@@ -198,6 +198,6 @@ def test_the_memory_of_secrets_is_bounded_and_holds_none(clocked: Clocked) -> No
             with pytest.raises(Problem):
                 await authenticator.caller(b"Bearer dnb_%d" % number)
 
-    asyncio.run(guess())
+    run_apart(guess())
     assert 0 < len(authenticator._refused) <= 10_000
     assert not any(b"dnb_" in digest for digest in authenticator._refused)
