@@ -179,9 +179,9 @@ FAULTS = (
     Fault(
         "storage/ledger.py",
         "            if row.seq != place:\n"
-        '                raise _Broken(f"commitment {place} was removed", "commitments", place)',
+        '                raise Broken(f"commitment {place} was removed", "commitments", place)',
         "            if False:\n"
-        '                raise _Broken(f"commitment {place} was removed", "commitments", place)',
+        '                raise Broken(f"commitment {place} was removed", "commitments", place)',
         "a removed commitment is not named",
         (f"{TESTS}/test_ledger.py::test_a_removed_commitment_is_named",),
     ),

@@ -16,6 +16,8 @@ from deniable.audit.promise import AuditedTable, Promise
 from deniable.errors import InvalidArgumentError
 from deniable.privacy.serving import exp_floor
 from deniable.privacy.tables import Band, Row, Table, band
+from deniable.storage.promises import Promise as ChainedPromise
+from deniable.storage.records import Metric
 from deniable.strategies import STRATEGIES
 from deniable.strategies.base import Grade
 from deniable.strategies.constant import ConstantStrategy
@@ -238,3 +240,24 @@ def test_given_the_time_each_table_counts_alone(monkeypatch: pytest.MonkeyPatch)
     # Planted: one table beyond e^1 between its own segments.
     uneven = AuditedTable(3, 1, Table((rare, common), rare), nothing, nothing)
     assert not exact_proof(replace(alone, tables=(*tables, uneven)))[0].holds
+
+
+def test_the_arms_of_each_version_follow_from_the_chain() -> None:
+    """An arm is on until the version of its entry; off without one, it never was in a scratch copy."""
+    told = ChainedPromise(
+        key="e",
+        arms=(("x", None, True), ("y", 5 * 10**8, False), ("z", None, False), ("w", None, True)),
+        segments=("a", "b"),
+        strategy="constant",
+        budget_nano=10**9,
+        trace_nano=None,
+        layer=None,
+        holdout=0,
+        default_arm="x",
+        attribution_seconds=None,
+        metrics=(Metric(),),
+        version=3,
+    )
+    assert Promise.chained(told, {"z": 3}, ()).versions == {1: (0, 2, 3), 2: (0, 2, 3), 3: (0, 3)}
+    assert Promise.chained(told, {"y": 2, "z": 3}, ()).versions[1] == (0, 1, 2, 3)
+    assert Promise.chained(told, {}, ()).budgets_nano == (10**9, 5 * 10**8, 10**9, 10**9)

@@ -21,7 +21,7 @@ import numpy as np
 
 from deniable import strategies
 from deniable.policies.greedy import ConstantPolicy
-from deniable.strategies.base import SymmetricStrategy
+from deniable.strategies.symmetric import SymmetricStrategy
 from deniable.theory.regret import RegretTerms
 
 

@@ -71,7 +71,7 @@ class LoggedExperiment:
     Args:
         promise: by its commitments.
         chained: its tables as the commitments name them, by number.
-        off: arm position -> the version from which it is off.
+        off: arm key -> the version from which it is off.
         erased: decisions that were erased.
         migrated: whether it is from before tables were published.
     """
@@ -88,7 +88,7 @@ class LoggedExperiment:
         self,
         promise: promises.Promise,
         chained: Mapping[int, PromisedTable],
-        off: Mapping[int, int],
+        off: Mapping[str, int],
         erased: int,
         migrated: bool,
     ) -> None:
@@ -117,14 +117,11 @@ class LoggedExperiment:
         """
         known = [entry for entry in entries if entry.kind in promises.KINDS]
         promise = promises.promise_from("", known)
-        positions = {key: place for place, (key, _, _) in enumerate(promise.arms)}
-        off: dict[int, int] = {}
-        for entry in entries:
-            if entry.kind == "switch_off":
-                off[positions[entry.detail["arm"]]] = entry.detail["version"]
-        for key, _, active in promise.arms:
-            if not active:  # switched off before migration 0004
-                off.setdefault(positions[key], 1)
+        off = {
+            entry.detail["arm"]: entry.detail["version"]
+            for entry in entries
+            if entry.kind == "switch_off"
+        }
         chained = [promises.promised_table(entry) for entry in entries if entry.kind == "table"]
         erased = sum(
             entry.detail["decisions"] for entry in entries if entry.kind in ("erase", "purge")
@@ -191,7 +188,7 @@ class LoggedExperiment:
 
     def audited(self) -> AuditedExperiment:
         """All checks of the tables and of what was drawn from them."""
-        promise = self._audited_promise()
+        promise = Promise.chained(self._promise, self._off, self.tables)
         proofs = exact_proof(promise)
         checks = list(exact_checks(promise, proofs))
         evidence = None
@@ -211,28 +208,6 @@ class LoggedExperiment:
     def _rows(self, role: Ints, segment: Ints) -> Ints:
         """The row of the table that was drawn from; the last one is the zero row."""
         return np.where((role == Role.MEMBER) & (segment >= 0), segment, self._shape[0] - 1)
-
-    def _audited_promise(self) -> Promise:
-        told = self._promise
-        everyone = range(len(told.arms))
-        return Promise(
-            name=told.key,
-            arms=tuple(key for key, _, _ in told.arms),
-            segments=told.segments,
-            budgets_nano=tuple(
-                told.budget_nano if budget is None else budget for _, budget, _ in told.arms
-            ),
-            strategy=told.strategy,
-            cap=told.metrics[0].cap_micro,
-            trace_nano=told.trace_nano,
-            across_time=told.across_time,
-            versions={
-                version: tuple(arm for arm in everyone if self._off.get(arm, version + 1) > version)
-                for version in range(1, told.version + 1)
-            },
-            tables=tuple(self.tables),
-            one_band=told.one_band,
-        )
 
     def _cells(self, counts: NDArray[np.int64]) -> Cells:
         """Shows by (table, role, segment, arm); the last segment stands for unlisted ones."""

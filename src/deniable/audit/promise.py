@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from deniable import _validation as check
 from deniable.errors import BrokenPromiseError, InvalidArgumentError
 from deniable.privacy.tables import Band, Row, Table, decoded_table
 from deniable.strategies import STRATEGIES
 from deniable.strategies.making import Recipe
+
+if TYPE_CHECKING:
+    from deniable.storage.promises import Promise as ChainedPromise
 
 GIVEN_THE_TIME = "given the time"
 
@@ -139,6 +143,40 @@ class Promise:
         for version, shown in self.versions.items():
             if len(shown) < 2 or not set(shown) <= set(range(len(self.arms))):
                 raise InvalidArgumentError("versions", {version: shown}, "2 or more of the arms")
+
+    @classmethod
+    def chained(
+        cls, told: ChainedPromise, off: Mapping[str, int], tables: Sequence[AuditedTable]
+    ) -> Promise:
+        """As the chain says it.
+
+        Args:
+            told: what its entries promise.
+            off: arm key -> the version from which it is off. An arm of a scratch copy may be off
+                without an entry: it was so from the copy's first version.
+            tables: as published, oldest first.
+        """
+        until = [1 if not on and key not in off else off.get(key) for key, _, on in told.arms]
+        return cls(
+            name=told.key,
+            arms=tuple(key for key, _, _ in told.arms),
+            segments=told.segments,
+            budgets_nano=tuple(
+                told.budget_nano if budget is None else budget for _, budget, _ in told.arms
+            ),
+            strategy=told.strategy,
+            cap=told.metrics[0].cap_micro,
+            trace_nano=told.trace_nano,
+            across_time=told.across_time,
+            versions={
+                version: tuple(
+                    place for place, end in enumerate(until) if end is None or end > version
+                )
+                for version in range(1, told.version + 1)
+            },
+            tables=tuple(tables),
+            one_band=told.one_band,
+        )
 
     @property
     def budget_nano(self) -> int:

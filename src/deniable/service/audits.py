@@ -138,33 +138,11 @@ def _promise(connection: Connection, experiment: Experiment) -> Promise:
     """As the chain says it, not the row of the experiment, which can be changed."""
     told = promises.promise_of(connection, experiment)
     off = promises.switched_off(connection, experiment)
-    return Promise(
-        name=experiment.key,
-        arms=tuple(key for key, _, _ in told.arms),
-        segments=told.segments,
-        budgets_nano=tuple(
-            told.budget_nano if budget is None else budget for _, budget, _ in told.arms
-        ),
-        strategy=told.strategy,
-        cap=told.metrics[0].cap_micro,
-        trace_nano=told.trace_nano,
-        across_time=told.across_time,
-        versions={
-            version: tuple(
-                place
-                for place, (key, _, _) in enumerate(told.arms)
-                if off.get(key, version + 1) > version
-            )
-            for version in range(1, told.version + 1)
-        },
-        one_band=told.one_band,
-        tables=tuple(
-            AuditedTable.stored(
-                table.number, table.version, table.rows, table.counts, len(told.arms)
-            )
-            for table in experiments.published(connection, experiment)
-        ),
-    )
+    published = [
+        AuditedTable.stored(table.number, table.version, table.rows, table.counts, len(told.arms))
+        for table in experiments.published(connection, experiment)
+    ]
+    return Promise.chained(told, off, published)
 
 
 def _chain_checks(

@@ -14,7 +14,6 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import ClassVar, Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -24,10 +23,8 @@ from deniable import _validation as check
 from deniable._validation import FloatArray, Floats
 from deniable.errors import InvalidArgumentError
 from deniable.policies.base import Policy
-from deniable.privacy.exploration import exploration_from_risk
-from deniable.privacy.mechanism import Mechanism, RandomizedResponse
-from deniable.privacy.tables import Band, Row, Table, nested_table
-from deniable.privacy.tables import band as nested_band
+from deniable.privacy.mechanism import Mechanism
+from deniable.privacy.tables import Band, Row, Table
 from deniable.theory.best_budget import lowest_budget, smallest_within
 from deniable.theory.regret import Form, RegretTerms
 
@@ -450,58 +447,3 @@ class Strategy(ABC):
             "too greedy": f"Too greedy: 1% less budget would take {change} off the bound.",
             "cap never binds": "More budget than it can use: less would protect more and cost nothing.",
         }[reading]
-
-
-@dataclass(frozen=True)
-class SymmetricStrategy(Strategy):
-    """A strategy that shows arms by symmetric randomized response, at a risk set by the clock.
-
-    Every risk is at most the budget. That alone keeps e^budget between any two segments and any two
-    times, whatever their clocks.
-    """
-
-    grade: ClassVar[Grade] = "across time"
-    at_zero: ClassVar[str] = "random arms for everybody"
-
-    @classmethod
-    def drawn_by_lot(cls, n_arms: int, n_segments: int, budget: float) -> float:
-        """See Strategy; the exploration K / (K - 1 + e^budget), whatever the number of segments."""
-        return float(exploration_from_risk(n_arms, budget))
-
-    @property
-    @abstractmethod
-    def binds_at(self) -> float:
-        """The clock from which the budget limits what is shown; infinite where it never does."""
-
-    @abstractmethod
-    def risk(self, clock: ArrayLike) -> Floats:
-        """Privacy risk of the visitor with this clock, at most the budget; the clock's shape."""
-
-    @classmethod
-    def band(cls, budgets: Row) -> Band:
-        """See Strategy; the band of the nested family."""
-        return nested_band(budgets)
-
-    @classmethod
-    @abstractmethod
-    def bonus(cls, budgets: Row, clock: int) -> Fraction:
-        """The share of the largest bonus that a segment's greedy arms get at this clock, 0 to 1.
-
-        Exact and the same on every machine, so that an auditor can make the same table.
-        """
-
-    @classmethod
-    def table(
-        cls, budgets: Row, counts: Counts, *, across_time: bool = False, band: Band | None = None
-    ) -> Table:
-        """See Strategy; the clock of a segment is the number of its next visitor."""
-        bonuses = [cls.bonus(budgets, sum(row) + 1) for row in counts.shows]
-        return nested_table(cls.band(budgets), counts.shows, counts.rewards, bonuses)
-
-    def exploration(self, clock: ArrayLike) -> Floats:
-        """K / (K - 1 + e^risk) at this clock."""
-        return exploration_from_risk(self.n_arms, self.risk(clock))
-
-    def mechanism(self, clock: int) -> RandomizedResponse:
-        """Randomized response with the risk of this clock."""
-        return RandomizedResponse(self.n_arms, float(self.risk(clock)))

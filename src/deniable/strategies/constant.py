@@ -13,7 +13,8 @@ from deniable import _validation as check
 from deniable._validation import Floats
 from deniable.policies.greedy import ConstantPolicy
 from deniable.privacy.tables import Row
-from deniable.strategies.base import Formulas, SymmetricStrategy
+from deniable.strategies.base import Formulas
+from deniable.strategies.symmetric import SymmetricStrategy
 from deniable.theory import best_budget, elasticity, regret
 from deniable.theory.regret import Form
 

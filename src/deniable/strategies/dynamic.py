@@ -15,7 +15,8 @@ from deniable.policies.greedy import DynamicPolicy
 from deniable.privacy.exploration import _risk
 from deniable.privacy.schedule import dynamic_risk, exhaustion_clock
 from deniable.privacy.tables import Row, dynamic_bonus
-from deniable.strategies.base import Formulas, SymmetricStrategy
+from deniable.strategies.base import Formulas
+from deniable.strategies.symmetric import SymmetricStrategy
 from deniable.theory import best_budget, elasticity, regret
 from deniable.theory.regret import Form
 
