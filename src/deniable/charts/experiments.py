@@ -44,6 +44,8 @@ COLOUR_WORDS = {
 }
 """An arm with such a word in its name is drawn in that colour, never in another."""
 
+HOVER_TIME = "%-d %b %Y, %H:%M"
+
 REGRET_SERIES = ("lost, estimated", "lost at random", "bound")
 
 
@@ -73,20 +75,32 @@ def arm_scale(arms: Sequence[str]) -> Any:
 
 def totals_over_time(arms: Sequence[str], title: str) -> Any:
     """Running totals by arm; dataset `totals`: time (ISO), arm, total."""
+    base = alt.Chart(alt.NamedData("totals"), height=HEIGHT).encode(
+        x=utc_axis("time", ticks=5),
+        y=alt.Y("total:Q", title=title, axis=alt.Axis(format=",d", tickCount=5)),
+        color=alt.Color(
+            "arm:N",
+            title=None,
+            sort=list(arms),
+            scale=arm_scale(arms),
+            legend=alt.Legend(orient="top", labelLimit=110, columns=3),
+        ),
+    )
+    return base.mark_line() + hover_points(
+        base,
+        alt.Tooltip("time:T", title="time (UTC)", format=HOVER_TIME, formatType="utc"),
+        alt.Tooltip("arm:N"),
+        alt.Tooltip("total:Q", title=title, format=",d"),
+    )
+
+
+def hover_points(base: Any, *tooltip: Any) -> Any:
+    """The point nearest to the pointer, wherever in the chart that is, with its values."""
+    near = alt.selection_point(on="pointermove", clear="pointerout", nearest=True, empty=False)
     return (
-        alt.Chart(alt.NamedData("totals"), height=HEIGHT)
-        .mark_line()
-        .encode(
-            x=utc_axis("time", ticks=5),
-            y=alt.Y("total:Q", title=title, axis=alt.Axis(format=",d", tickCount=5)),
-            color=alt.Color(
-                "arm:N",
-                title=None,
-                sort=list(arms),
-                scale=arm_scale(arms),
-                legend=alt.Legend(orient="top", labelLimit=110, columns=3),
-            ),
-        )
+        base.mark_point(filled=True, size=70, opacity=1)
+        .encode(opacity=alt.condition(near, alt.value(1), alt.value(0)), tooltip=list(tooltip))
+        .add_params(near)
     )
 
 
@@ -116,7 +130,7 @@ def regret_against_bound() -> Any:
     """Clicks lost over visitors, small and large ones; dataset `regret`: visitors, clicks, series."""
     series = list(REGRET_SERIES)
     colours = [STRATEGY_COLOURS["dynamic"], BENCHMARK_COLOURS["random"], INK]
-    return (
+    base = (
         alt.Chart(alt.NamedData("regret"), height=HEIGHT)
         .mark_line(clip=True)
         .encode(
@@ -139,11 +153,19 @@ def regret_against_bound() -> Any:
                 scale=alt.Scale(domain=series, range=colours),
                 legend=alt.Legend(orient="top", columns=2),
             ),
-            strokeDash=alt.StrokeDash(
-                "series:N",
-                title=None,
-                sort=series,
-                scale=alt.Scale(domain=series, range=[[1, 0], [3, 3], [8, 3]]),
-            ),
         )
+    )
+    lines = base.encode(
+        strokeDash=alt.StrokeDash(
+            "series:N",
+            title=None,
+            sort=series,
+            scale=alt.Scale(domain=series, range=[[1, 0], [3, 3], [8, 3]]),
+        )
+    )
+    return lines + hover_points(
+        base,
+        alt.Tooltip("series:N", title="clicks"),
+        alt.Tooltip("visitors:Q", format=",d"),
+        alt.Tooltip("clicks:Q", title="about", format=",.0f"),
     )

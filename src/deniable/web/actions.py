@@ -35,6 +35,7 @@ class Action:
         says: what it does, to visitors and to privacy.
         chooses_arm: whether an arm is chosen.
         final: whether it cannot be undone.
+        leaves: the page that comes next, where the experiment is gone.
     """
 
     title: str
@@ -45,6 +46,7 @@ class Action:
     says: Callable[[Experiment, Firm | None], list[str]]
     chooses_arm: bool = False
     final: bool = False
+    leaves: str = ""
 
 
 @router.get("/experiments/{key}/do/{name}")
@@ -79,7 +81,7 @@ def act(request: Request, form: Submission, service: Service, key: str, name: st
         action.act(service, key, form.text("arm") or form.text("share"))
     except DeniableError as error:
         return answers.redirect(request, place, fields.in_words(error), "bad")
-    return answers.redirect(request, place, action.done)
+    return answers.redirect(request, action.leaves or place, action.done)
 
 
 def possible(experiment: Experiment) -> list[tuple[str, Action]]:
@@ -121,6 +123,15 @@ def _starting(experiment: Experiment, firm: Firm | None) -> list[str]:
     else:
         said.append(f"{nats(after)} of {nats(firm.budget)} nats will be left free.")
     return said
+
+
+def _discarding(experiment: Experiment, _firm: Firm | None) -> list[str]:
+    return [
+        "Nobody was ever drawn for by this draft, and nothing was committed.",
+        "Your site is answered “no such experiment” from now on, instead of the default arm "
+        f"“{experiment.default_arm}”.",
+        "The name can be used again. The ledger keeps that the draft was there.",
+    ]
 
 
 def _pausing(_experiment: Experiment, _firm: Firm | None) -> list[str]:
@@ -192,6 +203,16 @@ ACTIONS: dict[str, Action] = {
             key, share=fields.number("share", percent) / 100 if percent else 1.0
         ),
         _starting,
+    ),
+    "discard": Action(
+        "Remove this draft?",
+        "Remove",
+        "The draft is removed.",
+        ("draft",),
+        lambda service, key, _: service.experiments.discard(key),
+        _discarding,
+        final=True,
+        leaves="/experiments",
     ),
     "pause": Action(
         "Pause this experiment?",

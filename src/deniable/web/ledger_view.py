@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -17,13 +15,15 @@ from deniable.storage.account import Balance
 from deniable.storage.records import Commitment
 from deniable.web.wording import nats, whole
 
-PAGE = 100
+PAGE = 50
 
 KINDS = {
     "firm": "Firm’s budget set",
     "key": "Visitor key noted",
     "create": "Draft created",
-    "replan": "Draft changed",
+    "redraft": "Draft changed",
+    "replan": "Draft’s budget changed",
+    "discard": "Draft removed",
     "start": "Started",
     "table": "Table published",
     "pause": "Paused",
@@ -33,6 +33,8 @@ KINDS = {
     "erase": "Visitors erased",
     "purge": "Old visitors erased",
     "audit": "Audited",
+    "note": "Note",
+    "label": "Owner or tags changed",
     "restore": "Restored from a backup",
     "migrate": "Store migrated",
     "period": "Period opened (before windows)",
@@ -67,7 +69,7 @@ class Entry:
 
 
 def entries(ledger: Sequence[Commitment], balances: Sequence[Balance]) -> list[Entry]:
-    """All entries, oldest first, with what counted at their time."""
+    """Entries in the order given, with what counted at their time."""
     found = []
     since = [balance.since for balance in balances]
     for line in ledger:
@@ -80,7 +82,7 @@ def entries(ledger: Sequence[Commitment], balances: Sequence[Balance]) -> list[E
                 time=line.recorded_at,
                 kind=line.kind,
                 title=KINDS.get(line.kind, line.kind),
-                experiment=line.experiment,
+                experiment=line.experiment or detail.get("key"),
                 taken=line.amount_nano / NANO,
                 committed=committed / NANO,
                 told=_told(line.kind, detail),
@@ -89,32 +91,15 @@ def entries(ledger: Sequence[Commitment], balances: Sequence[Balance]) -> list[E
     return found
 
 
-def chosen(found: Sequence[Entry], *, experiment: str, kind: str, spends: bool) -> list[Entry]:
-    """The entries that a filter lets through.
-
-    Empty words let everything through but published tables: there are far more of them than of all
-    other entries, and they take nothing.
-    """
-    return [
-        entry
-        for entry in found
-        if (not experiment or entry.experiment == experiment)
-        and (entry.kind == kind if kind else entry.kind != "table")
-        and (not spends or entry.taken > 0)
-    ]
+COLUMNS = ("seq", "time", "kind", "experiment", "taken_nats", "committed_nats", "detail")
 
 
-def as_csv(found: Sequence[Entry]) -> str:
-    """Entries as a file; a cell never begins with a sign that spreadsheets take as a formula."""
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(("seq", "time", "kind", "experiment", "taken_nats", "committed_nats", "detail"))
+def cells(found: Iterable[Entry]) -> Iterator[tuple[object, ...]]:
+    """Entries as rows of a file with these COLUMNS."""
     for entry in found:
-        cells = (entry.kind, entry.experiment or "", entry.told)
-        kind, experiment, told = (f"'{c}" if c[:1] in "=+-@" and c else c for c in cells)
         amounts = (f"{entry.taken:.9f}", f"{entry.committed:.9f}")
-        writer.writerow((entry.seq, entry.time.isoformat(), kind, experiment, *amounts, told))
-    return file.getvalue()
+        name = entry.experiment or ""
+        yield (entry.seq, entry.time.isoformat(), entry.kind, name, *amounts, entry.told)
 
 
 def latest_audits(ledger: Sequence[Commitment]) -> dict[str | None, dict[str, Any]]:
@@ -171,7 +156,12 @@ def _told(kind: str, detail: Mapping[str, Any]) -> str:
         return f"In the layer {detail['layer']}."
     if kind == "migrate":
         return "What counted before counts on; the first table was published."
-    if kind == "create":
+    if kind == "note":
+        return str(detail.get("text", ""))
+    if kind == "label":
+        words = [f"Owner: {detail.get('owner') or 'nobody'}", *map(str, detail.get("tags", ()))]
+        return ", ".join(words) + "."
+    if kind in ("create", "redraft"):
         asked = ", across time" if detail.get("across_time") else ""
         return f"{len(detail.get('arms', ()))} arms, budget {budget}, {strategy} strategy{asked}."
     if kind == "replan":

@@ -9,6 +9,7 @@ from `deniable.web.answers`.
 from __future__ import annotations
 
 import asyncio
+import time
 from importlib import import_module
 from threading import Thread
 from typing import cast
@@ -32,6 +33,7 @@ MODULES = (
     "overview",
     "experiments",
     "actions",
+    "remarks",
     "experiment",
     "planner",
     "portfolio",
@@ -57,6 +59,8 @@ def mount(application: Application, *, demo: bool = False) -> Application:
     api = application.api
     api.state.signer = Signer(api.state.service.derived_key(b"web sessions"))
     api.state.demo = demo
+    api.state.seen_at = time.monotonic()
+    api.state.learned = {}
     api.state.watcher = Watcher(api.state.service)
     application.companions.append(api.state.watcher)
     application.upload_paths = UPLOAD_PATHS
