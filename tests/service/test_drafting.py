@@ -133,20 +133,20 @@ def test_finding() -> None:
     with serving("memory:") as service:
         for number, name in enumerate(["alpha", "Beta", "gamma_1", "gammaX1"]):
             draft(service, name, budget=0.1 * (number + 1))
-        running(service, "live")
-        service.decide_batch("live", [(f"v{n}", "a") for n in range(7)])
+        running(service, "serving")
+        service.decide_batch("serving", [(f"v{n}", "a") for n in range(7)])
         service.experiments.label("alpha", owner="Ada", tags=["checkout"])
 
         def keys(**wanted: object) -> list[str]:
             return [e.key for e in service.experiments.find(Search(**wanted)).experiments]  # type: ignore[arg-type]
 
         assert keys(order="name", descending=False) == [
-            "alpha", "Beta", "gamma_1", "gammaX1", "live",
+            "alpha", "Beta", "gamma_1", "gammaX1", "serving",
         ]  # fmt: skip
         assert keys(text="GAMMA_") == ["gamma_1"]  # no pattern
         assert keys(text="checkout") == keys(owner="Ada") == keys(tag="checkout") == ["alpha"]
-        assert keys(statuses=("running",)) == ["live"]
-        assert keys(order="visitors")[0] == "live"
+        assert keys(statuses=("running",)) == ["serving"]
+        assert keys(order="visitors")[0] == "serving"
         assert keys(order="budget", statuses=("draft",))[0] == "gammaX1"
         page = service.experiments.find(Search(first=1, limit=2, order="name", descending=False))
         assert ([e.key for e in page.experiments], page.total) == (["Beta", "gamma_1"], 5)
