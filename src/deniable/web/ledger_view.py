@@ -159,8 +159,8 @@ def _told(kind: str, detail: Mapping[str, Any]) -> str:
     if kind == "note":
         return str(detail.get("text", ""))
     if kind == "label":
-        words = [f"Owner: {detail.get('owner') or 'nobody'}", *map(str, detail.get("tags", ()))]
-        return ", ".join(words) + "."
+        named = [f"Owner: {detail.get('owner') or 'nobody'}", *map(str, detail.get("tags", ()))]
+        return ", ".join(named) + "."
     if kind in ("create", "redraft"):
         asked = ", across time" if detail.get("across_time") else ""
         return f"{len(detail.get('arms', ()))} arms, budget {budget}, {strategy} strategy{asked}."
