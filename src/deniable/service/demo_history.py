@@ -79,6 +79,19 @@ DECIDED, AUDITED, PAUSED, CHECKED = 19, 20, 24, 29
 DRAFTED = {25: DRAFTS[0], 26: DRAFTS[1], 28: DRAFTS[2]}
 
 
+LABELS = {
+    CHECKOUT.key: ("Checkout team", ("checkout", "winter")),
+    HERO.key: ("Content team", ("homepage", "winter")),
+    DELIVERY.key: ("Checkout team", ("product-page",)),
+    PHOTOS.key: ("Content team", ("product-page",)),
+    NEWSLETTER.key: ("Content team", ("newsletter",)),
+    DRAFTS[0].key: ("Search team", ("search", "winter")),
+    DRAFTS[1].key: ("Checkout team", ("checkout", "winter")),
+    DRAFTS[2].key: ("Checkout team", ("loyalty",)),
+}
+"""Experiment -> its owner and tags."""
+
+
 class Clock:
     """Microseconds since 1970 that move when they are told to."""
 
@@ -140,7 +153,7 @@ def _live(
             for experiment in running:
                 waiting += visit(service, experiment, names, rng)
             # Most clicks come within minutes; some people sleep on it.
-            for share, minutes in ((0.5, 4), (0.8, 50), (0.0, 300)):
+            for share, minutes in ((0.4, 1), (0.5, 6), (0.6, 35), (0.0, 300)):
                 clock.wait(minutes=minutes)
                 count = round(len(waiting) * share) or len(waiting)
                 now, waiting = waiting[:count], waiting[count:]
@@ -149,21 +162,30 @@ def _live(
         clock.time = end - (DAYS - day - 1) * DAY
 
 
+def _label(service: Deniable, experiment: DemoExperiment) -> None:
+    owner, tags = LABELS[experiment.key]
+    service.experiments.label(experiment.key, owner=owner, tags=tags)
+
+
 def _acts(service: Deniable, day: int, running: list[DemoExperiment]) -> None:
     """What people do on a day."""
     if day in STARTS:
         STARTS[day].create(service)
+        _label(service, STARTS[day])
         STARTS[day].start(service)
         running.append(STARTS[day])
     if day in DRAFTED:
         DRAFTED[day].create(service)
+        _label(service, DRAFTED[day])
     if day == DECIDED:
         service.experiments.stop(NEWSLETTER.key, promote="voucher")
+        service.experiments.note(NEWSLETTER.key, "Both segments prefer the voucher, so all get it.")
         running.remove(NEWSLETTER)
     if day == AUDITED:
         service.audits.run(NEWSLETTER.key, record=True)
     if day == PAUSED:
         service.experiments.pause(PHOTOS.key)
+        service.experiments.note(PHOTOS.key, "Paused: the video makes the page slow on phones.")
         running.remove(PHOTOS)
     if day == CHECKED:
         service.audits.firm(record=True)
