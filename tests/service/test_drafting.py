@@ -99,7 +99,10 @@ def test_copies_are_drafts_of_their_own() -> None:
     with serving("memory:") as service:
         running(
             service,
-            arms=[NewArm("a", "A", 0.5), NewArm("b", "B", 1.0)],
+            arms=[
+                NewArm("a", "A", 0.7),
+                NewArm("b", "B", 0.29),
+            ],  # whole nano-nats by rounding down
             strategy="constant",
             holdout=0.1,
         )

@@ -45,6 +45,9 @@ COLOUR_WORDS = {
 """An arm with such a word in its name is drawn in that colour, never in another."""
 
 HOVER_TIME = "%-d %b %Y, %H:%M"
+HOVER_UNIT = "utcyearmonthdatehoursminutes"
+HOVER_SIZE = 450
+"""Square pixels around a point in which it tells its values."""
 
 REGRET_SERIES = ("lost, estimated", "lost at random", "bound")
 
@@ -88,20 +91,15 @@ def totals_over_time(arms: Sequence[str], title: str) -> Any:
     )
     return base.mark_line() + hover_points(
         base,
-        alt.Tooltip("time:T", title="time (UTC)", format=HOVER_TIME, formatType="utc"),
+        alt.Tooltip(f"{HOVER_UNIT}(time):T", title="time (UTC)", format=HOVER_TIME),
         alt.Tooltip("arm:N"),
         alt.Tooltip("total:Q", title=title, format=",d"),
     )
 
 
 def hover_points(base: Any, *tooltip: Any) -> Any:
-    """The point nearest to the pointer, wherever in the chart that is, with its values."""
-    near = alt.selection_point(on="pointermove", clear="pointerout", nearest=True, empty=False)
-    return (
-        base.mark_point(filled=True, size=70, opacity=1)
-        .encode(opacity=alt.condition(near, alt.value(1), alt.value(0)), tooltip=list(tooltip))
-        .add_params(near)
-    )
+    """Unseen points, wide enough to be met by a pointer, that tell their values."""
+    return base.mark_point(filled=True, size=HOVER_SIZE, opacity=0).encode(tooltip=list(tooltip))
 
 
 def segment_risks(n_segments: int, cap: float) -> Any:

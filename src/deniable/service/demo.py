@@ -250,8 +250,8 @@ def guessed_right(cells: Sequence[Cell]) -> float:
 
     >>> def cell(segment, arm, shows):
     ...     return Cell(segment, arm, shows, 0, 0)
-    >>> guessed_right([cell("a", "x", 9), cell("a", "y", 1), cell("b", "x", 2), cell("b", "y", 8)])
-    0.85
+    >>> guessed_right([cell("a", "x", 3), cell("a", "y", 1), cell("b", "x", 2), cell("b", "y", 6)])
+    0.75
     """
     shown: dict[str, dict[str, int]] = {}
     for cell in cells:

@@ -33,7 +33,7 @@ CHECKOUT, HERO = EXPERIMENTS
 
 NEWSLETTER = DemoExperiment(
     "demo-newsletter-offer",
-    (NewArm("none", "No offer"), NewArm("voucher", "A voucher for the next order")),
+    (NewArm("plain", "No offer"), NewArm("voucher", "A voucher for the next order")),
     0.4,
     {"first-visit": (0.06, 0.15), "returning": (0.10, 0.19)},
     planned_visitors=3_000,
@@ -145,7 +145,7 @@ def _live(
     service.firm.set(budget=FIRM_BUDGET)
     running: list[DemoExperiment] = []
     for day in range(DAYS):
-        clock.wait(hours=1)
+        clock.wait(minutes=40 + 37 * day % 180)  # nobody acts at the same time every day
         _acts(service, day, running)
         waiting: list[tuple[Decision, int]] = []
         for step in range(STEPS_A_DAY):

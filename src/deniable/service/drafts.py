@@ -139,18 +139,27 @@ def draft(
     return experiment
 
 
+def nats_text(nano: int) -> str:
+    """The shortest number of nats that is this budget again when it is typed.
+
+    >>> nats_text(699_999_999), nats_text(250_000_000)
+    ('0.7', '0.25')
+    """
+    from deniable.privacy.composition import nano_down
+
+    texts = (f"{(nano + half) / NANO:.{digits}g}" for digits in range(1, 18) for half in (0, 0.5))
+    return next(text for text in texts if nano_down(float(text)) == nano)
+
+
 def arguments_of(experiment: Experiment) -> dict[str, Any]:
     """The arguments of `draft`, key apart, that make an experiment like this one."""
     return {
-        "arms": [
-            NewArm(arm.key, arm.label, None if arm.budget_nano is None else arm.budget_nano / NANO)
-            for arm in experiment.arms
-        ],
+        "arms": [NewArm(arm.key, arm.label, _nats(arm.budget_nano)) for arm in experiment.arms],
         "segments": experiment.segments,
-        "budget": None if experiment.arm_specific else experiment.budget,
+        "budget": None if experiment.arm_specific else _nats(experiment.budget_nano),
         "strategy": experiment.strategy,
         "across_time": experiment.across_time,
-        "trace_budget": None if experiment.trace_nano is None else experiment.trace_nano / NANO,
+        "trace_budget": _nats(experiment.trace_nano),
         "planned_visitors": experiment.planned_visitors,
         "layer": experiment.layer,
         "holdout": experiment.holdout / 1000,
@@ -158,6 +167,10 @@ def arguments_of(experiment: Experiment) -> dict[str, Any]:
         "attribution_seconds": experiment.attribution_seconds,
         "metrics": experiment.metrics,
     }
+
+
+def _nats(nano: int | None) -> float | None:
+    return None if nano is None else float(nats_text(nano))
 
 
 def checked_text(argument: str, value: object, most: int) -> str:

@@ -7,8 +7,8 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from deniable.errors import NANO, DeniableError, InvalidArgumentError
-from deniable.service.drafts import NewArm
+from deniable.errors import DeniableError, InvalidArgumentError
+from deniable.service.drafts import NewArm, nats_text
 from deniable.service.http.guard import Service
 from deniable.service.service import Deniable
 from deniable.storage.listing import Found
@@ -166,10 +166,10 @@ def _written(found: Experiment) -> dict[str, str]:
         "key": found.key,
         "arms": "\n".join(f"{a.key}: {a.label}" if a.label else a.key for a in found.arms),
         "arm_budgets": " ".join(
-            f"{arm.budget_nano / NANO:.9g}" for arm in found.arms if arm.budget_nano is not None
+            nats_text(arm.budget_nano) for arm in found.arms if arm.budget_nano is not None
         ),
         "segments": "\n".join(found.segments),
-        "budget": "" if found.arm_specific else f"{found.budget:.9g}",
+        "budget": "" if found.arm_specific else nats_text(found.budget_nano),
         "strategy": found.strategy,
         "across_time": "yes" if found.across_time else "",
         "planned_visitors": "" if found.planned_visitors is None else str(found.planned_visitors),

@@ -31,6 +31,7 @@ const quoted = (text) => {
 const text = (cell) => {
   const copy = cell.cloneNode(true);
   for (const unseen of copy.querySelectorAll("svg, meter, .hidden")) unseen.remove();
+  for (const small of copy.querySelectorAll("small")) small.textContent = ` (${small.textContent.trim()})`;
   return copy.textContent.replace(/\s+/g, " ").trim();
 };
 
