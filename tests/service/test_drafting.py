@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import delete
@@ -18,7 +19,7 @@ from deniable.storage.listing import Search
 from deniable.storage.schema import arms, experiments, segments
 
 
-def draft(service: Deniable, key: str = "checkout", **more: object) -> None:
+def draft(service: Deniable, key: str = "checkout", **more: Any) -> None:
     service.experiments.create(
         key, arms=["old", "new"], segments=["a", "b"], **{"budget": 1.0, **more}
     )
