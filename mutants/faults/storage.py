@@ -227,4 +227,20 @@ FAULTS = (
         "the store's time can go back",
         (f"{TESTS}/test_account.py::test_time_does_not_go_back",),
     ),
+    Fault(
+        "storage/promises.py",
+        'return last == "discard" and set(before) <= DRAFTING',
+        'return last == "discard"',
+        "an experiment that ran can be removed like a draft",
+        (
+            "tests/service/test_drafting.py::test_a_started_experiment_cannot_be_removed_by_an_entry",
+        ),
+    ),
+    Fault(
+        "storage/listing.py",
+        "named = func.lower(experiments.c.key).contains(text, autoescape=True)",
+        "named = func.lower(experiments.c.key).contains(text)",
+        "an underscore in a search finds any letter",
+        ("tests/service/test_drafting.py::test_finding",),
+    ),
 )
