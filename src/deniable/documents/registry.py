@@ -69,7 +69,7 @@ def _flavour(facts: Facts) -> Section:
                     ),
                     Field(
                         "Model",
-                        "randomized response with a trusted firm: the firm knows the segment, "
+                        "local randomization by a trusted firm: the firm knows the segment, "
                         "draws the version and releases only that",
                     ),
                     Field("Grade", words.grade_words(facts)),

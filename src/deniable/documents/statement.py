@@ -56,12 +56,12 @@ def _why(facts: Facts) -> Section:
         "Why it holds",
         (
             Paragraph(
-                "Arms are drawn from tables of whole numbers that sum to 2^64, with the operating "
-                "system's randomness. Each table was published, with its hash in the ledger, before "
-                "anybody was drawn from it. Seeing an arm can multiply odds by no more than its "
-                f"largest chance divided by its smallest, over all segments, {together}. That "
-                "fraction was compared with a rational number below e^budget in exact arithmetic, "
-                "without rounding: "
+                "Versions (arms) are drawn from tables of whole numbers that sum to 2^64, with "
+                "the operating system's randomness. Each table was published, with its hash in "
+                "the ledger, before anybody was drawn from it. Seeing a version can multiply odds "
+                "by no more than its largest chance divided by its smallest, over all segments, "
+                f"{together}. That fraction was compared with a rational number below e^budget in "
+                "exact arithmetic, without rounding: "
                 + ("it is at most that, everywhere." if kept else "it is ABOVE it. Do not sign.")
                 + " Decimals are cut, not rounded."
             ),

@@ -220,7 +220,8 @@ def promise_words(facts: Facts) -> str:
         "change the odds they give to that visitor belonging to any segment, against any other, "
         f"by at most the factor {factor(budget)} (a privacy budget of {unit(budget)})"
         + ("; for single versions by less, see the annex" if own else "")
-        + ". We draw one version per visitor, once; the visitor keeps it."
+        + ". We draw one version per visitor, once, from published tables of chances; the visitor "
+        "keeps it."
     )
 
 
@@ -245,8 +246,8 @@ def grade_words(facts: Facts) -> str:
     if promise.stated_grade != "across time":
         if len(facts.proofs) > 1:
             why = (
-                "an arm was switched off, and the tables before and after it keep the budget "
-                "each, not together"
+                "a version was switched off, and the tables before and after that keep the "
+                "budget each, not together"
             )
         else:
             why = "each table keeps the budget, and tables follow each other as more is learned"

@@ -24,6 +24,7 @@ from deniable.storage.schema import tables as table_rows
 from deniable.storage.store import Store
 
 if TYPE_CHECKING:
+    from deniable.audit.promise import AuditedTable
     from deniable.documents.content import Document
     from deniable.documents.facts import Ledger
 
@@ -95,7 +96,7 @@ class Documents:
         Args:
             key: the experiment.
             kind: statement, dpia, registry or record.
-            firm: the firm's name; empty: a line to fill in.
+            firm: the firm's name; empty: that of the firm's settings, else a line to fill in.
             actor: who issues it.
 
         Raises:
@@ -112,6 +113,7 @@ class Documents:
             commitments.check_complete(connection)
             promises.check(connection, experiment)
             ledger = _ledger(connection, bytes.fromhex(experiment.id))
+        firm = firm or _firm_name(ledger.entries)
         # Refused before it takes a number.
         document_of(ledger, Issue(kind, "", firm, actor, ledger.entries[-1].recorded_at))
 
@@ -202,6 +204,7 @@ class Documents:
             experiment = experiments.by_key(connection, key)
             ledger = _ledger(connection, bytes.fromhex(experiment.id), height)
             at = commitments.moment(connection) if height is None else _time(connection, height)
+        firm = firm or _firm_name(ledger.entries)
         return document_of(ledger, Issue(kind, "", firm, "", at), planned=planned)
 
     def verify(self, content: bytes) -> FileCheck:
@@ -290,7 +293,6 @@ def _digests(document: Document) -> dict[str, str]:
 
 def _ledger(connection: Connection, experiment_id: bytes, height: int | None = None) -> Ledger:
     """The chain up to a height, as far as documents about an experiment need it."""
-    from deniable.audit.promise import AuditedTable
     from deniable.documents.facts import Ledger
 
     newest = connection.execute(
@@ -311,14 +313,16 @@ def _ledger(connection: Connection, experiment_id: bytes, height: int | None = N
         head=newest.hash.hex(),
         height=newest.seq,
         experiment_id=experiment_id,
-        tables=_tables(connection, experiment_id, entries, AuditedTable),
+        tables=_tables(connection, experiment_id, entries),
     )
 
 
 def _tables(
-    connection: Connection, experiment_id: bytes, entries: Sequence[Entry], made: Any
-) -> tuple[Any, ...]:
+    connection: Connection, experiment_id: bytes, entries: Sequence[Entry]
+) -> tuple[AuditedTable, ...]:
     """The published tables that the entries name, each with the digest that was chained."""
+    from deniable.audit.promise import AuditedTable
+
     chained = {
         table.number: table
         for table in (
@@ -344,7 +348,8 @@ def _tables(
         problem = promises.table_problem(row, promised)
         if problem is not None:
             raise BrokenPromiseError(f"table {row.number} of experiment {told.key!r} {problem}")
-        found.append(made.stored(row.number, row.version, row.rows, row.counts, len(told.arms)))
+        n_arms = len(told.arms)
+        found.append(AuditedTable.stored(row.number, row.version, row.rows, row.counts, n_arms))
     if chained:
         raise BrokenPromiseError(f"table {min(chained)} of experiment {told.key!r} was removed")
     return tuple(found)
@@ -381,6 +386,14 @@ def _issued(connection: Connection, *conditions: Any) -> list[Issued]:
         )
         for entry in entries
     ]
+
+
+def _firm_name(entries: Sequence[Entry]) -> str:
+    """What the firm's settings call it; empty where they do not."""
+    for entry in reversed(entries):
+        if entry.kind == "settings" and entry.experiment_id is None:
+            return str(entry.detail.get("name", ""))
+    return ""
 
 
 def _next_number(connection: Connection, year: int) -> str:
