@@ -150,12 +150,12 @@ def believed(prior: str, nats: str) -> tuple[Decimal, Decimal]:
 
 def test_beliefs_are_those_of_the_formula_rounded_outwards(service: Deniable) -> None:
     statement = service.documents.draft("checkout", "statement")
-    rows = grids(statement, "Believed before")[0].rows
-    for prior, row in zip(("0.01", "0.1", "0.2", "0.5"), rows, strict=True):
-        high, low = believed(prior, "2")
-        assert Decimal(row[0].rstrip("%")) == Decimal(prior) * 100
-        assert Decimal(row[1].rstrip("%")) == high
-        assert Decimal(row[2].rstrip("%")) == low
+    table = grids(statement, "believed before")[0]
+    columns = list(zip(table.header, *table.rows, strict=True))
+    assert columns[0] == ("believed before", "after: at most", "after: at least")
+    for prior, column in zip(("0.01", "0.1", "0.2", "0.5"), columns[1:], strict=True):
+        told = [Decimal(cell.rstrip("%")) for cell in column]
+        assert told == [Decimal(prior) * 100, *believed(prior, "2")]
     assert "by at most the factor 7.39 (a privacy budget of 2 nats)" in texts(statement)[14]
 
 
@@ -247,6 +247,15 @@ def test_the_register_names_flavour_unit_and_parameters_but_no_segment(service: 
     assert "0.25 (discrete Laplace noise on counts)" in said
     assert field(entry, "Limit of the firm") == "epsilon 6 in any 90 days"
     assert "“x”" not in said
+
+
+def test_many_segments_are_all_named_in_an_annex(service: Deniable) -> None:
+    names = [f"group {n}" for n in range(30)]
+    service.experiments.create("wide", arms=["a", "b"], segments=names, budget=1)
+    service.experiments.start("wide")
+    said = texts(service.documents.draft("wide", "statement"))
+    assert any("“group 11” and 18 more" in text for text in said)
+    assert all(f"“{name}”" in said[said.index("Annex D. The segments") + 1] for name in names)
 
 
 def test_arms_with_budgets_of_their_own(service: Deniable) -> None:

@@ -23,7 +23,7 @@ DATA = (
     ("Segment", "the protected secret", "stored with the decision, in the trusted store alone"),
     ("Version shown", "seen by outsiders", "stored with the decision; the only thing that leaves"),
     ("Time of the decision", "may identify", "stored with the decision"),
-    ("Response", "behaviour", "stored with the decision, as the metrics below"),
+    ("Response", "behaviour", "stored with the decision"),
     ("Counts", "totals", "by table, segment and version; published tables are made from them"),
 )
 FLOWS = (
@@ -183,8 +183,14 @@ def _risks(facts: Facts) -> Section:
             ("in all that count today", facts.account.counting_nano),
             ("at the firm's limit", facts.account.budget_nano),
         ]
-    residual = words.beliefs(columns, "")
-    rows = tuple((row[0], "100%", *row[1:]) for row in residual.rows)
+    rows = tuple(
+        (
+            words.plain_percent(prior),
+            "100%",
+            *(words.at_most(words.highest(prior, nano)) for _, nano in columns),
+        )
+        for prior in words.PRIORS
+    )
     return Section(
         "6. Inherent and residual risk",
         (

@@ -31,7 +31,7 @@ SIGNED = ("Name", "Position", "Place and date", "Signature")
 DRAFT = "Draft. It was not issued: it has no number, and the ledger does not know it."
 
 _MARK = b"\n%deniable "
-_ESCAPED = re.compile(r"([\\`*_\[\]|~#])")
+_ESCAPED = re.compile(r"([\\`*_\[\]|#])")
 _LIST_START = re.compile(r"^([-+=]|\d+(?=[.)]))")
 
 
@@ -120,7 +120,7 @@ def escaped(text: str) -> str:
     text = " ".join(text.split())
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     text = _ESCAPED.sub(r"\\\1", text)
-    text = text.replace("://", "&#58;//").replace("@", "&#64;")
+    text = text.replace("://", "&#58;//").replace("@", "&#64;").replace("~", "&#126;")
     return re.sub(r"(?i)\bwww\.", "www&#46;", text)
 
 

@@ -26,12 +26,7 @@ def statement(facts: Facts) -> tuple[str, tuple[Section, ...]]:
                 "1. The promise",
                 (
                     Paragraph(words.promise_words(facts)),
-                    words.beliefs(
-                        [("after: at most", facts.promise.budget_nano)],
-                        "What a watcher can believe about a segment before and after it sees the "
-                        "version.",
-                        low=True,
-                    ),
+                    words.beliefs(facts.promise.budget_nano),
                 ),
             ),
             Section("2. The watcher", (Paragraph(words.WATCHER),)),
@@ -44,6 +39,7 @@ def statement(facts: Facts) -> tuple[str, tuple[Section, ...]]:
             _why(facts),
             words.account_section(facts, "Annex B. The firm's account"),
             _audit(facts),
+            *_all_segments(facts),
         ),
     )
 
@@ -81,3 +77,11 @@ def _audit(facts: Facts) -> Section:
             Field("Decisions", f"{audit.decisions:,}"),
         )
     return Section(AUDIT, (Fields(fields),))
+
+
+def _all_segments(facts: Facts) -> tuple[Section, ...]:
+    """All names, where page 1 has no room for them."""
+    listed = facts.told.segments
+    if len(listed) <= words.MOST_NAMED:
+        return ()
+    return (Section("Annex D. The segments", (Paragraph(words.names(listed, len(listed)) + "."),)),)

@@ -20,7 +20,10 @@ PRIORS = (Fraction(1, 100), Fraction(1, 10), Fraction(1, 5), Fraction(1, 2))
 """Beliefs of a watcher before it sees an arm, for which the limits are told."""
 
 MOST_LISTED = 40
-"""Names or lines of an account that are listed one by one."""
+"""Lines of an account that are told one by one."""
+
+MOST_NAMED = 12
+"""Names in a sentence."""
 
 _TRILLION = 10**12
 _DIGITS = (1, 2, 3, 4, 6, 9)
@@ -151,14 +154,14 @@ def name(text: str) -> str:
     return f"“{text}”" if text.isascii() else f"“\u2068{text}\u2069”"
 
 
-def names(texts: Sequence[str]) -> str:
+def names(texts: Sequence[str], most: int = MOST_NAMED) -> str:
     """Names in a row, cut where there are many.
 
-    >>> names(["a", "b"]), names([str(i) for i in range(42)])[-22:]
-    ('“a”, “b”', ', “38”, “39” and 2 more')
+    >>> names(["a", "b"]), names([str(i) for i in range(14)])[-22:]
+    ('“a”, “b”', ', “10”, “11” and 2 more')
     """
-    shown = ", ".join(map(name, texts[:MOST_LISTED]))
-    more = len(texts) - MOST_LISTED
+    shown = ", ".join(map(name, texts[:most]))
+    more = len(texts) - most
     return shown if more <= 0 else f"{shown} and {more:,} more"
 
 
@@ -171,26 +174,16 @@ def period(facts: Facts) -> str:
     return f"since {day(facts.started)}, {facts.told.status}"
 
 
-def beliefs(columns: Sequence[tuple[str, int]], caption: str, *, low: bool = False) -> Grid:
-    """What a watcher can believe at most, by what it believed before.
-
-    Args:
-        columns: heading and nano-nats.
-        caption: of the table.
-        low: tell the least belief too.
-    """
-    header = ["Believed before"]
-    for title, _ in columns:
-        header += [title, "at least"] if low else [title]
-    rows = []
-    for prior in PRIORS:
-        row = [plain_percent(prior)]
-        for _, nano in columns:
-            row.append(at_most(highest(prior, nano)))
-            if low:
-                row.append(at_least(lowest(prior, nano)))
-        rows.append(tuple(row))
-    return Grid(caption, tuple(header), tuple(rows), words=0)
+def beliefs(nano: int) -> Grid:
+    """What a watcher can believe at most and at least, by what it believed before."""
+    return Grid(
+        "What a watcher can believe about a segment before and after it sees the version.",
+        ("believed before", *map(plain_percent, PRIORS)),
+        (
+            ("after: at most", *(at_most(highest(prior, nano)) for prior in PRIORS)),
+            ("after: at least", *(at_least(lowest(prior, nano)) for prior in PRIORS)),
+        ),
+    )
 
 
 WATCHER = (

@@ -37,12 +37,15 @@ def statement(request: Request, viewer: Reader, key: str) -> Response:
     service = service_of(request)
     experiment = service.experiments.get(key)
     made = service.documents.draft(key, "statement", planned=True)
+    sections = [section for section in made.sections if section.title not in ON_PAPER_ONLY]
+    annex = next(place for place, section in enumerate(sections) if section.annex)
     return answers.show(
         request,
         "promise.html",
         viewer,
         experiment=experiment,
-        sections=[section for section in made.sections if section.title not in ON_PAPER_ONLY],
+        front=sections[:annex],
+        annexes=sections[annex:],
         height=made.height,
         results=service.experiments.results(key),
         audit=ledger_view.latest_audits(service.ledger.entries()).get(key),
