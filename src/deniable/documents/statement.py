@@ -69,13 +69,12 @@ def _why(facts: Facts) -> Section:
 def _audit(facts: Facts) -> Section:
     audit = facts.audit
     if audit is None:
-        fields = (Field("Latest audit", "None has been recorded."),)
-    else:
-        fields = (
-            Field("Latest audit", audit.verdict),
-            Field("Made", f"{words.moment(audit.at)}, entry {audit.seq:,} of the ledger"),
-            Field("Decisions", f"{audit.decisions:,}"),
-        )
+        return Section(AUDIT, (Paragraph("None has been recorded."),))
+    fields = (
+        Field("Latest audit", audit.verdict),
+        Field("Made", f"{words.moment(audit.at)}, entry {audit.seq:,} of the ledger"),
+        Field("Decisions", f"{audit.decisions:,}"),
+    )
     return Section(AUDIT, (Fields(fields),))
 
 

@@ -14,7 +14,7 @@ from datetime import datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, or_, select
+from sqlalchemy import Connection, func, or_, select
 
 from deniable.errors import BrokenPromiseError, InvalidArgumentError, UnknownNameError
 from deniable.storage import commitments, experiments, promises, times
@@ -132,9 +132,7 @@ class Documents:
                 **_digests(document),
             }
             commitments.append(connection, KIND, ledger.experiment_id, 0, detail, at)
-            return connection.execute(
-                select(rows.c.seq).order_by(rows.c.seq.desc()).limit(1)
-            ).scalar_one()
+            return int(connection.execute(select(func.max(rows.c.seq))).scalar_one())
 
         seq = self._store.retried(work)
         with self._store.read() as connection:
@@ -408,7 +406,8 @@ def _next_number(connection: Connection, year: int) -> str:
 
 
 def _time(connection: Connection, height: int) -> int:
-    return connection.execute(select(rows.c.recorded_at).where(rows.c.seq == height)).scalar_one()
+    query = select(rows.c.recorded_at).where(rows.c.seq == height)
+    return int(connection.execute(query).scalar_one())
 
 
 def _text(argument: str, value: str) -> str:
