@@ -47,7 +47,9 @@ def statement(facts: Facts) -> tuple[str, tuple[Section, ...]]:
 def _why(facts: Facts) -> Section:
     """The argument, for whoever checks it."""
     kept = all(proof.holds for proof in facts.proofs)
-    together = "table by table" if facts.promise.grade != "across time" else "over all tables"
+    together = "table by table"
+    if facts.promise.grade == "across time":
+        together = "over all tables" + (" of each part above" if len(facts.proofs) > 1 else "")
     return Section(
         "Why it holds",
         (
