@@ -18,7 +18,7 @@ from sqlalchemy.exc import IntegrityError
 from deniable.errors import NANO, InvalidArgumentError, UnknownNameError, WrongStateError
 from deniable.privacy.serving import exp_floor
 from deniable.privacy.tables import Band
-from deniable.service.drafts import MAX_BUDGET, NewArm, draft
+from deniable.service.drafts import MAX_BUDGET, NO_TRACE, NewArm, draft
 from deniable.service.draw_check import DrawCheck, draw_check
 from deniable.service.publisher import Publisher, first_table, put_first_table, recipe_of
 from deniable.storage import account, commitments, experiments, promises, samples
@@ -32,7 +32,7 @@ from deniable.storage.records import (
 )
 from deniable.storage.samples import Sample
 from deniable.storage.store import Store
-from deniable.strategies import DEFAULT_STRATEGY, STRATEGIES
+from deniable.strategies import DEFAULT_STRATEGY, table_rules
 
 if TYPE_CHECKING:
     from deniable.service.evidence import Evidence
@@ -376,7 +376,10 @@ def _replanned(connection: Connection, key: str, budget_nano: int, strategy: str
     if draft.arm_specific:
         raise WrongStateError(f"the arms of {key!r} have budgets of their own")
     changed = experiments.change(connection, draft, budget_nano=budget_nano, strategy=strategy)
-    STRATEGIES[strategy].check_size(len(changed.arms), len(changed.segments))
+    rule = table_rules()[strategy]
+    rule.check_size(len(changed.arms), len(changed.segments))
+    if rule.follows_scores and changed.trace_nano is not None:
+        raise InvalidArgumentError("trace_budget", changed.trace_nano / NANO, NO_TRACE)
     first_table(changed)  # checked exactly, before it can ever be drawn from
     commitments.record(connection, "replan", changed, **promises.replan_detail(changed))
     return changed
