@@ -104,6 +104,10 @@ def make_api(
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        # Newer releases export paths, queries and messages of errors where the process has a provider.
+        telemetry=dict.fromkeys(
+            ("tracing", "metrics", "logs", "operation_spans", "auto_configure"), False
+        ),
     )
     api.state.service = service
     api.state.authenticator = authenticator
