@@ -236,25 +236,28 @@ def test_no_trace_budget_and_no_promise_across_time() -> None:
 
 
 def test_scores_that_come_while_a_table_is_made_are_followed(
-    service: Deniable, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A table must follow the newest scores before its own entry: an auditor looks."""
-    service.scores.put("hero", SCORES)
     made = publisher.next_table
-
-    def made_slowly(connection: Connection, experiment: Experiment) -> PublishedTable:
-        table = made(connection, experiment)
-        monkeypatch.setattr(publisher, "next_table", made)
-        late.append(service.scores.put("hero", OTHER).recorded)
-        return table
-
     late: list[bool] = []
-    monkeypatch.setattr(publisher, "next_table", made_slowly)
-    assert service.experiments.publish("hero") is None
-    assert late == [True]
-    assert service.experiments.publish("hero") is not None
-    assert json.loads(newest(service)[0].counts)["scores"]["rows"][0] == [0.1, 0.2, 0.3]
-    assert replayed(service) == "kept"
+    with open_service(f"sqlite:///{tmp_path / 'store.db'}") as service:
+        service.firm.set(budget=50)
+        running(service, "hero", arms=ARMS, segments=SEGMENTS, strategy="gate")
+        service.scores.put("hero", SCORES)
+
+        def made_slowly(connection: Connection, experiment: Experiment) -> PublishedTable:
+            table = made(connection, experiment)
+            monkeypatch.setattr(publisher, "next_table", made)
+            late.append(service.scores.put("hero", OTHER).recorded)
+            return table
+
+        monkeypatch.setattr(publisher, "next_table", made_slowly)
+        assert service.experiments.publish("hero") is None
+        assert late == [True]
+        assert service.experiments.publish("hero") is not None
+        assert json.loads(newest(service)[0].counts)["scores"]["rows"][0] == [0.1, 0.2, 0.3]
+        assert replayed(service) == "kept"
 
 
 # -- planted faults --------------------------------------------------------------------------
