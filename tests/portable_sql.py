@@ -159,7 +159,7 @@ LACKS = (
     ),
     Lack(
         "settings that not all of them know",
-        rf"^\s*set\s+(local\s+|session\s+)?(?!({'|'.join(SETTINGS)}|transaction|session)\b)\w+",
+        rf"^\s*set\s+(?!((local|session)\s+)?({'|'.join(SETTINGS)}|transaction|characteristics)\b)",
         COCKROACH,
         "SET LOCAL enable_seqscan = off",
     ),
@@ -169,8 +169,8 @@ LACKS = (
 def lacking(statement: str) -> list[str]:
     """What a statement, or several, use that one of the engines lacks."""
     found = []
-    for part in statement.split(";"):
-        text = re.sub(r"'[^']*'", "''", part)  # what is quoted is a value
+    values = re.sub(r"'[^']*'", "''", statement)  # what is quoted is a value
+    for text in values.split(";"):
         found += [lack.what for lack in LACKS if re.search(lack.pattern, text, re.I | re.S)]
     return found
 

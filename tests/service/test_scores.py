@@ -260,6 +260,16 @@ def test_scores_that_come_while_a_table_is_made_are_followed(
         assert replayed(service) == "kept"
 
 
+def test_results_where_only_one_arm_is_shown_any_more(service: Deniable) -> None:
+    """Where all segments want the same arm the others get no chance at all, and nothing is divided."""
+    visited(service, 90)
+    service.scores.put("hero", OTHER)
+    visited(service, 60, "w")
+    assert [part > 0 for part in newest(service)[1].zero] == [False, False, True]
+    found = service.experiments.results("hero")
+    assert found.sentences
+
+
 # -- planted faults --------------------------------------------------------------------------
 
 
