@@ -15,7 +15,7 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
@@ -307,6 +307,10 @@ class Deniable:
         """The length of the longest arm key of an experiment that was decided for; else 0."""
         state = self._writer.engine.state(experiment)
         return 0 if state is None else state.longest_arm
+
+    def crowded(self, caller: Hashable, size: int) -> bool:
+        """Whether a job of this caller and size would only wait to be refused."""
+        return self._writer.crowded(caller, size)
 
     def stalled(self, seconds: float) -> bool:
         """Whether the store has been at work on one transaction for longer than this."""

@@ -31,8 +31,11 @@ _PAGE = 2_000
 _ONCE = ("table", "erase", "purge")
 """Kinds of which an experiment has many entries; a promise needs the newest of each."""
 
-Cell: TypeAlias = tuple[bytes, int, int, int, int, int]
-"""Experiment, table, role, segment, arm, metric."""
+Source: TypeAlias = tuple[bytes, int]
+"""Experiment and table."""
+
+Cell: TypeAlias = tuple[int, int, int]
+"""Role, segment and arm."""
 
 _Heads: TypeAlias = dict[int | None, tuple[int, bytes]]
 """Writer -> place and hash of the newest row that was followed; None: no writer yet."""
@@ -99,23 +102,22 @@ class Told:
 
 @dataclass
 class Counted:
-    """What rows add up to, gathered while their chains are checked."""
+    """What rows add up to, gathered while their chains are checked.
+
+    A firm may have a million cells, so they are kept by table, where all tables share the names of
+    their cells.
+    """
 
     decisions: int = 0
     erased: Counter[bytes] = field(default_factory=Counter)
     erased_rewards: Counter[bytes] = field(default_factory=Counter)
-    shows: dict[tuple[bytes, int, int, int, int], int] = field(default_factory=dict)
-    rewards: dict[Cell, tuple[int, int, int]] = field(default_factory=dict)
+    shows: defaultdict[Source, dict[Cell, int]] = field(default_factory=lambda: defaultdict(dict))
+    rewards: defaultdict[Source, dict[tuple[Cell, int], tuple[int, int, int]]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )
+    """By cell and metric: how many were rewarded, the sum of values and of squares."""
     last: dict[bytes, int] = field(default_factory=dict)
-
-    def sums(self, cell: Cell) -> tuple[int, int, int, int]:
-        """Shows, which count under the first metric alone, rewarded, value and square."""
-        shows = 0 if cell[5] else self.shows.get(cell[:5], 0)
-        return (shows, *self.rewards.get(cell, (0, 0, 0)))
-
-    def cells(self) -> set[Cell]:
-        """All that something was added to."""
-        return {(*cell, 0) for cell in self.shows} | self.rewards.keys()
+    names: dict[Cell, Cell] = field(default_factory=dict)
 
 
 def name_of(writer: int) -> str:
@@ -164,8 +166,12 @@ def _follow(
     reward = next(waiting, None)
     writer: int | None = None
     place, previous = 0, GENESIS
-    published = {known: table.recorded_at - SKEW for known, table in told.tables.items()}
-    cells, last = counted.shows, counted.last
+    published = {
+        source: (table.recorded_at - SKEW, counted.shows[source])
+        for source, table in told.tables.items()
+    }
+    unknown: tuple[float, dict[Cell, int]] = (float("inf"), {})
+    names, last = counted.names, counted.last
     for row in decided:
         (experiment, identity, visitor, salt, segment, shown) = row[:6]
         (version, at, by, seq, link, table, role) = row[6:13]
@@ -199,11 +205,14 @@ def _follow(
                 found = sha256(packed).digest()
             except struct.error:  # a missing value, or one that does not belong in its column
                 found = b""
-            since = published.get((experiment, table))
-            if found == link and since is not None and at >= since:
+            since, cells = published.get((experiment, table), unknown)
+            if found == link and at >= since:
                 place, previous = seq, link
-                cell = (experiment, table, role, segment, shown)
-                cells[cell] = cells.get(cell, 0) + 1
+                cell = (role, segment, shown)
+                if cell in cells:
+                    cells[cell] += 1
+                else:
+                    cells[names.setdefault(cell, cell)] = 1
                 if role == 0 and at > last.get(experiment, 0):
                     last[experiment] = at
                 counted.decisions += 1
@@ -352,8 +361,9 @@ def _count_decision(row: Any, counted: Counted) -> None:
     if row.salt is None:
         counted.erased[row.experiment_id] += 1
     else:
-        cell = _cell(row, 0)[:5]
-        counted.shows[cell] = counted.shows.get(cell, 0) + 1
+        source, cell = _placed(row, counted)
+        cells = counted.shows[source]
+        cells[cell] = cells.get(cell, 0) + 1
     if row.role == 0:
         last = counted.last.get(row.experiment_id, 0)
         counted.last[row.experiment_id] = max(last, row.decided_at)
@@ -365,18 +375,13 @@ def _count_reward(row: Any, caps: Mapping[bytes, tuple[int, ...]], counted: Coun
         return
     limits = caps.get(row.experiment_id, ())
     share = row.value / limits[row.metric] if row.metric < len(limits) else 0.0
-    cell = _cell(row, row.metric)
-    rewarded, value, square = counted.rewards.get(cell, (0, 0, 0))
+    source, cell = _placed(row, counted)
+    cells = counted.rewards[source]
+    rewarded, value, square = cells.get((cell, row.metric), (0, 0, 0))
     added = round(share * share * MICRO)
-    counted.rewards[cell] = (rewarded + 1, value + row.value, square + added)
+    cells[cell, row.metric] = (rewarded + 1, value + row.value, square + added)
 
 
-def _cell(row: Any, metric: int) -> Cell:
-    return (
-        row.experiment_id,
-        row.table_number or 0,
-        row.role or 0,
-        row.segment,
-        row.shown,
-        metric,
-    )
+def _placed(row: Any, counted: Counted) -> tuple[Source, Cell]:
+    cell = (row.role or 0, row.segment, row.shown)
+    return (row.experiment_id, row.table_number or 0), counted.names.setdefault(cell, cell)
