@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from collections import Counter, defaultdict
 from collections.abc import Generator, Iterable, Mapping
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, TypeAlias
@@ -28,6 +28,7 @@ from deniable.storage.schema import (
 )
 
 _PAGE = 2_000
+_SORT_KIB = 8_192
 _ONCE = ("table", "erase", "purge")
 """Kinds of which an experiment has many entries; a promise needs the newest of each."""
 
@@ -139,7 +140,7 @@ def follow_writers(
         _stream(connection, rewards.c.writer_id, rewards.c.seq, _rewards()),
     )
     # Closed also where a row is wrong: the cursors must not outlive the transaction.
-    with closing(streams[0]), closing(streams[1]):
+    with _small_cache(connection), closing(streams[0]), closing(streams[1]):
         heads: _Heads = dict.fromkeys(ends, (0, GENESIS))
         del heads[COMMITMENT_CHAIN]  # no writer has its number
         _follow(*streams, heads, told, caps, counted)
@@ -147,6 +148,20 @@ def follow_writers(
         if writer != COMMITMENT_CHAIN and heads[writer] != (end.seq, end.head):
             place = heads[writer][0] + 1
             raise Broken(f"entry {place} of writer {writer} was removed", name_of(writer), place)
+
+
+@contextmanager
+def _small_cache(connection: Connection) -> Generator[None, None, None]:
+    """SQLite sorts in as much memory as its cache may take, and every row is read only once."""
+    if connection.dialect.name != "sqlite":
+        yield
+        return
+    usual = connection.exec_driver_sql("PRAGMA cache_size").scalar_one()
+    connection.exec_driver_sql(f"PRAGMA cache_size = {-_SORT_KIB}")
+    try:
+        yield
+    finally:
+        connection.exec_driver_sql(f"PRAGMA cache_size = {usual}")
 
 
 def _follow(
