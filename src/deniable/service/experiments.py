@@ -266,11 +266,11 @@ class Experiments:
         return self._publisher.publish(key)
 
     def events(self, key: str) -> list[Commitment]:
-        """What happened to one experiment, oldest first; publications apart."""
+        """What people did to one experiment, oldest first; no publications, nor a model's scores."""
         with self._store.read() as connection:
             experiment = experiments.by_key(connection, key)
             found = commitments.entries(connection, experiment)
-        return [entry for entry in found if entry.kind != "table"]
+        return [entry for entry in found if entry.kind not in ("scores", "table")]
 
     def draw_check(self, experiment: Experiment) -> DrawCheck:
         """How often each arm was shown, against what the published tables say."""

@@ -111,7 +111,6 @@ _EVENTS = {
     "resume": "Resumed",
     "stop": "Stopped",
     "switch_off": "Arm switched off",
-    "scores": "Scores received for the next table",
     "exhaust": "Budget exhausted: new visitors get an arm that tells nothing",
     "migrate": "Store migrated; the first table was published",
     "erase": "Visitors erased on request",
