@@ -273,6 +273,10 @@ def test_results_where_only_one_arm_is_shown_any_more(service: Deniable) -> None
 # -- planted faults --------------------------------------------------------------------------
 
 
+def _as_method(function: Any) -> Any:
+    return classmethod(function)
+
+
 def _ignoring(cls: type[GateRule], budgets: tuple[int, ...], counts: Any, **_: Any) -> Table:
     even = tuple(2**64 // 4 * part for part in (2, 1, 1))
     return Table((even,) * len(counts.shows), even)
@@ -293,7 +297,7 @@ def test_a_table_that_ignores_the_scores_is_caught(
 ) -> None:
     service.scores.put("hero", SCORES)
     with monkeypatch.context() as planted:
-        planted.setattr(GateRule, "table", classmethod(fault))
+        planted.setattr(GateRule, "table", _as_method(fault))
         visited(service, 100)
     assert service.experiments.get("hero").table_number == 2
     assert replayed(service) == "broken"
@@ -318,11 +322,11 @@ def test_a_ratio_above_the_budget_is_never_published_and_is_caught(
 ) -> None:
     service.scores.put("hero", SCORES)
 
-    def greedy(cls: type[GateRule], budgets: tuple[int, ...], counts: Any, **more: Any) -> Table:
+    def greedy(_cls: Any, budgets: tuple[int, ...], counts: Any, **more: Any) -> Table:
         return ORIGINAL(tuple(2 * budget for budget in budgets), counts, **more)
 
     with monkeypatch.context() as planted:
-        planted.setattr(GateRule, "table", classmethod(greedy))
+        planted.setattr(GateRule, "table", _as_method(greedy))
         visited(service, 100)
         assert service.experiments.get("hero").table_number == 1
         planted.setattr(Table, "check", lambda *_: ())

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from sqlalchemy import UniqueConstraint
-from sqlalchemy.dialects import postgresql
+from sqlalchemy import UniqueConstraint, create_engine
 from sqlalchemy.schema import CreateTable
 from tests.portable_sql import LACKS, SPREAD, Lack, lacking, watching
 from tests.postgres import PostgresServer
@@ -75,8 +74,9 @@ def test_the_whole_life_of_a_store_is_portable(
         service.experiments.counts("banner")
         service.ledger.export(tmp_path / "some.parquet", experiment="hero", shape="private")
         service.ledger.export_log(tmp_path / "log.parquet")
-        service.experiments.stop("banner", promote="b")
-        service.visitors.purge(before=service.experiments.get("banner").stopped_at, running=False)
+        stopped = service.experiments.stop("banner", promote="b").stopped_at
+        assert stopped is not None
+        service.visitors.purge(before=stopped, running=False)
         assert service.ledger.verify().sound
         service.audits.run("hero", record=True)
         service.audits.firm(record=True)
@@ -107,9 +107,10 @@ def test_a_statement_that_is_not_portable_fails_where_it_is_sent(postgres: Postg
 
 def test_the_schema_can_be_spread_by_experiment() -> None:
     """Citus: every key holds the column by which rows are spread. CockroachDB: there is a key."""
+    dialect = create_engine("postgresql+psycopg://").dialect
     for table in metadata.tables.values():
         assert table.primary_key.columns
-        ddl = str(CreateTable(table).compile(dialect=postgresql.dialect()))
+        ddl = str(CreateTable(table).compile(dialect=dialect))
         assert lacking(ddl) == [], table.name
     for name in SPREAD:
         table = metadata.tables[name]

@@ -105,9 +105,13 @@ def make_api(
         redoc_url=None,
         redirect_slashes=False,
         # Newer releases export paths, queries and messages of errors where the process has a provider.
-        telemetry=dict.fromkeys(
-            ("tracing", "metrics", "logs", "operation_spans", "auto_configure"), False
-        ),
+        telemetry={
+            "tracing": False,
+            "metrics": False,
+            "logs": False,
+            "operation_spans": False,
+            "auto_configure": False,
+        },
     )
     api.state.service = service
     api.state.authenticator = authenticator
