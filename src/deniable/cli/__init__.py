@@ -30,6 +30,7 @@ COMMANDS: dict[str, str] = {
     "restore": "Put a backup into place and commit what may be spent twice.",
     "results": "What an experiment has learned, valid at any look.",
     "rewards": "Import rewards from a CSV or Parquet file.",
+    "scores": "Give a model's scores to an experiment of the strategy gate.",
     "serve": "Serve decisions over HTTP, on SQLite or PostgreSQL.",
     "simulate": "Run policies against each other on known click rates.",
     "status": "The firm's budget and all experiments' counts.",
@@ -38,7 +39,7 @@ COMMANDS: dict[str, str] = {
 
 EXTRAS: dict[str, str] = {
     **dict.fromkeys(("apply", "audit", "document", "erase", "experiment"), "server"),
-    **dict.fromkeys(("export", "init", "keys"), "server"),
+    **dict.fromkeys(("export", "init", "keys", "scores"), "server"),
     **dict.fromkeys(("ledger", "purge", "results", "rewards", "serve", "status"), "server"),
     "reproduce": "all",
     "simulate": "simulate",

@@ -18,7 +18,7 @@ from deniable.cli.stores import (
     print_table,
 )
 from deniable.errors import InvalidArgumentError
-from deniable.strategies import DEFAULT_STRATEGY, STRATEGIES
+from deniable.strategies import DEFAULT_STRATEGY, table_rules
 
 if TYPE_CHECKING:
     from deniable.service.drafts import NewArm
@@ -36,7 +36,7 @@ def create(
     segment: Annotated[list[str], typer.Option(help="Once for each segment.")],
     budget: Annotated[float | None, typer.Option(help="Cap on a visitor's risk, in nats.")] = None,
     strategy: Annotated[
-        str, typer.Option(help=f"How tables are made from counts: {', '.join(STRATEGIES)}.")
+        str, typer.Option(help=f"How tables are made: {', '.join(table_rules())}.")
     ] = DEFAULT_STRATEGY,
     across_time: Annotated[
         bool,

@@ -40,6 +40,7 @@ from deniable.service.jobs import (
 )
 from deniable.service.ledger import Ledger
 from deniable.service.publisher import Publisher
+from deniable.service.scores import Scores
 from deniable.service.scratch import Scratch
 from deniable.service.visitor_requests import VisitorRequests
 from deniable.service.visitors import check_key, has_key, visitor_key
@@ -102,6 +103,7 @@ class Deniable:
     Attributes:
         experiments: create, start, pause, stop them; their counts and tables.
         firm: the firm's budget.
+        scores: takes what a model outside wants, for experiments of the strategy "gate".
         visitors: show, look up and forget what is stored about visitors.
         ledger: what happened, verification, exports.
         audits: what was promised, and whether it was kept.
@@ -133,6 +135,7 @@ class Deniable:
         self._decide_seconds = decide_seconds
         self.experiments = Experiments(store, self._publisher)
         self.firm = FirmBudget(store)
+        self.scores = Scores(store)
         self.visitors = VisitorRequests(store, key)
         self.ledger = Ledger(store, key)
         self.audits = Audits(store)

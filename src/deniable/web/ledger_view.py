@@ -26,6 +26,7 @@ KINDS = {
     "replan": "Draft changed",
     "start": "Started",
     "table": "Table published",
+    "scores": "Scores received",
     "pause": "Paused",
     "resume": "Resumed",
     "stop": "Stopped",
@@ -168,6 +169,8 @@ def _told(kind: str, detail: Mapping[str, Any]) -> str:
     if kind == "table":
         words = f"Number {detail.get('number', '')}, made from published counts"
         return f"{words}, inside floors fixed for life." if detail.get("band") else f"{words}."
+    if kind == "scores":
+        return f"{str(detail.get('what', '')).capitalize()} of a model outside, for the next table."
     if kind == "start" and detail.get("layer"):
         return f"In the layer {detail['layer']}."
     if kind == "migrate":
