@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from playwright.sync_api import Browser, Page, expect
 from tests.web.site import EXPERIMENT, HOSTILE, Site, send, token_of
@@ -13,6 +16,7 @@ from deniable.documents.content import Grid
 from deniable.documents.making import KINDS
 from deniable.web import glossary
 
+GLOSSARY = Path(__file__).parents[2] / "docs" / "glossary.md"
 STATEMENT = f"/ledger/promises/{EXPERIMENT}"
 ISSUE = f"{STATEMENT}/documents"
 MOST_PAGES = {"statement": 4, "dpia": 5, "registry": 2, "record": 2}
@@ -215,3 +219,9 @@ def test_words_are_explained_where_they_stand(
 def _assert_tips_have_ids_of_their_own(opened: Tab) -> None:
     ids = opened.page.evaluate("[...document.querySelectorAll('[id]')].map((one) => one.id)")
     assert len(ids) == len(set(ids))
+
+
+def test_every_explained_word_is_in_the_glossary() -> None:
+    rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", GLOSSARY.read_text("utf-8"), re.M)
+    known = {word.strip() for words, _ in rows for word in words.split(",")}
+    assert set(glossary.WORDS) <= known
