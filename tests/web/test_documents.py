@@ -70,7 +70,7 @@ def test_issue_list_and_download(site: Site) -> None:
         ledger = client.get("/ledger").text
         for one in issued:
             assert one.number in page
-            assert f"{one.kind.capitalize()} {one.number}, by test admin." in ledger
+            assert f"{KINDS[one.kind][0]} {one.number}, by test admin." in ledger
             made = site.service.documents.again(one.number)
             html = client.get(f"/ledger/documents/{one.number}.html")
             assert html.content == rendering.html(made).encode()
@@ -80,6 +80,12 @@ def test_issue_list_and_download(site: Site) -> None:
             assert site.service.documents.verify(text.content).sound
         for wrong in ("2019-0001.html", f"{issued[0].number}.docx", "x", "..html"):
             assert client.get(f"/ledger/documents/{wrong}").status_code == 404
+
+
+def test_names_keep_their_capitals_in_the_ledger(site: Site) -> None:
+    issued = site.service.documents.issue(EXPERIMENT, "dpia", actor="Ada King")
+    with site.signed_in("read") as client:
+        assert f"Annex to an impact assessment {issued.number}, by Ada King." in client.get("/ledger").text
 
 
 def test_a_draft_has_a_page_but_no_statement(site: Site) -> None:

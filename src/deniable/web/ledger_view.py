@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from deniable.documents.making import KINDS as DOCUMENTS
 from deniable.errors import NANO
 from deniable.storage import times
 from deniable.storage.account import Balance
@@ -190,7 +191,8 @@ def _told(kind: str, detail: Mapping[str, Any]) -> str:
     if kind == "audit":
         return str(detail.get("verdict", ""))
     if kind == "document":
-        return f"{detail.get('as')} {detail.get('number')}, by {detail.get('by')}.".capitalize()
+        title, _ = DOCUMENTS.get(str(detail.get("as")), ("Document", None))
+        return f"{title} {detail.get('number')}, by {detail.get('by')}."
     if kind in ("erase", "purge") and "decisions" in detail:
         count = detail["decisions"]
         return f"{whole(count)} decision{'' if count == 1 else 's'} stripped of the visitor."
