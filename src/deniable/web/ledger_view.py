@@ -14,6 +14,8 @@ from typing import Any
 from deniable.errors import NANO
 from deniable.storage import times
 from deniable.storage.account import Balance
+from deniable.storage.actors import in_words
+from deniable.storage.firm_settings import of_detail
 from deniable.storage.records import Commitment
 from deniable.web.wording import nats, whole
 
@@ -33,6 +35,10 @@ KINDS = {
     "erase": "Visitors erased",
     "purge": "Old visitors erased",
     "audit": "Audited",
+    "access": "People and keys",
+    "settings": "Firm’s settings",
+    "export": "Data exported",
+    "approval": "Second person",
     "restore": "Restored from a backup",
     "migrate": "Store migrated",
     "period": "Period opened (before windows)",
@@ -54,6 +60,7 @@ class Entry:
         taken: nats that count from then on, where it starts or resumes an experiment.
         committed: nats that counted then, this entry included.
         told: further facts, as a sentence.
+        by: who did it; empty: the service itself.
     """
 
     seq: int
@@ -64,6 +71,7 @@ class Entry:
     taken: float
     committed: float
     told: str
+    by: str = ""
 
 
 def entries(ledger: Sequence[Commitment], balances: Sequence[Balance]) -> list[Entry]:
@@ -84,6 +92,7 @@ def entries(ledger: Sequence[Commitment], balances: Sequence[Balance]) -> list[E
                 taken=line.amount_nano / NANO,
                 committed=committed / NANO,
                 told=_told(line.kind, detail),
+                by=in_words(detail.get("by")),
             )
         )
     return found
@@ -108,12 +117,13 @@ def as_csv(found: Sequence[Entry]) -> str:
     """Entries as a file; a cell never begins with a sign that spreadsheets take as a formula."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(("seq", "time", "kind", "experiment", "taken_nats", "committed_nats", "detail"))
+    head = ("seq", "time", "kind", "experiment", "taken_nats", "committed_nats", "detail", "by")
+    writer.writerow(head)
     for entry in found:
-        cells = (entry.kind, entry.experiment or "", entry.told)
-        kind, experiment, told = (f"'{c}" if c[:1] in "=+-@" and c else c for c in cells)
+        cells = (entry.kind, entry.experiment or "", entry.told, entry.by)
+        kind, experiment, told, by = (f"'{c}" if c[:1] in "=+-@" and c else c for c in cells)
         amounts = (f"{entry.taken:.9f}", f"{entry.committed:.9f}")
-        writer.writerow((entry.seq, entry.time.isoformat(), kind, experiment, *amounts, told))
+        writer.writerow((entry.seq, entry.time.isoformat(), kind, experiment, *amounts, told, by))
     return file.getvalue()
 
 
@@ -183,9 +193,43 @@ def _told(kind: str, detail: Mapping[str, Any]) -> str:
         grade = detail.get("grade")
         words = f"New visitors no longer get {detail.get('arm', '')}."
         return f"{words} Grade of the new version: {grade}." if grade else words
+    if kind == "access":
+        return _access(detail)
+    if kind == "settings":
+        said = of_detail(dict(detail))
+        named = f"It is called {said.name}." if said.name else "It has no name."
+        return f"{named} Needs a second person: {said.rules_in_words()}."
+    if kind == "approval":
+        act = {"ask": "Asked for", "grant": "Granted", "refuse": "Refused"}.get(detail["act"], "")
+        return f"{act}: {detail.get('words', '')}."
+    if kind == "export":
+        return f"{whole(detail.get('rows', 0))} rows in the shape {detail.get('shape', '')}."
     if kind == "audit":
         return str(detail.get("verdict", ""))
     if kind in ("erase", "purge") and "decisions" in detail:
         count = detail["decisions"]
         return f"{whole(count)} decision{'' if count == 1 else 's'} stripped of the visitor."
     return ""
+
+
+_ACCESS = {
+    "invite": "{user} was invited as {role}.",
+    "join": "{user} chose a password and joined as {role}.",
+    "password": "{user} chose a new password.",
+    "role": "{user} became {role}.",
+    "disable": "{user} was disabled.",
+    "enable": "{user} was enabled.",
+    "create key": "API key {key} was created for {scopes}.",
+    "revoke key": "API key {key} was revoked.",
+}
+
+
+def _access(detail: Mapping[str, Any]) -> str:
+    """What changed about people and keys."""
+    words = {
+        "user": detail.get("user", ""),
+        "role": str(detail.get("role", "")).replace("-", " "),
+        "key": detail.get("key", ""),
+        "scopes": ", ".join(detail.get("scopes", ())),
+    }
+    return _ACCESS.get(detail.get("act", ""), "").format(**words)

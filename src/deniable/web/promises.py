@@ -18,7 +18,7 @@ from deniable.privacy.serving import SPACE
 from deniable.service.http.guard import service_of
 from deniable.service.service import Deniable
 from deniable.web import answers, ledger_view
-from deniable.web.access import Reader, Submission
+from deniable.web.access import AuditSubmission, Reader
 
 router = APIRouter(prefix="/ledger/promises")
 
@@ -53,7 +53,7 @@ def statement(request: Request, viewer: Reader, key: str) -> Response:
 
 
 @router.post("/{key}/audit")
-async def audit(request: Request, key: str, form: Submission) -> Response:
+async def audit(request: Request, key: str, form: AuditSubmission) -> Response:
     """Audit now, and enter the verdict into the ledger."""
     found = await asyncio.to_thread(service_of(request).audits.run, key, record=True)
     place = f"/ledger/promises/{found.promise.name}#audit"

@@ -29,6 +29,7 @@ from deniable.service.jobs import LARGEST_REWARD, LONGEST_NAME
 from deniable.storage.erasure import Erasure
 from deniable.storage.records import (
     MICRO,
+    SCOPES,
     ApiKey,
     Cell,
     Commitment,
@@ -133,7 +134,7 @@ class KeyRequest(_Request):
     """A new API key."""
 
     label: Annotated[str, Field(min_length=1, max_length=200)]
-    scopes: Annotated[list[Scope], Field(min_length=1, max_length=4)]
+    scopes: Annotated[list[Scope], Field(min_length=1, max_length=len(SCOPES))]
 
 
 class ErasureRequest(_Request):
@@ -255,6 +256,7 @@ class CommitmentReply(BaseModel):
     amount: float
     detail: str
     recorded_at: datetime
+    by: str | None = None
 
     @classmethod
     def of(cls, entry: Commitment) -> CommitmentReply:
@@ -266,6 +268,7 @@ class CommitmentReply(BaseModel):
             amount=entry.amount_nano / NANO,
             detail=entry.detail,
             recorded_at=entry.recorded_at,
+            by=entry.actor,
         )
 
 
@@ -277,6 +280,7 @@ class KeyReply(BaseModel):
     scopes: Sequence[Scope]
     created_at: datetime
     revoked_at: datetime | None
+    last_used_at: datetime | None = None
     secret: str | None = None
 
     @classmethod
@@ -288,6 +292,7 @@ class KeyReply(BaseModel):
             scopes=key.scopes,
             created_at=key.created_at,
             revoked_at=key.revoked_at,
+            last_used_at=key.last_used_at,
             secret=secret,
         )
 
