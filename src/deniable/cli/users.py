@@ -46,7 +46,9 @@ def invite(
     from deniable.storage.records import UserRole
 
     with opened(store, key_file) as service:
-        invitation = service.people.invite(name, cast(UserRole, role) or None, hours=hours)
+        invitation = service.people.invite(
+            name, cast(UserRole, role) if role else None, hours=hours
+        )
     settings = settings_of(store, key_file)
     host = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host
     base = url.rstrip("/") or f"http://{f'[{host}]' if ':' in host else host}:{settings.port}"

@@ -108,8 +108,7 @@ class FirmBudget:
                     "name", name, f"printable text of up to {LONGEST_NAME} characters"
                 )
         if start_above is not None:
-            never = start_above == "never"
-            changed["start_above_nano"] = None if never else nano_down(start_above)
+            changed["start_above_nano"] = None if start_above == "never" else nano_down(start_above)
 
         def work(connection: Connection) -> FirmSettings:
             commitments.lock_chain(connection)

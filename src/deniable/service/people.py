@@ -109,7 +109,7 @@ class People:
         name = checked_name(name)
         if role is not None:
             _checked_role(role)
-        if not isinstance(hours, int) or not 1 <= hours <= MOST_INVITE_HOURS:
+        if type(hours) is not int or not 1 <= hours <= MOST_INVITE_HOURS:
             raise InvalidArgumentError("hours", hours, f"1 to {MOST_INVITE_HOURS}")
         token = urlsafe_b64encode(os.urandom(32)).decode().rstrip("=")
         now = self._clock()
@@ -206,8 +206,8 @@ class People:
             for kind in ("name", "address"):
                 connection.execute(
                     update(attempts)
-                    .where(attempts.c.bucket == buckets[kind], attempts.c.count > 0)
-                    .values(count=attempts.c.count - 1)
+                    .where(attempts.c.bucket == buckets[kind], attempts.c.tried > 0)
+                    .values(tried=attempts.c.tried - 1)
                 )
             if passwords.outdated(row.password_hash):
                 stored = passwords.hasher().hash(password)
@@ -342,7 +342,7 @@ class People:
         full = [
             found[bucket].since
             for kind, bucket in buckets.items()
-            if bucket in found and found[bucket].count >= LIMITS[kind]
+            if bucket in found and found[bucket].tried >= LIMITS[kind]
         ]
         if full:
             raise TooManyAttemptsError(seconds=max(1, (max(full) - old) // SECOND))
@@ -351,10 +351,10 @@ class People:
                 connection.execute(
                     update(attempts)
                     .where(attempts.c.bucket == bucket)
-                    .values(count=attempts.c.count + 1)
+                    .values(tried=attempts.c.tried + 1)
                 )
             else:
-                connection.execute(insert(attempts).values(bucket=bucket, count=1, since=now))
+                connection.execute(insert(attempts).values(bucket=bucket, tried=1, since=now))
 
 
 def checked_name(name: str) -> str:

@@ -300,7 +300,7 @@ attempts = Table(
     Column(
         "bucket", LargeBinary(32), primary_key=True
     ),  # a keyed hash of a name, an address or both
-    Column("count", Integer, nullable=False),
+    Column("tried", Integer, nullable=False),
     Column("since", BigInteger, nullable=False),
 )
 """Passwords that were tried lately, to slow down guessing."""

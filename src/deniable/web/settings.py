@@ -95,8 +95,9 @@ def end_session(request: Request, form: ReaderSubmission, service: Service) -> R
 def invite(request: Request, form: Submission, service: Service) -> Response:
     """Invite a person, or give somebody a link for a new password; the link is shown once."""
     try:
+        role = form.text("role")
         invitation = service.people.invite(
-            form.text("name"), cast(UserRole, form.text("role")) or None
+            form.text("name"), cast(UserRole, role) if role else None
         )
     except DeniableError as error:
         return _page(request, form.viewer, "invite", fields.in_words(error), form)

@@ -42,7 +42,7 @@ def upgrade() -> None:
     op.create_table(
         "attempts",
         sa.Column("bucket", sa.LargeBinary(32), primary_key=True),
-        sa.Column("count", sa.Integer, nullable=False),
+        sa.Column("tried", sa.Integer, nullable=False),
         sa.Column("since", sa.BigInteger, nullable=False),
     )
     op.create_table(
