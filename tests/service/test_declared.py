@@ -75,6 +75,7 @@ def test_a_file_leads_there_and_then_nothing_is_to_do(store_url: str) -> None:
             "checkout: start",
             "by.arm: create, constant, 0.7 nats",
             "key shop: create for decide, reward",
+            "user ada@firm.example: invite as manager",
         ]
         again = compare(FIRM, service)
         assert (again.steps, again.refused, again.left_alone) == ([], [], [])

@@ -122,6 +122,9 @@ class _Keys:
         now = datetime.datetime.now(datetime.UTC)
         return ApiKey("0" * 32, "test", ("read",), now, None) if secret in self.known else None
 
+    def note_use(self, key: ApiKey) -> None:
+        """Nothing is asked, and nobody waits."""
+
 
 @pytest.fixture
 def clocked() -> tuple[_Keys, Authenticator, Callable[[float], None]]:
