@@ -146,10 +146,10 @@ FAULTS = (
         (f"{TESTS}/test_people.py::test_nobody_ends_the_sessions_of_others_but_an_admin",),
     ),
     Fault(
-        "web/visitors.py",
-        "async def look_up(request: Request, form: PrivacySubmission)",
-        "async def look_up(request: Request, form: ReaderSubmission)",
-        "viewers look up single visitors",
+        "web/access.py",
+        'PrivacySubmission = Annotated[Form, Depends(sending("privacy"))]',
+        'PrivacySubmission = Annotated[Form, Depends(sending("read"))]',
+        "viewers look up and erase single visitors",
         (f"{TESTS}/test_roles.py::test_each_role_may_do_what_its_scopes_say[viewer]",),
     ),
     Fault(
