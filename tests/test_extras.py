@@ -26,6 +26,7 @@ DISTRIBUTIONS = {
     "argon2": "argon2-cffi",
     "multipart": "python-multipart",
     "openfeature": "openfeature-sdk",
+    "opentelemetry": "opentelemetry-sdk",
     "prometheus_client": "prometheus-client",
     "starlette": "fastapi",
     "vl_convert": "vl-convert-python",

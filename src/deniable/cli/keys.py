@@ -25,7 +25,9 @@ def create(
     label: Annotated[str, typer.Argument(help="What it is for.")],
     scope: Annotated[
         list[str],
-        typer.Option(help="decide, reward, read, draft, run, audit, privacy or admin; may repeat."),
+        typer.Option(
+            help="decide, reward, scores, read, draft, run, audit, privacy or admin; may repeat."
+        ),
     ],
     store: Store = DEFAULT_STORE,
     key_file: KeyFile = "",

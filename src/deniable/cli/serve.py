@@ -67,12 +67,17 @@ def application(settings: Settings, options: Any) -> Any:
     proxy = TrustedProxy.of(settings.sign_in_header, settings.trusted_proxies)
     if settings.webhook_url:
         checked_url(settings.webhook_url)
+    provider = None
+    if settings.traces:
+        from deniable.service.http.tracing import Traced, otlp_provider
+
+        provider = otlp_provider()
     service = open_service(settings)
     app = mount(create_app(service, options), proxy=proxy)
     if settings.webhook_url:
         app.companions.append(Webhook(service, settings.webhook_url))
         app.api.state.webhook = True
-    return app
+    return app if provider is None else Traced(app, provider)
 
 
 def _serve_as_worker(settings: Settings, inherited: Any) -> None:

@@ -127,6 +127,10 @@ class Settings(BaseModel):
         default="",
         description="Address that is told what enters the ledger, signed. Empty: none.",
     )
+    traces: bool = Field(
+        default=False,
+        description="Send OpenTelemetry spans by OTLP; they tell no visitor, segment or arm.",
+    )
     demo: bool = Field(
         default=False,
         description="A demo firm with two experiments and simulated visitors. Never on real data.",

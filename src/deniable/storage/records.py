@@ -14,12 +14,15 @@ from typing import Literal, NamedTuple, TypeAlias
 from deniable.errors import NANO
 
 Status: TypeAlias = Literal["draft", "running", "paused", "stopped", "scratch"]
-Scope: TypeAlias = Literal["decide", "reward", "read", "draft", "run", "audit", "privacy", "admin"]
+Scope: TypeAlias = Literal[
+    "decide", "reward", "scores", "read", "draft", "run", "audit", "privacy", "admin"
+]
 UserRole: TypeAlias = Literal["viewer", "analyst", "manager", "privacy-officer", "admin"]
 
 SCOPES: tuple[Scope, ...] = (
     "decide",
     "reward",
+    "scores",
     "read",
     "draft",
     "run",
@@ -27,8 +30,9 @@ SCOPES: tuple[Scope, ...] = (
     "privacy",
     "admin",
 )
-"""What a caller may do: ask for arms; report rewards; look; make and change drafts; start, stop and
-change what runs; audit; the firm's budget, erasures and exports; people and keys, and all else."""
+"""What a caller may do: ask for arms; report rewards; give scores; look; make and change drafts; start,
+stop and change what runs; audit; the firm's budget, erasures, documents and exports; people and keys,
+and all else."""
 
 ROLES: dict[UserRole, tuple[Scope, ...]] = {
     "viewer": ("read",),
@@ -309,14 +313,60 @@ class PublishedTable:
 
 
 @dataclass(frozen=True)
+class GateReport:
+    """What the gate will do with a model's scores. Private: it is about all visitors so far.
+
+    Attributes:
+        experiment: its key.
+        kind: scores or probabilities.
+        recorded: whether the scores are new; False: the same are waiting, or followed, already.
+        wanted: the model's expected score without the gate; 1 for probabilities.
+        kept: with it; for probabilities the share of visitors who are shown what the model would show.
+        table: the number of the table in force; 0 before the start.
+        decisions: stored so far.
+        next_at: the number of decisions at which the next table is published, which follows these
+            scores; None before the start: the first table does.
+    """
+
+    experiment: str
+    kind: Literal["scores", "probabilities"]
+    recorded: bool
+    wanted: float
+    kept: float
+    table: int
+    decisions: int
+    next_at: int | None
+
+    @property
+    def cost(self) -> float:
+        """What the promise takes of what the model wanted."""
+        return self.wanted - self.kept
+
+    @property
+    def words(self) -> str:
+        """All of it as two sentences."""
+        if self.kind == "scores":
+            told = (
+                f"Expected score {self.kept:.6g} with the gate, {self.wanted:.6g} without: it costs "
+                f"{self.cost:.6g}."
+            )
+        else:
+            told = f"{self.kept:.2%} of the visitors are shown what the model would show them."
+        if self.next_at is None:
+            return f"{told} The first table follows, when the experiment starts."
+        so_far = f"{self.decisions:,} so far"
+        return f"{told} The next table follows, at {self.next_at:,} decisions ({so_far})."
+
+
+@dataclass(frozen=True)
 class Commitment:
     """One entry of the ledger's commitment chain, newest last.
 
     Attributes:
         seq: 1, 2, 3, ...
-        kind: firm, key, create, start, table, pause, resume, stop, switch_off, erase, purge, audit,
-            access, approval, export, settings, scratch, scratch_end, migrate; period and exhaust in
-            stores from before migration 0004.
+        kind: firm, key, create, start, table, scores, pause, resume, stop, switch_off, erase, purge,
+            audit, document, access, approval, export, settings, scratch, scratch_end, migrate; period
+            and exhaust in stores from before migration 0004.
         experiment: the key it concerns, or None for the firm.
         amount_nano: what it took of the firm's budget.
         detail: further facts, JSON.

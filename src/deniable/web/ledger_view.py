@@ -28,6 +28,7 @@ KINDS = {
     "replan": "Draft changed",
     "start": "Started",
     "table": "Table published",
+    "scores": "Scores received",
     "pause": "Paused",
     "resume": "Resumed",
     "stop": "Stopped",
@@ -39,6 +40,7 @@ KINDS = {
     "settings": "Firm’s settings",
     "export": "Data exported",
     "approval": "Second person",
+    "document": "Document issued",
     "restore": "Restored from a backup",
     "migrate": "Store migrated",
     "period": "Period opened (before windows)",
@@ -92,7 +94,7 @@ def entries(ledger: Sequence[Commitment], balances: Sequence[Balance]) -> list[E
                 taken=line.amount_nano / NANO,
                 committed=committed / NANO,
                 told=_told(line.kind, detail),
-                by=in_words(detail.get("by")),
+                by=_by(line.kind, detail),
             )
         )
     return found
@@ -177,6 +179,8 @@ def _told(kind: str, detail: Mapping[str, Any]) -> str:
     if kind == "table":
         words = f"Number {detail.get('number', '')}, made from published counts"
         return f"{words}, inside floors fixed for life." if detail.get("band") else f"{words}."
+    if kind == "scores":
+        return f"{str(detail.get('what', '')).capitalize()} of a model outside, for the next table."
     if kind == "start" and detail.get("layer"):
         return f"In the layer {detail['layer']}."
     if kind == "migrate":
@@ -206,10 +210,17 @@ def _told(kind: str, detail: Mapping[str, Any]) -> str:
         return f"{whole(detail.get('rows', 0))} rows in the shape {detail.get('shape', '')}."
     if kind == "audit":
         return str(detail.get("verdict", ""))
+    if kind == "document":
+        return f"{detail.get('as')} {detail.get('number')}, by {detail.get('by')}.".capitalize()
     if kind in ("erase", "purge") and "decisions" in detail:
         count = detail["decisions"]
         return f"{whole(count)} decision{'' if count == 1 else 's'} stripped of the visitor."
     return ""
+
+
+def _by(kind: str, detail: Mapping[str, Any]) -> str:
+    """Who did it; documents say it in words already."""
+    return str(detail.get("by", "")) if kind == "document" else in_words(detail.get("by"))
 
 
 _ACCESS = {

@@ -1,9 +1,9 @@
 """The pages on the service's application: which modules there are, and how they are mounted.
 
 A page is a module of this package with a `router` (FastAPI). To add one: write the module, add it
-to MODULES, and its place in the header to NAVIGATION. Routes take `Reader`, `Administrator` or
-`Submission` from `deniable.web.access`, which check who asks, and answer with `show` or `redirect`
-from `deniable.web.answers`.
+to MODULES, and its place in the header to NAVIGATION. Routes take `Reader`, `Submission`
+and so on from `deniable.web.access`, which check who asks, and answer with `show` or `redirect` from
+`deniable.web.answers`. `tests/web/test_roles.py` says which scope each route needs.
 """
 
 from __future__ import annotations

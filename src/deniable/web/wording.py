@@ -119,6 +119,7 @@ _EVENTS = {
     "replan": "Budget of the draft changed",
     "audit": "Audited",
     "export": "Decisions exported",
+    "document": "Document issued",
 }
 
 
@@ -136,7 +137,10 @@ def event_words(event: Commitment) -> str:
         words += f": {whole(detail.get('rows', 0))} rows, {detail.get('shape')}"
     if event.amount_nano:
         words += f", {nats(event.amount_nano / NANO)} nats committed"
-    return f"{words}, by {in_words(event.actor)}" if event.actor else words
+    by = (
+        event.actor if event.kind == "document" else in_words(event.actor)
+    )  # which are words already
+    return f"{words}, by {by}" if by else words
 
 
 def role_name(role: str) -> str:
@@ -151,11 +155,12 @@ def role_name(role: str) -> str:
 SCOPE_WORDS: dict[Scope, str] = {
     "decide": "ask for arms",
     "reward": "report rewards",
+    "scores": "give a model’s scores",
     "read": "look at everything but single visitors",
     "draft": "make and change drafts",
     "run": "start, pause, stop and promote",
     "audit": "record audits",
-    "privacy": "set the firm’s budget, answer visitors, export",
+    "privacy": "set the firm’s budget, answer visitors, issue documents, export",
     "admin": "manage people and keys, and do everything else",
 }
 
