@@ -28,7 +28,7 @@ from deniable.service.drafts import MAX_ARMS, MAX_BUDGET, MAX_SEGMENTS, NewArm
 from deniable.service.http.guard import service_of
 from deniable.service.http.problems import Problem
 from deniable.web import answers
-from deniable.web.access import Form, Reader, Submission
+from deniable.web.access import DraftSubmission, Form, Reader
 from deniable.web.fields import lines
 
 router = APIRouter(prefix="/planner")
@@ -248,7 +248,7 @@ def download(request: Request, viewer: Reader, ending: Literal["svg", "pdf", "to
 
 
 @router.post("/experiments")
-def create(request: Request, form: Submission) -> Response:
+def create(request: Request, form: DraftSubmission) -> Response:
     """A draft from the plan."""
     setting = read_setting({name: form.text(name) for name in _LABELS})
     planned = setting.plan()
