@@ -70,7 +70,8 @@ def make(
         copied = [{**row._mapping, "experiment_id": identity} for row in source]
         connection.execute(insert(owned), copied)
     copy = experiments.by_key(connection, key)
-    commitments.record(connection, "scratch", copy, **_detail(experiment, copy))
+    rows = len(json.loads(table.counts)["shows"])
+    commitments.record(connection, "scratch", copy, **_detail(experiment, copy, rows))
     detail = promises.table_detail(
         1,
         copy.version,
@@ -97,13 +98,15 @@ def make(
     return experiments.by_key(connection, key)
 
 
-def _detail(experiment: Experiment, copy: Experiment) -> dict[str, Any]:
+def _detail(experiment: Experiment, copy: Experiment, rows: int) -> dict[str, Any]:
+    """All of the promise; `rows` segments have one of their own in the table in force."""
     return {
         **promises.create_detail(copy),
         "of": experiment.key,
         "status": "scratch",
         "version": copy.version,
         "off": [arm.key for arm in copy.arms if not arm.active],
+        "later": list(copy.segments[rows:]),
     }
 
 
