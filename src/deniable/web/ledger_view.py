@@ -30,6 +30,8 @@ KINDS = {
     "resume": "Resumed",
     "stop": "Stopped",
     "switch_off": "Arm switched off",
+    "add_arm": "Arm added",
+    "add_segment": "Segment added",
     "erase": "Visitors erased",
     "purge": "Old visitors erased",
     "audit": "Audited",
@@ -183,6 +185,11 @@ def _told(kind: str, detail: Mapping[str, Any]) -> str:
         grade = detail.get("grade")
         words = f"New visitors no longer get {detail.get('arm', '')}."
         return f"{words} Grade of the new version: {grade}." if grade else words
+    if kind == "add_arm":
+        words = f"New visitors can get {detail.get('arm', '')}."
+        return f"{words} Grade of the new version: {detail.get('grade')}."
+    if kind == "add_segment":
+        return f"The tables after number {detail.get('after')} have a row for it."
     if kind == "audit":
         return str(detail.get("verdict", ""))
     if kind in ("erase", "purge") and "decisions" in detail:

@@ -34,6 +34,8 @@ ROUTES: list[tuple[str, str, Scope]] = [
     ("POST", "/v1/experiments/checkout/resume", "admin"),
     ("POST", "/v1/experiments/checkout/stop", "admin"),
     ("POST", "/v1/experiments/checkout/arms/old/switch-off", "admin"),
+    ("POST", "/v1/experiments/checkout/arms", "admin"),
+    ("POST", "/v1/experiments/checkout/segments", "admin"),
     ("GET", "/v1/experiments/checkout/export", "admin"),
     ("GET", "/v1/keys", "admin"),
     ("POST", "/v1/keys", "admin"),
