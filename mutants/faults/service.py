@@ -155,7 +155,7 @@ FAULTS = (
     Fault(
         "service/experiments.py",
         "        <= exp_floor(changed.budgets[arm])\n",
-        "        <= 2 * exp_floor(experiment.budgets[arm])\n",
+        "        <= 2 * exp_floor(changed.budgets[arm])\n",
         "an arm can be switched off though the promise across time breaks",
         ("tests/promise/test_switching_off.py",),
     ),
