@@ -160,13 +160,6 @@ FAULTS = (
         ("tests/promise/test_switching_off.py",),
     ),
     Fault(
-        "service/experiments.py",
-        "or len(old.floors) < len(new.floors):",
-        "or len(old.floors) < len(new.floors) - 1:",
-        "an added arm is told to be across time",
-        (f"{GROWING}::test_every_table_keeps_the_budget_and_every_audit_says_so[constant]",),
-    ),
-    Fault(
         "service/publisher.py",
         "    unchanged &= len(experiment.segments) == locked.segments\n",
         "",

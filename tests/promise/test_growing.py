@@ -176,6 +176,7 @@ def test_on_every_store_and_in_every_reading(service: Deniable, tmp_path: Path, 
 def test_a_new_segment_gets_the_zero_row_until_the_next_table(memory: Deniable) -> None:
     running(memory, strategy="constant", budget=3.0)
     taught(memory, "checkout", {"a": "old", "b": "new"}, visitors=200)
+    memory.decide("checkout", "somebody", "c")  # the writer knows the table in force
     number = memory.experiments.get("checkout").table_number
     version = memory.experiments.add_segment("checkout", "c").version
     assert (version, memory.experiments.get("checkout").table_number) == (1, number)
