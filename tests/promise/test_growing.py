@@ -10,6 +10,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from deniable.service.experiment_state import _state
 from deniable.service.service import Deniable
 from deniable.storage import commitments, experiments, promises
 from deniable.storage.records import Role
+from deniable.storage.samples import Sample
 from deniable.storage.schema import commitments as ledger
 from deniable.storage.schema import decisions, segments, tables
 
@@ -486,3 +488,13 @@ def test_plans_of_intervals_stay_those_of_the_start(memory: Deniable) -> None:
     more = memory.experiments.evidence("checkout").state()
     assert more.typical == 0.25  # the largest that four arms can have
     assert more.horizon.tolist() == after.horizon.tolist()
+
+
+def test_totals_over_time_have_a_place_for_arms_that_came_later(memory: Deniable) -> None:
+    running(memory)
+    before = memory.experiments.get("checkout")
+    sample = Sample(datetime(2026, 1, 1, tzinfo=UTC), (5, 6, 7), (1, 2, 3), 0.5)
+    memory.experiments.add_samples([(before, sample)])
+    memory.experiments.add_arm("checkout", "fourth")
+    found = memory.experiments.samples("checkout")
+    assert found == [replace(sample, shows=(5, 6, 7, 0), clicks=(1, 2, 3, 0))]
