@@ -181,4 +181,18 @@ FAULTS = (
         "plans of intervals change once visitors came",
         (f"{GROWING}::test_plans_of_intervals_stay_those_of_the_start",),
     ),
+    Fault(
+        "service/publisher.py",
+        'if json.loads(made.counts)["scores"] != (newest and scores.detail(newest)):',
+        'if json.loads(made.counts)["scores"] is False:',
+        "a table follows scores that newer ones have replaced",
+        (f"{TESTS}/test_scores.py::test_scores_that_come_while_a_table_is_made_are_followed",),
+    ),
+    Fault(
+        "service/scores.py",
+        "    if not -LARGEST_SCORE <= score <= LARGEST_SCORE or not math.isfinite(score):",
+        "    if score > LARGEST_SCORE:",
+        "a score that is no number reaches the linear programme",
+        (f"{TESTS}/test_scores.py",),
+    ),
 )

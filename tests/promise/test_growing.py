@@ -24,6 +24,7 @@ from tests.service.support import running, serving
 from deniable.audit.exact import exact_proof
 from deniable.audit.log import audit_log
 from deniable.audit.promise import GIVEN_THE_TIME, AuditedTable
+from deniable.documents.rendering import markdown
 from deniable.errors import BrokenPromiseError, InvalidArgumentError, WrongStateError
 from deniable.privacy.tables import Table, decoded_table, draw, stored_table, thresholds
 from deniable.service import publisher
@@ -473,6 +474,24 @@ def test_the_joint_strategy_has_its_limits(memory: Deniable) -> None:
     life.pause("long")
     assert len(life.add_arm("long", "more").arms) == 4
     assert life.get("long").status == "paused"
+
+
+def test_experiments_that_follow_scores_do_not_grow(memory: Deniable) -> None:
+    running(memory, strategy="gate")
+    with pytest.raises(WrongStateError, match="follows scores"):
+        memory.experiments.add_arm("checkout", "more")
+    with pytest.raises(WrongStateError, match="follows scores"):
+        memory.experiments.add_segment("checkout", "more")
+
+
+def test_documents_say_what_was_added(memory: Deniable) -> None:
+    grown(memory, strategy="constant")
+    text = markdown(memory.documents.draft("checkout", "statement"))
+    assert "a version was added, and the tables before and after that keep the budget each" in text
+    assert "until bold was added" in text
+    memory.experiments.switch_off("checkout", "old")
+    both = markdown(memory.documents.draft("checkout", "statement"))
+    assert "a version was switched off or added" in both
 
 
 def test_plans_of_intervals_stay_those_of_the_start(memory: Deniable) -> None:

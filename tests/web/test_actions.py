@@ -150,7 +150,7 @@ def test_add_a_segment_and_an_arm(site: Site, browser: Browser) -> None:
         expect(page.locator("#timeline")).to_contain_text("Arm added: purple; version 2, given the")
         expect(page.locator(".lead").first).to_contain_text("given the time")
         opened.open(f"/ledger/promises/{EXPERIMENT}")
-        expect(page.locator("main")).to_contain_text("switched off or added")
+        expect(page.locator("main")).to_contain_text("a version was added")
         opened.settled()
         opened.assert_well_behaved()
     after = site.service.experiments.get(EXPERIMENT)

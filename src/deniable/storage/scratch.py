@@ -70,8 +70,12 @@ def make(
         copied = [{**row._mapping, "experiment_id": identity} for row in source]
         connection.execute(insert(owned), copied)
     copy = experiments.by_key(connection, key)
-    rows = len(json.loads(table.counts)["shows"])
+    made_from = json.loads(table.counts)
+    rows = len(made_from["shows"])
     commitments.record(connection, "scratch", copy, **_detail(experiment, copy, rows))
+    wanted = made_from.get("scores")
+    if wanted is not None:
+        commitments.record(connection, "scores", copy, **wanted)
     detail = promises.table_detail(
         1,
         copy.version,

@@ -13,7 +13,7 @@ from deniable.service.http.guard import Service
 from deniable.service.http.problems import Problem
 from deniable.service.service import Deniable
 from deniable.storage.records import Experiment, Firm, Status
-from deniable.strategies import STRATEGIES
+from deniable.strategies import table_rules
 from deniable.web import answers, fields
 from deniable.web.access import Administrator, Submission
 from deniable.web.overview import current_firm
@@ -88,10 +88,13 @@ def act(request: Request, form: Submission, service: Service, key: str, name: st
 def possible(experiment: Experiment) -> list[tuple[str, Action]]:
     """The actions that the experiment's state allows, with their names."""
     many = len(experiment.active_arms) > 2
+    grows = not table_rules()[experiment.strategy].follows_scores
     return [
         (name, action)
         for name, action in ACTIONS.items()
-        if experiment.status in action.states and (many or name != "switch-off")
+        if experiment.status in action.states
+        and (many or name != "switch-off")
+        and (grows or not action.names)
     ]
 
 
@@ -192,7 +195,7 @@ def _adding_arm(experiment: Experiment, _firm: Firm | None) -> list[str]:
         "will say so.",
         f"Nothing more is committed: {nats(experiment.cost_nano / NANO)} nats count, as before.",
     ]
-    if experiment.across_time and STRATEGIES[experiment.strategy].offers_across_time:
+    if experiment.across_time and table_rules()[experiment.strategy].offers_across_time:
         said.insert(
             2,
             "The new version begins with the same chances for everybody, and fixes its floors anew.",

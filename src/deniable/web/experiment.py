@@ -18,7 +18,7 @@ from deniable.service.results import results_of
 from deniable.service.service import Deniable
 from deniable.service.small_cells import SMALLEST_CELL
 from deniable.storage.records import Commitment, Experiment, PublishedTable
-from deniable.strategies import STRATEGIES
+from deniable.strategies import table_rules
 from deniable.web import answers, live_charts, result_charts
 from deniable.web.access import Reader
 from deniable.web.actions import possible
@@ -179,11 +179,11 @@ def _grade(found: Experiment, events: Sequence[Commitment]) -> str:
         detail = json.loads(event.detail)
         if detail.get("grade") == "given the time" or detail.get("off"):
             return "given the time"
-    return STRATEGIES[found.strategy].grade_of(found.across_time)
+    return table_rules()[found.strategy].grade_of(found.across_time)
 
 
 def _offers_across_time(found: Experiment) -> bool:
-    return STRATEGIES[found.strategy].offers_across_time
+    return table_rules()[found.strategy].offers_across_time
 
 
 def _segment(standing: Standing, position: int) -> dict[str, Any]:

@@ -119,6 +119,7 @@ _EVENTS = {
     "purge": "Old visitors purged",
     "replan": "Budget of the draft changed",
     "audit": "Audited",
+    "document": "Document issued",
 }
 
 
