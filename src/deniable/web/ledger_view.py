@@ -34,6 +34,8 @@ KINDS = {
     "resume": "Resumed",
     "stop": "Stopped",
     "switch_off": "Arm switched off",
+    "add_arm": "Arm added",
+    "add_segment": "Segment added",
     "erase": "Visitors erased",
     "purge": "Old visitors erased",
     "audit": "Audited",
@@ -209,6 +211,11 @@ def _told(kind: str, detail: Mapping[str, Any]) -> str:
         return f"{act}: {detail.get('words', '')}."
     if kind == "export":
         return f"{whole(detail.get('rows', 0))} rows in the shape {detail.get('shape', '')}."
+    if kind == "add_arm":
+        words = f"New visitors can get {detail.get('arm', '')}."
+        return f"{words} Grade of the new version: {detail.get('grade')}."
+    if kind == "add_segment":
+        return f"The tables after number {detail.get('after')} have a row for it."
     if kind == "audit":
         return str(detail.get("verdict", ""))
     if kind == "document":
