@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from deniable.studies.registry import Study
     from deniable.studies.reproduce import Finished
 
-_TOLD_EVERY = 0.1  # of a simulation, in lines without a terminal
+_LINES = 10  # of a simulation, without a terminal
 
 
 class StudyProgress:
@@ -24,7 +24,7 @@ class StudyProgress:
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(stderr=True, highlight=False)
         self._study = ""
-        self._told = 0.0
+        self._told = 0
         self._bar = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}"),
@@ -49,7 +49,7 @@ class StudyProgress:
 
     def started(self, study: Study) -> None:
         """A study begins."""
-        self._study, self._told = study.name, 0.0
+        self._study, self._told = study.name, 0
         self._bar.reset(self._task, description=study.name, total=None)
         if not self._console.is_terminal:
             self._console.print(f"{study.name:<16} started")
@@ -57,10 +57,10 @@ class StudyProgress:
     def repetitions(self, done: int, total: int) -> None:
         """Repetitions of the simulation that is running."""
         self._bar.update(self._task, completed=done, total=total)
-        part = done / total if total else 1.0
+        part = _LINES * done // total if total else 0
         if part < self._told:  # the study's next simulation
-            self._told = 0.0
-        if not self._console.is_terminal and part >= self._told + _TOLD_EVERY:
+            self._told = 0
+        if not self._console.is_terminal and part > self._told:
             self._told = part
             self._console.print(f"{self._study:<16} {done:,} of {total:,} repetitions")
 

@@ -148,7 +148,7 @@ class Policy(Protocol):
 
     @property
     def name(self) -> str:
-        """What the command line calls it."""
+        """What it is called, without its parameters."""
 
     @property
     def label(self) -> str:

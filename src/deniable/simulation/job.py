@@ -184,20 +184,21 @@ def run_repetition(job: Job, seed: int, repetition: int) -> tuple[Counts, Counts
     >>> shows.shape, int(shows.sum())
     ((1, 1, 2), 10)
     """
-    from deniable.simulation.kernels.random_numbers import generator_state
-
-    child = np.random.SeedSequence(seed, spawn_key=(job.key, repetition))
-    return run_from(job, generator_state(child))
+    return run_from(job, _state(job, seed, repetition))
 
 
 def run_outcome(job: Job, seed: int, repetition: int) -> Outcome:
     """The same with rewards; where these are clicks, None."""
     if job.is_plain and not isinstance(job.rule, LearnerRule):
         return (*run_repetition(job, seed, repetition), None)
+    return run_with_rewards(job, _state(job, seed, repetition))
+
+
+def _state(job: Job, seed: int, repetition: int) -> NDArray[np.uint64]:
     from deniable.simulation.kernels.random_numbers import generator_state
 
     child = np.random.SeedSequence(seed, spawn_key=(job.key, repetition))
-    return run_with_rewards(job, generator_state(child))
+    return generator_state(child)
 
 
 def run_from(job: Job, state: NDArray[np.uint64]) -> tuple[Counts, Counts]:

@@ -220,6 +220,8 @@ def _policies(values: Mapping[str, Any], n_arms: int) -> tuple[Policy, ...]:
     growth = None if values["trace_budget"] is not None else PUBLISHING[publishing]
     made: list[Policy] = []
     for name in names:
+        if not isinstance(name, str):
+            raise InvalidArgumentError("policies", name, "a list of policy names")
         for budget in _list("budget", values["budget"]) or [None]:
             settings = Settings(budget, values["budgets"], discount)
             if name in STRATEGIES and budget is not None:
