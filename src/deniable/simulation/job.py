@@ -157,7 +157,7 @@ def _rule(environment: Environment, policy: Policy, horizon: int, phases: Counts
 
 
 def _check_size(environment: Environment, policy: Policy) -> None:
-    from deniable.strategies.joint_lp import LARGEST
+    from deniable.strategies.rules import LARGEST
 
     if max(environment.rates.shape) > LARGEST:
         allowed = f"at most {LARGEST} arms and segments for {policy.name}"
