@@ -20,6 +20,7 @@ _HOME = {
     "planning.arm_plan": ("ArmPlan", "plan_arms"),
     "planning.plan": ("Plan", "plan"),
     "policies.benchmarks": ("GittinsPolicy", "PerfectPolicy", "RandomPolicy"),
+    "policies.custom": ("CustomPolicy", "Learner", "ThompsonSampling", "UpperConfidence"),
     "policies.greedy": (
         "ArmConstantPolicy",
         "ArmDynamicPolicy",

@@ -13,6 +13,10 @@ from deniable.planning.plan import plan as plan
 from deniable.policies.benchmarks import GittinsPolicy as GittinsPolicy
 from deniable.policies.benchmarks import PerfectPolicy as PerfectPolicy
 from deniable.policies.benchmarks import RandomPolicy as RandomPolicy
+from deniable.policies.custom import CustomPolicy as CustomPolicy
+from deniable.policies.custom import Learner as Learner
+from deniable.policies.custom import ThompsonSampling as ThompsonSampling
+from deniable.policies.custom import UpperConfidence as UpperConfidence
 from deniable.policies.greedy import ArmConstantPolicy as ArmConstantPolicy
 from deniable.policies.greedy import ArmDynamicPolicy as ArmDynamicPolicy
 from deniable.policies.greedy import ConstantPolicy as ConstantPolicy
