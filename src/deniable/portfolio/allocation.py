@@ -17,7 +17,7 @@ from deniable import _validation as check
 from deniable._validation import FloatArray
 from deniable.errors import NANO
 from deniable.portfolio.curves import Curves, IntArray, build_curves
-from deniable.portfolio.dual import Demand
+from deniable.portfolio.dual import ROUNDING, Demand
 from deniable.portfolio.groups import cells_of_group
 from deniable.portfolio.pieces import (
     Losses,
@@ -36,7 +36,7 @@ from deniable.portfolio.sketch import Sketch
 if TYPE_CHECKING:
     import polars as pl
 
-CERTIFIED_GAP = 1e-6
+CERTIFIED_GAP = 1e-4
 TIME_LIMIT = 10.0
 
 
@@ -56,7 +56,9 @@ class Allocation:
         shadow_value: lambda, the regret that one more nat of firm budget would save.
         total_regret: the sum of the bounds.
         lower_bound: no allocation has a smaller sum.
-        relative_gap: (total_regret - lower_bound) / total_regret.
+        total_saved: by how much total_regret is below that at the least budgets possible.
+        relative_gap: (total_regret - lower_bound) as a part of the largest saving that the lower bound
+            leaves possible: this part of it may be missed.
         certified: whether the gap asked for was reached within the time given.
         nodes: nodes of the branch-and-bound search; 1 where none was needed.
         seconds: the time it took.
@@ -77,6 +79,7 @@ class Allocation:
     shadow_value: float
     total_regret: float
     lower_bound: float
+    total_saved: float
     relative_gap: float
     certified: bool
     nodes: int
@@ -128,6 +131,7 @@ class Allocation:
             "shadow_value": self.shadow_value,
             "total_regret": self.total_regret,
             "lower_bound": self.lower_bound,
+            "total_saved": self.total_saved,
             "relative_gap": self.relative_gap,
             "certified": self.certified,
             "nodes": self.nodes,
@@ -150,7 +154,7 @@ class Allocator:
         self.portfolio, self.regime = portfolio, check_regime(regime)
         self.curves = build_curves(portfolio, self.regime)
         self.losses, self.pieces, self.sketch = _prepare(portfolio, self.curves)
-        self.kinds, self.twins = _similar(portfolio)
+        self.twins = _twins(portfolio)
         self.least_nano = portfolio.cost(portfolio.min_nano)
 
     def allocate(
@@ -169,11 +173,29 @@ class Allocator:
         target = check.single("gap", check.probability("gap", gap, open_at_zero=True))
         limit = check.single("time_limit", check.nonnegative("time_limit", time_limit))
         nats = available / NANO
-        first_price = self.sketch.price(nats)
-        search = Search(self.losses, self.pieces, nats, first_price, self.kinds, self.twins)
-        result = search.run(target, started + limit)
-        best, shadow = polish(search.demand, result.best, nats)
+        pieces, origin, sketch = self._within(nats)
+        search = Search(self.losses, pieces, nats, sketch.price(nats), self.twins)
+        result = search.run(0.9 * target, started + limit)  # rounding may cost a little
+        found, demand = result.best, search.demand
+        if origin is not None:  # the ends that the firm budget made are no ends of the losses
+            found = Best(found.loss, found.budget, origin[found.piece])
+            demand = Demand(self.losses, self.pieces)
+        best, shadow = polish(demand, found, nats)
         return self._round(best, shadow, result, available, target, started)
+
+    def _within(self, available: float) -> tuple[Pieces, IntArray | None, Sketch]:
+        """Pieces up to what a unit could have if all others had their least.
+
+        What it could only use if there were more must not count in the bound: with a small budget most
+        of the promised saving would be of that kind.
+        """
+        pieces, first = self.pieces, self.pieces.first
+        low, high = pieces.left[first], np.maximum.reduceat(pieces.right, first)
+        most = np.minimum(high, low + max(available - float(low.sum()), 0.0) + 1e-12)
+        if (most >= high).all():
+            return pieces, None, self.sketch
+        clipped, origin = clip_pieces(self.losses, pieces, np.arange(first.size), low, most)
+        return clipped, origin, self.sketch.up_to(most, clipped)
 
     def _over_committed(self, available: int) -> Exception:
         held = np.flatnonzero(self.portfolio.min_nano > 0)
@@ -197,8 +219,12 @@ class Allocator:
         zero = self._zero_regret()
         just_below = np.maximum(nats - 1 / NANO, 0.0)
         total = math.fsum(regret)
-        lower = min(result.lower_bound, total)
-        relative = (total - lower) / total if total > 0 else 0.0
+        least = self.losses.base
+        saved = math.fsum([*least, *-regret])
+        possible = max(-result.lower_bound, saved)
+        # A saving that is less than the rounding of the sum is none.
+        noise = 2 * ROUNDING * math.fsum(least)
+        relative = (possible - saved) / possible if possible > noise else 0.0
         assert (self.curves.experiment[curve] == everyone).all()
         return Allocation(
             portfolio=self.portfolio,
@@ -211,7 +237,8 @@ class Allocator:
             marginal_gain=self.curves.gain(curve, just_below),
             shadow_value=shadow,
             total_regret=total,
-            lower_bound=lower,
+            lower_bound=min(math.fsum(least) - possible, total),
+            total_saved=saved,
             relative_gap=relative,
             certified=relative <= target,
             nodes=result.nodes,
@@ -297,7 +324,7 @@ def allocate(
         regime: "flexible" lets each experiment have the best strategy; a strategy's name allows that
             one. An experiment's own pin counts more.
         reserve: what to keep back for experiments to come.
-        gap: the relative gap to prove.
+        gap: what to prove: that at most this part of the possible saving is missed.
         time_limit: seconds after which the best found is returned with the gap it has.
 
     >>> two = Portfolio.from_sizes([2, 2], [1000, 10_000], form="paper")
@@ -320,19 +347,14 @@ def _prepare(portfolio: Portfolio, curves: Curves) -> tuple[Losses, Pieces, Sket
     return losses, *cut_into_pieces(losses)
 
 
-def _similar(portfolio: Portfolio) -> tuple[IntArray, IntArray | None]:
-    """Two labels for each unit: equal for similar loners, and for interchangeable ones.
-
-    The second is None where no two are interchangeable.
-    """
+def _twins(portfolio: Portfolio) -> IntArray | None:
+    """A label for each unit, equal for loners that are interchangeable; None where no two are."""
     rows = portfolio.loners
-    kind = (portfolio.arms, portfolio.segments, portfolio.strategy_codes)
-    whole = (*kind, portfolio.visitors, portfolio.min_nano, portfolio.max_nano)
-    groups = rows.size + np.arange(len(portfolio.members))
-    labels = []
-    for columns in (kind, whole):
-        table = np.stack([column[rows] for column in columns], axis=1)
-        _, label = np.unique(table, axis=0, return_inverse=True)
-        labels.append(np.concatenate([label.ravel(), groups]))
-    kinds, twins = labels
-    return kinds, (None if np.unique(twins).size == twins.size else twins)
+    columns = (
+        *(portfolio.arms, portfolio.segments, portfolio.strategy_codes),
+        *(portfolio.visitors, portfolio.min_nano, portfolio.max_nano),
+    )
+    table = np.stack([column[rows] for column in columns], axis=1)
+    _, label = np.unique(table, axis=0, return_inverse=True)
+    twins = np.concatenate([label.ravel(), rows.size + np.arange(len(portfolio.members))])
+    return None if np.unique(twins).size == twins.size else twins

@@ -50,8 +50,12 @@ class Cells:
 class Losses:
     """Evaluates cells: the loss, or its gain (minus the slope), at budgets.
 
+    A loss is told as the change from what the unit loses at its least budget, so that a small saving
+    is not the difference of two large sums.
+
     Attributes:
         curves, cells: what is evaluated.
+        base: what each unit loses at its least budget.
         budget, sampled_gain: budgets inside each cell and the gain there, shape (cells, SAMPLES).
     """
 
@@ -59,18 +63,31 @@ class Losses:
         """Sample the gain of every cell; what is cut and solved later starts from the samples."""
         self.curves, self.cells = curves, cells
         self._single = bool((cells.stop - cells.start == 1).all())
+        self.base = self._at_least_budget()
         spread = np.clip((1 - np.cos(np.linspace(0, np.pi, SAMPLES))) / 2, _INSIDE, 1 - _INSIDE)
         self.budget = cells.left[:, None] + (cells.right - cells.left)[:, None] * spread
         each = np.repeat(np.arange(cells.size), SAMPLES)
         self.sampled_gain = self.gain(each, self.budget.ravel()).reshape(self.budget.shape)
 
     def value(self, cell: IntArray, budget: FloatArray) -> FloatArray:
-        """What is lost in each cell at its budget."""
-        return self.cells.offset[cell] + self._sum(self.curves.regret, cell, budget)
+        """What is lost in each cell at its budget, less what its unit loses at its least one."""
+        return self._whole(cell, budget) - self.base[self.cells.unit[cell]]
 
     def gain(self, cell: IntArray, budget: FloatArray) -> FloatArray:
         """What one more nat saves in each cell at its budget."""
         return self._sum(self.curves.gain, cell, budget)
+
+    def _at_least_budget(self) -> FloatArray:
+        cells = self.cells
+        units = int(cells.unit.max()) + 1
+        least, base = np.full(units, np.inf), np.full(units, np.inf)
+        np.minimum.at(least, cells.unit, cells.left)
+        first = np.flatnonzero(cells.left <= least[cells.unit])
+        np.minimum.at(base, cells.unit[first], self._whole(first, cells.left[first]))
+        return base
+
+    def _whole(self, cell: IntArray, budget: FloatArray) -> FloatArray:
+        return self.cells.offset[cell] + self._sum(self.curves.regret, cell, budget)
 
     def _sum(self, formula: Formula, cell: IntArray, budget: FloatArray) -> FloatArray:
         cells = self.cells
@@ -185,7 +202,12 @@ def make_pieces(
 
 
 def clip_pieces(
-    losses: Losses, pieces: Pieces, units: IntArray, low: FloatArray, high: FloatArray
+    losses: Losses,
+    pieces: Pieces,
+    units: IntArray,
+    low: FloatArray,
+    high: FloatArray,
+    allowed: BoolArray | None = None,
 ) -> tuple[Pieces, IntArray]:
     """The pieces of some units within narrower ends, and the index of each in the original.
 
@@ -195,6 +217,7 @@ def clip_pieces(
         units: the units wanted, in order.
         low: the narrower left end of each unit.
         high: the narrower right end.
+        allowed: a mask of the pieces that may be used; all by default.
     """
     counts = np.diff(np.append(pieces.first, pieces.size))[units]
     which = np.repeat(np.arange(units.size), counts)
@@ -204,6 +227,8 @@ def clip_pieces(
     right = np.clip(pieces.right[index], low[which], high[which])
     # A piece outside of the ends has shrunk to a point at one of them, which need not be its own.
     touches = (pieces.left[index] <= high[which]) & (pieces.right[index] >= low[which])
+    if allowed is not None:
+        touches &= allowed[index]
     index, left, right = index[touches], left[touches], right[touches]
     clipped = make_pieces(losses, pieces.cell[index], left, right, pieces.convex[index])
     return clipped, index
