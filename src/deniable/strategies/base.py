@@ -196,6 +196,13 @@ class Strategy(ABC):
         """What the simulator runs; its name is the strategy's."""
 
     @classmethod
+    def explored(
+        cls, n_arms: ArrayLike, visitors: ArrayLike, budget: ArrayLike
+    ) -> FloatArray | None:
+        """Share of random arms over all `visitors` of a segment; None: it depends on the counts."""
+        return None
+
+    @classmethod
     def grade_of(cls, across_time: bool) -> Grade:
         """The grade of an experiment that asks for "across time", or does not."""
         return "across time" if across_time and cls.offers_across_time else cls.grade
