@@ -17,6 +17,7 @@ from deniable.strategies import STRATEGIES
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_JUDGED = {"expected": "expected loss", "bound": "regret bound"}
 QUANTILES = (0.5, 0.9, 0.99, 0.999)
 
 
@@ -89,7 +90,7 @@ def allocation_sections(found: Allocation, extras: Extras, rows: int) -> list[Se
     return [
         Section(
             f"{found.portfolio.size:,} experiments, firm budget {found.firm_budget:g}, "
-            f"{found.regime} regime",
+            f"{found.regime} regime, judged by the {_JUDGED[found.portfolio.objective]}",
             _verdict(found, extras),
         ),
         _experiments(found, rows),
@@ -103,11 +104,17 @@ def _verdict(found: Allocation, extras: Extras) -> str:
     by_rule = {outcome.rule: outcome.total_regret for outcome in extras.outcomes}
     funded = int((found.budgets_nano > 0).sum())
     return (
-        f"{funded:,} of them get budget, {found.spent_nano / NANO:.9g} nats in all. The total regret "
-        f"bound is {found.total_regret:,.0f}: {_less(found.total_regret, by_rule['equal split'])} "
+        f"{funded:,} of them get budget, {found.spent_nano / NANO:.9g} nats in all. {_total(found)} "
+        f"{found.total_regret:,.0f}: {_less(found.total_regret, by_rule['equal split'])} "
         f"than with an equal split, {_less(found.total_regret, by_rule['zero'])} than with none. "
         f"One more nat would save about {found.shadow_value:,.4g} (lambda)."
     )
+
+
+def _total(found: Allocation) -> str:
+    if found.portfolio.objective == "expected":
+        return "The expected loss is"
+    return "The total regret bound is"
 
 
 def _less(value: float, other: float) -> str:
@@ -118,8 +125,10 @@ def _experiments(found: Allocation, rows: int) -> Section:
     frame = found.frame()
     shown = frame if rows == 0 else frame.head(rows)
     grouped = any(group is not None for group in found.portfolio.groups)
+    expected = found.portfolio.objective == "expected"
+    lost = "expected loss" if expected else "regret bound"
     header = ("experiment", "arms", "visitors", "segments", *(("group",) if grouped else ()),
-              "strategy", "budget", "regret bound", "saved", "marginal gain")  # fmt: skip
+              "strategy", "budget", lost, "saved", "marginal gain")  # fmt: skip
     body = tuple(
         (
             row["id"],
@@ -193,11 +202,13 @@ def _optional(extras: Extras) -> Iterator[Section]:
 
 
 def _certificate(found: Allocation) -> str:
-    told = (
-        f"No allocation has a total regret bound below {found.lower_bound:,.3f}; this one has "
-        f"{found.total_regret:,.3f}, a relative gap of {found.relative_gap:.1e}. "
-        f"{found.nodes} node{'s' if found.nodes > 1 else ''}, {found.seconds * 1000:,.0f} ms."
+    named = (
+        "an expected loss" if found.portfolio.objective == "expected" else "a total regret bound"
     )
-    if found.certified:
-        return told
-    return f"The gap asked for was NOT reached in the time given. {told} Try a larger --time-limit."
+    return (
+        f"{found.certificate} No allocation has {named} below {found.lower_bound:,.3f}; this one has "
+        f"{found.total_regret:,.3f} and saves {found.total_saved:,.3f}, at least "
+        f"{1 - found.relative_gap:.4%} of what can be saved. "
+        f"{found.nodes} node{'s' if found.nodes > 1 else ''}, {found.seconds * 1000:,.0f} ms."
+        + ("" if found.certified else " Try a larger --time-limit.")
+    )

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from deniable._validation import FloatArray
-from deniable.portfolio.curves import BoolArray, Curves, IntArray
+from deniable.portfolio.curves import BoolArray, Curves, IntArray, TableCurves
 from deniable.portfolio.sketch import Sketch
 
 Formula = Callable[[IntArray, FloatArray], FloatArray]
@@ -64,9 +64,10 @@ class Losses:
         self.curves, self.cells = curves, cells
         self._single = bool((cells.stop - cells.start == 1).all())
         self.base = self._at_least_budget()
-        spread = np.clip((1 - np.cos(np.linspace(0, np.pi, SAMPLES))) / 2, _INSIDE, 1 - _INSIDE)
+        samples = 2 if isinstance(curves, TableCurves) else SAMPLES
+        spread = np.clip((1 - np.cos(np.linspace(0, np.pi, samples))) / 2, _INSIDE, 1 - _INSIDE)
         self.budget = cells.left[:, None] + (cells.right - cells.left)[:, None] * spread
-        each = np.repeat(np.arange(cells.size), SAMPLES)
+        each = np.repeat(np.arange(cells.size), samples)
         self.sampled_gain = self.gain(each, self.budget.ravel()).reshape(self.budget.shape)
 
     def value(self, cell: IntArray, budget: FloatArray) -> FloatArray:
@@ -131,7 +132,7 @@ class Pieces:
 
 
 def cells_of_loners(curves: Curves, chosen: IntArray, unit: IntArray) -> Cells:
-    """Cells of curves that stand alone, cut at their kinks.
+    """Cells of curves that stand alone, cut at their kinks; tables only where their gain falls.
 
     Args:
         curves: all of them.
@@ -143,6 +144,8 @@ def cells_of_loners(curves: Curves, chosen: IntArray, unit: IntArray) -> Cells:
     )
     edges = np.where(np.isnan(edges), edges[:, :1], edges)
     edges = np.sort(np.clip(edges, edges[:, :1], edges[:, -1:]), axis=1)
+    if isinstance(curves, TableCurves):
+        edges = _joined(curves, chosen, edges)
     row, column = np.nonzero(edges[:, 1:] - edges[:, :-1] > 1e-12)
     points = np.nonzero(edges[:, -1] - edges[:, 0] <= 1e-12)[0]  # nothing to choose: one point
     row, column = np.append(row, points), np.append(column, np.zeros_like(points))
@@ -152,6 +155,17 @@ def cells_of_loners(curves: Curves, chosen: IntArray, unit: IntArray) -> Cells:
     return Cells(
         unit[row], edges[row, column], right, np.zeros(row.size), index, index + 1, chosen[row]
     )
+
+
+def _joined(curves: TableCurves, chosen: IntArray, edges: FloatArray) -> FloatArray:
+    """The edges without those at which the gain rises: there the loss is concave, and no best budget."""
+    inner = edges[:, 1:-1]
+    each = np.repeat(chosen, inner.shape[1])
+    shift = 1e-9  # less than any stretch between knots
+    before = curves.gain(each, np.maximum(inner - shift, 0.0).ravel()).reshape(inner.shape)
+    after = curves.gain(each, inner.ravel()).reshape(inner.shape)
+    kept = np.where(after > before, edges[:, :1], inner)
+    return np.sort(np.concatenate([edges[:, :1], kept, edges[:, -1:]], axis=1), axis=1)
 
 
 def join_cells(parts: list[Cells]) -> Cells:
@@ -175,6 +189,9 @@ def cut_into_pieces(losses: Losses) -> tuple[Pieces, Sketch]:
     cell = np.arange(cells.size)
     left, right = cells.left, cells.right
     budget, gain = losses.budget, losses.sampled_gain
+    if isinstance(losses.curves, TableCurves):  # cells are straight, or concave
+        pieces = make_pieces(losses, cell, left, right, gain[:, -1] <= gain[:, 0])
+        return pieces, Sketch.of(cells.unit, left, losses.value(cell, left), budget, gain)
     rising = _rising(gain)
     row, turn = np.nonzero(rising[:, 1:] != rising[:, :-1])
     cut = _refine(losses, cell[row], budget[row, turn], budget[row, turn + 2], rising[row, turn])

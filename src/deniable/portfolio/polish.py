@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from deniable._validation import FloatArray
-from deniable.portfolio.curves import BoolArray
+from deniable.portfolio.curves import BoolArray, TableCurves
 from deniable.portfolio.dual import ROUNDING, Demand
 from deniable.portfolio.pieces import Losses, Pieces
 from deniable.portfolio.search import Best
@@ -40,6 +40,8 @@ def polish(known: Demand, best: Best, available: float) -> tuple[Best, float]:
     if left_over and (not free.any() or float(np.median(gain)) <= 1e-9 * whole):
         return best, 0.0  # the rest is of no use to anyone
     inside = free & pieces.convex[best.piece]
+    if isinstance(losses.curves, TableCurves):  # on a straight piece the gain does not move
+        return best, float(gain.min()) if free.any() else _next_gain(pieces, best)
     if inside.any():
         start = max(float(np.median(gain)), 1e-12 * whole)
         moved, price = _equalize(known, best, inside, available, start)

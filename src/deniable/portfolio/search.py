@@ -24,6 +24,7 @@ from deniable.portfolio.pieces import Losses, Pieces
 
 _PRICE_STEPS = 60
 _FAMILY_WIDTH = 16  # units that jump at prices within this factor of the best are counted together
+_WIDE = 0.3  # nats: up to here it is asked which unit is odd, not where
 _MOVED = 1e-6  # nats: an odd unit that moves by less at the best price does not keep a gap open
 
 
@@ -172,7 +173,8 @@ class Search:
             left, right = sorted([float(r.budget[r.odd]) for r in (above, below)])
             at = float(solved.budget[below.odd])
             at = at if left < at < right else (left + right) / 2
-            if right - left > _MOVED and node.odd[0] < at < node.odd[1]:
+            same = above.odd == below.odd or node.odd[1] - node.odd[0] > _WIDE
+            if same and right - left > _MOVED and node.odd[0] < at < node.odd[1]:
                 return split_odd(node, at)
         return split_unit(node, *solved.unit, self.twins)
 

@@ -10,15 +10,13 @@ from typing import Any
 import numpy as np
 
 from deniable.errors import NANO, InvalidTableError
-from deniable.portfolio.allocation import Allocation, Allocator
+from deniable.portfolio.allocation import Allocation, Allocator, gap_words
 from deniable.portfolio.problem import Portfolio
 from deniable.portfolio.rows import COLUMNS
 from deniable.portfolio.rules import RuleOutcome, best_budgets, compare_rules, zero_budgets
-from deniable.strategies import STRATEGIES
 from deniable.web.allocation_words import (
     MOST_BARS,
-    at_best,
-    gap_words,
+    lost_title,
     short,
     summaries,
     verdict,
@@ -65,13 +63,15 @@ def view(found: Allocation) -> dict[str, Any]:
     by_rule = {outcome.rule: outcome.total_regret for outcome in outcomes}
     funded = int((found.budgets_nano > 0).sum())
     return {
-        "lines": [_line(found, row, best) for row, best in enumerate(at_best(found))],
+        "lines": [_line(found, row, best) for row, best in enumerate(found.has_all.tolist())],
         "funded": funded,
         "spent": found.spent_nano / NANO,
         "total": found.total_regret,
         "price": found.shadow_value,
         "gap": gap_words(found.relative_gap),
         "certified": found.certified,
+        "certificate": found.certificate,
+        "objective": found.portfolio.objective,
         "verdict": verdict(found, by_rule, funded),
         "datasets": _datasets(found, outcomes),
         "summaries": summaries(found, by_rule),
@@ -163,7 +163,7 @@ def _some(found: Allocation, order: Any) -> list[int]:
     Those without budget come only where there are few with one.
     """
     free = found.portfolio.min_nano[order] < found.portfolio.max_nano[order]
-    wanting = order[free & ~np.array(at_best(found))[order]]
+    wanting = order[free & ~found.has_all[order]]
     funded = wanting[found.budgets_nano[wanting] > 0]
     pool = funded if funded.size >= MOST_CURVES else wanting[:MOST_CURVES]
     pool = pool if pool.size else order
@@ -172,13 +172,10 @@ def _some(found: Allocation, order: Any) -> list[int]:
 
 
 def _gain_curve(found: Allocation, row: int) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    portfolio = found.portfolio
-    arms, visitors = int(portfolio.arms[row]), int(portfolio.visitors[row])
-    segments, strategy = int(portfolio.segments[row]), STRATEGIES[found.strategies[row]]
-    best = strategy.useful_budget(arms, visitors, segments, form=portfolio.form)
-    grid = np.linspace(0, float(best), 62)[1:-1]
-    heights = np.asarray(strategy.gain(arms, visitors, grid, segments, form=portfolio.form))
-    name = portfolio.ids[row]
+    own = np.full(60, found.curve[row])
+    grid = np.linspace(0, float(found.curves.useful[found.curve[row]]), 62)[1:-1]
+    heights = found.curves.gain(own, grid)
+    name = found.portfolio.ids[row]
     curve = [
         {"budget": float(f"{x:.5g}"), "gain": float(f"{y:.5g}"), "experiment": name}
         for x, y in zip(grid, heights, strict=True)
@@ -200,7 +197,7 @@ def _cut(gains: list[dict[str, Any]], dots: Sequence[Row], price: float) -> list
 
 
 def _tables(found: Allocation, outcomes: Sequence[RuleOutcome]) -> dict[str, Any]:
-    order, best = np.argsort(-found.budgets_nano, kind="stable")[:MOST_BARS], at_best(found)
+    order, best = np.argsort(-found.budgets_nano, kind="stable")[:MOST_BARS], found.has_all
     return {
         "bars": {
             "columns": ["experiment", "strategy", "budget"],
@@ -221,7 +218,7 @@ def _tables(found: Allocation, outcomes: Sequence[RuleOutcome]) -> dict[str, Any
             ],
         },
         "rules": {
-            "columns": ["rule", "clicks lost, at most", "costs", "within the budget"],
+            "columns": ["rule", lost_title(found), "costs", "within the budget"],
             "rows": [
                 [
                     RULE_NAMES[o.rule],
