@@ -15,6 +15,17 @@ import numpy as np
 
 from deniable import _validation as check
 from deniable.errors import InvalidArgumentError
+from deniable.expectations.prior import HETEROGENEITY, SEGMENTS, Prior
+from deniable.expectations.prior import LIFT as USUAL_LIFT
+from deniable.planning.expectation import (
+    NEAR_LOST,
+    TOP,
+    Asked,
+    Choice,
+    Expectation,
+    choose,
+    expectation,
+)
 from deniable.planning.trace import (
     LIFT,
     RATE,
@@ -103,6 +114,7 @@ class Recommendation:
         regret: the bound.
         informative: whether the bound is below the number of visitors.
         reason: why this budget, in words.
+        lost: expected clicks lost, where something is known about click rates.
     """
 
     strategy: str
@@ -112,6 +124,7 @@ class Recommendation:
     regret: float
     informative: bool
     reason: str
+    lost: float | None = None
 
 
 @dataclass(frozen=True)
@@ -151,8 +164,10 @@ class Plan:
         recommendation: the budget we would take.
         table: a grid of budgets.
         trace: the promise with a trace budget; None where there is none.
+        expected: clicks that will really be lost, as far as is known; None where no base rate was
+            given.
 
-    >>> planned = plan(n_arms=2, horizon=10_000, budget=1)
+    >>> planned = plan(n_arms=2, horizon=10_000, n_segments=1, budget=1)
     >>> round(planned.highest_belief, 3), planned.strategies["dynamic"].binds_at
     (0.405, 51)
     """
@@ -171,6 +186,7 @@ class Plan:
     recommendation: Recommendation
     table: tuple[BudgetLine, ...]
     trace: TracePromise | None = None
+    expected: Expectation | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, words and lists: ready for JSON."""
@@ -197,7 +213,7 @@ class Plan:
         )
 
     def chart(self) -> Any:
-        """Belief, schedules, regret bounds and elasticities, as an Altair chart."""
+        """Clicks lost as expected, belief, schedules, bounds and elasticities, as an Altair chart."""
         from deniable.charts.planning import plan_chart
 
         return plan_chart(self)
@@ -212,28 +228,39 @@ def plan(
     *,
     n_arms: int,
     horizon: int,
-    n_segments: int = 1,
+    n_segments: int | None = None,
     shares: Sequence[float] | None = None,
     prior: float = 0.2,
     budget: float | None = None,
     max_belief: float | None = None,
     trace_budget: float | None = None,
     budgets: Sequence[float] = GRID,
+    base_rate: float | None = None,
+    lift: float = USUAL_LIFT,
+    heterogeneity: float = HETEROGENEITY,
+    per_day: float | None = None,
+    simulate: bool = True,
 ) -> Plan:
     """Plan the privacy budget of one experiment.
 
     Args:
         n_arms: K, 2 or more.
         horizon: T, the visitors planned for.
-        n_segments: J.
+        n_segments: J, the groups that must not be told apart; as many as there are shares, or 2.
         shares: of the visitors by segment, adding up to 1; equal where not given.
         prior: what a tracker believes about a visitor's segment before it sees the arm.
         budget: gamma, in nats; the recommended one where it is not given.
         max_belief: the most a tracker may come to believe; it limits the recommendation.
         trace_budget: the cap on what later tables tell about a visitor; None promises nothing there.
         budgets: the grid of the plan's table.
+        base_rate: the usual click rate. With it, the plan says what to expect, and recommends by it.
+        lift: how much arms usually differ, relative to the base rate (standard deviation).
+        heterogeneity: how much of that differs by segment, from 0 to 1.
+        per_day: visitors a day.
+        simulate: whether to simulate where the expectation was not made beforehand (segments of
+            different sizes, a trace budget); if not, `expected.note` says what is left out.
 
-    >>> plan(n_arms=2, horizon=10_000, budget=1).strategies["constant"].reading
+    >>> plan(n_arms=2, horizon=10_000, n_segments=1, budget=1).strategies["constant"].reading
     'too random'
     >>> advice = plan(n_arms=8, horizon=10**6, n_segments=2).recommendation
     >>> advice.strategy, advice.budget, advice.grade
@@ -241,7 +268,7 @@ def plan(
 
     With one segment nothing can leak.
 
-    >>> plan(n_arms=2, horizon=10_000).recommendation.budget
+    >>> plan(n_arms=2, horizon=10_000, n_segments=1).recommendation.budget
     0.0
     """
     before = check.single("prior", check.probability("prior", prior))
@@ -252,7 +279,8 @@ def plan(
     marks = check.nonnegative("budgets", budgets).ravel().tolist()
     names = tuple(STRATEGIES)  # a part of the cache's key: the table may grow
     trace = None if trace_budget is None else checked_trace_budget(trace_budget)
-    advice = _recommend(sizes, names, before, max_belief, trace or 0.0)
+    asked = None if base_rate is None else sizes.asked(Prior(base_rate, lift, heterogeneity), trace)
+    advice = _recommend(sizes, names, before, max_belief, trace or 0.0, asked)
     cap = advice.budget if given is None else given
     strategies = {name: _summary(STRATEGIES[name], sizes, cap) for name in names}
     best = {summary.best_budget for summary in strategies.values()}
@@ -271,6 +299,16 @@ def plan(
         recommendation=advice,
         table=_table(sizes, before, sorted({*marks, cap, *best})),
         trace=None if trace is None else trace_promise(before, cap, trace),
+        expected=None
+        if asked is None
+        else expectation(
+            asked,
+            cap,
+            belief_before=before,
+            budgets=sorted(marks),
+            per_day=per_day,
+            simulate=simulate,
+        ),
     )
 
 
@@ -285,17 +323,17 @@ class _Sizes:
 
     @classmethod
     def of(
-        cls, n_arms: int, horizon: int, n_segments: int, shares: Sequence[float] | None
+        cls, n_arms: int, horizon: int, n_segments: int | None, shares: Sequence[float] | None
     ) -> _Sizes:
         arms = check.whole("n_arms", n_arms, 2)
         visitors = check.whole("horizon", horizon, 1)
-        segments = check.whole("n_segments", n_segments, 1)
+        segments = None if n_segments is None else check.whole("n_segments", n_segments, 1)
         if shares is None:
-            return cls(arms, visitors, segments, None)
+            return cls(arms, visitors, SEGMENTS if segments is None else segments, None)
         parts = check.probability("shares", shares)
         if parts.ndim != 1 or not np.isclose(parts.sum(), 1, rtol=0, atol=1e-9):
             raise InvalidArgumentError("shares", shares, "a share for each segment, adding up to 1")
-        if segments not in (1, parts.size):
+        if segments not in (None, parts.size):
             raise InvalidArgumentError("shares", shares, f"{segments} shares, one for each segment")
         return cls(arms, visitors, parts.size, tuple(map(float, parts)))
 
@@ -304,6 +342,11 @@ class _Sizes:
         """Visitors of the largest segment, at least one."""
         share = 1 / self.n_segments if self.shares is None else max(self.shares)
         return max(1, int(self.horizon * share))
+
+    def asked(self, prior: Prior, trace: float | None) -> Asked:
+        """The experiment with what is known about it."""
+        size = (self.n_arms, self.horizon, self.n_segments, self.shares)
+        return Asked(*size, prior, trace or 0.0)
 
     def regret(self, strategy: type[Strategy], budget: Any) -> Any:
         """The strategy's bound."""
@@ -392,16 +435,29 @@ def _table(sizes: _Sizes, prior: float, budgets: Sequence[float]) -> tuple[Budge
 
 @lru_cache(maxsize=512)
 def _recommend(
-    sizes: _Sizes, names: tuple[str, ...], prior: float, max_belief: float | None, trace: float
+    sizes: _Sizes,
+    names: tuple[str, ...],
+    prior: float,
+    max_belief: float | None,
+    trace: float,
+    asked: Asked | None,
 ) -> Recommendation:
     """A strategy with its own advised budget, or the largest budget that the belief allows.
 
-    Every strategy advises a budget; those whose bound is the smallest of all at their own are worth
-    taking, and of these the one that needs the least. Its budget is rounded up, to be sure to get what
-    it was advised for. Where a largest belief is given and asks for less, it decides: what it allows,
-    less the trace budget, is rounded down, and spent with the strategy that has the smallest bound.
+    Where something is known about click rates, it is the smallest budget near the least expected loss,
+    within what the belief allows. Else the bounds decide: every strategy advises a budget; those whose
+    bound is the smallest of all at their own are worth taking, and of these the one that needs the
+    least. Its budget is rounded up, to be sure to get what it was advised for. Where a largest belief
+    is given and asks for less, it decides: what it allows, less the trace budget, is rounded down, and
+    spent with the strategy that has the smallest bound.
     """
     names = tuple(name for name in names if STRATEGIES[name].fits(sizes.n_arms, sizes.n_segments))
+    limit = None if max_belief is None else float(budget_for_belief(prior, max_belief))
+    if asked is not None:
+        allowed = TOP if limit is None else rounded(max(0.0, limit - trace), up=False)
+        choice = choose(asked, names, allowed)
+        if choice is not None:
+            return _expected_advice(sizes, prior, max_belief, trace, asked, choice)
     advised = {name: _advised(sizes, STRATEGIES[name]) for name in names}
     worthy = [name for name in names if name == _leader(sizes, names, advised[name])]
     leader = min(
@@ -424,7 +480,6 @@ def _recommend(
         )
     else:
         reason = STRATEGIES[leader].advice(sizes.n_segments)
-    limit = None if max_belief is None else float(budget_for_belief(prior, max_belief))
     if limit is not None and limit - trace < budget:
         budget = rounded(max(0.0, limit - trace), up=False)
         leader = _leader(sizes, names, budget)
@@ -434,10 +489,7 @@ def _recommend(
             f"The {leader} strategy has the smallest bound there."
         )
         if limit < trace:
-            reason = (
-                f"The trace budget of {trace:.4g} alone lets a tracker at {100 * prior:.3g}% believe "
-                f"more than {100 * (max_belief or 0):.3g}%: take a smaller one."
-            )
+            reason = _trace_too_large(prior, max_belief or 0, trace)
     regret = float(sizes.regret(STRATEGIES[leader], budget))
     return Recommendation(
         strategy=leader,
@@ -447,6 +499,49 @@ def _recommend(
         regret=regret,
         informative=regret < sizes.horizon,
         reason=reason,
+    )
+
+
+def _expected_advice(
+    sizes: _Sizes,
+    prior: float,
+    max_belief: float | None,
+    trace: float,
+    asked: Asked,
+    choice: Choice,
+) -> Recommendation:
+    """The recommendation by expected loss, in words."""
+    regret = float(sizes.regret(STRATEGIES[choice.strategy], choice.budget))
+    near = f"within {NEAR_LOST:.0%} of what perfect information gains over random arms"
+    if max_belief is not None and float(budget_for_belief(prior, max_belief)) < trace:
+        reason = _trace_too_large(prior, max_belief, trace)
+    elif sizes.n_segments == 1 and choice.budget == 0:
+        reason = STRATEGIES[choice.strategy].advice(1)
+    elif choice.budget == 0:
+        reason = (
+            f"No budget is needed: {STRATEGIES[choice.strategy].at_zero} loses {near} of the least."
+        )
+    else:
+        reason = f"It is the smallest budget whose expected loss is {near} of the least"
+        reason += "." if max_belief is None else " that your limit on beliefs allows."
+    if not asked.usual:
+        reason += " It was chosen as if segments were of one size and there were no trace budget."
+    return Recommendation(
+        strategy=choice.strategy,
+        grade=STRATEGIES[choice.strategy].grade,
+        budget=choice.budget,
+        belief=float(highest_belief(prior, choice.budget + trace)),
+        regret=regret,
+        informative=regret < sizes.horizon,
+        reason=reason,
+        lost=choice.lost,
+    )
+
+
+def _trace_too_large(prior: float, max_belief: float, trace: float) -> str:
+    return (
+        f"The trace budget of {trace:.4g} alone lets a tracker at {100 * prior:.3g}% believe "
+        f"more than {100 * max_belief:.3g}%: take a smaller one."
     )
 
 
