@@ -27,7 +27,7 @@ from tests.service.http.process import serving
 
 from deniable.cli import COMMANDS, main
 from deniable.service.service import open as open_service
-from deniable.web.planner import Setting, toml
+from deniable.web.planner_setting import Setting, toml
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])

@@ -22,7 +22,7 @@ from deniable.expectations.surface import ONE_SEGMENT, PERFECT, POOLED, RANDOM, 
 from deniable.strategies import STRATEGIES
 
 RIVALS = (RANDOM, POOLED, PERFECT)
-"""What strategies are compared with: none of them needs a budget, and perfect information has no limit."""
+"""What strategies are compared with. Random arms and one bandit for everybody need no budget."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ from fastapi.openapi.utils import get_openapi
 from starlette.exceptions import HTTPException
 
 from deniable.errors import DeniableError
-from deniable.service.http import administration, audit_routes, metrics, ofrep
+from deniable.service.http import administration, audit_routes, metrics, ofrep, plan_routes
 from deniable.service.http.auth import Authenticator
 from deniable.service.http.guard import Service, require
 from deniable.service.http.messages import (
@@ -109,8 +109,8 @@ def make_api(
     api.state.authenticator = authenticator
     api.state.tally = tally
     api.state.readiness = Readiness(service)
-    ours = (operation, flags, administration.read, administration.admin, audit_routes.audit)
-    for router in (*ours, *extra_routers):
+    managed = (administration.read, administration.admin, audit_routes.audit, plan_routes.plans)
+    for router in (operation, flags, *managed, *extra_routers):
         api.include_router(router)
     api.add_exception_handler(DeniableError, _told)
     api.add_exception_handler(Problem, _told)
