@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from deniable.errors import NANO
+from deniable.expectations.prior import SEGMENTS
 from deniable.planning.report import Section
 from deniable.portfolio.allocation import Allocation
 from deniable.portfolio.participation import RealizedRisk, realized_risk
@@ -85,15 +86,17 @@ class Extras:
         return told
 
 
-def allocation_sections(found: Allocation, extras: Extras, rows: int) -> list[Section]:
-    """The allocation, told to a person."""
+def allocation_sections(
+    found: Allocation, extras: Extras, rows: int, assumed: int = 0
+) -> list[Section]:
+    """The allocation, told to a person; `assumed` experiments named no segments."""
     return [
         Section(
             f"{found.portfolio.size:,} experiments, firm budget {found.firm_budget:g}, "
             f"{found.regime} regime, judged by the {_JUDGED[found.portfolio.objective]}",
             _verdict(found, extras),
         ),
-        _experiments(found, rows),
+        _experiments(found, rows, assumed),
         _rules(extras),
         *_optional(extras),
         Section("Certificate", _certificate(found)),
@@ -121,7 +124,7 @@ def _less(value: float, other: float) -> str:
     return f"{(other - value) / other:.1%} less" if other > 0 else "no less"
 
 
-def _experiments(found: Allocation, rows: int) -> Section:
+def _experiments(found: Allocation, rows: int, assumed: int) -> Section:
     frame = found.frame()
     shown = frame if rows == 0 else frame.head(rows)
     grouped = any(group is not None for group in found.portfolio.groups)
@@ -150,6 +153,9 @@ def _experiments(found: Allocation, rows: int) -> Section:
     if alone:
         have = "experiment has" if alone == 1 else "experiments have"
         text += f"{alone:,} {have} one segment: nothing can leak there and no budget is needed."
+    if assumed and found.portfolio.form == "summed":
+        name = "experiment names" if assumed == 1 else "experiments name"
+        text += f"{assumed:,} {name} no segments: {SEGMENTS} of one size are assumed."
     return Section("Budgets", text, header, body)
 
 
@@ -207,8 +213,7 @@ def _certificate(found: Allocation) -> str:
     )
     return (
         f"{found.certificate} No allocation has {named} below {found.lower_bound:,.3f}; this one has "
-        f"{found.total_regret:,.3f} and saves {found.total_saved:,.3f}, at least "
-        f"{1 - found.relative_gap:.4%} of what can be saved. "
+        f"{found.total_regret:,.3f} and saves {found.total_saved:,.3f}. "
         f"{found.nodes} node{'s' if found.nodes > 1 else ''}, {found.seconds * 1000:,.0f} ms."
         + ("" if found.certified else " Try a larger --time-limit.")
     )

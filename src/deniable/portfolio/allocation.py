@@ -130,8 +130,8 @@ class Allocation:
         """What the simulator runs for each experiment, by its id: the strategy at its budget.
 
         >>> found = allocate(Portfolio.from_sizes([2, 5], [1000, 50_000], form="paper"), 2.5)
-        >>> found.policies()["e2"]
-        DynamicPolicy(budget=2.5)
+        >>> found.policies()["e2"].global_budget
+        2.5
         """
         rows = zip(
             *(self.portfolio.ids, self.portfolio.arms, self.strategies, self.budgets), strict=True

@@ -9,14 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from deniable.errors import NANO, InvalidTableError
+from deniable.errors import NANO, InvalidArgumentError, InvalidTableError
 from deniable.portfolio.allocation import Allocation, Allocator, gap_words
-from deniable.portfolio.problem import Portfolio
+from deniable.portfolio.problem import OBJECTIVES, Portfolio
 from deniable.portfolio.rows import COLUMNS
 from deniable.portfolio.rules import RuleOutcome, best_budgets, compare_rules, zero_budgets
 from deniable.web.allocation_words import (
     MOST_BARS,
     lost_title,
+    meaning,
     short,
     summaries,
     verdict,
@@ -43,18 +44,25 @@ def checked_rows(rows: Sequence[Row]) -> list[dict[str, Any]]:
     if len(rows) > MOST_EXPERIMENTS:
         raise InvalidTableError([(0, f"{len(rows):,} experiments; at most {MOST_EXPERIMENTS:,}")])
     plain = [{k: v for k, v in row.items() if v not in (None, "")} for row in rows]
-    Portfolio.of(plain)
+    Portfolio.of(plain, objective="bound")
     return [{column: row.get(column) for column in COLUMNS} for row in plain]
 
 
-def allocator(rows: Sequence[Row], regime: str) -> Allocator:
-    """The solver for these rows, prepared once and remembered."""
-    return _allocator(json.dumps(list(rows), sort_keys=True), regime)
+def question(rows: Sequence[Row], objective: str, usual: Mapping[str, Any]) -> str:
+    """Rows and objective as text; rows without a base rate have the usual one."""
+    known = [{**row, **(usual if row.get("base_rate") is None else {})} for row in rows]
+    if objective not in ("", *OBJECTIVES):
+        raise InvalidArgumentError("objective", objective, " or ".join(OBJECTIVES))
+    if "base_rate" not in usual and not all(row.get("base_rate") for row in rows):
+        objective = objective or "bound"
+    return json.dumps([known, objective or None], sort_keys=True)
 
 
 @lru_cache(maxsize=64)
-def _allocator(text: str, regime: str) -> Allocator:
-    return Allocator(Portfolio.of(json.loads(text)), regime)
+def allocator(text: str, regime: str) -> Allocator:
+    """The solver for what `question` returned, prepared once and remembered."""
+    rows, objective = json.loads(text)
+    return Allocator(Portfolio.of(rows, objective=objective), regime)
 
 
 def view(found: Allocation) -> dict[str, Any]:
@@ -72,6 +80,8 @@ def view(found: Allocation) -> dict[str, Any]:
         "certified": found.certified,
         "certificate": found.certificate,
         "objective": found.portfolio.objective,
+        "lost_title": lost_title(found).capitalize(),
+        "meaning": meaning(found),
         "verdict": verdict(found, by_rule, funded),
         "datasets": _datasets(found, outcomes),
         "summaries": summaries(found, by_rule),
@@ -82,7 +92,7 @@ def view(found: Allocation) -> dict[str, Any]:
 @lru_cache(maxsize=32)
 def what_if(text: str, regime: str, points: int = 13) -> list[dict[str, float]]:
     """Least loss over firm budgets from the least possible to the largest useful."""
-    solver = _allocator(text, regime)
+    solver = allocator(text, regime)
     least = solver.least_nano / NANO
     most = max(least, best_budgets(solver.portfolio, 0.0, regime).cost_nano / NANO)
     budgets = least + (most - least) * np.linspace(0, 1, points) ** 2

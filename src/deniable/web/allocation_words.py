@@ -38,6 +38,13 @@ def lost_title(found: Allocation) -> str:
     )
 
 
+def meaning(found: Allocation) -> str:
+    """What the losses of the table are, as a sentence."""
+    if found.portfolio.objective == "expected":
+        return "Clicks lost and saved are what to expect, for rates like those given."
+    return "Clicks lost and saved are bounds."
+
+
 def against(value: float, other: float) -> str:
     """A loss beside another one; what rounds to no difference is told as none.
 
