@@ -91,18 +91,19 @@ class Demand:
             loss[best],
         )
 
+    def least(self, price: float, pieces: Pieces) -> FloatArray:
+        """A lower bound of loss + price * budget on each of some pieces: ends, or end tangents."""
+        at_left = pieces.left_value + price * pieces.left
+        at_right = pieces.right_value + price * pieces.right
+        interior, dip = _dip(pieces, price, at_left, at_right)
+        return np.where(interior, dip, np.minimum(at_left, at_right))
+
     def _may_beat(
         self, price: float, at_left: FloatArray, at_right: FloatArray, least: FloatArray
     ) -> BoolArray:
         """Convex pieces with a root whose end tangents dip below the best end of the unit."""
         pieces = self.pieces
-        falls, climbs = pieces.left_gain - price, price - pieces.right_gain
-        interior = pieces.convex & (falls > 0) & (climbs > 0)
-        width = pieces.right - pieces.left
-        with np.errstate(divide="ignore", invalid="ignore"):
-            # The lines at_left - falls * x and at_right - climbs * (width - x) meet here:
-            x = (at_left - at_right + climbs * width) / (falls + climbs)
-            dip = at_left - falls * np.clip(x, 0, width)
+        interior, dip = _dip(pieces, price, at_left, at_right)
         target = np.repeat(least, np.diff(np.append(pieces.first, pieces.size)))
         return interior & (dip < target + ROUNDING * self.losses.base[pieces.unit])
 
@@ -192,6 +193,19 @@ class Demand:
             if not todo.size:
                 break
         return root, slack
+
+
+def _dip(
+    pieces: Pieces, price: float, at_left: FloatArray, at_right: FloatArray
+) -> tuple[BoolArray, FloatArray]:
+    """Which convex pieces have their least inside, and a bound of it: where the end tangents meet."""
+    falls, climbs = pieces.left_gain - price, price - pieces.right_gain
+    interior = pieces.convex & (falls > 0) & (climbs > 0)
+    width = pieces.right - pieces.left
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # The lines at_left - falls * x and at_right - climbs * (width - x) meet here:
+        x = (at_left - at_right + climbs * width) / (falls + climbs)
+        return interior, at_left - falls * np.clip(x, 0, width)
 
 
 def _height(gain: FloatArray, price: float, straight: BoolArray) -> FloatArray:

@@ -29,9 +29,10 @@ class Family:
 
 @dataclass
 class Structure:
-    """The pieces of all units as regular ones and odd ones.
+    """The pieces of all units as regular ones and odd ones; those that cannot be best are left out.
 
     Attributes:
+        pieces: all of them.
         regular: demand of convex pieces and of the ends of concave ones.
         origin: the piece that each regular one comes from.
         odd: the concave pieces, as a mask.
@@ -46,9 +47,16 @@ class Structure:
     _responses: dict[float, Response] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, demand: Demand) -> Structure:
-        """From the demand of all pieces."""
-        pieces = demand.pieces
+    def of(cls, demand: Demand, response: Response, allowed: float) -> Structure:
+        """From the demand of all pieces.
+
+        Args:
+            demand: of all pieces.
+            response: to a price near the best one.
+            allowed: what a unit may lose against its bound at that price; with more, the bound of all
+                is above the best that was found.
+        """
+        pieces, price = demand.pieces, response.price
         concave = np.flatnonzero(~pieces.convex)
         origin = np.concatenate([np.flatnonzero(pieces.convex), concave, concave])
         at = np.repeat([0, 1, 2], [pieces.size - concave.size, concave.size, concave.size])
@@ -68,9 +76,20 @@ class Structure:
             right_gain=pieces.right_gain[origin],
             first=np.flatnonzero(np.append(True, unit[1:] != unit[:-1])),
         )
+        within = demand.least(price, regular) - response.bound[unit] <= allowed
+        within |= (
+            (origin == response.piece[unit])
+            & (regular.left <= response.budget[unit])
+            & (response.budget[unit] <= regular.right)
+        )
+        lonely = np.isin(unit, np.unique(unit[within]), invert=True)
+        regular, origin = regular.chosen(within | lonely), origin[within | lonely]
+        odd = ~pieces.convex & (
+            demand.least(price, pieces) - response.bound[pieces.unit] <= allowed
+        )
         none = Family(np.empty(0, dtype=np.int64), np.empty(0))
         own = Demand(demand.losses, regular, demand.root_slack, (demand, origin))
-        return cls(pieces, own, origin, ~pieces.convex, none)
+        return cls(pieces, own, origin, odd, none)
 
     def at(self, price: float) -> Response:
         """The response of all units as regular ones."""
@@ -84,7 +103,7 @@ class Structure:
     def find_family(self, above: float, below: float) -> None:
         """Count the units that jump over a concave piece between two prices."""
         pieces, unit = self.pieces, self.pieces.unit
-        jumped = self.odd & (pieces.left >= self.at(above).budget[unit] - 1e-9)
+        jumped = ~pieces.convex & (pieces.left >= self.at(above).budget[unit] - 1e-9)
         jumped &= pieces.right <= self.at(below).budget[unit] + 1e-9
         width = np.where(jumped, pieces.right - pieces.left, 0.0)
         widest = np.flatnonzero(
@@ -111,15 +130,16 @@ class Node:
     count: tuple[int, int] = (0, 0)
     odd: tuple[float, float] | None = None
     _prepared: _Prepared | None = None
-    _seen: dict[float, Response] = field(default_factory=dict)
 
     def respond(self, structure: Structure, price: float) -> Response:
         """The response of all units in this node, where it is structured."""
-        if price not in self._seen:
-            if self._prepared is None:
-                self._prepared = _Prepared.of(self, structure)
-            self._seen[price] = self._prepared.at(price, structure.at(price), self.count)
-        return self._seen[price]
+        if self._prepared is None:
+            self._prepared = _Prepared.of(self, structure)
+        return self._prepared.at(price, structure.at(price), self.count)
+
+    def forget(self) -> None:
+        """Drop what is only needed while the node is solved."""
+        self._prepared = None
 
 
 Part = tuple[IntArray, Demand, IntArray]

@@ -130,6 +130,14 @@ class Pieces:
         """How many pieces."""
         return self.unit.size
 
+    def chosen(self, which: BoolArray | IntArray) -> Pieces:
+        """Some of the pieces, in order."""
+        unit = self.unit[which]
+        columns = (self.cell, self.left, self.right, self.convex, self.left_value)
+        more = (self.right_value, self.left_gain, self.right_gain)
+        first = np.flatnonzero(np.append(True, unit[1:] != unit[:-1]))
+        return Pieces(unit, *(c[which] for c in columns), *(c[which] for c in more), first)
+
 
 def cells_of_loners(curves: Curves, chosen: IntArray, unit: IntArray) -> Cells:
     """Cells of curves that stand alone, cut at their kinks; tables only where their gain falls.

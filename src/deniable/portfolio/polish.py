@@ -71,7 +71,7 @@ def _equalize(
 ) -> tuple[Best, float]:
     """Budgets of the inside units on their convex pieces at the price that spends it all."""
     parent = (known, best.piece[inside])
-    demand = Demand(known.losses, _chosen(known.pieces, best, inside), _EXACT, parent)
+    demand = Demand(known.losses, known.pieces.chosen(best.piece[inside]), _EXACT, parent)
     available = available - float(best.budget[~inside].sum())
     tried: dict[float, FloatArray] = {}
 
@@ -106,22 +106,6 @@ def _equalize(
     budget[inside] = tried[price]
     loss = known.losses.value(known.pieces.cell[best.piece], budget)
     return Best(float(loss.sum()), budget, best.piece), price
-
-
-def _chosen(pieces: Pieces, best: Best, inside: BoolArray) -> Pieces:
-    index = best.piece[inside]
-    return Pieces(
-        unit=pieces.unit[index],
-        cell=pieces.cell[index],
-        left=pieces.left[index],
-        right=pieces.right[index],
-        convex=pieces.convex[index],
-        left_value=pieces.left_value[index],
-        right_value=pieces.right_value[index],
-        left_gain=pieces.left_gain[index],
-        right_gain=pieces.right_gain[index],
-        first=np.arange(index.size),
-    )
 
 
 def _settle(

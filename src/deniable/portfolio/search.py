@@ -106,6 +106,7 @@ class Search:
         self.demand = Demand(losses, pieces)
         self._rounding = ROUNDING * float(losses.base.sum())
         self.responses: dict[float, Response] = {}
+        self.prices: set[float] = set()
         self.twins = twins
         self.structure: Structure | None = None
         self.best = self._at_least_budgets()
@@ -120,7 +121,8 @@ class Search:
         solved = self._solve(root, gap)
         price = solved.price
         if not self._closed(solved.bound, gap):
-            self.structure = Structure.of(self.demand)
+            allowed = self.best.loss - self._point(root, price).value
+            self.structure = Structure.of(self.demand, self.responses[price], allowed)
             if price > 0:
                 self.structure.find_family(_FAMILY_WIDTH * price, price / _FAMILY_WIDTH)
         heap = [(solved.bound, 0, solved)]
@@ -187,16 +189,18 @@ class Search:
         if value >= self.best.loss or above.excess > 0:
             return _Solved(node, value, price, None, node.low)
         unit, budget = self._candidates(node, below, above)
+        node.forget()
         return _Solved(node, value, price, unit, budget, (above.response, below.response))
 
     def _point(self, node: Node, price: float) -> _Point:
         if node.structured:
             assert self.structure is not None
             response = node.respond(self.structure, price)
-            self.responses.setdefault(price, response)
+            self.prices.add(price)
         else:
             if price not in self.responses:
                 self.responses[price] = self.demand.at(price)
+                self.prices.add(price)
             response = self.responses[price]
         total = float(response.bound.sum())
         value = total - price * self.available - self._rounding
@@ -235,7 +239,7 @@ class Search:
 
     def _bracket(self, node: Node) -> tuple[_Point, _Point]:
         """Two prices around the node's best one, among those tried before if possible."""
-        prices = sorted(self.responses) or [self.first_price]
+        prices = sorted(self.prices) or [self.first_price]
         left, right = -1, len(prices)
         below = above = None
         while right - left > 1:
