@@ -123,7 +123,7 @@ def _where_largest(table: pl.DataFrame) -> Claim:
         "Gamma of 5 to 20",
         f"largest at {top:g}: {short(gaps[top])}",
         judged(5 <= top <= 20, partly=inner),
-        "The solver here proves its allocation optimal within one millionth of the total bound.",
+        "The solver here proves that at most one ten-thousandth of the possible saving is missed.",
     )
 
 
