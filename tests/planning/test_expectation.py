@@ -97,14 +97,15 @@ def test_the_cost_of_the_budget_is_told_by_day() -> None:
 def test_it_is_told_first_and_bounds_later() -> None:
     sections = plan_sections(planned(budget=1))
     titles = [section.title for section in sections]
-    assert titles[1:3] == ["What to expect", "Expected clicks lost, by budget"]
+    assert titles[0] == "What to expect of 4 arms, 200,000 visitors, 3 segments"
+    assert titles[1] == "Expected clicks lost, by budget"
     assert titles.index("What it costs") > 2
-    rows = {row[0]: row for row in sections[1].rows}
+    rows = {row[0]: row for row in sections[0].rows}
     assert rows["random arms"][2] != "0"
     assert rows["perfect information"][2] == "0"
     assert "joint, budget 1" in rows
     without = [section.title for section in plan_sections(deniable.plan(**SIZES))]
-    assert "What to expect" not in without
+    assert not any("expect" in title for title in without)
 
 
 def test_a_plan_without_a_base_rate_expects_nothing() -> None:

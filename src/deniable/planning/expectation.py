@@ -276,7 +276,7 @@ def simulated_outcomes(
     """
     require("numba", extra="simulate")
     require("polars", extra="simulate")
-    from deniable.policies.base import Published
+    from deniable.policies.base import as_served
     from deniable.policies.benchmarks import PerfectPolicy, RandomPolicy
     from deniable.policies.tables import JointPolicy, PooledPolicy
     from deniable.simulation.environment import LONGEST_HORIZON, Environment
@@ -298,7 +298,8 @@ def simulated_outcomes(
     best = np.array([truth.best_rate for truth in truths]) * asked.horizon
     for budget in budgets:
         policy = rivals.get(strategy) or STRATEGIES[strategy](asked.n_arms, budget).policy()
-        if asked.trace_budget and isinstance(policy, Published | JointPolicy):
+        policy = as_served(policy, asked.trace_budget)
+        if asked.trace_budget and isinstance(policy, JointPolicy):
             policy = replace(policy, trace_budget=asked.trace_budget)
         frame = simulate_many([Case(one, policy) for one in truths], 1, seed, workers=1).frame
         lost: FloatArray = frame["regret"].to_numpy()

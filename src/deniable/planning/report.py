@@ -27,12 +27,12 @@ def plan_sections(plan: Plan) -> list[Section]:
     """The plan, told to a person."""
     named = "budget" if plan.chosen else "recommended budget"
     return [
+        *expected_sections(plan),
         Section(
             f"{plan.n_arms} arms, {plan.horizon:,} visitors, "
             f"{_plural(plan.n_segments, 'segment')}, {named} {plan.budget:.4g}",
             belief_words(plan),
         ),
-        *expected_sections(plan),
         _segments(plan),
         *_trace(plan),
         _strategies(plan),
@@ -90,7 +90,8 @@ def expected_sections(plan: Plan) -> list[Section]:
         ),
     )
     words = f"{expected_words(plan)} {known_words(plan)}"
-    return [Section("What to expect", words, header, rows), budgets]
+    size = f"{plan.n_arms} arms, {plan.horizon:,} visitors, {_plural(plan.n_segments, 'segment')}"
+    return [Section(f"What to expect of {size}", words, header, rows), budgets]
 
 
 def expected_words(plan: Plan) -> str:

@@ -1,8 +1,8 @@
 """Runs behind the surface of expected gains: random priors, one run of the simulator for each.
 
 A row is one experiment: a size and a prior drawn at random from what planners meet, click rates drawn
-from that prior, and one run of the strategy with the simulator's own kernels. Clicks lost are in units
-of what perfect information gains on average.
+from that prior, and one run of the strategy with the simulator's own kernels, tables published as the
+service publishes them. Clicks lost are in units of what perfect information gains on average.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from deniable.expectations.surface import (
     Question,
     reach,
 )
-from deniable.policies.base import Policy
+from deniable.policies.base import Policy, as_served
 from deniable.policies.tables import PooledPolicy
 from deniable.strategies import STRATEGIES
 
@@ -150,7 +150,7 @@ def policy_of(name: str, asked: Question) -> Policy:
     if name == POOLED:
         return PooledPolicy()
     strategy = STRATEGIES[name.removesuffix(ONE_SEGMENT)]
-    return strategy(int(asked.arms), float(asked.budget)).policy()
+    return as_served(strategy(int(asked.arms), float(asked.budget)).policy())
 
 
 def _rates(asked: Question, rng: np.random.Generator) -> FloatArray:
