@@ -70,7 +70,8 @@ def partitions(items: list[int]) -> Iterator[list[list[int]]]:
 def whole_loss(row: dict[str, Any], share: float, cap: Any) -> Any:
     best = row["visitors"] * row["base_rate"] * row["lift"]
     held = np.interp(cap, KNOTS, share_of_gain(row["arms"], round(share * row["visitors"]), KNOTS))
-    return best - share * best * held
+    least = np.where(np.asarray(cap) < row.get("min_budget", 0.0) - 1e-9, 1e12, 0.0)
+    return best - share * best * held + least
 
 
 def exhaustive(rows: list[dict[str, Any]], budget: float) -> float:
@@ -105,28 +106,34 @@ def exhaustive(rows: list[dict[str, Any]], budget: float) -> float:
 
 
 @pytest.mark.parametrize("seed", range(8))
-@pytest.mark.parametrize("budget", [0.5, 2.0, 6.0])
-def test_no_layers_are_much_better(seed: int, budget: float) -> None:
-    rows = firm(3, seed)
+@pytest.mark.parametrize(("budget", "least"), [(0.5, 0.25), (2.0, 0.0), (2.0, 1.0), (6.0, 2.5)])
+def test_no_layers_are_much_better(seed: int, budget: float, least: float) -> None:
+    rows = [{**row, "min_budget": least} for row in firm(3, seed)]
     design = design_layers(Portfolio.of(rows), budget)
-    assert design.total_loss <= exhaustive(rows, budget) * (1 + 1e-3)
+    assert design.total_loss <= exhaustive(rows, budget) * (1 + 2e-3)
     assert design.total_loss <= design.one_sum_loss * (1 + 1e-9)
     assert design.certified
     assert design.total_loss == pytest.approx(min(design.losses), rel=5e-3)
 
 
-def test_many_arms_and_little_budget_ask_for_layers_and_two_arms_do_not() -> None:
-    rows = [{**row, "arms": 25, "visitors": 10**6} for row in firm(6, 1)]
+def test_least_budgets_ask_for_layers_and_clicks_alone_do_not() -> None:
+    """A layer gains at most what its best member would gain alone, so without them none is needed."""
+    for seed in range(6):
+        free = design_layers(Portfolio.of(firm(6, seed)), 3.0)
+        assert len(free.layers) == 6
+        assert free.saved == pytest.approx(0, abs=1e-6 * free.total_loss)
+        assert free.outside == 0
+    rows = [{**row, "min_budget": 1.0} for row in firm(6, 1)]
     few = design_layers(Portfolio.of(rows), 3.0)
-    assert len(few.layers) < 6
-    assert few.saved > 0
+    assert len(few.layers) <= 3
+    assert few.one_sum_loss == np.inf
+    assert np.isinf(few.losses[3:]).all()
     assert few.allocation.spent_nano <= 3 * 10**9
+    assert (few.allocation.budgets >= 1).all()
     for layer in few.layers:
         assert sum(layer.shares) == pytest.approx(1)
-    plenty = design_layers(Portfolio.of([{**row, "arms": 2} for row in rows]), 30.0)
-    assert len(plenty.layers) == 6
-    assert plenty.saved == pytest.approx(0, abs=1e-6 * plenty.total_loss)
-    assert plenty.outside == 0
+    with pytest.raises(InvalidArgumentError, match="at least the largest least budget"):
+        design_layers(Portfolio.of(rows), 0.9)
 
 
 def test_the_loss_is_that_of_everybody() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import altair as alt
+import numpy as np
 
 from deniable.charts.theme import ACCENT, INK, rows, themed, values
 from deniable.portfolio.layers import LayerDesign
@@ -17,8 +18,9 @@ def layers_chart(design: LayerDesign) -> Any:
 
 def loss_chart(design: LayerDesign, *, width: int = 620, height: int = 220) -> Any:
     """The what-if curve; a rule marks every visitor in every experiment."""
+    points = rows(layers=list(design.n_layers), loss=design.losses)
     line = alt.Chart(
-        values(rows(layers=list(design.n_layers), loss=design.losses)),
+        values([point for point in points if np.isfinite(point["loss"])]),
         title="What another number of layers would lose",
         width=width,
         height=height,
@@ -27,7 +29,10 @@ def loss_chart(design: LayerDesign, *, width: int = 620, height: int = 220) -> A
         y=alt.Y("loss:Q", title="expected loss", scale=alt.Scale(zero=False)),
     )
     text = f"every visitor in every experiment: {design.one_sum_loss:,.0f}"
-    rule = alt.Chart(values(rows(loss=[design.one_sum_loss], text=[text]))).encode(y="loss:Q")
+    known = (
+        rows(loss=[design.one_sum_loss], text=[text]) if np.isfinite(design.one_sum_loss) else []
+    )
+    rule = alt.Chart(values(known)).encode(y="loss:Q")
     here = alt.Chart(
         values(
             rows(
@@ -59,7 +64,11 @@ def shares_chart(design: LayerDesign, *, width: int = 620) -> Any:
         order=alt.Order("id:N"),
         detail="id:N",
     )
-    return base.mark_bar(stroke="white", color="#0072B2", height=18).encode(
-        opacity=alt.Opacity("budget:Q", title="budget", scale=alt.Scale(range=[0.35, 1])),
+    bars = base.mark_bar(stroke="white", color="#0072B2", height=18).encode(
+        opacity=alt.Opacity("budget:Q", title="budget", scale=alt.Scale(range=[0.25, 0.7])),
         tooltip=["id:N", "share:Q", "budget:Q", "strategy:N", "visitors:Q"],
     )
+    names = base.mark_text(fontSize=11, color=INK, limit=120).encode(
+        x=alt.X("share:Q", stack="zero", bandPosition=0.5), text="id:N"
+    )
+    return bars + names

@@ -90,6 +90,7 @@ def allocation_sections(
     found: Allocation, extras: Extras, rows: int, assumed: int = 0
 ) -> list[Section]:
     """The allocation, told to a person; `assumed` experiments named no segments."""
+    expected = found.portfolio.objective == "expected"
     return [
         Section(
             f"{found.portfolio.size:,} experiments, firm budget {found.firm_budget:g}, "
@@ -97,7 +98,7 @@ def allocation_sections(
             _verdict(found, extras),
         ),
         _experiments(found, rows, assumed),
-        _rules(extras),
+        _rules(extras, "expected loss" if expected else "total regret"),
         *_optional(extras),
         Section("Certificate", _certificate(found)),
     ]
@@ -159,7 +160,7 @@ def _experiments(found: Allocation, rows: int, assumed: int) -> Section:
     return Section("Budgets", text, header, body)
 
 
-def _rules(extras: Extras) -> Section:
+def _rules(extras: Extras, title: str) -> Section:
     shown = extras.outcomes
     if not extras.compared:
         shown = [o for o in shown if o.rule in ("optimal", "equal split", "zero", "random arms")]
@@ -174,7 +175,7 @@ def _rules(extras: Extras) -> Section:
         )
         for outcome in shown
     )
-    header = ("rule", "total regret", "saved against zero", "costs", "within the budget")
+    header = ("rule", title, "saved against zero", "costs", "within the budget")
     words = "; ".join(f"{name}, {kind.at_zero}" for name, kind in STRATEGIES.items())
     text = f"Zero is budget 0 with the best strategy there ({words}); random arms is the paper's sense."
     return Section("Against other rules", text, header, body)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -82,16 +83,15 @@ def layer_sections(design: LayerDesign) -> list[Section]:
         )
         for row in shown
     )
-    saving = design.random_loss - design.one_sum_loss
     curve = tuple(
-        (f"{count}", f"{loss:,.0f}", f"{design.one_sum_loss - loss:+,.0f}")
+        (f"{count}", _number(loss), _number(design.one_sum_loss - loss, "+"))
         for count, loss in zip(design.n_layers, design.losses, strict=True)
     )
     count = f"{len(design.layers)} layer{'s' if len(design.layers) > 1 else ''}"
     return [
         Section(
             f"{len(shown)} experiments, firm budget {design.firm_budget:g}: {count}",
-            f"{_verdict(design, saving)} Budgets within the layers are "
+            f"{_verdict(design)} Budgets within the layers are "
             f"{'certified' if design.certified else 'NOT certified'}; which experiments go together "
             "was searched for, not proven.",
         ),
@@ -111,16 +111,24 @@ def layer_sections(design: LayerDesign) -> list[Section]:
     ]
 
 
-def _verdict(design: LayerDesign, saving: float) -> str:
+def _number(value: float, sign: str = "") -> str:
+    return f"{round(value):{sign},d}" if math.isfinite(value) else "-"
+
+
+def _verdict(design: LayerDesign) -> str:
     if all(len(layer.experiments) == 1 for layer in design.layers):
         return (
             "Let every visitor meet every experiment: budgets add up, and still no layer loses less. "
             f"Expected loss {design.total_loss:,.0f}."
         )
-    more = f", {design.saved / saving:.1%} of what one big sum saves" if saving > 0 else ""
+    if math.isinf(design.one_sum_loss):
+        return (
+            f"Expected loss {design.total_loss:,.0f}. Every visitor in every experiment is impossible: "
+            "the least budgets add up to more than the firm's."
+        )
     return (
         f"Expected loss {design.total_loss:,.0f} instead of {design.one_sum_loss:,.0f} with every "
-        f"visitor in every experiment: {design.saved:,.0f} less{more}."
+        f"visitor in every experiment: {design.saved:,.0f} less."
     )
 
 

@@ -37,6 +37,9 @@ class FittedPrior:
         lift_low: where the 95% interval of the lift begins; 0 where no difference is possible too.
         lift_high: where it ends.
         experiments: how many had at least two arms with shows, and clicks.
+
+    >>> FittedPrior(0.05, 0.1, 0.5, 0.05, 0.2, 40).columns()
+    {'lift': 0.1, 'heterogeneity': 0.5}
     """
 
     base_rate: float

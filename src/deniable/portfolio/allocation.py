@@ -130,7 +130,7 @@ class Allocation:
         """What the simulator runs for each experiment, by its id: the strategy at its budget.
 
         >>> found = allocate(Portfolio.from_sizes([2, 5], [1000, 50_000], form="paper"), 2.5)
-        >>> found.policies()["e2"].global_budget
+        >>> found.policies()["e2"].risk_cap
         2.5
         """
         rows = zip(

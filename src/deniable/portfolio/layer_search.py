@@ -15,6 +15,8 @@ from deniable.portfolio.problem import Knowledge, Portfolio
 
 STEPS = 20
 """Shares are multiples of 1/20; so a layer holds at most 20 experiments."""
+IMPOSSIBLE = 1e18
+"""The loss of an experiment below its least budget: more than clicks can be worth, yet a number."""
 _CAPS = 64  # steps of the firm budget between layers while layers are searched for
 _PASSES = 2
 
@@ -45,6 +47,7 @@ class LayerProblem:
         for place, knot in enumerate(KNOTS):
             at = curves.regret(index, np.full(index.size, knot))
             np.minimum.at(least[:, place], curves.experiment, at)
+        least[wide.low[:, None] - 1e-12 > KNOTS] = IMPOSSIBLE
         loss = np.full((size, STEPS + 1, KNOTS.size), np.inf)
         loss[:, 1:] = least.reshape(size, STEPS, -1) + ((1 - parts) * random[:, None])[:, :, None]
         return cls(portfolio, regime, random, loss)
@@ -172,7 +175,7 @@ def _loss(layers: Sequence[FloatArray], budget: float, meets: int | None) -> flo
     caps = np.linspace(0, budget, _CAPS + 1)
     split = np.zeros(_CAPS + 1)
     for table in layers:
-        own = np.interp(caps, KNOTS, np.minimum.accumulate(table))
+        own = np.interp(caps, KNOTS, table)
         after = np.full(_CAPS + 1, np.inf)
         for step in range(_CAPS + 1):
             after[step:] = np.minimum(after[step:], split[: _CAPS + 1 - step] + own[step])

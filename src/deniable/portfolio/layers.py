@@ -5,6 +5,10 @@ an experiment with a share w of its visitors learns from w T of them, and all ot
 random, as if it did not run. A visitor in no layer at all meets every experiment, and their budgets add
 up. So few layers give large budgets to few visitors, many give small ones to many.
 
+Clicks alone never ask for layers: what a layer gains is at most what its best member would gain with all
+visitors and the layer's budget, while the others have none. It is least budgets that do: experiments
+that are only worth running with some budget, and more of them than the sum allows.
+
 For given layers the best shares are exact in steps of 1/20, and the budgets are divided by `allocate`.
 Which experiments go together is searched for: layers are merged one by one, the cheapest pair first, and
 experiments are moved while that helps. Nothing is proven about that choice.
@@ -23,7 +27,9 @@ from deniable._validation import FloatArray
 from deniable.errors import NANO, InvalidArgumentError
 from deniable.portfolio.allocation import Allocation, allocate
 from deniable.portfolio.layer_search import (
+    IMPOSSIBLE,
     STEPS,
+    Found,
     Group,
     LayerProblem,
     designs,
@@ -47,6 +53,9 @@ class Layer:
         experiments: their ids.
         shares: the part of the visitors that each has; they sum to 1.
         budget: the largest of their budgets, in nats: what the layer costs.
+
+    >>> Layer("layer 1", ("home", "cart"), (0.75, 0.25), 1.5).budget
+    1.5
     """
 
     name: str
@@ -66,11 +75,17 @@ class LayerDesign:
         firm_budget: what a visitor may be exposed to in all, in nats.
         outside: what is lost with visitors that are not in an experiment.
         total_loss: clicks that are expected to be lost in all, times their worth.
-        one_sum_loss: the same if every visitor meets every experiment and budgets add up.
+        one_sum_loss: the same if every visitor meets every experiment and budgets add up; infinite
+            where the firm budget does not hold the least budgets.
         random_loss: the same with random arms for everybody.
         n_layers: numbers of layers that were tried.
         losses: the least loss found for each.
         meets: the most experiments that a visitor meets, where that was told.
+
+    >>> rows = [{"id": i, "arms": 5, "visitors": 90_000, "base_rate": 0.1} for i in "abc"]
+    >>> design = design_layers(Portfolio.of(rows), 2)
+    >>> design.n_layers, design.certified, design.saved >= 0
+    ((1, 2, 3), True, True)
     """
 
     layers: tuple[Layer, ...]
@@ -157,7 +172,12 @@ def design_layers(
         regime: as in `allocate`.
 
     Raises:
-        InvalidArgumentError: without base rates, with groups or limits, which layers would break.
+        InvalidArgumentError: without base rates, with groups or commitments, which layers would
+            break, or where not even one layer holds the least budgets.
+
+    >>> rows = [{"id": i, "arms": 2, "visitors": 90_000, "base_rate": 0.1} for i in "ab"]
+    >>> [layer.experiments for layer in design_layers(Portfolio.of(rows), 9).layers]
+    [('a',), ('b',)]
     """
     check_regime(regime)
     _require_plain(portfolio)
@@ -169,8 +189,11 @@ def design_layers(
     largest = max(len(part) for part in parts)
     counts = tuple(range(1, largest + 1))
     losses = np.array([sum(nearest_number(own, count)[1] for own in found) for count in counts])
-    best = [min(own.values(), key=lambda entry: entry[1])[0] for own in found]
+    best = [_fewest_exclusions(own) for own in found]
     groups = [group for own in best for group in own]
+    if float(losses.min()) >= IMPOSSIBLE / 2:
+        allowed = "at least the largest least budget, and at most 20 experiments a layer"
+        raise InvalidArgumentError("firm_budget", firm_budget, allowed)
     allocation, certified, shares = _settled(problem, groups, parts, budget, most)
     outside = float(((1 - shares) * problem.random).sum())
     return LayerDesign(
@@ -183,9 +206,15 @@ def design_layers(
         one_sum_loss=_one_sum(problem, parts, budget, most),
         random_loss=float(problem.random.sum()),
         n_layers=counts,
-        losses=losses,
+        losses=np.where(losses < IMPOSSIBLE / 2, losses, np.inf),
         meets=most,
     )
+
+
+def _fewest_exclusions(own: Found) -> list[Group]:
+    """The best layers; of those that lose about the same the most, which exclude the fewest."""
+    least = min(loss for _, loss in own.values())
+    return own[max(count for count, (_, loss) in own.items() if loss <= least * (1 + 1e-5))][0]
 
 
 def _settled(
@@ -237,7 +266,8 @@ def _allocated(
     for part in parts:
         own = [group for group in groups if group[0] in part]
         inside = _subset(whole, np.array(sorted(part)))
-        tried = [allocate(inside, budget, regime=problem.regime)]
+        fits = inside.cost(inside.min_nano) <= firm_nano("firm_budget", budget)
+        tried = [allocate(inside, budget, regime=problem.regime)] if fits else []
         if meets is not None and meets < len(own):
             capped = np.minimum(inside.max_nano, int(budget / meets * NANO))
             tried.append(
@@ -260,6 +290,8 @@ def _subset(portfolio: Portfolio, rows: Any) -> Portfolio:
 def _one_sum(problem: LayerProblem, parts: list[Group], budget: float, meets: int | None) -> float:
     alone: list[Group] = [(row,) for part in parts for row in part]
     shares = np.ones(problem.portfolio.size)
+    if any(problem.portfolio.low[list(part)].sum() > budget for part in parts) and meets is None:
+        return np.inf
     return _allocated(problem, alone, parts, shares, budget, meets)[0].total_regret
 
 
@@ -312,7 +344,7 @@ def _require_plain(portfolio: Portfolio) -> None:
         raise InvalidArgumentError(
             "portfolio", portfolio.size, f"at most {MOST_EXPERIMENTS} experiments"
         )
-    if portfolio.members or portfolio.committed.any() or (portfolio.min_nano > 0).any():
+    if portfolio.members or portfolio.committed.any():
         raise InvalidArgumentError(
-            "portfolio", "groups, committed or least budgets", "experiments without them"
+            "portfolio", "groups or committed budgets", "experiments without them"
         )
