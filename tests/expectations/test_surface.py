@@ -149,9 +149,8 @@ def test_it_is_what_the_simulator_says(strategy: str, priors: int, repetitions: 
 
 def test_a_surface_for_another_signal_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The comparison has power: a signal three times too large is found."""
-    right = Question.signal.fget
-    assert right is not None
-    wrong = property(lambda self: 3 * right(self))
+    right: Any = vars(Question)["signal"]
+    wrong = property(lambda self: 3 * right.fget(self))
     rng = np.random.default_rng(7)
     drawn = draw_questions("dynamic", 8, rng)
     monkeypatch.setattr(surfaces.Question, "signal", wrong)

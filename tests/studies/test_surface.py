@@ -1,4 +1,4 @@
-"""Making the surface of expected gains: runs that go on where they were, fits that find a known curve."""
+"""Making the surface of expected gains: runs go on where they were, fits find a known curve."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_runs_go_on_where_they_were(tmp_path: Path) -> None:
     assert first == []  # no time: nothing is begun
     runs = surface_runs.make_runs(tmp_path, wanted)
     assert next(runs)[:2] == ("random", 0)
-    runs.close()  # interrupted
+    del runs  # interrupted
     again = [(name, number) for name, number, _ in surface_runs.make_runs(tmp_path, wanted)]
     assert again == [("random", 1), ("random", 2)]
     asked, lost, gain, known = surface_runs.read_runs(tmp_path, "random")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
+from typing import Any
 from urllib.parse import parse_qsl
 
 import pytest
@@ -79,7 +80,9 @@ def test_a_query_string_reproduces_its_setting() -> None:
 
 def test_every_number_is_the_library_s(site: Site) -> None:
     """The whole page, and the data that a moving slider asks for, from one plan."""
-    known = {"base_rate": 0.04, "lift": 0.1, "heterogeneity": 0.3, "per_day": 2000}
+    known: dict[str, Any] = {
+        "base_rate": 0.04, "lift": 0.1, "heterogeneity": 0.3, "per_day": 2000,
+    }  # fmt: skip
     direct = plan(n_arms=3, horizon=50_000, n_segments=2, prior=0.2, max_belief=0.5, **known)
     setting = Setting(
         arms=3, visitors=50_000, max_belief=50, base_rate=4, lift=10, heterogeneity=30, per_day=2000

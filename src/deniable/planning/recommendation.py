@@ -173,9 +173,7 @@ def _expected_advice(
     elif sizes.n_segments == 1 and choice.budget == 0:
         reason = STRATEGIES[choice.strategy].advice(1)
     elif choice.budget == 0:
-        reason = (
-            f"No budget is needed: {STRATEGIES[choice.strategy].at_zero} loses {near} of the least."
-        )
+        reason = f"No budget is needed: at 0 the expected loss is {near} of the least."
     else:
         reason = f"It is the smallest budget whose expected loss is {near} of the least"
         reason += "." if max_belief is None else " that your limit on beliefs allows."

@@ -79,7 +79,7 @@ class SymmetricStrategy(Strategy):
         )
         found = np.empty(arms.shape)
         for place in np.ndindex(arms.shape):
-            clock = np.unique(np.round(np.geomspace(1, max(2.0, end[place]), 400)))
+            clock = np.unique(np.round(np.geomspace(1, max(2.0, float(end[place])), 400)))
             share = np.asarray(cls(int(arms[place]), float(cap[place])).exploration(clock))
             found[place] = np.trapezoid(share, clock) / (clock[-1] - clock[0])
         return found

@@ -23,10 +23,10 @@ from deniable.studies import surface_runs as runs
 
 app = typer.Typer(add_completion=False, help=__doc__)
 
-FILES = {RANDOM: 10, BEST_PRIVATE: 20, POOLED: 10}
+FILES = {RANDOM: 10, BEST_PRIVATE: 20, POOLED: 8}
 """Thousands of rows for each surface."""
 
-_BY_SEGMENT, _TOGETHER, _ONE = 16, 30, 12
+_BY_SEGMENT, _TOGETHER, _ONE = 12, 24, 8
 
 _Folder = Annotated[Path, typer.Option(help="Where the rows are kept.")]
 _FOLDER = Path(".cache/surface")

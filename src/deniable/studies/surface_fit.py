@@ -92,10 +92,10 @@ def expected_rows(
     if name == BEST_PRIVATE:
         alone = np.sqrt(asked.shared)
         part = (share - alone) / np.maximum(1 - alone, 1e-9)
-        return 1 - lost + (1 - np.clip(part, 0, 1)) * (known - (1 - alone))
+        return np.asarray(1 - lost + (1 - np.clip(part, 0, 1)) * (known - (1 - alone)))
     reached = reach(name, asked)
     learned = share / np.maximum(reached, 1e-9)
-    return 1 - lost + learned * (known - (1 - reached)) + (1 - learned) * (gain - 1)
+    return np.asarray(1 - lost + learned * (known - (1 - reached)) + (1 - learned) * (gain - 1))
 
 
 def _logistic(z: FloatArray, reached: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -146,7 +146,7 @@ def _least_squares(
 
 def _spreads(name: str, asked: Question, relative: FloatArray) -> tuple[Polynomial, ...]:
     """Quantiles of log(lost / mean lost), linear in the terms."""
-    chosen = ("arms", "segments", "heterogeneity") if name == RANDOM else COORDINATES
+    chosen: tuple[str, ...] = COORDINATES[:3] if name == RANDOM else COORDINATES
     if name in (POOLED, BEST_PRIVATE):
         chosen = tuple(one for one in chosen if one != "explored" or name == BEST_PRIVATE)
     if name.endswith(ONE_SEGMENT):
@@ -169,9 +169,9 @@ def _quantile(terms: FloatArray, wanted: FloatArray, part: float) -> FloatArray:
         target = scaled.T @ wanted + (2 * part - 1) * terms.sum(axis=0)
         moved = np.linalg.solve(scaled.T @ terms + ridge, target)
         if np.abs(moved - weights).max() < 1e-6:
-            return moved
+            break
         weights = moved
-    return weights
+    return np.asarray(weights, np.float64)
 
 
 def _names(name: str) -> tuple[str, ...]:
