@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import deniable
-from deniable.errors import InvalidArgumentError
+from deniable.errors import InvalidArgumentError, InvalidTableError
 from deniable.portfolio.allocation import Allocator, allocate
 from deniable.portfolio.problem import Portfolio
 
@@ -26,6 +26,12 @@ def test_what_is_no_portfolio_is_told(given: Any) -> None:
             call(given, 3)
     with pytest.raises(InvalidArgumentError):
         Allocator(given)
+
+
+def test_rows_that_are_no_rows_are_told() -> None:
+    wrong: list[Any] = [ROWS[0], "search", 3]
+    with pytest.raises(InvalidTableError, match="2 problems: row 2: expected columns id, arms"):
+        Portfolio.of(wrong)
 
 
 def test_policies_are_those_of_the_allocation() -> None:

@@ -211,7 +211,7 @@ def _top(x: FloatArray, y: FloatArray) -> float:
     return float(x[i] * (x[i + 1] / x[i]) ** shift)
 
 
-def _rows(given: Any) -> list[Mapping[str, Any]]:
+def _rows(given: Any) -> list[Any]:
     if hasattr(given, "to_dicts"):  # Polars
         return list(given.to_dicts())
     if hasattr(given, "to_dict") and hasattr(given, "columns"):  # pandas
@@ -219,7 +219,7 @@ def _rows(given: Any) -> list[Mapping[str, Any]]:
     return list(given)
 
 
-def _tests(rows: list[Mapping[str, Any]]) -> list[_Test]:
+def _tests(rows: list[Any]) -> list[_Test]:
     cells: dict[Any, dict[tuple[Any, Any], list[float]]] = {}
     wrong: list[tuple[int, str]] = []
     for number, row in enumerate(rows, start=1):

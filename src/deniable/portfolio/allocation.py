@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from deniable import _validation as check
 from deniable._validation import FloatArray
-from deniable.errors import NANO, InvalidArgumentError
+from deniable.errors import NANO
 from deniable.policies.base import Policy
 from deniable.portfolio.curves import Curves, IntArray, build_curves
 from deniable.portfolio.dual import ROUNDING, Demand
@@ -31,7 +31,13 @@ from deniable.portfolio.pieces import (
     join_cells,
 )
 from deniable.portfolio.polish import polish
-from deniable.portfolio.problem import NanoArray, Portfolio, check_regime, firm_nano
+from deniable.portfolio.problem import (
+    NanoArray,
+    Portfolio,
+    check_regime,
+    firm_nano,
+    require_portfolio,
+)
 from deniable.portfolio.rows import over_commitment
 from deniable.portfolio.search import Best, Search, SearchResult
 from deniable.portfolio.sketch import Sketch
@@ -208,11 +214,7 @@ class Allocator:
 
     def __init__(self, portfolio: Portfolio, regime: str = "flexible") -> None:
         """Cut every experiment's bound into convex and concave pieces."""
-        if not isinstance(portfolio, Portfolio):
-            given: Any = portfolio
-            raise InvalidArgumentError(
-                "portfolio", type(given).__name__, "a Portfolio: Portfolio.of(rows)"
-            )
+        require_portfolio(portfolio)
         self.portfolio, self.regime = portfolio, check_regime(regime)
         self.curves = build_curves(portfolio, self.regime)
         self.losses, self.pieces, self.sketch = _prepare(portfolio, self.curves)
@@ -425,15 +427,15 @@ def _prepare(portfolio: Portfolio, curves: Curves) -> tuple[Losses, Pieces, Sket
 def _twins(portfolio: Portfolio) -> IntArray | None:
     """A label for each unit, equal for loners that are interchangeable; None where no two are."""
     rows = portfolio.loners
-    columns = (
+    columns: list[Any] = [
         *(portfolio.arms, portfolio.segments, portfolio.strategy_codes),
         *(portfolio.visitors, portfolio.min_nano, portfolio.max_nano, portfolio.worth),
-    )
+    ]
     known = portfolio.known
     if known is not None:
         kinds = {shares: number for number, shares in enumerate(dict.fromkeys(known.shares))}
         sizes = np.array([kinds[shares] for shares in known.shares])
-        columns += (known.base_rate, known.lift, known.heterogeneity, sizes)
+        columns += [known.base_rate, known.lift, known.heterogeneity, sizes]
     table = np.stack([column[rows] for column in columns], axis=1)
     _, label = np.unique(table, axis=0, return_inverse=True)
     twins = np.concatenate([label.ravel(), rows.size + np.arange(len(portfolio.members))])

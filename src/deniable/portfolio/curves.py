@@ -199,9 +199,9 @@ def _bounds(portfolio: Portfolio, names: tuple[str, ...], allowed: BoolArray) ->
     # rises like a square root, and rounding down would cost more than the gap that is promised.
     useful = np.ceil(useful * NANO) / NANO
     ends = _ends(portfolio, experiment, useful)
-    sizes = (portfolio.form, arms, visitors, segments)
     return BoundCurves(
-        names, experiment, chosen, useful, *ends, *sizes, portfolio.worth[experiment]
+        *(names, experiment, chosen, useful, *ends, portfolio.form),
+        *(arms, visitors, segments, portfolio.worth[experiment]),
     )
 
 

@@ -54,7 +54,7 @@ class LayerProblem:
 
     def layer(self, group: Group) -> FloatArray:
         """The least loss of a layer by the sum of its shares and its cap."""
-        total = self.loss[group[0]]
+        total: FloatArray = self.loss[group[0]]
         for member in group[1:]:
             total = _merged(total, self.loss[member])
         return total

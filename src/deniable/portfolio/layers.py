@@ -36,7 +36,7 @@ from deniable.portfolio.layer_search import (
     nearest_number,
     reduced,
 )
-from deniable.portfolio.problem import Portfolio, check_regime, firm_nano
+from deniable.portfolio.problem import Portfolio, check_regime, firm_nano, require_portfolio
 
 if TYPE_CHECKING:
     import polars as pl
@@ -329,11 +329,7 @@ def _parts(portfolio: Portfolio, together: Iterable[Iterable[str]] | None) -> li
 
 
 def _require_plain(portfolio: Portfolio) -> None:
-    if not isinstance(portfolio, Portfolio):
-        given: Any = portfolio
-        raise InvalidArgumentError(
-            "portfolio", type(given).__name__, "a Portfolio: Portfolio.of(rows)"
-        )
+    require_portfolio(portfolio)
     if portfolio.objective != "expected":
         raise InvalidArgumentError(
             "portfolio",

@@ -133,10 +133,12 @@ class Pieces:
     def chosen(self, which: BoolArray | IntArray) -> Pieces:
         """Some of the pieces, in order."""
         unit = self.unit[which]
-        columns = (self.cell, self.left, self.right, self.convex, self.left_value)
-        more = (self.right_value, self.left_gain, self.right_gain)
-        first = np.flatnonzero(np.append(True, unit[1:] != unit[:-1]))
-        return Pieces(unit, *(c[which] for c in columns), *(c[which] for c in more), first)
+        return Pieces(
+            *(unit, self.cell[which], self.left[which], self.right[which], self.convex[which]),
+            *(self.left_value[which], self.right_value[which]),
+            *(self.left_gain[which], self.right_gain[which]),
+            np.flatnonzero(np.append(True, unit[1:] != unit[:-1])),
+        )
 
 
 def cells_of_loners(curves: Curves, chosen: IntArray, unit: IntArray) -> Cells:

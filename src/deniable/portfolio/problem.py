@@ -275,6 +275,13 @@ def check_regime(regime: str) -> str:
     return regime
 
 
+def require_portfolio(given: Any) -> None:
+    """Raise InvalidArgumentError for rows, files and whatever else is no Portfolio."""
+    if not isinstance(given, Portfolio):
+        allowed = "a Portfolio: Portfolio.of(rows)"
+        raise InvalidArgumentError("portfolio", type(given).__name__, allowed)
+
+
 def check_form(form: Form) -> Form:
     """One of the forms of a bound, or InvalidArgumentError."""
     if form not in get_args(Form):

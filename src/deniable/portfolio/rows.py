@@ -55,7 +55,13 @@ def clean_rows(raw: Sequence[Mapping[str, Any]], form: Form = "summed") -> list[
     """
     if not raw:
         raise InvalidTableError([(0, "the table has no experiments")])
-    problems: list[tuple[int, str]] = []
+    problems: list[tuple[int, str]] = [
+        (number, f"row {number}: expected columns {', '.join(COLUMNS)}")
+        for number, row in enumerate(raw, start=1)
+        if not isinstance(row, Mapping)
+    ]
+    if problems:
+        raise InvalidTableError(problems)
     unknown = {key for row in raw for key in row} - set(COLUMNS)
     problems += [
         (0, f"unknown column {name!r}: expected {', '.join(COLUMNS)}") for name in sorted(unknown)
@@ -106,14 +112,13 @@ def _row(values: Mapping[str, Any], wrong: list[str], form: Form) -> Row:
     if held is not None and least is not None and held < least:
         wrong.append(f"committed={held:g} is below min_budget={least:g}")
     group = _text(values.get("group"))
-    parts = [_part(values, column, within, wrong) for column, within in _PARTS.items()]
+    rate, lift, mixed = (_part(values, name, within, wrong) for name, within in _PARTS.items())
     if _missing(values.get("base_rate")):
         told = [column for column in ("lift", "heterogeneity") if not _missing(values.get(column))]
         wrong += [f"{column}={values[column]!r}: expected a base_rate beside it" for column in told]
     return Row(
-        *(name or "", arms, visitors, segments, strategy, least, most, held, group, *parts),
-        shares,
-        _worth(values, wrong),
+        *(name or "", arms, visitors, segments, strategy, least, most, held, group),
+        *(rate, lift, mixed, shares, _worth(values, wrong)),
     )
 
 
