@@ -72,6 +72,22 @@ def test_mistakes_are_one_line(
     assert len(error.splitlines()) == 1
 
 
+def test_what_is_impossible_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "least.csv"
+    path.write_text(
+        CSV.replace("value", "min_budget").replace(",4\n", ",1\n").replace(",\n", ",1\n")
+    )
+    assert main(["layers", str(path), "--firm-budget", "2"]) == 0
+    told = capsys.readouterr().out
+    assert "Every visitor in every experiment is impossible" in " ".join(told.split())
+    assert main(["layers", str(path), "--firm-budget", "2", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["one_sum_loss"] is None
+    assert [point["loss"] is None for point in found["curve"]] == [False, False, True]
+    assert main(["layers", str(path), "--firm-budget", "0.5"]) == 2
+    assert "largest least budget" in capsys.readouterr().err
+
+
 def test_layers_need_base_rates(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "bare.csv"
     path.write_text("id,arms,visitors\na,2,100\n")

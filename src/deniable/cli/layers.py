@@ -85,7 +85,7 @@ def layer_sections(design: LayerDesign) -> list[Section]:
     )
     curve = tuple(
         (f"{count}", _number(loss), _number(design.one_sum_loss - loss, "+"))
-        for count, loss in zip(design.n_layers, design.losses, strict=True)
+        for count, loss in zip(design.n_layers, design.losses.tolist(), strict=True)
     )
     count = f"{len(design.layers)} layer{'s' if len(design.layers) > 1 else ''}"
     return [

@@ -129,16 +129,16 @@ class LayerDesign:
         return pl.DataFrame(self.rows())
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain numbers, for JSON."""
+        """Everything as plain numbers, for JSON; None for what is impossible."""
         return {
             "firm_budget": self.firm_budget,
             "meets": self.meets,
             "total_loss": self.total_loss,
-            "one_sum_loss": self.one_sum_loss,
+            "one_sum_loss": _finite(self.one_sum_loss),
             "random_loss": self.random_loss,
-            "saved": self.saved,
+            "saved": _finite(self.saved),
             "curve": [
-                {"layers": count, "loss": float(loss)}
+                {"layers": count, "loss": _finite(float(loss))}
                 for count, loss in zip(self.n_layers, self.losses, strict=True)
             ],
             "experiments": self.rows(),
@@ -209,6 +209,10 @@ def design_layers(
         losses=np.where(losses < IMPOSSIBLE / 2, losses, np.inf),
         meets=most,
     )
+
+
+def _finite(value: float) -> float | None:
+    return value if np.isfinite(value) else None
 
 
 def _fewest_exclusions(own: Found) -> list[Group]:
