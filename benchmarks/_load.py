@@ -23,8 +23,14 @@ class Told:
 
     served: list[float] = field(default_factory=list)  # latencies, seconds
     refused: list[float] = field(default_factory=list)
-    failed: int = 0
+    late: list[float] = field(default_factory=list)  # how late requests were sent
+    failures: list[int] = field(default_factory=list)  # statuses; 0: the connection was lost
     unsent: int = 0
+
+    @property
+    def failed(self) -> int:
+        """Requests that got another answer, or none."""
+        return len(self.failures)
 
     @property
     def offered(self) -> int:
@@ -112,6 +118,7 @@ class Caller:
         else:
             told.unsent += 1
             return
+        told.late.append(time.perf_counter() - since)
         status = await connection.ask(self.request())
         took = time.perf_counter() - since
         if status == 200:
@@ -119,5 +126,5 @@ class Caller:
         elif status in (429, 503):
             told.refused.append(took)
         else:
-            told.failed += 1
+            told.failures.append(status)
         self._idle.append(connection)

@@ -25,6 +25,7 @@ OPTIONAL: dict[str, list[str]] = PROJECT["optional-dependencies"]
 DISTRIBUTIONS = {
     "multipart": "python-multipart",
     "openfeature": "openfeature-sdk",
+    "opentelemetry": "opentelemetry-sdk",
     "prometheus_client": "prometheus-client",
     "starlette": "fastapi",
     "vl_convert": "vl-convert-python",

@@ -58,6 +58,7 @@ NOT_RUN = {
         "alias deniable-here": "names the service's user; the commands that use it are run",
         "systemctl": "needs systemd as its first process",
         "docker": "needs a container engine and a registry",
+        "kubectl": "needs a cluster; tests/test_service_docs.py checks the manifests",
     },
 }
 """Page -> beginnings of command lines that are not run, each with the reason."""

@@ -158,4 +158,18 @@ FAULTS = (
         "an arm can be switched off though the promise across time breaks",
         ("tests/promise/test_switching_off.py",),
     ),
+    Fault(
+        "service/publisher.py",
+        'if json.loads(made.counts)["scores"] != (newest and scores.detail(newest)):',
+        'if json.loads(made.counts)["scores"] is False:',
+        "a table follows scores that newer ones have replaced",
+        (f"{TESTS}/test_scores.py::test_scores_that_come_while_a_table_is_made_are_followed",),
+    ),
+    Fault(
+        "service/scores.py",
+        "    if not -LARGEST_SCORE <= score <= LARGEST_SCORE or not math.isfinite(score):",
+        "    if score > LARGEST_SCORE:",
+        "a score that is no number reaches the linear programme",
+        (f"{TESTS}/test_scores.py",),
+    ),
 )

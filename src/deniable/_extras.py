@@ -22,6 +22,7 @@ MODULES: dict[str, frozenset[str]] = {
     "postgres": frozenset({"psycopg"}),
     "cluster": frozenset({"dask", "distributed"}),
     "openfeature": frozenset({"openfeature"}),
+    "telemetry": frozenset({"opentelemetry"}),
 }
 """Extra -> the modules that it installs, the smallest extra first; named as in pyproject.toml."""
 

@@ -8,8 +8,12 @@ from typing import Any
 import pytest
 
 from deniable.audit.firm import DAY, HOUR, SKEW, Account, Life, recomputed, within
+from deniable.audit.firm_report import TableTally
+from deniable.privacy.tables import Table
 from deniable.storage import account
 from deniable.storage.commitments import Entry
+from deniable.storage.promises import Promise, PromisedTable
+from deniable.storage.records import Metric
 
 NAT = 10**9
 NOW = 4_000 * DAY
@@ -214,3 +218,42 @@ def test_one_experiment_in_its_window(chain: Chain) -> None:
     assert within(found, b"a" * 16) == (2 * NAT, 3 * NAT, 30)
     assert within(found, b"b" * 16) == (3 * NAT, 3 * NAT, 30)
     assert within(found, b"x" * 16) is None
+
+
+def _published(number: int, first: int, *, late: bool) -> tuple[Table, PromisedTable]:
+    """A table whose rows all show the first of two arms with `first` / 8."""
+    row = (first * 2**61, (8 - first) * 2**61)
+    table = Table((row, row), row)
+    ratios = tuple(str(ratio) for ratio in table.worst_ratios())
+    return table, PromisedTable(number, 1, table.digest(), "", 0, ratios, 0, late)
+
+
+def test_tables_in_a_band_that_was_fixed_late_are_checked_together() -> None:
+    promise = Promise(
+        key="e",
+        arms=(("a", None, True), ("b", None, True)),
+        segments=("s", "t"),
+        strategy="joint",
+        budget_nano=10**9,
+        trace_nano=None,
+        layer=None,
+        holdout=0,
+        default_arm="a",
+        attribution_seconds=None,
+        metrics=(Metric(),),
+        across_time=True,
+    )
+
+    def problems(*tables: tuple[int, bool]) -> list[str]:
+        tally = TableTally(promise)
+        for number, (first, late) in enumerate(tables, start=1):
+            tally.add(*_published(number, first, late=late))
+        tally.finish()
+        return tally.problems
+
+    assert problems((1, False), (4, True), (3, True)) == [], "the first came before the switch"
+    assert problems((1, False), (7, False)) == [], "given the time, each is alone"
+    assert problems((3, True), (4, True), (7, True)) == [
+        "the tables of version 1 together: arm 2 exceeds its budget of 1"
+    ]
+    assert problems((3, True), (3, False)) == ["table 2 has left the band of those before it"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 from pathlib import Path
 
@@ -109,3 +110,28 @@ def _strangers(folder: Path) -> Path:
     path = folder / "strangers.csv"
     path.write_text("decision,value\n" + "".join(f"{i:032x},1\n" for i in range(50)))
     return path
+
+
+def test_promoting_shows_the_results_and_asks(
+    store: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    winner = DEMO.arms[1].key
+    stop = ("experiment", "stop", DEMO.key, "--promote", winner)
+    monkeypatch.setattr("sys.stdin", Terminal("n\n"))
+    assert main(stop) != 0
+    told = capsys.readouterr().out
+    with open_service(store) as service:
+        found = service.experiments.results(DEMO.key)
+        assert service.experiments.get(DEMO.key).status == "running"
+    assert all(choice.title in told for choice in found.choices)
+    monkeypatch.setattr("sys.stdin", Terminal("y\n"))
+    assert f"everybody gets {winner}" in ok(capsys, *stop)
+    with open_service(store) as service:
+        assert service.experiments.get(DEMO.key).status == "stopped"
+
+
+class Terminal(io.StringIO):
+    """An answer typed by somebody."""
+
+    def isatty(self) -> bool:
+        return True

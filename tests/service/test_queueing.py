@@ -193,3 +193,28 @@ def test_three_times_the_load(rate: float) -> None:
     assert shed["singles"] < 0.01 * stored["singles"], "who sends little is served"
     assert stored["small"] == pytest.approx(stored["large"], rel=0.1), "the others share"
     assert longest < 3 * rate, "less than a second's load is kept"
+
+
+def test_what_would_only_wait_to_be_refused_is_refused_at_the_door() -> None:
+    queue, now = FairQueue(100_000, PATIENCE), 0.0
+    assert not queue.crowded("greedy", 1, now), "nobody waits"
+    for _ in range(40):  # ten times what can be stored, for two seconds
+        for _ in range(100):
+            queue.put(_job(10, "greedy"), now)
+        queue.put(_job(1, "modest"), now)
+        now += 0.05
+        queue.take(100, now)
+    assert queue.crowded("greedy", 10, now)
+    assert queue.crowded("greedy", 50, now), "small batches are one flow"
+    assert not queue.crowded("greedy", 1, now), "its singles do not stand behind its batches"
+    assert not queue.crowded("greedy", 500, now)
+    assert not queue.crowded("modest", 1, now)
+    while queue.size:
+        queue.take(100_000, now)
+    assert not queue.crowded("greedy", 10, now)
+
+
+def test_a_burst_is_not_refused_at_the_door() -> None:
+    queue = FairQueue(10_000, PATIENCE)
+    queue.put(_job(), 0.0)
+    assert not queue.crowded("one", 1, 1.0)

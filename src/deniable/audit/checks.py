@@ -74,8 +74,9 @@ def exact_checks(promise: Promise, proofs: tuple[VersionProof, ...]) -> Iterator
             yield Check(
                 f"the band of all tables{of_version}",
                 "kept" if sound else "broken",
-                "No table that was or will be published can exceed the budgets: all entries lie "
-                "between bounds that were fixed at the start."
+                f"No table {'from the switch on' if promise.late else 'that was or will be published'} "
+                "can exceed the budgets: all entries lie "
+                f"between bounds that were fixed {'for life' if promise.late else 'at the start'}."
                 if sound
                 else f"Tables {_listed(proof.outside_band)} lie outside of the band."
                 if proof.band_holds

@@ -16,7 +16,7 @@ from deniable.privacy.serving import SPACE, exp_floor
 from deniable.privacy.tables import Table
 from deniable.storage.promises import Promise, PromisedTable
 from deniable.storage.times import as_datetime
-from deniable.strategies import STRATEGIES
+from deniable.strategies import table_rules
 
 
 class TableTally:
@@ -27,9 +27,9 @@ class TableTally:
         self.problems: list[str] = []
         self._budgets = [promise.budget_nano if own is None else own for _, own, _ in promise.arms]
         self._bounds = [exp_floor(budget) for budget in self._budgets]
-        known = STRATEGIES.get(promise.strategy)
+        known = table_rules().get(promise.strategy)
         self._across = known is not None and known.grade == ACROSS_TIME
-        self._extremes: dict[int, list[tuple[int, int]]] = {}
+        self._extremes: dict[int, list[tuple[int, int]]] = {}  # of the tables in one band
         self.worst_over_bound = Fraction(0)
 
     def add(self, table: Table, chained: PromisedTable) -> None:
@@ -43,6 +43,10 @@ class TableTally:
         told = [Fraction(text) for text in chained.ratios]
         if ratios != told:
             self.problems.append(f"table {number} has other worst ratios than the ledger says")
+        if not (self._across or chained.late_band):
+            if chained.version in self._extremes:
+                self.problems.append(f"table {number} has left the band of those before it")
+            return
         before = self._extremes.get(chained.version, [(SPACE, 0)] * len(extremes))
         self._extremes[chained.version] = [
             (min(low, least), max(high, most))
@@ -50,9 +54,9 @@ class TableTally:
         ]
 
     def finish(self) -> None:
-        """Check all tables of a version together, where that is promised."""
-        if not self._across:
-            return
+        """Check all tables of a version together, where that is promised: from the start, or from
+        the first table on that has a band.
+        """
         for version, extremes in self._extremes.items():
             self._check(f"the tables of version {version} together", extremes)
 
@@ -209,7 +213,7 @@ def firm_checks(
             else f"{counted(len(experiments), 'experiment')} and {counted(tables, 'table')} in exact "
             "arithmetic: each "
             "table has the hash that was chained and keeps its budgets, alone and, where that is "
-            "promised from the start, together with the others; rows and tombstones are what the "
+            "promised, together with the others; rows and tombstones are what the "
             "chain says.",
         ),
     )

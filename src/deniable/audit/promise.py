@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from deniable import _validation as check
 from deniable.errors import BrokenPromiseError, InvalidArgumentError
 from deniable.privacy.tables import Band, Row, Table, decoded_table
-from deniable.strategies import STRATEGIES
+from deniable.strategies import table_rules
 from deniable.strategies.making import Recipe
+from deniable.strategies.rules import Wanted
 
 if TYPE_CHECKING:
     from deniable.storage.promises import Promise as ChainedPromise
@@ -32,6 +33,7 @@ class AuditedTable:
         horizon: visitors planned for, where known.
         additions: how often noise was added to the counts, where there is a trace budget.
         floors: of the band that was fixed after the start; None where there is none (yet).
+        wanted: the scores of a model that it says it follows; None where there were none.
     """
 
     number: int
@@ -42,6 +44,7 @@ class AuditedTable:
     horizon: int | None = None
     additions: int = 0
     floors: Row | None = None
+    wanted: Wanted | None = None
 
     @classmethod
     def stored(
@@ -54,7 +57,7 @@ class AuditedTable:
         """
         try:
             made_from = json.loads(counts)
-            floors = made_from.get("floors")
+            floors, wanted = made_from.get("floors"), made_from.get("scores")
             return cls(
                 number=number,
                 version=version,
@@ -64,6 +67,9 @@ class AuditedTable:
                 horizon=made_from.get("horizon"),
                 additions=made_from.get("additions", 0),
                 floors=None if floors is None else tuple(floors),
+                wanted=None
+                if wanted is None
+                else Wanted(wanted["what"], tuple(map(tuple, wanted["rows"]))),
             )
         except (AttributeError, KeyError, TypeError, ValueError):
             raise BrokenPromiseError(f"table {number} was changed") from None
@@ -111,6 +117,7 @@ class Promise:
         versions: version -> the arms (positions) that it shows; switching an arm off makes another.
         tables: as published, oldest first.
         one_band: whether the tables of all versions keep the budgets together.
+        given: table number -> the scores of a model that were the newest in the chain by then.
 
     >>> promise = Promise("checkout", ("old", "new"), ("a", "b"), (10**9, 10**9), "dynamic")
     >>> promise.budget_nano, promise.grade, promise.stated_grade
@@ -128,6 +135,7 @@ class Promise:
     versions: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     tables: tuple[AuditedTable, ...] = ()
     one_band: bool = True
+    given: Mapping[int, Wanted] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check.distinct("arms", self.arms, 2)
@@ -136,8 +144,9 @@ class Promise:
             raise InvalidArgumentError(
                 "budgets_nano", self.budgets_nano, f"{len(self.arms)} budgets, one for each arm"
             )
-        if self.strategy not in STRATEGIES:
-            raise InvalidArgumentError("strategy", self.strategy, "one of " + ", ".join(STRATEGIES))
+        known = table_rules()
+        if self.strategy not in known:
+            raise InvalidArgumentError("strategy", self.strategy, "one of " + ", ".join(known))
         if not self.versions:
             object.__setattr__(self, "versions", {1: tuple(range(len(self.arms)))})
         for version, shown in self.versions.items():
@@ -146,7 +155,11 @@ class Promise:
 
     @classmethod
     def chained(
-        cls, told: ChainedPromise, off: Mapping[str, int], tables: Sequence[AuditedTable]
+        cls,
+        told: ChainedPromise,
+        off: Mapping[str, int],
+        tables: Sequence[AuditedTable],
+        given: Mapping[int, Wanted] | None = None,
     ) -> Promise:
         """As the chain says it.
 
@@ -155,6 +168,7 @@ class Promise:
             off: arm key -> the version from which it is off. An arm of a scratch copy may be off
                 without an entry: it was so from the copy's first version.
             tables: as published, oldest first.
+            given: table number -> the newest scores of a model by then.
         """
         until = [1 if not on and key not in off else off.get(key) for key, _, on in told.arms]
         return cls(
@@ -176,6 +190,7 @@ class Promise:
             },
             tables=tuple(tables),
             one_band=told.one_band,
+            given=given or {},
         )
 
     @property
@@ -186,12 +201,12 @@ class Promise:
     @property
     def grade(self) -> str:
         """What is promised of tables of one version: each alone, or all of them together."""
-        return STRATEGIES[self.strategy].grade_of(self.across_time)
+        return table_rules()[self.strategy].grade_of(self.across_time)
 
     @property
     def late(self) -> bool:
         """Whether the band of all tables is fixed after the start, by what was learned."""
-        return self.across_time and STRATEGIES[self.strategy].offers_across_time
+        return self.across_time and table_rules()[self.strategy].offers_across_time
 
     @property
     def stated_grade(self) -> str:
@@ -224,10 +239,14 @@ class Promise:
     def replays(self, published: AuditedTable) -> bool:
         """Whether a table is what the strategy makes of the counts that it names.
 
-        The first table inside a late band must be where the strategy would have fixed that band.
+        The first table inside a late band must be where the strategy would have fixed that band. Scores
+        that it names must be those of the chain.
         """
         recipe = self.recipe(published.version, published.horizon)
-        counts = recipe.counts(published.shows, published.rewards, published.additions)
+        wanted = self.given.get(published.number) if recipe.kind.follows_scores else None
+        if published.wanted != wanted:
+            return False
+        counts = recipe.counts(published.shows, published.rewards, published.additions, wanted)
         before = [
             table
             for table in self.tables

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from deniable.cli.results import print_results
 from deniable.cli.stores import (
     DEFAULT_STORE,
     AsJson,
@@ -16,7 +18,7 @@ from deniable.cli.stores import (
     print_table,
 )
 from deniable.errors import InvalidArgumentError
-from deniable.strategies import DEFAULT_STRATEGY, STRATEGIES
+from deniable.strategies import DEFAULT_STRATEGY, table_rules
 
 if TYPE_CHECKING:
     from deniable.service.drafts import NewArm
@@ -34,7 +36,7 @@ def create(
     segment: Annotated[list[str], typer.Option(help="Once for each segment.")],
     budget: Annotated[float | None, typer.Option(help="Cap on a visitor's risk, in nats.")] = None,
     strategy: Annotated[
-        str, typer.Option(help=f"How tables are made from counts: {', '.join(STRATEGIES)}.")
+        str, typer.Option(help=f"How tables are made: {', '.join(table_rules())}.")
     ] = DEFAULT_STRATEGY,
     across_time: Annotated[
         bool,
@@ -117,13 +119,24 @@ def resume(
 @app.command()
 def stop(
     key: Key,
-    promote: Annotated[str | None, typer.Option(help="The arm that everybody gets now.")] = None,
+    promote: Annotated[
+        str | None,
+        typer.Option(help="The arm that everybody gets now. The results are shown first."),
+    ] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do not ask. Without a terminal nothing is asked.")
+    ] = False,
     store: Store = DEFAULT_STORE,
     key_file: KeyFile = "",
     as_json: AsJson = False,
 ) -> None:
     """End it for good; everybody gets the promoted (or default) arm."""
     with opened(store, key_file) as service:
+        if promote is not None and not as_json:
+            print_results(service.experiments.results(key))
+            typer.echo("")
+        if promote is not None and not yes and sys.stdin.isatty():
+            typer.confirm(f"End {key!r} and show {promote!r} to everybody?", abort=True)
         _print(service.experiments.stop(key, promote=promote), as_json)
 
 

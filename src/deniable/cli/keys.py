@@ -24,7 +24,7 @@ app = typer.Typer(add_completion=False, no_args_is_help=True, help="API keys and
 def create(
     label: Annotated[str, typer.Argument(help="What it is for.")],
     scope: Annotated[
-        list[str], typer.Option(help="decide, reward, read, audit or admin; may repeat.")
+        list[str], typer.Option(help="decide, reward, scores, read, audit or admin; may repeat.")
     ],
     store: Store = DEFAULT_STORE,
     key_file: KeyFile = "",

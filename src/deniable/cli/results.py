@@ -57,12 +57,13 @@ def results(
     if as_json:
         print_json(found.to_dict())
         return
-    _print(found)
+    print_results(found)
     if chart is not None:
         typer.echo(f"Chart: {chart}")
 
 
-def _print(found: Results) -> None:
+def print_results(found: Results) -> None:
+    """The verdict, by segment, what each choice would earn, and what it does to privacy."""
     for sentence in (*found.sentences, found.stop_rule):
         typer.echo(sentence)
     typer.echo("")

@@ -62,7 +62,12 @@ def application(settings: Settings, options: Any) -> Any:
     from deniable.service.http.server import open_service
     from deniable.web.pages import mount
 
-    return mount(create_app(open_service(settings), options))
+    if not settings.traces:
+        return mount(create_app(open_service(settings), options))
+    from deniable.service.http.tracing import Traced, otlp_provider
+
+    provider = otlp_provider()
+    return Traced(mount(create_app(open_service(settings), options)), provider)
 
 
 def _serve_as_worker(settings: Settings, inherited: Any) -> None:

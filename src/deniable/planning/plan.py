@@ -28,7 +28,8 @@ from deniable.planning.trace import (
 from deniable.policies.base import checked_trace_budget
 from deniable.privacy.belief import highest_belief, lowest_belief
 from deniable.strategies import STRATEGIES
-from deniable.strategies.base import Grade, Reading, Strategy
+from deniable.strategies.base import Reading, Strategy
+from deniable.strategies.rules import Grade
 
 GRID = (0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 7.0)
 """Budgets in the table of every plan, in nats."""

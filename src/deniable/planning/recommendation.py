@@ -16,7 +16,8 @@ from deniable.expectations.prior import SEGMENTS, Prior
 from deniable.planning.expectation import NEAR_LOST, TOP, Asked, Choice, choose
 from deniable.privacy.belief import budget_for_belief, highest_belief
 from deniable.strategies import STRATEGIES
-from deniable.strategies.base import Grade, Strategy
+from deniable.strategies.base import Strategy
+from deniable.strategies.rules import Grade
 
 
 @dataclass(frozen=True)

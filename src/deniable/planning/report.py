@@ -10,7 +10,7 @@ from typing import Any
 from deniable.planning.arm_plan import ArmPlan
 from deniable.planning.plan import Plan, StrategySummary
 from deniable.planning.trace import TraceCost
-from deniable.strategies.base import GRADE_WORDS
+from deniable.strategies.rules import GRADE_WORDS
 
 
 @dataclass(frozen=True)

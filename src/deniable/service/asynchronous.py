@@ -59,6 +59,10 @@ class AsyncDecisions:
         self._ask(job, caller)
         return future
 
+    def crowded(self, caller: Hashable, size: int) -> bool:
+        """See Writer."""
+        return self._service.crowded(caller, size)
+
     def longest_arm(self, experiment: str) -> int:
         """See Deniable."""
         return self._service.longest_arm(experiment)

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Select, func, select
 from deniable.audit.promise import AuditedTable, Lottery, Promise
 from deniable.errors import NANO, BrokenPromiseError, InvalidTableError
 from deniable.privacy.tables import decoded_table
-from deniable.storage import account, commitments, experiments, promises, times
+from deniable.storage import account, commitments, experiments, promises, scores, times
 from deniable.storage.commitments import Entry
 from deniable.storage.ledger import Verification, chained, verify
 from deniable.storage.records import SLOTS, Experiment
@@ -142,7 +142,7 @@ def _promise(connection: Connection, experiment: Experiment) -> Promise:
         AuditedTable.stored(table.number, table.version, table.rows, table.counts, len(told.arms))
         for table in experiments.published(connection, experiment)
     ]
-    return Promise.chained(told, off, published)
+    return Promise.chained(told, off, published, scores.of(connection, experiment))
 
 
 def _chain_checks(

@@ -11,7 +11,7 @@ from deniable.errors import NANO, InvalidArgumentError
 from deniable.service.jobs import LARGEST_REWARD
 from deniable.service.publisher import first_table
 from deniable.storage.records import MICRO, Arm, Experiment, Metric
-from deniable.strategies import STRATEGIES
+from deniable.strategies import table_rules
 
 MAX_ARMS = 256
 MAX_SEGMENTS = 1_000
@@ -21,6 +21,8 @@ MAX_BUDGET = 40.0
 MAX_METRICS = 20
 MAX_HOLDOUT = 0.5
 MAX_SECONDS = 10 * 366 * 86_400
+
+NO_TRACE = "none with scores of a model outside, which cannot be counted with noise"
 
 RESERVED_KEYS = ("experiment", "firm", "live", "log")
 """Keys that no new experiment may have: `deniable audit` means something else by them."""
@@ -73,12 +75,19 @@ def draft(
     check.distinct("segments", names, 1)
     _at_most("arms", len(keys), MAX_ARMS)
     _at_most("segments", len(names), MAX_SEGMENTS)
-    if strategy not in STRATEGIES:
-        raise InvalidArgumentError("strategy", strategy, "one of " + ", ".join(STRATEGIES))
-    kind = STRATEGIES[strategy]
+    rules = table_rules()
+    if strategy not in rules:
+        raise InvalidArgumentError("strategy", strategy, "one of " + ", ".join(rules))
+    kind = rules[strategy]
     kind.check_size(len(keys), len(names))
     if not isinstance(across_time, bool):
         raise InvalidArgumentError("across_time", across_time, "true or false")
+    if kind.follows_scores:
+        if across_time:
+            allowed = f"false with the {strategy} strategy: a model may retire an arm"
+            raise InvalidArgumentError("across_time", across_time, allowed)
+        if trace_budget is not None:
+            raise InvalidArgumentError("trace_budget", trace_budget, NO_TRACE)
     if not 0 <= holdout <= MAX_HOLDOUT:
         raise InvalidArgumentError("holdout", holdout, f"a share from 0 to {MAX_HOLDOUT}")
     check.distinct("metrics", [_key("metrics", metric.name) for metric in metrics], 1)

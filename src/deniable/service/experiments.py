@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from fractions import Fraction
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 from sqlalchemy import Connection
@@ -18,7 +19,7 @@ from sqlalchemy.exc import IntegrityError
 from deniable.errors import NANO, InvalidArgumentError, UnknownNameError, WrongStateError
 from deniable.privacy.serving import exp_floor
 from deniable.privacy.tables import Band
-from deniable.service.drafts import MAX_BUDGET, NewArm, draft
+from deniable.service.drafts import MAX_BUDGET, NO_TRACE, NewArm, draft
 from deniable.service.draw_check import DrawCheck, draw_check
 from deniable.service.publisher import Publisher, first_table, put_first_table, recipe_of
 from deniable.storage import account, commitments, experiments, promises, samples
@@ -32,10 +33,10 @@ from deniable.storage.records import (
 )
 from deniable.storage.samples import Sample
 from deniable.storage.store import Store
-from deniable.strategies import DEFAULT_STRATEGY, STRATEGIES
+from deniable.strategies import DEFAULT_STRATEGY, table_rules
 
 if TYPE_CHECKING:
-    from deniable.service.evidence import Evidence
+    from deniable.service.evidence import CounterCache, Evidence
     from deniable.service.result_health import ResultHealth
     from deniable.service.result_records import Results
 
@@ -266,11 +267,11 @@ class Experiments:
         return self._publisher.publish(key)
 
     def events(self, key: str) -> list[Commitment]:
-        """What happened to one experiment, oldest first; publications apart."""
+        """What people did to one experiment, oldest first; no publications, nor a model's scores."""
         with self._store.read() as connection:
             experiment = experiments.by_key(connection, key)
             found = commitments.entries(connection, experiment)
-        return [entry for entry in found if entry.kind != "table"]
+        return [entry for entry in found if entry.kind not in ("scores", "table")]
 
     def draw_check(self, experiment: Experiment) -> DrawCheck:
         """How often each arm was shown, against what the published tables say."""
@@ -282,7 +283,7 @@ class Experiments:
         from deniable.service.evidence import evidence_of
 
         with self._store.read() as connection:
-            return evidence_of(connection, experiments.by_key(connection, key))
+            return evidence_of(connection, experiments.by_key(connection, key), self._cache)
 
     def results(self, key: str) -> Results:
         """What an experiment has learned so far, valid at any look. Private."""
@@ -295,7 +296,13 @@ class Experiments:
         from deniable.service.result_health import health_of
 
         with self._store.read() as connection:
-            return health_of(connection, experiment)
+            return health_of(connection, experiment, self._cache)
+
+    @cached_property
+    def _cache(self) -> CounterCache:
+        from deniable.service.evidence import CounterCache
+
+        return CounterCache()
 
     # -- totals over time --------------------------------------------------------------------
 
@@ -376,7 +383,10 @@ def _replanned(connection: Connection, key: str, budget_nano: int, strategy: str
     if draft.arm_specific:
         raise WrongStateError(f"the arms of {key!r} have budgets of their own")
     changed = experiments.change(connection, draft, budget_nano=budget_nano, strategy=strategy)
-    STRATEGIES[strategy].check_size(len(changed.arms), len(changed.segments))
+    rule = table_rules()[strategy]
+    rule.check_size(len(changed.arms), len(changed.segments))
+    if rule.follows_scores and changed.trace_nano is not None:
+        raise InvalidArgumentError("trace_budget", changed.trace_nano / NANO, NO_TRACE)
     first_table(changed)  # checked exactly, before it can ever be drawn from
     commitments.record(connection, "replan", changed, **promises.replan_detail(changed))
     return changed

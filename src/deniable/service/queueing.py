@@ -7,6 +7,8 @@ The bound in time is like CoDel's: a queue that empties now and then is a burst,
 served. A queue that was not empty for a while is overload; then jobs are refused when their turn comes
 if they had waited longer than `patience_seconds` already when the batch before was taken. So those who
 are served did not wait for long, and nobody is refused only because one transaction is slow.
+While such jobs stand at the head of a flow, what would follow them is refused at the door (`crowded`),
+before its body is parsed: refusing must cost little, or there is no time left to serve.
 """
 
 from __future__ import annotations
@@ -131,6 +133,17 @@ class FairQueue:
         if self._patience is None or since is None or now - since < STANDING_SECONDS:
             return float("-inf")
         return self._taken_at - self._patience
+
+    def crowded(self, caller: Hashable, size: int, now: float) -> bool:
+        """Whether a job of this caller and size would only be refused when its turn comes.
+
+        So it is during overload where the job at the head of its flow has waited for too long already.
+        """
+        if self._standing_since is None:
+            return False
+        flows = self._callers.get(caller)
+        flow = None if flows is None else flows.get(_size_class(size))
+        return flow is not None and flow.jobs[0].since < self._oldest_to_serve(now)
 
     def age(self, now: float) -> float:
         """Seconds that the job at the head of a flow has waited, the longest of all flows."""

@@ -15,7 +15,7 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Self
 
 from deniable.service.apikeys import ApiKeys
 from deniable.service.audits import Audits
+from deniable.service.documents import Documents
 from deniable.service.experiments import Experiments
 from deniable.service.figures import Figures
 from deniable.service.firm import FirmBudget
@@ -39,6 +40,7 @@ from deniable.service.jobs import (
 )
 from deniable.service.ledger import Ledger
 from deniable.service.publisher import Publisher
+from deniable.service.scores import Scores
 from deniable.service.scratch import Scratch
 from deniable.service.visitor_requests import VisitorRequests
 from deniable.service.visitors import check_key, has_key, visitor_key
@@ -101,9 +103,11 @@ class Deniable:
     Attributes:
         experiments: create, start, pause, stop them; their counts and tables.
         firm: the firm's budget.
+        scores: takes what a model outside wants, for experiments of the strategy "gate".
         visitors: show, look up and forget what is stored about visitors.
         ledger: what happened, verification, exports.
         audits: what was promised, and whether it was kept.
+        documents: numbered documents to sign, made from the ledger.
         scratch: copies of experiments for the canaries of an audit.
         keys: API keys.
         idempotency: answers that administrative requests are given again.
@@ -131,9 +135,11 @@ class Deniable:
         self._decide_seconds = decide_seconds
         self.experiments = Experiments(store, self._publisher)
         self.firm = FirmBudget(store)
+        self.scores = Scores(store)
         self.visitors = VisitorRequests(store, key)
         self.ledger = Ledger(store, key)
         self.audits = Audits(store)
+        self.documents = Documents(store)
         self.scratch = Scratch(store, key)
         self.keys = ApiKeys(store)
         self.idempotency = Idempotency(store)
@@ -304,6 +310,10 @@ class Deniable:
         """The length of the longest arm key of an experiment that was decided for; else 0."""
         state = self._writer.engine.state(experiment)
         return 0 if state is None else state.longest_arm
+
+    def crowded(self, caller: Hashable, size: int) -> bool:
+        """Whether a job of this caller and size would only wait to be refused."""
+        return self._writer.crowded(caller, size)
 
     def stalled(self, seconds: float) -> bool:
         """Whether the store has been at work on one transaction for longer than this."""

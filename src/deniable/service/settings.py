@@ -114,6 +114,10 @@ class Settings(BaseModel):
     log_requests: Literal["all", "administration", "none"] = Field(
         default="administration", description="Requests with a log line; metrics count all of them."
     )
+    traces: bool = Field(
+        default=False,
+        description="Send OpenTelemetry spans by OTLP; they tell no visitor, segment or arm.",
+    )
     demo: bool = Field(
         default=False,
         description="A demo firm with two experiments and simulated visitors. Never on real data.",

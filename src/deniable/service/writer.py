@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import asdict
 
 from deniable.errors import OverloadedError, StoreUnavailableError
@@ -125,6 +125,13 @@ class Writer:
             self._refused += len(own)
         self._refuse([job for job in refused if job not in mine])
         return own
+
+    def crowded(self, caller: Hashable, size: int) -> bool:
+        """Whether a job of this caller and size would only wait to be refused; counts it if so."""
+        with self._lock:
+            crowded = self._queue.crowded(caller, size, time.monotonic())
+            self._refused += crowded
+        return crowded
 
     def answer_late(self, job: Job) -> list[Decision]:
         """Answer a job without the store, because the store takes too long; raises for rewards.

@@ -223,14 +223,9 @@ def _forget(
     connection: Connection,
 ) -> int:
     """Strip decisions of one experiment; returns how many had not been stripped before."""
+    # Nobody else strips decisions or leaves tombstones while this holds the chain.
     commitments.lock_chain(connection)
     identity = bytes.fromhex(experiment.id)
-    # Whoever decides or rewards holds this row: what is read below does not change under us.
-    had_tombstones = connection.execute(
-        select(experiment_rows.c.has_tombstones)
-        .where(experiment_rows.c.id == identity)
-        .with_for_update()
-    ).scalar_one()
     rows = connection.execute(
         select(decisions).where(
             decisions.c.experiment_id == identity,
@@ -245,6 +240,12 @@ def _forget(
         stones += _leave_tombstones(
             connection, identity, [tombstone(key, row.visitor) for row in rows]
         )
+    # Whoever decides or rewards waits for this row, so it is taken late: no reward comes from here on.
+    had_tombstones = connection.execute(
+        select(experiment_rows.c.has_tombstones)
+        .where(experiment_rows.c.id == identity)
+        .with_for_update()
+    ).scalar_one()
     given = _strip_rewards(connection, identity, {row.id: row.salt for row in rows})
     connection.execute(
         update(decisions)

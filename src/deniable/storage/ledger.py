@@ -19,8 +19,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 from sqlalchemy import Connection, func, select, true
@@ -41,7 +42,15 @@ from deniable.storage.schema import (
     writers,
 )
 from deniable.storage.schema import experiments as experiment_rows
-from deniable.storage.writer_chains import Broken, Cell, Counted, Told, follow_writers, name_of
+from deniable.storage.writer_chains import (
+    Broken,
+    Cell,
+    Counted,
+    Source,
+    Told,
+    follow_writers,
+    name_of,
+)
 
 _PAGE = 2_000
 
@@ -243,33 +252,52 @@ def _experiments(connection: Connection, told: Told) -> None:
 
 def _totals(connection: Connection, told: Told, counted: Counted) -> None:
     """Counters are what the rows add up to; erased rows are missing in them one by one."""
-    stored: dict[Cell, list[int]] = {}
-    query = select(counters).execution_options(yield_per=_PAGE)
-    with connection.execute(query) as rows:
-        for row in rows:
-            sums = stored.setdefault(tuple(row[:6]), [0, 0, 0, 0])
-            for place, amount in enumerate(row[7:]):
-                sums[place] += amount
     missing, missing_rewards = Counter[bytes](), Counter[bytes]()
-    for cell in stored.keys() | counted.cells():
-        have, need = stored.get(cell, [0] * 4), counted.sums(cell)
+    keys = (counters.c.experiment_id, counters.c.table_number)
+    ordered = select(counters).order_by(*keys).execution_options(yield_per=_PAGE)
+    with connection.execute(ordered) as rows:
+        for source, mine in groupby(rows, key=lambda row: (row.experiment_id, row.table_number)):
+            shows, rewarded = _missing(connection, source, mine, counted)
+            missing[source[0]] += shows
+            missing_rewards[source[0]] += rewarded
+    for cells in (counted.shows, counted.rewards):  # what is left has no counter
+        for (identity, _), sums in cells.items():
+            if sums:
+                raise _mismatch(connection, identity)
+    for identity in told.entries:
+        lost, lost_rewards = counted.erased[identity], counted.erased_rewards[identity]
+        if (lost, lost_rewards) != (told.erased[identity], told.erased_rewards[identity]):
+            raise Broken(f"erasures of {_named(connection, identity)} were not recorded", "totals")
+        if (missing[identity], missing_rewards[identity]) != (lost, lost_rewards):
+            raise _mismatch(connection, identity)
+
+
+def _missing(
+    connection: Connection, source: Source, rows: Iterable[Any], counted: Counted
+) -> tuple[int, int]:
+    """How many shows and rewards the counters of a table have beyond its rows, which are erased."""
+    stored: dict[tuple[Cell, int], list[int]] = {}
+    for row in rows:
+        sums = stored.setdefault(((row.role, row.segment, row.arm), row.metric), [0, 0, 0, 0])
+        for place, amount in enumerate((row.shows, row.rewarded, row.value, row.square)):
+            sums[place] += amount
+    shown, given = counted.shows.pop(source, {}), counted.rewards.pop(source, {})
+    erased, erased_rewards = 0, 0
+    for cell, metric in stored.keys() | given.keys() | {(cell, 0) for cell in shown}:
+        have = stored.get((cell, metric), [0] * 4)
+        need = (0 if metric else shown.get(cell, 0), *given.get((cell, metric), (0, 0, 0)))
         shows, rewarded, value, square = (a - b for a, b in zip(have, need, strict=True))
-        base = (*cell[:5], 0)
-        gone = stored.get(base, [0])[0] - counted.shows.get(base[:5], 0)
+        gone = stored.get((cell, 0), [0])[0] - shown.get(cell, 0)
         fits = 0 <= rewarded <= gone and (gone > 0 or value == square == 0)
         if shows < 0 or value < 0 or square < 0 or not fits:
-            raise Broken(f"the counters of {_named(connection, cell[0])} do not match", "totals")
-        missing[cell[0]] += shows
-        missing_rewards[cell[0]] += rewarded
-    for identity in told.entries:
-        lost, told_lost = counted.erased[identity], told.erased[identity]
-        if lost != told_lost or counted.erased_rewards[identity] != told.erased_rewards[identity]:
-            raise Broken(f"erasures of {_named(connection, identity)} were not recorded", "totals")
-        if (missing[identity], missing_rewards[identity]) != (
-            lost,
-            counted.erased_rewards[identity],
-        ):
-            raise Broken(f"the counters of {_named(connection, identity)} do not match", "totals")
+            raise _mismatch(connection, source[0])
+        erased += shows
+        erased_rewards += rewarded
+    return erased, erased_rewards
+
+
+def _mismatch(connection: Connection, identity: bytes) -> Broken:
+    return Broken(f"the counters of {_named(connection, identity)} do not match", "totals")
 
 
 def _named(connection: Connection, identity: bytes) -> str:

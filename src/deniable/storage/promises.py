@@ -39,6 +39,7 @@ class PromisedTable:
         decisions: how many were stored by then.
         ratios: the exact worst ratio of each arm, "numerator/denominator".
         recorded_at: when, as stored.
+        late_band: whether it names a band that was not fixed at the start.
     """
 
     number: int
@@ -48,6 +49,7 @@ class PromisedTable:
     decisions: int
     ratios: tuple[str, ...]
     recorded_at: int
+    late_band: bool = False
 
 
 @dataclass(frozen=True)
@@ -307,6 +309,7 @@ def promised_table(entry: Entry) -> PromisedTable:
         decisions=detail["decisions"],
         ratios=tuple(detail["ratios"]),
         recorded_at=entry.recorded_at,
+        late_band=detail.get("band") is not None,
     )
 
 

@@ -13,9 +13,9 @@ from typing import Literal, NamedTuple, TypeAlias
 from deniable.errors import NANO
 
 Status: TypeAlias = Literal["draft", "running", "paused", "stopped", "scratch"]
-Scope: TypeAlias = Literal["decide", "reward", "read", "audit", "admin"]
+Scope: TypeAlias = Literal["decide", "reward", "scores", "read", "audit", "admin"]
 
-SCOPES: tuple[Scope, ...] = ("decide", "reward", "read", "audit", "admin")
+SCOPES: tuple[Scope, ...] = ("decide", "reward", "scores", "read", "audit", "admin")
 SCRATCH_PREFIX = "_scratch-"
 """Keys of scratch copies begin with it; no key of an experiment begins with `_`."""
 
@@ -286,13 +286,60 @@ class PublishedTable:
 
 
 @dataclass(frozen=True)
+class GateReport:
+    """What the gate will do with a model's scores. Private: it is about all visitors so far.
+
+    Attributes:
+        experiment: its key.
+        kind: scores or probabilities.
+        recorded: whether the scores are new; False: the same are waiting, or followed, already.
+        wanted: the model's expected score without the gate; 1 for probabilities.
+        kept: with it; for probabilities the share of visitors who are shown what the model would show.
+        table: the number of the table in force; 0 before the start.
+        decisions: stored so far.
+        next_at: the number of decisions at which the next table is published, which follows these
+            scores; None before the start: the first table does.
+    """
+
+    experiment: str
+    kind: Literal["scores", "probabilities"]
+    recorded: bool
+    wanted: float
+    kept: float
+    table: int
+    decisions: int
+    next_at: int | None
+
+    @property
+    def cost(self) -> float:
+        """What the promise takes of what the model wanted."""
+        return self.wanted - self.kept
+
+    @property
+    def words(self) -> str:
+        """All of it as two sentences."""
+        if self.kind == "scores":
+            told = (
+                f"Expected score {self.kept:.6g} with the gate, {self.wanted:.6g} without: it costs "
+                f"{self.cost:.6g}."
+            )
+        else:
+            told = f"{self.kept:.2%} of the visitors are shown what the model would show them."
+        if self.next_at is None:
+            return f"{told} The first table follows, when the experiment starts."
+        so_far = f"{self.decisions:,} so far"
+        return f"{told} The next table follows, at {self.next_at:,} decisions ({so_far})."
+
+
+@dataclass(frozen=True)
 class Commitment:
     """One entry of the ledger's commitment chain, newest last.
 
     Attributes:
         seq: 1, 2, 3, ...
-        kind: firm, key, create, start, table, pause, resume, stop, switch_off, erase, purge, audit,
-            scratch, scratch_end, migrate; period and exhaust in stores from before migration 0004.
+        kind: firm, key, create, start, table, scores, pause, resume, stop, switch_off, erase, purge,
+            audit, document, scratch, scratch_end, migrate; period and exhaust in stores from before
+            migration 0004.
         experiment: the key it concerns, or None for the firm.
         amount_nano: what it took of the firm's budget.
         detail: further facts, JSON.

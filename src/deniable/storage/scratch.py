@@ -71,6 +71,9 @@ def make(
         connection.execute(insert(owned), copied)
     copy = experiments.by_key(connection, key)
     commitments.record(connection, "scratch", copy, **_detail(experiment, copy))
+    wanted = json.loads(table.counts).get("scores")
+    if wanted is not None:
+        commitments.record(connection, "scores", copy, **wanted)
     detail = promises.table_detail(
         1,
         copy.version,

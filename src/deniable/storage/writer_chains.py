@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from collections import Counter, defaultdict
 from collections.abc import Generator, Iterable, Mapping
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, TypeAlias
@@ -28,11 +28,15 @@ from deniable.storage.schema import (
 )
 
 _PAGE = 2_000
+_SORT_KIB = 8_192
 _ONCE = ("table", "erase", "purge")
 """Kinds of which an experiment has many entries; a promise needs the newest of each."""
 
-Cell: TypeAlias = tuple[bytes, int, int, int, int, int]
-"""Experiment, table, role, segment, arm, metric."""
+Source: TypeAlias = tuple[bytes, int]
+"""Experiment and table."""
+
+Cell: TypeAlias = tuple[int, int, int]
+"""Role, segment and arm."""
 
 _Heads: TypeAlias = dict[int | None, tuple[int, bytes]]
 """Writer -> place and hash of the newest row that was followed; None: no writer yet."""
@@ -99,23 +103,22 @@ class Told:
 
 @dataclass
 class Counted:
-    """What rows add up to, gathered while their chains are checked."""
+    """What rows add up to, gathered while their chains are checked.
+
+    A firm may have a million cells, so they are kept by table, where all tables share the names of
+    their cells.
+    """
 
     decisions: int = 0
     erased: Counter[bytes] = field(default_factory=Counter)
     erased_rewards: Counter[bytes] = field(default_factory=Counter)
-    shows: dict[tuple[bytes, int, int, int, int], int] = field(default_factory=dict)
-    rewards: dict[Cell, tuple[int, int, int]] = field(default_factory=dict)
+    shows: defaultdict[Source, dict[Cell, int]] = field(default_factory=lambda: defaultdict(dict))
+    rewards: defaultdict[Source, dict[tuple[Cell, int], tuple[int, int, int]]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )
+    """By cell and metric: how many were rewarded, the sum of values and of squares."""
     last: dict[bytes, int] = field(default_factory=dict)
-
-    def sums(self, cell: Cell) -> tuple[int, int, int, int]:
-        """Shows, which count under the first metric alone, rewarded, value and square."""
-        shows = 0 if cell[5] else self.shows.get(cell[:5], 0)
-        return (shows, *self.rewards.get(cell, (0, 0, 0)))
-
-    def cells(self) -> set[Cell]:
-        """All that something was added to."""
-        return {(*cell, 0) for cell in self.shows} | self.rewards.keys()
+    names: dict[Cell, Cell] = field(default_factory=dict)
 
 
 def name_of(writer: int) -> str:
@@ -137,7 +140,7 @@ def follow_writers(
         _stream(connection, rewards.c.writer_id, rewards.c.seq, _rewards()),
     )
     # Closed also where a row is wrong: the cursors must not outlive the transaction.
-    with closing(streams[0]), closing(streams[1]):
+    with _small_cache(connection), closing(streams[0]), closing(streams[1]):
         heads: _Heads = dict.fromkeys(ends, (0, GENESIS))
         del heads[COMMITMENT_CHAIN]  # no writer has its number
         _follow(*streams, heads, told, caps, counted)
@@ -145,6 +148,20 @@ def follow_writers(
         if writer != COMMITMENT_CHAIN and heads[writer] != (end.seq, end.head):
             place = heads[writer][0] + 1
             raise Broken(f"entry {place} of writer {writer} was removed", name_of(writer), place)
+
+
+@contextmanager
+def _small_cache(connection: Connection) -> Generator[None, None, None]:
+    """SQLite sorts in as much memory as its cache may take, and every row is read only once."""
+    if connection.dialect.name != "sqlite":
+        yield
+        return
+    usual = connection.exec_driver_sql("PRAGMA cache_size").scalar_one()
+    connection.exec_driver_sql(f"PRAGMA cache_size = {-_SORT_KIB}")
+    try:
+        yield
+    finally:
+        connection.exec_driver_sql(f"PRAGMA cache_size = {usual}")
 
 
 def _follow(
@@ -164,8 +181,12 @@ def _follow(
     reward = next(waiting, None)
     writer: int | None = None
     place, previous = 0, GENESIS
-    published = {known: table.recorded_at - SKEW for known, table in told.tables.items()}
-    cells, last = counted.shows, counted.last
+    published = {
+        source: (table.recorded_at - SKEW, counted.shows[source])
+        for source, table in told.tables.items()
+    }
+    unknown: tuple[float, dict[Cell, int]] = (float("inf"), {})
+    names, last = counted.names, counted.last
     for row in decided:
         (experiment, identity, visitor, salt, segment, shown) = row[:6]
         (version, at, by, seq, link, table, role) = row[6:13]
@@ -199,11 +220,14 @@ def _follow(
                 found = sha256(packed).digest()
             except struct.error:  # a missing value, or one that does not belong in its column
                 found = b""
-            since = published.get((experiment, table))
-            if found == link and since is not None and at >= since:
+            since, cells = published.get((experiment, table), unknown)
+            if found == link and at >= since:
                 place, previous = seq, link
-                cell = (experiment, table, role, segment, shown)
-                cells[cell] = cells.get(cell, 0) + 1
+                cell = (role, segment, shown)
+                if cell in cells:
+                    cells[cell] += 1
+                else:
+                    cells[names.setdefault(cell, cell)] = 1
                 if role == 0 and at > last.get(experiment, 0):
                     last[experiment] = at
                 counted.decisions += 1
@@ -352,8 +376,9 @@ def _count_decision(row: Any, counted: Counted) -> None:
     if row.salt is None:
         counted.erased[row.experiment_id] += 1
     else:
-        cell = _cell(row, 0)[:5]
-        counted.shows[cell] = counted.shows.get(cell, 0) + 1
+        source, cell = _placed(row, counted)
+        cells = counted.shows[source]
+        cells[cell] = cells.get(cell, 0) + 1
     if row.role == 0:
         last = counted.last.get(row.experiment_id, 0)
         counted.last[row.experiment_id] = max(last, row.decided_at)
@@ -365,18 +390,13 @@ def _count_reward(row: Any, caps: Mapping[bytes, tuple[int, ...]], counted: Coun
         return
     limits = caps.get(row.experiment_id, ())
     share = row.value / limits[row.metric] if row.metric < len(limits) else 0.0
-    cell = _cell(row, row.metric)
-    rewarded, value, square = counted.rewards.get(cell, (0, 0, 0))
+    source, cell = _placed(row, counted)
+    cells = counted.rewards[source]
+    rewarded, value, square = cells.get((cell, row.metric), (0, 0, 0))
     added = round(share * share * MICRO)
-    counted.rewards[cell] = (rewarded + 1, value + row.value, square + added)
+    cells[cell, row.metric] = (rewarded + 1, value + row.value, square + added)
 
 
-def _cell(row: Any, metric: int) -> Cell:
-    return (
-        row.experiment_id,
-        row.table_number or 0,
-        row.role or 0,
-        row.segment,
-        row.shown,
-        metric,
-    )
+def _placed(row: Any, counted: Counted) -> tuple[Source, Cell]:
+    cell = (row.role or 0, row.segment, row.shown)
+    return (row.experiment_id, row.table_number or 0), counted.names.setdefault(cell, cell)

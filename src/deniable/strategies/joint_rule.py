@@ -18,7 +18,8 @@ from deniable._validation import FloatArray
 from deniable.errors import InvalidArgumentError
 from deniable.strategies.joint_across import floors_now, write_inside, write_lottery
 from deniable.strategies.joint_kernel import Tuning, write_joint
-from deniable.strategies.joint_lp import LARGEST, lowest_ratio, workspace
+from deniable.strategies.joint_lp import lowest_ratio, workspace
+from deniable.strategies.rules import LARGEST
 
 TUNING = Tuning(
     samples=16.0,

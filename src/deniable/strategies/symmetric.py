@@ -16,7 +16,8 @@ from deniable.privacy.exploration import exploration_from_risk
 from deniable.privacy.mechanism import RandomizedResponse
 from deniable.privacy.tables import Band, Row, Table, nested_table
 from deniable.privacy.tables import band as nested_band
-from deniable.strategies.base import Counts, Grade, Strategy
+from deniable.strategies.base import Strategy
+from deniable.strategies.rules import Counts, Grade
 
 
 @dataclass(frozen=True)

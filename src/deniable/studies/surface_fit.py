@@ -42,8 +42,10 @@ _WEIGHT = {
 }
 """What a degree in each coordinate costs: the signal may bend most."""
 
-_DEGREE = {BEST_PRIVATE: 5.0}
-_USUAL_DEGREE, _SPREAD_DEGREE, _HIGHEST = 4.0, 2.0, 8
+_DEGREE = {4: 5.0, 5: 4.0, 7: 3.5}
+"""The most of a term by these weights, by the number of coordinates."""
+
+_SPREAD_DEGREE, _HIGHEST = 2.0, 8
 _RIDGE = 0.02
 _LEAST_LOST = 1e-4
 Curve = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
@@ -56,7 +58,7 @@ def fit_entry(
     """The surface of one strategy from its rows; see `surface_runs.run_row`."""
     if name == RANDOM:
         return Entry(name, None, _spreads(name, asked, lost))
-    start = _blank(name, _names(name), _DEGREE.get(name, _USUAL_DEGREE))
+    start = _blank(name, _names(name), _DEGREE[len(_names(name))])
     at = coordinates(name, asked)
     terms = start.terms(at)
     reached = np.ones(lost.shape) if name == BEST_PRIVATE else reach(name, asked)
@@ -66,7 +68,7 @@ def fit_entry(
     weights = np.zeros(len(start.degrees))
     total = start.degrees.sum(axis=1)
     penalty = _RIDGE * (1.0 + total) ** 2 * (total > 0)
-    for _ in range(4):
+    for _ in range(3):
         share, _ = curve(terms @ weights)
         wanted = expected_rows(name, share, asked, lost, gain, known)
         weights = _least_squares(terms, wanted, curve, weights, penalty)
@@ -137,7 +139,7 @@ def _least_squares(
         if now < best:
             weights, gained, best = weights + step, best - now, now
             damping = max(damping / 5, 1e-9)
-            if gained < 1e-7 * best:
+            if gained < 1e-6 * best:
                 break
         else:
             damping *= 4

@@ -17,7 +17,7 @@ from deniable.service.results import results_of
 from deniable.service.service import Deniable
 from deniable.service.small_cells import SMALLEST_CELL
 from deniable.storage.records import Experiment, PublishedTable
-from deniable.strategies import STRATEGIES
+from deniable.strategies import table_rules
 from deniable.web import answers, live_charts, result_charts
 from deniable.web.access import Reader
 from deniable.web.actions import possible
@@ -118,7 +118,7 @@ def _values(request: Request, service: Deniable, found: Experiment) -> dict[str,
         "leaderboard": standing.leaderboard(),
         "random_share": random_share(standing, published),
         "table": None if published is None else _table(found, published, before),
-        "grade": STRATEGIES[found.strategy].grade_of(found.across_time),
+        "grade": table_rules()[found.strategy].grade_of(found.across_time),
         "risks": [(risk, waiting_words(risk, now)) for risk in risks],
         "segments": [_segment(standing, position) for position in told],
         "untold": len(found.segments) - len(told),
@@ -166,7 +166,7 @@ def _why(published: PublishedTable, before: PublishedTable | None) -> str:
 
 
 def _offers_across_time(found: Experiment) -> bool:
-    return STRATEGIES[found.strategy].offers_across_time
+    return table_rules()[found.strategy].offers_across_time
 
 
 def _segment(standing: Standing, position: int) -> dict[str, Any]:

@@ -26,6 +26,7 @@ KINDS = {
     "replan": "Draft changed",
     "start": "Started",
     "table": "Table published",
+    "scores": "Scores received",
     "pause": "Paused",
     "resume": "Resumed",
     "stop": "Stopped",
@@ -33,6 +34,7 @@ KINDS = {
     "erase": "Visitors erased",
     "purge": "Old visitors erased",
     "audit": "Audited",
+    "document": "Document issued",
     "restore": "Restored from a backup",
     "migrate": "Store migrated",
     "period": "Period opened (before windows)",
@@ -167,6 +169,8 @@ def _told(kind: str, detail: Mapping[str, Any]) -> str:
     if kind == "table":
         words = f"Number {detail.get('number', '')}, made from published counts"
         return f"{words}, inside floors fixed for life." if detail.get("band") else f"{words}."
+    if kind == "scores":
+        return f"{str(detail.get('what', '')).capitalize()} of a model outside, for the next table."
     if kind == "start" and detail.get("layer"):
         return f"In the layer {detail['layer']}."
     if kind == "migrate":
@@ -185,6 +189,8 @@ def _told(kind: str, detail: Mapping[str, Any]) -> str:
         return f"{words} Grade of the new version: {grade}." if grade else words
     if kind == "audit":
         return str(detail.get("verdict", ""))
+    if kind == "document":
+        return f"{detail.get('as')} {detail.get('number')}, by {detail.get('by')}.".capitalize()
     if kind in ("erase", "purge") and "decisions" in detail:
         count = detail["decisions"]
         return f"{whole(count)} decision{'' if count == 1 else 's'} stripped of the visitor."

@@ -25,6 +25,7 @@ from deniable.portfolio.table import csv_rows
 from deniable.service.http.guard import service_of
 from deniable.service.service import Deniable
 from deniable.storage.records import Experiment
+from deniable.strategies import STRATEGIES
 from deniable.web import allocation_view, answers, fields
 from deniable.web.access import Form, Reader, ReaderSubmission, Submission
 
@@ -117,14 +118,19 @@ def experiments_of(service: Deniable) -> Ours:
         budget, committed = firm.budget, firm.committed_nano
     except UnknownNameError:
         budget, committed = USUAL_BUDGET, 0
-    counted = [e for e in live if e.planned_visitors is not None]
+    counted = [e for e in live if _has_bound(e)]
     known = _joint_nano(counted)
     return Ours(
-        rows=[_row(e) for e in wanted if e.planned_visitors is not None],
-        left_out=[e.key for e in wanted if e.planned_visitors is None],
+        rows=[_row(e) for e in wanted if _has_bound(e)],
+        left_out=[e.key for e in wanted if not _has_bound(e)],
         firm_budget=budget,
         reserve=max(0, committed - known) / NANO,
     )
+
+
+def _has_bound(experiment: Experiment) -> bool:
+    """Whether theory says what its budget buys: not of a model outside, nor without a plan."""
+    return experiment.planned_visitors is not None and experiment.strategy in STRATEGIES
 
 
 def _joint_nano(experiments: Sequence[Experiment]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from collections.abc import Callable
 from contextlib import contextmanager
@@ -64,6 +65,27 @@ async def _all_at_once(site: Site, go: threading.Event) -> list[httpx.Response]:
             await asyncio.sleep(0)
         go.set()
         return await asyncio.gather(*waiting)
+
+
+def test_a_crowded_caller_is_refused_before_its_body_is_parsed(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = []
+
+    def crowded(_caller: object, size: int) -> bool:
+        sizes.append(size)
+        return True
+
+    before = site.service.figures.decisions
+    monkeypatch.setattr(site.service, "crowded", crowded)
+    visitors = [{"visitor": f"v-{number}", "segment": "a"} for number in range(7)]
+    bodies = {DECISIONS: b"{no document", f"{DECISIONS}/batch": json.dumps({"visitors": visitors})}
+    for path, body in bodies.items():
+        headers = site.headers() | {"content-type": "application/json"}
+        answer = site.client.post(path, content=body, headers=headers)
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+    assert sizes == [1, 7]
+    assert site.service.figures.decisions == before
 
 
 def test_too_many_requests_in_flight_are_refused(

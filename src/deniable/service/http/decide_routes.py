@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 import orjson
 
+from deniable.errors import OverloadedError
 from deniable.service.asynchronous import AsyncDecisions
 from deniable.service.http.auth import Authenticator
 from deniable.service.http.messages import (
@@ -119,6 +120,8 @@ class DecideRoutes:
         # A scratch copy answers nobody but auditors; whether there is one makes no difference.
         caller.require("audit" if key.startswith(SCRATCH_PREFIX) else route.scope)
         body = await read_body(scope, receive, self._limits.body)
+        if self._service.crowded(caller.id, max(1, body.count(b"{") - 1)):
+            raise OverloadedError("too many decisions and rewards are waiting")
         document = parse_object(body, header(scope, b"content-type"))
         answered = await route.answer(key, document, caller.id)
         status = 200 if answered else 204

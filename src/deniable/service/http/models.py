@@ -29,6 +29,7 @@ from deniable.service.jobs import LARGEST_REWARD, LONGEST_NAME
 from deniable.storage.erasure import Erasure
 from deniable.storage.records import (
     MICRO,
+    SCOPES,
     ApiKey,
     Cell,
     Commitment,
@@ -133,7 +134,7 @@ class KeyRequest(_Request):
     """A new API key."""
 
     label: Annotated[str, Field(min_length=1, max_length=200)]
-    scopes: Annotated[list[Scope], Field(min_length=1, max_length=4)]
+    scopes: Annotated[list[Scope], Field(min_length=1, max_length=len(SCOPES))]
 
 
 class ErasureRequest(_Request):
