@@ -160,6 +160,15 @@ def test_visitors_who_meet_few_experiments_leave_more_to_each() -> None:
     assert largest.sum() <= 3.0 + 1e-6
 
 
+def test_few_experiments_a_visitor_and_least_budgets() -> None:
+    rows = [{**row, "min_budget": 1.0} for row in firm(5, 6)]
+    assert design_layers(Portfolio.of(rows), 2.0, meets=2).one_sum_loss < np.inf
+    three = design_layers(Portfolio.of(rows), 2.0, meets=3)
+    assert three.one_sum_loss == np.inf
+    assert len(three.layers) <= 2
+    assert (three.allocation.budgets >= 1).all()
+
+
 def test_parts_that_share_no_visitor_have_the_whole_budget_each() -> None:
     rows = firm(4, 5)
     apart = design_layers(Portfolio.of(rows), 2.0, together=[["e0", "e1"], ["e2", "e3"]])

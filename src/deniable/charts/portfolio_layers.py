@@ -20,7 +20,7 @@ def loss_chart(design: LayerDesign, *, width: int = 620, height: int = 220) -> A
     """The what-if curve; a rule marks every visitor in every experiment."""
     points = rows(layers=list(design.n_layers), loss=design.losses)
     line = alt.Chart(
-        values([point for point in points if np.isfinite(point["loss"])]),
+        values([point for point in points if point["loss"] is not None]),
         title="What another number of layers would lose",
         width=width,
         height=height,

@@ -272,7 +272,7 @@ def _allocated(
         inside = _subset(whole, np.array(sorted(part)))
         fits = inside.cost(inside.min_nano) <= firm_nano("firm_budget", budget)
         tried = [allocate(inside, budget, regime=problem.regime)] if fits else []
-        if meets is not None and meets < len(own):
+        if meets is not None and meets < len(own) and inside.low.max() <= budget / meets:
             capped = np.minimum(inside.max_nano, int(budget / meets * NANO))
             tried.append(
                 allocate(replace(inside, max_nano=capped), len(own) * budget, regime=problem.regime)
@@ -294,8 +294,11 @@ def _subset(portfolio: Portfolio, rows: Any) -> Portfolio:
 def _one_sum(problem: LayerProblem, parts: list[Group], budget: float, meets: int | None) -> float:
     alone: list[Group] = [(row,) for part in parts for row in part]
     shares = np.ones(problem.portfolio.size)
-    if any(problem.portfolio.low[list(part)].sum() > budget for part in parts) and meets is None:
-        return np.inf
+    for part in parts:
+        low = problem.portfolio.low[list(part)]
+        few = meets is not None and meets < low.size and low.max() <= budget / meets
+        if low.sum() > budget and not few:
+            return np.inf
     return _allocated(problem, alone, parts, shares, budget, meets)[0].total_regret
 
 
