@@ -7,15 +7,15 @@ tables that are published now and then, by an index, from a fixed distribution, 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Protocol, TypeAlias, cast
 
 import numpy as np
 
 from deniable import _validation as check
 from deniable._validation import FloatArray
 from deniable.errors import NANO, InvalidArgumentError
-from deniable.privacy.epochs import TRACE_GROWTH
+from deniable.privacy.epochs import GROWTH, TRACE_GROWTH
 
 LARGEST_GROWTH = 1000
 """From table to table; beyond it nothing would be learned."""
@@ -209,6 +209,20 @@ class Published:
             growth=self.epoch_growth,
             trace_budget=self.trace_budget or 0.0,
         )
+
+
+def as_served(policy: Policy, trace_budget: float = 0.0) -> Policy:
+    """The policy as the service runs it: learning from table to table, with noise where there is any.
+
+    Args:
+        policy: any; one that publishes tables anyway, or none, stays as it is.
+        trace_budget: 0 for none.
+    """
+    if not isinstance(policy, Published):
+        return policy
+    if trace_budget:
+        return cast(Policy, replace(policy, trace_budget=trace_budget))
+    return cast(Policy, replace(policy, growth=GROWTH))
 
 
 def checked_trace_budget(value: float) -> float:

@@ -149,8 +149,8 @@ def _where_largest(gains: Gains) -> Claim:
         "Gamma of 5 to 20",
         f"largest at {top:g}: {short(gaps[top].mean)}, noise {short(gaps[top].noise)[1:]}",
         judged(inner and all(5 <= budget <= 20 for budget in level), partly=inner),
-        f"Within noise of the largest: {_listed(level)}. The solver here proves its allocation optimal "
-        "within one millionth of the total bound.",
+        f"Within noise of the largest: {_listed(level)}. The solver here proves that at most one "
+        "ten-thousandth of the possible saving is missed.",
     )
 
 
