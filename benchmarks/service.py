@@ -63,6 +63,7 @@ class Load:
     decisions_per_second: float
     p99_ms: float
     per_cpu_second: float
+    decisions: int
 
 
 @dataclass(frozen=True)
@@ -254,7 +255,7 @@ def _wrk(server: Server, secret: str, size: int, *, pinned: bool = True) -> Load
     requests = int(_found(r"(\d+) requests in", told))
     number, unit = re.findall(r"99%\s+([\d.]+)(us|ms|s)", told)[0]
     p99_ms = float(number) * {"us": 1e-3, "ms": 1.0, "s": 1e3}[unit]
-    return Load(rate * size, p99_ms, requests * size / cpu)
+    return Load(rate * size, p99_ms, requests * size / cpu, requests * size)
 
 
 def _found(pattern: str, text: str) -> str:

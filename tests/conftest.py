@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 from tests.node import NO_PACKAGES
+from tests.portable_sql import watching
 from tests.postgres import PostgresServer, emptied
 from tests.public_data import LEFT_OUT
 
@@ -90,8 +91,10 @@ def postgres() -> Iterator[PostgresServer]:
     except (FileNotFoundError, PermissionError) as reason:
         pytest.skip(f"POSTGRESQL NOT TESTED: {reason}")
     server.start()
-    yield server
+    with watching() as watch:
+        yield server
     server.remove()
+    assert watch.problems == [], "statements that other engines lack"
 
 
 @pytest.fixture(scope="session")

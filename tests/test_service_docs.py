@@ -5,6 +5,10 @@ from __future__ import annotations
 import re
 import tomllib
 from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -15,7 +19,13 @@ def test_deployment_files_name_real_settings_and_commands() -> None:
     from deniable.service.visitors import ENVIRONMENT
 
     known = {variable(name) for name in Settings.model_fields} | {CONFIG, ENVIRONMENT}
-    for path in (ROOT / "Dockerfile", ROOT / "compose.yaml", ROOT / "deploy" / "deniable.service"):
+    deploy = ROOT / "deploy"
+    for path in (
+        ROOT / "Dockerfile",
+        ROOT / "compose.yaml",
+        deploy / "deniable.service",
+        deploy / "kubernetes.yaml",
+    ):
         named = set(re.findall(r"DENIABLE_[A-Z_]+", path.read_text("utf-8")))
         assert named
         assert named <= known, path.name
@@ -40,3 +50,106 @@ def test_the_configuration_in_deploy_is_read_and_named_by_the_unit() -> None:
     assert "ExecStart=/opt/deniable/bin/deniable serve" in unit
     socket = (ROOT / "deploy" / "deniable.socket").read_text("utf-8")
     assert f"ListenStream={settings.host}:{settings.port}" in socket
+
+
+# -- Kubernetes ------------------------------------------------------------------------------
+
+Document = dict[str, Any]
+VERSIONS = {
+    "Deployment": "apps/v1",
+    "NetworkPolicy": "networking.k8s.io/v1",
+    "PodDisruptionBudget": "policy/v1",
+    "Service": "v1",
+}
+
+
+def manifests() -> dict[str, Document]:
+    text = (ROOT / "deploy" / "kubernetes.yaml").read_text("utf-8")
+    found = list(yaml.safe_load_all(text))
+    assert len({one["kind"] for one in found}) == len(found)
+    return {one["kind"]: one for one in found}
+
+
+def wrong(found: dict[str, Document]) -> list[str]:
+    """What a cluster would refuse, or what would not fit the service."""
+    from deniable.service.settings import Settings, load, variable
+    from deniable.service.visitors import ENVIRONMENT
+
+    told = [kind for kind, version in VERSIONS.items() if found[kind].get("apiVersion") != version]
+    deployment = found["Deployment"]["spec"]
+    pod = deployment["template"]["spec"]
+    labels = deployment["template"]["metadata"]["labels"]
+    policy = found["NetworkPolicy"]["spec"]
+    selectors = (
+        deployment["selector"]["matchLabels"],
+        found["Service"]["spec"]["selector"],
+        found["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"],
+        policy["podSelector"]["matchLabels"],
+    )
+    if not all(chosen and chosen.items() <= labels.items() for chosen in selectors):
+        told.append("a selector does not find the pods")
+    (container,) = pod["containers"]
+    plain = {one["name"]: one["value"] for one in container["env"] if "value" in one}
+    secret = {one["name"] for one in container["env"] if "valueFrom" in one}
+    known = {variable(name) for name in Settings.model_fields} | {ENVIRONMENT}
+    told += sorted((set(plain) | secret) - known)
+    if secret != {variable("store"), ENVIRONMENT}:
+        told.append("store and key come from a secret")
+    settings = load({}, plain)
+    ports = {one["name"]: one["containerPort"] for one in container["ports"]}
+    named = {found["Service"]["spec"]["ports"][0]["targetPort"]}
+    probes = [container[f"{kind}Probe"]["httpGet"] for kind in ("startup", "liveness", "readiness")]
+    named |= {probe["port"] for probe in probes} | {policy["ingress"][0]["ports"][0]["port"]}
+    if named != set(ports) or set(ports.values()) != {settings.port}:
+        told.append("ports differ")
+    if [probe["path"] for probe in probes] != ["/healthz", "/healthz", "/readyz"]:
+        told.append("probes ask for other paths")
+    waited = int(container["lifecycle"]["preStop"]["exec"]["command"][1])
+    if pod["terminationGracePeriodSeconds"] < settings.shutdown_seconds + waited:
+        told.append("killed before it has ended")
+    mounted = {one["name"] for one in container["volumeMounts"]}
+    if mounted != {one["name"] for one in pod["volumes"]}:
+        told.append("volumes differ")
+    guarded = container["securityContext"]
+    if not (pod["securityContext"]["runAsNonRoot"] and guarded["readOnlyRootFilesystem"]):
+        told.append("more rights than it needs")
+    return told
+
+
+def test_the_manifests_fit_together_and_the_service() -> None:
+    assert wrong(manifests()) == []
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    (container,) = manifests()["Deployment"]["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == f"deniable:{project['version']}"
+
+
+POD = ("Deployment", "spec", "template", "spec")
+CONTAINER = (*POD, "containers", 0)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("Service", "spec", "selector", "app.kubernetes.io/name"), "other"),
+        (("Deployment", "apiVersion"), "apps/v1beta1"),
+        ((*POD, "terminationGracePeriodSeconds"), 30),
+        ((*CONTAINER, "env", 1, "value"), "9000"),
+        ((*CONTAINER, "env", 0, "name"), "DENIABLE_HOTS"),
+        ((*CONTAINER, "env", 3, "valueFrom"), None),
+        ((*CONTAINER, "readinessProbe", "httpGet", "path"), "/ready"),
+        (("Service", "spec", "ports", 0, "targetPort"), "web"),
+        ((*POD, "volumes", 0, "name"), "data"),
+    ],
+    ids=lambda value: str(value[-1]) if isinstance(value, tuple) else "",
+)
+def test_a_mistake_in_the_manifests_is_found(path: tuple[Any, ...], value: Any) -> None:
+    found: Any = manifests()
+    place = found
+    for step in path[:-1]:
+        place = place[step]
+    if value is None:
+        del place[path[-1]]
+        place["value"] = "postgresql://deniable:password@database/deniable"
+    else:
+        place[path[-1]] = value
+    assert wrong(found) != []

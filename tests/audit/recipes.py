@@ -11,8 +11,8 @@ from deniable.privacy.tables import Band, Table
 from deniable.service import publisher
 from deniable.service.publisher import recipe_of
 from deniable.storage.records import Experiment
-from deniable.strategies.base import Counts
 from deniable.strategies.making import Recipe
+from deniable.strategies.rules import Counts
 
 MakeTable = Callable[[Recipe, Counts], Table]
 

@@ -19,8 +19,8 @@ from deniable.privacy.tables import Band, Row, Table, band
 from deniable.storage.promises import Promise as ChainedPromise
 from deniable.storage.records import Metric
 from deniable.strategies import STRATEGIES
-from deniable.strategies.base import Grade
 from deniable.strategies.constant import ConstantStrategy
+from deniable.strategies.rules import Grade
 
 
 def ran(promised: Promise, visitors: int = 3_000, seed: int = 1) -> Promise:

@@ -11,7 +11,8 @@ import pytest
 from deniable.simulation.environment import Environment
 from deniable.simulation.run import simulate
 from deniable.strategies import STRATEGIES
-from deniable.strategies.base import NEAR, Grade, Strategy
+from deniable.strategies.base import NEAR, Strategy
+from deniable.strategies.rules import Grade
 
 SIZES = [(2, 10_000, 1), (5, 1_000_000, 3), (20, 100_000, 2), (2, 20, 1), (3, 10, 40)]
 

@@ -16,7 +16,7 @@ from deniable.privacy.serving import SPACE, exp_floor
 from deniable.privacy.tables import Table
 from deniable.storage.promises import Promise, PromisedTable
 from deniable.storage.times import as_datetime
-from deniable.strategies import STRATEGIES
+from deniable.strategies import table_rules
 
 
 class TableTally:
@@ -27,7 +27,7 @@ class TableTally:
         self.problems: list[str] = []
         self._budgets = [promise.budget_nano if own is None else own for _, own, _ in promise.arms]
         self._bounds = [exp_floor(budget) for budget in self._budgets]
-        known = STRATEGIES.get(promise.strategy)
+        known = table_rules().get(promise.strategy)
         self._across = known is not None and known.grade == ACROSS_TIME
         self._extremes: dict[int, list[tuple[int, int]]] = {}  # of the tables in one band
         self.worst_over_bound = Fraction(0)
@@ -41,6 +41,7 @@ class TableTally:
         self._check(f"table {number}", extremes)
         ratios = [Fraction(most, least or 1) if most else Fraction(1) for least, most in extremes]
         told = [Fraction(text) for text in chained.ratios]
+        told += [Fraction(1)] * (len(ratios) - len(told))  # arms that were added later: nobody's
         if ratios != told:
             self.problems.append(f"table {number} has other worst ratios than the ledger says")
         if not (self._across or chained.late_band):

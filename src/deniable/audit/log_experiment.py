@@ -17,10 +17,11 @@ from deniable.audit.exact import VersionProof, exact_proof
 from deniable.audit.log_links import Flags, Ints
 from deniable.audit.promise import AuditedTable, Lottery, Promise
 from deniable.errors import NANO
-from deniable.storage import promises
+from deniable.storage import promises, scores
 from deniable.storage.commitments import Entry
 from deniable.storage.promises import PromisedTable
 from deniable.storage.records import SLOTS, Role
+from deniable.strategies.rules import Wanted
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,7 @@ class LoggedExperiment:
         off: arm key -> the version from which it is off.
         erased: decisions that were erased.
         migrated: whether it is from before tables were published.
+        given: table number -> the newest scores of a model by then.
     """
 
     PROBLEMS: ClassVar = (
@@ -91,8 +93,10 @@ class LoggedExperiment:
         off: Mapping[str, int],
         erased: int,
         migrated: bool,
+        given: Mapping[int, Wanted],
     ) -> None:
         self._migrated = migrated
+        self._given = given
         self.key = promise.key
         self.erased = erased
         self._promise = promise
@@ -127,7 +131,8 @@ class LoggedExperiment:
             entry.detail["decisions"] for entry in entries if entry.kind in ("erase", "purge")
         )
         migrated = any(entry.kind == "migrate" for entry in entries)
-        return cls(promise, {table.number: table for table in chained}, off, erased, migrated)
+        tables = {table.number: table for table in chained}
+        return cls(promise, tables, off, erased, migrated, scores.by_table(entries))
 
     @property
     def missing_table(self) -> int | None:
@@ -145,9 +150,15 @@ class LoggedExperiment:
         have = (version, detail["decisions"], *(sha256(x).hexdigest() for x in (encoded, counts)))
         if have != (chained.version, chained.decisions, chained.rows, chained.counts):
             return "was changed"
-        table = AuditedTable.stored(number, version, encoded, counts, self._shape[1])
+        n_segments, n_arms = self._shape[0] - 1, self._shape[1]
+        table = AuditedTable.stored(
+            number, version, encoded, counts, n_segments=n_segments, n_arms=n_arms
+        )
         rows = [*table.table.rows, table.table.zero]
         self._possible[number] = np.array(rows, dtype=object) > 0
+        # A segment has decisions from the table on that was in force when it was added.
+        early = [since - 1 > number for since in self._promise.segments_since]
+        self._possible[number, :-1][early] = False
         self.tables.append(table)
         return None
 
@@ -188,7 +199,7 @@ class LoggedExperiment:
 
     def audited(self) -> AuditedExperiment:
         """All checks of the tables and of what was drawn from them."""
-        promise = Promise.chained(self._promise, self._off, self.tables)
+        promise = Promise.chained(self._promise, self._off, self.tables, self._given)
         proofs = exact_proof(promise)
         checks = list(exact_checks(promise, proofs))
         evidence = None

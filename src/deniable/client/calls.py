@@ -5,15 +5,15 @@ Every call can be repeated without harm: a visitor's decision is stored once, a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields
 from typing import Any, Generic, TypeAlias, TypeVar
 from urllib.parse import quote
 
 import httpx2 as httpx
 
 from deniable.errors import DeniableError
-from deniable.storage.records import Decision
+from deniable.storage.records import Decision, GateReport
 
 T = TypeVar("T")
 
@@ -41,6 +41,7 @@ class Call(Generic[T]):
     path: str
     body: dict[str, Any]
     read: Callable[[Any], T]
+    method: str = "POST"
 
 
 def decide(experiment: str, visitor: str, segment: str | None) -> Call[Decision]:
@@ -76,6 +77,14 @@ def stored(visitor: str) -> Call[dict[str, Decision]]:
     """The decisions that a visitor has, by experiment; never draws one."""
     body = {"context": {"targetingKey": visitor}}
     return Call("/ofrep/v1/evaluate/flags", body, _flags)
+
+
+def put_scores(
+    experiment: str, scores: Mapping[str, Mapping[str, float]], kind: str
+) -> Call[GateReport]:
+    """What a model wants, by segment and arm."""
+    path = f"/v1/experiments/{quote(experiment, safe='')}/scores"
+    return Call(path, {"kind": kind, "scores": scores}, _report, method="PUT")
 
 
 def answer(call: Call[T], response: httpx.Response) -> T:
@@ -128,6 +137,10 @@ def _flags(found: Any) -> dict[str, Decision]:
         flag["key"]: Decision(flag["metadata"]["decision"], flag["variant"])
         for flag in found["flags"]
     }
+
+
+def _report(found: Any) -> GateReport:
+    return GateReport(**{field.name: found[field.name] for field in fields(GateReport)})
 
 
 def _nothing(_found: Any) -> None:

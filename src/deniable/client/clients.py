@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Self, TypeVar
 
 import httpx2 as httpx
@@ -12,7 +12,7 @@ import httpx2 as httpx
 from deniable.client import calls
 from deniable.client.calls import Call, Reward
 from deniable.errors import InvalidArgumentError
-from deniable.storage.records import Decision
+from deniable.storage.records import Decision, GateReport
 
 T = TypeVar("T")
 
@@ -78,6 +78,18 @@ class Client:
         """Experiment -> the decision that this visitor has there; never draws one."""
         return self._done(calls.stored(visitor))
 
+    def put_scores(
+        self, experiment: str, scores: Mapping[str, Mapping[str, float]], kind: str = "scores"
+    ) -> GateReport:
+        """Give a model's scores to the next scheduled table; says what the promise costs.
+
+        Args:
+            experiment: of the strategy "gate".
+            scores: segment -> arm -> score.
+            kind: `scores`, the higher the better; or `probabilities`.
+        """
+        return self._done(calls.put_scores(experiment, scores, kind))
+
     def close(self) -> None:
         """Give the connections back."""
         self._http.close()
@@ -92,7 +104,7 @@ class Client:
         for attempt in range(self._retries + 1):
             last = attempt == self._retries
             try:
-                response = self._http.post(call.path, json=call.body)
+                response = self._http.request(call.method, call.path, json=call.body)
             except httpx.TransportError as error:
                 if last:
                     raise calls.unreachable(error) from error
@@ -143,6 +155,12 @@ class AsyncClient:
         """See Client."""
         return await self._done(calls.stored(visitor))
 
+    async def put_scores(
+        self, experiment: str, scores: Mapping[str, Mapping[str, float]], kind: str = "scores"
+    ) -> GateReport:
+        """See Client."""
+        return await self._done(calls.put_scores(experiment, scores, kind))
+
     async def close(self) -> None:
         """Give the connections back."""
         await self._http.aclose()
@@ -157,7 +175,7 @@ class AsyncClient:
         for attempt in range(self._retries + 1):
             last = attempt == self._retries
             try:
-                response = await self._http.post(call.path, json=call.body)
+                response = await self._http.request(call.method, call.path, json=call.body)
             except httpx.TransportError as error:
                 if last:
                     raise calls.unreachable(error) from error

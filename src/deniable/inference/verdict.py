@@ -348,7 +348,7 @@ def _visitors_until_decided(state: State, alpha: float) -> FloatArray:
     pa, pb = state.latest[:, a], state.latest[:, b]
     planned = state.planned_between
     with np.errstate(divide="ignore", invalid="ignore"):
-        per_visitor = pa * pb / (pa + pb)
+        per_visitor = np.where(pa + pb > 0, pa * pb / (pa + pb), 0.0)  # both may be retired
         gap = np.abs(sums.estimate)
         hopeful = (sums.variance > 0) & (gap > 0) & (state.stopped_at == RUNNING)
 

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from deniable.errors import NANO, InvalidArgumentError
+from deniable.errors import NANO, InvalidArgumentError, WrongStateError
 from deniable.service.jobs import LARGEST_REWARD
 from deniable.service.publisher import first_table
 from deniable.storage import times
 from deniable.storage.records import MICRO, Arm, Experiment, Metric
-from deniable.strategies import STRATEGIES
+from deniable.strategies import table_rules
 
 MAX_ARMS = 256
 MAX_SEGMENTS = 1_000
@@ -25,6 +25,8 @@ MAX_NOTE = 2_000
 MAX_LABEL = 64
 MAX_TAGS = 20
 MAX_SECONDS = 10 * 366 * 86_400
+
+NO_TRACE = "none with scores of a model outside, which cannot be counted with noise"
 
 RESERVED_KEYS = ("experiment", "firm", "live", "log")
 """Keys that no new experiment may have: `deniable audit` means something else by them."""
@@ -77,12 +79,19 @@ def draft(
     check.distinct("segments", names, 1)
     _at_most("arms", len(keys), MAX_ARMS)
     _at_most("segments", len(names), MAX_SEGMENTS)
-    if strategy not in STRATEGIES:
-        raise InvalidArgumentError("strategy", strategy, "one of " + ", ".join(STRATEGIES))
-    kind = STRATEGIES[strategy]
+    rules = table_rules()
+    if strategy not in rules:
+        raise InvalidArgumentError("strategy", strategy, "one of " + ", ".join(rules))
+    kind = rules[strategy]
     kind.check_size(len(keys), len(names))
     if not isinstance(across_time, bool):
         raise InvalidArgumentError("across_time", across_time, "true or false")
+    if kind.follows_scores:
+        if across_time:
+            allowed = f"false with the {strategy} strategy: a model may retire an arm"
+            raise InvalidArgumentError("across_time", across_time, allowed)
+        if trace_budget is not None:
+            raise InvalidArgumentError("trace_budget", trace_budget, NO_TRACE)
     if not 0 <= holdout <= MAX_HOLDOUT:
         raise InvalidArgumentError("holdout", holdout, f"a share from 0 to {MAX_HOLDOUT}")
     check.distinct("metrics", [_key("metrics", metric.name) for metric in metrics], 1)
@@ -180,6 +189,49 @@ def checked_text(argument: str, value: object, most: int) -> str:
     if isinstance(value, str) and len(text) <= most and printable:
         return text
     raise InvalidArgumentError(argument, "...", f"printable text of up to {most} characters")
+
+
+def added_arm(experiment: Experiment, new: NewArm) -> Arm:
+    """The arm as it will be stored behind the experiment's arms; see `Experiments.add_arm`."""
+    key = _key("arm", new.key)
+    if key in {arm.key for arm in experiment.arms}:
+        allowed = "a key that no arm of the experiment has, switched off or not"
+        raise InvalidArgumentError("arm", key, allowed)
+    _check_size(experiment, more_arms=1)
+    if not experiment.arm_specific:
+        if new.budget is not None:
+            raise InvalidArgumentError("budget", new.budget, "none: all arms share one budget")
+        return Arm(key, _label(new.label))
+    own = _nano("budget", new.budget)
+    if own > experiment.budget_nano:
+        allowed = f"at most {experiment.budget:g} nats, which were committed to the firm's budget"
+        raise InvalidArgumentError("budget", new.budget, allowed)
+    if bool(own) != bool(experiment.budget_nano):
+        raise InvalidArgumentError("budget", new.budget, "above 0, as those of the other arms")
+    return Arm(key, _label(new.label), own)
+
+
+def added_segment(experiment: Experiment, name: str) -> str:
+    """The segment's name, checked; see `Experiments.add_segment`."""
+    checked = _name("segment", name)
+    if checked in experiment.segments:
+        raise InvalidArgumentError("segment", "...", "a name that the experiment does not list yet")
+    _check_size(experiment, more_segments=1)
+    return checked
+
+
+def _check_size(experiment: Experiment, *, more_arms: int = 0, more_segments: int = 0) -> None:
+    arms = len(experiment.arms) + more_arms
+    segments = len(experiment.segments) + more_segments
+    _at_most("arms", arms, MAX_ARMS)
+    _at_most("segments", segments, MAX_SEGMENTS)
+    rule = table_rules()[experiment.strategy]
+    if rule.follows_scores:
+        raise WrongStateError(
+            f"experiment {experiment.key!r} follows scores, which are for the arms and segments that "
+            "it has: start another one"
+        )
+    rule.check_size(arms, segments)
 
 
 def _arm_budgets(arms: Sequence[NewArm], budget: float | None) -> list[int | None]:

@@ -28,7 +28,7 @@ from deniable.privacy.epochs import LEAST_NEW, due_at
 from deniable.privacy.noise import discrete_laplace
 from deniable.privacy.tables import Table, decoded_table
 from deniable.service.experiment_state import ExperimentState
-from deniable.storage import commitments, experiments, promises, times
+from deniable.storage import commitments, experiments, promises, scores, times
 from deniable.storage.experiments import Growth
 from deniable.storage.records import Experiment, PublishedTable, Role
 from deniable.storage.schema import leases
@@ -186,13 +186,16 @@ def next_table(connection: Connection, experiment: Experiment) -> PublishedTable
     found = experiments.sums(connection, experiment)
     promise = promises.check(connection, experiment)
     now = commitments.moment(connection)
-    windows = experiment.trace_nano is not None or experiment.attribution_seconds is not None
-    counts = _counts(connection, experiment, now) if windows else _all_counts(experiment, found)
     recipe = recipe_of(experiment)
+    counts = counts_now(connection, experiment, now, found)
+    wanted = None
+    if recipe.kind.follows_scores:
+        wanted = scores.newest(connection, experiment)
+        counts["scores"] = None if wanted is None else scores.detail(wanted)
     # Everything that a strategy may look at is stored with the table, and chained by its digest.
     counts["horizon"] = recipe.horizon
     counts["additions"] = experiment.table_number  # the first table is made without noise
-    seen = recipe.counts(counts["shows"], counts["rewards"], counts["additions"])
+    seen = recipe.counts(counts["shows"], counts["rewards"], counts["additions"], wanted)
     late = promise.band if recipe.fixed_band() is None else None
     late = late or recipe.late_band(seen)
     counts["floors"] = None if late is None else list(late.floors)
@@ -230,7 +233,7 @@ def first_table(experiment: Experiment) -> Table:
 
 
 def put_first_table(connection: Connection, experiment: Experiment) -> None:
-    """Publish a table in a transaction that holds the chain of commitments (start, switch off)."""
+    """Publish a table in a transaction that holds the chain (start, switch off, add an arm)."""
     _store_table(connection, experiment, next_table(connection, experiment))
 
 
@@ -241,8 +244,13 @@ def _put_into_force(
     locked = experiments.held(connection, experiment)
     live = locked.status in ("running", "paused")
     unchanged = (made.number, made.version) == (locked.table_number + 1, locked.version)
-    if not live or not unchanged:  # it was stopped, or an arm was switched off, meanwhile
+    unchanged &= len(experiment.segments) == locked.segments
+    if not live or not unchanged:  # it was stopped, or arms or segments changed, meanwhile
         return None
+    if recipe_of(experiment).kind.follows_scores:
+        newest = scores.newest(connection, experiment)
+        if json.loads(made.counts)["scores"] != (newest and scores.detail(newest)):
+            return None  # other scores came meanwhile: the table that is due follows those
     _store_table(connection, experiment, made)
     return made
 
@@ -259,6 +267,17 @@ def _store_table(connection: Connection, experiment: Experiment, made: Published
     )
     commitments.record(connection, "table", experiment, **detail)
     experiments.add_table(connection, experiment, made)
+
+
+def counts_now(
+    connection: Connection,
+    experiment: Experiment,
+    now: int,
+    found: Mapping[tuple[int, int, int], tuple[int, int]],
+) -> dict[str, Any]:
+    """The counts of a table that would be made now; `found` is what `experiments.sums` gives."""
+    windows = experiment.trace_nano is not None or experiment.attribution_seconds is not None
+    return _counts(connection, experiment, now) if windows else _all_counts(experiment, found)
 
 
 def _all_counts(
@@ -306,6 +325,12 @@ def _ends(published: Mapping[int, int], now: int) -> dict[int, int]:
     return {0: first, **ends, **({numbers[-1]: now} if numbers else {})}
 
 
+def _padded(sums: list[list[int]], height: int, width: int) -> list[list[int]]:
+    """Sums with zeros for the arms and segments that were added since."""
+    rows = [row + [0] * (width - len(row)) for row in sums]
+    return rows + [[0] * width for _ in range(height - len(rows))]
+
+
 def _noisy_counts(
     connection: Connection,
     experiment: Experiment,
@@ -322,7 +347,8 @@ def _noisy_counts(
     before = experiments.published(connection, experiment, experiment.table_number)
     if before:
         last = json.loads(before[0].counts)
-        shows, rewards = last["shows"], last["rewards"]
+        shows = _padded(last["shows"], height, width)
+        rewards = _padded(last["rewards"], height, width)
         entered = {tuple(row[:3]): tuple(row[3:]) for row in last["entered"]}
     else:
         shows = [[0] * width for _ in range(height)]

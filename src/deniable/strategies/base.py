@@ -11,8 +11,8 @@ strategy that shows every arm by randomized response derives from `SymmetricStra
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple, Protocol, TypeAlias
 
@@ -21,23 +21,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from deniable import _validation as check
 from deniable._validation import FloatArray, Floats
-from deniable.errors import InvalidArgumentError
 from deniable.policies.base import Policy
 from deniable.privacy.mechanism import Mechanism
-from deniable.privacy.tables import Band, Row, Table
+from deniable.strategies.rules import TableRule
 from deniable.theory.best_budget import lowest_budget, smallest_within
 from deniable.theory.regret import Form, RegretTerms
 
 ClockKind: TypeAlias = Literal["segment", "experiment"]
-Grade: TypeAlias = Literal["across time", "given the time"]
-GRADE_WORDS: dict[Grade, str] = {
-    "across time": "The promise holds whether or not a tracker knows when a visitor first came.",
-    "given the time": "The promise holds given the time of the first visit: beyond what that time "
-    "tells, the arm moves odds by at most the budget's factor. An arm may be retired, which tells when "
-    "somebody came.",
-}
-"""What each grade of the promise says."""
-
 Reading: TypeAlias = Literal["too random", "near the best", "too greedy", "cap never binds"]
 
 NEAR = 0.05
@@ -56,31 +46,6 @@ class Formulas(NamedTuple):
     regret_terms: Callable[..., RegretTerms]
     gain: Callable[..., Floats]
     best_budget: Callable[..., Floats] | None = None
-
-
-@dataclass(frozen=True)
-class Counts:
-    """What a table is made from: everything that the publisher stores beside it.
-
-    Attributes:
-        shows: by segment and arm, whole numbers, 0 or more.
-        rewards: sums of rewards by segment and arm, in the unit of `cap`.
-        cap: the largest reward of one show.
-        horizon: visitors planned for, where known.
-        noise: variance of the noise in each count of shows, and of `rewards / cap`; 0 without a
-            trace budget.
-    """
-
-    shows: Sequence[Sequence[int]]
-    rewards: Sequence[Sequence[int]]
-    cap: int = 1
-    horizon: int | None = None
-    noise: float = 0.0
-
-    @property
-    def visitors(self) -> int:
-        """Shows of all arms and segments together."""
-        return sum(map(sum, self.shows))
 
 
 class Spending(Protocol):
@@ -111,7 +76,7 @@ class Spending(Protocol):
 
 
 @dataclass(frozen=True)
-class Strategy(ABC):
+class Strategy(TableRule):
     """A way to spend a privacy budget over the visitors of an experiment.
 
     All formulas take n_arms (K), horizon (T, visitors of all segments together), n_segments (J) and
@@ -127,35 +92,11 @@ class Strategy(ABC):
     n_arms: int
     budget: float
 
-    name: ClassVar[str]
-    """What options, files and the HTTP API call it."""
-
-    title: ClassVar[str]
-    """What people call it, as the first word of a sentence."""
-
-    description: ClassVar[str]
-    """What it does, as a clause: no capital, no full stop."""
-
-    grade: ClassVar[Grade]
-    """Whether the promise holds also for a tracker that does not know when a visitor first came."""
-
-    offers_across_time: ClassVar[bool] = False
-    """Whether an experiment of the grade "given the time" can ask for "across time" instead."""
-
-    across_time_cost: ClassVar[str] = ""
-    """What that option costs, as a sentence; empty where there is none."""
-
     at_zero: ClassVar[str]
     """What everybody is shown at budget 0, as a clause."""
 
     bound_note: ClassVar[str] = ""
     """What a reader of its bound must know, as a sentence; empty where there is nothing."""
-
-    largest: ClassVar[int | None] = None
-    """The most arms, and the most segments, that it makes tables for; None: no limit of its own."""
-
-    arm_budgets: ClassVar[bool] = True
-    """Whether arms may have budgets of their own."""
 
     falls_forever: ClassVar[bool] = False
     """Whether the bound falls with every budget, so that the best one is a convention."""
@@ -196,9 +137,11 @@ class Strategy(ABC):
         """What the simulator runs; its name is the strategy's."""
 
     @classmethod
-    def grade_of(cls, across_time: bool) -> Grade:
-        """The grade of an experiment that asks for "across time", or does not."""
-        return "across time" if across_time and cls.offers_across_time else cls.grade
+    def explored(
+        cls, n_arms: ArrayLike, visitors: ArrayLike, budget: ArrayLike
+    ) -> FloatArray | None:
+        """Share of random arms over all `visitors` of a segment; None: it depends on the counts."""
+        return None
 
     @classmethod
     def drawn_by_lot(cls, n_arms: int, n_segments: int, budget: float) -> float:
@@ -209,60 +152,10 @@ class Strategy(ABC):
         return 1.0 if n_segments == 1 else math.exp(-budget)
 
     @classmethod
-    def check_size(cls, n_arms: int, n_segments: int) -> None:
-        """Raise InvalidArgumentError where the strategy makes no tables of this size."""
-        for argument, count in (("arms", n_arms), ("segments", n_segments)):
-            if cls.largest is not None and count > cls.largest:
-                allowed = f"at most {cls.largest} with the {cls.name} strategy"
-                raise InvalidArgumentError(argument, count, allowed)
-
-    @classmethod
     def fits(cls, n_arms: ArrayLike, n_segments: ArrayLike) -> NDArray[np.bool_]:
         """Whether it makes tables of this size."""
         most = np.inf if cls.largest is None else cls.largest
         return np.asarray((np.asarray(n_arms) <= most) & (np.asarray(n_segments) <= most))
-
-    @classmethod
-    def band(cls, budgets: Row) -> Band | None:
-        """The integers between which all tables of an experiment stay; None where there are none.
-
-        Args:
-            budgets: nano-nats, by arm.
-        """
-        return None
-
-    @classmethod
-    def late_band(cls, budgets: Row, counts: Counts) -> Band | None:
-        """The band that an experiment across time settles for at these counts; None: not yet.
-
-        Only asked of strategies that offer "across time" besides their own grade.
-        """
-        return None
-
-    @classmethod
-    @abstractmethod
-    def table(
-        cls, budgets: Row, counts: Counts, *, across_time: bool = False, band: Band | None = None
-    ) -> Table:
-        """The table to publish for these counts; a function of its arguments alone.
-
-        Args:
-            budgets: nano-nats, by arm.
-            counts: what it is made from.
-            across_time: whether the experiment asks for that grade.
-            band: the late band once there is one: the table lies inside.
-        """
-
-    @classmethod
-    def replays(cls, published: Table, made: Table, counts: Counts) -> bool:
-        """Whether a published table is what the strategy makes of these counts.
-
-        Args:
-            published: as stored.
-            made: what `table` returns for the same arguments on the auditor's machine.
-            counts: that the published table names.
-        """
-        return published == made
 
     @classmethod
     def regret_terms(

@@ -7,13 +7,14 @@ Somebody else's model says what it wants, by segment and arm:
 - probabilities: the gate gives the table that shows as few visitors as possible another arm than the
   model would (the least total variation distance, weighted by the shares), a linear programme too.
 
-Either way the table is returned in integers that keep the budget in exact arithmetic.
+Either way the table is returned in integers that keep the budget in exact arithmetic. `gate` does that
+for one table at hand; `GateRule` is what an experiment of the strategy "gate" is published by.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
+from typing import ClassVar, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,11 +24,14 @@ from deniable._extras import require
 from deniable._validation import FloatArray
 from deniable.errors import InvalidArgumentError
 from deniable.privacy.composition import nano_down
-from deniable.privacy.joint_table import Rows, integer_table
+from deniable.privacy.joint_table import Rows, integer_table, mean_row
 from deniable.privacy.serving import SPACE
-from deniable.strategies.joint_lp import LARGEST, best_table
+from deniable.privacy.tables import Band, Row, Table
+from deniable.strategies.rules import LARGEST, Counts, Grade, Kind, TableRule
 
-Kind: TypeAlias = Literal["scores", "probabilities"]
+_SAME_VALUE = (
+    1e-9  # of the scores' span, or of the visitors: what an auditor's own table may differ by
+)
 
 
 @dataclass(frozen=True)
@@ -94,13 +98,92 @@ def gate(
         raise InvalidArgumentError("scores", given.shape, allowed)
     share = _shares(shares, given.shape[0])
     nano = nano_down(check.single("budget", check.nonnegative("budget", budget)))
+    return _gated(given, share, nano, kind)
+
+
+class GateRule(TableRule):
+    """An experiment whose tables follow the scores of a model that the firm has.
+
+    Until the model has said anything, everybody has the same chances. The segments' shares are those of
+    the visitors so far, one more for each. The zero row is the mean of the segments' rows.
+
+    >>> counts = Counts([[0, 0], [0, 0]], [[0, 0], [0, 0]])
+    >>> GateRule.table((10**9, 10**9), counts).zero == (2**63, 2**63)
+    True
+    """
+
+    name: ClassVar[str] = "gate"
+    title: ClassVar[str] = "Gate"
+    description: ClassVar[str] = "follows the scores of a model that you have"
+    grade: ClassVar[Grade] = "given the time"
+    largest: ClassVar[int | None] = LARGEST
+    arm_budgets: ClassVar[bool] = False
+    follows_scores: ClassVar[bool] = True
+
+    @classmethod
+    def table(
+        cls, budgets: Row, counts: Counts, *, across_time: bool = False, band: Band | None = None
+    ) -> Table:
+        """See TableRule."""
+        cls.check_size(len(budgets), len(counts.shows))
+        found = cls.gated(budgets, counts)
+        if found is None:
+            share, odd = divmod(SPACE, len(budgets))
+            even = tuple(share + (arm < odd) for arm in range(len(budgets)))
+            return Table((even,) * len(counts.shows), even)
+        return Table(found.rows, mean_row(found.rows, _weights(counts)))
+
+    @classmethod
+    def gated(cls, budgets: Row, counts: Counts) -> Gated | None:
+        """What the gate lets through of what the model wants; None where it has said nothing."""
+        if counts.wanted is None:
+            return None
+        given, share, kind = _normalised(counts)
+        return _gated(given, share, min(budgets), kind)
+
+    @classmethod
+    def replays(cls, published: Table, made: Table, counts: Counts) -> bool:
+        """Whether it is as good for the model as the auditor's own, to 1e-9; see `JointStrategy`."""
+        if published == made:
+            return True
+        if counts.wanted is None or published.zero != mean_row(published.rows, _weights(counts)):
+            return False
+        given, share, kind = _normalised(counts)
+        if kind == "scores":
+            given = _unit(given)
+        ours, theirs = (_value(given, share, table.rows, kind) for table in (made, published))
+        return abs(ours - theirs) <= _SAME_VALUE
+
+
+def _gated(given: FloatArray, share: FloatArray, nano: int, kind: Kind) -> Gated:
+    """The table for a model's wishes, (segments, arms), at shares that sum to 1."""
     solved = _best(given, share, nano) if kind == "scores" else _nearest(given, share, nano)
     rows = integer_table(solved.T.tolist(), nano)
+    wanted = float(share @ given.max(axis=1)) if kind == "scores" else 1.0
+    return Gated(rows, wanted, min(_value(given, share, rows, kind), wanted))
+
+
+def _value(given: FloatArray, share: FloatArray, rows: Rows, kind: Kind) -> float:
+    """What rows are worth to the model: the expected score, or the share shown what it would have."""
     table = np.array([[part / SPACE for part in row] for row in rows])
-    if kind == "scores":
-        wanted, kept = share @ given.max(axis=1), share @ (given * table).sum(axis=1)
-        return Gated(rows, float(wanted), min(float(kept), float(wanted)))
-    return Gated(rows, 1.0, float(share @ np.minimum(given, table).sum(axis=1)))
+    got = given * table if kind == "scores" else np.minimum(given, table)
+    return float(share @ got.sum(axis=1))
+
+
+def _weights(counts: Counts) -> list[int]:
+    """Visitors of each segment, plus one."""
+    return [sum(row) + 1 for row in counts.shows]
+
+
+def _normalised(counts: Counts) -> tuple[FloatArray, FloatArray, Kind]:
+    """What the model wants of the arms that are on, the segments' shares, and its kind."""
+    assert counts.wanted is not None
+    given = np.array(counts.wanted.rows, dtype=np.float64)
+    weights = np.array(_weights(counts), dtype=np.float64)
+    if counts.wanted.kind == "probabilities":  # arms may have been switched off since
+        sums = given.sum(axis=1, keepdims=True)
+        given = np.where(sums > 0, given / np.where(sums > 0, sums, 1.0), 1 / given.shape[1])
+    return given, weights / weights.sum(), counts.wanted.kind
 
 
 def _shares(shares: ArrayLike | None, n_segments: int) -> FloatArray:
@@ -114,9 +197,15 @@ def _shares(shares: ArrayLike | None, n_segments: int) -> FloatArray:
 
 def _best(scores: FloatArray, share: FloatArray, nano: int) -> FloatArray:
     """The table with the highest expected score, whose unit and zero do not matter."""
+    from deniable.strategies.joint_lp import best_table
+
+    return best_table(_unit(scores).T, share, nano / 1e9).table.T
+
+
+def _unit(scores: FloatArray) -> FloatArray:
+    """The scores from 0 to 1."""
     lowest = scores.min()
-    span = (scores.max() - lowest) or 1.0
-    return best_table(((scores - lowest) / span).T, share, nano / 1e9).table.T
+    return np.asarray((scores - lowest) / ((scores.max() - lowest) or 1.0))
 
 
 def _nearest(wanted: FloatArray, share: FloatArray, nano: int) -> FloatArray:

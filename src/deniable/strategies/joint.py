@@ -25,7 +25,8 @@ from deniable.errors import NANO, InvalidArgumentError
 from deniable.privacy.joint_table import floors_in_integers, integer_table, mean_row, rows_in_band
 from deniable.privacy.serving import SPACE
 from deniable.privacy.tables import Band, Row, Table
-from deniable.strategies.base import NEAR, Counts, Formulas, Grade, Reading, Strategy
+from deniable.strategies.base import NEAR, Formulas, Reading, Strategy
+from deniable.strategies.rules import LARGEST, Counts, Grade
 from deniable.theory import joint as theory
 from deniable.theory.regret import Form, RegretTerms
 
@@ -105,7 +106,7 @@ class JointStrategy(Strategy):
         "The joint bound is proved for an optimistic variant and is 50 to 200 times too high: rank by "
         "it, do not predict with it."
     )
-    largest: ClassVar[int | None] = 200
+    largest: ClassVar[int | None] = LARGEST
     arm_budgets: ClassVar[bool] = False
     forms: ClassVar[tuple[Form, ...]] = ("summed",)
     falls_forever: ClassVar[bool] = True

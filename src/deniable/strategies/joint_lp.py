@@ -27,9 +27,7 @@ from deniable._compile import compiled_with_arrays
 from deniable._validation import FloatArray
 from deniable.errors import InvalidArgumentError
 from deniable.strategies.joint_interior import interior_point
-
-LARGEST = 200
-"""The largest number of segments, and of arms."""
+from deniable.strategies.rules import LARGEST
 
 GAP = 1e-9
 """The dual gap that a table should reach; the result says which it has."""

@@ -10,8 +10,8 @@ from deniable.privacy.joint_table import band_of_floors
 from deniable.privacy.noise import laplace_variance
 from deniable.privacy.serving import SPACE, exp_floor
 from deniable.privacy.tables import Band, Row, Table
-from deniable.strategies import STRATEGIES
-from deniable.strategies.base import Counts, Strategy
+from deniable.strategies import table_rules
+from deniable.strategies.rules import Counts, TableRule, Wanted
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,9 @@ class Recipe:
     trace_nano: int | None = None
 
     @property
-    def kind(self) -> type[Strategy]:
-        """The strategy."""
-        return STRATEGIES[self.strategy]
+    def kind(self) -> type[TableRule]:
+        """What makes the tables."""
+        return table_rules()[self.strategy]
 
     @property
     def active_budgets(self) -> Row:
@@ -47,7 +47,11 @@ class Recipe:
         return tuple(self.budgets[arm] for arm in self.active)
 
     def counts(
-        self, shows: Sequence[Sequence[int]], rewards: Sequence[Sequence[int]], additions: int = 0
+        self,
+        shows: Sequence[Sequence[int]],
+        rewards: Sequence[Sequence[int]],
+        additions: int = 0,
+        wanted: Wanted | None = None,
     ) -> Counts:
         """The counts of the arms that are on. Noisy counts may be anything, and are clipped here.
 
@@ -55,6 +59,7 @@ class Recipe:
             shows: by segment and arm.
             rewards: sums of rewards by segment and arm.
             additions: how often noise was added to each of them.
+            wanted: what a model wants, for all arms.
         """
         # They are clipped where they are used, never where they are summed.
         shown = [[max(0, row[arm]) for arm in self.active] for row in shows]
@@ -68,7 +73,10 @@ class Recipe:
         variance = 0.0
         if self.trace_nano is not None:
             variance = additions * laplace_variance(4 * NANO, self.trace_nano)
-        return Counts(shown, earned, self.cap, self.horizon, variance)
+        if wanted is not None:
+            rows = (tuple(row[arm] for arm in self.active) for row in wanted.rows)
+            wanted = Wanted(wanted.kind, tuple(rows))
+        return Counts(shown, earned, self.cap, self.horizon, variance, wanted)
 
     def fixed_band(self) -> Band | None:
         """The band that every table keeps to from the start; None where the strategy has none."""

@@ -12,11 +12,18 @@ import time
 from functools import cache
 from typing import Literal, TypeAlias
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from jinja2 import (
+    ChoiceLoader,
+    Environment,
+    PackageLoader,
+    StrictUndefined,
+    select_autoescape,
+)
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from deniable.web import static, wording
+from deniable.documents import rendering
+from deniable.web import glossary, static, wording
 from deniable.web.access import Viewer, signer_of
 
 MessageKind: TypeAlias = Literal["good", "bad", "note"]
@@ -55,15 +62,17 @@ NAVIGATION = (
 def environment() -> Environment:
     """The templates; all that is filled in is escaped, and what is missing is an error."""
     made = Environment(
-        loader=PackageLoader("deniable.web", "templates"),
+        loader=ChoiceLoader([PackageLoader("deniable.web"), PackageLoader("deniable.documents")]),
         autoescape=select_autoescape(default=True, default_for_string=True),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         auto_reload=False,  # they do not change while the service runs
     )
-    made.globals.update(asset=static.address, navigation=NAVIGATION)
-    made.filters.update(wording.FILTERS)
+    made.globals.update(asset=static.address, navigation=NAVIGATION, signed=rendering.SIGNED)
+    made.globals["draft"] = rendering.DRAFT
+    made.filters.update(wording.FILTERS, glossed=glossary.glossed)
+    made.tests["kind"] = rendering.is_kind
     return made
 
 
@@ -123,9 +132,19 @@ def redirect(
     return answer
 
 
+def here(request: Request) -> str:
+    """The address of the service, as whoever asks knows it."""
+    scheme = "https" if _encrypted(request) else "http"
+    return f"{scheme}://{request.url.netloc}"
+
+
+def _encrypted(request: Request) -> bool:
+    return "https" in (request.url.scheme, request.headers.get("x-forwarded-proto"))
+
+
 def set_cookie(request: Request, answer: Response, name: str, value: str, seconds: int) -> None:
     """Give the browser something to keep: unseen by scripts, sent only from our own pages."""
-    encrypted = "https" in (request.url.scheme, request.headers.get("x-forwarded-proto"))
+    encrypted = _encrypted(request)
     answer.set_cookie(
         name, value, max_age=seconds, path="/", secure=encrypted, httponly=True, samesite="strict"
     )

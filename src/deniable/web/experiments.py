@@ -15,7 +15,7 @@ from deniable.storage.listing import Found
 from deniable.storage.records import Experiment
 from deniable.strategies import DEFAULT_STRATEGY, STRATEGIES
 from deniable.web import answers, fields
-from deniable.web.access import Administrator, Form, Reader, Submission, Viewer
+from deniable.web.access import Drafter, DraftSubmission, Form, Reader, Viewer
 from deniable.web.listing import Listing, csv_answer, pages
 
 router = APIRouter()
@@ -93,7 +93,7 @@ def _visitors(service: Deniable, found: Found) -> dict[str, int]:
 
 
 @router.get("/experiments/new")
-def new(request: Request, viewer: Administrator, service: Service) -> Response:
+def new(request: Request, viewer: Drafter, service: Service) -> Response:
     """The form; every field can be filled in by the address, as the planner does, or like another."""
     given = {name: request.query_params.get(name, "")[:5_000] for name in FIELDS}
     given["layer"] = given["layer"] or request.query_params.get("group", "")[:5_000]
@@ -105,7 +105,7 @@ def new(request: Request, viewer: Administrator, service: Service) -> Response:
 
 
 @router.get("/experiments/{key}/edit")
-def edit(request: Request, viewer: Administrator, service: Service, key: str) -> Response:
+def edit(request: Request, viewer: Drafter, service: Service, key: str) -> Response:
     """The same form for a draft that exists."""
     found = service.experiments.get(key)
     if found.status != "draft":
@@ -117,7 +117,7 @@ def edit(request: Request, viewer: Administrator, service: Service, key: str) ->
 
 
 @router.post("/experiments/{key}/edit")
-def change(request: Request, form: Submission, service: Service, key: str) -> Response:
+def change(request: Request, form: DraftSubmission, service: Service, key: str) -> Response:
     """Change the draft, or show the form again with what is wrong beside its field."""
     found = service.experiments.get(key)
     try:
@@ -180,7 +180,7 @@ def _written(found: Experiment) -> dict[str, str]:
 
 
 @router.post("/experiments/new")
-def create(request: Request, form: Submission, service: Service) -> Response:
+def create(request: Request, form: DraftSubmission, service: Service) -> Response:
     """Make a draft, or show the form again with what is wrong beside its field."""
     try:
         created = service.experiments.create(form.text("key"), **_arguments(form))

@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from deniable.documents.making import KINDS as DOCUMENTS
 from deniable.errors import NANO
 from deniable.storage import times
 from deniable.storage.account import Balance
+from deniable.storage.actors import in_words
+from deniable.storage.firm_settings import of_detail
 from deniable.storage.records import Commitment
 from deniable.web.wording import nats, whole
 
@@ -26,15 +29,23 @@ KINDS = {
     "discard": "Draft removed",
     "start": "Started",
     "table": "Table published",
+    "scores": "Scores received",
     "pause": "Paused",
     "resume": "Resumed",
     "stop": "Stopped",
     "switch_off": "Arm switched off",
+    "add_arm": "Arm added",
+    "add_segment": "Segment added",
     "erase": "Visitors erased",
     "purge": "Old visitors erased",
     "audit": "Audited",
     "note": "Note",
     "label": "Owner or tags changed",
+    "access": "People and keys",
+    "settings": "Firm’s settings",
+    "export": "Data exported",
+    "approval": "Second person",
+    "document": "Document issued",
     "restore": "Restored from a backup",
     "migrate": "Store migrated",
     "period": "Period opened (before windows)",
@@ -56,6 +67,7 @@ class Entry:
         taken: nats that count from then on, where it starts or resumes an experiment.
         committed: nats that counted then, this entry included.
         told: further facts, as a sentence.
+        by: who did it; empty: the service itself.
     """
 
     seq: int
@@ -66,6 +78,7 @@ class Entry:
     taken: float
     committed: float
     told: str
+    by: str = ""
 
 
 def entries(ledger: Sequence[Commitment], balances: Sequence[Balance]) -> list[Entry]:
@@ -86,12 +99,13 @@ def entries(ledger: Sequence[Commitment], balances: Sequence[Balance]) -> list[E
                 taken=line.amount_nano / NANO,
                 committed=committed / NANO,
                 told=_told(line.kind, detail),
+                by=_by(line.kind, detail),
             )
         )
     return found
 
 
-COLUMNS = ("seq", "time", "kind", "experiment", "taken_nats", "committed_nats", "detail")
+COLUMNS = ("seq", "time", "kind", "experiment", "taken_nats", "committed_nats", "detail", "by")
 
 
 def cells(found: Iterable[Entry]) -> Iterator[tuple[object, ...]]:
@@ -99,7 +113,7 @@ def cells(found: Iterable[Entry]) -> Iterator[tuple[object, ...]]:
     for entry in found:
         amounts = (f"{entry.taken:.9f}", f"{entry.committed:.9f}")
         name = entry.experiment or ""
-        yield (entry.seq, entry.time.isoformat(), entry.kind, name, *amounts, entry.told)
+        yield (entry.seq, entry.time.isoformat(), entry.kind, name, *amounts, entry.told, entry.by)
 
 
 def latest_audits(ledger: Sequence[Commitment]) -> dict[str | None, dict[str, Any]]:
@@ -152,6 +166,8 @@ def _told(kind: str, detail: Mapping[str, Any]) -> str:
     if kind == "table":
         words = f"Number {detail.get('number', '')}, made from published counts"
         return f"{words}, inside floors fixed for life." if detail.get("band") else f"{words}."
+    if kind == "scores":
+        return f"{str(detail.get('what', '')).capitalize()} of a model outside, for the next table."
     if kind == "start" and detail.get("layer"):
         return f"In the layer {detail['layer']}."
     if kind == "migrate":
@@ -159,8 +175,8 @@ def _told(kind: str, detail: Mapping[str, Any]) -> str:
     if kind == "note":
         return str(detail.get("text", ""))
     if kind == "label":
-        named = [f"Owner: {detail.get('owner') or 'nobody'}", *map(str, detail.get("tags", ()))]
-        return ", ".join(named) + "."
+        found = [f"Owner: {detail.get('owner') or 'nobody'}", *map(str, detail.get("tags", ()))]
+        return ", ".join(found) + "."
     if kind in ("create", "redraft"):
         asked = ", across time" if detail.get("across_time") else ""
         return f"{len(detail.get('arms', ()))} arms, budget {budget}, {strategy} strategy{asked}."
@@ -173,9 +189,56 @@ def _told(kind: str, detail: Mapping[str, Any]) -> str:
         grade = detail.get("grade")
         words = f"New visitors no longer get {detail.get('arm', '')}."
         return f"{words} Grade of the new version: {grade}." if grade else words
+    if kind == "access":
+        return _access(detail)
+    if kind == "settings":
+        said = of_detail(dict(detail))
+        named = f"It is called {said.name}." if said.name else "It has no name."
+        return f"{named} Needs a second person: {said.rules_in_words()}."
+    if kind == "approval":
+        act = {"ask": "Asked for", "grant": "Granted", "refuse": "Refused"}.get(detail["act"], "")
+        return f"{act}: {detail.get('words', '')}."
+    if kind == "export":
+        return f"{whole(detail.get('rows', 0))} rows in the shape {detail.get('shape', '')}."
+    if kind == "add_arm":
+        words = f"New visitors can get {detail.get('arm', '')}."
+        return f"{words} Grade of the new version: {detail.get('grade')}."
+    if kind == "add_segment":
+        return f"The tables after number {detail.get('after')} have a row for it."
     if kind == "audit":
         return str(detail.get("verdict", ""))
+    if kind == "document":
+        title, _ = DOCUMENTS.get(str(detail.get("as")), ("Document", None))
+        return f"{title} {detail.get('number')}, by {detail.get('by')}."
     if kind in ("erase", "purge") and "decisions" in detail:
         count = detail["decisions"]
         return f"{whole(count)} decision{'' if count == 1 else 's'} stripped of the visitor."
     return ""
+
+
+def _by(kind: str, detail: Mapping[str, Any]) -> str:
+    """Who did it; documents say it in words already."""
+    return str(detail.get("by", "")) if kind == "document" else in_words(detail.get("by"))
+
+
+_ACCESS = {
+    "invite": "{user} was invited as {role}.",
+    "join": "{user} chose a password and joined as {role}.",
+    "password": "{user} chose a new password.",
+    "role": "{user} became {role}.",
+    "disable": "{user} was disabled.",
+    "enable": "{user} was enabled.",
+    "create key": "API key {key} was created for {scopes}.",
+    "revoke key": "API key {key} was revoked.",
+}
+
+
+def _access(detail: Mapping[str, Any]) -> str:
+    """What changed about people and keys."""
+    words = {
+        "user": detail.get("user", ""),
+        "role": str(detail.get("role", "")).replace("-", " "),
+        "key": detail.get("key", ""),
+        "scopes": ", ".join(detail.get("scopes", ())),
+    }
+    return _ACCESS.get(detail.get("act", ""), "").format(**words)

@@ -8,13 +8,13 @@ from starlette.responses import Response
 from deniable.errors import DeniableError
 from deniable.service.http.guard import Service
 from deniable.web import answers, fields
-from deniable.web.access import Submission
+from deniable.web.access import DraftSubmission
 
 router = APIRouter(prefix="/experiments/{key}")
 
 
 @router.post("/notes")
-def note(request: Request, form: Submission, service: Service, key: str) -> Response:
+def note(request: Request, form: DraftSubmission, service: Service, key: str) -> Response:
     """Enter a note; it stays in the ledger."""
     place = f"/experiments/{service.experiments.get(key).key}"
     try:
@@ -25,7 +25,7 @@ def note(request: Request, form: Submission, service: Service, key: str) -> Resp
 
 
 @router.post("/labels")
-def label(request: Request, form: Submission, service: Service, key: str) -> Response:
+def label(request: Request, form: DraftSubmission, service: Service, key: str) -> Response:
     """Set owner and tags."""
     place = f"/experiments/{service.experiments.get(key).key}"
     tags = form.text("tags").replace(",", " ").split()

@@ -13,7 +13,7 @@ from deniable.errors import NANO
 from deniable.privacy.tables import Row, Table, decoded_table
 from deniable.service.small_cells import told_positions
 from deniable.storage.records import Experiment, PublishedTable
-from deniable.strategies import STRATEGIES
+from deniable.strategies import STRATEGIES, table_rules
 from deniable.web.standing import Standing
 
 
@@ -86,7 +86,8 @@ def binds_at(experiment: Experiment) -> float | None:
     """
     odds = [math.expm1(experiment.budgets[arm] / NANO) for arm in experiment.active]
     alike = math.log1p(len(odds) / sum(1 / one for one in odds)) if min(odds) else 0.0
-    return STRATEGIES[experiment.strategy](len(odds), alike).binds_at
+    strategy = STRATEGIES.get(experiment.strategy)  # the gate has no clock
+    return None if strategy is None else strategy(len(odds), alike).binds_at
 
 
 def told_segments(standing: Standing) -> list[int]:
@@ -107,8 +108,12 @@ def segment_risks(
 
 
 def regret_bound(experiment: Experiment, visitors: int) -> float:
-    """The theory's bound on expected clicks lost after this many visitors, never more than all."""
-    if visitors < 3:
+    """The theory's bound on expected clicks lost after this many visitors, never more than all.
+
+    There is no theory of somebody else's model.
+    """
+    strategy = STRATEGIES.get(experiment.strategy)
+    if visitors < 3 or strategy is None:
         return float(visitors)
     arms, segments = len(experiment.active_arms), len(experiment.segments)
     return _bound(experiment.strategy, arms, visitors, experiment.budget, segments)
@@ -125,7 +130,7 @@ def _risk(
     standing: Standing, name: str, visitors: int, row: Row, table: Table, now: datetime | None
 ) -> SegmentRisk:
     experiment = standing.experiment
-    symmetric = STRATEGIES[experiment.strategy].band(experiment.budgets) is not None
+    symmetric = table_rules()[experiment.strategy].band(experiment.budgets) is not None
     binds = binds_at(experiment)
     expected = None
     waits = binds is not None and 10 <= visitors < binds - 1

@@ -33,8 +33,8 @@ from deniable.service.visitors import VisitorHash
 from deniable.storage import account, promises, sqlite
 from deniable.storage.records import Decision, Role
 from deniable.storage.schema import experiments
-from deniable.strategies.base import Counts
 from deniable.strategies.making import Recipe
+from deniable.strategies.rules import Counts
 
 SPACE = 2**64
 Patch = pytest.MonkeyPatch

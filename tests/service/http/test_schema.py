@@ -31,9 +31,10 @@ BEYOND_JSON_SCHEMA = {
     "POST /v1/experiments/{key}/notes",
     "POST /v1/firm",
     "POST /v1/keys",
+    "POST /v1/plan",
 }
-"""Arms that differ in their key, printable names, a reason where a budget is raised: the schema cannot
-say it."""
+"""Arms that differ in their key, printable names, a reason where a budget is raised, shares that add up:
+the schema cannot say it."""
 
 
 @pytest.mark.parametrize("shard", range(SHARDS))

@@ -166,6 +166,11 @@ class Application:
         elif scope["type"] == "lifespan":
             await self._live(receive, send)
 
+    def template(self, scope: Scope) -> str:
+        """The path of a request that was answered as its route declares it; never the path itself."""
+        found = self._decide.find(scope["path"])
+        return _template(scope) if found is None else found[0].template
+
     # -- everything besides decide and reward ------------------------------------------------
 
     async def _other(self, scope: Scope, receive: Receive, send: Send, start: float) -> None:

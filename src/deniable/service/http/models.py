@@ -32,6 +32,7 @@ from deniable.service.jobs import LARGEST_REWARD, LONGEST_NAME
 from deniable.storage.erasure import Erasure
 from deniable.storage.records import (
     MICRO,
+    SCOPES,
     ApiKey,
     Cell,
     Commitment,
@@ -46,6 +47,7 @@ from deniable.strategies import DEFAULT_STRATEGY
 
 Key = Annotated[str, Field(pattern=EXPERIMENT_KEY, max_length=128)]
 Budget = Annotated[float, Field(ge=0, le=MAX_BUDGET, allow_inf_nan=False, strict=True)]
+SegmentName = Annotated[str, Field(min_length=1, max_length=128)]
 VisitorId = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME, pattern=NOT_BLANK)]
 
 
@@ -82,7 +84,7 @@ class FirmRequest(_Request):
 
 
 class ArmRequest(_Request):
-    """An arm of a new experiment."""
+    """An arm of a new experiment, or one that is added to a running one."""
 
     key: Key
     label: Annotated[str, Field(max_length=500)] = ""
@@ -109,10 +111,7 @@ class ExperimentRequest(_Request):
 
     key: Key
     arms: Annotated[list[ArmRequest], Field(min_length=2, max_length=MAX_ARMS)]
-    segments: Annotated[
-        list[Annotated[str, Field(min_length=1, max_length=128)]],
-        Field(min_length=1, max_length=MAX_SEGMENTS),
-    ]
+    segments: Annotated[list[SegmentName], Field(min_length=1, max_length=MAX_SEGMENTS)]
     budget: Budget | None = None
     strategy: Annotated[str, Field(max_length=16)] = DEFAULT_STRATEGY
     across_time: Annotated[bool, Field(strict=True)] = False
@@ -179,11 +178,17 @@ class StopRequest(_Request):
     promote: Key | None = None
 
 
+class SegmentRequest(_Request):
+    """A segment to be listed."""
+
+    segment: SegmentName
+
+
 class KeyRequest(_Request):
     """A new API key."""
 
     label: Annotated[str, Field(min_length=1, max_length=200)]
-    scopes: Annotated[list[Scope], Field(min_length=1, max_length=4)]
+    scopes: Annotated[list[Scope], Field(min_length=1, max_length=len(SCOPES))]
 
 
 class ErasureRequest(_Request):
@@ -305,6 +310,7 @@ class CommitmentReply(BaseModel):
     amount: float
     detail: str
     recorded_at: datetime
+    by: str | None = None
 
     @classmethod
     def of(cls, entry: Commitment) -> CommitmentReply:
@@ -316,6 +322,7 @@ class CommitmentReply(BaseModel):
             amount=entry.amount_nano / NANO,
             detail=entry.detail,
             recorded_at=entry.recorded_at,
+            by=entry.actor,
         )
 
 
@@ -327,6 +334,7 @@ class KeyReply(BaseModel):
     scopes: Sequence[Scope]
     created_at: datetime
     revoked_at: datetime | None
+    last_used_at: datetime | None = None
     secret: str | None = None
 
     @classmethod
@@ -338,6 +346,7 @@ class KeyReply(BaseModel):
             scopes=key.scopes,
             created_at=key.created_at,
             revoked_at=key.revoked_at,
+            last_used_at=key.last_used_at,
             secret=secret,
         )
 

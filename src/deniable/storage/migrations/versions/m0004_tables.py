@@ -61,7 +61,7 @@ def upgrade() -> None:
     connection = op.get_bind()
     if connection.dialect.name == "postgresql":
         # One process migrates; another that waited here fails at the next statement and looks again.
-        op.execute("LOCK TABLE writers IN ACCESS EXCLUSIVE MODE")
+        op.execute("SELECT id FROM writers FOR UPDATE")
     _new_tables()
     _columns()
     _rebuild_rewards(connection)

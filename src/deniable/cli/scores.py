@@ -1,0 +1,74 @@
+"""`deniable scores put KEY FILE`: what a model outside wants, for the next scheduled table."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import typer
+
+from deniable.cli.stores import DEFAULT_STORE, AsJson, KeyFile, Store, opened, print_json
+from deniable.errors import InvalidArgumentError
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="Scores of a model outside.")
+
+_COLUMNS = ("segment", "arm", "score")
+_ALLOWED = "JSON, segment -> arm -> number, or a CSV file with the columns segment, arm and score"
+
+
+@app.callback()
+def scores() -> None:
+    """Scores of a model outside."""
+
+
+@app.command()
+def put(
+    key: Annotated[str, typer.Argument(help="An experiment of the strategy gate.")],
+    file: Annotated[Path, typer.Argument(help="JSON or CSV (columns segment, arm, score).")],
+    kind: Annotated[str, typer.Option(help="scores, or probabilities.")] = "scores",
+    store: Store = DEFAULT_STORE,
+    key_file: KeyFile = "",
+    as_json: AsJson = False,
+) -> None:
+    """Give a model's scores to the next scheduled table; says what the promise costs."""
+    given = _csv(file) if file.suffix.lower() == ".csv" else _json(file)
+    with opened(store, key_file) as service:
+        report = service.scores.put(key, given, kind=cast(Any, kind))
+    if as_json:
+        print_json({**asdict(report), "cost": report.cost})
+        return
+    told = "Recorded." if report.recorded else "The same scores are recorded already."
+    typer.echo(f"{report.experiment}: {told} {report.words}")
+
+
+def _json(file: Path) -> Any:
+    try:
+        given = json.loads(file.read_text("utf-8"))
+    except ValueError:  # also text that is not UTF-8
+        raise InvalidArgumentError("file", file.name, _ALLOWED) from None
+    return given
+
+
+def _csv(file: Path) -> dict[str, dict[str, float]]:
+    found: dict[str, dict[str, float]] = {}
+    try:
+        with file.open(encoding="utf-8-sig", newline="") as lines:
+            rows = csv.DictReader(lines)
+            if not set(_COLUMNS) <= set(rows.fieldnames or ()):
+                raise InvalidArgumentError("file", file.name, _ALLOWED)
+            for number, row in enumerate(rows, start=2):
+                segment, arm, score = (row[name] for name in _COLUMNS)
+                if arm in found.setdefault(segment, {}):
+                    allowed = f"each segment and arm once; line {number} repeats one"
+                    raise InvalidArgumentError("file", file.name, allowed)
+                try:
+                    found[segment][arm] = float(score)
+                except (TypeError, ValueError):
+                    allowed = f"a number as the score in line {number}"
+                    raise InvalidArgumentError("file", file.name, allowed) from None
+    except (UnicodeDecodeError, csv.Error):
+        raise InvalidArgumentError("file", file.name, _ALLOWED) from None
+    return found
