@@ -85,8 +85,10 @@ def test_issue_list_and_download(site: Site) -> None:
 def test_names_keep_their_capitals_in_the_ledger(site: Site) -> None:
     issued = site.service.documents.issue(EXPERIMENT, "dpia", actor="Ada King")
     with site.signed_in("read") as client:
-        page = client.get("/ledger").text
-    assert f"Annex to an impact assessment {issued.number}, by Ada King." in page
+        assert (
+            f"Annex to an impact assessment {issued.number}, by Ada King."
+            in client.get("/ledger").text
+        )
 
 
 def test_a_draft_has_a_page_but_no_statement(site: Site) -> None:

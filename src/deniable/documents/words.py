@@ -238,8 +238,10 @@ def grade_words(facts: Facts) -> str:
     promise = facts.promise
     if promise.stated_grade != "across time":
         if len(facts.proofs) > 1:
+            how = ["switched off"] if facts.switched_off or not facts.added else []
+            how += ["added"] if facts.added else []
             why = (
-                "a version was switched off, and the tables before and after that keep the "
+                f"a version was {' or '.join(how)}, and the tables before and after that keep the "
                 "budget each, not together"
             )
         else:
@@ -356,12 +358,15 @@ def exact_section(facts: Facts) -> Section:
 
 def _when(facts: Facts, version: int) -> str:
     """Which part of the experiment's life the tables of a version are from; empty for all of it."""
-    by_version = {since: arm for arm, since in facts.switched_off.items()}
+    by_version = {
+        since: f"{name(arm)} was switched off" for arm, since in facts.switched_off.items()
+    }
+    by_version |= {since: f"{name(arm)} was added" for arm, since in facts.added.items()}
     told = []
     if version in by_version:
-        told.append(f"since {name(by_version[version])} was switched off")
+        told.append(f"since {by_version[version]}")
     if version + 1 in by_version:
-        told.append(f"until {name(by_version[version + 1])} was switched off")
+        told.append(f"until {by_version[version + 1]}")
     return f"{', '.join(told)}: " if told else ""
 
 
