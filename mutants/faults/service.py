@@ -9,6 +9,7 @@ FACADE = f"{TESTS}/test_facade.py"
 LEASES = (f"{TESTS}/test_leases.py",)
 QUEUEING = (f"{TESTS}/test_queueing.py",)
 KEY = f"{TESTS}/test_visitor_key.py"
+PEOPLE = f"{TESTS}/test_people.py"
 
 FAULTS = (
     Fault(
@@ -157,6 +158,55 @@ FAULTS = (
         "        <= 2 * exp_floor(experiment.budgets[arm])\n",
         "an arm can be switched off though the promise across time breaks",
         ("tests/promise/test_switching_off.py",),
+    ),
+    Fault(
+        "service/people.py",
+        "                invites.c.expires_at > self._clock(),\n",
+        "",
+        "an invitation works for ever",
+        (f"{PEOPLE}::test_an_invitation_ends",),
+    ),
+    Fault(
+        "service/people.py",
+        "None if row is None or row.disabled_at is not None else row.password_hash",
+        "None if row is None else row.password_hash",
+        "a disabled person signs in",
+        (f"{PEOPLE}::test_every_refusal_costs_one_check_of_a_password",),
+    ),
+    Fault(
+        "service/passwords.py",
+        "hasher().verify(stored or of_nobody, _normalised(password)[:LONGEST])",
+        "stored is None or hasher().verify(stored, _normalised(password)[:LONGEST])",
+        "the time tells whether a name exists",
+        (f"{PEOPLE}::test_every_refusal_costs_one_check_of_a_password",),
+    ),
+    Fault(
+        "service/people.py",
+        "        self._count(buckets)\n",
+        "",
+        "passwords can be guessed without a limit",
+        (f"{PEOPLE}::test_guessing_is_limited_whether_or_not_anybody_has_the_name",),
+    ),
+    Fault(
+        "service/approvals.py",
+        "            if row.asked_by == actor:\n",
+        "            if False:\n",
+        "one person is both",
+        (f"{TESTS}/test_approvals.py::test_one_asks_another_grants_the_first_does",),
+    ),
+    Fault(
+        "service/approvals.py",
+        "                approvals.c.answered_at > since,\n",
+        "",
+        "a grant holds for ever",
+        (f"{TESTS}/test_approvals.py::test_a_refusal_or_an_old_grant_does_not_help",),
+    ),
+    Fault(
+        "service/webhook.py",
+        "                if self._tries < MOST_TRIES:\n                    break\n",
+        "                break\n",
+        "one message that is never taken holds up all others",
+        (f"{TESTS}/test_webhook.py::test_it_gives_up_after_some_hours_and_goes_on",),
     ),
     Fault(
         "service/publisher.py",

@@ -133,7 +133,7 @@ FAULTS = (
     ),
     Fault(
         "storage/account.py",
-        "if weaker and not reason.strip():",
+        "if _weaker(before, budget_nano, window_days) and not reason.strip():",
         "if False:",
         "the promise is weakened without a reason",
         (f"{TESTS}/test_account.py::test_a_raise_needs_a_reason",),

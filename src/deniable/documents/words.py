@@ -76,7 +76,7 @@ def lowest(prior: Fraction, nano: int) -> Fraction:
     """The least that a watcher can believe: p / (p + (1 - p) r).
 
     >>> float(round(lowest(Fraction(1, 5), 10**9), 6))
-    0.084222
+    0.084224
     """
     return prior / (prior + (1 - prior) * exp_floor(nano))
 
@@ -85,7 +85,7 @@ def at_most(share: Fraction) -> str:
     """A share as a percentage, rounded up; more digits where that would say 100%.
 
     >>> at_most(Fraction(40461, 100000)), at_most(Fraction(99996, 100000)), at_most(Fraction(1))
-    ('40.5%', '99.997%', '100%')
+    ('40.5%', '99.996%', '100%')
     """
     if share == 1:
         return "100%"
@@ -158,7 +158,7 @@ def names(texts: Sequence[str], most: int = MOST_NAMED) -> str:
     """Names in a row, cut where there are many.
 
     >>> names(["a", "b"]), names([str(i) for i in range(14)])[-22:]
-    ('“a”, “b”', ', “10”, “11” and 2 more')
+    ('“a”, “b”', ' “10”, “11” and 2 more')
     """
     shown = ", ".join(map(name, texts[:most]))
     more = len(texts) - most

@@ -1,4 +1,4 @@
-"""The firm as a file: its budget, experiments and API keys, compared with the store and applied.
+"""The firm as a file: its budget, experiments, API keys and people, compared with the store and applied.
 
 A file says what should be. `compare` finds the steps that lead there; what would break a promise that
 was made is refused, and then nothing at all is done. Applying the same file again finds no step.
@@ -19,8 +19,9 @@ from typing import Any
 from deniable.errors import NANO, InvalidArgumentError, UnknownNameError
 from deniable.privacy.composition import nano_down
 from deniable.service.drafts import NewArm, draft
+from deniable.service.people import Invitation, checked_name
 from deniable.service.service import Deniable
-from deniable.storage.records import MICRO, SCOPES, SLOTS, Experiment, Metric, Status
+from deniable.storage.records import MICRO, ROLES, SCOPES, SLOTS, Experiment, Metric, Status
 from deniable.strategies import DEFAULT_STRATEGY
 
 SETTINGS = (
@@ -54,7 +55,7 @@ class Step:
 
     Attributes:
         words: what, for people.
-        act: does it; returns what must be told once (the secret of a new key), or nothing.
+        act: does it; returns what must be told once (a key's secret, an invitation's path), or nothing.
     """
 
     words: str
@@ -109,6 +110,7 @@ def compare(text: str, service: Deniable) -> Difference:
     for key, want in wanted.items():
         _compare_experiment(key, want, stored.get(key), service, found)
     _compare_keys(dict(_tables(document, "keys")), service, found)
+    _compare_users(dict(_tables(document, "users")), service, found)
     found.left_alone = [key for key in stored if key not in wanted]
     return found
 
@@ -126,6 +128,13 @@ def written(service: Deniable) -> str:
         for key in service.keys.all()
         if key.revoked_at is None
     ]
+    parts += [
+        _table(
+            f"users.{_text(user.name)}",
+            {"role": user.role, "disabled": True if user.disabled_at else None},
+        )
+        for user in service.people.all()
+    ]
     return "\n".join(parts)
 
 
@@ -137,7 +146,7 @@ def _parsed(text: str) -> dict[str, Any]:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise InvalidArgumentError("file", str(error), "TOML") from None
-    _only(document, ("firm", "experiments", "keys"), "file")
+    _only(document, ("firm", "experiments", "keys", "users"), "file")
     return document
 
 
@@ -338,6 +347,43 @@ def _compare_keys(wanted: dict[str, dict[str, Any]], service: Deniable, found: D
             found.steps.append(Step(words, _secret(creating)))
         elif set(known[label].scopes) != set(scopes):
             found.refused.append(f"keys.{label}.scopes: revoke the key and create another one")
+
+
+def _compare_users(wanted: dict[str, dict[str, Any]], service: Deniable, found: Difference) -> None:
+    """People by name; one whom the file does not name is left alone."""
+    known = {user.name: user for user in service.people.all()}
+    for given_name, given in wanted.items():
+        where = f"users.{given_name}"
+        try:
+            name = checked_name(given_name)
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError("users", given_name, error.allowed) from None
+        _only(given, ("role", "disabled"), where)
+        role, disabled = given.get("role"), given.get("disabled", False)
+        if role not in ROLES:
+            raise InvalidArgumentError(f"{where}.role", role, f"one of {', '.join(ROLES)}")
+        if not isinstance(disabled, bool):
+            raise InvalidArgumentError(f"{where}.disabled", disabled, "true or false")
+        people, user = service.people, known.get(name)
+        if user is None:
+            if disabled:
+                continue
+            inviting = partial(people.invite, name, role)
+            found.steps.append(Step(f"user {name}: invite as {role}", _link(inviting)))
+            continue
+        if user.role != role:
+            changing = partial(people.set_role, name, role)
+            found.steps.append(
+                Step(f"user {name}: {role} instead of {user.role}", _silent(changing))
+            )
+        if disabled != (user.disabled_at is not None):
+            act = people.disable if disabled else people.enable
+            words = f"user {name}: {'disable' if disabled else 'enable'}"
+            found.steps.append(Step(words, _silent(partial(act, name))))
+
+
+def _link(invite: Callable[[], Invitation]) -> Callable[[], str]:
+    return lambda: invite().path
 
 
 def _secret(create: Callable[[], tuple[str, object]]) -> Callable[[], str]:

@@ -19,6 +19,7 @@ from sqlalchemy.exc import IntegrityError
 from deniable.errors import NANO, InvalidArgumentError, UnknownNameError, WrongStateError
 from deniable.privacy.serving import exp_floor
 from deniable.privacy.tables import Band
+from deniable.service.approvals import Approvals
 from deniable.service.drafts import MAX_BUDGET, NO_TRACE, NewArm, draft
 from deniable.service.draw_check import DrawCheck, draw_check
 from deniable.service.publisher import Publisher, first_table, put_first_table, recipe_of
@@ -46,9 +47,10 @@ T = TypeVar("T")
 class Experiments:
     """The part of `Deniable` that changes and shows experiments."""
 
-    def __init__(self, store: Store, publisher: Publisher) -> None:
+    def __init__(self, store: Store, publisher: Publisher, approvals: Approvals) -> None:
         self._store = store
         self._publisher = publisher
+        self._approvals = approvals
 
     # -- life --------------------------------------------------------------------------------
 
@@ -123,6 +125,7 @@ class Experiments:
 
         Raises:
             InsufficientBudgetError: with what remains and what was requested.
+            ApprovalNeededError: the firm asks for a second person.
             WrongStateError: not a draft, or the layer has too few free slots.
         """
         if not 0.001 <= share <= 1:
@@ -130,6 +133,7 @@ class Experiments:
 
         def begin(connection: Connection) -> Experiment:
             experiment = _in_state(connection, key, "draft")
+            self._approvals.require_start(connection, key, experiment.cost_nano, share)
             slots = None
             if experiment.layer is not None:
                 slots = account.take_slots(connection, experiment.layer, round(share * 1000))
@@ -150,7 +154,8 @@ class Experiments:
             put_first_table(connection, started)
             return experiments.by_key(connection, key)
 
-        return self._changed(begin)
+        with self._approvals.asking():
+            return self._changed(begin)
 
     def pause(self, key: str) -> Experiment:
         """running -> paused: known visitors keep their arm, new ones get the zero row."""

@@ -114,6 +114,19 @@ class Settings(BaseModel):
     log_requests: Literal["all", "administration", "none"] = Field(
         default="administration", description="Requests with a log line; metrics count all of them."
     )
+    sign_in_header: str = Field(
+        default="",
+        description="Header in which a proxy names who is signed in to the pages. Empty: none.",
+    )
+    trusted_proxies: str = Field(
+        default="",
+        description="Addresses or networks of proxies, separated by commas; the header counts "
+        "only from them.",
+    )
+    webhook_url: str = Field(
+        default="",
+        description="Address that is told what enters the ledger, signed. Empty: none.",
+    )
     traces: bool = Field(
         default=False,
         description="Send OpenTelemetry spans by OTLP; they tell no visitor, segment or arm.",

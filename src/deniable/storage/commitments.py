@@ -18,7 +18,7 @@ from sqlalchemy import (
 )
 
 from deniable.errors import BrokenPromiseError
-from deniable.storage import times
+from deniable.storage import actors, times
 from deniable.storage.chain import GENESIS, commitment_hash
 from deniable.storage.records import Commitment, Experiment
 from deniable.storage.schema import COMMITMENT_CHAIN, commitments, experiments, writers
@@ -67,8 +67,14 @@ def record(
     amount_nano: int = 0,
     **detail: object,
 ) -> None:
-    """Append one entry to the chain of commitments; `lock_chain` was called before."""
+    """Append one entry to the chain of commitments; `lock_chain` was called before.
+
+    Where somebody in particular acts, the entry says who, as `by`.
+    """
     identity = bytes.fromhex(experiment.id) if experiment else None
+    actor = actors.current()
+    if actor is not None:
+        detail["by"] = actor
     append(connection, kind, identity, amount_nano, detail, moment(connection))
 
 

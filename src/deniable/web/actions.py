@@ -14,7 +14,7 @@ from deniable.service.http.problems import Problem
 from deniable.service.service import Deniable
 from deniable.storage.records import Experiment, Firm, Status
 from deniable.web import answers, fields
-from deniable.web.access import Administrator, Submission
+from deniable.web.access import Runner, RunSubmission
 from deniable.web.overview import current_firm
 from deniable.web.standing import Standing
 from deniable.web.wording import factor, nats
@@ -49,7 +49,7 @@ class Action:
 
 @router.get("/experiments/{key}/do/{name}")
 def asked(
-    request: Request, viewer: Administrator, service: Service, key: str, name: str, arm: str = ""
+    request: Request, viewer: Runner, service: Service, key: str, name: str, arm: str = ""
 ) -> Response:
     """Ask before anything is done."""
     action, experiment = _action(name), service.experiments.get(key)
@@ -72,7 +72,7 @@ def asked(
 
 
 @router.post("/experiments/{key}/do/{name}")
-def act(request: Request, form: Submission, service: Service, key: str, name: str) -> Response:
+def act(request: Request, form: RunSubmission, service: Service, key: str, name: str) -> Response:
     """Do it."""
     action, place = _action(name), f"/experiments/{service.experiments.get(key).key}"
     try:

@@ -125,9 +125,19 @@ def redirect(
     return answer
 
 
+def here(request: Request) -> str:
+    """The address of the service, as whoever asks knows it."""
+    scheme = "https" if _encrypted(request) else "http"
+    return f"{scheme}://{request.url.netloc}"
+
+
+def _encrypted(request: Request) -> bool:
+    return "https" in (request.url.scheme, request.headers.get("x-forwarded-proto"))
+
+
 def set_cookie(request: Request, answer: Response, name: str, value: str, seconds: int) -> None:
     """Give the browser something to keep: unseen by scripts, sent only from our own pages."""
-    encrypted = "https" in (request.url.scheme, request.headers.get("x-forwarded-proto"))
+    encrypted = _encrypted(request)
     answer.set_cookie(
         name, value, max_age=seconds, path="/", secure=encrypted, httponly=True, samesite="strict"
     )

@@ -14,7 +14,7 @@ from deniable.service.service import Deniable
 from deniable.storage.records import Experiment
 from deniable.strategies import DEFAULT_STRATEGY, STRATEGIES
 from deniable.web import answers, fields
-from deniable.web.access import Administrator, Form, Reader, Submission
+from deniable.web.access import Drafter, DraftSubmission, Form, Reader
 
 router = APIRouter()
 
@@ -58,7 +58,7 @@ def experiments(
 
 
 @router.get("/experiments/new")
-def new(request: Request, viewer: Administrator) -> Response:
+def new(request: Request, viewer: Drafter) -> Response:
     """The form; every field can be filled in by the address, as the planner does."""
     given = {name: request.query_params.get(name, "")[:5_000] for name in FIELDS}
     given["layer"] = given["layer"] or request.query_params.get("group", "")[:5_000]
@@ -74,7 +74,7 @@ def new(request: Request, viewer: Administrator) -> Response:
 
 
 @router.post("/experiments/new")
-def create(request: Request, form: Submission, service: Service) -> Response:
+def create(request: Request, form: DraftSubmission, service: Service) -> Response:
     """Make a draft, or show the form again with what is wrong beside its field."""
     try:
         created = _created(service, form)

@@ -11,9 +11,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from deniable.documents.making import KINDS as DOCUMENTS
 from deniable.errors import NANO
 from deniable.storage import times
 from deniable.storage.account import Balance
+from deniable.storage.actors import in_words
+from deniable.storage.firm_settings import of_detail
 from deniable.storage.records import Commitment
 from deniable.web.wording import nats, whole
 
@@ -34,6 +37,10 @@ KINDS = {
     "erase": "Visitors erased",
     "purge": "Old visitors erased",
     "audit": "Audited",
+    "access": "People and keys",
+    "settings": "Firm’s settings",
+    "export": "Data exported",
+    "approval": "Second person",
     "document": "Document issued",
     "restore": "Restored from a backup",
     "migrate": "Store migrated",
@@ -56,6 +63,7 @@ class Entry:
         taken: nats that count from then on, where it starts or resumes an experiment.
         committed: nats that counted then, this entry included.
         told: further facts, as a sentence.
+        by: who did it; empty: the service itself.
     """
 
     seq: int
@@ -66,6 +74,7 @@ class Entry:
     taken: float
     committed: float
     told: str
+    by: str = ""
 
 
 def entries(ledger: Sequence[Commitment], balances: Sequence[Balance]) -> list[Entry]:
@@ -86,6 +95,7 @@ def entries(ledger: Sequence[Commitment], balances: Sequence[Balance]) -> list[E
                 taken=line.amount_nano / NANO,
                 committed=committed / NANO,
                 told=_told(line.kind, detail),
+                by=_by(line.kind, detail),
             )
         )
     return found
@@ -110,12 +120,13 @@ def as_csv(found: Sequence[Entry]) -> str:
     """Entries as a file; a cell never begins with a sign that spreadsheets take as a formula."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(("seq", "time", "kind", "experiment", "taken_nats", "committed_nats", "detail"))
+    head = ("seq", "time", "kind", "experiment", "taken_nats", "committed_nats", "detail", "by")
+    writer.writerow(head)
     for entry in found:
-        cells = (entry.kind, entry.experiment or "", entry.told)
-        kind, experiment, told = (f"'{c}" if c[:1] in "=+-@" and c else c for c in cells)
+        cells = (entry.kind, entry.experiment or "", entry.told, entry.by)
+        kind, experiment, told, by = (f"'{c}" if c[:1] in "=+-@" and c else c for c in cells)
         amounts = (f"{entry.taken:.9f}", f"{entry.committed:.9f}")
-        writer.writerow((entry.seq, entry.time.isoformat(), kind, experiment, *amounts, told))
+        writer.writerow((entry.seq, entry.time.isoformat(), kind, experiment, *amounts, told, by))
     return file.getvalue()
 
 
@@ -187,11 +198,51 @@ def _told(kind: str, detail: Mapping[str, Any]) -> str:
         grade = detail.get("grade")
         words = f"New visitors no longer get {detail.get('arm', '')}."
         return f"{words} Grade of the new version: {grade}." if grade else words
+    if kind == "access":
+        return _access(detail)
+    if kind == "settings":
+        said = of_detail(dict(detail))
+        named = f"It is called {said.name}." if said.name else "It has no name."
+        return f"{named} Needs a second person: {said.rules_in_words()}."
+    if kind == "approval":
+        act = {"ask": "Asked for", "grant": "Granted", "refuse": "Refused"}.get(detail["act"], "")
+        return f"{act}: {detail.get('words', '')}."
+    if kind == "export":
+        return f"{whole(detail.get('rows', 0))} rows in the shape {detail.get('shape', '')}."
     if kind == "audit":
         return str(detail.get("verdict", ""))
     if kind == "document":
-        return f"{detail.get('as')} {detail.get('number')}, by {detail.get('by')}.".capitalize()
+        title, _ = DOCUMENTS.get(str(detail.get("as")), ("Document", None))
+        return f"{title} {detail.get('number')}, by {detail.get('by')}."
     if kind in ("erase", "purge") and "decisions" in detail:
         count = detail["decisions"]
         return f"{whole(count)} decision{'' if count == 1 else 's'} stripped of the visitor."
     return ""
+
+
+def _by(kind: str, detail: Mapping[str, Any]) -> str:
+    """Who did it; documents say it in words already."""
+    return str(detail.get("by", "")) if kind == "document" else in_words(detail.get("by"))
+
+
+_ACCESS = {
+    "invite": "{user} was invited as {role}.",
+    "join": "{user} chose a password and joined as {role}.",
+    "password": "{user} chose a new password.",
+    "role": "{user} became {role}.",
+    "disable": "{user} was disabled.",
+    "enable": "{user} was enabled.",
+    "create key": "API key {key} was created for {scopes}.",
+    "revoke key": "API key {key} was revoked.",
+}
+
+
+def _access(detail: Mapping[str, Any]) -> str:
+    """What changed about people and keys."""
+    words = {
+        "user": detail.get("user", ""),
+        "role": str(detail.get("role", "")).replace("-", " "),
+        "key": detail.get("key", ""),
+        "scopes": ", ".join(detail.get("scopes", ())),
+    }
+    return _ACCESS.get(detail.get("act", ""), "").format(**words)

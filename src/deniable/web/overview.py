@@ -15,7 +15,7 @@ from deniable.service.http.guard import Service
 from deniable.service.service import Deniable
 from deniable.storage.records import Experiment, Firm, PublishedTable
 from deniable.web import answers, fields
-from deniable.web.access import Reader, Submission
+from deniable.web.access import PrivacySubmission, Reader
 from deniable.web.alerts import alerts
 from deniable.web.risks import random_share
 from deniable.web.standing import Standing
@@ -65,7 +65,7 @@ def overview(request: Request, viewer: Reader, service: Service) -> Response:
 
 
 @router.post("/firm")
-def set_budget(request: Request, form: Submission, service: Service) -> Response:
+def set_budget(request: Request, form: PrivacySubmission, service: Service) -> Response:
     """Set the firm's budget; a change is first shown, before and after, and then confirmed."""
     before = current_firm(service)
     wrong = ""

@@ -27,7 +27,7 @@ from deniable.service.service import Deniable
 from deniable.storage.records import Experiment
 from deniable.strategies import STRATEGIES
 from deniable.web import allocation_view, answers, fields
-from deniable.web.access import Form, Reader, ReaderSubmission, Submission
+from deniable.web.access import DraftSubmission, Form, Reader, ReaderSubmission
 
 router = APIRouter(prefix="/portfolio")
 
@@ -97,7 +97,7 @@ async def download(form: ReaderSubmission) -> Response:
 
 
 @router.post("/apply")
-async def apply(request: Request, form: Submission) -> Response:
+async def apply(request: Request, form: DraftSubmission) -> Response:
     """Give the drafts their budgets and strategies."""
     service = service_of(request)
     try:

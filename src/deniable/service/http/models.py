@@ -256,6 +256,7 @@ class CommitmentReply(BaseModel):
     amount: float
     detail: str
     recorded_at: datetime
+    by: str | None = None
 
     @classmethod
     def of(cls, entry: Commitment) -> CommitmentReply:
@@ -267,6 +268,7 @@ class CommitmentReply(BaseModel):
             amount=entry.amount_nano / NANO,
             detail=entry.detail,
             recorded_at=entry.recorded_at,
+            by=entry.actor,
         )
 
 
@@ -278,6 +280,7 @@ class KeyReply(BaseModel):
     scopes: Sequence[Scope]
     created_at: datetime
     revoked_at: datetime | None
+    last_used_at: datetime | None = None
     secret: str | None = None
 
     @classmethod
@@ -289,6 +292,7 @@ class KeyReply(BaseModel):
             scopes=key.scopes,
             created_at=key.created_at,
             revoked_at=key.revoked_at,
+            last_used_at=key.last_used_at,
             secret=secret,
         )
 
