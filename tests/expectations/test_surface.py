@@ -65,8 +65,15 @@ def test_budget_0_is_random_and_more_clicks_cannot_be_lost(strategy: str) -> Non
     random = expected_loss("random", **USUAL)
     assert none.lost == pytest.approx(float(random.lost))
     curve = expected_loss(strategy, **USUAL, budgets=np.linspace(0, 8, 50))
-    assert (curve.lost <= random.lost + 1e-9).all()
+    assert (curve.lost <= random.lost * (1 + 1e-9)).all()
     assert (curve.lost >= 0).all()
+
+
+def test_a_cap_that_never_binds_changes_nothing() -> None:
+    for segments in (1, 3):
+        size = USUAL | {"n_segments": segments}
+        curve = expected_loss("dynamic", **size, budgets=np.array([6.0, 7.0, 8.0, 30.0]))
+        assert curve.lost == pytest.approx(float(curve.lost[0]), rel=1e-12)
 
 
 def test_segments_that_learn_apart_are_experiments_of_their_own() -> None:

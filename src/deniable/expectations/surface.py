@@ -240,12 +240,12 @@ def coordinates(strategy: str, asked: Question) -> dict[str, FloatArray]:
     if name == POOLED:  # one segment with the lifts of the segments' mean
         return plain | _learning(asked.signal * asked.shared, asked.visitors,
                                  asked.lift * np.sqrt(asked.shared))  # fmt: skip
-    if name in STRATEGIES and _by_segment(name):
-        return (
-            plain
-            | {"explored": log_exploration(asked.arms, asked.budget)}
-            | _learning(asked.signal / asked.segments, asked.visitors / asked.segments, asked.lift)
-        )
+    if name in STRATEGIES:
+        alone = asked.visitors / asked.segments
+        explored = STRATEGIES[name].explored_last(asked.arms, alone, asked.budget)
+        if explored is not None:
+            learning = _learning(asked.signal / asked.segments, alone, asked.lift)
+            return plain | {"explored": np.log(explored)} | learning
     sides = asked.arms if strategy.endswith(ONE_SEGMENT) else asked.sides
     return (
         plain
@@ -271,11 +271,6 @@ def log_exploration(sides: FloatArray, budget: FloatArray) -> FloatArray:
 
 def _learning(signal: FloatArray, visitors: FloatArray, lift: FloatArray) -> dict[str, FloatArray]:
     return {"signal": np.log(signal), "visitors": np.log(visitors), "lift": np.log(lift)}
-
-
-@lru_cache(maxsize=64)
-def _by_segment(name: str) -> bool:
-    return STRATEGIES[name].explored(2, 100, 1.0) is not None
 
 
 def entry_of(strategy: str, n_segments: int) -> Entry | None:

@@ -144,6 +144,13 @@ class Strategy(TableRule):
         return None
 
     @classmethod
+    def explored_last(
+        cls, n_arms: ArrayLike, visitors: ArrayLike, budget: ArrayLike
+    ) -> FloatArray | None:
+        """The same for the last of these visitors."""
+        return None
+
+    @classmethod
     def drawn_by_lot(cls, n_arms: int, n_segments: int, budget: float) -> float:
         """The least share of visitors whose arm does not depend on their segment, at this budget.
 

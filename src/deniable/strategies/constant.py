@@ -61,6 +61,11 @@ class ConstantStrategy(SymmetricStrategy):
         share, _ = np.broadcast_arrays(exploration_from_risk(n_arms, budget), visitors)
         return share
 
+    @classmethod
+    def explored_last(cls, n_arms: ArrayLike, visitors: ArrayLike, budget: ArrayLike) -> FloatArray:
+        """The same."""
+        return cls.explored(n_arms, visitors, budget)
+
     def policy(self) -> ConstantPolicy:
         """One exploration for all visitors."""
         return ConstantPolicy(self.budget)

@@ -13,7 +13,12 @@ from numpy.typing import ArrayLike
 from deniable._validation import FloatArray, Floats
 from deniable.policies.greedy import DynamicPolicy
 from deniable.privacy.exploration import _risk, exploration_from_risk
-from deniable.privacy.schedule import dynamic_risk, exhaustion_clock, exhaustion_root
+from deniable.privacy.schedule import (
+    dynamic_exploration,
+    dynamic_risk,
+    exhaustion_clock,
+    exhaustion_root,
+)
 from deniable.privacy.tables import Row, dynamic_bonus
 from deniable.strategies.base import Formulas
 from deniable.strategies.symmetric import SymmetricStrategy
@@ -88,7 +93,14 @@ class DynamicStrategy(SymmetricStrategy):
         share = np.where(clock < math.e, 1.0, share)
         scheduled = binds * (share * (1.5 * np.sqrt(_NODES) * _WEIGHTS)).sum(axis=-1)
         late = (ends - binds) * np.asarray(exploration_from_risk(arms, cap))
-        return np.asarray((scheduled + late) / ends)
+        return np.asarray(np.minimum((scheduled + late) / ends, 1.0))
+
+    @classmethod
+    def explored_last(cls, n_arms: ArrayLike, visitors: ArrayLike, budget: ArrayLike) -> FloatArray:
+        """The larger of the schedule's and the budget's."""
+        clock = np.maximum(np.floor(visitors), 1.0)
+        floor = np.asarray(exploration_from_risk(n_arms, budget))
+        return np.maximum(dynamic_exploration(n_arms, clock), floor)
 
     def policy(self) -> DynamicPolicy:
         """The falling schedule with the budget's exploration as its floor."""

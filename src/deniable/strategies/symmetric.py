@@ -85,6 +85,16 @@ class SymmetricStrategy(Strategy):
             found[place] = np.trapezoid(share, clock) / (clock[-1] - clock[0])
         return found
 
+    @classmethod
+    def explored_last(cls, n_arms: ArrayLike, visitors: ArrayLike, budget: ArrayLike) -> FloatArray:
+        """See Strategy."""
+        arms, end, cap = np.broadcast_arrays(n_arms, visitors, budget)
+        found = np.empty(arms.shape)
+        for place in np.ndindex(arms.shape):
+            last = max(1.0, np.floor(float(end[place])))
+            found[place] = cls(int(arms[place]), float(cap[place])).exploration(last)
+        return found
+
     def mechanism(self, clock: int) -> RandomizedResponse:
         """Randomized response with the risk of this clock."""
         return RandomizedResponse(self.n_arms, float(self.risk(clock)))
