@@ -127,9 +127,9 @@ class Webhook(threading.Thread):
                 break
             if entry.kind in KINDS and not self._sent(entry):
                 self._tries += 1
-                wait = min(MOST_WAIT_SECONDS, FIRST_WAIT_SECONDS * 2.0 ** (self._tries - 1))
-                self._not_before = self._clock() + wait
                 if self._tries < MOST_TRIES:
+                    wait = min(MOST_WAIT_SECONDS, FIRST_WAIT_SECONDS * 2.0 ** (self._tries - 1))
+                    self._not_before = self._clock() + wait
                     break
                 _log.error("webhook: gave up on entry %d of the ledger", entry.seq)
             self._tries = 0

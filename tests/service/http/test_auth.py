@@ -27,6 +27,7 @@ ROUTES: list[tuple[str, str, Scope]] = [
     ("GET", "/v1/experiments/checkout/results", "read"),
     ("GET", "/v1/ledger", "read"),
     ("GET", "/v1/ledger/verification", "read"),
+    ("PUT", "/v1/experiments/checkout/scores", "scores"),
     ("POST", "/v1/firm", "privacy"),
     ("POST", "/v1/experiments", "draft"),
     ("POST", "/v1/experiments/checkout/start", "run"),
