@@ -10,6 +10,7 @@ LEASES = (f"{TESTS}/test_leases.py",)
 QUEUEING = (f"{TESTS}/test_queueing.py",)
 KEY = f"{TESTS}/test_visitor_key.py"
 PEOPLE = f"{TESTS}/test_people.py"
+GROWING = "tests/promise/test_growing.py"
 
 FAULTS = (
     Fault(
@@ -154,8 +155,8 @@ FAULTS = (
     ),
     Fault(
         "service/experiments.py",
-        "        <= exp_floor(experiment.budgets[arm])\n",
-        "        <= 2 * exp_floor(experiment.budgets[arm])\n",
+        "        <= exp_floor(changed.budgets[arm])\n",
+        "        <= 2 * exp_floor(changed.budgets[arm])\n",
         "an arm can be switched off though the promise across time breaks",
         ("tests/promise/test_switching_off.py",),
     ),
@@ -207,6 +208,28 @@ FAULTS = (
         "                if True:\n",
         "one message that is never taken holds up all others",
         (f"{TESTS}/test_webhook.py::test_it_gives_up_after_some_hours_and_goes_on",),
+    ),
+    Fault(
+        "service/publisher.py",
+        "    unchanged &= len(experiment.segments) == locked.segments\n",
+        "",
+        "a table without a row for a segment is published after the segment was added",
+        (f"{GROWING}::test_a_table_that_was_made_before_a_segment_was_added_is_thrown_away",),
+    ),
+    Fault(
+        "service/publisher.py",
+        "return rows + [[0] * width for _ in range(height - len(rows))]",
+        "return rows + [list(rows[0]) for _ in range(height - len(rows))]",
+        "a new segment begins with the noisy sums of the first one",
+        (f"{GROWING}::test_counts_with_a_trace_budget_go_on_where_they_were",),
+    ),
+    Fault(
+        "service/evidence.py",
+        "experiment, (n_segments, n_arms) = evidence.experiment, evidence.began_with",
+        "experiment = evidence.experiment\n"
+        "    n_segments, n_arms = len(experiment.segments), len(experiment.arms)",
+        "plans of intervals change once visitors came",
+        (f"{GROWING}::test_plans_of_intervals_stay_those_of_the_start",),
     ),
     Fault(
         "service/publisher.py",

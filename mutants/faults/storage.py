@@ -13,6 +13,8 @@ ACCOUNT = (f"{TESTS}/test_account.py",)
 ERASURE = (f"{TESTS}/test_erasure.py",)
 LEDGER = (f"{TESTS}/test_ledger.py",)
 LEASES = ("tests/service/test_leases.py",)
+GROWING = "tests/promise/test_growing.py"
+BELIEVED = (f"{GROWING}::test_entries_that_cannot_be_are_not_believed",)
 
 FAULTS = (
     Fault(
@@ -226,5 +228,40 @@ FAULTS = (
         "return times.now()",
         "the store's time can go back",
         (f"{TESTS}/test_account.py::test_time_does_not_go_back",),
+    ),
+    Fault(
+        "storage/promises.py",
+        'if detail["version"] != promise.version + 1:',
+        'if detail["version"] > promise.version + 1:',
+        "an arm is added without a new version",
+        BELIEVED,
+    ),
+    Fault(
+        "storage/promises.py",
+        'one_band = promise.one_band and detail["grade"] == "across time"',
+        "one_band = promise.one_band",
+        "a new version is told to be across time with the old one",
+        (f"{GROWING}::test_every_table_keeps_the_budget_and_every_audit_says_so[constant]",),
+    ),
+    Fault(
+        "storage/promises.py",
+        "or (last is not None and last.number != after):",
+        "or (last is not None and last.number > after):",
+        "a segment is listed after a table that does not exist",
+        BELIEVED,
+    ),
+    Fault(
+        "storage/promises.py",
+        "if own is not None and own > promise.budget_nano:",
+        "if own is not None and own > 2 * promise.budget_nano:",
+        "an added arm may have more budget than was committed",
+        (f"{GROWING}::test_an_own_budget_above_the_committed_one_is_not_believed",),
+    ),
+    Fault(
+        "storage/experiments.py",
+        "return change(connection, experiment)\n\n\ndef cells(",
+        "return by_key(connection, experiment.key)\n\n\ndef cells(",
+        "writers do not notice that a segment was added",
+        (f"{GROWING}::test_a_new_segment_gets_the_zero_row_until_the_next_table",),
     ),
 )

@@ -58,6 +58,12 @@ def test_a_whole_life(store: str, tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "paused" in ok(capsys, "experiment", "pause", "checkout")
     assert "running" in ok(capsys, "experiment", "resume", "checkout")
     assert "version 2" in ok(capsys, "experiment", "switch-off", "checkout", "bold")
+    listed_more = ok(capsys, "experiment", "add-segment", "checkout", "c")
+    assert "version 2" in listed_more
+    assert "zero row until the next table" in listed_more
+    added = ok(capsys, "experiment", "add-arm", "checkout", "red")
+    assert "version 3" in added
+    assert "given the time" in added
     listed = json.loads(ok(capsys, "experiment", "list", "--json"))
     assert [(e["key"], e["status"]) for e in listed] == [("checkout", "running")]
     assert "checkout" in ok(capsys, "experiment", "list")
@@ -68,7 +74,8 @@ def test_a_whole_life(store: str, tmp_path: Path, capsys: pytest.CaptureFixture[
     heads = json.loads(ok(capsys, "ledger", "verify", "--json"))["heads"]
     noted = [part for chain, end in heads.items() for part in ("--head", f"{chain}={end}")]
     assert "sound: " in ok(capsys, "ledger", "verify", *noted)
-    assert "switch_off" in ok(capsys, "ledger", "show")
+    shown = ok(capsys, "ledger", "show")
+    assert all(kind in shown for kind in ("switch_off", "add_segment", "add_arm"))
     ok(capsys, "export", "checkout", str(tmp_path / "log.parquet"))
     ok(capsys, "export", "checkout", str(tmp_path / "log.vw"), "--shape", "vowpal-wabbit")
     assert len((tmp_path / "log.vw").read_text().splitlines()) == 20

@@ -20,13 +20,14 @@ from deniable.theory.regret import Form
 
 BRUTE_FORCE_SEEDS = [*range(330), 3173]
 STEPS = 700
+GAP = 1e-7
 
 
 def solve(seed: int, form: Form = "paper") -> tuple[list[dict[str, Any]], float, str, Allocation]:
     rows, firm_budget, regime = random_instance(seed)
     if form == "summed" and regime == "constant":
         regime = "joint"
-    found = allocate(Portfolio.of(rows, form=form), firm_budget, regime=regime)
+    found = allocate(Portfolio.of(rows, form=form), firm_budget, regime=regime, gap=GAP)
     return rows, firm_budget, regime, found
 
 
@@ -39,7 +40,7 @@ def verdict(seed: int, form: Form = "paper") -> list[str]:
         wrong.append("the grid has a better allocation")
     if found.lower_bound > grid * (1 + 1e-12):
         wrong.append("the lower bound is above a feasible value")
-    if not found.certified or found.relative_gap > 1e-6:
+    if not found.certified or found.relative_gap > GAP:
         wrong.append("the gap is open")
     if found.spent_nano > found.firm_nano or found.firm_nano > firm_budget * 1e9 + 0.5:
         wrong.append("overspent")

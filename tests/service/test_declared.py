@@ -139,6 +139,38 @@ def test_switching_off(store_url: str) -> None:
         assert compare(written(service), service).refused == []
 
 
+def test_adding_arms_and_segments(store_url: str) -> None:
+    base = '[firm]\nbudget = 3\n[experiments.e]\nstatus = "running"\n'
+    small = base + 'arms = ["a", "b"]\nsegments = ["s"]\nbudget = 1\n'
+    large = small.replace('"b"', '"b", {key = "c", label = "C"}, "d"').replace('"s"', '"s", "t"')
+    with open_service(store_url) as service:
+        take(compare(small, service))
+        assert take(compare(large, service)) == [
+            "e: add segment 2, zero row until the next table",
+            "e: add arm c, a new promise version 2, given the time",
+            "e: add arm d, a new promise version 3, given the time",
+        ]
+        grown = service.experiments.get("e")
+        assert [(arm.key, arm.label) for arm in grown.arms[2:]] == [("c", "C"), ("d", "")]
+        assert (grown.version, grown.segments) == (3, ("s", "t"))
+        assert (compare(large, service).steps, compare(large, service).refused) == ([], [])
+        assert compare(written(service), service).steps == []
+        assert compare(small, service).refused == [
+            "e.arms: part of its promise",
+            "e.segments: part of its promise",
+        ]
+        late = large.replace('"d"', '"d", "e"')
+        off = large.replace('"d"', '"d", {key = "e", active = false}')
+        assert compare(off, service).refused == ["e: an arm that is added is on"]
+        stopped = late.replace('"running"', '"stopped"')
+        only = "e: arms and segments are added while it runs or is paused"
+        assert compare(stopped, service).refused == [only]
+        one = '[experiments.f]\narms = ["a", "b"]\nsegments = ["s"]\nbudget = 1\n'
+        take(compare(one, service))
+        more = one.replace('"s"', '"s", "t"')
+        assert compare(more, service).refused == [only.replace("e:", "f:")]
+
+
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [

@@ -68,8 +68,10 @@ def test_the_frame_is_tidy_and_adds_up() -> None:
         "repetition",
         "visitors",
         "clicks",
+        "reward",
         "regret",
     ]
+    assert (result.frame["reward"] == result.frame["clicks"]).all()
     assert result.frame.height == 2 * 7 * 3
     sums = result.arms.group_by("policy", "repetition", "visitors", maintain_order=True).agg(
         pl.col("shows").sum(), pl.col("clicks").sum(), pl.col("regret").sum()

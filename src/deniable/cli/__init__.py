@@ -24,6 +24,7 @@ COMMANDS: dict[str, str] = {
     "export": "Write an experiment's decisions to a file.",
     "init": "Make a store, the firm's budget and an admin key.",
     "keys": "Create, list and revoke API keys.",
+    "layers": "Propose which experiments should exclude each other, and with which shares.",
     "leak": "What an exposure log tells a tracker today.",
     "ledger": "Verify the append-only ledger, or show it.",
     "plan": "Plan the privacy budget of one experiment.",

@@ -2,7 +2,8 @@
 
 A file says what should be. `compare` finds the steps that lead there; what would break a promise that
 was made is refused, and then nothing at all is done. Applying the same file again finds no step.
-Whatever the file does not name is left alone.
+Whatever the file does not name is left alone. Arms and segments behind those of a running experiment are
+added to it, and the step says what that does to the promise.
 """
 
 from __future__ import annotations
@@ -279,6 +280,8 @@ def _compare_experiment(
         now, active = stored.status, {arm.key for arm in stored.active_arms}
         _compare_settings(key, want, stored, service, found)
     _compare_status(key, want, now, service, found)
+    if stored is not None:
+        _compare_size(key, want, stored, service, found)
     for arm in want.off:
         if arm in active:
             switching = partial(life.switch_off, key, arm)
@@ -295,6 +298,8 @@ def _compare_settings(
 ) -> None:
     """What carries the promise is fixed; the budget and strategy of a draft are not yet promised."""
     before, after = _fixed(stored), _fixed(want.made)
+    for name in ("arms", "segments"):  # more of them can be added: `_compare_size`
+        after[name] = after[name][: len(before[name])]
     changed = [name for name in before if before[name] != after[name]]
     free = {"budget", "strategy"} if stored.status == "draft" and not stored.arm_specific else set()
     for name in changed:
@@ -307,6 +312,29 @@ def _compare_settings(
         found.steps.append(Step(words, _silent(partial(service.experiments.replan, plan))))
     if stored.slots is not None and round(want.share * SLOTS) != _slots(stored):
         found.refused.append(f"{key}.share: fixed when it started")
+
+
+def _compare_size(
+    key: str, want: Wanted, stored: Experiment, service: Deniable, found: Difference
+) -> None:
+    """Arms and segments behind the stored ones are added, while it runs or is paused."""
+    arms = want.arms[len(stored.arms) :]
+    segments = want.made.segments[len(stored.segments) :]
+    if not arms and not segments:
+        return
+    if want.status not in ("running", "paused") or stored.status == "draft":
+        found.refused.append(f"{key}: arms and segments are added while it runs or is paused")
+    if {arm.key for arm in arms} & set(want.off):
+        found.refused.append(f"{key}: an arm that is added is on")
+    life = service.experiments
+    # Segments first: the table that comes with a new arm then has their rows.
+    for place, segment in enumerate(segments, len(stored.segments) + 1):
+        words = f"{key}: add segment {place}, zero row until the next table"
+        found.steps.append(Step(words, _silent(partial(life.add_segment, key, segment))))
+    for version, arm in enumerate(arms, stored.version + 1):
+        adding = partial(life.add_arm, key, arm.key, budget=arm.budget, label=arm.label)
+        words = f"{key}: add arm {arm.key}, a new promise version {version}, given the time"
+        found.steps.append(Step(words, _silent(adding)))
 
 
 def _compare_status(
@@ -400,7 +428,7 @@ def _silent(act: Callable[[], object]) -> Callable[[], None]:
 # -- writing ----------------------------------------------------------------------------------
 
 
-def _fixed(experiment: Experiment) -> dict[str, object]:
+def _fixed(experiment: Experiment) -> dict[str, Any]:
     """What `create` fixes, by name."""
     return {
         "arms": [(arm.key, arm.label, arm.budget_nano) for arm in experiment.arms],

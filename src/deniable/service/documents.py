@@ -346,8 +346,16 @@ def _tables(
         problem = promises.table_problem(row, promised)
         if problem is not None:
             raise BrokenPromiseError(f"table {row.number} of experiment {told.key!r} {problem}")
-        n_arms = len(told.arms)
-        found.append(AuditedTable.stored(row.number, row.version, row.rows, row.counts, n_arms))
+        found.append(
+            AuditedTable.stored(
+                row.number,
+                row.version,
+                row.rows,
+                row.counts,
+                n_segments=len(told.segments),
+                n_arms=len(told.arms),
+            )
+        )
     if chained:
         raise BrokenPromiseError(f"table {min(chained)} of experiment {told.key!r} was removed")
     return tuple(found)

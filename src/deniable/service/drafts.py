@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from deniable.errors import NANO, InvalidArgumentError
+from deniable.errors import NANO, InvalidArgumentError, WrongStateError
 from deniable.service.jobs import LARGEST_REWARD
 from deniable.service.publisher import first_table
 from deniable.storage.records import MICRO, Arm, Experiment, Metric
@@ -142,6 +142,49 @@ def draft(
     )
     first_table(experiment)  # checked exactly, before it can ever be drawn from
     return experiment
+
+
+def added_arm(experiment: Experiment, new: NewArm) -> Arm:
+    """The arm as it will be stored behind the experiment's arms; see `Experiments.add_arm`."""
+    key = _key("arm", new.key)
+    if key in {arm.key for arm in experiment.arms}:
+        allowed = "a key that no arm of the experiment has, switched off or not"
+        raise InvalidArgumentError("arm", key, allowed)
+    _check_size(experiment, more_arms=1)
+    if not experiment.arm_specific:
+        if new.budget is not None:
+            raise InvalidArgumentError("budget", new.budget, "none: all arms share one budget")
+        return Arm(key, _label(new.label))
+    own = _nano("budget", new.budget)
+    if own > experiment.budget_nano:
+        allowed = f"at most {experiment.budget:g} nats, which were committed to the firm's budget"
+        raise InvalidArgumentError("budget", new.budget, allowed)
+    if bool(own) != bool(experiment.budget_nano):
+        raise InvalidArgumentError("budget", new.budget, "above 0, as those of the other arms")
+    return Arm(key, _label(new.label), own)
+
+
+def added_segment(experiment: Experiment, name: str) -> str:
+    """The segment's name, checked; see `Experiments.add_segment`."""
+    checked = _name("segment", name)
+    if checked in experiment.segments:
+        raise InvalidArgumentError("segment", "...", "a name that the experiment does not list yet")
+    _check_size(experiment, more_segments=1)
+    return checked
+
+
+def _check_size(experiment: Experiment, *, more_arms: int = 0, more_segments: int = 0) -> None:
+    arms = len(experiment.arms) + more_arms
+    segments = len(experiment.segments) + more_segments
+    _at_most("arms", arms, MAX_ARMS)
+    _at_most("segments", segments, MAX_SEGMENTS)
+    rule = table_rules()[experiment.strategy]
+    if rule.follows_scores:
+        raise WrongStateError(
+            f"experiment {experiment.key!r} follows scores, which are for the arms and segments that "
+            "it has: start another one"
+        )
+    rule.check_size(arms, segments)
 
 
 def _arm_budgets(arms: Sequence[NewArm], budget: float | None) -> list[int | None]:

@@ -2,7 +2,8 @@
 
 What carries the promise (arms, segments, strategy, budgets) is fixed by `create`. Starting commits the
 budget against the firm's in the same transaction, takes the slots of the layer, and publishes the
-first table.
+first table. While it runs, arms can be switched off and arms and segments added: each is chained, and a
+change of the arms is a new version of the promise.
 """
 
 from __future__ import annotations
@@ -20,7 +21,14 @@ from deniable.errors import NANO, InvalidArgumentError, UnknownNameError, WrongS
 from deniable.privacy.serving import exp_floor
 from deniable.privacy.tables import Band
 from deniable.service.approvals import Approvals
-from deniable.service.drafts import MAX_BUDGET, NO_TRACE, NewArm, draft
+from deniable.service.drafts import (
+    MAX_BUDGET,
+    NO_TRACE,
+    NewArm,
+    added_arm,
+    added_segment,
+    draft,
+)
 from deniable.service.draw_check import DrawCheck, draw_check
 from deniable.service.publisher import Publisher, first_table, put_first_table, recipe_of
 from deniable.storage import account, commitments, experiments, promises, samples
@@ -35,6 +43,7 @@ from deniable.storage.records import (
 from deniable.storage.samples import Sample
 from deniable.storage.store import Store
 from deniable.strategies import DEFAULT_STRATEGY, table_rules
+from deniable.strategies.rules import Grade
 
 if TYPE_CHECKING:
     from deniable.service.evidence import CounterCache, Evidence
@@ -203,16 +212,77 @@ class Experiments:
                 raise WrongStateError(f"arm {arm!r} is switched off already")
             if len(experiment.active_arms) < 3:
                 raise WrongStateError("two arms must stay on: stop the experiment and promote one")
-            changed = experiments.switch_off(connection, experiment, arm)
             old = promises.promise_of(connection, experiment).band
-            bands = (old, recipe_of(changed).fixed_band())
-            grade = "across time" if _in_one_band(*bands, changed) else "given the time"
-            detail = promises.switch_off_detail(arm, changed.version, bands[1], grade)
+            changed = experiments.switch_off(connection, experiment, arm)
+            band, grade = _new_band(old, changed)
+            detail = promises.switch_off_detail(arm, changed.version, band, grade)
             commitments.record(connection, "switch_off", changed, **detail)
             put_first_table(connection, changed)
             return experiments.by_key(connection, key)
 
         return self._changed(switch)
+
+    def add_arm(
+        self, key: str, arm: str, *, budget: float | None = None, label: str = ""
+    ) -> Experiment:
+        """A new version of the promise with one more arm; visitors who have an arm keep it.
+
+        The first table of the new version is published at once. Seeing the new arm tells that a
+        visitor came after it was added, so the grade over all versions is "given the time", and the
+        ledger says so. The firm's account does not change.
+
+        Args:
+            key: the experiment, running or paused.
+            arm: the new arm's key.
+            budget: its own budget in nats, where the arms have budgets of their own: at most the
+                largest of them, which the firm has committed.
+            label: for people.
+
+        Raises:
+            InvalidArgumentError: the key is in use, the budget is missing or too large, or the
+                strategy makes no larger tables.
+            WrongStateError: it neither runs nor is paused.
+        """
+
+        def add(connection: Connection) -> Experiment:
+            experiment = _in_state(connection, key, "running", "paused")
+            new = added_arm(experiment, NewArm(arm, label, budget))
+            old = promises.check(connection, experiment).band
+            changed = experiments.add_arm(connection, experiment, new)
+            band, grade = _new_band(old, changed)
+            detail = promises.add_arm_detail(new, changed.version, band, grade)
+            commitments.record(connection, "add_arm", changed, **detail)
+            put_first_table(connection, changed)
+            return experiments.by_key(connection, key)
+
+        return self._changed(add)
+
+    def add_segment(self, key: str, segment: str) -> Experiment:
+        """List one more segment: the next table has a row for it.
+
+        Until then its visitors get the zero row of the table in force, as visitors of segments that
+        are not listed do. Visitors who came before stay unlisted. The version stays: the new row keeps
+        the budget together with whatever the other rows keep it with.
+
+        Args:
+            key: the experiment, running or paused.
+            segment: its name.
+
+        Raises:
+            InvalidArgumentError: it is listed already, or the strategy makes no larger tables.
+            WrongStateError: the experiment neither runs nor is paused.
+        """
+
+        def add(connection: Connection) -> Experiment:
+            experiment = _in_state(connection, key, "running", "paused")
+            name = added_segment(experiment, segment)
+            promises.check(connection, experiment)
+            changed = experiments.add_segment(connection, experiment, name)
+            detail = promises.add_segment_detail(name, changed.table_number)
+            commitments.record(connection, "add_segment", changed, **detail)
+            return changed
+
+        return self._changed(add)
 
     def replan(self, budgets_nano: Mapping[str, tuple[int, str]]) -> list[Experiment]:
         """Give drafts other budgets and strategies, all of them or none.
@@ -361,15 +431,21 @@ def _in_state(connection: Connection, key: str, *allowed: Status) -> Experiment:
     return experiment
 
 
-def _in_one_band(old: Band | None, new: Band | None, experiment: Experiment) -> bool:
-    """Whether all tables of two versions keep the budgets together, whatever they will be."""
-    if old is None or new is None:
-        return False
-    return all(
+def _new_band(old: Band | None, changed: Experiment) -> tuple[Band | None, Grade]:
+    """The band of an experiment's new version, and the grade of its tables and the old ones together.
+
+    "across time" where they keep the budgets together, whatever they will be. With an arm that the old
+    version did not have they never do.
+    """
+    new = recipe_of(changed).fixed_band()
+    if old is None or new is None or len(old.floors) < len(new.floors):
+        return new, "given the time"
+    within = all(
         Fraction(max(old.ceilings[arm], new.ceilings[arm]), min(old.floors[arm], new.floors[arm]))
-        <= exp_floor(experiment.budgets[arm])
-        for arm in experiment.active
+        <= exp_floor(changed.budgets[arm])
+        for arm in changed.active
     )
+    return new, "across time" if within else "given the time"
 
 
 def _position(experiment: Experiment, arm: str) -> int:

@@ -22,6 +22,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import IntegrityError
 
 from deniable.errors import UnknownNameError, WrongStateError
+from deniable.privacy.tables import encoded_size, stored_table
 from deniable.storage import times
 from deniable.storage.records import Arm, Cell, Experiment, Metric, PublishedTable, Role
 from deniable.storage.schema import arms, counters, experiments, segments, tables
@@ -80,27 +81,33 @@ def insert_draft(connection: Connection, draft: Experiment) -> Experiment:
         )
     except IntegrityError:
         raise WrongStateError(f"an experiment {draft.key!r} exists already") from None
-    connection.execute(
-        insert(arms),
-        [
-            {
-                "experiment_id": identity,
-                "position": position,
-                "key": arm.key,
-                "label": arm.label,
-                "budget_nano": arm.budget_nano,
-            }
-            for position, arm in enumerate(draft.arms)
-        ],
-    )
-    connection.execute(
-        insert(segments),
-        [
-            {"experiment_id": identity, "position": position, "name": name}
-            for position, name in enumerate(draft.segments)
-        ],
-    )
+    _insert_arms(connection, identity, 0, draft.arms)
+    _insert_segments(connection, identity, 0, draft.segments)
     return by_key(connection, draft.key)
+
+
+def _insert_arms(connection: Connection, identity: bytes, first: int, new: Sequence[Arm]) -> None:
+    rows = [
+        {
+            "experiment_id": identity,
+            "position": position,
+            "key": arm.key,
+            "label": arm.label,
+            "budget_nano": arm.budget_nano,
+        }
+        for position, arm in enumerate(new, first)
+    ]
+    connection.execute(insert(arms), rows)
+
+
+def _insert_segments(
+    connection: Connection, identity: bytes, first: int, names: Sequence[str]
+) -> None:
+    rows = [
+        {"experiment_id": identity, "position": position, "name": name}
+        for position, name in enumerate(names, first)
+    ]
+    connection.execute(insert(segments), rows)
 
 
 def change(connection: Connection, experiment: Experiment, **values: object) -> Experiment:
@@ -121,6 +128,18 @@ def switch_off(connection: Connection, experiment: Experiment, arm: str) -> Expe
         .values(off_since_version=experiment.version + 1)
     )
     return change(connection, experiment, version=experiment.version + 1)
+
+
+def add_arm(connection: Connection, experiment: Experiment, arm: Arm) -> Experiment:
+    """A new version of the experiment, with this arm behind all others."""
+    _insert_arms(connection, bytes.fromhex(experiment.id), len(experiment.arms), [arm])
+    return change(connection, experiment, version=experiment.version + 1)
+
+
+def add_segment(connection: Connection, experiment: Experiment, name: str) -> Experiment:
+    """The experiment with this segment behind all others."""
+    _insert_segments(connection, bytes.fromhex(experiment.id), len(experiment.segments), [name])
+    return change(connection, experiment)
 
 
 def cells(connection: Connection, experiment: Experiment) -> list[Cell]:
@@ -261,7 +280,7 @@ def growth(connection: Connection, identity: bytes) -> Growth:
 
 
 def held(connection: Connection, experiment: Experiment) -> Any:
-    """Status, version and table of an experiment, held until the transaction ends."""
+    """Status, version, table and number of segments of an experiment, held until the end."""
     return connection.execute(_HELD, {"identity": bytes.fromhex(experiment.id)}).one()
 
 
@@ -287,10 +306,15 @@ def add_table(connection: Connection, experiment: Experiment, table: PublishedTa
 def published(
     connection: Connection, experiment: Experiment, number: int | None = None
 ) -> list[PublishedTable]:
-    """The tables of an experiment, oldest first, or the one with this number."""
+    """The tables of an experiment, oldest first, or the one with this number.
+
+    All of them in the experiment's present shape (`stored_table`); `promises.table_problem` compares
+    what is stored with the chain.
+    """
     query = select(tables).where(tables.c.experiment_id == bytes.fromhex(experiment.id))
     if number is not None:
         query = query.where(tables.c.number == number)
+    shape = (len(experiment.segments), len(experiment.arms))
     return [
         PublishedTable(
             number=row.number,
@@ -299,10 +323,16 @@ def published(
             published_at=times.as_datetime(row.published_at),
             decisions=row.decisions,
             counts=row.counts,
-            rows=row.rows,
+            rows=_in_shape(row.rows, row.counts, *shape),
         )
         for row in connection.execute(query.order_by(tables.c.number))
     ]
+
+
+def _in_shape(rows: bytes, counts: bytes, n_segments: int, n_arms: int) -> bytes:
+    if len(rows) == encoded_size(n_segments, n_arms):  # almost always: nothing was added since
+        return rows
+    return stored_table(rows, counts, n_segments, n_arms).encoded()
 
 
 def published_at(connection: Connection, experiment: Experiment) -> dict[int, int]:
@@ -428,7 +458,15 @@ _GROWTH = (
     .where(experiments.c.id == bindparam("identity"))
 )
 _HELD = (
-    select(experiments.c.status, experiments.c.version, experiments.c.table_number)
+    select(
+        experiments.c.status,
+        experiments.c.version,
+        experiments.c.table_number,
+        select(func.count())
+        .where(segments.c.experiment_id == bindparam("identity"))
+        .scalar_subquery()
+        .label("segments"),
+    )
     .where(experiments.c.id == bindparam("identity"))
     .with_for_update()
 )

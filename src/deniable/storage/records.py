@@ -135,6 +135,7 @@ class Experiment:
         key: the name by which it is called.
         status: draft, running, paused or stopped; scratch for a scratch copy.
         arms: in the order in which they were declared; positions in this tuple are what is stored.
+            More can be added behind them, none is removed.
         segments: the segments that are learned apart; any other is served from the zero row.
         strategy: how tables are made from counts; a name from `deniable.strategies`.
         across_time: whether it asks for the grade "across time" where its strategy offers it.
@@ -147,7 +148,7 @@ class Experiment:
         default_arm: shown to everybody before the start and after a stop without a winner.
         attribution_seconds: rewards that come later than this are not counted; None: always.
         metrics: what is rewarded; the first one decides.
-        version: of the promise; raised whenever an arm is switched off.
+        version: of the promise; raised whenever an arm is switched off or added.
         winner: the promoted arm, once stopped with one.
         exhausted: an erasure found no budget before erasures left tombstones: new visitors get the
             zero row.
@@ -300,7 +301,7 @@ class PublishedTable:
         published_at: when.
         decisions: how many were stored by then, of every kind.
         counts: what it was made from, JSON.
-        rows: the encoded table.
+        rows: the encoded table, in the shape that its experiment has now.
     """
 
     number: int
@@ -364,9 +365,9 @@ class Commitment:
 
     Attributes:
         seq: 1, 2, 3, ...
-        kind: firm, key, create, start, table, scores, pause, resume, stop, switch_off, erase, purge,
-            audit, document, access, approval, export, settings, scratch, scratch_end, migrate; period
-            and exhaust in stores from before migration 0004.
+        kind: firm, key, create, start, table, scores, pause, resume, stop, switch_off, add_arm,
+            add_segment, erase, purge, audit, document, access, approval, export, settings, scratch,
+            scratch_end, migrate; period and exhaust in stores from before migration 0004.
         experiment: the key it concerns, or None for the firm.
         amount_nano: what it took of the firm's budget.
         detail: further facts, JSON.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,7 +17,7 @@ from deniable.service.result_figures import figures_of
 from deniable.service.results import results_of
 from deniable.service.service import Deniable
 from deniable.service.small_cells import SMALLEST_CELL
-from deniable.storage.records import Experiment, PublishedTable
+from deniable.storage.records import Commitment, Experiment, PublishedTable
 from deniable.strategies import table_rules
 from deniable.web import answers, live_charts, result_charts
 from deniable.web.access import Reader
@@ -106,6 +107,7 @@ def _values(request: Request, service: Deniable, found: Experiment) -> dict[str,
     told = told_segments(standing)
     evidence = service.experiments.evidence(found.key)
     results = results_of(evidence)
+    events = service.experiments.events(found.key)
     return {
         "results": results,
         "privacy_of_choices": [
@@ -118,7 +120,7 @@ def _values(request: Request, service: Deniable, found: Experiment) -> dict[str,
         "leaderboard": standing.leaderboard(),
         "random_share": random_share(standing, published),
         "table": None if published is None else _table(found, published, before),
-        "grade": table_rules()[found.strategy].grade_of(found.across_time),
+        "grade": _grade(found, events),
         "risks": [(risk, waiting_words(risk, now)) for risk in risks],
         "segments": [_segment(standing, position) for position in told],
         "untold": len(found.segments) - len(told),
@@ -126,7 +128,7 @@ def _values(request: Request, service: Deniable, found: Experiment) -> dict[str,
         "bound": regret_bound(found, standing.visitors),
         "silent_after": SILENT_AFTER,
         "health": watcher.health.get(found.key),
-        "events": service.experiments.events(found.key)[: -MOST_EVENTS - 1 : -1],
+        "events": events[: -MOST_EVENTS - 1 : -1],
         "samples": [*service.experiments.samples(found.key), sample_of(standing, now)],
     }
 
@@ -161,8 +163,23 @@ def _why(published: PublishedTable, before: PublishedTable | None) -> str:
     if before is None:
         return "before the first visitor"
     if before.version != published.version:
-        return "because an arm was switched off"
+        more = _arms_of(published) > _arms_of(before)
+        return f"because an arm was {'added' if more else 'switched off'}"
     return f"because decisions had grown from {before.decisions:,} to {published.decisions:,}"
+
+
+def _arms_of(published: PublishedTable) -> int:
+    """How many arms there were when a table was made, on or off."""
+    return len(json.loads(published.counts)["shows"][0])
+
+
+def _grade(found: Experiment, events: Sequence[Commitment]) -> str:
+    """What is promised over all versions: weaker where a change of arms made it so."""
+    for event in events:
+        detail = json.loads(event.detail)
+        if detail.get("grade") == "given the time" or detail.get("off"):
+            return "given the time"
+    return table_rules()[found.strategy].grade_of(found.across_time)
 
 
 def _offers_across_time(found: Experiment) -> bool:

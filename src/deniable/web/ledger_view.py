@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from deniable.documents.making import KINDS as DOCUMENTS
 from deniable.errors import NANO
 from deniable.storage import times
 from deniable.storage.account import Balance
@@ -33,6 +34,8 @@ KINDS = {
     "resume": "Resumed",
     "stop": "Stopped",
     "switch_off": "Arm switched off",
+    "add_arm": "Arm added",
+    "add_segment": "Segment added",
     "erase": "Visitors erased",
     "purge": "Old visitors erased",
     "audit": "Audited",
@@ -208,10 +211,16 @@ def _told(kind: str, detail: Mapping[str, Any]) -> str:
         return f"{act}: {detail.get('words', '')}."
     if kind == "export":
         return f"{whole(detail.get('rows', 0))} rows in the shape {detail.get('shape', '')}."
+    if kind == "add_arm":
+        words = f"New visitors can get {detail.get('arm', '')}."
+        return f"{words} Grade of the new version: {detail.get('grade')}."
+    if kind == "add_segment":
+        return f"The tables after number {detail.get('after')} have a row for it."
     if kind == "audit":
         return str(detail.get("verdict", ""))
     if kind == "document":
-        return f"{detail.get('as')} {detail.get('number')}, by {detail.get('by')}.".capitalize()
+        title, _ = DOCUMENTS.get(str(detail.get("as")), ("Document", None))
+        return f"{title} {detail.get('number')}, by {detail.get('by')}."
     if kind in ("erase", "purge") and "decisions" in detail:
         count = detail["decisions"]
         return f"{whole(count)} decision{'' if count == 1 else 's'} stripped of the visitor."

@@ -110,7 +110,7 @@ def _prepare() -> None:
     shown = planner.view(planner.Setting())
     planner.specifications(tuple(shown["plan"].strategies))
     rows = allocation_view.checked_rows(csv_rows(portfolio.EXAMPLE))
-    solver = allocation_view.allocator(rows, "flexible")
+    solver = allocation_view.allocator(allocation_view.question(rows, "", {}), "flexible")
     allocation_view.view(solver.allocate(portfolio.USUAL_BUDGET, **allocation_view.QUICK))
     for name in ("scipy.special", "numpy.random"):  # p-values of audits, chances of arms
         import_module(name)

@@ -112,6 +112,8 @@ _EVENTS = {
     "resume": "Resumed",
     "stop": "Stopped",
     "switch_off": "Arm switched off",
+    "add_arm": "Arm added",
+    "add_segment": "Segment added",
     "exhaust": "Budget exhausted: new visitors get an arm that tells nothing",
     "migrate": "Store migrated; the first table was published",
     "erase": "Visitors erased on request",
@@ -129,7 +131,7 @@ def event_words(event: Commitment) -> str:
     detail = json.loads(event.detail)
     if event.kind == "stop" and detail.get("winner"):
         words += f"; everybody gets {detail['winner']}"
-    if event.kind == "switch_off":
+    if event.kind in ("switch_off", "add_arm"):
         words += f": {detail.get('arm')}"
         if detail.get("grade"):
             words += f"; version {detail.get('version')}, {detail['grade']}"

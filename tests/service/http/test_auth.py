@@ -35,6 +35,8 @@ ROUTES: list[tuple[str, str, Scope]] = [
     ("POST", "/v1/experiments/checkout/resume", "run"),
     ("POST", "/v1/experiments/checkout/stop", "run"),
     ("POST", "/v1/experiments/checkout/arms/old/switch-off", "run"),
+    ("POST", "/v1/experiments/checkout/arms", "run"),
+    ("POST", "/v1/experiments/checkout/segments", "run"),
     ("GET", "/v1/experiments/checkout/export", "privacy"),
     ("GET", "/v1/keys", "admin"),
     ("POST", "/v1/keys", "admin"),

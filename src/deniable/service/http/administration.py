@@ -140,6 +140,23 @@ def switch_off(service: Service, key: ExperimentKey, arm: ExperimentKey) -> mode
     return models.ExperimentReply.of(service.experiments.switch_off(key, arm))
 
 
+@run.post("/experiments/{key}/arms", status_code=201, responses=problems(404, 409))
+def add_arm(
+    service: Service, key: ExperimentKey, wanted: models.ArmRequest
+) -> models.ExperimentReply:
+    """A new version with one more arm, "given the time"; visitors who have an arm keep it."""
+    added = service.experiments.add_arm(key, wanted.key, budget=wanted.budget, label=wanted.label)
+    return models.ExperimentReply.of(added)
+
+
+@run.post("/experiments/{key}/segments", status_code=201, responses=problems(404, 409))
+def add_segment(
+    service: Service, key: ExperimentKey, wanted: models.SegmentRequest
+) -> models.ExperimentReply:
+    """List one more segment: the zero row until the next table, then a row of its own."""
+    return models.ExperimentReply.of(service.experiments.add_segment(key, wanted.segment))
+
+
 @admin.get("/keys")
 def api_keys(service: Service) -> list[models.KeyReply]:
     """All API keys, also the revoked ones, without their secrets."""

@@ -44,6 +44,7 @@ from deniable.strategies import DEFAULT_STRATEGY
 
 Key = Annotated[str, Field(pattern=EXPERIMENT_KEY, max_length=128)]
 Budget = Annotated[float, Field(ge=0, le=MAX_BUDGET, allow_inf_nan=False, strict=True)]
+SegmentName = Annotated[str, Field(min_length=1, max_length=128)]
 VisitorId = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME, pattern=NOT_BLANK)]
 
 
@@ -80,7 +81,7 @@ class FirmRequest(_Request):
 
 
 class ArmRequest(_Request):
-    """An arm of a new experiment."""
+    """An arm of a new experiment, or one that is added to a running one."""
 
     key: Key
     label: Annotated[str, Field(max_length=500)] = ""
@@ -107,10 +108,7 @@ class ExperimentRequest(_Request):
 
     key: Key
     arms: Annotated[list[ArmRequest], Field(min_length=2, max_length=MAX_ARMS)]
-    segments: Annotated[
-        list[Annotated[str, Field(min_length=1, max_length=128)]],
-        Field(min_length=1, max_length=MAX_SEGMENTS),
-    ]
+    segments: Annotated[list[SegmentName], Field(min_length=1, max_length=MAX_SEGMENTS)]
     budget: Budget | None = None
     strategy: Annotated[str, Field(max_length=16)] = DEFAULT_STRATEGY
     across_time: Annotated[bool, Field(strict=True)] = False
@@ -128,6 +126,12 @@ class StopRequest(_Request):
     """How to stop."""
 
     promote: Key | None = None
+
+
+class SegmentRequest(_Request):
+    """A segment to be listed."""
+
+    segment: SegmentName
 
 
 class KeyRequest(_Request):
