@@ -44,7 +44,7 @@ class Row:
     value: float | None = None
 
 
-def clean_rows(raw: Sequence[Mapping[str, Any]], form: Form = "summed") -> list[Row]:
+def clean_rows(raw: Sequence[Any], form: Form = "summed") -> list[Row]:
     """Every row checked and typed; InvalidTableError with all that is wrong otherwise.
 
     >>> clean_rows([{"id": "a", "arms": 1, "visitors": 9}, {"id": "b", "arms": 2}])

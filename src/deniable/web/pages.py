@@ -101,13 +101,21 @@ def _prepare() -> None:
     """
     for name in answers.environment().list_templates():
         answers.environment().get_template(name)
-    from deniable.web import allocation_view, ledger, live_charts, planner, portfolio, result_charts
+    from deniable.web import (
+        allocation_view,
+        ledger,
+        live_charts,
+        planner,
+        planner_setting,
+        portfolio,
+        result_charts,
+    )
 
     live_charts.prepare()
     result_charts.prepare()
     allocation_view.specifications()
     ledger.specification()
-    shown = planner.view(planner.Setting())
+    shown = planner.view(planner_setting.Setting())
     planner.specifications(tuple(shown["plan"].strategies))
     rows = allocation_view.checked_rows(csv_rows(portfolio.EXAMPLE))
     solver = allocation_view.allocator(allocation_view.question(rows, "", {}), "flexible")
