@@ -268,7 +268,7 @@ def test_values_make_rewards() -> None:
     for rows in result.arms.partition_by("policy"):
         for arm, value in (("0", 1.0), ("1", 4.0)):
             mine = rows.filter(rows["arm"] == arm)
-            clicks = mine["clicks"].sum()
+            clicks = int(mine["clicks"].sum())
             if clicks > 500:
                 ratio = float(mine["reward"].to_numpy().sum()) / clicks / value
                 assert abs(ratio - 1) < 6.2 * np.sqrt(np.expm1(0.8**2) / clicks)
