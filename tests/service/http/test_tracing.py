@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.patience import PATIENCE
 from tests.service.http.site import EXPERIMENT, AppClient
 
 pytest.importorskip("opentelemetry.sdk", reason="TRACES NOT TESTED: opentelemetry-sdk is missing")
@@ -149,8 +150,9 @@ def test_a_failure_tells_no_message(
 
 
 def test_the_last_spans_are_sent_before_the_end(
-    service: Deniable, exporter: InMemorySpanExporter
+    service: Deniable, exporter: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(tracing, "FLUSH_SECONDS", PATIENCE)
     provider = TracerProvider()
     provider.add_span_processor(BatchSpanProcessor(exporter, schedule_delay_millis=3_600_000))
     client = AppClient(Traced(create_app(service, Options(log_requests="none")), provider))
