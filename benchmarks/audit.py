@@ -87,13 +87,14 @@ def whole_firm() -> bool:
 
 
 AUDIT = """
-import json, resource, sys, time
+import json, sys, time
+from benchmarks.timing import peak_megabytes
 from deniable.service.service import open
 
 with open(sys.argv[1]) as service:
     found = service.audits.firm()
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-print(json.dumps([found.sound, found.decisions, time.process_time(), peak, found.verdict]))
+spent = time.process_time()
+print(json.dumps([found.sound, found.decisions, spent, peak_megabytes(), found.verdict]))
 """
 
 

@@ -36,10 +36,11 @@ MOST_MEGABYTES = 1_000
 _BLOCK = 1 << 17
 _WRITER = 7
 _CHILD = """
-import resource, sys, time
+import sys, time
+from benchmarks.timing import peak_megabytes
 from deniable.audit.log import audit_log
 assert audit_log(sys.argv[1]).sound
-print(time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+print(time.process_time(), round(peak_megabytes()))
 """
 
 

@@ -18,10 +18,11 @@ MOST_SECONDS = 30
 MOST_MEGABYTES = 1_000
 
 _CHILD = """
-import resource, sys
+import sys
+from benchmarks.timing import peak_megabytes
 from deniable.leak.report import measure_leak
 measure_leak(sys.argv[1])
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+print(round(peak_megabytes()))
 """
 
 

@@ -1,7 +1,7 @@
 """What publishing costs: its CPU time for each decision, as a share of what a decision takes.
 
 Experiments of 20 segments and 10 arms live through 100,000 visitors each, with rewards. A table is
-published when an experiment has grown by a tenth and by 100 decisions. Counted are the publisher's
+published when an experiment has grown by 5% and by 100 decisions. Counted are the publisher's
 own CPU time and that of the writer, which reads the new table. A service with 1,000 such experiments
 pays the same for each decision as one with a single one: a table is due after so many decisions,
 whichever experiment they belong to. The share is that of the CPU time of a decision over HTTP, for
@@ -43,7 +43,7 @@ def tables_until(decisions: int) -> int:
     """Tables that one experiment publishes while it stores so many decisions, after the first.
 
     >>> tables_until(100), tables_until(100_000)
-    (1, 58)
+    (1, 100)
     """
     count, due = 0, due_at(0, trace=False)
     while due <= decisions:

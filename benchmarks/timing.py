@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 
 def seconds(work: Callable[[], object], repeats: int = 15) -> float:
@@ -18,6 +19,15 @@ def ratio(work: Callable[[], object], rival: Callable[[], object], repeats: int 
     work()
     rival()
     return statistics.median(_once(work) / _once(rival) for _ in range(repeats))
+
+
+def peak_megabytes() -> float:
+    """The largest resident memory of this process, on Linux.
+
+    `getrusage` is of no use here: its figure survives exec, and so is that of the parent at least.
+    """
+    status = Path("/proc/self/status").read_text()
+    return int(next(line for line in status.splitlines() if line[:6] == "VmHWM:").split()[1]) / 1024
 
 
 def row(name: str, value: float, unit: str, limit: float, *, at_least: bool = False) -> bool:

@@ -19,6 +19,7 @@ LAYERS = (
     "planning",
     "audit",
     "leak",
+    "documents",
     "studies",
     "service",
     "http",

@@ -343,6 +343,30 @@ def test_the_holdout_tells_what_personalisation_is_worth(memory: Deniable) -> No
     assert memory.experiments.results("checkout").to_dict()["holdout"]["share"] == 0.3
 
 
+def test_counters_that_were_read_before_are_read_again_where_they_grew(memory: Deniable) -> None:
+    running(memory, arms=ARMS, segments=list(RATES), budget=3.0)
+
+    def same() -> None:
+        cached = memory.experiments.evidence("checkout")
+        with memory._store.read() as connection:
+            fresh = evidence_of(connection, experiments.by_key(connection, "checkout"))
+        assert cached.numbers == fresh.numbers
+        for name in ("shows", "rewards", "squares", "all_shows", "groups", "group_rewards"):
+            np.testing.assert_array_equal(getattr(cached, name), getattr(fresh, name), name)
+
+    same()
+    waiting = [
+        one.id for one in memory.decide_batch("checkout", [(f"w{i}", "first") for i in range(9)])
+    ]
+    for seed in range(3):
+        visit(memory, random.Random(seed), 600, prefix=f"{seed}-")
+        same()
+    before = memory.experiments.evidence("checkout").rewards.sum()
+    memory.reward_batch([(one, 1.0) for one in waiting])  # of the first tables, long after
+    same()
+    assert memory.experiments.evidence("checkout").rewards.sum() == before + 9
+
+
 def test_without_a_table_there_is_nothing_to_say(service: Deniable) -> None:
     service.experiments.create("draft", arms=["a", "b"], segments=["s"], budget=1)
     found = service.experiments.results("draft")

@@ -1,4 +1,4 @@
-"""The report of an audit as one file for the archive: HTML that prints well, or PDF by Chromium.
+"""The report of an audit as one HTML file for the archive, which prints well; `paper` saves it.
 
 Words, tables and pictures are inside; there is no script, and nothing is fetched. No segment is named.
 """
@@ -6,28 +6,21 @@ Words, tables and pictures are inside; there is no script, and nothing is fetche
 from __future__ import annotations
 
 import io
-import os
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from math import exp
-from pathlib import Path
 from typing import Any
 
 from deniable.audit.checks import Check
 from deniable.audit.exact import ACROSS_TIME, decimal
 from deniable.audit.firm_report import FirmAudit, counted
 from deniable.audit.report import Audit
-from deniable.errors import NANO, InvalidArgumentError, WrongStateError
+from deniable.errors import NANO
 from deniable.privacy.belief import highest_belief
 from deniable.privacy.serving import SPACE
 from deniable.storage.times import as_datetime
 
-FORMATS = (".html", ".pdf")
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 PRIOR = 0.1
 WIDTH = 820
 
@@ -62,48 +55,6 @@ class Part:
     pictures: tuple[Any, ...] = ()
     words: int = 1
     small: bool = False
-
-
-def check_report_path(path: str | Path) -> Path:
-    """The path, once its ending, its folder and what PDF needs are known to be there."""
-    target = Path(path)
-    if target.suffix.lower() not in FORMATS:
-        raise InvalidArgumentError("out", str(path), "a file that ends in .html or .pdf")
-    if not target.parent.is_dir():
-        raise InvalidArgumentError("out", str(path), "a file in a folder that exists")
-    if target.suffix.lower() == ".pdf" and _browser() is None:
-        raise WrongStateError(
-            "a PDF needs Chromium, which was not found; write an .html file and print it"
-        )
-    return target
-
-
-def save_report(page: str, path: str | Path) -> Path:
-    """Write a page in the format of the file's ending and return its path."""
-    target = check_report_path(path)
-    if target.suffix.lower() == ".html":
-        target.write_text(page, encoding="utf-8")
-        return target
-    browser = _browser()
-    assert browser is not None
-    with tempfile.TemporaryDirectory() as folder:
-        source = Path(folder) / "report.html"
-        source.write_text(page, encoding="utf-8")
-        command = [
-            browser,
-            "--headless",
-            "--disable-gpu",
-            "--no-pdf-header-footer",
-            f"--user-data-dir={folder}/profile",
-            f"--print-to-pdf={target.resolve()}",
-            source.as_uri(),
-        ]
-        if os.geteuid() == 0:  # Chromium's sandbox refuses to run as root
-            command.insert(1, "--no-sandbox")
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode or not target.is_file():
-        raise WrongStateError("Chromium could not make the PDF; write an .html file and print it")
-    return target
 
 
 def experiment_page(found: Audit) -> str:
@@ -348,10 +299,6 @@ def _svg(chart: Any, prefix: str, label: str) -> Any:
     drawn = io.StringIO()
     themed(chart).save(drawn, format="svg")
     return Markup(inline_svg(drawn.getvalue(), prefix, label))
-
-
-def _browser() -> str | None:
-    return next(filter(None, map(shutil.which, BROWSERS)), None)
 
 
 def _tables(found: Audit) -> int:

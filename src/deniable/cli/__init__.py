@@ -16,6 +16,7 @@ COMMANDS: dict[str, str] = {
     "apply": "Bring the store to what a file says.",
     "audit": "Check what an experiment or the firm promised, exactly and against what was done.",
     "backup": "Copy the store to a file, with the heads of its ledger.",
+    "document": "Issue a document to sign, or verify one against the ledger.",
     "erase": "Forget visitors; totals and promise stay.",
     "experiment": "Create, start, pause, stop and list experiments.",
     "export": "Write an experiment's decisions to a file.",
@@ -37,10 +38,9 @@ COMMANDS: dict[str, str] = {
 """Command name -> its one-line summary; the code is in `deniable.cli.<name>`, as `app`."""
 
 EXTRAS: dict[str, str] = {
-    **dict.fromkeys(("apply", "audit", "erase", "experiment", "export", "init", "keys"), "server"),
-    **dict.fromkeys(
-        ("ledger", "purge", "results", "rewards", "scores", "serve", "status"), "server"
-    ),
+    **dict.fromkeys(("apply", "audit", "document", "erase", "experiment"), "server"),
+    **dict.fromkeys(("export", "init", "keys", "scores"), "server"),
+    **dict.fromkeys(("ledger", "purge", "results", "rewards", "serve", "status"), "server"),
     "reproduce": "all",
     "simulate": "simulate",
 }

@@ -42,7 +42,8 @@ def audit_experiment(
 
         check_chart_path(chart)
     if out is not None:
-        from deniable.audit.page import check_report_path, experiment_page, save_report
+        from deniable.audit.page import experiment_page
+        from deniable.audit.paper import check_report_path, save_report
 
         check_report_path(out)
     with opened(store, key_file) as service:

@@ -33,7 +33,8 @@ def audit_firm(
     The exit status is 0 where the promise is kept and 1 where it is not.
     """
     if out is not None:
-        from deniable.audit.page import check_report_path, firm_page, save_report
+        from deniable.audit.page import firm_page
+        from deniable.audit.paper import check_report_path, save_report
 
         check_report_path(out)
     with opened(store, key_file) as service:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from fractions import Fraction
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 from sqlalchemy import Connection
@@ -35,7 +36,7 @@ from deniable.storage.store import Store
 from deniable.strategies import DEFAULT_STRATEGY, table_rules
 
 if TYPE_CHECKING:
-    from deniable.service.evidence import Evidence
+    from deniable.service.evidence import CounterCache, Evidence
     from deniable.service.result_health import ResultHealth
     from deniable.service.result_records import Results
 
@@ -282,7 +283,7 @@ class Experiments:
         from deniable.service.evidence import evidence_of
 
         with self._store.read() as connection:
-            return evidence_of(connection, experiments.by_key(connection, key))
+            return evidence_of(connection, experiments.by_key(connection, key), self._cache)
 
     def results(self, key: str) -> Results:
         """What an experiment has learned so far, valid at any look. Private."""
@@ -295,7 +296,13 @@ class Experiments:
         from deniable.service.result_health import health_of
 
         with self._store.read() as connection:
-            return health_of(connection, experiment)
+            return health_of(connection, experiment, self._cache)
+
+    @cached_property
+    def _cache(self) -> CounterCache:
+        from deniable.service.evidence import CounterCache
+
+        return CounterCache()
 
     # -- totals over time --------------------------------------------------------------------
 

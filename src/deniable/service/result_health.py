@@ -17,7 +17,13 @@ from deniable.inference.e_values import draw_evidence
 from deniable.inference.health import drift, sample_ratios
 from deniable.inference.intervals import of_sums
 from deniable.inference.state import update_all
-from deniable.service.evidence import USUAL_VISITORS, Evidence, evidence_of, first_state
+from deniable.service.evidence import (
+    USUAL_VISITORS,
+    CounterCache,
+    Evidence,
+    evidence_of,
+    first_state,
+)
 from deniable.service.result_records import unit_of
 from deniable.service.results import ALPHA
 from deniable.service.small_cells import told_positions
@@ -65,12 +71,14 @@ class ResultHealth:
         return self.chance >= SUSPICIOUS and self.log_e_value < -math.log(SUSPICIOUS)
 
 
-def health_of(connection: Connection, experiment: Experiment) -> ResultHealth:
+def health_of(
+    connection: Connection, experiment: Experiment, cache: CounterCache | None = None
+) -> ResultHealth:
     """Check everything that is stored of an experiment."""
-    drawn = evidence_of(connection, replace(experiment, attribution_seconds=None))
+    drawn = evidence_of(connection, replace(experiment, attribution_seconds=None), cache)
     settled = drawn
     if experiment.attribution_seconds is not None:
-        settled = evidence_of(connection, experiment)
+        settled = evidence_of(connection, experiment, cache)
     worst, chance, log_e, tables = _draws(drawn)
     alerts = []
     if chance < SUSPICIOUS or log_e >= -math.log(SUSPICIOUS):

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Self
 
 from deniable.service.apikeys import ApiKeys
 from deniable.service.audits import Audits
+from deniable.service.documents import Documents
 from deniable.service.experiments import Experiments
 from deniable.service.figures import Figures
 from deniable.service.firm import FirmBudget
@@ -106,6 +107,7 @@ class Deniable:
         visitors: show, look up and forget what is stored about visitors.
         ledger: what happened, verification, exports.
         audits: what was promised, and whether it was kept.
+        documents: numbered documents to sign, made from the ledger.
         scratch: copies of experiments for the canaries of an audit.
         keys: API keys.
         idempotency: answers that administrative requests are given again.
@@ -137,6 +139,7 @@ class Deniable:
         self.visitors = VisitorRequests(store, key)
         self.ledger = Ledger(store, key)
         self.audits = Audits(store)
+        self.documents = Documents(store)
         self.scratch = Scratch(store, key)
         self.keys = ApiKeys(store)
         self.idempotency = Idempotency(store)

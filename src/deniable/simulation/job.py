@@ -102,7 +102,8 @@ def _rule(environment: Environment, policy: Policy, horizon: int) -> Rule:
     rule = policy.rule(environment.rates, horizon)
     if not isinstance(rule, EpochRule | KnownRatesRule):
         return rule
-    from deniable.strategies.joint_lp import LARGEST, best_table
+    from deniable.strategies.joint_lp import best_table
+    from deniable.strategies.rules import LARGEST
 
     if isinstance(rule, KnownRatesRule):
         return FixedRule(best_table(environment.rates, environment.shares, rule.budget).table)

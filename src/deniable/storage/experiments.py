@@ -189,8 +189,29 @@ def table_counts(
     }
 
 
-def result_counts(connection: Connection, experiment: Experiment) -> Sequence[Sequence[int]]:
+def counters_by_table(
+    connection: Connection, experiment: Experiment
+) -> dict[int, tuple[int, int, int]]:
+    """Table -> shows, value and square of all its counters. Counters only ever grow."""
+    sums = (counters.c.shows, counters.c.value, counters.c.square)
+    rows = connection.execute(
+        select(counters.c.table_number, *(cast(func.sum(one), BigInteger) for one in sums))
+        .where(counters.c.experiment_id == bytes.fromhex(experiment.id))
+        .group_by(counters.c.table_number)
+    )
+    return {row[0]: (row[1], row[2], row[3]) for row in rows}
+
+
+def result_counts(
+    connection: Connection, experiment: Experiment, since: int, until: int
+) -> Sequence[Sequence[int]]:
     """What results are made from, over all writers, in the order of the counters' key.
+
+    Args:
+        connection: to the store.
+        experiment: whose.
+        since: the first table.
+        until: the last table.
 
     Returns:
         Rows of table, role, segment, arm, metric, shows, value and square.
@@ -205,7 +226,10 @@ def result_counts(connection: Connection, experiment: Experiment) -> Sequence[Se
     sums = (counters.c.shows, counters.c.value, counters.c.square)
     return connection.execute(
         select(*columns, *(cast(func.sum(one), BigInteger) for one in sums))
-        .where(counters.c.experiment_id == bytes.fromhex(experiment.id))
+        .where(
+            counters.c.experiment_id == bytes.fromhex(experiment.id),
+            counters.c.table_number.between(since, until),
+        )
         .group_by(*columns)
     ).all()
 

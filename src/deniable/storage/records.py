@@ -338,8 +338,8 @@ class Commitment:
     Attributes:
         seq: 1, 2, 3, ...
         kind: firm, key, create, start, table, scores, pause, resume, stop, switch_off, erase, purge,
-            audit, scratch, scratch_end, migrate; period and exhaust in stores from before migration
-            0004.
+            audit, document, scratch, scratch_end, migrate; period and exhaust in stores from before
+            migration 0004.
         experiment: the key it concerns, or None for the firm.
         amount_nano: what it took of the firm's budget.
         detail: further facts, JSON.

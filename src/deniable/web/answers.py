@@ -11,11 +11,18 @@ import json
 from functools import cache
 from typing import Literal, TypeAlias
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from jinja2 import (
+    ChoiceLoader,
+    Environment,
+    PackageLoader,
+    StrictUndefined,
+    select_autoescape,
+)
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from deniable.web import static, wording
+from deniable.documents import rendering
+from deniable.web import glossary, static, wording
 from deniable.web.access import Viewer, signer_of
 
 MessageKind: TypeAlias = Literal["good", "bad", "note"]
@@ -54,15 +61,17 @@ NAVIGATION = (
 def environment() -> Environment:
     """The templates; all that is filled in is escaped, and what is missing is an error."""
     made = Environment(
-        loader=PackageLoader("deniable.web", "templates"),
+        loader=ChoiceLoader([PackageLoader("deniable.web"), PackageLoader("deniable.documents")]),
         autoescape=select_autoescape(default=True, default_for_string=True),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         auto_reload=False,  # they do not change while the service runs
     )
-    made.globals.update(asset=static.address, navigation=NAVIGATION)
-    made.filters.update(wording.FILTERS)
+    made.globals.update(asset=static.address, navigation=NAVIGATION, signed=rendering.SIGNED)
+    made.globals["draft"] = rendering.DRAFT
+    made.filters.update(wording.FILTERS, glossed=glossary.glossed)
+    made.tests["kind"] = rendering.is_kind
     return made
 
 

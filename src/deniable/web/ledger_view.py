@@ -34,6 +34,7 @@ KINDS = {
     "erase": "Visitors erased",
     "purge": "Old visitors erased",
     "audit": "Audited",
+    "document": "Document issued",
     "restore": "Restored from a backup",
     "migrate": "Store migrated",
     "period": "Period opened (before windows)",
@@ -188,6 +189,8 @@ def _told(kind: str, detail: Mapping[str, Any]) -> str:
         return f"{words} Grade of the new version: {grade}." if grade else words
     if kind == "audit":
         return str(detail.get("verdict", ""))
+    if kind == "document":
+        return f"{detail.get('as')} {detail.get('number')}, by {detail.get('by')}.".capitalize()
     if kind in ("erase", "purge") and "decisions" in detail:
         count = detail["decisions"]
         return f"{whole(count)} decision{'' if count == 1 else 's'} stripped of the visitor."

@@ -1,58 +1,61 @@
-"""What we promise about one experiment: a page that can be printed, signed and filed."""
+"""What we promise about one experiment, its audits, and the documents that are issued about it."""
 
 from __future__ import annotations
 
 import asyncio
-from datetime import datetime
-from fractions import Fraction
-from typing import Any
+from threading import Lock
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from deniable.audit.exact import VersionProof, decimal, exact_proof
-from deniable.audit.promise import Promise
-from deniable.errors import NANO
-from deniable.privacy.belief import highest_belief
-from deniable.privacy.serving import SPACE
+from deniable.audit.paper import can_print
+from deniable.documents import rendering
+from deniable.documents.making import CHECKING, KINDS
+from deniable.documents.statement import AUDIT, SIGNING
+from deniable.errors import UnknownNameError
 from deniable.service.http.guard import service_of
-from deniable.service.service import Deniable
 from deniable.web import answers, ledger_view
 from deniable.web.access import Reader, Submission
 
-router = APIRouter(prefix="/ledger/promises")
+router = APIRouter(prefix="/ledger")
 
-PRIORS = (0.01, 0.1, 0.2, 0.5)
+ON_PAPER_ONLY = (SIGNING, AUDIT, CHECKING)
+"""Sections of the statement for which the page has something else."""
+
+TYPES = {
+    "html": "text/html; charset=utf-8",
+    "md": "text/markdown; charset=utf-8",
+    "pdf": "application/pdf",
+}
+_printing = Lock()
+"""One Chromium at a time."""
 
 
-@router.get("/{key}")
+@router.get("/promises/{key}")
 def statement(request: Request, viewer: Reader, key: str) -> Response:
-    """The statement, with its exact table and the newest recorded audit."""
+    """The statement as of now, the newest recorded audit, and the documents to sign."""
     service = service_of(request)
     experiment = service.experiments.get(key)
-    promise = service.audits.promise(key)
-    proofs = exact_proof(promise)
-    budget = promise.budget_nano / NANO
+    made = service.documents.draft(key, "statement", planned=True)
+    sections = [section for section in made.sections if section.title not in ON_PAPER_ONLY]
+    annex = next(place for place, section in enumerate(sections) if section.annex)
     return answers.show(
         request,
         "promise.html",
         viewer,
         experiment=experiment,
-        budget=budget,
-        tables=[_table(promise, proof) for proof in proofs],
-        worst=decimal(max(proof.worst.promised_ratio or Fraction(0) for proof in proofs), 12),
-        grade=promise.stated_grade,
-        own_grade=promise.grade,
-        late=promise.late,
-        since=_settled_at(service, promise),
-        holds=all(proof.holds for proof in proofs),
-        beliefs=[(prior, float(highest_belief(prior, budget))) for prior in PRIORS],
+        front=sections[:annex],
+        annexes=sections[annex:],
+        height=made.height,
         results=service.experiments.results(key),
         audit=ledger_view.latest_audits(service.ledger.entries()).get(key),
+        documents=service.documents.all(key)[::-1],
+        kinds={kind: name for kind, (name, _) in KINDS.items()},
+        can_print=can_print(),
     )
 
 
-@router.post("/{key}/audit")
+@router.post("/promises/{key}/audit")
 async def audit(request: Request, key: str, form: Submission) -> Response:
     """Audit now, and enter the verdict into the ledger."""
     found = await asyncio.to_thread(service_of(request).audits.run, key, record=True)
@@ -60,40 +63,52 @@ async def audit(request: Request, key: str, form: Submission) -> Response:
     return answers.redirect(request, place, found.verdict, "good" if found.sound else "bad")
 
 
-@router.get("/{key}/audit")
+@router.get("/promises/{key}/audit")
 def audit_page(request: Request, viewer: Reader, key: str) -> Response:
     """A full audit, made now, check by check; nothing is recorded."""
     found = service_of(request).audits.run(key)
     return answers.show(request, "audit.html", viewer, found=found, key=key)
 
 
-def _settled_at(service: Deniable, promise: Promise) -> datetime | None:
-    """When the late band of the newest version was fixed; None: there is none (yet)."""
-    newest = max(promise.versions)
-    settled = [t for t in promise.tables if t.version == newest and t.floors is not None]
-    if not settled:
-        return None
-    return service.experiments.tables(promise.name, settled[0].number)[0].published_at
+@router.post("/promises/{key}/documents")
+async def issue(request: Request, key: str, form: Submission) -> Response:
+    """Issue a document: it takes a number and an entry of the ledger."""
+    issued = await asyncio.to_thread(
+        service_of(request).documents.issue,
+        key,
+        form.text("kind"),
+        firm=form.text("firm"),
+        actor=form.viewer.caller.label,
+    )
+    place = f"/ledger/promises/{issued.experiment}#documents"
+    told = f"Issued {issued.number}: {KINDS[issued.kind][0].lower()}, entry {issued.seq} of the ledger."
+    return answers.redirect(request, place, told)
 
 
-def _table(promise: Promise, proof: VersionProof) -> dict[str, Any]:
-    """One version's exact numbers, arm by arm."""
-    return {
-        "version": proof.version,
-        "n_tables": proof.n_tables,
-        "rows": [
-            {
-                "arm": promise.arms[arm.arm],
-                "budget": arm.budget_nano / NANO,
-                "most": arm.most,
-                "least": arm.least,
-                "most_share": arm.most / SPACE,
-                "least_share": arm.least / SPACE,
-                "ratio": decimal(arm.promised_ratio or Fraction(0)),
-                "fraction": arm.to_dict()["ratio"],
-                "bound": decimal(arm.bound),
-                "holds": arm.holds,
-            }
-            for arm in proof.arms
-        ],
-    }
+@router.get("/documents/{name}")
+def document(request: Request, viewer: Reader, name: str) -> Response:
+    """An issued document, made again from the ledger: `NUMBER.html`, `.pdf` or `.md`.
+
+    With `?view=yes` the HTML is shown, under a policy that allows its own style sheet and nothing else.
+    """
+    number, _, ending = name.rpartition(".")
+    if ending not in TYPES:
+        raise UnknownNameError("document", name)
+    documents = service_of(request).documents
+    issued, made = documents.get(number), documents.again(number)
+    if ending == "pdf":
+        with _printing:
+            body = rendering.pdf(made, issued.issued_at)
+    else:
+        body = (rendering.html(made) if ending == "html" else rendering.markdown(made)).encode()
+    headers = dict(answers.HEADERS)
+    if ending == "html" and request.query_params.get("view") == "yes":
+        style = rendering.style_source(made)
+        headers["Content-Security-Policy"] = (
+            f"default-src 'none'; style-src {style}; base-uri 'none'; form-action 'none'; "
+            "frame-ancestors 'none'"
+        )
+    else:
+        file = f"{issued.kind}-{issued.number}.{ending}"
+        headers["Content-Disposition"] = f'attachment; filename="{file}"'
+    return Response(body, headers=headers, media_type=TYPES[ending])

@@ -117,6 +117,7 @@ _EVENTS = {
     "purge": "Old visitors purged",
     "replan": "Budget of the draft changed",
     "audit": "Audited",
+    "document": "Document issued",
 }
 
 

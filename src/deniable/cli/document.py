@@ -1,0 +1,145 @@
+"""`deniable document`: numbered documents to sign, made again and verified from the ledger."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from deniable.cli.stores import (
+    DEFAULT_STORE,
+    AsJson,
+    KeyFile,
+    Store,
+    opened,
+    print_json,
+    print_table,
+)
+from deniable.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from deniable.documents.content import Document
+    from deniable.service.service import Deniable
+
+app = typer.Typer(add_completion=False)
+
+CHANGED = 1
+"""Exit status where a file is not what the ledger says."""
+
+FORMATS = (".html", ".pdf", ".md")
+
+
+@app.command()
+def document(
+    experiment: Annotated[str, typer.Argument(help="The experiment's key.")] = "",
+    kind: Annotated[
+        str, typer.Option("--as", help="statement, dpia, registry or record.", show_default=False)
+    ] = "",
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Write to FILE.(html|pdf|md); without it, Markdown is printed."),
+    ] = None,
+    firm: Annotated[str, typer.Option(help="The firm's name; without it, a line to fill in.")] = "",
+    by: Annotated[str, typer.Option(help="Who issues it, for the ledger.")] = "",
+    draft: Annotated[bool, typer.Option("--draft", help="Take no number, enter nothing.")] = False,
+    at: Annotated[
+        int | None, typer.Option(help="A draft as of this entry of the ledger.", show_default=False)
+    ] = None,
+    number: Annotated[str, typer.Option(help="Write an issued document again.")] = "",
+    verify: Annotated[
+        Path | None, typer.Option(help="Is FILE an issued document, unchanged? Exit 1 if not.")
+    ] = None,
+    listed: Annotated[bool, typer.Option("--list", help="List issued documents.")] = False,
+    store: Store = DEFAULT_STORE,
+    key_file: KeyFile = "",
+    as_json: AsJson = False,
+) -> None:
+    """Issue a document: a statement to sign, a DPIA annex, a register entry or a record.
+
+    It takes the next number and an entry of the ledger, and can be made again from the ledger at any
+    time, whatever happened since.
+    """
+    _check_call(
+        experiment, kind, draft=draft or at is not None, number=number, verify=verify, listed=listed
+    )
+    if out is not None:
+        from deniable.audit.paper import check_report_path
+
+        check_report_path(out, FORMATS)
+    with opened(store, key_file) as service:
+        if verify is not None:
+            _verify(service, verify, as_json)
+        elif listed:
+            _list(service, experiment or None, as_json)
+        elif number:
+            _write(service, service.documents.again(number), out)
+        elif draft or at is not None:
+            _write(service, service.documents.draft(experiment, kind, firm=firm, height=at), out)
+        else:
+            issued = service.documents.issue(experiment, kind, firm=firm, actor=by)
+            if as_json:
+                print_json(issued)
+            if out is not None or not as_json:
+                _write(service, service.documents.again(issued.number), out)
+            typer.echo(f"issued: {issued.number}, entry {issued.seq} of the ledger", err=True)
+
+
+def _check_call(
+    experiment: str, kind: str, *, draft: bool, number: str, verify: Path | None, listed: bool
+) -> None:
+    """One thing at a time, with what it needs."""
+    asked = [bool(number), verify is not None, listed, draft]
+    if sum(asked) > 1:
+        raise InvalidArgumentError(
+            "options", "...", "one of --number, --verify, --list and --draft or --at"
+        )
+    if number or verify is not None or listed:
+        if kind or (experiment and not listed):
+            raise InvalidArgumentError(
+                "options", "...", "no experiment and no --as with --number, --verify or --list"
+            )
+        return
+    from deniable.documents.making import checked_kind
+
+    if not experiment:
+        raise InvalidArgumentError("experiment", experiment, "the key of an experiment")
+    checked_kind(kind)
+
+
+def _write(service: Deniable, made: Document, out: Path | None) -> None:
+    from deniable.documents import rendering
+
+    if out is None:
+        typer.echo(rendering.markdown(made), nl=False)
+        return
+    ending = out.suffix.lower()
+    if ending == ".pdf":
+        dated = service.documents.get(made.number).issued_at if made.number else None
+        out.write_bytes(rendering.pdf(made, dated))
+    else:
+        text = rendering.html(made) if ending == ".html" else rendering.markdown(made)
+        out.write_bytes(text.encode())
+    typer.echo(f"document: {out}", err=True)
+
+
+def _verify(service: Deniable, path: Path, as_json: bool) -> None:
+    found = service.documents.verify(path.read_bytes())
+    if as_json:
+        print_json(found)
+    else:
+        typer.echo(found.words, err=not found.sound)
+    if not found.sound:
+        raise typer.Exit(CHANGED)
+
+
+def _list(service: Deniable, experiment: str | None, as_json: bool) -> None:
+    found = service.documents.all(experiment)
+    if as_json:
+        print_json(found)
+        return
+    print_table(
+        "Issued documents",
+        ("number", "when", "what", "experiment", "made from entries to", "entry", "by"),
+        [(d.number, d.issued_at, d.kind, d.experiment, d.height, d.seq, d.actor) for d in found],
+    )

@@ -1,0 +1,417 @@
+"""Documents of the firm: issue one, make it again from the ledger, tell whether a file is one.
+
+An issued document is an entry `document` of the chain: its number, kind, the height at which it was
+made, who issued it, and the SHA-256 of its content, HTML and Markdown. The document itself is not
+stored. It is made again from the entries up to that height.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Connection, func, or_, select
+
+from deniable.errors import BrokenPromiseError, InvalidArgumentError, UnknownNameError
+from deniable.storage import commitments, experiments, promises, times
+from deniable.storage.commitments import Entry
+from deniable.storage.schema import commitments as rows
+from deniable.storage.schema import tables as table_rows
+from deniable.storage.store import Store
+
+if TYPE_CHECKING:
+    from deniable.audit.promise import AuditedTable
+    from deniable.documents.content import Document
+    from deniable.documents.facts import Ledger
+
+KIND = "document"
+LONGEST = 200
+COMMAND_LINE = "command line"
+_PAGE = 200
+
+
+@dataclass(frozen=True)
+class Issued:
+    """A document as the ledger knows it.
+
+    Attributes:
+        number: year and count, such as 2026-0007.
+        kind: statement, dpia, registry or record.
+        experiment: its key, by the chain.
+        experiment_id: its id, 32 hexadecimal digits.
+        height: the last entry that it was made from.
+        seq: its own entry.
+        issued_at: when.
+        firm: the firm's name in it; empty: a blank.
+        actor: who issued it.
+        content: SHA-256 of what it says; printed in it as its fingerprint.
+        html: SHA-256 of the HTML file.
+        markdown: SHA-256 of the Markdown file.
+        layout: tells the release that made it.
+    """
+
+    number: str
+    kind: str
+    experiment: str
+    experiment_id: str
+    height: int
+    seq: int
+    issued_at: datetime
+    firm: str
+    actor: str
+    content: str
+    html: str
+    markdown: str
+    layout: str
+
+
+@dataclass(frozen=True)
+class FileCheck:
+    """Whether a file is a document of this ledger.
+
+    Attributes:
+        sound: whether it is, unchanged.
+        words: why, in one sentence.
+        issued: which document it is or claims to be; None where it names none.
+    """
+
+    sound: bool
+    words: str
+    issued: Issued | None
+
+
+class Documents:
+    """The part of `Deniable` that issues documents to sign."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def issue(self, key: str, kind: str, *, firm: str = "", actor: str = COMMAND_LINE) -> Issued:
+        """Number a document about an experiment and enter it into the ledger.
+
+        Args:
+            key: the experiment.
+            kind: statement, dpia, registry or record.
+            firm: the firm's name; empty: that of the firm's settings, else a line to fill in.
+            actor: who issues it.
+
+        Raises:
+            UnknownNameError: no such experiment.
+            WrongStateError: it was never started.
+            BrokenPromiseError: its row or its tables are not what the ledger says.
+        """
+        from deniable.documents.making import Issue, checked_kind, document_of, layout
+
+        checked_kind(kind)
+        firm, actor = _text("firm", firm), _text("actor", actor) or COMMAND_LINE
+        with self._store.read() as connection:
+            experiment = experiments.by_key(connection, key)
+            commitments.check_complete(connection)
+            promises.check(connection, experiment)
+            ledger = _ledger(connection, bytes.fromhex(experiment.id))
+        firm = firm or _firm_name(ledger.entries)
+        # Refused before it takes a number.
+        document_of(ledger, Issue(kind, "", firm, actor, ledger.entries[-1].recorded_at))
+
+        def work(connection: Connection) -> int:
+            commitments.lock_chain(connection)
+            at = commitments.moment(connection)
+            number = _next_number(connection, times.as_datetime(at).year)
+            document = document_of(ledger, Issue(kind, number, firm, actor, at))
+            detail = {
+                "number": number,
+                "as": kind,
+                "height": ledger.height,
+                "firm": firm,
+                "by": actor,
+                "layout": layout(),
+                **_digests(document),
+            }
+            commitments.append(connection, KIND, ledger.experiment_id, 0, detail, at)
+            return int(connection.execute(select(func.max(rows.c.seq))).scalar_one())
+
+        seq = self._store.retried(work)
+        with self._store.read() as connection:
+            return _issued(connection, rows.c.seq == seq)[0]
+
+    def all(self, key: str | None = None) -> list[Issued]:
+        """Issued documents, oldest first: of one experiment, or of all."""
+        with self._store.read() as connection:
+            if key is None:
+                return _issued(connection)
+            experiment = experiments.by_key(connection, key)
+            return _issued(connection, rows.c.experiment_id == bytes.fromhex(experiment.id))
+
+    def get(self, number: str) -> Issued:
+        """An issued document by its number. UnknownNameError: there is none."""
+        found = [one for one in self.all() if one.number == number]
+        if not found:
+            raise UnknownNameError("document", number)
+        return found[0]
+
+    def again(self, number: str) -> Document:
+        """An issued document, made again from the ledger at its height.
+
+        Raises:
+            BrokenPromiseError: the ledger no longer gives what was issued, or this release words
+                documents otherwise than the one that issued it.
+        """
+        issued = self.get(number)
+        document = self._made_again(issued)
+        if {name: getattr(issued, name) for name in ("content", "html", "markdown")} != _digests(
+            document
+        ):
+            from deniable.documents.making import layout
+
+            why = (
+                "the ledger no longer gives what was issued"
+                if issued.layout == layout()
+                else "it was issued by another release, which worded it otherwise; its file can "
+                "still be verified"
+            )
+            raise BrokenPromiseError(f"document {number} cannot be made again: {why}")
+        return document
+
+    def draft(
+        self,
+        key: str,
+        kind: str,
+        *,
+        firm: str = "",
+        height: int | None = None,
+        planned: bool = False,
+    ) -> Document:
+        """A document without a number, which the ledger does not know.
+
+        Args:
+            key: the experiment.
+            kind: statement, dpia, registry or record.
+            firm: the firm's name.
+            height: as of this entry of the ledger, and of its time; the newest if not given.
+            planned: also of an experiment that was never started.
+        """
+        from deniable.documents.making import Issue, checked_kind, document_of
+
+        checked_kind(kind)
+        firm = _text("firm", firm)
+        with self._store.read() as connection:
+            experiment = experiments.by_key(connection, key)
+            ledger = _ledger(connection, bytes.fromhex(experiment.id), height)
+            at = commitments.moment(connection) if height is None else _time(connection, height)
+        firm = firm or _firm_name(ledger.entries)
+        return document_of(ledger, Issue(kind, "", firm, "", at), planned=planned)
+
+    def verify(self, content: bytes) -> FileCheck:
+        """Tell whether a file is a document of this ledger, byte for byte."""
+        known = self.all()
+        digest = sha256(content).hexdigest()
+        for issued in known:
+            if digest in (issued.html, issued.markdown):
+                return self._file_check(issued)
+        if content.startswith(b"%PDF"):
+            return self._pdf_check(content, known)
+        named = set(re.findall(rb"\b\d{4}-\d{4,}\b", content))
+        claimed = [one for one in known if one.number.encode() in named]
+        if not claimed:
+            return FileCheck(False, "This file is no document of this ledger.", None)
+        issued = claimed[0]
+        return FileCheck(
+            False,
+            f"This file names document {issued.number}, but it was changed: its SHA-256 is not "
+            f"the one in entry {issued.seq} of the ledger.",
+            issued,
+        )
+
+    def _file_check(self, issued: Issued) -> FileCheck:
+        """What is said of a file whose hash is in the ledger."""
+        from deniable.documents.making import layout
+
+        told = (
+            f"This is document {issued.number} ({issued.kind} about {issued.experiment}), "
+            f"unchanged: its SHA-256 is in entry {issued.seq} of the ledger"
+        )
+        if issued.layout != layout():
+            return FileCheck(
+                True, f"{told}. Another release issued it; it was not made again.", issued
+            )
+        try:
+            self.again(issued.number)
+        except BrokenPromiseError as problem:
+            return FileCheck(False, f"{told}. But {problem}.", issued)
+        return FileCheck(
+            True, f"{told}, and the ledger at entry {issued.height} gives the same bytes.", issued
+        )
+
+    def _pdf_check(self, content: bytes, known: Sequence[Issued]) -> FileCheck:
+        """A PDF is compared with what Chromium prints now."""
+        from deniable.documents import rendering
+
+        number = rendering.pdf_number(content)
+        found = [one for one in known if one.number == number]
+        if not found:
+            return FileCheck(False, "This PDF is no document of this ledger.", None)
+        issued = found[0]
+        printed = rendering.pdf(self.again(issued.number), issued.issued_at)
+        if printed == content:
+            words = (
+                f"This is document {issued.number} ({issued.kind} about {issued.experiment}), as this "
+                f"Chromium prints it from the ledger at entry {issued.height}."
+            )
+            return FileCheck(True, words, issued)
+        return FileCheck(
+            False,
+            f"This PDF names document {issued.number}, but is not what this Chromium prints of "
+            "it. Another version of Chromium or other fonts print other bytes: verify the HTML or "
+            "Markdown.",
+            issued,
+        )
+
+    def _made_again(self, issued: Issued) -> Document:
+        from deniable.documents.making import Issue, document_of
+
+        with self._store.read() as connection:
+            ledger = _ledger(connection, bytes.fromhex(issued.experiment_id), issued.height)
+        at = times.as_stored(issued.issued_at)
+        return document_of(ledger, Issue(issued.kind, issued.number, issued.firm, issued.actor, at))
+
+
+def _digests(document: Document) -> dict[str, str]:
+    from deniable.documents import rendering
+
+    return {
+        "content": document.fingerprint(),
+        "html": sha256(rendering.html(document).encode()).hexdigest(),
+        "markdown": sha256(rendering.markdown(document).encode()).hexdigest(),
+    }
+
+
+def _ledger(connection: Connection, experiment_id: bytes, height: int | None = None) -> Ledger:
+    """The chain up to a height, as far as documents about an experiment need it."""
+    from deniable.documents.facts import Ledger
+
+    newest = connection.execute(
+        select(rows.c.seq, rows.c.hash)
+        .where(rows.c.seq <= height if height is not None else rows.c.seq > 0)
+        .order_by(rows.c.seq.desc())
+        .limit(1)
+    ).one_or_none()
+    if newest is None or (height is not None and newest.seq != height):
+        raise InvalidArgumentError("at", height, "the number of an entry of the ledger")
+    entries = commitments.linked(
+        connection,
+        rows.c.seq <= newest.seq,
+        or_(rows.c.kind != "table", rows.c.experiment_id == experiment_id),
+    )
+    return Ledger(
+        entries=tuple(entries),
+        head=newest.hash.hex(),
+        height=newest.seq,
+        experiment_id=experiment_id,
+        tables=_tables(connection, experiment_id, entries),
+    )
+
+
+def _tables(
+    connection: Connection, experiment_id: bytes, entries: Sequence[Entry]
+) -> tuple[AuditedTable, ...]:
+    """The published tables that the entries name, each with the digest that was chained."""
+    from deniable.audit.promise import AuditedTable
+
+    chained = {
+        table.number: table
+        for table in (
+            promises.promised_table(entry)
+            for entry in entries
+            if entry.kind == "table" and entry.experiment_id == experiment_id
+        )
+    }
+    if not chained:
+        return ()
+    told = promises.promise_from(
+        experiment_id.hex(),
+        [e for e in entries if e.experiment_id == experiment_id and promises.matters(e)],
+    )
+    query = (
+        select(table_rows)
+        .where(table_rows.c.experiment_id == experiment_id, table_rows.c.number <= max(chained))
+        .order_by(table_rows.c.number)
+    )
+    found = []
+    for row in connection.execute(query.execution_options(yield_per=_PAGE)):
+        promised = chained.pop(row.number, None)
+        problem = promises.table_problem(row, promised)
+        if problem is not None:
+            raise BrokenPromiseError(f"table {row.number} of experiment {told.key!r} {problem}")
+        n_arms = len(told.arms)
+        found.append(AuditedTable.stored(row.number, row.version, row.rows, row.counts, n_arms))
+    if chained:
+        raise BrokenPromiseError(f"table {min(chained)} of experiment {told.key!r} was removed")
+    return tuple(found)
+
+
+def _issued(connection: Connection, *conditions: Any) -> list[Issued]:
+    """Documents by their entries, oldest first."""
+    entries = commitments.linked(connection, rows.c.kind == KIND, *conditions)
+    wanted = {entry.experiment_id for entry in entries}
+    keys = {
+        entry.experiment_id: entry.detail["key"]
+        for entry in commitments.linked(
+            connection,
+            rows.c.experiment_id.in_([one for one in wanted if one is not None]),
+            rows.c.kind.in_(("create", "migrate")),
+        )
+        if "key" in entry.detail
+    }
+    return [
+        Issued(
+            number=entry.detail["number"],
+            kind=entry.detail["as"],
+            experiment=keys.get(entry.experiment_id, ""),
+            experiment_id=(entry.experiment_id or b"").hex(),
+            height=entry.detail["height"],
+            seq=entry.seq,
+            issued_at=times.as_datetime(entry.recorded_at),
+            firm=entry.detail["firm"],
+            actor=entry.detail["by"],
+            content=entry.detail["content"],
+            html=entry.detail["html"],
+            markdown=entry.detail["markdown"],
+            layout=entry.detail["layout"],
+        )
+        for entry in entries
+    ]
+
+
+def _firm_name(entries: Sequence[Entry]) -> str:
+    """What the firm's settings call it; empty where they do not."""
+    for entry in reversed(entries):
+        if entry.kind == "settings" and entry.experiment_id is None:
+            return str(entry.detail.get("name", ""))
+    return ""
+
+
+def _next_number(connection: Connection, year: int) -> str:
+    """The first free number of the year, in a transaction that holds the chain."""
+    found = commitments.linked(connection, rows.c.kind == KIND)
+    taken = [
+        int(entry.detail["number"].partition("-")[2])
+        for entry in found
+        if entry.detail["number"].startswith(f"{year:04d}-")
+    ]
+    return f"{year:04d}-{max(taken, default=0) + 1:04d}"
+
+
+def _time(connection: Connection, height: int) -> int:
+    query = select(rows.c.recorded_at).where(rows.c.seq == height)
+    return int(connection.execute(query).scalar_one())
+
+
+def _text(argument: str, value: str) -> str:
+    text = value.strip()
+    if len(text) > LONGEST or not (text.isprintable() or not text):
+        raise InvalidArgumentError(argument, value, f"printable text of up to {LONGEST} characters")
+    return text
