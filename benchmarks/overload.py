@@ -130,7 +130,7 @@ def _report(
         + ", ".join(f"{name} {share / total:.0%}" for name, share in shares.items())
     )
     singles = told["singles"]
-    late = float(np.percentile(np.concatenate([one.late for one in told.values()]), 99)) * 1e3
+    sent_late = float(np.percentile(np.concatenate([one.late for one in told.values()]), 99)) * 1e3
     batches = shares["batches of 50"] / shares["batches of 500"]
     return all(
         [
@@ -151,7 +151,7 @@ def _report(
             row("  the two who send batches: stored, small to large", batches, "x", 1.5),
             row("  and large to small", 1 / batches, "x", 1.5),
             row("  memory at the end to a sixth of the time", memory[-1] / memory[0], "x", 1.1),
-            row("  99% of the requests were sent late by at most", late, "ms", 20),
+            row("  99% of the requests were sent late by at most", sent_late, "ms", 20),
             row("  requests without an answer", sum(one.failed for one in told.values()), "", 0),
         ]
     )

@@ -23,6 +23,7 @@ ROOT = Path(__file__).parents[1]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 OPTIONAL: dict[str, list[str]] = PROJECT["optional-dependencies"]
 DISTRIBUTIONS = {
+    "argon2": "argon2-cffi",
     "multipart": "python-multipart",
     "openfeature": "openfeature-sdk",
     "opentelemetry": "opentelemetry-sdk",

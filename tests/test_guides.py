@@ -66,7 +66,11 @@ NOT_RUN = {
 SPELLED = {"docs/operate.md": {"deniable-here ": "deniable "}}
 """Page -> beginnings that stand for others."""
 
-COPIED = {"docs/allocate.md": ("csv", "portfolio.csv"), "docs/apply.md": ("toml", "firm.toml")}
+COPIED = {
+    "docs/allocate.md": ("csv", "portfolio.csv"),
+    "docs/apply.md": ("toml", "firm.toml"),
+    "docs/layers.md": ("csv", "firm.csv"),
+}
 """Page -> the kind of its block that readers are asked to save, and the file's name."""
 
 

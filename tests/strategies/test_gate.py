@@ -11,7 +11,8 @@ from tests.strategies.lp_oracle import by_highs
 
 import deniable
 from deniable.errors import InvalidArgumentError
-from deniable.strategies.gate import Gated, Kind, gate
+from deniable.strategies.gate import Gated, gate
+from deniable.strategies.rules import Kind
 
 BUDGETS = (0.0, 1e-9, 0.1, 1.0, 3.0, 12.0, 40.0, 700.0)
 

@@ -25,7 +25,7 @@ from deniable.service.drafts import NewArm
 from deniable.service.http.guard import service_of
 from deniable.service.http.problems import Problem, problem_of
 from deniable.web import answers
-from deniable.web.access import Form, Reader, Submission, Viewer
+from deniable.web.access import DraftSubmission, Form, Reader, Viewer
 from deniable.web.fields import lines
 from deniable.web.planner_setting import LABELS, Setting, read_setting, told, toml
 from deniable.web.wording import capitalised
@@ -214,7 +214,7 @@ def download(request: Request, viewer: Reader, ending: Literal["svg", "pdf", "to
 
 
 @router.post("/experiments")
-def create(request: Request, form: Submission) -> Response:
+def create(request: Request, form: DraftSubmission) -> Response:
     """A draft from the plan; where it is refused, the page with everything that was typed."""
     given = {name: form.text(name) for name in LABELS if name in form.data}
     typed = {name: form.text(name) for name in _TYPED}

@@ -124,7 +124,7 @@ def make_api(
     api.state.authenticator = authenticator
     api.state.tally = tally
     api.state.readiness = Readiness(service)
-    ours = (operation, flags, administration.read, administration.admin, audit_routes.audit)
+    ours = (operation, flags, *administration.ROUTERS, audit_routes.audit)
     for router in (*ours, plan_routes.plans, score_routes.scores, *extra_routers):
         api.include_router(router)
     api.add_exception_handler(DeniableError, _told)
