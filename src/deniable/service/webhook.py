@@ -37,11 +37,8 @@ FIRST_WAIT_SECONDS, MOST_WAIT_SECONDS, MOST_TRIES = 5.0, 3_600.0, 14
 LEASE_SECONDS = 120
 PAGE = 100
 PURPOSE = b"webhook"
-KINDS = frozenset(
-    {"firm", "create", "replan", "start", "pause", "resume", "stop", "switch_off", "erase", "purge"}
-    | {"audit", "access", "approval", "settings", "export", "restore"}
-)
-"""What is told; publications of tables are not: there are many, and they are no news."""
+UNTOLD = frozenset({"table", "scores", "key", "migrate", "scratch", "scratch_end"})
+"""Kinds that are no news: there are many of them, or nobody caused them."""
 
 _CURSOR = "webhook_seq"
 _LEASE = "webhook"
@@ -125,15 +122,15 @@ class Webhook(threading.Thread):
         for entry in self._place.news():
             if self._ended.is_set() or not self._place.claimed():
                 break
-            if entry.kind in KINDS and not self._sent(entry):
+            if entry.kind not in UNTOLD and not self._sent(entry):
                 self._tries += 1
-                wait = min(MOST_WAIT_SECONDS, FIRST_WAIT_SECONDS * 2.0 ** (self._tries - 1))
-                self._not_before = self._clock() + wait
                 if self._tries < MOST_TRIES:
+                    wait = min(MOST_WAIT_SECONDS, FIRST_WAIT_SECONDS * 2.0 ** (self._tries - 1))
+                    self._not_before = self._clock() + wait
                     break
                 _log.error("webhook: gave up on entry %d of the ledger", entry.seq)
             self._tries = 0
-            taken += entry.kind in KINDS
+            taken += entry.kind not in UNTOLD
             self._place.reached(entry.seq)
         return taken
 

@@ -209,7 +209,7 @@ def _told(kind: str, detail: Mapping[str, Any]) -> str:
         return str(detail.get("verdict", ""))
     if kind == "document":
         title, _ = DOCUMENTS.get(str(detail.get("as")), ("Document", None))
-        return f"{title} {detail.get('number')}, by {detail.get('by')}."
+        return f"{title} {detail.get('number')}."
     if kind in ("erase", "purge") and "decisions" in detail:
         count = detail["decisions"]
         return f"{whole(count)} decision{'' if count == 1 else 's'} stripped of the visitor."
