@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 
@@ -26,7 +27,7 @@ FORMULAS = {
 
 def main() -> bool:
     """Print every row; True where all limits hold."""
-    return all([*_start_up(), *_formulas(), *_draws()])
+    return all([*_start_up(), *_formulas(), *_plans(), *_draws()])
 
 
 def _start_up() -> list[bool]:
@@ -44,6 +45,18 @@ def _start_up() -> list[bool]:
         row("deniable --help / bare python", ratio(lambda: process(*told), bare), "x", 12),
         row("deniable plan", seconds(lambda: process("-c", script, *plan), 7), "s", 1.5),
     ]
+
+
+def _plans() -> list[bool]:
+    """A whole plan (budgets by strategies, expected and bounds), sizes that were not asked before."""
+    sizes = itertools.count(100_000)
+
+    def whole() -> None:
+        deniable.plan(
+            n_arms=5, horizon=next(sizes), n_segments=3, base_rate=0.05, lift=0.1, max_belief=0.5
+        )
+
+    return [row("plan with expected clicks, one core", seconds(whole, 15), "s", 0.3)]
 
 
 def _formulas() -> list[bool]:

@@ -23,6 +23,7 @@ ROOT = Path(__file__).parents[1]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 OPTIONAL: dict[str, list[str]] = PROJECT["optional-dependencies"]
 DISTRIBUTIONS = {
+    "argon2": "argon2-cffi",
     "multipart": "python-multipart",
     "openfeature": "openfeature-sdk",
     "opentelemetry": "opentelemetry-sdk",
@@ -68,7 +69,8 @@ def command(*arguments: str, folder: Path, missing: list[str]) -> subprocess.Com
 IMPORT_CORE = """
 import importlib, pkgutil
 import deniable
-for layer in ("privacy", "theory", "strategies", "planning", "inference", "portfolio", "policies"):
+for layer in ("privacy", "theory", "strategies", "expectations", "planning", "inference", "portfolio",
+              "policies"):
     package = importlib.import_module(f"deniable.{layer}")
     for found in pkgutil.iter_modules(package.__path__, f"deniable.{layer}."):
         importlib.import_module(found.name)
@@ -83,7 +85,7 @@ import deniable
 from deniable.client import Client
 from deniable.strategies.joint_lp import best_table
 
-plan = deniable.plan(n_arms=2, horizon=10_000, budget=1)
+plan = deniable.plan(n_arms=2, horizon=10_000, n_segments=1, budget=1)
 Client("http://127.0.0.1:9", api_key="k").close()
 print(json.dumps({
     "belief": round(float(deniable.highest_belief(prior=0.2, risk=1)), 3),
@@ -158,7 +160,7 @@ def test_a_module_of_no_extra_fails_loudly(tmp_path: Path) -> None:
     ("use", "extra"),
     [
         ("deniable.open", "server"),
-        ("deniable.plan(n_arms=2, horizon=100, budget=1).chart()", "charts"),
+        ("deniable.plan(n_arms=2, horizon=100, n_segments=1, budget=1).chart()", "charts"),
         ("deniable.gittins_index", "simulate"),
     ],
 )

@@ -27,7 +27,7 @@ from tests.service.http.process import serving
 
 from deniable.cli import COMMANDS, main
 from deniable.service.service import open as open_service
-from deniable.web.planner import Setting, toml
+from deniable.web.planner_setting import Setting, toml
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
@@ -66,7 +66,11 @@ NOT_RUN = {
 SPELLED = {"docs/operate.md": {"deniable-here ": "deniable "}}
 """Page -> beginnings that stand for others."""
 
-COPIED = {"docs/allocate.md": ("csv", "portfolio.csv"), "docs/apply.md": ("toml", "firm.toml")}
+COPIED = {
+    "docs/allocate.md": ("csv", "portfolio.csv"),
+    "docs/apply.md": ("toml", "firm.toml"),
+    "docs/layers.md": ("csv", "firm.csv"),
+}
 """Page -> the kind of its block that readers are asked to save, and the file's name."""
 
 

@@ -47,8 +47,8 @@ FAULTS = (
     ),
     Fault(
         "charts/simulation.py",
-        'x=alt.X("q025:Q", title="clicks"',
-        'x=alt.X("low:Q", title="clicks"',
+        'x=alt.X("q025:Q", title=value',
+        'x=alt.X("low:Q", title=value',
         "the spread of repetitions begins at the limit of the mean",
         _of("clicks of policies"),
     ),

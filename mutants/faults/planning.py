@@ -5,24 +5,25 @@ from __future__ import annotations
 from mutants.fault import Fault
 
 PLAN = "tests/planning/test_plan.py"
+EXPECTATION = "tests/planning/test_expectation.py"
 
 FAULTS = (
     Fault(
-        "planning/plan.py",
+        "planning/recommendation.py",
         "budget = rounded(max(0.0, limit - trace), up=False)",
         "budget = rounded(max(0.0, limit - trace), up=True)",
         "the recommended budget exceeds the largest belief",
         (f"{PLAN}::test_largest_belief_limits_the_recommendation",),
     ),
     Fault(
-        "planning/plan.py",
+        "planning/recommendation.py",
         "    if limit is not None and limit - trace < budget:\n",
         "    if False:\n",
         "the largest belief limits nothing",
         (f"{PLAN}::test_largest_belief_limits_the_recommendation",),
     ),
     Fault(
-        "planning/plan.py",
+        "planning/recommendation.py",
         "share = 1 / self.n_segments if self.shares is None else max(self.shares)",
         "share = 1 / self.n_segments if self.shares is None else min(self.shares)",
         "the last visitor is that of the smallest segment",
@@ -69,5 +70,43 @@ FAULTS = (
         "shown_otherwise=float(matrix[arm - 1, arm]),",
         "an arm is told the probability of another one",
         (f"{PLAN}::test_arm_plan_numbers",),
+    ),
+    Fault(
+        "planning/recommendation.py",
+        "allowed = TOP if limit is None else rounded(max(0.0, limit - trace), up=False)",
+        "allowed = TOP",
+        "the recommendation by what to expect exceeds the largest belief",
+        (f"{EXPECTATION}::test_the_recommendation_is_the_smallest_budget_near_the_least_loss",),
+    ),
+    Fault(
+        "planning/expectation.py",
+        "    cost = max(0.0, at[best].lost - least)",
+        "    cost = max(0.0, at[best].lost)",
+        "all clicks lost are told as the cost of privacy",
+        (f"{EXPECTATION}::test_the_cost_of_the_budget_is_told_by_day",),
+    ),
+    Fault(
+        "planning/expectation.py",
+        "        return bool(equal) and not self.trace_budget",
+        "        return True",
+        "segments of different sizes are told as if they were of one size",
+        (f"{EXPECTATION}::test_segments_of_different_sizes_are_simulated_and_told",),
+    ),
+    Fault(
+        "expectations/prior.py",
+        "math.sqrt(1 - part) * shared + math.sqrt(part) * own",
+        "math.sqrt(part) * shared + math.sqrt(1 - part) * own",
+        "segments agree where they should differ",
+        ("tests/expectations/test_prior.py::test_draws_share_what_they_should",),
+    ),
+    Fault(
+        "expectations/surface.py",
+        "        return 1 - self.heterogeneity + self.heterogeneity / self.segments",
+        "        return 1 - self.heterogeneity / self.segments",
+        "what the segments share is too much",
+        (
+            "tests/expectations/test_surface.py::"
+            "test_the_best_private_table_is_between_one_row_for_all_and_no_limit",
+        ),
     ),
 )

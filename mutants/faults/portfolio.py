@@ -12,6 +12,41 @@ PROBLEM = f"{TESTS}/test_problem.py"
 
 FAULTS = (
     Fault(
+        "portfolio/search.py",
+        "return self.best.loss - lower <= gap * max(-lower, 0.0)",
+        "return self.best.loss - lower <= gap * float(self.losses.base.sum())",
+        "the gap is judged by the total, not by the saving",
+        (f"{TESTS}/test_saving.py",),
+    ),
+    Fault(
+        "portfolio/counts.py",
+        "others = np.clip(wanted - (change < 0), fewest, np.maximum(fewest, largest))",
+        "others = np.full(family.size, 0)",
+        "the odd one of a family leaves nobody else above",
+        (f"{TESTS}/test_saving.py::test_the_best_sides_against_all_of_them",),
+    ),
+    Fault(
+        "portfolio/curves.py",
+        "part = np.clip((budget - left) / (right - left), 0.0, 1.0)",
+        "part = np.clip((budget - left) / (right - left), 0.0, 0.5)",
+        "a table is read wrongly between its knots",
+        (f"{TESTS}/test_tables.py",),
+    ),
+    Fault(
+        "portfolio/layers.py",
+        "outside = float(((1 - shares) * problem.random).sum())",
+        "outside = 0.0",
+        "visitors outside of an experiment lose nothing",
+        (f"{TESTS}/test_layers.py",),
+    ),
+    Fault(
+        "expectations/fit.py",
+        "weight = 1 / ((self.mean * lift) ** 2 + self.noise)",
+        "weight = 1 / ((self.mean * lift) ** 2 + 1e-12)",
+        "luck is taken for lift",
+        ("tests/expectations/test_fit.py",),
+    ),
+    Fault(
         "portfolio/problem.py",
         "return alone + sum(int(budgets_nano[rows].max()) for rows in self.members)",
         "return alone + sum(int(budgets_nano[rows].sum()) for rows in self.members)",

@@ -15,6 +15,7 @@ TRACKER = (f"{TESTS}/test_tracker.py",)
 SCHEDULE = (f"{TESTS}/test_schedule.py",)
 MECHANISM = (f"{TESTS}/test_mechanism.py",)
 JOINT = (f"{TESTS}/test_joint_table.py",)
+GROWING = "tests/promise/test_growing.py"
 
 FAULTS = (
     Fault(
@@ -227,5 +228,19 @@ FAULTS = (
         "if low < 0 or high * bound.denominator > 2 * low * bound.numerator:",
         "joint tables may exceed the budget by a factor of two",
         JOINT,
+    ),
+    Fault(
+        "privacy/tables.py",
+        "rows = table.rows + (table.zero,) * (n_segments - then_segments)",
+        "rows = table.rows + table.rows[:1] * (n_segments - then_segments)",
+        "a segment that was added is served from another's row until the next table",
+        (f"{GROWING}::test_a_new_segment_gets_the_zero_row_until_the_next_table",),
+    ),
+    Fault(
+        "privacy/tables.py",
+        "return Table(tuple(row + later_arms for row in rows), table.zero + later_arms)",
+        "return Table(tuple(later_arms + row for row in rows), later_arms + table.zero)",
+        "arms that were added take the places of the first ones",
+        (f"{GROWING}::test_a_table_is_widened_by_nothing_but_zeros_and_its_zero_row",),
     ),
 )

@@ -9,6 +9,8 @@ FACADE = f"{TESTS}/test_facade.py"
 LEASES = (f"{TESTS}/test_leases.py",)
 QUEUEING = (f"{TESTS}/test_queueing.py",)
 KEY = f"{TESTS}/test_visitor_key.py"
+PEOPLE = f"{TESTS}/test_people.py"
+GROWING = "tests/promise/test_growing.py"
 
 FAULTS = (
     Fault(
@@ -153,10 +155,81 @@ FAULTS = (
     ),
     Fault(
         "service/experiments.py",
-        "        <= exp_floor(experiment.budgets[arm])\n",
-        "        <= 2 * exp_floor(experiment.budgets[arm])\n",
+        "        <= exp_floor(changed.budgets[arm])\n",
+        "        <= 2 * exp_floor(changed.budgets[arm])\n",
         "an arm can be switched off though the promise across time breaks",
         ("tests/promise/test_switching_off.py",),
+    ),
+    Fault(
+        "service/people.py",
+        "                invites.c.expires_at > self._clock(),\n",
+        "",
+        "an invitation works for ever",
+        (f"{PEOPLE}::test_an_invitation_ends",),
+    ),
+    Fault(
+        "service/people.py",
+        "None if row is None or row.disabled_at is not None else row.password_hash",
+        "None if row is None else row.password_hash",
+        "a disabled person signs in",
+        (f"{PEOPLE}::test_every_refusal_costs_one_check_of_a_password",),
+    ),
+    Fault(
+        "service/passwords.py",
+        "hasher().verify(stored or of_nobody, _normalised(password)[:LONGEST])",
+        "stored is None or hasher().verify(stored, _normalised(password)[:LONGEST])",
+        "the time tells whether a name exists",
+        (f"{PEOPLE}::test_every_refusal_costs_one_check_of_a_password",),
+    ),
+    Fault(
+        "service/people.py",
+        "        self._count(buckets)\n",
+        "",
+        "passwords can be guessed without a limit",
+        (f"{PEOPLE}::test_guessing_is_limited_whether_or_not_anybody_has_the_name",),
+    ),
+    Fault(
+        "service/approvals.py",
+        "            if row.asked_by == actor:\n",
+        "            if False:\n",
+        "one person is both",
+        (f"{TESTS}/test_approvals.py::test_one_asks_another_grants_the_first_does",),
+    ),
+    Fault(
+        "service/approvals.py",
+        "                approvals.c.answered_at > since,\n",
+        "",
+        "a grant holds for ever",
+        (f"{TESTS}/test_approvals.py::test_a_refusal_or_an_old_grant_does_not_help",),
+    ),
+    Fault(
+        "service/webhook.py",
+        "                if self._tries < MOST_TRIES:\n",
+        "                if True:\n",
+        "one message that is never taken holds up all others",
+        (f"{TESTS}/test_webhook.py::test_it_gives_up_after_some_hours_and_goes_on",),
+    ),
+    Fault(
+        "service/publisher.py",
+        "    unchanged &= len(experiment.segments) == locked.segments\n",
+        "",
+        "a table without a row for a segment is published after the segment was added",
+        (f"{GROWING}::test_a_table_that_was_made_before_a_segment_was_added_is_thrown_away",),
+    ),
+    Fault(
+        "service/publisher.py",
+        "return rows + [[0] * width for _ in range(height - len(rows))]",
+        "return rows + [list(rows[0]) for _ in range(height - len(rows))]",
+        "a new segment begins with the noisy sums of the first one",
+        (f"{GROWING}::test_counts_with_a_trace_budget_go_on_where_they_were",),
+    ),
+    Fault(
+        "service/evidence.py",
+        "experiment, (n_segments, n_arms) = evidence.experiment, evidence.began_with",
+        "experiment = evidence.experiment\n"
+        "    n_segments, n_arms = len(experiment.segments), len(experiment.arms)",
+        "plans of intervals change once visitors came",
+        (f"{GROWING}::test_plans_of_intervals_stay_those_of_the_start",),
     ),
     Fault(
         "service/publisher.py",

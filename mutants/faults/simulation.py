@@ -6,6 +6,8 @@ from mutants.fault import Fault
 
 TESTS = "tests/simulation"
 SAMPLERS = f"{TESTS}/test_samplers.py"
+CUSTOM = "tests/simulation/test_custom.py"
+REWARDS = "tests/simulation/test_rewards.py"
 RUN = f"{TESTS}/test_run.py"
 GITTINS = f"{TESTS}/test_gittins_index.py"
 
@@ -82,9 +84,37 @@ FAULTS = (
     ),
     Fault(
         "simulation/results.py",
-        '"regret": (batch.shows * gaps).sum(axis=(2, 3)).ravel(),',
-        '"regret": (batch.clicks * gaps).sum(axis=(2, 3)).ravel(),',
+        "return np.asarray(batch.shows[:, job.kept] * gaps[0])",
+        "return np.asarray(batch.clicks[:, job.kept] * gaps[0])",
         "regret counts clicks, not shows",
         (f"{RUN}::test_the_frame_is_tidy_and_adds_up",),
+    ),
+    Fault(
+        "simulation/kernels/late_rewards.py",
+        "due = (visitor + 1 + late) % known.first.size",
+        "due = (visitor + 1 + 0 * late) % known.first.size",
+        "no reward is late",
+        (f"{REWARDS}::test_every_path_of_late_rewards_has_its_probability",),
+    ),
+    Fault(
+        "simulation/learners.py",
+        "due = done + 1 + (bisect_right(delays, late) if len(delays) > 1 else 0)",
+        "due = done + 2 + (bisect_right(delays, late) if len(delays) > 1 else 0)",
+        "a learner is told a visitor too late",
+        (f"{REWARDS}::test_a_reward_is_told_before_the_visitor_after_its_delay",),
+    ),
+    Fault(
+        "simulation/learners.py",
+        "return int(lot / rule.explored * rule.n_arms) if lot < rule.explored else arm",
+        "return int(lot / rule.explored * rule.n_arms) if lot < 0.8 * rule.explored else arm",
+        "a learner's choice is shown too often",
+        (f"{CUSTOM}::test_a_learner_through_randomized_response_is_the_constant_strategy",),
+    ),
+    Fault(
+        "simulation/results.py",
+        "lost = np.cumsum(new * gaps[world.phase_at(job.checkpoints)], axis=1)",
+        "lost = np.cumsum(new * gaps[0], axis=1)",
+        "regret forgets that click rates changed",
+        (f"{REWARDS}::test_clicks_and_regret_follow_the_rates_of_the_time",),
     ),
 )

@@ -13,6 +13,8 @@ ACCOUNT = (f"{TESTS}/test_account.py",)
 ERASURE = (f"{TESTS}/test_erasure.py",)
 LEDGER = (f"{TESTS}/test_ledger.py",)
 LEASES = ("tests/service/test_leases.py",)
+GROWING = "tests/promise/test_growing.py"
+BELIEVED = (f"{GROWING}::test_entries_that_cannot_be_are_not_believed",)
 
 FAULTS = (
     Fault(
@@ -133,7 +135,7 @@ FAULTS = (
     ),
     Fault(
         "storage/account.py",
-        "if weaker and not reason.strip():",
+        "if _weaker(before, budget_nano, window_days) and not reason.strip():",
         "if False:",
         "the promise is weakened without a reason",
         (f"{TESTS}/test_account.py::test_a_raise_needs_a_reason",),
@@ -226,5 +228,56 @@ FAULTS = (
         "return times.now()",
         "the store's time can go back",
         (f"{TESTS}/test_account.py::test_time_does_not_go_back",),
+    ),
+    Fault(
+        "storage/promises.py",
+        'if detail["version"] != promise.version + 1:',
+        'if detail["version"] > promise.version + 1:',
+        "an arm is added without a new version",
+        BELIEVED,
+    ),
+    Fault(
+        "storage/promises.py",
+        'one_band = promise.one_band and detail["grade"] == "across time"',
+        "one_band = promise.one_band",
+        "a new version is told to be across time with the old one",
+        (f"{GROWING}::test_every_table_keeps_the_budget_and_every_audit_says_so[constant]",),
+    ),
+    Fault(
+        "storage/promises.py",
+        "or (last is not None and last.number != after):",
+        "or (last is not None and last.number > after):",
+        "a segment is listed after a table that does not exist",
+        BELIEVED,
+    ),
+    Fault(
+        "storage/promises.py",
+        "if own is not None and own > promise.budget_nano:",
+        "if own is not None and own > 2 * promise.budget_nano:",
+        "an added arm may have more budget than was committed",
+        (f"{GROWING}::test_an_own_budget_above_the_committed_one_is_not_believed",),
+    ),
+    Fault(
+        "storage/experiments.py",
+        "return change(connection, experiment)\n\n\ndef cells(",
+        "return by_key(connection, experiment.key)\n\n\ndef cells(",
+        "writers do not notice that a segment was added",
+        (f"{GROWING}::test_a_new_segment_gets_the_zero_row_until_the_next_table",),
+    ),
+    Fault(
+        "storage/promises.py",
+        'return last == "discard" and set(before) <= DRAFTING',
+        'return last == "discard"',
+        "an experiment that ran can be removed like a draft",
+        (
+            "tests/service/test_drafting.py::test_a_started_experiment_cannot_be_removed_by_an_entry",
+        ),
+    ),
+    Fault(
+        "storage/listing.py",
+        "named = func.lower(experiments.c.key).contains(text, autoescape=True)",
+        "named = func.lower(experiments.c.key).contains(text)",
+        "an underscore in a search finds any letter",
+        ("tests/service/test_drafting.py::test_finding",),
     ),
 )

@@ -4,6 +4,8 @@ from deniable.datasets.asos import asos as asos
 from deniable.datasets.experiment import ExperimentData as ExperimentData
 from deniable.datasets.open_bandit import open_bandit as open_bandit
 from deniable.datasets.synthetic import synthetic_portfolio as synthetic_portfolio
+from deniable.expectations.fit import FittedPrior as FittedPrior
+from deniable.expectations.fit import fit_prior as fit_prior
 from deniable.leak.report import Leak as Leak
 from deniable.leak.report import measure_leak as measure_leak
 from deniable.planning.arm_plan import ArmPlan as ArmPlan
@@ -13,6 +15,10 @@ from deniable.planning.plan import plan as plan
 from deniable.policies.benchmarks import GittinsPolicy as GittinsPolicy
 from deniable.policies.benchmarks import PerfectPolicy as PerfectPolicy
 from deniable.policies.benchmarks import RandomPolicy as RandomPolicy
+from deniable.policies.custom import CustomPolicy as CustomPolicy
+from deniable.policies.custom import Learner as Learner
+from deniable.policies.custom import ThompsonSampling as ThompsonSampling
+from deniable.policies.custom import UpperConfidence as UpperConfidence
 from deniable.policies.greedy import ArmConstantPolicy as ArmConstantPolicy
 from deniable.policies.greedy import ArmDynamicPolicy as ArmDynamicPolicy
 from deniable.policies.greedy import ConstantPolicy as ConstantPolicy
@@ -25,6 +31,9 @@ from deniable.policies.tables import PooledPolicy as PooledPolicy
 from deniable.portfolio.allocation import Allocation as Allocation
 from deniable.portfolio.allocation import Allocator as Allocator
 from deniable.portfolio.allocation import allocate as allocate
+from deniable.portfolio.layers import Layer as Layer
+from deniable.portfolio.layers import LayerDesign as LayerDesign
+from deniable.portfolio.layers import design_layers as design_layers
 from deniable.portfolio.participation import RealizedRisk as RealizedRisk
 from deniable.portfolio.participation import realized_risk as realized_risk
 from deniable.portfolio.participation import sampled_risk as sampled_risk

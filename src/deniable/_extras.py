@@ -15,8 +15,8 @@ MODULES: dict[str, frozenset[str]] = {
     "charts": frozenset({"altair", "jinja2", "vl_convert"}),
     "simulate": frozenset({"numba", "polars", "scipy"}),
     "server": frozenset(
-        {"alembic", "altair", "fastapi", "httptools", "jinja2", "multipart", "orjson", "polars"}
-        | {"prometheus_client", "scipy", "sqlalchemy", "starlette", "uvicorn", "uvloop"}
+        {"alembic", "altair", "argon2", "fastapi", "httptools", "jinja2", "multipart", "orjson"}
+        | {"polars", "prometheus_client", "scipy", "sqlalchemy", "starlette", "uvicorn", "uvloop"}
         | {"vl_convert"}
     ),
     "postgres": frozenset({"psycopg"}),

@@ -6,7 +6,7 @@ Numbers may be scalars or arrays; the result is always a float64 array of the sa
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -102,6 +102,11 @@ def nonnegative(argument: str, value: ArrayLike) -> FloatArray:
     return array
 
 
+def budget(value: float) -> float:
+    """One privacy budget."""
+    return single("budget", nonnegative("budget", value))
+
+
 def risk(argument: str, value: ArrayLike) -> FloatArray:
     """A privacy risk: 0 or more; infinity is the purely greedy mechanism."""
     allowed = "a number, 0 or more"
@@ -133,6 +138,13 @@ def arm_budgets(argument: str, value: Sequence[float] | FloatArray) -> FloatArra
             "budgets above 0 for all arms, or 0 for all: an arm with 0 alone would always be shown",
         )
     return array
+
+
+def listed(argument: str, value: object, allowed: str) -> list[Any]:
+    """The items of a list, tuple, array or other iterable; a text or a mapping is none."""
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise InvalidArgumentError(argument, value, allowed)
+    return list(value)
 
 
 def distinct(argument: str, values: Iterable[Hashable], minimum: int) -> tuple[Hashable, ...]:

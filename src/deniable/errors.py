@@ -10,6 +10,8 @@
     ├── MissingExtraError        (also an ImportError)  an optional dependency: module, extra
     ├── UnknownNameError         (also a LookupError)  nothing has this name: kind, name
     ├── WrongStateError          what an experiment's state, or a name in use, forbids
+    ├── ApprovalNeededError      (also a WrongStateError)  the firm asks for a second person
+    ├── TooManyAttemptsError     too many wrong passwords: seconds to wait
     ├── OverloadedError          the queue is full: nothing was done, try again in a moment
     └── StoreUnavailableError    the store did not answer after retries: nothing was acknowledged
 """
@@ -141,6 +143,54 @@ class UnknownNameError(DeniableError, LookupError):
 
 class WrongStateError(DeniableError):
     """An act that the present state forbids: starting twice, changing what carries the promise."""
+
+
+class ApprovalNeededError(WrongStateError):
+    """The firm says that this needs a second person. Nothing was done; a request waits.
+
+    Attributes:
+        kind: of the act.
+        words: what it does.
+        digest: a keyed hash of what exactly it does.
+
+    >>> raise ApprovalNeededError("start", "start checkout: 3 nats", bytes(32))
+    Traceback (most recent call last):
+    ...
+    deniable.errors.ApprovalNeededError: this needs a second person (start checkout: 3 nats):
+        a privacy officer or an admin grants it under Settings, then do the same again
+    """
+
+    def __init__(self, kind: str, words: str, digest: bytes) -> None:
+        self.kind = kind
+        self.words = words
+        self.digest = digest
+        super().__init__(kind, words, digest)  # as given, so that the error can be pickled
+
+    def __str__(self) -> str:
+        return (
+            f"this needs a second person ({self.words}): a privacy officer or an admin grants it "
+            "under Settings, then do the same again"
+        )
+
+
+class TooManyAttemptsError(DeniableError):
+    """Too many wrong passwords lately; this one was not looked at.
+
+    Attributes:
+        seconds: how long to wait.
+
+    >>> raise TooManyAttemptsError(seconds=60)
+    Traceback (most recent call last):
+    ...
+    deniable.errors.TooManyAttemptsError: too many wrong passwords: try again in 60 seconds
+    """
+
+    def __init__(self, *, seconds: int) -> None:
+        self.seconds = seconds
+        super().__init__(f"too many wrong passwords: try again in {seconds} seconds")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return partial(type(self), seconds=self.seconds), ()
 
 
 class OverloadedError(DeniableError):

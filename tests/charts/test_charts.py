@@ -62,7 +62,7 @@ def test_elasticity_points_stand_at_the_best_budgets() -> None:
 
 
 def test_plan_figure_shows_the_chosen_budget_and_the_best_ones() -> None:
-    plan = deniable.plan(n_arms=2, horizon=10_000, budget=1)
+    plan = deniable.plan(n_arms=2, horizon=10_000, n_segments=1, budget=1)
     data = plan.chart().to_dict()["datasets"]
     assert data == {name: data[name] for name in data} == {n: plan_data(plan)[n] for n in data}
     assert data["chosen"] == [{"budget": 1, "text": "budget 1"}]
@@ -88,7 +88,7 @@ def test_bounds_that_say_nothing_are_not_drawn() -> None:
 
 
 def test_panels_name_the_data_they_read() -> None:
-    data = plan_data(deniable.plan(n_arms=2, horizon=10_000))
+    data = plan_data(deniable.plan(n_arms=2, horizon=10_000, n_segments=1))
     read = {part for panel in PANELS.values() for part in panel.datasets}
     assert read == set(data)
     for panel in PANELS.values():

@@ -98,6 +98,15 @@ FIGURES: dict[str, tuple[Callable[[], Any], list[str]]] = {
             "point x=prior y=belief",
         ],
     ),
+    "expected": (
+        PANELS["expected"].make,
+        [
+            "area x=budget y=low y2=high",
+            "rule y=y",
+            "line color=strategy strokeDash=strategy x=budget y=lost",
+            "rule x=budget",
+        ],
+    ),
     "schedule": (
         PANELS["schedule"].make,
         ["line color=strategy strokeDash=strategy x=clock y=share"],
@@ -257,7 +266,7 @@ def test_every_mark_shows_what_it_should(name: str) -> None:
 
 def test_too_greedy_is_above_zero_and_too_random_below() -> None:
     """Less budget would help where the elasticity is positive: the words stand on those sides."""
-    zero = plan_data(plan(n_arms=2, horizon=10_000))["zero"]
+    zero = plan_data(plan(n_arms=2, horizon=10_000, n_segments=1))["zero"]
     assert zero == [{"y": 0, "above": "too greedy ↑", "below": "too random ↓"}]
     panel = PANELS["elasticity"].make().to_dict(validate=False)
     sides = dict(word for layer in panel["layer"] for word in _heights(layer))

@@ -31,7 +31,8 @@ def test_prints_the_plan_for_a_person() -> None:
 
 
 def test_json_is_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plan", "--arms", "2", "--visitors", "1e4", "--budget", "1", "--json"]) == 0
+    options = "plan --arms 2 --visitors 1e4 --segments 1 --budget 1 --json"
+    assert main(options.split()) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["strategies"]["constant"]["regret"] == pytest.approx(8689.255, abs=5e-4)
     assert told["horizon"] == 10_000
@@ -111,7 +112,15 @@ def test_draws_every_format(tmp_path: Path, ending: str, start: bytes) -> None:
         ("plan --arms 2 --visitors 100 --trace-budget nan", "trace_budget=nan"),
         ("plan --arms 2 --visitors 100 --trace-budget 1 --rate 0", "rate=0"),
         ("plan --arms 2 --visitors 100 --trace-budget 1 --lift -1", "lift=-1"),
-        ("plan --arms 2 --visitors 100 --rate .1", "rate=0.1"),
+        ("plan --arms 2 --visitors 100 --base-rate 0", "base_rate=0"),
+        ("plan --arms 2 --visitors 100 --base-rate 1.5", "base_rate=1.5"),
+        ("plan --arms 2 --visitors 100 --lift .1", "lift=0.1"),
+        ("plan --arms 2 --visitors 100 --heterogeneity .1", "heterogeneity=0.1"),
+        ("plan --arms 2 --visitors 100 --per-day 10", "per_day='10'"),
+        ("plan --arms 2 --visitors 100 --base-rate .1 --heterogeneity 2", "heterogeneity=2"),
+        ("plan --arms 2 --visitors 100 --base-rate .1 --lift 0", "lift=0"),
+        ("plan --arms 2 --visitors 100 --base-rate .1 --per-day 0", "per_day='0'"),
+        ("plan --visitors 100 --arm-budgets 1,2 --base-rate .1", "base_rate=0.1"),
         ("plan --visitors 100 --arm-budgets 1,2 --trace-budget 1", "trace_budget=1.0"),
         ("plan --colour", "--colour"),
         ("nonsense", "nonsense"),

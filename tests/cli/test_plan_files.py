@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from deniable.cli import main
-from deniable.web.planner import Setting, toml
+from deniable.web.planner_setting import Setting, toml
 
 
 @pytest.mark.parametrize(
@@ -20,6 +20,7 @@ from deniable.web.planner import Setting, toml
         Setting(arms=3, arm_budgets=(0.5, 1, 2), max_belief=50),
         Setting(max_belief=40),
         Setting(visitors=1000, budget=1, trace_budget=0.5),
+        Setting(base_rate=2, lift=10, heterogeneity=25, per_day=5000),
     ],
 )
 def test_a_saved_plan_is_read_back(

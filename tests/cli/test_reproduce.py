@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from deniable.cli import main
+from deniable.cli.study_progress import StudyProgress
 from deniable.studies.registry import STUDIES
 
 
@@ -22,9 +25,9 @@ def test_one_study_into_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[s
     out = tmp_path / "results"
     assert main(["reproduce", "beliefs", "--out", str(out), "--quick", "--workers", "1"]) == 0
     told = capsys.readouterr()
-    assert "studies: 1; claims: 3 (holds: 3)" in told.out
+    assert "studies: 1; claims of the paper: 3 (3 hold)" in told.out
     assert str(out / "report.html") in told.out
-    assert "beliefs" in told.err
+    assert "beliefs          started" in told.err
     assert (out / "beliefs" / "figures" / "belief_bounds.pdf").exists()
     assert main(["reproduce", "beliefs", "--out", str(out), "--quick", "--workers", "1"]) == 0
     assert "found" in capsys.readouterr().err
@@ -48,3 +51,20 @@ def test_mistakes_are_told_in_one_line(
     assert told in err
     assert err.count("\n") == 1
     assert not (tmp_path / "results").exists()
+
+
+def test_progress_without_a_terminal_is_lines() -> None:
+    """A line at a study's start, at each tenth of its simulation, at its end; not at each repetition."""
+    out = StringIO()
+    with StudyProgress(Console(file=out, width=100)) as progress:
+        progress.started(STUDIES[2])
+        for done in range(1001):
+            progress.repetitions(done, 1000)
+        for done in range(0, 11, 5):  # the study's second simulation
+            progress.repetitions(done, 10)
+    lines = [line.split(maxsplit=1) for line in out.getvalue().splitlines() if line.strip()]
+    assert [line[0] for line in lines] == ["website"] * 13
+    assert lines[0][1] == "started"
+    assert lines[1][1] == "100 of 1,000 repetitions"
+    assert lines[10][1] == "1,000 of 1,000 repetitions"
+    assert [line[1] for line in lines[11:]] == ["5 of 10 repetitions", "10 of 10 repetitions"]

@@ -88,7 +88,13 @@ def test_chart(ending: str, tmp_path: Path) -> None:
         (["--rates", ".3,x"], "rates="),
         (["--visitors", "0"], "visitors="),
         (["--visitors", "1e13"], "visitors="),
-        (["--policies", "thompson"], "policies="),
+        (["--policies", "softmax"], "policies="),
+        (["--delay", "-1"], "delay="),
+        (["--values", "1,2,3"], "values="),
+        (["--values", "much"], "values="),
+        (["--policies", "gittins", "--delay", "3"], "delay="),
+        (["--policies", "thompson", "--values", "3"], "values="),
+        (["--policies", "ucb", "--values", "3"], "values="),
         (["--budget", "-1"], "budget="),
         (["--policies", "arm-constant"], "budgets="),
         (["--policies", "arm-constant", "--budgets", "1,2,3"], "budgets="),
@@ -107,3 +113,51 @@ def test_mistakes_are_one_line(
     assert error.startswith("error: ")
     assert said in error
     assert error.count("\n") == 1
+
+
+def test_rivals_late_rewards_and_values(capsys: pytest.CaptureFixture[str]) -> None:
+    names = "thompson,thompson-response,thompson-gate,ucb,ucb-response,ucb-gate,constant"
+    few = ["simulate", "--rates", ".5,.2", "--visitors", "300", "--repetitions", "2"]
+    few += ["--workers", "1", "--policies", names, "--common-random-numbers"]
+    assert main([*few, "--delay", "5", "--values", ".25", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    rows = {row["policy"]: row for row in document["policies"]}
+    assert list(rows) == [
+        "thompson",
+        "thompson-response(1)",
+        "thompson-gate(1)",
+        "ucb",
+        "ucb-response(1)",
+        "ucb-gate(1)",
+        "constant(1)",
+    ]
+    for row in rows.values():
+        assert row["reward"]["mean"] == pytest.approx(0.25 * row["clicks"]["mean"])
+    some = [*few[:-3], "--policies", "constant,random", "--values", "2,1", "--value-spread", ".3"]
+    assert main(some) == 0
+    assert "reward" in capsys.readouterr().out
+
+
+def test_a_scenario_with_changes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "page.toml"
+    path.write_text(
+        """
+        horizon = 20
+        policies = ["perfect", "random"]
+        repetitions = 3
+        [rates]
+        old = 1.0
+        new = 0.0
+        [[changes]]
+        visitor = 11
+        rates = { new = 1.0, old = 0.0 }
+        [values]
+        new = 3.0
+        old = 1.0
+        """
+    )
+    assert main(["simulate", str(path), "--workers", "1", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["visitors"] == 20
+    perfect = document["policies"][0]
+    assert (perfect["clicks"]["mean"], perfect["reward"]["mean"]) == (20, 40)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import re
 from pathlib import Path
@@ -12,6 +13,7 @@ from sqlalchemy import select
 from deniable.audit.report import Audit
 from deniable.cli import main
 from deniable.service.service import open as open_service
+from deniable.storage import actors
 from deniable.storage.schema import decisions
 
 pytestmark = pytest.mark.usefixtures("strict_audits")
@@ -56,6 +58,12 @@ def test_a_whole_life(store: str, tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "paused" in ok(capsys, "experiment", "pause", "checkout")
     assert "running" in ok(capsys, "experiment", "resume", "checkout")
     assert "version 2" in ok(capsys, "experiment", "switch-off", "checkout", "bold")
+    listed_more = ok(capsys, "experiment", "add-segment", "checkout", "c")
+    assert "version 2" in listed_more
+    assert "zero row until the next table" in listed_more
+    added = ok(capsys, "experiment", "add-arm", "checkout", "red")
+    assert "version 3" in added
+    assert "given the time" in added
     listed = json.loads(ok(capsys, "experiment", "list", "--json"))
     assert [(e["key"], e["status"]) for e in listed] == [("checkout", "running")]
     assert "checkout" in ok(capsys, "experiment", "list")
@@ -66,7 +74,8 @@ def test_a_whole_life(store: str, tmp_path: Path, capsys: pytest.CaptureFixture[
     heads = json.loads(ok(capsys, "ledger", "verify", "--json"))["heads"]
     noted = [part for chain, end in heads.items() for part in ("--head", f"{chain}={end}")]
     assert "sound: " in ok(capsys, "ledger", "verify", *noted)
-    assert "switch_off" in ok(capsys, "ledger", "show")
+    shown = ok(capsys, "ledger", "show")
+    assert all(kind in shown for kind in ("switch_off", "add_segment", "add_arm"))
     ok(capsys, "export", "checkout", str(tmp_path / "log.parquet"))
     ok(capsys, "export", "checkout", str(tmp_path / "log.vw"), "--shape", "vowpal-wabbit")
     assert len((tmp_path / "log.vw").read_text().splitlines()) == 20
@@ -216,6 +225,35 @@ def test_keys(store: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert "revoked" in ok(capsys, "keys", "revoke", key["id"])
     with open_service(store) as service:
         assert service.keys.authenticate(secret) is None
+
+
+def test_users(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    open_service(store).close()
+    link = ok(capsys, "users", "invite", "Ada", "--role", "admin").strip()
+    assert link.startswith("http://127.0.0.1:8000/invite/")
+    given = json.loads(ok(capsys, "users", "invite", "ada", "--url", "https://x/", "--json"))
+    assert given["link"].startswith("https://x/invite/")
+    assert given["link"] != link
+    (ada,) = json.loads(ok(capsys, "users", "list", "--json"))
+    assert (ada["name"], ada["role"], ada["joined_at"]) == ("ada", "admin", None)
+    assert "viewer" in ok(capsys, "users", "role", "ada", "viewer")
+    with open_service(store) as service:
+        service.sessions.begin("t" * 64, seconds=600, user=service.people.get("ada").id)
+        service.sessions.begin("u" * 64, seconds=600, user=service.people.get("ada").id)
+        by = {entry.actor for entry in service.ledger.entries() if entry.kind == "access"}
+    assert by == {f"shell:{getpass.getuser()}"}
+    first, _second = json.loads(ok(capsys, "users", "sessions", "ada", "--json"))
+    assert first["who"] == "ada"
+    assert "1 session ended" in ok(capsys, "users", "sessions", "--end", first["id"])
+    assert "1 sessions of ada ended" in ok(capsys, "users", "sessions", "ada", "--end", "all")
+    assert "disabled" in ok(capsys, "users", "disable", "ada")
+    assert "ada" in ok(capsys, "users", "list")
+    assert "enabled" in ok(capsys, "users", "enable", "ada")
+    assert "'nobody'" in failed(capsys, "users", "role", "nobody", "viewer")
+    assert "role" in failed(capsys, "users", "invite", "bob")
+    assert "role" in failed(capsys, "users", "invite", "bob", "--role", "root")
+    assert "name" in failed(capsys, "users", "invite", "<b>", "--role", "viewer")
+    assert actors.current() is None  # a command leaves nobody behind
 
 
 def test_mistakes_are_told_in_one_line(store: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,7 @@ from deniable.planning.report import arm_plan_sections, chart_summaries, plan_se
 
 
 def test_numbers_are_the_formulas() -> None:
-    plan = deniable.plan(n_arms=2, horizon=10_000, prior=0.2, budget=1)
+    plan = deniable.plan(n_arms=2, horizon=10_000, n_segments=1, prior=0.2, budget=1)
     assert plan.highest_belief == pytest.approx(0.405, abs=5e-4)
     constant, dynamic = plan.strategies["constant"], plan.strategies["dynamic"]
     assert constant.regret == pytest.approx(8689.255, abs=5e-4)
@@ -36,7 +36,7 @@ def test_numbers_are_the_formulas() -> None:
 def test_segments_add_up() -> None:
     """The bound of a plan is the sum of its segments' for strategies that learn them apart."""
     whole = deniable.plan(n_arms=3, horizon=200_000, shares=[0.75, 0.25], budget=2)
-    parts = [deniable.plan(n_arms=3, horizon=n, budget=2) for n in (150_000, 50_000)]
+    parts = [deniable.plan(n_arms=3, horizon=n, n_segments=1, budget=2) for n in (150_000, 50_000)]
     for name, one in whole.strategies.items():
         if name == "joint":
             continue
@@ -77,7 +77,7 @@ def test_a_bound_above_the_visitors_says_nothing() -> None:
 def test_reading_follows_the_sign_of_the_elasticity(
     budget: float, constant: str, dynamic: str
 ) -> None:
-    plan = deniable.plan(n_arms=2, horizon=10_000, budget=budget)
+    plan = deniable.plan(n_arms=2, horizon=10_000, n_segments=1, budget=budget)
     found = {name: one.reading for name, one in plan.strategies.items()}
     assert found == {"constant": constant, "dynamic": dynamic, "joint": "cap never binds"}
     for one in plan.strategies.values():
@@ -115,7 +115,7 @@ def test_the_recommended_strategy_has_the_smallest_bound_at_its_budget(
 
 
 def test_one_segment_needs_no_budget() -> None:
-    plan = deniable.plan(n_arms=2, horizon=10_000)
+    plan = deniable.plan(n_arms=2, horizon=10_000, n_segments=1)
     assert (plan.recommendation.strategy, plan.recommendation.budget) == ("joint", 0.0)
     assert "no budget is needed" in plan.recommendation.reason
     assert "nothing about segments can leak" in " ".join(s.text for s in plan_sections(plan))
@@ -150,26 +150,26 @@ def test_too_few_visitors_are_told_so() -> None:
     [(2, 1, 0), (10_000, 10**12, 700), (2, 10**12, 1e-9), (2, 2, 700)],
 )
 def test_extremes_plan_without_a_warning(n_arms: int, horizon: int, budget: float) -> None:
-    plan = deniable.plan(n_arms=n_arms, horizon=horizon, budget=budget)
+    plan = deniable.plan(n_arms=n_arms, horizon=horizon, n_segments=1, budget=budget)
     text = json.dumps(plan.to_dict())
     assert "NaN" not in text
 
 
 def test_arm_plan_numbers() -> None:
-    plan = deniable.plan_arms(arm_budgets=[0.5, 1, 2], horizon=10_000)
+    plan = deniable.plan_arms(arm_budgets=[0.5, 1, 2], horizon=10_000, n_segments=1)
     assert plan.exploration == pytest.approx(0.695, abs=5e-4)
     assert [round(line.weight, 3) for line in plan.arms] == [0.676, 0.255, 0.069]
     assert [round(line.shown_if_greedy, 3) for line in plan.arms] == [0.775, 0.482, 0.353]
     assert [round(line.shown_otherwise, 3) for line in plan.arms] == [0.470, 0.177, 0.048]
     assert plan.per_round_excess <= plan.per_round_excess_linear
     assert plan.regret > plan.symmetric_regret
-    equal = deniable.plan_arms(arm_budgets=[1, 1], horizon=10_000)
+    equal = deniable.plan_arms(arm_budgets=[1, 1], horizon=10_000, n_segments=1)
     assert equal.regret == pytest.approx(equal.symmetric_regret, rel=1e-13)
     assert equal.gap == 0
 
 
 def test_words_carry_the_numbers() -> None:
-    plan = deniable.plan(n_arms=2, horizon=100_000, budget=1)
+    plan = deniable.plan(n_arms=2, horizon=100_000, n_segments=1, budget=1)
     words = " ".join(section.text + section.title for section in plan_sections(plan))
     assert "0.084 to 0.405" in words
     assert "Constant: the whole budget" in words
@@ -181,7 +181,7 @@ def test_words_carry_the_numbers() -> None:
 
 
 def test_notebook_html_is_static_and_escaped() -> None:
-    html = deniable.plan(n_arms=2, horizon=10_000)._repr_html_()
+    html = deniable.plan(n_arms=2, horizon=10_000, n_segments=1)._repr_html_()
     assert html.count("<table>") == 2
     assert "<svg" in html
     assert "<script" not in html
@@ -215,7 +215,7 @@ def test_bad_input_names_the_argument(argument: str, value: object) -> None:
 
 def test_belief_below_the_prior_cannot_be_promised() -> None:
     with pytest.raises(InvalidArgumentError, match="from the prior"):
-        deniable.plan(n_arms=2, horizon=1000, prior=0.5, max_belief=0.4)
+        deniable.plan(n_arms=2, horizon=1000, n_segments=1, prior=0.5, max_belief=0.4)
 
 
 @pytest.mark.parametrize("budgets", [[1], [], [0, 1], [0, 0], [-1, 2], [float("nan"), 1]])
@@ -226,7 +226,9 @@ def test_bad_arm_budgets(budgets: list[float]) -> None:
 
 def test_the_advice_is_to_move_towards_the_best() -> None:
     for budget, reading, advice in ((1.0, "too random", "more"), (3.0, "too greedy", "less")):
-        constant = deniable.plan(n_arms=2, horizon=10_000, budget=budget).strategies["constant"]
+        constant = deniable.plan(n_arms=2, horizon=10_000, n_segments=1, budget=budget).strategies[
+            "constant"
+        ]
         assert constant.reading == reading
         assert (budget < constant.best_budget) == (advice == "more")
         change = abs(constant.elasticity)
@@ -243,8 +245,8 @@ def test_the_last_visitor_is_of_the_largest_segment() -> None:
 
 def test_every_strategy_says_whether_its_bound_says_anything() -> None:
     for n_arms, horizon in ((2, 10_000), (20, 10_000), (20, 10**9)):
-        plan = deniable.plan(n_arms=n_arms, horizon=horizon, budget=2)
+        plan = deniable.plan(n_arms=n_arms, horizon=horizon, n_segments=1, budget=2)
         told = {name: one.informative for name, one in plan.strategies.items()}
         assert told == {name: one.regret < horizon for name, one in plan.strategies.items()}
-    small = deniable.plan(n_arms=20, horizon=10_000, budget=2).strategies
+    small = deniable.plan(n_arms=20, horizon=10_000, n_segments=1, budget=2).strategies
     assert not small["constant"].informative

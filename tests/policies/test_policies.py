@@ -21,10 +21,12 @@ from deniable.policies.base import (
     GreedyRule,
     IndexRule,
     KnownRatesRule,
+    LearnerRule,
     Policy,
 )
 from deniable.policies.benchmarks import GittinsPolicy
 from deniable.policies.catalogue import POLICIES, Settings, policy_named
+from deniable.policies.custom import CustomPolicy, ThompsonSampling, UpperConfidence
 from deniable.policies.greedy import ArmDynamicPolicy, DynamicPolicy, EpsilonGreedyPolicy
 from deniable.privacy.mechanism import ArmSpecificResponse, RandomizedResponse
 from deniable.simulation.job import kernel_rule
@@ -49,9 +51,15 @@ def _classes() -> list[type]:
 
 
 def test_every_policy_is_in_the_catalogue() -> None:
-    assert {kind.name for kind in _classes()} == set(POLICIES)  # type: ignore[attr-defined]
+    named = {kind.name for kind in _classes() if kind is not CustomPolicy}  # type: ignore[attr-defined]
+    custom = {
+        f"{learner.name}{way}"
+        for learner in (ThompsonSampling, UpperConfidence)
+        for way in ("", "-response", "-gate")
+    }
+    assert named | custom == set(POLICIES)
     for name in POLICIES:
-        assert policy_named(name, SETTINGS).name == name
+        assert policy_named(name, SETTINGS).label.partition("(")[0] == name
 
 
 @pytest.mark.parametrize("name", POLICIES)
@@ -70,11 +78,25 @@ def test_the_contract(name: str) -> None:
         assert np.allclose(rule.shown.sum(axis=0), 1)
     elif isinstance(rule, IndexRule):
         assert 0 < rule.discount < 1
+    elif isinstance(rule, LearnerRule):
+        _check_learner(rule, policy.risk_cap)
     elif isinstance(rule, EpochRule | KnownRatesRule):
         assert rule.budget == policy.risk_cap  # what a budget is for: tests/strategies
     else:
         assert isinstance(rule, GreedyRule)
         _check_greedy(rule, policy.risk_cap)
+
+
+def _check_learner(rule: LearnerRule, cap: float) -> None:
+    """Randomized response has the cap's risk, the gate has its budget, and a free learner neither."""
+    assert (rule.n_arms, rule.n_segments, rule.horizon) == (3, 2, 1000)
+    if rule.gate is not None:
+        assert (rule.gate, rule.explored) == (cap, 0)
+    elif rule.explored:
+        shown = 1 - rule.explored + rule.explored / 3
+        assert math.log(shown / (rule.explored / 3)) == pytest.approx(cap)
+    else:
+        assert math.isinf(cap)
 
 
 def _check_greedy(rule: GreedyRule, cap: float) -> None:
@@ -130,7 +152,8 @@ def test_only_perfect_information_looks_at_the_rates() -> None:
         ("arm-constant", Settings(budget=1), "budgets"),
         ("arm-dynamic", Settings(budgets=(0.0, 1.0)), "budgets"),
         ("gittins", Settings(discount=1.0), "discount"),
-        ("thompson", Settings(), "policies"),
+        ("softmax", Settings(), "policies"),
+        ("thompson-gate", Settings(), "budget"),
     ],
 )
 def test_bad_settings_are_named(name: str, settings: Settings, named: str) -> None:

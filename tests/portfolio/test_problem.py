@@ -89,7 +89,7 @@ mail,3,5000,,,,,0.25,letters
 def check_file(path: Path) -> None:
     portfolio = read_portfolio(path)
     assert portfolio.ids == ("home", "cart", "mail")
-    assert portfolio.segments.tolist() == [1, 3, 1]
+    assert portfolio.segments.tolist() == [2, 3, 2]
     assert portfolio.strategies == (None, "dynamic", None)
     assert portfolio.min_nano.tolist() == [0, 10**8, 25 * 10**7]
     assert portfolio.max_nano[1:].tolist() == [2 * 10**9, 25 * 10**7]

@@ -26,7 +26,7 @@ from deniable.storage.store import Store
 
 NAMES = st.sampled_from(["one", "two", "one", "two", "three", "four"])
 VISITORS = st.sampled_from([f"v{i}" for i in range(16)])
-SEGMENTS = st.sampled_from(["a", "b", "unheard of", None])
+SEGMENTS = st.sampled_from(["a", "b", "c", "d", "unheard of", None])
 KEY = bytes.fromhex("5a" * 32)
 WEIGHTS = {
     "decide": 12,
@@ -39,6 +39,8 @@ WEIGHTS = {
     "resume": 3,
     "stop": 1,
     "switch_off": 2,
+    "add_arm": 2,
+    "add_segment": 2,
     "set_firm": 2,
     "publish": 2,
     "erase": 3,
@@ -120,6 +122,8 @@ class UseCases(RuleBasedStateMachine):
             "resume": lambda: self.resume(name),
             "stop": lambda: self.stop(name, arm if number % 2 and arm != "arm2" else None),
             "switch_off": lambda: self.switch_off(name, arm),
+            "add_arm": lambda: self.add_arm(name, f"arm{2 + number % 5}"),
+            "add_segment": lambda: self.add_segment(name, "abcd"[number % 4]),
             "set_firm": lambda: self.set_firm(budget),
             "decide": lambda: self.decide(name, visitor, segment),
             "decide_batch": lambda: self.decide_batch(name, pairs),
@@ -205,6 +209,36 @@ class UseCases(RuleBasedStateMachine):
                 self.service.experiments.switch_off(experiment.key, arm).version
                 == experiment.version
             )
+
+    def add_arm(self, name: str, arm: str) -> None:
+        experiment = self.known(
+            name, lambda k: self.service.experiments.add_arm(k, arm), "running", "paused"
+        )
+        if experiment is None:
+            return
+        if arm in experiment.arms:
+            with pytest.raises(InvalidArgumentError):
+                self.service.experiments.add_arm(experiment.key, arm)
+            return
+        experiment.arms.append(arm)
+        experiment.version += 1
+        added = self.service.experiments.add_arm(experiment.key, arm)
+        assert added.version == experiment.version
+
+    def add_segment(self, name: str, segment: str) -> None:
+        experiment = self.known(
+            name, lambda k: self.service.experiments.add_segment(k, segment), "running", "paused"
+        )
+        if experiment is None:
+            return
+        if segment in experiment.segments:
+            with pytest.raises(InvalidArgumentError):
+                self.service.experiments.add_segment(experiment.key, segment)
+            return
+        experiment.segments.append(segment)
+        before = self.service.experiments.get(experiment.key)
+        added = self.service.experiments.add_segment(experiment.key, segment)
+        assert (added.version, added.table_number) == (before.version, before.table_number)
 
     def set_firm(self, budget: float) -> None:
         nano = int(budget * 10**9)
@@ -301,7 +335,8 @@ class UseCases(RuleBasedStateMachine):
         assert answer.id not in self.model.decisions
         assert answer.arm in experiment.active
         role = self.model.role(experiment, visitor)
-        decision = ModelDecision(answer.id, answer.arm, role, segment)
+        listed = segment if segment in experiment.segments else None  # at the time of the draw
+        decision = ModelDecision(answer.id, answer.arm, role, listed)
         experiment.by_visitor[visitor] = decision
         experiment.shows += role == Role.MEMBER
         self.model.decisions[answer.id] = (experiment, decision)
@@ -337,5 +372,5 @@ class UseCases(RuleBasedStateMachine):
                 assert (row.visitor, row.segment, row.shown, row.salt) == (None,) * 4
             else:
                 assert experiment.arms[row.shown] == decision.arm
-                known = {"a": 0, "b": 1}
+                known = {name: place for place, name in enumerate(experiment.segments)}
                 assert row.segment == known.get(decision.segment or "", -1)

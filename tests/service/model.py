@@ -28,6 +28,7 @@ class ModelExperiment:
     layer: str | None
     strategy: str
     status: str = "draft"
+    segments: list[str] = field(default_factory=lambda: ["a", "b"])
     off: set[str] = field(default_factory=set)
     winner: str | None = None
     started: bool = False

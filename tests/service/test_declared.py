@@ -42,6 +42,9 @@ default_arm = "b"
 
 [keys.shop]
 scopes = ["decide", "reward"]
+
+[users."ada@firm.example"]
+role = "manager"
 """
 
 
@@ -72,6 +75,7 @@ def test_a_file_leads_there_and_then_nothing_is_to_do(store_url: str) -> None:
             "checkout: start",
             "by.arm: create, constant, 0.7 nats",
             "key shop: create for decide, reward",
+            "user ada@firm.example: invite as manager",
         ]
         again = compare(FIRM, service)
         assert (again.steps, again.refused, again.left_alone) == ([], [], [])
@@ -135,6 +139,38 @@ def test_switching_off(store_url: str) -> None:
         assert compare(written(service), service).refused == []
 
 
+def test_adding_arms_and_segments(store_url: str) -> None:
+    base = '[firm]\nbudget = 3\n[experiments.e]\nstatus = "running"\n'
+    small = base + 'arms = ["a", "b"]\nsegments = ["s"]\nbudget = 1\n'
+    large = small.replace('"b"', '"b", {key = "c", label = "C"}, "d"').replace('"s"', '"s", "t"')
+    with open_service(store_url) as service:
+        take(compare(small, service))
+        assert take(compare(large, service)) == [
+            "e: add segment 2, zero row until the next table",
+            "e: add arm c, a new promise version 2, given the time",
+            "e: add arm d, a new promise version 3, given the time",
+        ]
+        grown = service.experiments.get("e")
+        assert [(arm.key, arm.label) for arm in grown.arms[2:]] == [("c", "C"), ("d", "")]
+        assert (grown.version, grown.segments) == (3, ("s", "t"))
+        assert (compare(large, service).steps, compare(large, service).refused) == ([], [])
+        assert compare(written(service), service).steps == []
+        assert compare(small, service).refused == [
+            "e.arms: part of its promise",
+            "e.segments: part of its promise",
+        ]
+        late = large.replace('"d"', '"d", "e"')
+        off = large.replace('"d"', '"d", {key = "e", active = false}')
+        assert compare(off, service).refused == ["e: an arm that is added is on"]
+        stopped = late.replace('"running"', '"stopped"')
+        only = "e: arms and segments are added while it runs or is paused"
+        assert compare(stopped, service).refused == [only]
+        one = '[experiments.f]\narms = ["a", "b"]\nsegments = ["s"]\nbudget = 1\n'
+        take(compare(one, service))
+        more = one.replace('"s"', '"s", "t"')
+        assert compare(more, service).refused == [only.replace("e:", "f:")]
+
+
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
@@ -188,6 +224,12 @@ def test_what_would_break_a_promise_is_refused(old: str, new: str, reason: str) 
             "experiments.e.metrics",
         ),
         ('[keys.k]\nscopes = ["everything"]', "keys.k.scopes"),
+        ("users = 3", "users"),
+        ("[users.ada]", "users.ada.role"),
+        ('[users.ada]\nrole = "root"', "users.ada.role"),
+        ('[users.ada]\nrole = "admin"\npassword = "x"', "users.ada"),
+        ('[users.ada]\nrole = "admin"\ndisabled = "no"', "users.ada.disabled"),
+        ('[users."a b"]\nrole = "admin"', "users"),
     ],
 )
 def test_mistakes_are_named(text: str, field: str) -> None:
@@ -240,3 +282,25 @@ def test_the_command(
     assert main(["apply", str(tmp_path / "none.toml")]) == 2
     assert main(["export"]) == 2
     assert main(["export", "checkout", "--to", str(copy)]) == 2
+
+
+def test_people_are_invited_changed_and_disabled(store_url: str) -> None:
+    with open_service(store_url) as service:
+        found = compare('[users.ada]\nrole = "manager"', service)
+        assert [step.words for step in found.steps] == ["user ada: invite as manager"]
+        path = found.steps[0].act()
+        assert path is not None
+        assert service.people.accept(path.removeprefix("/invite/"), "a long walk by the sea")
+        assert compare('[users.Ada]\nrole = "manager"', service).steps == []
+        other = compare('[users.ada]\nrole = "admin"\ndisabled = true', service)
+        assert take(other) == ["user ada: admin instead of manager", "user ada: disable"]
+        assert not service.people.get("ada").active
+        assert '[users."ada"]\nrole = "admin"\ndisabled = true' in written_users(service)
+        assert take(compare('[users.ada]\nrole = "admin"', service)) == ["user ada: enable"]
+        assert compare("", service).steps == []  # whom the file does not name is left alone
+        assert compare('[users.bob]\nrole = "viewer"\ndisabled = true', service).steps == []
+
+
+def written_users(service: Deniable) -> str:
+    service.firm.set(budget=1)
+    return written(service)

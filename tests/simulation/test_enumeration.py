@@ -115,22 +115,25 @@ def _from_definition(name: str, budget: float, rates: tuple[float, float], horiz
     for clock in range(1, horizon + 1):
         after: Law = defaultdict(float)
         explored = float(strategy.exploration(clock))
-        for (n0, n1, c0, c1), chance in law.items():
+        for counts, chance in law.items():
+            n0, n1, c0, c1 = counts
             q0 = Fraction(c0, n0) if n0 else Fraction(0)
             q1 = Fraction(c1, n1) if n1 else Fraction(0)
             greedy = 0.5 if q0 == q1 else float(q0 > q1)
             first = explored / 2 + (1 - explored) * greedy
             for arm, shown in ((0, first), (1, 1 - first)):
                 for hit, clicked in ((1, rates[arm]), (0, 1 - rates[arm])):
-                    key = (
-                        n0 + (arm == 0),
-                        n1 + (arm == 1),
-                        c0 + hit * (arm == 0),
-                        c1 + hit * (arm == 1),
-                    )
-                    after[key] += chance * shown * clicked
+                    after[grown(counts, arm, hit)] += chance * shown * clicked
         law = after
     return law
+
+
+def grown(counts: tuple[int, ...], arm: int, hit: int) -> tuple[int, ...]:
+    """Shows and clicks of two arms after one more visitor."""
+    more = [*counts]
+    more[arm] += 1
+    more[2 + arm] += hit
+    return tuple(more)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -216,3 +217,23 @@ def test_a_failed_migration_leaves_the_store_as_it_was(
 
 def _fail(*_arguments: object) -> bytes:
     raise RuntimeError("planted")
+
+
+def test_a_migrated_experiment_can_grow(url: str, tmp_path: Path) -> None:
+    """Decisions from before tables have the chances of the arms that there were."""
+    with old_store(url) as store:
+        fill(store)
+    with open_service(url) as service:
+        service.experiments.add_segment("alone", "z")
+        service.experiments.add_arm("alone", "c")
+        service.decide_batch("alone", [(f"new{i}", "xyz"[i % 3]) for i in range(30)])
+        assert service.audits.run("alone").sound
+        assert service.ledger.verify().problem is None
+        path = tmp_path / "private.jsonl"
+        service.ledger.export(path, experiment="alone", shape="private")
+    told = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    old, new = ([one for one in told if (one["table"] is None) is early] for early in (True, False))
+    assert (len(old), len(new)) == (30, 30)
+    assert all(one["propensity_c"] == 0 for one in old)
+    assert all(one["propensity_a"] + one["propensity_b"] == pytest.approx(1) for one in old)
+    assert all(one["propensity_c"] > 0 for one in new)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +11,7 @@ import polars as pl
 import pytest
 from tests import oracle
 
-from deniable.studies import beliefs, elasticity, heterogeneity, illustration, strategies
+from deniable.studies import appendix, beliefs, elasticity, heterogeneity, illustration, strategies
 from deniable.studies.context import Context
 from deniable.studies.contract import StudyResult
 
@@ -102,3 +104,39 @@ def test_heterogeneity(context: Context) -> None:
     limits = result.tables["limits"]
     assert np.all(np.diff(limits["exploration"]) > 0)  # to 1 as the first arm's risk goes to 0
     assert limits["exploration"][-1] > 0.99
+
+
+def test_appendix(context: Context) -> None:
+    """The hump of the bound for several segments, and the sum over rounds by hand."""
+    result = appendix.run(replace(context, quick=True))
+    found = verdicts(result)
+    assert list(found.values()) == [
+        "holds",
+        "holds in part",
+        "holds in part",
+        "holds",
+        "holds",
+        "holds in part",
+    ]
+    bounds = result.figures[0].data
+    at = dict(bounds.select("budget", "appendix").iter_rows())
+    assert round(at[2.5]) == 106_058
+    assert round(at[3.6]) == 148_964
+    rows = result.tables["finite_rounds"].to_dicts()
+    arms, visitors, budget = 2, 10_000, 1.0
+    cap = arms / (arms - 1 + math.exp(budget))
+    total = 0.0
+    for n in range(1, visitors + 1):
+        falling = min(1.0, (arms * math.log(n) / n) ** (1 / 3)) if n > 2 else 1.0
+        explored = max(falling, cap)
+        total += min(explored + 2 * math.sqrt(2 * arms * math.log(n) / (n * explored)), 1)
+    assert rows[0]["sum_of_rounds"] == pytest.approx(total, rel=1e-10)
+    assert (rows[0]["arms"], rows[0]["visitors"], rows[0]["budget"]) == (arms, visitors, budget)
+
+
+def test_the_appendix_would_tell_a_bound_without_a_hump(context: Context) -> None:
+    falling = pl.DataFrame({"budget": [2.5, 3.6], "appendix": [2.0, 1.0]})
+    simulated = pl.DataFrame({"mean": [5.0, 4.0], "high": [5.1, 4.1]})
+    assert appendix._dynamic_segments(falling, simulated).verdict == "holds"
+    rising = falling.with_columns(appendix=pl.Series([1.0, 2.0]))
+    assert appendix._dynamic_segments(rising, simulated).verdict == "holds in part"

@@ -14,7 +14,8 @@ from deniable.policies.greedy import ConstantPolicy, DynamicPolicy
 from deniable.simulation.environment import Environment
 from deniable.studies.clicks import best_budget, clicks_table, difference, row_of
 from deniable.studies.context import Context
-from deniable.studies.firm import _large, _small
+from deniable.studies.contract import paired
+from deniable.studies.firm import _large, _regimes, _small
 from deniable.studies.firm_clicks import FirmClicks
 
 MEANS = {
@@ -31,23 +32,30 @@ Z = 1.959963984540054
 
 
 class MadeUp:
-    """A context that simulates nothing: every policy has its clicks, and a standard error of 5."""
+    """A context that simulates nothing: clicks have a standard error of 5, regret one of 2."""
 
     def simulate_each(self, batches: Any, repetitions: int) -> list[Any]:
         found = []
         for batch in batches:
             labels = [case.policy.label for case in batch]
-            table = pl.DataFrame(
-                {
-                    "policy": labels,
-                    "visitors": [case.environment.horizon for case in batch],
-                    "repetitions": [repetitions] * len(labels),
-                    "mean": [MEANS[label] for label in labels],
-                    "low": [MEANS[label] - 5 * Z for label in labels],
-                    "high": [MEANS[label] + 5 * Z for label in labels],
-                }
-            )
-            found.append(SimpleNamespace(summary=lambda table=table: table))
+            horizons = [case.environment.horizon for case in batch]
+
+            def summary(value: str = "clicks", labels: Any = labels, of: Any = horizons) -> Any:
+                lost = {label: MEANS["perfect"] - mean for label, mean in MEANS.items()}
+                means = MEANS if value == "clicks" else lost
+                error = 5 if value == "clicks" else 2
+                return pl.DataFrame(
+                    {
+                        "policy": labels,
+                        "visitors": of,
+                        "repetitions": [repetitions] * len(labels),
+                        "mean": [means[label] for label in labels],
+                        "low": [means[label] - error * Z for label in labels],
+                        "high": [means[label] + error * Z for label in labels],
+                    }
+                )
+
+            found.append(SimpleNamespace(summary=summary))
         return found
 
 
@@ -68,9 +76,11 @@ def test_a_share_is_the_way_from_random_to_perfect(table: pl.DataFrame) -> None:
 
 def test_errors_and_differences(table: pl.DataFrame) -> None:
     assert row_of(table, "dynamic", 1.0)["error"] == pytest.approx(5)
+    assert row_of(table, "dynamic", 1.0)["regret"] == 1_600
+    assert row_of(table, "dynamic", 1.0)["regret_error"] == pytest.approx(2)
     gap, errors = difference(table, 3.0)
     assert gap == 400
-    assert errors == pytest.approx(400 / np.sqrt(50))
+    assert errors == pytest.approx(400 / np.sqrt(8))  # expected clicks: less noise than clicks
     assert difference(table, 1.0)[0] == -100
     assert (best_budget(table, "constant"), best_budget(table, "dynamic")) == (3.0, 3.0)
 
@@ -87,6 +97,45 @@ def test_the_firm_gains_what_its_experiments_gain() -> None:
     assert gained.tolist() == [5 + 30, 6 - 10]
     nothing = FirmClicks(clicks).improvement(["a", "b"], [RandomPolicy(), RandomPolicy()])
     assert nothing.tolist() == [0, 0]
+    regret = {key: 200.0 - values for key, values in clicks.items()}
+    expected = FirmClicks(clicks, regret).expected_improvement(["a", "b"], [constant, dynamic])
+    assert expected.tolist() == [5 + 30, 6 - 10]
+
+
+def test_a_difference_is_told_beyond_noise_only() -> None:
+    """Against the t distribution's own quantile, for a few repetitions and for many."""
+    rng = np.random.default_rng(1)
+    base = rng.normal(0, 100, 400)
+    assert not paired(base + rng.normal(0, 10, 400), base).clear
+    far = paired(base + 2.5 + rng.normal(0, 10, 400), base)
+    assert far.clear
+    assert far.noise == pytest.approx(3 * 10 / 20, rel=0.1)
+    few = paired([1.0, 2.0, 3.0], [0.0, 0.0, 0.0])
+    assert few.noise == pytest.approx(19.2 / np.sqrt(3), rel=0.01)
+    assert not few.clear
+    assert not paired([5.0], [1.0]).clear  # one repetition says nothing
+
+
+def gains(at: dict[str, float], noise: float) -> dict[tuple[str, str, float | None], Any]:
+    rng = np.random.default_rng(2)
+    base = rng.normal(0, 1_000, 100)
+    return {
+        ("regret-based", regime, budget): base + at[regime] + rng.normal(0, noise, 100)
+        for regime in at
+        for budget in (5.0, 20.0, 500.0)
+    }
+
+
+def test_dynamic_is_valuable_only_beyond_noise() -> None:
+    flexible = pl.DataFrame(
+        {"rule": ["regret-based"], "regime": ["flexible"], "funded": [10], "dynamic": [9]}
+    )
+    clear = _regimes(flexible, gains({"constant": 0.0, "dynamic": 144.0}, 10.0))
+    assert clear.verdict == "holds"
+    noisy = _regimes(flexible, gains({"constant": 0.0, "dynamic": 144.0}, 1_000.0))
+    assert noisy.verdict == "holds in part"
+    behind = _regimes(flexible, gains({"constant": 144.0, "dynamic": 0.0}, 10.0))
+    assert behind.verdict == "holds in part"
 
 
 def medians(median: float) -> dict[str, float]:

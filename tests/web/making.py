@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -79,6 +80,6 @@ def table_of(
         strategy=experiment.strategy,
         published_at=datetime(2026, 1, 12, tzinfo=UTC),
         decisions=sum(map(sum, shows)),
-        counts=b"{}",
+        counts=json.dumps({"shows": shows[:-1]}).encode(),
         rows=made.encoded(),
     )

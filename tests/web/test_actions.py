@@ -124,6 +124,41 @@ def test_stop_without_a_winner_and_switch_off_an_arm(site: Site, browser: Browse
         opened.assert_well_behaved()
 
 
+def test_add_a_segment_and_an_arm(site: Site, browser: Browser) -> None:
+    site.send_visitors(200)
+    with tab(browser, site, secret=site.secret("admin")) as opened:
+        page = opened.page
+        opened.open(f"/experiments/{EXPERIMENT}")
+        before = site.service.experiments.get(EXPERIMENT)
+        page.get_by_role("link", name="Add a segment…").click()
+        expect(page.locator(".says")).to_contain_text("Until the next table")
+        page.get_by_label("Name of the new segment").fill("business")
+        page.get_by_role("button", name="Add a segment").click()
+        expect(page.get_by_role("status")).to_contain_text("next table has a row")
+        expect(page.locator("#timeline")).to_contain_text("Segment added")
+        page.get_by_role("link", name="Add an arm…").click()
+        expect(page.locator(".says")).to_contain_text("version 2 of the promise")
+        expect(page.locator(".says")).to_contain_text("does not know on which day")
+        page.get_by_label("Key of the new arm").fill(before.arms[0].key)
+        page.get_by_role("button", name="Add an arm").click()
+        expect(page.get_by_role("status")).to_contain_text("no arm of the experiment has")
+        page.get_by_role("link", name="Add an arm…").click()
+        page.get_by_label("Key of the new arm").fill("purple")
+        page.get_by_role("button", name="Add an arm").click()
+        expect(page.get_by_role("status")).to_contain_text("can get the new arm")
+        expect(page.locator("#leaderboard")).to_contain_text("purple")
+        expect(page.locator("#timeline")).to_contain_text("Arm added: purple; version 2, given the")
+        expect(page.locator(".lead").first).to_contain_text("given the time")
+        opened.open(f"/ledger/promises/{EXPERIMENT}")
+        expect(page.locator("main")).to_contain_text("a version was added")
+        opened.settled()
+        opened.assert_well_behaved()
+    after = site.service.experiments.get(EXPERIMENT)
+    assert after.segments == (*before.segments, "business")
+    assert [arm.key for arm in after.arms[len(before.arms) :]] == ["purple"]
+    assert site.service.audits.promise(EXPERIMENT).stated_grade == "given the time"
+
+
 def test_a_start_that_does_not_fit_is_refused_in_words(site: Site, browser: Browser) -> None:
     site.service.experiments.create("greedy", arms=["x", "y"], segments=["a"], budget=5)
     with tab(browser, site, secret=site.secret("admin")) as opened:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from playwright.sync_api import Browser, Page, expect
 from tests.web.site import EXPERIMENT, HOSTILE, Site, send, token_of
@@ -13,6 +16,7 @@ from deniable.documents.content import Grid
 from deniable.documents.making import KINDS
 from deniable.web import glossary
 
+GLOSSARY = Path(__file__).parents[2] / "docs" / "glossary.md"
 STATEMENT = f"/ledger/promises/{EXPERIMENT}"
 ISSUE = f"{STATEMENT}/documents"
 MOST_PAGES = {"statement": 4, "dpia": 5, "registry": 2, "record": 2}
@@ -60,13 +64,13 @@ def test_issue_list_and_download(site: Site) -> None:
         assert send(client, STATEMENT, ISSUE, kind="poem").status_code == 422
     issued = site.service.documents.all(EXPERIMENT)
     assert [one.kind for one in issued] == list(KINDS)
-    assert {one.actor for one in issued} == {"test admin"}
+    assert {one.actor for one in issued} == {"API key test admin"}
     with site.signed_in("read") as client:
         page = client.get(STATEMENT).text
         ledger = client.get("/ledger").text
         for one in issued:
             assert one.number in page
-            assert f"{one.kind.capitalize()} {one.number}, by test admin." in ledger
+            assert f"{KINDS[one.kind][0]} {one.number}. By API key test admin." in ledger
             made = site.service.documents.again(one.number)
             html = client.get(f"/ledger/documents/{one.number}.html")
             assert html.content == rendering.html(made).encode()
@@ -76,6 +80,15 @@ def test_issue_list_and_download(site: Site) -> None:
             assert site.service.documents.verify(text.content).sound
         for wrong in ("2019-0001.html", f"{issued[0].number}.docx", "x", "..html"):
             assert client.get(f"/ledger/documents/{wrong}").status_code == 404
+
+
+def test_names_keep_their_capitals_in_the_ledger(site: Site) -> None:
+    issued = site.service.documents.issue(EXPERIMENT, "dpia", actor="Ada King")
+    with site.signed_in("read") as client:
+        assert (
+            f"Annex to an impact assessment {issued.number}. By Ada King."
+            in client.get("/ledger").text
+        )
 
 
 def test_a_draft_has_a_page_but_no_statement(site: Site) -> None:
@@ -166,8 +179,8 @@ def test_documents_fit_on_paper(busy_site: Site, browser: Browser, kind: str) ->
         context.close()
 
 
-PRINTED = ("/", "/planner", "/experiments", f"/experiments/{EXPERIMENT}", "/portfolio", "/ledger",
-           STATEMENT, f"{STATEMENT}/audit")  # fmt: skip
+PRINTED = ("/", "/planner", "/experiments", f"/experiments/{EXPERIMENT}", "/portfolio", "/settings",
+           "/ledger", STATEMENT, f"{STATEMENT}/audit")  # fmt: skip
 
 
 @pytest.mark.parametrize("path", PRINTED)
@@ -215,3 +228,9 @@ def test_words_are_explained_where_they_stand(
 def _assert_tips_have_ids_of_their_own(opened: Tab) -> None:
     ids = opened.page.evaluate("[...document.querySelectorAll('[id]')].map((one) => one.id)")
     assert len(ids) == len(set(ids))
+
+
+def test_every_explained_word_is_in_the_glossary() -> None:
+    rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", GLOSSARY.read_text("utf-8"), re.M)
+    known = {word.strip() for words, _ in rows for word in words.split(",")}
+    assert set(glossary.WORDS) <= known

@@ -32,7 +32,7 @@ def test_the_sign_in_page_names_a_command_that_works(
 ) -> None:
     with empty_site.client() as client:
         page = html.unescape(client.get("/login").text)
-    (command,) = re.findall(r"<code>(deniable keys .*?)</code>", page)
+    (command,) = re.findall(r"<code>(deniable users .*?)</code>", page)
     monkeypatch.setenv("DENIABLE_STORE", f"sqlite:///{tmp_path / 'other.db'}")
     assert main(["init", "--budget", "1"]) == 0
     assert main(shlex.split(command)[1:]) == 0

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
+from typing import Any
 from urllib.parse import parse_qsl
 
 import pytest
@@ -13,8 +15,12 @@ from tests.web.site import HOSTILE, Site, send, token_of
 from tests.web.test_hostile import assert_harmless
 from tests.web.watching import Tab, Theme, tab
 
+from deniable.errors import InvalidArgumentError
+from deniable.expectations.expected import expected_loss
 from deniable.planning.plan import plan
-from deniable.web.planner import Setting, read_setting, view
+from deniable.planning.report import clicks_words, expected_words
+from deniable.web.planner import view
+from deniable.web.planner_setting import Setting, read_setting
 
 FIELDS = (
     "arms",
@@ -25,6 +31,11 @@ FIELDS = (
     "arm_budgets",
     "max_belief",
     "trace_budget",
+    "shares",
+    "base_rate",
+    "lift",
+    "heterogeneity",
+    "per_day",
 )
 GOOD = {"key": "fine-plan", "arm_names": "a\nb", "segment_names": "s\nt", "budget": "1"}
 ANY_NUMBER = re.compile(r"[0-9.]+")
@@ -61,8 +72,106 @@ def test_a_query_string_reproduces_its_setting() -> None:
         Setting(arms=3, arm_budgets=(0.5, 1, 2)),
         Setting(prior=5, max_belief=12.5),
         Setting(budget=1, trace_budget=0.3),
+        Setting(base_rate=2.5, lift=12, heterogeneity=0, per_day=5000),
+        Setting(segments=3, shares=(50, 30, 20), base_rate=5),
     ):
         assert read_setting(dict(parse_qsl(setting.query()))) == setting
+
+
+def test_every_number_is_the_library_s(site: Site) -> None:
+    """The whole page, and the data that a moving slider asks for, from one plan."""
+    known: dict[str, Any] = {
+        "base_rate": 0.04, "lift": 0.1, "heterogeneity": 0.3, "per_day": 2000,
+    }  # fmt: skip
+    direct = plan(n_arms=3, horizon=50_000, n_segments=2, prior=0.2, max_belief=0.5, **known)
+    setting = Setting(
+        arms=3, visitors=50_000, max_belief=50, base_rate=4, lift=10, heterogeneity=30, per_day=2000
+    )
+    shown = view(setting)
+    assert shown["plan"] == direct
+    assert direct.expected is not None
+    assert shown["answer"] == expected_words(direct)
+    cells = [row["lost"] for row in shown["outcomes"]]
+    outcomes = direct.expected.strategies.values()
+    rivals = direct.expected.rivals
+    assert cells == [
+        clicks_words(one.lost)
+        for one in (rivals["random"], rivals["pooled"], *outcomes, rivals["perfect"])
+    ]
+    for record in shown["datasets"]["expected"]:
+        told = expected_loss(
+            record["strategy"], 3, 50_000, 2, base_rate=0.04, lift=0.1, heterogeneity=0.3,
+            budgets=record["budget"],
+        )  # fmt: skip
+        assert record["lost"] == pytest.approx(float(told.lost), rel=1e-4)
+    with site.signed_in("read") as client:
+        page = client.get(f"/planner?{setting.query()}").text
+        answer = client.get(f"/planner/data?{setting.query()}").json()
+        said = client.post(
+            "/v1/plan",
+            json={"arms": 3, "visitors": 50_000, "segments": 2, "max_belief": 0.5, **known},
+            headers={"Authorization": f"Bearer {site.secret('read')}"},
+        ).json()
+    assert said == json.loads(json.dumps(direct.to_dict()))
+    for words in (expected_words(direct), f"budget {direct.recommendation.budget:g}"):
+        assert words in page
+        assert words in answer["words"]
+    assert answer["budget"] == direct.budget == direct.recommendation.budget
+    assert all(f">{cell}</td>" in page for cell in cells)
+
+
+def test_the_page_fills_in_a_limit_and_a_rate_unless_told_not_to() -> None:
+    filled = read_setting({})
+    assert (filled.max_belief, filled.base_rate) == (50, 5)
+    for empty in ("none", ""):
+        nothing = read_setting({"max_belief": empty, "base_rate": empty})
+        assert (nothing.max_belief, nothing.base_rate) == (None, None)
+        assert view(nothing)["answer"] == ""
+    assert read_setting({"prior": "60"}).max_belief is None  # a belief above the limit
+    shown = view(filled)["plan"]
+    assert shown.recommendation.belief <= 0.5
+    assert shown.expected is not None
+    assert shown.expected.best == shown.recommendation.strategy
+
+
+def test_sizes_of_segments_in_any_unit() -> None:
+    sizes = read_setting({"segments": "2", "shares": "60, 40"})
+    assert sizes.plan().shares == pytest.approx((0.6, 0.4))
+    assert read_setting({"segments": "2", "shares": "5,5"}).plan().shares is None
+    assert "different sizes" in view(sizes)["known"]
+    with pytest.raises(InvalidArgumentError, match="3 sizes"):
+        read_setting({"segments": "3", "shares": "60, 40"})
+
+
+def test_a_refused_draft_loses_nothing_that_was_typed(site: Site) -> None:
+    typed = {
+        "key": "no such / key",
+        "arm_names": "red\ngreen",
+        "segment_names": "young\nold",
+        "group": "header",
+        "strategy": "constant",
+        "across_time": "yes",
+    }
+    plan_of = {"arms": "2", "visitors": "4321", "segments": "2", "budget": "1.25", "prior": "15"}
+    wrongs: tuple[dict[str, str], ...] = (
+        {},
+        {"key": "fine", "arm_names": "red\ngreen\nblue"},
+        {"key": "fine", "visitors": "-1"},
+    )
+    with site.signed_in("admin") as client:
+        for wrong in wrongs:
+            sent = {**typed, **plan_of, **wrong}
+            answer = send(client, "/planner", "/planner/experiments", **sent)
+            assert answer.status_code == 422
+            assert "No experiment was created" in answer.text
+            for name in ("key", "arm_names", "segment_names", "group"):
+                assert sent[name] in answer.text
+            assert re.search(r'value="constant"\s+checked', answer.text)
+            assert re.search(r'name="across_time" value="yes"\s+checked', answer.text)
+            if "visitors" not in wrong:
+                assert 'value="4321"' in answer.text
+                assert 'value="1.25"' in answer.text
+    assert "fine" not in [experiment.key for experiment in site.service.experiments.all()]
 
 
 def test_a_largest_belief_bounds_the_recommendation() -> None:
@@ -120,7 +229,7 @@ def test_extreme_settings_are_shown(demo_site: Site, query: str) -> None:
 
 
 def test_downloads(demo_site: Site) -> None:
-    query = "arms=2&visitors=50000&segments=1&prior=20&budget=1"
+    query = "arms=2&visitors=50000&segments=1&prior=20&budget=1&max_belief=none&base_rate=none"
     with demo_site.signed_in("read") as client:
         assert client.get(f"/planner/plan.svg?{query}").text.startswith("<svg")
         assert client.get(f"/planner/plan.pdf?{query}").content.startswith(b"%PDF")
@@ -129,8 +238,11 @@ def test_downloads(demo_site: Site) -> None:
         assert tomllib.loads(saved.text) == {
             "arms": 2, "visitors": 50_000, "segments": 1, "prior": 0.2, "budget": 1,
         }  # fmt: skip
-        limited = client.get(f"/planner/plan.toml?{query}&max_belief=60")
-        assert tomllib.loads(limited.text)["max_belief"] == 0.6
+        limited = client.get(f"/planner/plan.toml?{query}&max_belief=60&base_rate=2&per_day=500")
+        known = tomllib.loads(limited.text)
+        assert known["max_belief"] == 0.6
+        assert (known["base_rate"], known["lift"], known["heterogeneity"]) == (0.02, 0.05, 0.5)
+        assert known["per_day"] == 500
         assert client.get(f"/planner/plan.exe?{query}").status_code == 422
 
 
@@ -152,8 +264,8 @@ def test_only_administrators_create_and_only_with_the_token(site: Site) -> None:
         answer = send(client, "/planner", "/planner/experiments", **draft)
         assert answer.headers["location"] == "/experiments/x"
         again = send(client, "/planner", "/planner/experiments", **draft)
-        assert again.headers["location"].startswith("/planner?")
-        assert "No experiment was created" in client.get(again.headers["location"]).text
+        assert again.status_code == 422
+        assert "No experiment was created" in again.text
     assert site.service.experiments.get("x").budget == 1
     with site.client() as client:
         assert client.get("/planner").headers["location"].startswith("/login")
@@ -162,7 +274,7 @@ def test_only_administrators_create_and_only_with_the_token(site: Site) -> None:
 def test_a_key_that_the_audit_reserves_creates_nothing(site: Site) -> None:
     with site.signed_in("admin") as client:
         answer = send(client, "/planner", "/planner/experiments", **GOOD | {"key": "firm"})
-        told = client.get(answer.headers["location"]).text
+        told = answer.text
     assert "No experiment was created" in told
     assert "`deniable audit` reserves" in told
     assert "firm" not in [experiment.key for experiment in site.service.experiments.all()]
@@ -228,7 +340,7 @@ def test_a_largest_belief_is_kept_to_until_somebody_chooses_more(
 ) -> None:
     with tab(browser, demo_site, secret=demo_site.secret("read")) as opened:
         page = opened.page
-        opened.open("/planner?arms=2&visitors=100000&segments=2&prior=20")
+        opened.open("/planner?arms=2&visitors=100000&segments=2&prior=20&base_rate=none")
         form = page.locator("#setting")
         expect(form).to_have_attribute("data-took", ANY_NUMBER)
         page.get_by_label("A tracker may believe at most").fill("30")

@@ -62,6 +62,23 @@ def test_the_gap_and_the_comparison_are_told_as_they_are(demo_site: Site) -> Non
         assert direct.relative_gap <= told <= max(2 * direct.relative_gap, 1.01e-6)
 
 
+def test_what_is_known_decides(demo_site: Site) -> None:
+    known = [{**row, "segments": 2, "base_rate": "0.1", "value": 3} for row in TWO]
+    with demo_site.signed_in("read") as client:
+        found = ask(client, rows=known, regime="flexible").json()
+        direct = allocate(Portfolio.of(known), 4)
+        assert found["objective"] == "expected"
+        assert found["total"] == pytest.approx(direct.total_regret, rel=1e-3)
+        assert "expected to be lost" in found["verdict"]
+        assert ask(client, rows=known, objective="bound").json()["objective"] == "bound"
+        usual = ask(client, rows=TWO, regime="flexible", base_rate="0.1", lift="0.2").json()
+        assert usual["objective"] == "expected"
+        assert usual["rows"][0]["base_rate"] is None
+        assert ask(client, rows=TWO, base_rate="").json()["objective"] == "bound"
+        for wrong in ({"base_rate": "7"}, {"base_rate": "x"}, {"objective": "clicks"}):
+            assert ask(client, rows=TWO, **wrong).status_code == 422
+
+
 def test_pins_groups_and_csv(demo_site: Site) -> None:
     pinned = [{**TWO[0], "min_budget": "1.5"}, {**TWO[1], "strategy": "constant"}]
     with demo_site.signed_in("read") as client:

@@ -45,6 +45,8 @@ def test_it_says_when_and_why() -> None:
     assert "from 17,000 to 18,000" in _table(experiment, published, earlier)["why"]
     other = replace(earlier, version=0)
     assert _table(experiment, published, other)["why"] == "because an arm was switched off"
+    fewer = replace(other, counts=json.dumps({"shows": [[1, 2], [3, 4]]}).encode())
+    assert _table(experiment, published, fewer)["why"] == "because an arm was added"
 
 
 def test_across_time_it_says_which_phase_it_is_in() -> None:

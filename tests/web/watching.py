@@ -66,8 +66,9 @@ class Tab:
 
     def sign_in(self, secret: str) -> None:
         self.page.goto(self.site.url + "/login")
+        self.page.get_by_text("Sign in with an API key").click()
         self.page.get_by_label("API key").fill(secret)
-        self.page.get_by_role("button", name="Sign in").click()
+        self.page.get_by_role("button", name="Sign in with the key").click()
         expect(self.page.get_by_role("button", name="Sign out")).to_be_visible()
 
     def assert_well_behaved(self) -> None:

@@ -115,8 +115,8 @@ def rule_checks(promise: Promise, log: DecisionLog) -> Iterator[Check]:
     yield _counted(
         "only arms on offer",
         off,
-        "No arm was shown after it was switched off.",
-        "decisions showed an arm that was switched off.",
+        "No arm was shown after it was switched off, or before it was added.",
+        "decisions showed an arm that was switched off, or not added yet.",
     )
     version_of = {published.number: published.version for published in promise.tables}
     named = np.array([version_of[number] for number in log.table.tolist()])
@@ -126,6 +126,15 @@ def rule_checks(promise: Promise, log: DecisionLog) -> Iterator[Check]:
         "Every decision was drawn from a table of its version.",
         "decisions name a table of another version.",
     )
+    if max(promise.segments_since) > 1:
+        # The last one stands for unlisted segments, whose position is -1.
+        since = np.array([*promise.segments_since, 1])
+        yield _counted(
+            "segments in order",
+            int((log.table < since[log.segment] - 1).sum()),
+            "No decision names a segment that was added later.",
+            "decisions name a segment that was not listed yet.",
+        )
 
 
 def _counted(name: str, count: int, good: str, bad: str) -> Check:

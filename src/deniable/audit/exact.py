@@ -84,7 +84,7 @@ class VersionProof:
     """All arms of one version.
 
     Attributes:
-        version: 1 until an arm is switched off.
+        version: 1 until an arm is switched off or added.
         n_tables: how many were published; 0: the design was checked alone.
         arms: one proof an arm that the version shows.
         band_holds: whether the band's ratio is within every budget; None without a band.

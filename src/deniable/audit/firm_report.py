@@ -41,6 +41,7 @@ class TableTally:
         self._check(f"table {number}", extremes)
         ratios = [Fraction(most, least or 1) if most else Fraction(1) for least, most in extremes]
         told = [Fraction(text) for text in chained.ratios]
+        told += [Fraction(1)] * (len(ratios) - len(told))  # arms that were added later: nobody's
         if ratios != told:
             self.problems.append(f"table {number} has other worst ratios than the ledger says")
         if not (self._across or chained.late_band):

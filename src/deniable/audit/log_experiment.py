@@ -150,9 +150,15 @@ class LoggedExperiment:
         have = (version, detail["decisions"], *(sha256(x).hexdigest() for x in (encoded, counts)))
         if have != (chained.version, chained.decisions, chained.rows, chained.counts):
             return "was changed"
-        table = AuditedTable.stored(number, version, encoded, counts, self._shape[1])
+        n_segments, n_arms = self._shape[0] - 1, self._shape[1]
+        table = AuditedTable.stored(
+            number, version, encoded, counts, n_segments=n_segments, n_arms=n_arms
+        )
         rows = [*table.table.rows, table.table.zero]
         self._possible[number] = np.array(rows, dtype=object) > 0
+        # A segment has decisions from the table on that was in force when it was added.
+        early = [since - 1 > number for since in self._promise.segments_since]
+        self._possible[number, :-1][early] = False
         self.tables.append(table)
         return None
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from deniable import _validation as check
 from deniable.errors import BrokenPromiseError, InvalidArgumentError
-from deniable.privacy.tables import Band, Row, Table, decoded_table
+from deniable.privacy.tables import Band, Row, Table, stored_table
 from deniable.strategies import table_rules
 from deniable.strategies.making import Recipe
 from deniable.strategies.rules import Wanted
@@ -27,8 +27,8 @@ class AuditedTable:
     Attributes:
         number: within the experiment, from 1.
         version: of the promise.
-        table: the rows.
-        shows: by segment and arm.
+        table: the rows, in the shape that the experiment has now.
+        shows: by segment and arm, of those that there were then.
         rewards: sums of rewards by segment and arm.
         horizon: visitors planned for, where known.
         additions: how often noise was added to the counts, where there is a trace budget.
@@ -48,9 +48,16 @@ class AuditedTable:
 
     @classmethod
     def stored(
-        cls, number: int, version: int, rows: bytes, counts: bytes, n_arms: int
+        cls,
+        number: int,
+        version: int,
+        rows: bytes,
+        counts: bytes,
+        *,
+        n_segments: int,
+        n_arms: int,
     ) -> AuditedTable:
-        """From the blobs that a store or a log keeps.
+        """From the blobs that a store or a log keeps; the shape is that of the experiment now.
 
         Raises:
             BrokenPromiseError: they are not what a publisher writes.
@@ -61,12 +68,12 @@ class AuditedTable:
             return cls(
                 number=number,
                 version=version,
-                table=decoded_table(rows, n_arms),
+                table=stored_table(rows, counts, n_segments, n_arms),
                 shows=tuple(map(tuple, made_from["shows"])),
                 rewards=tuple(map(tuple, made_from["rewards"])),
                 horizon=made_from.get("horizon"),
                 additions=made_from.get("additions", 0),
-                floors=None if floors is None else tuple(floors),
+                floors=None if floors is None else tuple(floors) + (0,) * (n_arms - len(floors)),
                 wanted=None
                 if wanted is None
                 else Wanted(wanted["what"], tuple(map(tuple, wanted["rows"]))),
@@ -114,9 +121,12 @@ class Promise:
         cap: the largest reward of one show.
         trace_nano: the trace budget that noise in the counts keeps; None: they are exact.
         across_time: whether it asked for the grade "across time" where that is an option.
-        versions: version -> the arms (positions) that it shows; switching an arm off makes another.
+        versions: version -> the arms (positions) that it shows; switching an arm off or adding one
+            makes another.
         tables: as published, oldest first.
         one_band: whether the tables of all versions keep the budgets together.
+        arms_since: the version that added each arm; all 1 if not given.
+        segments_since: the number of the first table with a row for each segment; all 1 if not given.
         given: table number -> the scores of a model that were the newest in the chain by then.
 
     >>> promise = Promise("checkout", ("old", "new"), ("a", "b"), (10**9, 10**9), "dynamic")
@@ -135,6 +145,8 @@ class Promise:
     versions: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     tables: tuple[AuditedTable, ...] = ()
     one_band: bool = True
+    arms_since: tuple[int, ...] = ()
+    segments_since: tuple[int, ...] = ()
     given: Mapping[int, Wanted] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -147,6 +159,8 @@ class Promise:
         known = table_rules()
         if self.strategy not in known:
             raise InvalidArgumentError("strategy", self.strategy, "one of " + ", ".join(known))
+        for name, listed in (("arms_since", self.arms), ("segments_since", self.segments)):
+            object.__setattr__(self, name, getattr(self, name) or (1,) * len(listed))
         if not self.versions:
             object.__setattr__(self, "versions", {1: tuple(range(len(self.arms)))})
         for version, shown in self.versions.items():
@@ -171,6 +185,7 @@ class Promise:
             given: table number -> the newest scores of a model by then.
         """
         until = [1 if not on and key not in off else off.get(key) for key, _, on in told.arms]
+        since = told.arms_since or (1,) * len(told.arms)
         return cls(
             name=told.key,
             arms=tuple(key for key, _, _ in told.arms),
@@ -184,12 +199,16 @@ class Promise:
             across_time=told.across_time,
             versions={
                 version: tuple(
-                    place for place, end in enumerate(until) if end is None or end > version
+                    place
+                    for place, (begin, end) in enumerate(zip(since, until, strict=True))
+                    if begin <= version and (end is None or end > version)
                 )
                 for version in range(1, told.version + 1)
             },
             tables=tuple(tables),
             one_band=told.one_band,
+            arms_since=since,
+            segments_since=told.segments_since,
             given=given or {},
         )
 
@@ -210,7 +229,7 @@ class Promise:
 
     @property
     def stated_grade(self) -> str:
-        """What is promised over all versions: switching an arm off can make it weaker."""
+        """What is promised over all versions: a change of the arms can make it weaker."""
         return self.grade if self.one_band else GIVEN_THE_TIME
 
     def band(self, version: int) -> Band | None:
@@ -240,8 +259,15 @@ class Promise:
         """Whether a table is what the strategy makes of the counts that it names.
 
         The first table inside a late band must be where the strategy would have fixed that band. Scores
-        that it names must be those of the chain.
+        that it names must be those of the chain. A table has a row for each segment that was listed when
+        it was published; those listed later have the zero row, and arms that its version does not have
+        are shown to nobody.
         """
+        if not self._has_its_shape(published):
+            return False
+        rows = len(published.shows)
+        if any(row != published.table.zero for row in published.table.rows[rows:]):
+            return False
         recipe = self.recipe(published.version, published.horizon)
         wanted = self.given.get(published.number) if recipe.kind.follows_scores else None
         if published.wanted != wanted:
@@ -261,7 +287,14 @@ class Promise:
             band = recipe.settled_band(published.floors)
         except BrokenPromiseError:
             return False
-        return settled and recipe.replays(published.table, counts, band)
+        own = Table(published.table.rows[:rows], published.table.zero)
+        return settled and recipe.replays(own, counts, band)
+
+    def _has_its_shape(self, published: AuditedTable) -> bool:
+        """Whether a table was made for the segments and arms that the chain knew at its place."""
+        arms = sum(since <= published.version for since in self.arms_since)
+        segments = sum(since <= published.number for since in self.segments_since)
+        return len(published.shows) == segments and {len(row) for row in published.shows} == {arms}
 
     def groups(self) -> dict[int, int]:
         """Table number -> the first of the tables that keep the budgets together with it.

@@ -25,6 +25,7 @@ from deniable.charts.theme import (
     themed,
     values,
 )
+from deniable.expectations.expected import expected_loss, has_surface
 from deniable.privacy.belief import belief_curve
 from deniable.strategies import STRATEGIES
 from deniable.strategies.arm_budgets import ArmConstantStrategy, ArmDynamicStrategy
@@ -38,6 +39,9 @@ PARTS = {
     "estimation": "wrong best arm",
 }
 """Term of a bound -> what people call it."""
+
+EXPECTED_TOP = 5.0
+"""Expected losses are drawn up to this budget, or to the plan's."""
 
 ABOVE = 1.15
 """Bounds are drawn up to this multiple of the number of visitors; above 1 they say nothing."""
@@ -78,11 +82,14 @@ if TYPE_CHECKING:
         def highest_belief(self) -> float: ...  # noqa: D102
         @property
         def strategies(self) -> Mapping[str, Summary]: ...  # noqa: D102
+        @property
+        def expected(self) -> Any: ...  # noqa: D102
 
 
 def plan_chart(plan: Planned) -> Any:
-    """The finished figure of a plan: four panels."""
-    shown = ("belief", "schedule", "regret", "elasticity")
+    """The finished figure of a plan: what to expect where that is known, then belief and bounds."""
+    expected = () if plan.expected is None else ("expected",)
+    shown = (*expected, "belief", "schedule", "regret", "elasticity")
     panels = [
         PANELS[name].make().properties(title=PANELS[name].title, width=WIDTH) for name in shown
     ]
@@ -116,6 +123,7 @@ def plan_data(plan: Planned) -> dict[str, Records]:
         "zero": [{"y": 0, "above": "too greedy ↑", "below": "too random ↓"}],
         "limit": [{"y": min(highest, plan.horizon), "text": limit}],
     }
+    data |= _expected(plan)
     for place, (name, one) in enumerate(plan.strategies.items()):
         strategy = STRATEGIES[name](plan.n_arms, plan.budget)
         share = strategy.exploration(clock)
@@ -141,6 +149,57 @@ def plan_data(plan: Planned) -> dict[str, Records]:
             for order, (term, word) in enumerate(PARTS.items())
         ]
     return data
+
+
+def _expected(plan: Planned) -> dict[str, Records]:
+    """Expected clicks lost over the budget, with the interval of the best strategy at the plan's."""
+    found = plan.expected
+    if found is None:  # the panel is not shown then; a point gives its axes an end
+        point: Records = [{"budget": plan.budget, "lost": 0, "strategy": next(iter(STRATEGIES))}]
+        band: Records = [{"budget": plan.budget, "low": 0, "high": 0}]
+        return {"expected": point, "expected_band": band, "rivals": [{"y": 0, "text": ""}]}
+    lost: Records = []
+    if found.source == "surface":
+        top = max(EXPECTED_TOP, 1.1 * plan.budget)
+        budgets = np.linspace(0, top, POINTS + 1)
+        for name in filter(has_surface, plan.strategies):
+            told = expected_loss(
+                name,
+                plan.n_arms,
+                plan.horizon,
+                plan.n_segments,
+                base_rate=found.base_rate,
+                lift=found.lift,
+                heterogeneity=found.heterogeneity,
+                budgets=budgets,
+            )
+            lost += rows(
+                budget=budgets, lost=told.lost, low=told.low, high=told.high, strategy=name
+            )
+    else:
+        for line in found.table:
+            lost += [
+                {
+                    "budget": line.budget,
+                    "lost": one.lost,
+                    "low": one.low,
+                    "high": one.high,
+                    "strategy": name,
+                }
+                for name, one in line.outcomes.items()
+            ]
+    names = {"random": "random arms", "pooled": "one bandit for everybody"}
+    return {
+        "expected": _short([_without(one, "low", "high") for one in lost]),
+        "expected_band": _short(
+            [_without(one, "lost", "strategy") for one in lost if one["strategy"] == found.best]
+        ),
+        "rivals": [{"y": found.rivals[name].lost, "text": text} for name, text in names.items()],
+    }
+
+
+def _without(record: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in record.items() if name not in names}
 
 
 @lru_cache(maxsize=256)
@@ -175,6 +234,20 @@ def _short(records: Records) -> Records:
         {name: float(f"{x:.5g}") if isinstance(x, float) else x for name, x in record.items()}
         for record in records
     ]
+
+
+def expected_panel() -> Any:
+    """Expected clicks lost over the budget; dashed, what is lost without any."""
+    lines = _over_budget("expected", "clicks lost, expected", alt.Axis(format="~s"), field="lost")
+    band = (
+        alt.Chart(alt.NamedData(name="expected_band"))
+        .mark_area(opacity=0.12, color=INK, clip=True)
+        .encode(x="budget:Q", y="low:Q", y2="high:Q")
+    )
+    rivals = alt.Chart(alt.NamedData(name="rivals")).encode(y="y:Q")
+    rule = rivals.mark_rule(color=INK, strokeDash=[3, 3]).encode(opacity=_IF_TOLD)
+    label = _words(rivals.encode(x=alt.value("width")), align="right", dx=-4, dy=-8)
+    return _sized(alt.layer(band, rule, lines, _chosen(HEIGHT - 14), label))
 
 
 def belief_panel() -> Any:
@@ -279,6 +352,11 @@ class Panel(NamedTuple):
 
 
 PANELS: dict[str, Panel] = {
+    "expected": Panel(
+        "What to expect: clicks lost",
+        expected_panel,
+        ("expected", "expected_band", "rivals", "chosen"),
+    ),
     "belief": Panel("Belief before and after", belief_panel, ("belief", "belief_here")),
     "schedule": Panel("Random arms over time", schedule_panel, ("schedule",)),
     "regret": Panel(
@@ -352,7 +430,7 @@ def arm_plan_chart(*, budgets: Sequence[float], horizon: int, prior: float) -> A
     return themed(chart.resolve_scale(color="independent", strokeDash="independent"))
 
 
-def _over_budget(name: str, label: str, axis: Any) -> Any:
+def _over_budget(name: str, label: str, axis: Any, field: str = "") -> Any:
     return (
         alt.Chart(alt.NamedData(name=name))
         .mark_line(clip=True)
@@ -363,7 +441,7 @@ def _over_budget(name: str, label: str, axis: Any) -> Any:
                 scale=alt.Scale(nice=False, zero=True),
                 axis=alt.Axis(tickCount=6, format="~g", labelOverlap=True),
             ),
-            y=alt.Y(f"{name}:Q", title=label, axis=axis),
+            y=alt.Y(f"{field or name}:Q", title=label, axis=axis),
             **strategy_encodings(orient="bottom", title=None),
         )
     )

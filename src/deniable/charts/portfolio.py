@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from html import escape
 from typing import Any
 
 import altair as alt
@@ -13,8 +14,6 @@ from deniable.errors import NANO
 from deniable.portfolio.allocation import Allocation
 from deniable.portfolio.rules import RuleOutcome, compare_rules
 from deniable.portfolio.whatif import WhatIf, what_if
-from deniable.theory.best_budget import best_constant_budget, best_dynamic_budget
-from deniable.theory.elasticity import constant_gain, dynamic_gain
 
 MOST_BARS = 36
 MOST_CURVES = 6
@@ -45,11 +44,47 @@ def allocation_chart(found: Allocation, *, compared: bool = False, n_points: int
     curve = what_if(found.portfolio, regime=found.regime, n_points=n_points)
     below = [gain_chart(found), what_if_chart(curve, found)]
     if compared:
-        below.append(rules_chart(compare_rules(found)))
+        below.append(rules_chart(compare_rules(found), title=_loss_title(found)))
     panels = alt.vconcat(
         budget_bars(found), alt.concat(*below, columns=2).resolve_scale(color="independent")
     )
     return themed(panels.resolve_scale(color="independent"))
+
+
+def allocation_html(found: Allocation, most: int = 25) -> str:
+    """The largest budgets as a table, what is proven, and the chart: static and self-contained."""
+    import vl_convert
+
+    frame = found.frame().head(most)
+    names = ("id", "arms", "visitors", "segments", "strategy", "budget", "regret", "saved")
+    heads = dict(zip(names, names, strict=True)) | {"regret": _loss_title(found)}
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escape(_cell(row[name]))}</td>" for name in names) + "</tr>"
+        for row in frame.iter_rows(named=True)
+    )
+    head = "".join(f"<th>{escape(heads[name])}</th>" for name in names)
+    words = (
+        f"{found.portfolio.size:,} experiments, firm budget {found.firm_budget:g}: "
+        f"{_loss_title(found)} {found.total_regret:,.0f}. {found.certificate}"
+    )
+    svg = vl_convert.vegalite_to_svg(allocation_chart(found).to_dict())
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f"<p>{escape(words)}</p>{table}\n{svg}"
+
+
+def _cell(value: Any) -> str:
+    return (
+        f"{value:,.4g}"
+        if isinstance(value, float)
+        else f"{value:,}"
+        if isinstance(value, int)
+        else str(value)
+    )
+
+
+def _loss_title(found: Allocation | None) -> str:
+    expected = found is not None and found.portfolio.objective == "expected"
+    return "expected loss" if expected else "total regret bound"
 
 
 def budget_bars(found: Allocation, *, width: int = 920, height: int = 190) -> Any:
@@ -84,15 +119,10 @@ def gain_chart(found: Allocation, *, width: int = 400, height: int = 210) -> Any
     """Marginal gains over the budget for some experiments; points where they meet lambda."""
     lines, points = [], []
     for row in _some(found):
-        portfolio = found.portfolio
-        sizes = (int(portfolio.arms[row]), int(portfolio.visitors[row]))
-        segments = int(portfolio.segments[row])
-        dynamic = found.strategies[row] == "dynamic"
-        gain = dynamic_gain if dynamic else constant_gain
-        best = (best_dynamic_budget if dynamic else best_constant_budget)(*sizes, segments)
-        budget = np.linspace(0, float(best), 161)[1:-1]
-        height_of = np.asarray(gain(*sizes, budget, segments))
-        name = portfolio.ids[row]
+        curve = found.curve[row]
+        budget = np.linspace(0, float(found.curves.useful[curve]), 161)[1:-1]
+        height_of = found.curves.gain(np.full(budget.size, curve), budget)
+        name = found.portfolio.ids[row]
         lines += rows(budget=budget, gain=height_of, experiment=name)
         points += rows(
             budget=[found.budgets[row]], gain=[found.marginal_gain[row]], experiment=name
@@ -140,7 +170,7 @@ def what_if_chart(
             x=alt.X("budget:Q", title="firm budget"),
             y=alt.Y(
                 "regret:Q",
-                title="total regret bound",
+                title=_loss_title(found),
                 scale=alt.Scale(domainMin=0),
                 axis=alt.Axis(labelExpr=_SHORT),
             ),
@@ -165,7 +195,9 @@ def what_if_chart(
     )
 
 
-def rules_chart(outcomes: Sequence[RuleOutcome], *, width: int = 400) -> Any:
+def rules_chart(
+    outcomes: Sequence[RuleOutcome], *, title: str = "total regret bound", width: int = 400
+) -> Any:
     """Total regret by rule; what a rule would cost is written on its bar."""
     records = [
         {
@@ -179,7 +211,7 @@ def rules_chart(outcomes: Sequence[RuleOutcome], *, width: int = 400) -> Any:
         y=alt.Y("rule:N", sort=None, title=None),
         x=alt.X(
             "regret:Q",
-            title="total regret bound",
+            title=title,
             axis=alt.Axis(labelExpr=_SHORT, tickCount=5),
             scale=alt.Scale(domain=[0, 1.55 * max(o.total_regret for o in outcomes)]),
         ),

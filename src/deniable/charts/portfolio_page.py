@@ -68,7 +68,7 @@ def what_if_chart() -> Any:
         .mark_line(color=INK)
         .encode(
             x=alt.X("firm_budget:Q", title="the firm's budget", axis=alt.Axis(tickCount=6)),
-            y=alt.Y("regret:Q", title="clicks lost, at most", axis=_NUMBER),
+            y=alt.Y("regret:Q", title="clicks lost", axis=_NUMBER),
         )
     )
     here = alt.Chart(alt.NamedData(name="here")).encode(x="firm_budget:Q", y="regret:Q")
@@ -85,7 +85,7 @@ def rules_chart() -> Any:
     colours = ["#0072B2", "#E69F00", "#999999", "#009E73"]
     base = alt.Chart(alt.NamedData(name="rules")).encode(
         y=alt.Y("rule:N", sort=list(RULES), title=None, axis=alt.Axis(labelLimit=120)),
-        x=alt.X("regret:Q", title="clicks lost, at most", axis=_NUMBER),
+        x=alt.X("regret:Q", title="clicks lost", axis=_NUMBER),
     )
     scale = alt.Scale(domain=list(RULES), range=colours)
     return (

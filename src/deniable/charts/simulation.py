@@ -12,6 +12,7 @@ from deniable.charts.theme import (
     ORDERED_COLOURS,
     STRATEGY_COLOURS,
     powers_of_ten,
+    themed,
     values,
 )
 from deniable.policies.base import Policy
@@ -21,6 +22,15 @@ from deniable.simulation.results import SimulationResult
 from deniable.theory.regret import constant_regret, dynamic_regret, nonprivate_regret
 
 WIDTH, HEIGHT = 380, 300
+
+
+def result_chart(result: SimulationResult, environment: Environment) -> Any:
+    """One environment's part of a result as a chart, in the house style."""
+    rows = result.frame.filter(result.frame["environment"] == environment.name)
+    used = set(rows["policy"])
+    policies = [policy for policy in result.policies if policy.label in used]
+    part = SimulationResult(rows, result.arms.clear(), (environment,), tuple(policies))
+    return themed(simulation_chart(part, environment, policies))
 
 
 def simulation_chart(
@@ -39,13 +49,13 @@ def clicks_chart(
     result: SimulationResult, environment: Environment, policies: Sequence[Policy]
 ) -> Any:
     """Mean clicks at the horizon, best policy on top: 95% of the repetitions, 95% of the mean."""
-    table = [
-        row for row in result.summary("clicks").to_dicts() if row["visitors"] == environment.horizon
-    ]
+    horizon = int(result.frame["visitors"].to_numpy().max())
+    value = "clicks" if environment.is_plain else "reward"
+    table = [row for row in result.summary(value).to_dicts() if row["visitors"] == horizon]
     order = [row["policy"] for row in sorted(table, key=lambda row: -row["mean"])]
     base = alt.Chart(
         values(table),
-        title=f"Clicks of {environment.horizon:,} visitors",
+        title=f"{value.capitalize()} of {horizon:,} visitors",
         width=WIDTH,
         height=HEIGHT,
     ).encode(
@@ -54,7 +64,7 @@ def clicks_chart(
     )
     scale = alt.Scale(zero=False, nice=True)
     spread = base.mark_rule(strokeWidth=1.5, opacity=0.5).encode(
-        x=alt.X("q025:Q", title="clicks", scale=scale, axis=alt.Axis(format="~s", tickCount=5)),
+        x=alt.X("q025:Q", title=value, scale=scale, axis=alt.Axis(format="~s", tickCount=5)),
         x2="q975:Q",
     )
     sure = base.mark_rule(strokeWidth=5).encode(x=alt.X("low:Q", scale=scale), x2="high:Q")
@@ -82,7 +92,7 @@ def regret_chart(
         ),
         "color": _colour(policies, legend=True),
     }
-    title = "Regret, and its bounds (dashed)"
+    title = "Regret, and its bounds (dashed)" if bounds else "Regret"
     lines = (
         alt.Chart(values(table), title=title, width=WIDTH, height=HEIGHT)
         .mark_line()
@@ -90,7 +100,7 @@ def regret_chart(
             y=alt.Y(
                 "mean:Q",
                 scale=alt.Scale(type="log"),
-                title="clicks lost",
+                title="clicks lost" if environment.is_plain else "reward lost",
                 axis=alt.Axis(format="~s", tickCount=6),
             ),
             **axes,
@@ -106,6 +116,8 @@ def regret_chart(
 
 def _bound(policy: Policy, environment: Environment, visitors: int) -> float | None:
     sizes = (environment.n_arms, visitors)
+    if environment.changes or not environment.is_plain:
+        return None  # the theory's bounds are for clicks at constant rates, known at once
     if isinstance(policy, ConstantPolicy):
         return float(constant_regret(*sizes, policy.budget, environment.n_segments))
     if isinstance(policy, DynamicPolicy):

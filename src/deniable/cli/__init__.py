@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextvars import copy_context
+from functools import partial
 from importlib import import_module
 from typing import TextIO
 
@@ -22,6 +24,7 @@ COMMANDS: dict[str, str] = {
     "export": "Write an experiment's decisions to a file.",
     "init": "Make a store, the firm's budget and an admin key.",
     "keys": "Create, list and revoke API keys.",
+    "layers": "Propose which experiments should exclude each other, and with which shares.",
     "leak": "What an exposure log tells a tracker today.",
     "ledger": "Verify the append-only ledger, or show it.",
     "plan": "Plan the privacy budget of one experiment.",
@@ -34,12 +37,13 @@ COMMANDS: dict[str, str] = {
     "serve": "Serve decisions over HTTP, on SQLite or PostgreSQL.",
     "simulate": "Run policies against each other on known click rates.",
     "status": "The firm's budget and all experiments' counts.",
+    "users": "Invite people, give them roles, disable them, end their sessions.",
 }
 """Command name -> its one-line summary; the code is in `deniable.cli.<name>`, as `app`."""
 
 EXTRAS: dict[str, str] = {
     **dict.fromkeys(("apply", "audit", "document", "erase", "experiment"), "server"),
-    **dict.fromkeys(("export", "init", "keys", "scores"), "server"),
+    **dict.fromkeys(("export", "init", "keys", "scores", "users"), "server"),
     **dict.fromkeys(("ledger", "purge", "results", "rewards", "serve", "status"), "server"),
     "reproduce": "all",
     "simulate": "simulate",
@@ -77,7 +81,8 @@ def _call(name: str, rest: list[str]) -> int:
     try:
         app = import_module(f"deniable.cli.{name.replace('-', '_')}").app
         command = typer.main.get_command(app)
-        status = command.main(rest, prog_name=f"deniable {name}", standalone_mode=False)
+        run = partial(command.main, rest, prog_name=f"deniable {name}", standalone_mode=False)
+        status = copy_context().run(run)  # who acts in it is not who acts after it
     except TyperException as error:  # bad flags and values
         describe = getattr(error, "format_message", error.__str__)
         return _fail(describe())

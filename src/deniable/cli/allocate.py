@@ -27,8 +27,16 @@ def allocate(
         str,
         typer.Option(help="Bounds: summed, or paper (as printed, the paper's strategies only)."),
     ] = "summed",
+    objective: Annotated[
+        str | None,
+        typer.Option(
+            help="expected (clicks that will be lost; where the file has base_rate) or bound."
+        ),
+    ] = None,
     reserve: Annotated[float, typer.Option(help="Nats kept back for later experiments.")] = 0.0,
-    gap: Annotated[float, typer.Option(help="The relative gap to prove.")] = 1e-6,
+    gap: Annotated[
+        float, typer.Option(help="The part of the possible saving that may be missed.")
+    ] = 1e-4,
     time_limit: Annotated[float, typer.Option(help="Seconds before the best found is told.")] = 10,
     compare: Annotated[bool, typer.Option("--compare", help="Every rule in one table.")] = False,
     what_if: Annotated[
@@ -54,7 +62,8 @@ def allocate(
     from deniable.cli.allocation_report import Extras, allocation_sections
     from deniable.cli.sections import print_sections
     from deniable.portfolio.allocation import allocate as solve
-    from deniable.portfolio.table import check_out_path, read_portfolio, write_allocation
+    from deniable.portfolio.problem import Portfolio
+    from deniable.portfolio.table import check_out_path, read_rows, write_allocation
 
     if chart is not None:
         from deniable.charts.save import check_chart_path, save_chart
@@ -64,6 +73,7 @@ def allocate(
         check_out_path(out)
     if rows < 0:
         raise InvalidArgumentError("rows", rows, "a whole number, 0 or more")
+    assumed = 0
     if illustration:
         from deniable.charts.illustration import TWO_EXPERIMENTS, two_experiments
 
@@ -71,7 +81,9 @@ def allocate(
     elif portfolio is None:
         raise InvalidArgumentError("portfolio", None, "a file, or --illustration")
     else:
-        experiments = read_portfolio(portfolio, form=form)  # type: ignore[arg-type]
+        given = read_rows(portfolio)
+        assumed = sum(not (row.get("segments") or row.get("shares")) for row in given)
+        experiments = Portfolio.of(given, form=form, objective=objective)  # type: ignore[arg-type]
     if firm_budget is None:
         raise InvalidArgumentError(
             "firm_budget", None, "--firm-budget, a number of nats, 0 or more"
@@ -85,7 +97,7 @@ def allocate(
     if as_json:
         typer.echo(json.dumps({**found.to_dict(), **extras.to_dict()}, indent=2))
     else:
-        print_sections(allocation_sections(found, extras, rows))
+        print_sections(allocation_sections(found, extras, rows, assumed))
     if out is not None:
         write_allocation(found, out)
         typer.echo(f"allocation: {out}", err=True)

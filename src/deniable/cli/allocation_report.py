@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from deniable.errors import NANO
+from deniable.expectations.prior import SEGMENTS
 from deniable.planning.report import Section
 from deniable.portfolio.allocation import Allocation
 from deniable.portfolio.participation import RealizedRisk, realized_risk
@@ -17,6 +18,7 @@ from deniable.strategies import STRATEGIES
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_JUDGED = {"expected": "expected loss", "bound": "regret bound"}
 QUANTILES = (0.5, 0.9, 0.99, 0.999)
 
 
@@ -84,16 +86,19 @@ class Extras:
         return told
 
 
-def allocation_sections(found: Allocation, extras: Extras, rows: int) -> list[Section]:
-    """The allocation, told to a person."""
+def allocation_sections(
+    found: Allocation, extras: Extras, rows: int, assumed: int = 0
+) -> list[Section]:
+    """The allocation, told to a person; `assumed` experiments named no segments."""
+    expected = found.portfolio.objective == "expected"
     return [
         Section(
             f"{found.portfolio.size:,} experiments, firm budget {found.firm_budget:g}, "
-            f"{found.regime} regime",
+            f"{found.regime} regime, judged by the {_JUDGED[found.portfolio.objective]}",
             _verdict(found, extras),
         ),
-        _experiments(found, rows),
-        _rules(extras),
+        _experiments(found, rows, assumed),
+        _rules(extras, "expected loss" if expected else "total regret"),
         *_optional(extras),
         Section("Certificate", _certificate(found)),
     ]
@@ -103,23 +108,31 @@ def _verdict(found: Allocation, extras: Extras) -> str:
     by_rule = {outcome.rule: outcome.total_regret for outcome in extras.outcomes}
     funded = int((found.budgets_nano > 0).sum())
     return (
-        f"{funded:,} of them get budget, {found.spent_nano / NANO:.9g} nats in all. The total regret "
-        f"bound is {found.total_regret:,.0f}: {_less(found.total_regret, by_rule['equal split'])} "
+        f"{funded:,} of them get budget, {found.spent_nano / NANO:.9g} nats in all. {_total(found)} "
+        f"{found.total_regret:,.0f}: {_less(found.total_regret, by_rule['equal split'])} "
         f"than with an equal split, {_less(found.total_regret, by_rule['zero'])} than with none. "
         f"One more nat would save about {found.shadow_value:,.4g} (lambda)."
     )
+
+
+def _total(found: Allocation) -> str:
+    if found.portfolio.objective == "expected":
+        return "The expected loss is"
+    return "The total regret bound is"
 
 
 def _less(value: float, other: float) -> str:
     return f"{(other - value) / other:.1%} less" if other > 0 else "no less"
 
 
-def _experiments(found: Allocation, rows: int) -> Section:
+def _experiments(found: Allocation, rows: int, assumed: int) -> Section:
     frame = found.frame()
     shown = frame if rows == 0 else frame.head(rows)
     grouped = any(group is not None for group in found.portfolio.groups)
+    expected = found.portfolio.objective == "expected"
+    lost = "expected loss" if expected else "regret bound"
     header = ("experiment", "arms", "visitors", "segments", *(("group",) if grouped else ()),
-              "strategy", "budget", "regret bound", "saved", "marginal gain")  # fmt: skip
+              "strategy", "budget", lost, "saved", "marginal gain")  # fmt: skip
     body = tuple(
         (
             row["id"],
@@ -141,10 +154,13 @@ def _experiments(found: Allocation, rows: int) -> Section:
     if alone:
         have = "experiment has" if alone == 1 else "experiments have"
         text += f"{alone:,} {have} one segment: nothing can leak there and no budget is needed."
+    if assumed and found.portfolio.form == "summed":
+        name = "experiment names" if assumed == 1 else "experiments name"
+        text += f"{assumed:,} {name} no segments: {SEGMENTS} of one size are assumed."
     return Section("Budgets", text, header, body)
 
 
-def _rules(extras: Extras) -> Section:
+def _rules(extras: Extras, title: str) -> Section:
     shown = extras.outcomes
     if not extras.compared:
         shown = [o for o in shown if o.rule in ("optimal", "equal split", "zero", "random arms")]
@@ -159,7 +175,7 @@ def _rules(extras: Extras) -> Section:
         )
         for outcome in shown
     )
-    header = ("rule", "total regret", "saved against zero", "costs", "within the budget")
+    header = ("rule", title, "saved against zero", "costs", "within the budget")
     words = "; ".join(f"{name}, {kind.at_zero}" for name, kind in STRATEGIES.items())
     text = f"Zero is budget 0 with the best strategy there ({words}); random arms is the paper's sense."
     return Section("Against other rules", text, header, body)
@@ -193,11 +209,12 @@ def _optional(extras: Extras) -> Iterator[Section]:
 
 
 def _certificate(found: Allocation) -> str:
-    told = (
-        f"No allocation has a total regret bound below {found.lower_bound:,.3f}; this one has "
-        f"{found.total_regret:,.3f}, a relative gap of {found.relative_gap:.1e}. "
-        f"{found.nodes} node{'s' if found.nodes > 1 else ''}, {found.seconds * 1000:,.0f} ms."
+    named = (
+        "an expected loss" if found.portfolio.objective == "expected" else "a total regret bound"
     )
-    if found.certified:
-        return told
-    return f"The gap asked for was NOT reached in the time given. {told} Try a larger --time-limit."
+    return (
+        f"{found.certificate} No allocation has {named} below {found.lower_bound:,.3f}; this one has "
+        f"{found.total_regret:,.3f} and saves {found.total_saved:,.3f}. "
+        f"{found.nodes} node{'s' if found.nodes > 1 else ''}, {found.seconds * 1000:,.0f} ms."
+        + ("" if found.certified else " Try a larger --time-limit.")
+    )

@@ -1,4 +1,4 @@
-"""`deniable experiment`: create, start, pause, resume, stop, switch off an arm, list."""
+"""`deniable experiment`: create, start, pause, resume, stop, switch off or add an arm, list."""
 
 from __future__ import annotations
 
@@ -153,6 +153,37 @@ def switch_off(
         _print(service.experiments.switch_off(key, arm), as_json)
 
 
+@app.command("add-arm")
+def add_arm(
+    key: Key,
+    arm: Annotated[str, typer.Argument(help="The new arm's key.")],
+    budget: Annotated[
+        float | None, typer.Option(help="Its own budget in nats, where arms have their own.")
+    ] = None,
+    store: Store = DEFAULT_STORE,
+    key_file: KeyFile = "",
+    as_json: AsJson = False,
+) -> None:
+    """A new version with one more arm, "given the time"; who has an arm keeps it."""
+    with opened(store, key_file) as service:
+        told = "Seeing the new arm tells that a visitor came after it was added: given the time."
+        _print(service.experiments.add_arm(key, arm, budget=budget), as_json, told)
+
+
+@app.command("add-segment")
+def add_segment(
+    key: Key,
+    segment: Annotated[str, typer.Argument(help="The name of the segment to be listed.")],
+    store: Store = DEFAULT_STORE,
+    key_file: KeyFile = "",
+    as_json: AsJson = False,
+) -> None:
+    """List one more segment: the zero row until the next table, then a row of its own."""
+    with opened(store, key_file) as service:
+        told = "Visitors of the new segment get the zero row until the next table."
+        _print(service.experiments.add_segment(key, segment), as_json, told)
+
+
 @app.command("list")
 def list_all(store: Store = DEFAULT_STORE, key_file: KeyFile = "", as_json: AsJson = False) -> None:
     """All experiments."""
@@ -210,7 +241,7 @@ def _metrics(texts: list[str]) -> list[Metric]:
     return found
 
 
-def _print(experiment: Experiment, as_json: bool) -> None:
+def _print(experiment: Experiment, as_json: bool, told: str = "") -> None:
     if as_json:
         print_json(experiment)
     else:
@@ -219,3 +250,5 @@ def _print(experiment: Experiment, as_json: bool) -> None:
             f"{experiment.key}: {experiment.status}, version {experiment.version}, "
             f"budget {experiment.budget:g} nats{winner}"
         )
+        if told:
+            typer.echo(told)

@@ -24,7 +24,10 @@ app = typer.Typer(add_completion=False, no_args_is_help=True, help="API keys and
 def create(
     label: Annotated[str, typer.Argument(help="What it is for.")],
     scope: Annotated[
-        list[str], typer.Option(help="decide, reward, scores, read, audit or admin; may repeat.")
+        list[str],
+        typer.Option(
+            help="decide, reward, scores, read, draft, run, audit, privacy or admin; may repeat."
+        ),
     ],
     store: Store = DEFAULT_STORE,
     key_file: KeyFile = "",
@@ -51,8 +54,11 @@ def list_all(store: Store = DEFAULT_STORE, key_file: KeyFile = "", as_json: AsJs
         return
     print_table(
         "API keys",
-        ("id", "label", "scopes", "created", "revoked"),
-        [(k.id, k.label, " ".join(k.scopes), k.created_at, k.revoked_at) for k in found],
+        ("id", "label", "scopes", "created", "last used", "revoked"),
+        [
+            (k.id, k.label, " ".join(k.scopes), k.created_at, k.last_used_at, k.revoked_at)
+            for k in found
+        ],
     )
 
 

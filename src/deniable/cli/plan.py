@@ -33,6 +33,10 @@ KEYS = (
     "max_belief",
     "trace_budget",
     "arm_budgets",
+    "base_rate",
+    "lift",
+    "heterogeneity",
+    "per_day",
 )
 """What a plan's file may hold; lists for shares and arm_budgets, numbers for the others."""
 
@@ -47,7 +51,7 @@ def plan(
         str | None, typer.Option(help="Number of visitors, such as 1e6.", show_default=False)
     ] = None,
     arms: Annotated[str | None, typer.Option(help="Number of arms, 2 or more.")] = None,
-    segments: Annotated[str | None, typer.Option(help="Number of segments (default: 1).")] = None,
+    segments: Annotated[str | None, typer.Option(help="Number of segments (default: 2).")] = None,
     shares: Annotated[
         str | None,
         typer.Option(help="Share of the visitors in each segment, such as .7,.3 (default: equal)."),
@@ -67,12 +71,25 @@ def plan(
         float | None,
         typer.Option(help="Cap on what later tables tell about a visitor; its cost is simulated."),
     ] = None,
-    rate: Annotated[
-        float | None, typer.Option(help="Base click rate of that simulation (default: 0.1).")
+    base_rate: Annotated[
+        float | None,
+        typer.Option(
+            "--base-rate", "--rate", help="Usual click rate, such as .05: tells what to expect."
+        ),
     ] = None,
     lift: Annotated[
         float | None,
-        typer.Option(help="Differences between arms in it, relative to the rate (default: 0.1)."),
+        typer.Option(
+            help="How much arms usually differ, relative to it, as a standard deviation "
+            "(default: 0.05)."
+        ),
+    ] = None,
+    heterogeneity: Annotated[
+        float | None,
+        typer.Option(help="How much of that differs by segment, from 0 to 1 (default: 0.5)."),
+    ] = None,
+    per_day: Annotated[
+        str | None, typer.Option(help="Visitors a day: tells days, and costs by day.")
     ] = None,
     arm_budgets: Annotated[
         str | None, typer.Option(help="A budget for each arm, such as .5,1,2.")
@@ -105,23 +122,29 @@ def plan(
                 ("arm_budgets", arm_budgets),
             )
         )
-        prior, budget, max_belief, trace_budget = (
+        per_day = per_day or kept.get("per_day")
+        prior, budget, max_belief, trace_budget, base_rate, lift, heterogeneity = (
             (float(kept[name]) if name in kept else None) if given is None else given
             for name, given in (
                 ("prior", prior),
                 ("budget", budget),
                 ("max_belief", max_belief),
                 ("trace_budget", trace_budget),
+                ("base_rate", base_rate),
+                ("lift", lift),
+                ("heterogeneity", heterogeneity),
             )
         )
     if visitors is None:
         raise InvalidArgumentError("visitors", None, "--visitors, a whole number, 1 or more")
     prior = 0.2 if prior is None else prior
     horizon = whole("visitors", visitors)
-    n_segments = whole("segments", segments or "1")
-    for name, value in (("rate", rate), ("lift", lift)):
-        if value is not None and trace_budget is None:
-            raise InvalidArgumentError(name, value, "nothing without --trace-budget")
+    n_segments = None if segments is None else whole("segments", segments)
+    known = {"lift": lift, "heterogeneity": heterogeneity, "per_day": per_day}
+    for name, value in known.items():
+        traced = name == "lift" and trace_budget is not None
+        if value is not None and base_rate is None and not traced:
+            raise InvalidArgumentError(name, value, "nothing without --base-rate")
     planned: Plan | ArmPlan
     costs: tuple[TraceCost, ...] = ()
     if arm_budgets is not None:
@@ -130,9 +153,12 @@ def plan(
             "max_belief": max_belief,
             "shares": shares,
             "trace_budget": trace_budget,
+            "base_rate": base_rate,
         }
         planned, sections = _by_arm(arms, arm_budgets, horizon, n_segments, prior, others)
     else:
+        from deniable.expectations.prior import HETEROGENEITY
+        from deniable.expectations.prior import LIFT as USUAL_LIFT
         from deniable.planning.plan import plan as plan_experiment
 
         if arms is None:
@@ -146,12 +172,16 @@ def plan(
             budget=budget,
             max_belief=max_belief,
             trace_budget=trace_budget,
+            base_rate=base_rate,
+            lift=USUAL_LIFT if lift is None else lift,
+            heterogeneity=HETEROGENEITY if heterogeneity is None else heterogeneity,
+            per_day=None if per_day is None else whole("per_day", per_day, 1, 10**12),
         )
         sections = plan_sections(found)
         if found.trace is not None:
-            rates = (RATE if rate is None else rate, LIFT if lift is None else lift)
+            rates = (RATE if base_rate is None else base_rate, LIFT if lift is None else lift)
             costs = found.trace_costs(rate=rates[0], lift=rates[1])
-            sections.insert(2, trace_cost_section(costs, *rates))
+            sections.insert(-2, trace_cost_section(costs, *rates))
     if as_json:
         document = planned.to_dict()
         if costs:
@@ -168,10 +198,11 @@ def _by_arm(
     arms: str | None,
     arm_budgets: str,
     horizon: int,
-    n_segments: int,
+    n_segments: int | None,
     prior: float,
     others: dict[str, float | str | None],
 ) -> tuple[ArmPlan, list[Section]]:
+    from deniable.expectations.prior import SEGMENTS
     from deniable.planning.arm_plan import plan_arms
     from deniable.planning.report import arm_plan_sections
 
@@ -181,7 +212,9 @@ def _by_arm(
     for name, value in others.items():
         if value is not None:
             raise InvalidArgumentError(name, value, "nothing beside --arm-budgets")
-    planned = plan_arms(arm_budgets=budgets, horizon=horizon, n_segments=n_segments, prior=prior)
+    planned = plan_arms(
+        arm_budgets=budgets, horizon=horizon, n_segments=n_segments or SEGMENTS, prior=prior
+    )
     return planned, arm_plan_sections(planned)
 
 

@@ -36,7 +36,7 @@ def reproduce(
         typer.Option(help="Folder of public data; else $DENIABLE_DATA, else none."),
     ] = None,
     workers: Annotated[
-        str | None, typer.Option(help="Processes; one a processor if not told.")
+        str | None, typer.Option(help="Number of worker processes (default: one per CPU core).")
     ] = None,
     dask: Annotated[str | None, typer.Option(help="Address of a Dask scheduler to run on.")] = None,
     seed: Annotated[str, typer.Option(help="Same seed, same tables.")] = "0",
@@ -91,10 +91,15 @@ def _data(given: Path | None) -> Path | None:
 
 
 def _summary(done: list[Finished]) -> str:
-    verdicts = [claim.verdict for study in done for claim in study.record.claims]
-    counts = {verdict: verdicts.count(verdict) for verdict in sorted(set(verdicts))}
-    told = ", ".join(f"{verdict}: {count}" for verdict, count in counts.items())
-    return f"studies: {len(done)}; claims: {len(verdicts)} ({told})"
+    from deniable.studies.contract import counted
+
+    claims = [claim for study in done for claim in study.record.claims]
+    parts = {
+        "claims of the paper": [claim for claim in claims if claim.of_paper],
+        "claims of our own": [claim for claim in claims if not claim.of_paper],
+    }
+    told = [f"{name}: {len(made)} ({counted(made)})" for name, made in parts.items() if made]
+    return "; ".join([f"studies: {len(done)}", *told])
 
 
 @contextmanager

@@ -60,14 +60,24 @@ def application(settings: Settings, options: Any) -> Any:
     """The application on the store of the settings, pages included."""
     from deniable.service.http.app import create_app
     from deniable.service.http.server import open_service
+    from deniable.service.webhook import Webhook, checked_url
     from deniable.web.pages import mount
+    from deniable.web.proxy import TrustedProxy
 
-    if not settings.traces:
-        return mount(create_app(open_service(settings), options))
-    from deniable.service.http.tracing import Traced, otlp_provider
+    proxy = TrustedProxy.of(settings.sign_in_header, settings.trusted_proxies)
+    if settings.webhook_url:
+        checked_url(settings.webhook_url)
+    provider = None
+    if settings.traces:
+        from deniable.service.http.tracing import Traced, otlp_provider
 
-    provider = otlp_provider()
-    return Traced(mount(create_app(open_service(settings), options)), provider)
+        provider = otlp_provider()
+    service = open_service(settings)
+    app = mount(create_app(service, options), proxy=proxy)
+    if settings.webhook_url:
+        app.companions.append(Webhook(service, settings.webhook_url))
+        app.api.state.webhook = True
+    return app if provider is None else Traced(app, provider)
 
 
 def _serve_as_worker(settings: Settings, inherited: Any) -> None:
@@ -98,20 +108,34 @@ def _serve_workers(settings: Settings) -> None:
 
 
 def _serve_demo(settings: Settings) -> None:
-    from deniable.service import demo
+    from deniable.service import demo, demo_history
     from deniable.service.http import server
     from deniable.service.http.app import create_app
     from deniable.web.pages import mount
+    from deniable.web.watcher import Watcher
 
     sock = server.listening_socket(settings)
-    service = server.open_service(settings)
+    service = demo_history.opened(
+        lambda: server.open_service(settings),
+        watching=lambda service: Watcher(service).sample,
+        told=lambda: typer.echo("A made-up firm lives through its first month: a few seconds ..."),
+    )
     secret = demo.prepare(service)
-    simulator = demo.Simulator(service, settings.demo_visitors)
-    app = mount(create_app(service, server.options_of(settings)), demo=True)
+    app = mount(
+        create_app(service, server.options_of(settings)),
+        demo=True,
+        demo_key=secret if demo.only_demo(service) else "",
+    )
+    simulator = demo.Simulator(
+        service,
+        settings.demo_visitors,
+        watched=lambda: app.api.state.seen_at,
+        experiments=demo.LIVE,
+    )
     here = server.address(sock)
     typer.echo(
         f"Deniable answers on {here}\n"
-        "DEMO: a made-up firm, two experiments, simulated visitors. Nothing here is real.\n"
+        "DEMO: a made-up firm, eight experiments, simulated visitors. Nothing here is real.\n"
         f"Admin API key, for this run: {secret}\n"
         "Try:\n"
         f"  curl -s {here}/v1/experiments/{demo.EXPERIMENTS[0].key}/decisions \\\n"

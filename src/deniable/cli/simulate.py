@@ -31,12 +31,15 @@ def simulate(
     rates: Annotated[
         str | None, typer.Option(help="Click rates by arm, such as .324,.295.")
     ] = None,
-    visitors: Annotated[str | None, typer.Option(help="Visitors, such as 1e8.")] = None,
+    visitors: Annotated[
+        str | None, typer.Option("--visitors", "--horizon", help="Visitors, such as 1e8.")
+    ] = None,
     policies: Annotated[
         str | None,
         typer.Option(
             help="Of constant, dynamic, joint, joint-across-time, arm-constant, arm-dynamic, pooled, "
-            "best-private, epsilon-greedy, gittins, random, perfect."
+            "best-private, epsilon-greedy, gittins, thompson, thompson-response, thompson-gate, ucb, "
+            "ucb-response, ucb-gate, random, perfect."
         ),
     ] = None,
     budget: Annotated[str | None, typer.Option(help="Privacy budget, or several: 1,3.")] = None,
@@ -57,6 +60,21 @@ def simulate(
     seed: Annotated[int | None, typer.Option(help="Same seed, same results.")] = None,
     kernel: Annotated[
         str | None, typer.Option(help="leap, or step for visitor by visitor.")
+    ] = None,
+    common: Annotated[
+        bool,
+        typer.Option(
+            "--common-random-numbers", help="The same random numbers for all policies and budgets."
+        ),
+    ] = False,
+    delay: Annotated[
+        int | None, typer.Option(help="Visitors after whom a reward is known.")
+    ] = None,
+    values: Annotated[
+        str | None, typer.Option(help="What a click is worth, or by arm: 40,35.")
+    ] = None,
+    value_spread: Annotated[
+        float | None, typer.Option(help="Standard deviation of the logarithm of its worth.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     chart: Annotated[
@@ -89,6 +107,10 @@ def simulate(
         "repetitions": repetitions,
         "seed": seed,
         "kernel": kernel,
+        "common_random_numbers": common or None,
+        "delay": delay,
+        "values": _one_or_more(_numbers("values", values)),
+        "value_spread": value_spread,
     }
     chosen = _scenario(scenario, {key: value for key, value in flags.items() if value is not None})
     if out is not None and out.suffix != ".parquet":
@@ -102,11 +124,8 @@ def simulate(
         result.frame.write_parquet(out)
     if chart is not None:
         from deniable.charts.save import save_chart
-        from deniable.charts.simulation import simulation_chart
-        from deniable.charts.theme import themed
 
-        picture = simulation_chart(result, chosen.environment, chosen.policies)
-        save_chart(themed(picture), chart)
+        save_chart(result.chart(), chart)
     if as_json:
         typer.echo(json.dumps(_document(chosen, result)))
     else:
@@ -114,16 +133,12 @@ def simulate(
 
 
 def _scenario(path: Path | None, flags: dict[str, Any]) -> Scenario:
-    import tomllib
-
-    from deniable.simulation.scenario import make_scenario, read_scenario
+    from deniable.simulation.scenario import make_scenario, read_scenario, read_values
 
     if path is None:
         return make_scenario(flags)
-    if not flags:
-        return read_scenario(path)
-    read_scenario(path)  # errors of the file first
-    return make_scenario({**tomllib.loads(path.read_text(encoding="utf-8")), **flags})
+    scenario = read_scenario(path)  # errors of the file first
+    return make_scenario({**read_values(path), **flags}) if flags else scenario
 
 
 def _run(
@@ -156,6 +171,7 @@ def _run(
             progress=progress,
             folder=resume,
             by_arm=False,
+            common_random_numbers=scenario.common_random_numbers,
         )
 
 
@@ -186,18 +202,17 @@ def _at_horizon(scenario: Scenario, result: SimulationResult, value: str) -> pl.
 
 
 def _document(scenario: Scenario, result: SimulationResult) -> dict[str, Any]:
-    rows = []
-    clicks = _at_horizon(scenario, result, "clicks").to_dicts()
-    regret = _at_horizon(scenario, result, "regret").to_dicts()
+    from deniable.simulation.results import VALUES
+
     keys = ("mean", "low", "high", "median", "q25", "q75", "q025", "q975")
-    for one, other in zip(clicks, regret, strict=True):
-        rows.append(
-            {
-                "policy": one["policy"],
-                "clicks": {key: one[key] for key in keys},
-                "regret": {key: other[key] for key in keys},
-            }
-        )
+    found = {value: _at_horizon(scenario, result, value).to_dicts() for value in VALUES}
+    rows = [
+        {
+            "policy": row["policy"],
+            **{value: {key: found[value][i][key] for key in keys} for value in VALUES},
+        }
+        for i, row in enumerate(found["clicks"])
+    ]
     return {
         "environment": scenario.environment.name,
         "visitors": scenario.environment.horizon,
@@ -217,9 +232,10 @@ def _print(scenario: Scenario, result: SimulationResult) -> None:
         title=f"{world.name}: {world.horizon:,} visitors, {scenario.repetitions:,} repetitions"
     )
     table.add_column("policy", no_wrap=True)
-    for head in ("clicks", "±95%", "median", "regret"):
+    value = "clicks" if world.is_plain else "reward"
+    for head in (value, "±95%", "median", "regret"):
         table.add_column(head, justify="right", no_wrap=True)
-    clicks = _at_horizon(scenario, result, "clicks").to_dicts()
+    clicks = _at_horizon(scenario, result, value).to_dicts()
     regret = _at_horizon(scenario, result, "regret").to_dicts()
     for one, other in zip(clicks, regret, strict=True):
         numbers = (
@@ -240,6 +256,10 @@ def _numbers(argument: str, text: str | None) -> list[float] | None:
     if text is None:
         return None
     return [_parsed(argument, part) for part in text.split(",")]
+
+
+def _one_or_more(numbers: list[float] | None) -> float | list[float] | None:
+    return numbers[0] if numbers is not None and len(numbers) == 1 else numbers
 
 
 def _number(argument: str, text: str | None) -> float | None:

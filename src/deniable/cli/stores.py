@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
 import sys
@@ -107,8 +108,18 @@ def exists(url: str) -> bool:
 
 def _open(settings: Settings) -> Deniable:
     from deniable.service.service import open as open_service
+    from deniable.storage.actors import act_as
 
+    act_as("shell", _shell_user())
     return open_service(settings.store, key_file=settings.key_file or None)
+
+
+def _shell_user() -> str:
+    """Who runs the command, as far as the system knows."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # an id without a name, as in containers
+        return str(os.getuid())
 
 
 def print_json(value: object) -> None:

@@ -12,12 +12,19 @@ if TYPE_CHECKING:
     from deniable.studies.registry import Study
     from deniable.studies.reproduce import Finished
 
+_LINES = 10  # of a simulation, without a terminal
+
 
 class StudyProgress:
-    """Told when a study starts, how its simulation gets on, and when it ends."""
+    """Told when a study starts, how its simulation gets on, and when it ends.
 
-    def __init__(self) -> None:
-        self._console = Console(stderr=True, highlight=False)
+    Where there is no terminal, a line for each study's start, each tenth of its simulation, and its end.
+    """
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console or Console(stderr=True, highlight=False)
+        self._study = ""
+        self._told = 0
         self._bar = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}"),
@@ -42,11 +49,20 @@ class StudyProgress:
 
     def started(self, study: Study) -> None:
         """A study begins."""
+        self._study, self._told = study.name, 0
         self._bar.reset(self._task, description=study.name, total=None)
+        if not self._console.is_terminal:
+            self._console.print(f"{study.name:<16} started")
 
     def repetitions(self, done: int, total: int) -> None:
         """Repetitions of the simulation that is running."""
         self._bar.update(self._task, completed=done, total=total)
+        part = _LINES * done // total if total else 0
+        if part < self._told:  # the study's next simulation
+            self._told = 0
+        if not self._console.is_terminal and part > self._told:
+            self._told = part
+            self._console.print(f"{self._study:<16} {done:,} of {total:,} repetitions")
 
     def finished(self, done: Finished) -> None:
         """A study is over."""

@@ -106,7 +106,7 @@ class Document:
 
     >>> draft = Document("record", "Record", "", 7, "00" * 32, (), ())
     >>> draft.fingerprint()[:16], draft.issued
-    ('79c94ba42e3f60bc', False)
+    ('20aa9cea7657597a', False)
     """
 
     kind: str

@@ -99,6 +99,7 @@ class Facts:
         erased: decisions whose visitor was forgotten.
         purges: how often old visitors were forgotten.
         switched_off: arm -> the version from which it is off.
+        added: arm -> the version that added it, of those that came later.
         account: the firm's; None before it has a budget.
         audit: the newest recorded one.
     """
@@ -117,6 +118,7 @@ class Facts:
     erased: int
     purges: int
     switched_off: Mapping[str, int]
+    added: Mapping[str, int]
     account: FirmAccount | None
     audit: RecordedAudit | None
 
@@ -206,6 +208,11 @@ def facts_of(ledger: Ledger, at: int) -> Facts:
         erased=sum(entry.detail["decisions"] for entry in forgot),
         purges=sum(entry.kind == "purge" for entry in forgot),
         switched_off=off,
+        added={
+            key: since
+            for (key, _, _), since in zip(told.arms, told.arms_since, strict=True)
+            if since > 1
+        },
         account=_account(ledger.entries, at),
         audit=_newest_audit(mine),
     )

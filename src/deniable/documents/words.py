@@ -76,7 +76,7 @@ def lowest(prior: Fraction, nano: int) -> Fraction:
     """The least that a watcher can believe: p / (p + (1 - p) r).
 
     >>> float(round(lowest(Fraction(1, 5), 10**9), 6))
-    0.084222
+    0.084224
     """
     return prior / (prior + (1 - prior) * exp_floor(nano))
 
@@ -85,7 +85,7 @@ def at_most(share: Fraction) -> str:
     """A share as a percentage, rounded up; more digits where that would say 100%.
 
     >>> at_most(Fraction(40461, 100000)), at_most(Fraction(99996, 100000)), at_most(Fraction(1))
-    ('40.5%', '99.997%', '100%')
+    ('40.5%', '99.996%', '100%')
     """
     if share == 1:
         return "100%"
@@ -158,7 +158,7 @@ def names(texts: Sequence[str], most: int = MOST_NAMED) -> str:
     """Names in a row, cut where there are many.
 
     >>> names(["a", "b"]), names([str(i) for i in range(14)])[-22:]
-    ('“a”, “b”', ', “10”, “11” and 2 more')
+    ('“a”, “b”', ' “10”, “11” and 2 more')
     """
     shown = ", ".join(map(name, texts[:most]))
     more = len(texts) - most
@@ -238,8 +238,10 @@ def grade_words(facts: Facts) -> str:
     promise = facts.promise
     if promise.stated_grade != "across time":
         if len(facts.proofs) > 1:
+            how = ["switched off"] if facts.switched_off or not facts.added else []
+            how += ["added"] if facts.added else []
             why = (
-                "a version was switched off, and the tables before and after that keep the "
+                f"a version was {' or '.join(how)}, and the tables before and after that keep the "
                 "budget each, not together"
             )
         else:
@@ -356,12 +358,15 @@ def exact_section(facts: Facts) -> Section:
 
 def _when(facts: Facts, version: int) -> str:
     """Which part of the experiment's life the tables of a version are from; empty for all of it."""
-    by_version = {since: arm for arm, since in facts.switched_off.items()}
+    by_version = {
+        since: f"{name(arm)} was switched off" for arm, since in facts.switched_off.items()
+    }
+    by_version |= {since: f"{name(arm)} was added" for arm, since in facts.added.items()}
     told = []
     if version in by_version:
-        told.append(f"since {name(by_version[version])} was switched off")
+        told.append(f"since {by_version[version]}")
     if version + 1 in by_version:
-        told.append(f"until {name(by_version[version + 1])} was switched off")
+        told.append(f"until {by_version[version + 1]}")
     return f"{', '.join(told)}: " if told else ""
 
 

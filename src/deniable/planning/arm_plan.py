@@ -8,6 +8,7 @@ from typing import Any
 
 from deniable import _validation as check
 from deniable.errors import InvalidArgumentError
+from deniable.expectations.prior import SEGMENTS
 from deniable.privacy.belief import highest_belief
 from deniable.privacy.schedule import exhaustion_clock
 from deniable.strategies.arm_budgets import ArmConstantStrategy, ArmDynamicStrategy
@@ -94,7 +95,7 @@ class ArmPlan:
 
 
 def plan_arms(
-    *, arm_budgets: Sequence[float], horizon: int, n_segments: int = 1, prior: float = 0.2
+    *, arm_budgets: Sequence[float], horizon: int, n_segments: int = SEGMENTS, prior: float = 0.2
 ) -> ArmPlan:
     """Plan an experiment whose arms have budgets of their own.
 

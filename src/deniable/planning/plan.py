@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from deniable import _validation as check
-from deniable.errors import InvalidArgumentError
+from deniable.expectations.prior import HETEROGENEITY, Prior
+from deniable.expectations.prior import LIFT as USUAL_LIFT
+from deniable.planning.expectation import Expectation, expectation
+from deniable.planning.recommendation import Recommendation, Sizes, recommend
 from deniable.planning.trace import (
     LIFT,
     RATE,
@@ -24,7 +26,7 @@ from deniable.planning.trace import (
     trace_promise,
 )
 from deniable.policies.base import checked_trace_budget
-from deniable.privacy.belief import budget_for_belief, highest_belief, lowest_belief
+from deniable.privacy.belief import highest_belief, lowest_belief
 from deniable.strategies import STRATEGIES
 from deniable.strategies.base import Reading, Strategy
 from deniable.strategies.rules import Grade
@@ -93,29 +95,6 @@ class StrategySummary:
 
 
 @dataclass(frozen=True)
-class Recommendation:
-    """A budget and the strategy to spend it with.
-
-    Attributes:
-        strategy: which.
-        grade: of its promise.
-        budget: in nats, rounded to three digits; everything else is computed at the rounded budget.
-        belief: the most a tracker with the plan's prior could believe, from the trace too.
-        regret: the bound.
-        informative: whether the bound is below the number of visitors.
-        reason: why this budget, in words.
-    """
-
-    strategy: str
-    grade: Grade
-    budget: float
-    belief: float
-    regret: float
-    informative: bool
-    reason: str
-
-
-@dataclass(frozen=True)
 class BudgetLine:
     """One budget of a plan's table.
 
@@ -152,8 +131,10 @@ class Plan:
         recommendation: the budget we would take.
         table: a grid of budgets.
         trace: the promise with a trace budget; None where there is none.
+        expected: clicks that will really be lost, as far as is known; None where no base rate was
+            given.
 
-    >>> planned = plan(n_arms=2, horizon=10_000, budget=1)
+    >>> planned = plan(n_arms=2, horizon=10_000, n_segments=1, budget=1)
     >>> round(planned.highest_belief, 3), planned.strategies["dynamic"].binds_at
     (0.405, 51)
     """
@@ -172,6 +153,7 @@ class Plan:
     recommendation: Recommendation
     table: tuple[BudgetLine, ...]
     trace: TracePromise | None = None
+    expected: Expectation | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, words and lists: ready for JSON."""
@@ -198,7 +180,7 @@ class Plan:
         )
 
     def chart(self) -> Any:
-        """Belief, schedules, regret bounds and elasticities, as an Altair chart."""
+        """Clicks lost as expected, belief, schedules, bounds and elasticities, as an Altair chart."""
         from deniable.charts.planning import plan_chart
 
         return plan_chart(self)
@@ -213,28 +195,39 @@ def plan(
     *,
     n_arms: int,
     horizon: int,
-    n_segments: int = 1,
+    n_segments: int | None = None,
     shares: Sequence[float] | None = None,
     prior: float = 0.2,
     budget: float | None = None,
     max_belief: float | None = None,
     trace_budget: float | None = None,
     budgets: Sequence[float] = GRID,
+    base_rate: float | None = None,
+    lift: float = USUAL_LIFT,
+    heterogeneity: float = HETEROGENEITY,
+    per_day: float | None = None,
+    simulate: bool = True,
 ) -> Plan:
     """Plan the privacy budget of one experiment.
 
     Args:
         n_arms: K, 2 or more.
         horizon: T, the visitors planned for.
-        n_segments: J.
+        n_segments: J, the groups that must not be told apart; as many as there are shares, or 2.
         shares: of the visitors by segment, adding up to 1; equal where not given.
         prior: what a tracker believes about a visitor's segment before it sees the arm.
         budget: gamma, in nats; the recommended one where it is not given.
         max_belief: the most a tracker may come to believe; it limits the recommendation.
         trace_budget: the cap on what later tables tell about a visitor; None promises nothing there.
         budgets: the grid of the plan's table.
+        base_rate: the usual click rate. With it, the plan says what to expect, and recommends by it.
+        lift: how much arms usually differ, relative to the base rate (standard deviation).
+        heterogeneity: how much of that differs by segment, from 0 to 1.
+        per_day: visitors a day.
+        simulate: whether to simulate where the expectation was not made beforehand (segments of
+            different sizes, a trace budget); if not, `expected.note` says what is left out.
 
-    >>> plan(n_arms=2, horizon=10_000, budget=1).strategies["constant"].reading
+    >>> plan(n_arms=2, horizon=10_000, n_segments=1, budget=1).strategies["constant"].reading
     'too random'
     >>> advice = plan(n_arms=8, horizon=10**6, n_segments=2).recommendation
     >>> advice.strategy, advice.budget, advice.grade
@@ -242,18 +235,19 @@ def plan(
 
     With one segment nothing can leak.
 
-    >>> plan(n_arms=2, horizon=10_000).recommendation.budget
+    >>> plan(n_arms=2, horizon=10_000, n_segments=1).recommendation.budget
     0.0
     """
     before = check.single("prior", check.probability("prior", prior))
-    sizes = _Sizes.of(n_arms, horizon, n_segments, shares)
+    sizes = Sizes.of(n_arms, horizon, n_segments, shares)
     if max_belief is not None:
         max_belief = check.single("max_belief", check.probability("max_belief", max_belief))
     given = None if budget is None else check.single("budget", check.nonnegative("budget", budget))
     marks = check.nonnegative("budgets", budgets).ravel().tolist()
     names = tuple(STRATEGIES)  # a part of the cache's key: the table may grow
     trace = None if trace_budget is None else checked_trace_budget(trace_budget)
-    advice = _recommend(sizes, names, before, max_belief, trace or 0.0)
+    asked = None if base_rate is None else sizes.asked(Prior(base_rate, lift, heterogeneity), trace)
+    advice = recommend(sizes, names, before, max_belief, trace or 0.0, asked)
     cap = advice.budget if given is None else given
     strategies = {name: _summary(STRATEGIES[name], sizes, cap) for name in names}
     best = {summary.best_budget for summary in strategies.values()}
@@ -272,48 +266,20 @@ def plan(
         recommendation=advice,
         table=_table(sizes, before, sorted({*marks, cap, *best})),
         trace=None if trace is None else trace_promise(before, cap, trace),
+        expected=None
+        if asked is None
+        else expectation(
+            asked,
+            cap,
+            belief_before=before,
+            budgets=sorted(marks),
+            per_day=per_day,
+            simulate=simulate,
+        ),
     )
 
 
-@dataclass(frozen=True)
-class _Sizes:
-    """An experiment, checked; hashable, so that what depends on it alone is computed once."""
-
-    n_arms: int
-    horizon: int
-    n_segments: int
-    shares: tuple[float, ...] | None
-
-    @classmethod
-    def of(
-        cls, n_arms: int, horizon: int, n_segments: int, shares: Sequence[float] | None
-    ) -> _Sizes:
-        arms = check.whole("n_arms", n_arms, 2)
-        visitors = check.whole("horizon", horizon, 1)
-        segments = check.whole("n_segments", n_segments, 1)
-        if shares is None:
-            return cls(arms, visitors, segments, None)
-        parts = check.probability("shares", shares)
-        if parts.ndim != 1 or not np.isclose(parts.sum(), 1, rtol=0, atol=1e-9):
-            raise InvalidArgumentError("shares", shares, "a share for each segment, adding up to 1")
-        if segments not in (1, parts.size):
-            raise InvalidArgumentError("shares", shares, f"{segments} shares, one for each segment")
-        return cls(arms, visitors, parts.size, tuple(map(float, parts)))
-
-    @property
-    def largest(self) -> int:
-        """Visitors of the largest segment, at least one."""
-        share = 1 / self.n_segments if self.shares is None else max(self.shares)
-        return max(1, int(self.horizon * share))
-
-    def regret(self, strategy: type[Strategy], budget: Any) -> Any:
-        """The strategy's bound."""
-        return strategy.regret(
-            self.n_arms, self.horizon, budget, self.n_segments, shares=self.shares
-        )
-
-
-def _summary(strategy: type[Strategy], sizes: _Sizes, budget: float) -> StrategySummary:
+def _summary(strategy: type[Strategy], sizes: Sizes, budget: float) -> StrategySummary:
     n_arms, horizon, n_segments, shares = (
         sizes.n_arms,
         sizes.horizon,
@@ -364,7 +330,7 @@ def _explored(spent: Strategy, clock: int) -> float | None:
 
 
 @lru_cache(maxsize=512)
-def _best(sizes: _Sizes, name: str, strategy: type[Strategy]) -> tuple[float, float]:
+def _best(sizes: Sizes, name: str, strategy: type[Strategy]) -> tuple[float, float]:
     """The best budget of a strategy, and its bound there."""
     best = float(
         strategy.best_budget(sizes.n_arms, sizes.horizon, sizes.n_segments, shares=sizes.shares)
@@ -372,7 +338,7 @@ def _best(sizes: _Sizes, name: str, strategy: type[Strategy]) -> tuple[float, fl
     return best, float(sizes.regret(strategy, best))
 
 
-def _table(sizes: _Sizes, prior: float, budgets: Sequence[float]) -> tuple[BudgetLine, ...]:
+def _table(sizes: Sizes, prior: float, budgets: Sequence[float]) -> tuple[BudgetLine, ...]:
     bounds = {
         name: np.atleast_1d(sizes.regret(strategy, np.asarray(budgets)))
         for name, strategy in STRATEGIES.items()
@@ -389,99 +355,3 @@ def _table(sizes: _Sizes, prior: float, budgets: Sequence[float]) -> tuple[Budge
         )
         for row, budget in enumerate(budgets)
     )
-
-
-@lru_cache(maxsize=512)
-def _recommend(
-    sizes: _Sizes, names: tuple[str, ...], prior: float, max_belief: float | None, trace: float
-) -> Recommendation:
-    """A strategy with its own advised budget, or the largest budget that the belief allows.
-
-    Every strategy advises a budget; those whose bound is the smallest of all at their own are worth
-    taking, and of these the one that needs the least. Its budget is rounded up, to be sure to get what
-    it was advised for. Where a largest belief is given and asks for less, it decides: what it allows,
-    less the trace budget, is rounded down, and spent with the strategy that has the smallest bound.
-    """
-    names = tuple(name for name in names if STRATEGIES[name].fits(sizes.n_arms, sizes.n_segments))
-    advised = {name: _advised(sizes, STRATEGIES[name]) for name in names}
-    worthy = [name for name in names if name == _leader(sizes, names, advised[name])]
-    leader = min(
-        worthy or names,
-        key=lambda name: (advised[name], float(sizes.regret(STRATEGIES[name], advised[name]))),
-    )
-    budget = advised[leader]
-    if not worthy:
-        leader = _leader(sizes, names, budget)
-    regret = float(sizes.regret(STRATEGIES[leader], budget))
-    if budget == 0 and sizes.n_segments > 1:
-        reason = (
-            f"{sizes.horizon:,} visitors are too few for {sizes.n_arms} arms: by the bounds, no budget "
-            f"buys more than learning costs. At budget 0: {STRATEGIES[leader].at_zero}."
-        )
-    elif regret >= sizes.horizon and sizes.n_segments > 1:
-        reason = (
-            f"At this size the regret bounds say nothing: all are above the {sizes.horizon:,} visitors. "
-            "This budget is where they begin to be balanced; simulate before you rely on it."
-        )
-    else:
-        reason = STRATEGIES[leader].advice(sizes.n_segments)
-    limit = None if max_belief is None else float(budget_for_belief(prior, max_belief))
-    if limit is not None and limit - trace < budget:
-        budget = rounded(max(0.0, limit - trace), up=False)
-        leader = _leader(sizes, names, budget)
-        reason = (
-            f"It is the largest budget that keeps a tracker at {100 * prior:.3g}% from believing more "
-            f"than {100 * (max_belief or 0):.3g}%{', trace budget included' if trace else ''}. "
-            f"The {leader} strategy has the smallest bound there."
-        )
-        if limit < trace:
-            reason = (
-                f"The trace budget of {trace:.4g} alone lets a tracker at {100 * prior:.3g}% believe "
-                f"more than {100 * (max_belief or 0):.3g}%: take a smaller one."
-            )
-    regret = float(sizes.regret(STRATEGIES[leader], budget))
-    return Recommendation(
-        strategy=leader,
-        grade=STRATEGIES[leader].grade,
-        budget=budget,
-        belief=float(highest_belief(prior, budget + trace)),
-        regret=regret,
-        informative=regret < sizes.horizon,
-        reason=reason,
-    )
-
-
-def _advised(sizes: _Sizes, strategy: type[Strategy]) -> float:
-    budget = strategy.advised_budget(
-        sizes.n_arms, sizes.horizon, sizes.n_segments, shares=sizes.shares
-    )
-    return rounded(float(budget), up=True)
-
-
-def _leader(sizes: _Sizes, names: Sequence[str], budget: float) -> str:
-    """The strategy with the smallest bound at this budget.
-
-    Bounds above the number of visitors all say the same, nothing; then it is the one for which privacy
-    costs least.
-    """
-
-    def cost(name: str) -> tuple[float, float]:
-        terms = STRATEGIES[name].regret_terms(
-            sizes.n_arms, sizes.horizon, budget, sizes.n_segments, shares=sizes.shares
-        )
-        return min(float(terms.total), sizes.horizon), float(terms.exploration)
-
-    return min(names, key=cost)
-
-
-def rounded(budget: float, *, up: bool) -> float:
-    """A budget to three digits, which people can type.
-
-    >>> rounded(1.0986122886681098, up=True), rounded(1.0986, up=False), rounded(2.0, up=True)
-    (1.1, 1.09, 2.0)
-    """
-    exact = Decimal(repr(budget))
-    if not exact:
-        return 0.0
-    digit = Decimal(1).scaleb(exact.adjusted() - 2)
-    return float(exact.quantize(digit, rounding=ROUND_CEILING if up else ROUND_FLOOR))

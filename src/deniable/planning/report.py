@@ -27,6 +27,7 @@ def plan_sections(plan: Plan) -> list[Section]:
     """The plan, told to a person."""
     named = "budget" if plan.chosen else "recommended budget"
     return [
+        *expected_sections(plan),
         Section(
             f"{plan.n_arms} arms, {plan.horizon:,} visitors, "
             f"{_plural(plan.n_segments, 'segment')}, {named} {plan.budget:.4g}",
@@ -42,6 +43,135 @@ def plan_sections(plan: Plan) -> list[Section]:
             recommendation_words(plan),
         ),
     ]
+
+
+RIVAL_WORDS = {
+    "random": "random arms",
+    "pooled": "one bandit for everybody (budget 0)",
+    "perfect": "perfect information",
+}
+"""What strategies are compared with, as people call it."""
+
+
+def expected_sections(plan: Plan) -> list[Section]:
+    """What will really happen, as far as is known; empty where no base rate was given."""
+    found = plan.expected
+    if found is None:
+        return []
+    lines = [
+        (RIVAL_WORDS["random"], found.rivals["random"]),
+        (RIVAL_WORDS["pooled"], found.rivals["pooled"]),
+        *((f"{name}, budget {plan.budget:.4g}", one) for name, one in found.strategies.items()),
+        (RIVAL_WORDS["perfect"], found.rivals["perfect"]),
+    ]
+    daily = () if found.per_day is None else ("lost a day",)
+    rows = tuple(
+        (
+            name,
+            f"{one.clicks:,.0f}",
+            clicks_words(one.lost),
+            f"{clicks_words(one.low)} to {clicks_words(one.high)}",
+            *((clicks_words(one.lost * (found.per_day or 0) / plan.horizon),) if daily else ()),
+        )
+        for name, one in lines
+    )
+    header = ("", "expected clicks", "of these lost", "8 in 10 lose", *daily)
+    budgets = Section(
+        "Expected clicks lost, by budget",
+        "",
+        ("budget", f"belief from {plan.prior:.3g}", *found.strategies),
+        tuple(
+            (
+                f"{line.budget:.4g}",
+                f"{line.belief:.3f}",
+                *(clicks_words(line.outcomes[name].lost) for name in found.strategies),
+            )
+            for line in found.table
+        ),
+    )
+    words = f"{expected_words(plan)} {known_words(plan)}"
+    size = f"{plan.n_arms} arms, {plan.horizon:,} visitors, {_plural(plan.n_segments, 'segment')}"
+    return [Section(f"What to expect of {size}", words, header, rows), budgets]
+
+
+def expected_words(plan: Plan) -> str:
+    """The answer in a sentence or two; empty where no base rate was given."""
+    found = plan.expected
+    if found is None:
+        return ""
+    best = found.strategies[found.best]
+    time = "" if found.days is None else f" in {_plural(found.days, 'day')}"
+    words = (
+        f"At budget {plan.budget:.4g} the {found.best} strategy brings {best.clicks:,.0f} clicks{time}, "
+        f"{best.clicks - found.rivals['random'].clicks:,.0f} more than random arms; "
+        f"{clicks_words(best.lost)} are lost against perfect information "
+        f"({clicks_words(best.low)} to {clicks_words(best.high)} in 8 of 10 experiments)."
+    )
+    if found.privacy_cost < 0.005 * found.gain:
+        return f"{words} More budget would win almost nothing."
+    daily = found.privacy_cost_per_day
+    cost = (
+        f"{clicks_words(found.privacy_cost)} clicks"
+        if daily is None
+        else f"{clicks_words(daily)} clicks a day"
+    )
+    return f"{words} Keeping to this budget costs {cost} of these."
+
+
+def expected_chart_words(plan: Plan) -> str:
+    """What to see in the chart of expected losses; empty where no base rate was given."""
+    found = plan.expected
+    if found is None:
+        return ""
+    return (
+        "Lower is better. Dashed: what random arms and one bandit for everybody lose. Grey: 8 in 10 "
+        f"experiments with the {found.best} strategy."
+    )
+
+
+def known_words(plan: Plan) -> str:
+    """What the expectation rests on."""
+    found = plan.expected
+    if found is None:
+        return ""
+    words = (
+        f"For a base rate of {_percent(found.base_rate)}, arms that differ by {_percent(found.lift)} of "
+        f"it (standard deviation), and {_percent(found.heterogeneity)} of that variance by segment."
+    )
+    return f"{words} {found.note}".strip()
+
+
+def lift_words(plan: Plan) -> str:
+    """What the lift means, in click rates; empty where no base rate was given."""
+    found = plan.expected
+    if found is None:
+        return ""
+    low, high = (max(0.0, found.base_rate * (1 + side * found.lift)) for side in (-1, 1))
+    return f"Two of three arms then have a click rate of {_percent(low)} to {_percent(high)}."
+
+
+def bounds_words(plan: Plan) -> str:
+    """The bound at the plan's budget, in a sentence or two, and what its segments mean."""
+    least = min(plan.strategies.values(), key=lambda one: one.regret)
+    bound = (
+        f"Whatever the click rates, the {least.strategy} strategy loses at most "
+        f"{bound_words(least.regret, plan.horizon)} clicks at budget {plan.budget:.4g}."
+        if least.informative
+        else f"At budget {plan.budget:.4g} all bounds are above the {plan.horizon:,} visitors: they say "
+        "nothing."
+    )
+    return f"{bound} {segments_words(plan)}"
+
+
+def clicks_words(clicks: float) -> str:
+    """Clicks as people read them: whole, or two digits where there are few.
+
+    >>> clicks_words(1234.5), clicks_words(12.34), clicks_words(0.1234), clicks_words(0)
+    ('1,234', '12', '0.12', '0')
+    """
+    if clicks == 0:
+        return "0"
+    return f"{clicks:,.0f}" if abs(clicks) >= 10 else f"{clicks:.2g}"
 
 
 def belief_words(plan: Plan) -> str:
@@ -93,7 +223,9 @@ def recommendation_words(plan: Plan) -> str:
     """Why the recommended budget, and what it means."""
     advice = plan.recommendation
     words = f"{advice.reason} A tracker at {_percent(plan.prior)} could reach {advice.belief:.1%}"
-    if advice.informative:
+    if advice.lost is not None:
+        words += f"; {clicks_words(advice.lost)} clicks are expected to be lost"
+    elif advice.informative:
         words += f"; at most {advice.regret:,.0f} clicks of {plan.horizon:,} visitors are lost"
     option = plan.strategies[advice.strategy].across_time_cost
     grade = f" {GRADE_WORDS[advice.grade]}" if plan.n_segments > 1 else ""
@@ -137,6 +269,7 @@ def chart_summaries(plan: Plan) -> dict[str, str]:
     )
     silent = f"All bounds are above the {plan.horizon:,} visitors"
     return {
+        "expected": expected_chart_words(plan),
         "belief": f"From {_percent(plan.prior)}, a tracker that sees the arm can come to believe at "
         f"most {plan.highest_belief:.1%} and at least {plan.lowest_belief:.1%}.",
         "schedule": " ".join(f"{one.title}: {_schedule(one)}" for one in shown),

@@ -16,7 +16,7 @@ import numpy as np
 from deniable import _validation as check
 from deniable._extras import require
 from deniable._validation import FloatArray
-from deniable.errors import InvalidArgumentError
+from deniable.expectations.prior import Prior
 from deniable.policies.base import Published, checked_trace_budget
 from deniable.privacy.belief import highest_belief
 from deniable.privacy.epochs import GROWTH
@@ -133,16 +133,6 @@ def trace_costs(
 
 
 def _rates(n_arms: int, n_segments: int, rate: float, lift: float, seed: int) -> list[FloatArray]:
-    """Click rates p (1 + d (sqrt(1-h) z_a + sqrt(h) z_as)), clipped to [p/20, 1 - (1-p)/20]."""
-    base = check.single("rate", check.probability("rate", rate))
-    spread = check.single("lift", check.nonnegative("lift", lift))
-    if not 0 < base < 1:
-        raise InvalidArgumentError("rate", rate, "a click rate above 0 and below 1")
-    rng = np.random.default_rng(seed)
-    drawn = []
-    for _ in range(WORLDS):
-        shared = rng.standard_normal((n_arms, 1))
-        own = rng.standard_normal((n_arms, n_segments))
-        factor = 1 + spread * (math.sqrt(1 - _OWN) * shared + math.sqrt(_OWN) * own)
-        drawn.append(np.clip(base * factor, base / 20, 1 - (1 - base) / 20))
-    return drawn
+    """Click rates of the prior."""
+    prior, rng = Prior(rate, lift, _OWN), np.random.default_rng(seed)
+    return [prior.draw(n_arms, n_segments, 1, rng)[0] for _ in range(WORLDS)]

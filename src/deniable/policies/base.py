@@ -1,20 +1,21 @@
 """What every policy is: a named value that turns an experiment into a rule the kernels can run.
 
 A rule holds plain numbers only. There is a kind for each way to choose: greedily with exploration, from
-tables that are published now and then, by an index, or from a fixed distribution.
+tables that are published now and then, by an index, from a fixed distribution, or as a learner says.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar, Literal, Protocol, TypeAlias
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Protocol, TypeAlias, cast
 
 import numpy as np
 
 from deniable import _validation as check
 from deniable._validation import FloatArray
 from deniable.errors import NANO, InvalidArgumentError
-from deniable.privacy.epochs import TRACE_GROWTH
+from deniable.privacy.epochs import GROWTH, TRACE_GROWTH
 
 LARGEST_GROWTH = 1000
 """From table to table; beyond it nothing would be learned."""
@@ -81,7 +82,8 @@ class FixedRule:
     """Show arms from one distribution, whatever is clicked.
 
     Attributes:
-        shown: probability of each arm (row) in each segment (column), (K, J).
+        shown: probability of each arm (row) in each segment (column), (K, J); where click rates
+            change, one such table for each checkpoint, (C, K, J).
     """
 
     shown: FloatArray
@@ -115,14 +117,38 @@ class KnownRatesRule:
     budget: float
 
 
-Rule: TypeAlias = GreedyRule | TableRule | IndexRule | FixedRule | EpochRule | KnownRatesRule
+@dataclass(frozen=True)
+class LearnerRule:
+    """Ask a learner in Python for every visitor; see `custom.py`.
+
+    Attributes:
+        learner: makes it, from the next three and a random generator.
+        n_arms: K.
+        n_segments: J.
+        horizon: T.
+        explored: how often an arm drawn at random is shown instead of the chosen one.
+        gate: the budget of the tables that its scores become; None: its choices are shown.
+    """
+
+    learner: Callable[[int, int, int, np.random.Generator], Any]
+    n_arms: int
+    n_segments: int
+    horizon: int
+    explored: float
+    gate: float | None
+
+
+Rule: TypeAlias = (
+    GreedyRule | TableRule | IndexRule | FixedRule | EpochRule | KnownRatesRule | LearnerRule
+)
 
 
 class Policy(Protocol):
     """What every policy offers. Policies are immutable, comparable and picklable."""
 
-    name: ClassVar[str]
-    """What the command line calls it."""
+    @property
+    def name(self) -> str:
+        """What it is called, without its parameters."""
 
     @property
     def label(self) -> str:
@@ -183,6 +209,20 @@ class Published:
             growth=self.epoch_growth,
             trace_budget=self.trace_budget or 0.0,
         )
+
+
+def as_served(policy: Policy, trace_budget: float = 0.0) -> Policy:
+    """The policy as the service runs it: learning from table to table, with noise where there is any.
+
+    Args:
+        policy: any; one that publishes tables anyway, or none, stays as it is.
+        trace_budget: 0 for none.
+    """
+    if not isinstance(policy, Published):
+        return policy
+    if trace_budget:
+        return cast(Policy, replace(policy, trace_budget=trace_budget))
+    return cast(Policy, replace(policy, growth=GROWTH))
 
 
 def checked_trace_budget(value: float) -> float:

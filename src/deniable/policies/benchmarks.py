@@ -37,8 +37,11 @@ class GittinsPolicy:
         given = self.discount
         if given is None:
             return
-        if isinstance(given, bool) or not 0 < given <= LARGEST_DISCOUNT:
-            raise InvalidArgumentError("discount", given, "a number above 0, up to .9999")
+        allowed = "a number above 0, up to .9999"
+        if isinstance(given, bool) or not isinstance(given, int | float):
+            raise InvalidArgumentError("discount", given, allowed)
+        if not 0 < given <= LARGEST_DISCOUNT:
+            raise InvalidArgumentError("discount", given, allowed)
 
     @property
     def label(self) -> str:

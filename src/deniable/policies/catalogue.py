@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from deniable.errors import InvalidArgumentError
 from deniable.policies.base import Policy
 from deniable.policies.benchmarks import GittinsPolicy, PerfectPolicy, RandomPolicy
+from deniable.policies.custom import CustomPolicy, ThompsonSampling, UpperConfidence
 from deniable.policies.greedy import (
     ArmConstantPolicy,
     ArmDynamicPolicy,
@@ -28,7 +29,7 @@ class Settings:
     """What policies can be given by name.
 
     Attributes:
-        budget: for constant, dynamic, joint and best-private.
+        budget: for policies that keep one, such as constant, joint and best-private.
         budgets: by arm, for arm-constant and arm-dynamic.
         discount: for gittins; None for the horizon's.
     """
@@ -41,7 +42,7 @@ class Settings:
 def _budget(settings: Settings) -> float:
     if settings.budget is None:
         raise InvalidArgumentError(
-            "budget", None, "a budget for the policies constant, dynamic, joint and best-private"
+            "budget", None, "a budget for the policies that keep one, such as constant or joint"
         )
     return settings.budget
 
@@ -65,6 +66,14 @@ POLICIES: dict[str, Callable[[Settings], Policy]] = {
     "joint-across-time": lambda given: AcrossTimePolicy(_budget(given)),
     "best-private": lambda given: BestPrivatePolicy(_budget(given)),
     "pooled": lambda given: PooledPolicy(),
+    "thompson": lambda given: CustomPolicy(ThompsonSampling),
+    "thompson-response": lambda given: CustomPolicy(ThompsonSampling, budget=_budget(given)),
+    "thompson-gate": lambda given: CustomPolicy(
+        ThompsonSampling, budget=_budget(given), through="gate"
+    ),
+    "ucb": lambda given: CustomPolicy(UpperConfidence),
+    "ucb-response": lambda given: CustomPolicy(UpperConfidence, budget=_budget(given)),
+    "ucb-gate": lambda given: CustomPolicy(UpperConfidence, budget=_budget(given), through="gate"),
     "random": lambda given: RandomPolicy(),
     "perfect": lambda given: PerfectPolicy(),
 }
@@ -76,6 +85,6 @@ def policy_named(name: str, settings: Settings | None = None) -> Policy:
     >>> policy_named("dynamic", Settings(budget=3)).label
     'dynamic(3)'
     """
-    if name not in POLICIES:
+    if name not in list(POLICIES):
         raise InvalidArgumentError("policies", name, "names from " + ", ".join(POLICIES))
     return POLICIES[name](settings or Settings())

@@ -46,7 +46,7 @@ class ConstantPolicy(Published):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "budget", float(check.nonnegative("budget", self.budget)))
+        object.__setattr__(self, "budget", check.budget(self.budget))
 
     @property
     def label(self) -> str:
@@ -85,7 +85,7 @@ class DynamicPolicy(Published):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "budget", float(check.nonnegative("budget", self.budget)))
+        object.__setattr__(self, "budget", check.budget(self.budget))
 
     @property
     def label(self) -> str:
@@ -111,20 +111,12 @@ class DynamicPolicy(Published):
 
 
 @dataclass(frozen=True)
-class ArmConstantPolicy(Published):
-    """Weighted exploration c_j / (1 + C), c_j = 1 / (e^budget_j - 1), for every visitor.
-
-    Attributes:
-        budgets: the privacy risk of each shown arm.
-
-    >>> rule = ArmConstantPolicy((0.5, 1, 2)).rule(np.full((3, 1), 0.1), 100)
-    >>> rule.exploring.round(3).tolist()
-    [0.47, 0.177, 0.048, 0.305]
-    """
+class _ArmBudgets(Published):
+    """What policies with a budget for each arm have in common."""
 
     budgets: tuple[float, ...]
 
-    name: ClassVar[str] = "arm-constant"
+    name: ClassVar[str]
 
     def __init__(
         self,
@@ -138,13 +130,27 @@ class ArmConstantPolicy(Published):
 
     @property
     def label(self) -> str:
-        """arm-constant(budgets)."""
-        return "arm-constant" + self.labelled(", ".join(map(shortest, self.budgets)))
+        """The name with the budgets."""
+        return self.name + self.labelled(", ".join(map(shortest, self.budgets)))
 
     @property
     def risk_cap(self) -> float:
         """The largest budget."""
         return max(self.budgets)
+
+
+class ArmConstantPolicy(_ArmBudgets):
+    """Weighted exploration c_j / (1 + C), c_j = 1 / (e^budget_j - 1), for every visitor.
+
+    Attributes:
+        budgets: the privacy risk of each shown arm.
+
+    >>> rule = ArmConstantPolicy((0.5, 1, 2)).rule(np.full((3, 1), 0.1), 100)
+    >>> rule.exploring.round(3).tolist()
+    [0.47, 0.177, 0.048, 0.305]
+    """
+
+    name: ClassVar[str] = "arm-constant"
 
     def rule(self, rates: FloatArray, horizon: int) -> GreedyRule | TableRule:
         """One exploration by arm for all clocks."""
@@ -154,8 +160,7 @@ class ArmConstantPolicy(Published):
         return fixed_rule(explored, bonus)
 
 
-@dataclass(frozen=True)
-class ArmDynamicPolicy(Published):
+class ArmDynamicPolicy(_ArmBudgets):
     """Risk min(budget_j, uncapped risk) for shown arm j, on the experiment-wide clock.
 
     The clock is the same for every segment: with clocks of their own, a late and a new segment
@@ -169,29 +174,7 @@ class ArmDynamicPolicy(Published):
     [51.0, 23599.0]
     """
 
-    budgets: tuple[float, ...]
-
     name: ClassVar[str] = "arm-dynamic"
-
-    def __init__(
-        self,
-        budgets: Sequence[float],
-        *,
-        growth: float | None = None,
-        trace_budget: float | None = None,
-    ) -> None:
-        super().__init__(growth=growth, trace_budget=trace_budget)
-        object.__setattr__(self, "budgets", tuple(check.arm_budgets("budgets", budgets).tolist()))
-
-    @property
-    def label(self) -> str:
-        """arm-dynamic(budgets)."""
-        return "arm-dynamic" + self.labelled(", ".join(map(shortest, self.budgets)))
-
-    @property
-    def risk_cap(self) -> float:
-        """The largest budget."""
-        return max(self.budgets)
 
     def rule(self, rates: FloatArray, horizon: int) -> GreedyRule | TableRule:
         """The schedule with a cap for each arm; in published tables, weights and a scheduled bonus."""

@@ -37,7 +37,7 @@ class JointPolicy:
     across_time: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "budget", float(check.nonnegative("budget", self.budget)))
+        object.__setattr__(self, "budget", check.budget(self.budget))
         if self.told_horizon is not None:
             check.whole("told_horizon", self.told_horizon, 0)
         trace = float(check.nonnegative("trace_budget", self.trace_budget))
@@ -106,7 +106,7 @@ class BestPrivatePolicy:
     name: ClassVar[str] = "best-private"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "budget", float(check.nonnegative("budget", self.budget)))
+        object.__setattr__(self, "budget", check.budget(self.budget))
 
     @property
     def label(self) -> str:

@@ -1,6 +1,6 @@
 """Allocate: the firm's budget over its experiments, with a proof of how good the answer is.
 
-minimize    sum of regret bounds
+minimize    sum of losses: regret bounds, or clicks that are expected to be lost
 subject to  sum of loners' budgets + sum over groups of their largest budget <= firm budget
 """
 
@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from decimal import ROUND_CEILING, Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from deniable import _validation as check
 from deniable._validation import FloatArray
 from deniable.errors import NANO
+from deniable.policies.base import Policy
 from deniable.portfolio.curves import Curves, IntArray, build_curves
-from deniable.portfolio.dual import Demand
+from deniable.portfolio.dual import ROUNDING, Demand
 from deniable.portfolio.groups import cells_of_group
 from deniable.portfolio.pieces import (
     Losses,
@@ -28,15 +31,22 @@ from deniable.portfolio.pieces import (
     join_cells,
 )
 from deniable.portfolio.polish import polish
-from deniable.portfolio.problem import NanoArray, Portfolio, check_regime, firm_nano
+from deniable.portfolio.problem import (
+    NanoArray,
+    Portfolio,
+    check_regime,
+    firm_nano,
+    require_portfolio,
+)
 from deniable.portfolio.rows import over_commitment
 from deniable.portfolio.search import Best, Search, SearchResult
 from deniable.portfolio.sketch import Sketch
+from deniable.strategies import STRATEGIES
 
 if TYPE_CHECKING:
     import polars as pl
 
-CERTIFIED_GAP = 1e-6
+CERTIFIED_GAP = 1e-4
 TIME_LIMIT = 10.0
 
 
@@ -45,21 +55,26 @@ class Allocation:
     """Budgets and strategies for a portfolio, and what is proven about them.
 
     Attributes:
-        portfolio: what was allocated to.
+        portfolio: what was allocated to, and by which objective it is judged.
         regime: which strategies were allowed.
         firm_nano: the budget that could be spent, in nano-nats.
         budgets_nano: the budget of each experiment, in nano-nats.
         strategies: the name of the strategy of each.
-        regret: the bound of each at its budget.
-        saved: by how much that is below the bound at budget 0.
+        regret: what each loses at its budget: the bound, or the clicks it is expected to lose; times
+            what a click is worth.
+        saved: by how much that is below the loss at budget 0.
         marginal_gain: what the last nano-nat of each saved, in regret per nat.
         shadow_value: lambda, the regret that one more nat of firm budget would save.
-        total_regret: the sum of the bounds.
+        total_regret: the sum of the losses.
         lower_bound: no allocation has a smaller sum.
-        relative_gap: (total_regret - lower_bound) / total_regret.
+        total_saved: by how much total_regret is below that at the least budgets possible.
+        relative_gap: (total_regret - lower_bound) as a part of the largest saving that the lower bound
+            leaves possible: this part of it may be missed.
         certified: whether the gap asked for was reached within the time given.
         nodes: nodes of the branch-and-bound search; 1 where none was needed.
         seconds: the time it took.
+        curves: the losses as functions of the budget.
+        curve: which of them each experiment follows.
 
     >>> found = allocate(Portfolio.from_sizes([2, 5], [1000, 50_000], form="paper"), 2.5)
     >>> found.budgets.tolist(), found.spent_nano, found.certified
@@ -77,10 +92,13 @@ class Allocation:
     shadow_value: float
     total_regret: float
     lower_bound: float
+    total_saved: float
     relative_gap: float
     certified: bool
     nodes: int
     seconds: float
+    curves: Curves = field(repr=False)
+    curve: IntArray = field(repr=False)
 
     @property
     def budgets(self) -> FloatArray:
@@ -97,6 +115,51 @@ class Allocation:
         """What the budgets cost: loners in sum, each group its largest."""
         return self.portfolio.cost(self.budgets_nano)
 
+    @property
+    def has_all(self) -> NDArray[np.bool_]:
+        """Which experiments have all the budget that helps them."""
+        return np.asarray(self.budgets > 0.999 * self.curves.useful[self.curve])
+
+    @property
+    def certificate(self) -> str:
+        """What is proven, in words.
+
+        >>> allocate(Portfolio.from_sizes([2], [9000], form="paper"), 1).certificate
+        'Certified: at most 0.0001% of the possible saving is missed.'
+        """
+        part = f"{gap_words(self.relative_gap)} of the possible saving"
+        if self.certified:
+            return f"Certified: at most {part} is missed."
+        return f"NOT certified: up to {part} may be missed. The time given was too short for more."
+
+    def policies(self) -> dict[str, Policy]:
+        """What the simulator runs for each experiment, by its id: the strategy at its budget.
+
+        >>> found = allocate(Portfolio.from_sizes([2, 5], [1000, 50_000], form="paper"), 2.5)
+        >>> found.policies()["e2"].risk_cap
+        2.5
+        """
+        rows = zip(
+            *(self.portfolio.ids, self.portfolio.arms, self.strategies, self.budgets), strict=True
+        )
+        return {name: STRATEGIES[kind](int(k), float(b)).policy() for name, k, kind, b in rows}
+
+    def chart(self, *, compared: bool = False) -> Any:
+        """Budgets, marginal gains and the what-if curve, as an Altair chart.
+
+        Args:
+            compared: add the totals of other rules.
+        """
+        from deniable.charts.portfolio import allocation_chart
+
+        return allocation_chart(self, compared=compared)
+
+    def _repr_html_(self) -> str:
+        """A table and the chart, for notebooks."""
+        from deniable.charts.portfolio import allocation_html
+
+        return allocation_html(self)
+
     def frame(self) -> pl.DataFrame:
         """One row an experiment, largest budget first."""
         import polars as pl
@@ -106,6 +169,7 @@ class Allocation:
             "arms": self.portfolio.arms,
             "visitors": self.portfolio.visitors,
             "segments": self.portfolio.segments,
+            "value": self.portfolio.worth,
             "group": list(self.portfolio.groups),
             "strategy": list(self.strategies),
             "budget": self.budgets,
@@ -122,14 +186,17 @@ class Allocation:
         """Everything as plain numbers, for JSON."""
         return {
             "regime": self.regime,
+            "objective": self.portfolio.objective,
             "firm_budget": self.firm_budget,
             "spent": self.spent_nano / NANO,
             "spent_nano": self.spent_nano,
             "shadow_value": self.shadow_value,
             "total_regret": self.total_regret,
             "lower_bound": self.lower_bound,
+            "total_saved": self.total_saved,
             "relative_gap": self.relative_gap,
             "certified": self.certified,
+            "certificate": self.certificate,
             "nodes": self.nodes,
             "seconds": self.seconds,
             "experiments": self.frame().to_dicts(),
@@ -147,10 +214,11 @@ class Allocator:
 
     def __init__(self, portfolio: Portfolio, regime: str = "flexible") -> None:
         """Cut every experiment's bound into convex and concave pieces."""
+        require_portfolio(portfolio)
         self.portfolio, self.regime = portfolio, check_regime(regime)
         self.curves = build_curves(portfolio, self.regime)
         self.losses, self.pieces, self.sketch = _prepare(portfolio, self.curves)
-        self.kinds, self.twins = _similar(portfolio)
+        self.twins = _twins(portfolio)
         self.least_nano = portfolio.cost(portfolio.min_nano)
 
     def allocate(
@@ -169,11 +237,29 @@ class Allocator:
         target = check.single("gap", check.probability("gap", gap, open_at_zero=True))
         limit = check.single("time_limit", check.nonnegative("time_limit", time_limit))
         nats = available / NANO
-        first_price = self.sketch.price(nats)
-        search = Search(self.losses, self.pieces, nats, first_price, self.kinds, self.twins)
-        result = search.run(target, started + limit)
-        best, shadow = polish(search.demand, result.best, nats)
+        pieces, origin, sketch = self._within(nats)
+        search = Search(self.losses, pieces, nats, sketch.price(nats), self.twins)
+        result = search.run(0.9 * target, started + limit)  # rounding may cost a little
+        found, demand = result.best, search.demand
+        if origin is not None:  # the ends that the firm budget made are no ends of the losses
+            found = Best(found.loss, found.budget, origin[found.piece])
+            demand = Demand(self.losses, self.pieces)
+        best, shadow = polish(demand, found, nats)
         return self._round(best, shadow, result, available, target, started)
+
+    def _within(self, available: float) -> tuple[Pieces, IntArray | None, Sketch]:
+        """Pieces up to what a unit could have if all others had their least.
+
+        What it could only use if there were more must not count in the bound: with a small budget most
+        of the promised saving would be of that kind.
+        """
+        pieces, first = self.pieces, self.pieces.first
+        low, high = pieces.left[first], np.maximum.reduceat(pieces.right, first)
+        most = np.minimum(high, low + max(available - float(low.sum()), 0.0) + 1e-12)
+        if (most >= high).all():
+            return pieces, None, self.sketch
+        clipped, origin = clip_pieces(self.losses, pieces, np.arange(first.size), low, most)
+        return clipped, origin, self.sketch.up_to(most, clipped)
 
     def _over_committed(self, available: int) -> Exception:
         held = np.flatnonzero(self.portfolio.min_nano > 0)
@@ -197,8 +283,12 @@ class Allocator:
         zero = self._zero_regret()
         just_below = np.maximum(nats - 1 / NANO, 0.0)
         total = math.fsum(regret)
-        lower = min(result.lower_bound, total)
-        relative = (total - lower) / total if total > 0 else 0.0
+        least = self.losses.base
+        saved = math.fsum([*least, *-regret])
+        possible = max(-result.lower_bound, saved)
+        # A saving that is less than the rounding of the sum is none.
+        noise = 2 * ROUNDING * math.fsum(least)
+        relative = (possible - saved) / possible if possible > noise else 0.0
         assert (self.curves.experiment[curve] == everyone).all()
         return Allocation(
             portfolio=self.portfolio,
@@ -211,11 +301,14 @@ class Allocator:
             marginal_gain=self.curves.gain(curve, just_below),
             shadow_value=shadow,
             total_regret=total,
-            lower_bound=lower,
+            lower_bound=min(math.fsum(least) - possible, total),
+            total_saved=saved,
             relative_gap=relative,
             certified=relative <= target,
             nodes=result.nodes,
             seconds=time.monotonic() - started,
+            curves=self.curves,
+            curve=curve,
         )
 
     def _whole_caps(self, best: Best, available: int) -> NanoArray:
@@ -280,6 +373,17 @@ class Allocator:
         return least
 
 
+def gap_words(gap: float) -> str:
+    """A proven relative gap in percent, rounded up to one digit and to 0.0001% at least.
+
+    >>> gap_words(3e-9), gap_words(2.1e-6), gap_words(0.00095), gap_words(0.0301)
+    ('0.0001%', '0.0003%', '0.1%', '4%')
+    """
+    finest = Decimal(max(gap, 1e-6)) * 100
+    step = Decimal(1).scaleb(finest.adjusted())
+    return f"{finest.quantize(step, rounding=ROUND_CEILING).normalize():f}%"
+
+
 def allocate(
     portfolio: Portfolio,
     firm_budget: float,
@@ -292,12 +396,12 @@ def allocate(
     """The best division of the firm budget over the experiments, with its certificate.
 
     Args:
-        portfolio: the experiments.
+        portfolio: the experiments; its objective says what is made small.
         firm_budget: Gamma, in nats.
         regime: "flexible" lets each experiment have the best strategy; a strategy's name allows that
             one. An experiment's own pin counts more.
         reserve: what to keep back for experiments to come.
-        gap: the relative gap to prove.
+        gap: what to prove: that at most this part of the possible saving is missed.
         time_limit: seconds after which the best found is returned with the gap it has.
 
     >>> two = Portfolio.from_sizes([2, 2], [1000, 10_000], form="paper")
@@ -320,19 +424,19 @@ def _prepare(portfolio: Portfolio, curves: Curves) -> tuple[Losses, Pieces, Sket
     return losses, *cut_into_pieces(losses)
 
 
-def _similar(portfolio: Portfolio) -> tuple[IntArray, IntArray | None]:
-    """Two labels for each unit: equal for similar loners, and for interchangeable ones.
-
-    The second is None where no two are interchangeable.
-    """
+def _twins(portfolio: Portfolio) -> IntArray | None:
+    """A label for each unit, equal for loners that are interchangeable; None where no two are."""
     rows = portfolio.loners
-    kind = (portfolio.arms, portfolio.segments, portfolio.strategy_codes)
-    whole = (*kind, portfolio.visitors, portfolio.min_nano, portfolio.max_nano)
-    groups = rows.size + np.arange(len(portfolio.members))
-    labels = []
-    for columns in (kind, whole):
-        table = np.stack([column[rows] for column in columns], axis=1)
-        _, label = np.unique(table, axis=0, return_inverse=True)
-        labels.append(np.concatenate([label.ravel(), groups]))
-    kinds, twins = labels
-    return kinds, (None if np.unique(twins).size == twins.size else twins)
+    columns: list[Any] = [
+        *(portfolio.arms, portfolio.segments, portfolio.strategy_codes),
+        *(portfolio.visitors, portfolio.min_nano, portfolio.max_nano, portfolio.worth),
+    ]
+    known = portfolio.known
+    if known is not None:
+        kinds = {shares: number for number, shares in enumerate(dict.fromkeys(known.shares))}
+        sizes = np.array([kinds[shares] for shares in known.shares])
+        columns += [known.base_rate, known.lift, known.heterogeneity, sizes]
+    table = np.stack([column[rows] for column in columns], axis=1)
+    _, label = np.unique(table, axis=0, return_inverse=True)
+    twins = np.concatenate([label.ravel(), rows.size + np.arange(len(portfolio.members))])
+    return None if np.unique(twins).size == twins.size else twins

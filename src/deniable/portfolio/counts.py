@@ -1,105 +1,135 @@
 """Counting instead of naming: how many of many similar experiments jump, not which.
 
-Experiments with the same arms and segments jump between two budgets at nearly the same price. Asking
-of each in turn whether it jumps would try every subset. Asking how many do needs few answers, and for
-a given price and count the best ones are simply those that gain most from jumping.
+Experiments with about the same sizes jump between two budgets at nearly the same price. Asking of each
+in turn whether it jumps would try every subset. Asking how many do needs few answers, and for a given
+price and count the best ones are simply those that gain most from jumping. It is the same with the one
+experiment that may be between: for a given price the best one is known.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from deniable._validation import FloatArray
 from deniable.portfolio.curves import IntArray
-from deniable.portfolio.dual import Demand, Response
-from deniable.portfolio.pieces import Losses, Pieces, clip_pieces
+from deniable.portfolio.dual import Response
 
 
 @dataclass(frozen=True)
-class Family:
-    """Units that jump at nearly the same price, and a budget within each one's jump."""
+class Sides:
+    """Responses of units on one side of their split; the bound is infinite where it has none."""
 
-    units: IntArray
-    split: FloatArray
+    bound: FloatArray
+    budget: FloatArray
+    piece: IntArray
+    loss: FloatArray
+
+    @classmethod
+    def empty(cls, size: int) -> Sides:
+        """Units that cannot be on this side."""
+        zero = np.zeros(size)
+        return cls(np.full(size, np.inf), zero, np.zeros(size, dtype=np.int64), zero.copy())
+
+    @classmethod
+    def filled(cls, response: Response) -> Sides:
+        """A copy of a response."""
+        return cls(
+            response.bound.copy(),
+            response.budget.copy(),
+            response.piece.copy(),
+            response.loss.copy(),
+        )
+
+    @classmethod
+    def stack(cls, sides: list[Sides]) -> Sides:
+        """All sides as rows of arrays."""
+        return cls(
+            np.stack([side.bound for side in sides]),
+            np.stack([side.budget for side in sides]),
+            np.stack([side.piece for side in sides]),
+            np.stack([side.loss for side in sides]),
+        )
+
+    def put(self, units: IntArray, other: Sides) -> None:
+        """Enter the responses of some units."""
+        self.bound[units], self.budget[units] = other.bound, other.budget
+        self.piece[units], self.loss[units] = other.piece, other.loss
 
 
-def find_families(kinds: IntArray, above: Response, below: Response) -> list[Family]:
-    """Families among the units whose budget jumps between two prices.
+def choose(
+    below: FloatArray,
+    above: FloatArray,
+    odd: FloatArray,
+    family: IntArray,
+    count: tuple[int, int],
+    has_odd: bool,
+) -> tuple[IntArray | None, int | None]:
+    """The sides with the least sum: 0 below, 1 above, 2 for the odd unit; and which unit is odd.
 
     Args:
-        kinds: a label for each unit, equal for similar ones.
-        above: responses to a price somewhat above the best one.
-        below: responses to one somewhat below.
+        below: bound of every unit below its split, infinite where it cannot be.
+        above: the same above it.
+        odd: the same as the odd unit.
+        family: units that have two sides; all others are below.
+        count: the least and the most of the family that may be above, the odd one not counted.
+        has_odd: whether exactly one unit is odd, or none.
+
+    Returns:
+        None for the sides where there is no choice that is allowed.
+
+    >>> sides, odd = choose(np.array([0.0, 0, 0]), np.array([-1.0, -3, -2]), np.array([0.0, -4, 0]),
+    ...                     np.arange(3), (1, 1), True)
+    >>> sides.tolist(), odd
+    ([0, 2, 1], 1)
     """
-    rise = below.budget - above.budget
-    jumps = np.flatnonzero((above.piece != below.piece) & (rise > 1e-3))
-    middle = (above.budget + below.budget) / 2
-    return [
-        Family(units, middle[units])
-        for kind in np.unique(kinds[jumps])
-        if (units := jumps[kinds[jumps] == kind]).size >= 3
-    ]
-
-
-@dataclass
-class CountedDemand:
-    """A family's response where at least `least` and at most `most` of it are above their split."""
-
-    family: Family
-    least: int
-    most: int
-    sides: list[tuple[IntArray, Demand, IntArray]] = field(default_factory=list)
-
-    def prepare(self, demand: Demand, low: FloatArray, high: FloatArray) -> None:
-        """Cut the family's pieces at the splits, within the ends of all units."""
-        self.sides = [
-            _side(demand, self.family.units, low, np.minimum(high, _spread(self.family, high))),
-            _side(demand, self.family.units, np.maximum(low, _spread(self.family, low)), high),
-        ]
-
-    def at(self, price: float) -> tuple[FloatArray, FloatArray, IntArray, FloatArray]:
-        """Bound, budget, piece and loss of each unit of the family."""
-        size = self.family.units.size
-        bound = np.full((2, size), np.inf)
-        budget, loss = np.zeros((2, size)), np.zeros((2, size))
-        piece = np.zeros((2, size), dtype=np.int64)
-        for i, (place, demand, origin) in enumerate(self.sides):
-            if not place.size:
-                continue
-            own = demand.at(price)
-            bound[i, place], budget[i, place] = own.bound, own.budget
-            piece[i, place], loss[i, place] = origin[own.piece], own.loss
-        with np.errstate(invalid="ignore"):
-            change = bound[1] - bound[0]  # -inf where the unit must be above, inf where it cannot
-        order = np.argsort(change, kind="stable")
-        must, may = int(np.isneginf(change).sum()), size - int(np.isposinf(change).sum())
-        count = int(np.clip((change < 0).sum(), max(self.least, must), max(min(self.most, may), 0)))
-        side = np.zeros(size, dtype=np.int64)
-        side[order[:count]] = 1
-        rows = np.arange(size)
-        chosen = bound[side, rows]
-        if count < must or count > may or not self.least <= count <= self.most:
-            chosen = np.full(size, np.inf)  # no such number is possible
-        return chosen, budget[side, rows], piece[side, rows], loss[side, rows]
-
-
-def _spread(family: Family, like: FloatArray) -> FloatArray:
-    whole = like.copy()
-    whole[family.units] = family.split
-    return whole
-
-
-def _side(
-    demand: Demand, units: IntArray, low: FloatArray, high: FloatArray
-) -> tuple[IntArray, Demand, IntArray]:
-    """The demand of the units that can be between these ends, and their places in the family."""
-    place = np.flatnonzero(low[units] <= high[units])
-    if not place.size:
-        return place, demand, place
-    chosen = units[place]
-    losses: Losses = demand.losses
-    pieces: Pieces
-    pieces, origin = clip_pieces(losses, demand.pieces, chosen, low[chosen], high[chosen])
-    return place, Demand(losses, pieces, demand.root_slack, (demand, origin)), origin
+    side = np.zeros(below.size, dtype=np.int64)
+    stuck = np.flatnonzero(np.isinf(np.minimum(below, above)))
+    if stuck.size > has_odd:
+        return None, None
+    low, high = below[family], above[family]
+    must, never = np.isinf(low) & ~np.isinf(high), np.isinf(high)
+    with np.errstate(invalid="ignore"):
+        change = np.where(must, -np.inf, np.where(never, np.inf, high - low))
+    order = np.argsort(change, kind="stable")
+    rank = np.empty(family.size, dtype=np.int64)
+    rank[order] = np.arange(family.size)
+    plain = np.where(must | never, 0.0, change)
+    prefix = np.append(0.0, np.cumsum(plain[order]))
+    # How many are above, if all take part and if one of them is odd:
+    wanted, least = int((change < 0).sum()), max(count[0], int(must.sum()))
+    most = min(count[1], int((~never).sum()))
+    if not has_odd:
+        if least > most:
+            return None, None
+        side[family[order[: int(np.clip(wanted, least, most))]]] = 1
+        return side, None
+    regular = np.minimum(below, above)
+    regular[family] = np.where(must, high, low)
+    total = np.full(below.size, np.inf)
+    outside = np.ones(below.size, dtype=bool)
+    outside[family] = False
+    if least <= most:
+        total[outside] = prefix[int(np.clip(wanted, least, most))]
+    fewest = np.maximum(count[0], int(must.sum()) - must)
+    largest = np.minimum(count[1], int((~never).sum()) - ~never)
+    others = np.clip(wanted - (change < 0), fewest, np.maximum(fewest, largest))
+    among = rank < others
+    sums = prefix[np.minimum(others + among, family.size)] - np.where(among, plain, 0.0)
+    total[family] = np.where(fewest <= largest, sums, np.inf)
+    with np.errstate(invalid="ignore"):
+        total += odd - np.where(np.isinf(regular), 0.0, regular)
+    if stuck.size:
+        total[np.arange(below.size) != stuck[0]] = np.inf
+    special = int(np.argmin(total))
+    if not np.isfinite(total[special]):
+        return None, None
+    rest = order
+    number = int(np.clip(wanted, least, max(least, most)))
+    place = np.flatnonzero(family == special)
+    if place.size:
+        rest, number = order[order != place[0]], int(others[place[0]])
+    side[family[rest[:number]]] = 1
+    side[special] = 2
+    return side, special

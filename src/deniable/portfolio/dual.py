@@ -18,8 +18,10 @@ from deniable.portfolio.curves import BoolArray, IntArray
 from deniable.portfolio.pieces import Losses, Pieces
 
 _ROOT_STEPS = 60
-ROOT_SLACK = 1e-8
-"""Of the loss: where a root's tangent bound is this close, it is good enough for the search."""
+ROOT_SLACK = 1e-9
+"""Nats, times the price: where a root's tangent bound is this close, it is good enough."""
+ROUNDING = 1e-15
+"""Of the loss at the least budgets: formulas err by a few units in the last place, both ways."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,7 @@ class Response:
         budget: the smallest minimizer found.
         piece: the piece it lies on.
         loss: the loss there.
+        odd: the one unit that is inside a concave piece, where it was told where to be.
     """
 
     price: float
@@ -39,6 +42,7 @@ class Response:
     budget: FloatArray
     piece: IntArray
     loss: FloatArray
+    odd: int | None = None
 
 
 @dataclass
@@ -48,7 +52,7 @@ class Demand:
     Attributes:
         losses: evaluates the pieces.
         pieces: the pieces.
-        root_slack: how far, as a part of the loss, a bound may be below the minimum.
+        root_slack: nats whose price a unit's bound may be below its minimum.
         parent: the demand whose pieces these are narrowed from, and which piece of it each is.
     """
 
@@ -78,7 +82,7 @@ class Demand:
             bound[active] = np.minimum(inner, ends[active]) - slack
             budget[active] = np.where(better, root, budget[active])
             loss[active] = np.where(better, root_loss, loss[active])
-        best = _first_least(value, budget, pieces)
+        best = first_least(value, budget, pieces)
         return Response(
             price,
             np.minimum.reduceat(bound, pieces.first),
@@ -87,20 +91,21 @@ class Demand:
             loss[best],
         )
 
+    def least(self, price: float, pieces: Pieces) -> FloatArray:
+        """A lower bound of loss + price * budget on each of some pieces: ends, or end tangents."""
+        at_left = pieces.left_value + price * pieces.left
+        at_right = pieces.right_value + price * pieces.right
+        interior, dip = _dip(pieces, price, at_left, at_right)
+        return np.where(interior, dip, np.minimum(at_left, at_right))
+
     def _may_beat(
         self, price: float, at_left: FloatArray, at_right: FloatArray, least: FloatArray
     ) -> BoolArray:
         """Convex pieces with a root whose end tangents dip below the best end of the unit."""
         pieces = self.pieces
-        falls, climbs = pieces.left_gain - price, price - pieces.right_gain
-        interior = pieces.convex & (falls > 0) & (climbs > 0)
-        width = pieces.right - pieces.left
-        with np.errstate(divide="ignore", invalid="ignore"):
-            # The lines at_left - falls * x and at_right - climbs * (width - x) meet here:
-            x = (at_left - at_right + climbs * width) / (falls + climbs)
-            dip = at_left - falls * np.clip(x, 0, width)
+        interior, dip = _dip(pieces, price, at_left, at_right)
         target = np.repeat(least, np.diff(np.append(pieces.first, pieces.size)))
-        return interior & (dip < target + 1e-9 * np.abs(target))
+        return interior & (dip < target + ROUNDING * self.losses.base[pieces.unit])
 
     def _solve(self, price: float, active: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Roots of gain = price on convex pieces, by bracketing secants on log gain."""
@@ -162,10 +167,7 @@ class Demand:
         todo = np.arange(low.size)
         cell = self.pieces.cell[active]
         left, right = self.pieces.left[active], self.pieces.right[active]
-        scale = np.minimum(
-            np.abs(self.pieces.left_value[active]) + price * left,
-            np.abs(self.pieces.right_value[active]) + price * right,
-        )
+        small = self.root_slack * price + ROUNDING * self.losses.base[self.pieces.unit[active]]
         low, high = low.copy(), high.copy()
         straight = gain_high < 0.2 * price  # near its lowest point a loss is a parabola
         f_low, f_high = _height(gain_low, price, straight), _height(gain_high, price, straight)
@@ -184,13 +186,26 @@ class Demand:
             left_over = np.abs(gain - price) * np.where(above, right[todo] - x, x - left[todo])
             root[todo], slack[todo] = x, left_over
             low[todo], high[todo] = np.where(above, x, a), np.where(above, b, x)
-            done = (left_over <= self.root_slack * scale[todo]) | (b - a <= 4e-16 * b)
+            done = (left_over <= small[todo]) | (b - a <= 4e-16 * b)
             f = _height(gain, price, straight[todo])
             x0, f0, x1, f1 = (values[~done] for values in (x1, f1, x, f))
             todo = todo[~done]
             if not todo.size:
                 break
         return root, slack
+
+
+def _dip(
+    pieces: Pieces, price: float, at_left: FloatArray, at_right: FloatArray
+) -> tuple[BoolArray, FloatArray]:
+    """Which convex pieces have their least inside, and a bound of it: where the end tangents meet."""
+    falls, climbs = pieces.left_gain - price, price - pieces.right_gain
+    interior = pieces.convex & (falls > 0) & (climbs > 0)
+    width = pieces.right - pieces.left
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # The lines at_left - falls * x and at_right - climbs * (width - x) meet here:
+        x = (at_left - at_right + climbs * width) / (falls + climbs)
+        return interior, at_left - falls * np.clip(x, 0, width)
 
 
 def _height(gain: FloatArray, price: float, straight: BoolArray) -> FloatArray:
@@ -204,7 +219,7 @@ def _height(gain: FloatArray, price: float, straight: BoolArray) -> FloatArray:
     return np.where(straight, ratio - 1, np.log(np.maximum(ratio, 1e-3)))
 
 
-def _first_least(value: FloatArray, budget: FloatArray, pieces: Pieces) -> IntArray:
+def first_least(value: FloatArray, budget: FloatArray, pieces: Pieces) -> IntArray:
     """Each unit's piece of least value; of equals the smallest budget, then a convex one."""
     counts = np.diff(np.append(pieces.first, pieces.size))
     least = np.repeat(np.minimum.reduceat(value, pieces.first), counts)

@@ -1,4 +1,10 @@
-"""A node of the search: units held to narrower ends, families held to a count."""
+"""A node of the search: units held to narrower ends, and what holds for some best allocation.
+
+Two units inside concave pieces lose nothing by moving apart until one reaches an end. So some best
+allocation has at most one unit inside a concave piece, the odd one; all others are regular: inside a
+convex piece or at an end. A node says where the odd one is, if there is one, and how many of many
+similar units are above their jump, whichever they are.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +13,104 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from deniable._validation import FloatArray
-from deniable.portfolio.counts import CountedDemand, Family
-from deniable.portfolio.curves import IntArray
+from deniable.portfolio.counts import Sides, choose
+from deniable.portfolio.curves import BoolArray, IntArray
 from deniable.portfolio.dual import Demand, Response
-from deniable.portfolio.pieces import clip_pieces
+from deniable.portfolio.pieces import Losses, Pieces, clip_pieces
 
-Counts = dict[int, tuple[int, int]]
-"""Family number -> the least and the most of it that may be above their split."""
+
+@dataclass(frozen=True)
+class Family:
+    """Units that jump at nearly the same price, and a budget within each one's jump."""
+
+    units: IntArray
+    split: FloatArray
+
+
+@dataclass
+class Structure:
+    """The pieces of all units as regular ones and odd ones; those that cannot be best are left out.
+
+    Attributes:
+        pieces: all of them.
+        regular: demand of convex pieces and of the ends of concave ones.
+        origin: the piece that each regular one comes from.
+        odd: the concave pieces, as a mask.
+        family: units to count, once they are known.
+    """
+
+    pieces: Pieces
+    regular: Demand
+    origin: IntArray
+    odd: BoolArray
+    family: Family
+    _responses: dict[float, Response] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, demand: Demand, response: Response, allowed: float) -> Structure:
+        """From the demand of all pieces.
+
+        Args:
+            demand: of all pieces.
+            response: to a price near the best one.
+            allowed: what a unit may lose against its bound at that price; with more, the bound of all
+                is above the best that was found.
+        """
+        pieces, price = demand.pieces, response.price
+        concave = np.flatnonzero(~pieces.convex)
+        origin = np.concatenate([np.flatnonzero(pieces.convex), concave, concave])
+        at = np.repeat([0, 1, 2], [pieces.size - concave.size, concave.size, concave.size])
+        order = np.lexsort((at, origin))
+        origin, at = origin[order], at[order]
+        left_end, right_end = at == 1, at == 2
+        unit = pieces.unit[origin]
+        regular = Pieces(
+            unit=unit,
+            cell=pieces.cell[origin],
+            left=np.where(right_end, pieces.right[origin], pieces.left[origin]),
+            right=np.where(left_end, pieces.left[origin], pieces.right[origin]),
+            convex=at == 0,
+            left_value=np.where(right_end, pieces.right_value[origin], pieces.left_value[origin]),
+            right_value=np.where(left_end, pieces.left_value[origin], pieces.right_value[origin]),
+            left_gain=pieces.left_gain[origin],
+            right_gain=pieces.right_gain[origin],
+            first=np.flatnonzero(np.append(True, unit[1:] != unit[:-1])),
+        )
+        within = demand.least(price, regular) - response.bound[unit] <= allowed
+        within |= (
+            (origin == response.piece[unit])
+            & (regular.left <= response.budget[unit])
+            & (response.budget[unit] <= regular.right)
+        )
+        lonely = np.isin(unit, np.unique(unit[within]), invert=True)
+        regular, origin = regular.chosen(within | lonely), origin[within | lonely]
+        odd = ~pieces.convex & (
+            demand.least(price, pieces) - response.bound[pieces.unit] <= allowed
+        )
+        none = Family(np.empty(0, dtype=np.int64), np.empty(0))
+        own = Demand(demand.losses, regular, demand.root_slack, (demand, origin))
+        return cls(pieces, own, origin, odd, none)
+
+    def at(self, price: float) -> Response:
+        """The response of all units as regular ones."""
+        if price not in self._responses:
+            found = self.regular.at(price)
+            self._responses[price] = Response(
+                price, found.bound, found.budget, self.origin[found.piece], found.loss
+            )
+        return self._responses[price]
+
+    def find_family(self, above: float, below: float) -> None:
+        """Count the units that jump over a concave piece between two prices."""
+        pieces, unit = self.pieces, self.pieces.unit
+        jumped = ~pieces.convex & (pieces.left >= self.at(above).budget[unit] - 1e-9)
+        jumped &= pieces.right <= self.at(below).budget[unit] + 1e-9
+        width = np.where(jumped, pieces.right - pieces.left, 0.0)
+        widest = np.flatnonzero(
+            (width > 1e-3) & (width >= np.maximum.reduceat(width, pieces.first)[unit])
+        )
+        units, place = np.unique(unit[widest], return_index=True)
+        self.family = Family(units, (pieces.left + pieces.right)[widest[place]] / 2)
 
 
 @dataclass
@@ -22,57 +119,138 @@ class Node:
 
     Attributes:
         low, high: the ends of every unit.
-        counts: limits on families.
+        structured: whether all units but an odd one are regular; else anything goes.
+        count: the least and the most of the family that may be at or above their split.
+        odd: the ends of the odd unit's budget; None where there is none.
     """
 
     low: FloatArray
     high: FloatArray
-    counts: Counts = field(default_factory=dict)
-    _narrow: tuple[IntArray, Demand | None, IntArray] | None = None
-    _counted: list[CountedDemand] = field(default_factory=list)
-    _seen: dict[float, Response] = field(default_factory=dict)
+    structured: bool = False
+    count: tuple[int, int] = (0, 0)
+    odd: tuple[float, float] | None = None
+    _prepared: _Prepared | None = None
 
-    def respond(self, demand: Demand, families: list[Family], response: Response) -> Response:
-        """The response of all units in this node, from theirs without it."""
-        price = response.price
-        if price in self._seen:
-            return self._seen[price]
-        if self._narrow is None:
-            self._narrow = self._prepare(demand, families)
-        units, narrowed, origin = self._narrow
-        if narrowed is None and not self._counted:
-            return response
-        bound, budget = response.bound.copy(), response.budget.copy()
-        piece, loss = response.piece.copy(), response.loss.copy()
-        if narrowed is not None:
-            own = narrowed.at(price)
-            bound[units], budget[units] = own.bound, own.budget
-            piece[units], loss[units] = origin[own.piece], own.loss
-        for counted in self._counted:
-            rows = counted.family.units
-            bound[rows], budget[rows], piece[rows], loss[rows] = counted.at(price)
-        self._seen[price] = Response(price, bound, budget, piece, loss)
-        return self._seen[price]
+    def respond(self, structure: Structure, price: float) -> Response:
+        """The response of all units in this node, where it is structured."""
+        if self._prepared is None:
+            self._prepared = _Prepared.of(self, structure)
+        return self._prepared.at(price, structure.at(price), self.count)
 
-    def _prepare(
-        self, demand: Demand, families: list[Family]
-    ) -> tuple[IntArray, Demand | None, IntArray]:
-        first = demand.pieces.first
-        tight = self.low > demand.pieces.left[first]
-        tight |= self.high < np.maximum.reduceat(demand.pieces.right, first)
-        for number, (least, most) in self.counts.items():
-            counted = CountedDemand(families[number], least, most)
-            counted.prepare(demand, self.low, self.high)
-            self._counted.append(counted)
-            tight[families[number].units] = False
-        units = np.flatnonzero(tight)
-        if not units.size:
-            return units, None, units
-        pieces, origin = clip_pieces(
-            demand.losses, demand.pieces, units, self.low[units], self.high[units]
+    def forget(self) -> None:
+        """Drop what is only needed while the node is solved."""
+        self._prepared = None
+
+
+Part = tuple[IntArray, Demand, IntArray]
+"""Units that can be somewhere, their demand there, and the pieces that theirs are parts of."""
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """A node's units cut to their ends, to be asked at many prices."""
+
+    tight: IntArray
+    within: Part
+    family: IntArray
+    below: Part
+    above: Part
+    odd: Part | None
+    origin: IntArray
+
+    @classmethod
+    def of(cls, node: Node, structure: Structure) -> _Prepared:
+        regular, family = structure.regular, structure.family
+        first = regular.pieces.first
+        held = node.low > regular.pieces.left[first]
+        held |= node.high < np.maximum.reduceat(regular.pieces.right, first)
+        held[family.units] = False
+        tight = np.flatnonzero(held)
+        split_low, split_high = node.low.copy(), node.high.copy()
+        split_high[family.units] = np.minimum(node.high[family.units], family.split)
+        split_low[family.units] = np.maximum(node.low[family.units], family.split)
+        odd = None
+        if node.odd is not None:
+            everyone = np.arange(node.low.size)
+            low, high = np.maximum(node.low, node.odd[0]), np.minimum(node.high, node.odd[1])
+            whole = regular.parent
+            assert whole is not None
+            odd = narrow(whole[0], everyone, low, high, structure.odd)
+        return cls(
+            tight,
+            narrow(regular, tight, node.low, node.high),
+            family.units,
+            narrow(regular, family.units, node.low, split_high),
+            narrow(regular, family.units, split_low, node.high),
+            odd,
+            structure.origin,
         )
-        narrowed = Demand(demand.losses, pieces, demand.root_slack, (demand, origin))
-        return units, narrowed, origin
+
+    def at(self, price: float, free: Response, count: tuple[int, int]) -> Response:
+        """The response at a price, from that of units that are free."""
+        size = free.bound.size
+        sides = [Sides.filled(free)]
+        rows = np.arange(size)
+        if self.tight.size:
+            sides[0].put(self.tight, Sides.empty(self.tight.size))
+            sides[0].put(self.tight[self.within[0]], self._part(self.within, price))
+        up = Sides.empty(size)
+        if self.family.size:
+            sides[0].put(self.family, Sides.empty(self.family.size))
+            sides[0].put(self.family[self.below[0]], self._part(self.below, price))
+            up.put(self.family[self.above[0]], self._part(self.above, price))
+        odd = Sides.empty(size)
+        if self.odd is not None:
+            odd.put(self.odd[0], self._part(self.odd, price, self.odd[2]))
+        side, special = choose(
+            *(sides[0].bound, up.bound, odd.bound), self.family, count, self.odd is not None
+        )
+        if side is None:
+            nothing = np.full(size, np.inf)
+            return Response(price, nothing, free.budget, free.piece, free.loss)
+        table = Sides.stack([sides[0], up, odd])
+        return Response(
+            *(price, table.bound[side, rows], table.budget[side, rows]),
+            *(table.piece[side, rows], table.loss[side, rows], special),
+        )
+
+    def _part(self, part: Part, price: float, pieces: IntArray | None = None) -> Sides:
+        place, demand, origin = part
+        if not place.size:
+            return Sides.empty(0)
+        found = demand.at(price)
+        own = origin[found.piece]
+        piece = self.origin[own] if pieces is None else own
+        return Sides(found.bound, found.budget, piece, found.loss)
+
+
+def narrow(
+    demand: Demand,
+    units: IntArray,
+    low: FloatArray,
+    high: FloatArray,
+    allowed: BoolArray | None = None,
+) -> Part:
+    """The demand of those of some units that have pieces between ends, and their places among them.
+
+    Args:
+        demand: of all units.
+        units: the units wanted.
+        low: the left end of every unit.
+        high: the right end.
+        allowed: a mask of pieces that may be used.
+    """
+    place = np.flatnonzero(low[units] <= high[units])
+    losses: Losses = demand.losses
+    if place.size:
+        chosen = units[place]
+        pieces, origin = clip_pieces(
+            losses, demand.pieces, chosen, low[chosen], high[chosen], allowed
+        )
+        place = place[np.isin(chosen, pieces.unit)]
+    if not place.size:
+        return place, demand, place
+    return place, Demand(losses, pieces, demand.root_slack, (demand, origin)), origin
 
 
 def split_unit(node: Node, unit: int, at: float, twins: IntArray | None) -> list[Node]:
@@ -86,15 +264,24 @@ def split_unit(node: Node, unit: int, at: float, twins: IntArray | None) -> list
     high, low = node.high.copy(), node.low.copy()
     high[later] = np.minimum(high[later], at)
     low[earlier] = np.maximum(low[earlier], at)
-    ends = ((node.low, high), (low, node.high))
-    return [Node(lows, highs, node.counts) for lows, highs in ends if (lows <= highs).all()]
-
-
-def split_count(node: Node, number: int, count: int, size: int) -> list[Node]:
-    """Two children: at most `count` of a family above their splits, and more."""
-    least, most = node.counts.get(number, (0, size))
     return [
-        Node(node.low, node.high, {**node.counts, number: limits})
-        for limits in ((least, count), (count + 1, most))
-        if limits[0] <= limits[1]
+        Node(lows, highs, node.structured, node.count, node.odd)
+        for lows, highs in ((node.low, high), (low, node.high))
+        if (lows <= highs).all()
     ]
+
+
+def split_count(node: Node, count: int) -> list[Node]:
+    """Two children: at most `count` of the family at or above their splits, and more."""
+    least, most = node.count
+    return [
+        Node(node.low, node.high, True, limits, node.odd)
+        for limits in ((least, count), (count + 1, most))
+    ]
+
+
+def split_odd(node: Node, at: float) -> list[Node]:
+    """Two children: the odd unit's budget at most so much, and at least."""
+    assert node.odd is not None
+    left, right = node.odd
+    return [Node(node.low, node.high, True, node.count, ends) for ends in ((left, at), (at, right))]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from deniable._validation import FloatArray
-from deniable.portfolio.curves import BoolArray, Curves, IntArray
+from deniable.portfolio.curves import BoolArray, Curves, IntArray, TableCurves
 from deniable.portfolio.sketch import Sketch
 
 Formula = Callable[[IntArray, FloatArray], FloatArray]
@@ -50,8 +50,12 @@ class Cells:
 class Losses:
     """Evaluates cells: the loss, or its gain (minus the slope), at budgets.
 
+    A loss is told as the change from what the unit loses at its least budget, so that a small saving
+    is not the difference of two large sums.
+
     Attributes:
         curves, cells: what is evaluated.
+        base: what each unit loses at its least budget.
         budget, sampled_gain: budgets inside each cell and the gain there, shape (cells, SAMPLES).
     """
 
@@ -59,18 +63,32 @@ class Losses:
         """Sample the gain of every cell; what is cut and solved later starts from the samples."""
         self.curves, self.cells = curves, cells
         self._single = bool((cells.stop - cells.start == 1).all())
-        spread = np.clip((1 - np.cos(np.linspace(0, np.pi, SAMPLES))) / 2, _INSIDE, 1 - _INSIDE)
+        self.base = self._at_least_budget()
+        samples = 2 if isinstance(curves, TableCurves) else SAMPLES
+        spread = np.clip((1 - np.cos(np.linspace(0, np.pi, samples))) / 2, _INSIDE, 1 - _INSIDE)
         self.budget = cells.left[:, None] + (cells.right - cells.left)[:, None] * spread
-        each = np.repeat(np.arange(cells.size), SAMPLES)
+        each = np.repeat(np.arange(cells.size), samples)
         self.sampled_gain = self.gain(each, self.budget.ravel()).reshape(self.budget.shape)
 
     def value(self, cell: IntArray, budget: FloatArray) -> FloatArray:
-        """What is lost in each cell at its budget."""
-        return self.cells.offset[cell] + self._sum(self.curves.regret, cell, budget)
+        """What is lost in each cell at its budget, less what its unit loses at its least one."""
+        return self._whole(cell, budget) - self.base[self.cells.unit[cell]]
 
     def gain(self, cell: IntArray, budget: FloatArray) -> FloatArray:
         """What one more nat saves in each cell at its budget."""
         return self._sum(self.curves.gain, cell, budget)
+
+    def _at_least_budget(self) -> FloatArray:
+        cells = self.cells
+        units = int(cells.unit.max()) + 1
+        least, base = np.full(units, np.inf), np.full(units, np.inf)
+        np.minimum.at(least, cells.unit, cells.left)
+        first = np.flatnonzero(cells.left <= least[cells.unit])
+        np.minimum.at(base, cells.unit[first], self._whole(first, cells.left[first]))
+        return base
+
+    def _whole(self, cell: IntArray, budget: FloatArray) -> FloatArray:
+        return self.cells.offset[cell] + self._sum(self.curves.regret, cell, budget)
 
     def _sum(self, formula: Formula, cell: IntArray, budget: FloatArray) -> FloatArray:
         cells = self.cells
@@ -112,9 +130,19 @@ class Pieces:
         """How many pieces."""
         return self.unit.size
 
+    def chosen(self, which: BoolArray | IntArray) -> Pieces:
+        """Some of the pieces, in order."""
+        unit = self.unit[which]
+        return Pieces(
+            *(unit, self.cell[which], self.left[which], self.right[which], self.convex[which]),
+            *(self.left_value[which], self.right_value[which]),
+            *(self.left_gain[which], self.right_gain[which]),
+            np.flatnonzero(np.append(True, unit[1:] != unit[:-1])),
+        )
+
 
 def cells_of_loners(curves: Curves, chosen: IntArray, unit: IntArray) -> Cells:
-    """Cells of curves that stand alone, cut at their kinks.
+    """Cells of curves that stand alone, cut at their kinks; tables only where their gain falls.
 
     Args:
         curves: all of them.
@@ -126,6 +154,8 @@ def cells_of_loners(curves: Curves, chosen: IntArray, unit: IntArray) -> Cells:
     )
     edges = np.where(np.isnan(edges), edges[:, :1], edges)
     edges = np.sort(np.clip(edges, edges[:, :1], edges[:, -1:]), axis=1)
+    if isinstance(curves, TableCurves):
+        edges = _joined(curves, chosen, edges)
     row, column = np.nonzero(edges[:, 1:] - edges[:, :-1] > 1e-12)
     points = np.nonzero(edges[:, -1] - edges[:, 0] <= 1e-12)[0]  # nothing to choose: one point
     row, column = np.append(row, points), np.append(column, np.zeros_like(points))
@@ -135,6 +165,17 @@ def cells_of_loners(curves: Curves, chosen: IntArray, unit: IntArray) -> Cells:
     return Cells(
         unit[row], edges[row, column], right, np.zeros(row.size), index, index + 1, chosen[row]
     )
+
+
+def _joined(curves: TableCurves, chosen: IntArray, edges: FloatArray) -> FloatArray:
+    """The edges without those at which the gain rises: there the loss is concave, and no best budget."""
+    inner = edges[:, 1:-1]
+    each = np.repeat(chosen, inner.shape[1])
+    shift = 1e-9  # less than any stretch between knots
+    before = curves.gain(each, np.maximum(inner - shift, 0.0).ravel()).reshape(inner.shape)
+    after = curves.gain(each, inner.ravel()).reshape(inner.shape)
+    kept = np.where(after > before, edges[:, :1], inner)
+    return np.sort(np.concatenate([edges[:, :1], kept, edges[:, -1:]], axis=1), axis=1)
 
 
 def join_cells(parts: list[Cells]) -> Cells:
@@ -158,6 +199,9 @@ def cut_into_pieces(losses: Losses) -> tuple[Pieces, Sketch]:
     cell = np.arange(cells.size)
     left, right = cells.left, cells.right
     budget, gain = losses.budget, losses.sampled_gain
+    if isinstance(losses.curves, TableCurves):  # cells are straight, or concave
+        pieces = make_pieces(losses, cell, left, right, gain[:, -1] <= gain[:, 0])
+        return pieces, Sketch.of(cells.unit, left, losses.value(cell, left), budget, gain)
     rising = _rising(gain)
     row, turn = np.nonzero(rising[:, 1:] != rising[:, :-1])
     cut = _refine(losses, cell[row], budget[row, turn], budget[row, turn + 2], rising[row, turn])
@@ -185,7 +229,12 @@ def make_pieces(
 
 
 def clip_pieces(
-    losses: Losses, pieces: Pieces, units: IntArray, low: FloatArray, high: FloatArray
+    losses: Losses,
+    pieces: Pieces,
+    units: IntArray,
+    low: FloatArray,
+    high: FloatArray,
+    allowed: BoolArray | None = None,
 ) -> tuple[Pieces, IntArray]:
     """The pieces of some units within narrower ends, and the index of each in the original.
 
@@ -195,6 +244,7 @@ def clip_pieces(
         units: the units wanted, in order.
         low: the narrower left end of each unit.
         high: the narrower right end.
+        allowed: a mask of the pieces that may be used; all by default.
     """
     counts = np.diff(np.append(pieces.first, pieces.size))[units]
     which = np.repeat(np.arange(units.size), counts)
@@ -204,6 +254,8 @@ def clip_pieces(
     right = np.clip(pieces.right[index], low[which], high[which])
     # A piece outside of the ends has shrunk to a point at one of them, which need not be its own.
     touches = (pieces.left[index] <= high[which]) & (pieces.right[index] >= low[which])
+    if allowed is not None:
+        touches &= allowed[index]
     index, left, right = index[touches], left[touches], right[touches]
     clipped = make_pieces(losses, pieces.cell[index], left, right, pieces.convex[index])
     return clipped, index

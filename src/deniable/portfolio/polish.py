@@ -10,13 +10,13 @@ from __future__ import annotations
 import numpy as np
 
 from deniable._validation import FloatArray
-from deniable.portfolio.curves import BoolArray
-from deniable.portfolio.dual import Demand
+from deniable.portfolio.curves import BoolArray, TableCurves
+from deniable.portfolio.dual import ROUNDING, Demand
 from deniable.portfolio.pieces import Losses, Pieces
 from deniable.portfolio.search import Best
 
 _STEPS = 40
-_EXACT = 1e-14  # of the loss: roots to nearly the last bits
+_EXACT = 1e-13  # nats: roots to nearly the last bits
 _SPENT = 1e-10  # nats: a tenth of a nano-nat is spent exactly enough
 
 
@@ -34,21 +34,29 @@ def polish(known: Demand, best: Best, available: float) -> tuple[Best, float]:
         would save.
     """
     losses, pieces = known.losses, known.pieces
+    whole = float(losses.base.sum())
     free, gain = _free(losses, pieces, best)
     left_over = available - float(best.budget.sum()) > 1e-8
-    if left_over and (not free.any() or float(np.median(gain)) <= 1e-9 * best.loss):
+    if left_over and (not free.any() or float(np.median(gain)) <= 1e-9 * whole):
         return best, 0.0  # the rest is of no use to anyone
     inside = free & pieces.convex[best.piece]
+    if isinstance(losses.curves, TableCurves):  # on a straight piece the gain does not move
+        return best, float(gain.min()) if free.any() else _next_gain(pieces, best)
     if inside.any():
-        start = max(float(np.median(gain)), 1e-12 * best.loss)
+        start = max(float(np.median(gain)), 1e-12 * whole)
         moved, price = _equalize(known, best, inside, available, start)
         odd = np.flatnonzero(free & ~inside)
         if odd.size == 1:
             moved, price = _settle(known, moved, inside, available, price, int(odd[0]))
-        return (moved if moved.loss <= best.loss * (1 + 1e-12) else best), price
+        return (moved if moved.loss <= best.loss + _noise(known, best) else best), price
     if free.any():
         return best, float(gain[0])
     return best, _next_gain(pieces, best)
+
+
+def _noise(known: Demand, best: Best) -> float:
+    """A difference of losses that is rounding."""
+    return ROUNDING * float(known.losses.base.sum()) + 1e-12 * abs(best.loss)
 
 
 def _free(losses: Losses, pieces: Pieces, best: Best) -> tuple[BoolArray, FloatArray]:
@@ -63,7 +71,7 @@ def _equalize(
 ) -> tuple[Best, float]:
     """Budgets of the inside units on their convex pieces at the price that spends it all."""
     parent = (known, best.piece[inside])
-    demand = Demand(known.losses, _chosen(known.pieces, best, inside), _EXACT, parent)
+    demand = Demand(known.losses, known.pieces.chosen(best.piece[inside]), _EXACT, parent)
     available = available - float(best.budget[~inside].sum())
     tried: dict[float, FloatArray] = {}
 
@@ -100,22 +108,6 @@ def _equalize(
     return Best(float(loss.sum()), budget, best.piece), price
 
 
-def _chosen(pieces: Pieces, best: Best, inside: BoolArray) -> Pieces:
-    index = best.piece[inside]
-    return Pieces(
-        unit=pieces.unit[index],
-        cell=pieces.cell[index],
-        left=pieces.left[index],
-        right=pieces.right[index],
-        convex=pieces.convex[index],
-        left_value=pieces.left_value[index],
-        right_value=pieces.right_value[index],
-        left_gain=pieces.left_gain[index],
-        right_gain=pieces.right_gain[index],
-        first=np.arange(index.size),
-    )
-
-
 def _settle(
     known: Demand,
     best: Best,
@@ -146,7 +138,7 @@ def _settle(
         tried.append((abs(new_gap), price, trial))
         step = -new_gap * (there - here) / (new_gap - gap) if new_gap != gap else 0.0
         here, gap = there, new_gap
-    good = [entry for entry in tried if entry[2].loss <= best.loss * (1 + 1e-12)]
+    good = [entry for entry in tried if entry[2].loss <= best.loss + _noise(known, best)]
     _, price, settled = min(good, key=lambda entry: entry[0])
     return settled, price
 

@@ -7,7 +7,7 @@ decimals: minimum and committed budgets are rounded up, maximum and firm budgets
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeAlias, get_args
 
@@ -16,18 +16,39 @@ from numpy.typing import ArrayLike, NDArray
 
 from deniable import _validation as check
 from deniable._validation import FloatArray
-from deniable.errors import NANO, InvalidArgumentError
-from deniable.portfolio.rows import clean_rows
+from deniable.errors import NANO, InvalidArgumentError, InvalidTableError
+from deniable.expectations.prior import HETEROGENEITY, LIFT
+from deniable.portfolio.rows import Row, clean_rows, default_segments
 from deniable.strategies import STRATEGIES
 from deniable.theory.regret import Form
 
 FLEXIBLE = "flexible"
 """The regime in which every experiment has the best strategy for it; others are strategies' names."""
 
+OBJECTIVES = ("expected", "bound")
+"""What is made small: clicks that are expected to be lost, or the bound on them."""
+
 NanoArray: TypeAlias = NDArray[np.int64]
 
 UNLIMITED_NANO = 2**62
 """A maximum that never binds; far above any best budget and safe to add up in int64 pairs."""
+
+
+@dataclass(frozen=True, eq=False)
+class Knowledge:
+    """What is known about experiments, column by column.
+
+    Attributes:
+        base_rate: the usual click rate.
+        lift: how much arms usually differ, as a standard deviation relative to the base rate.
+        heterogeneity: how much of that differs by segment, from 0 to 1.
+        shares: parts of the visitors by segment; None for equal ones.
+    """
+
+    base_rate: FloatArray
+    lift: FloatArray
+    heterogeneity: FloatArray
+    shares: tuple[tuple[float, ...] | None, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +65,9 @@ class Portfolio:
             experiment of a group, so a group costs its largest budget, not the sum.
         form: the bound that experiments are judged by: "summed", or "paper" for reproduction, in which
             only the paper's strategies have one.
+        value: what a click is worth in each; 1 where nobody says.
+        known: what is known about their click rates; None where nothing is.
+        objective: "expected": they are judged by the clicks they are expected to lose; "bound".
 
     >>> two = Portfolio.of([{"id": "A", "arms": 2, "visitors": 1000},
     ...                     {"id": "B", "arms": 2, "visitors": 10_000, "max_budget": 1.5}])
@@ -61,13 +85,33 @@ class Portfolio:
     committed: NDArray[np.bool_]
     groups: tuple[str | None, ...]
     form: Form = "summed"
+    value: FloatArray | None = None
+    known: Knowledge | None = None
+    objective: str = "bound"
 
     @classmethod
-    def of(cls, experiments: Iterable[Mapping[str, Any]], *, form: Form = "summed") -> Portfolio:
+    def of(
+        cls,
+        experiments: Iterable[Mapping[str, Any]],
+        *,
+        form: Form = "summed",
+        objective: str | None = None,
+    ) -> Portfolio:
         """From rows: id, arms, visitors; optional segments, strategy, min_budget, max_budget,
-        committed, group. Raises one InvalidTableError that lists every bad row.
+        committed, group, and what is known: base_rate, lift, heterogeneity, shares, value. Raises one
+        InvalidTableError that lists every bad row.
+
+        Args:
+            experiments: one mapping each.
+            form: of the bounds.
+            objective: "expected" or "bound"; where nobody says, "expected" if base rates are given.
+
+        >>> rows = [{"id": "A", "arms": 2, "visitors": 9000, "base_rate": 0.05, "value": 2}]
+        >>> Portfolio.of(rows).objective
+        'expected'
         """
         rows = clean_rows(list(experiments), check_form(form))
+        objective = _objective(rows, form, objective)
         least = [_first(row.committed, row.min_budget, 0.0) for row in rows]
         most = [_first(row.committed, row.max_budget, None) for row in rows]
         min_nano = np.array([nano(value, up=True) for value in least], dtype=np.int64)
@@ -87,6 +131,11 @@ class Portfolio:
             committed=held,
             groups=tuple(row.group for row in rows),
             form=form,
+            value=None
+            if all(row.value is None for row in rows)
+            else np.array([1.0 if row.value is None else row.value for row in rows]),
+            known=_knowledge(rows),
+            objective=objective,
         )
 
     @classmethod
@@ -94,7 +143,7 @@ class Portfolio:
         cls,
         arms: ArrayLike,
         visitors: ArrayLike,
-        segments: ArrayLike = 1,
+        segments: ArrayLike | None = None,
         prefix: str = "e",
         *,
         form: Form = "summed",
@@ -104,6 +153,8 @@ class Portfolio:
         >>> Portfolio.from_sizes([2, 5], [1000, 10_000]).ids
         ('e1', 'e2')
         """
+        if segments is None:
+            segments = default_segments(check_form(form))
         columns = np.broadcast_arrays(
             *(
                 np.atleast_1d(check.count(name, value, least))
@@ -131,6 +182,24 @@ class Portfolio:
     def size(self) -> int:
         """How many experiments."""
         return len(self.ids)
+
+    @cached_property
+    def worth(self) -> FloatArray:
+        """What a click is worth in each experiment."""
+        return np.ones(self.size) if self.value is None else self.value
+
+    def judged_by(self, objective: str) -> Portfolio:
+        """The same experiments with another objective.
+
+        >>> row = {"id": "A", "arms": 2, "visitors": 9000, "base_rate": 0.05}
+        >>> Portfolio.of([row]).judged_by("bound").objective
+        'bound'
+        """
+        if objective not in OBJECTIVES:
+            raise InvalidArgumentError("objective", objective, " or ".join(OBJECTIVES))
+        if objective == "expected" and self.known is None:
+            raise InvalidArgumentError("objective", objective, "bound, without base rates")
+        return replace(self, objective=objective)
 
     @cached_property
     def low(self) -> FloatArray:
@@ -206,11 +275,57 @@ def check_regime(regime: str) -> str:
     return regime
 
 
+def require_portfolio(given: Any) -> None:
+    """Raise InvalidArgumentError for rows, files and whatever else is no Portfolio."""
+    if not isinstance(given, Portfolio):
+        allowed = "a Portfolio: Portfolio.of(rows)"
+        raise InvalidArgumentError("portfolio", type(given).__name__, allowed)
+
+
 def check_form(form: Form) -> Form:
     """One of the forms of a bound, or InvalidArgumentError."""
     if form not in get_args(Form):
         raise InvalidArgumentError("form", form, " or ".join(get_args(Form)))
     return form
+
+
+def _knowledge(rows: list[Row]) -> Knowledge | None:
+    if any(row.base_rate is None for row in rows):
+        return None
+
+    def column(name: str, usual: float) -> FloatArray:
+        told = (getattr(row, name) for row in rows)
+        return np.array([usual if value is None else value for value in told], dtype=np.float64)
+
+    return Knowledge(
+        column("base_rate", np.nan),
+        column("lift", LIFT),
+        column("heterogeneity", HETEROGENEITY),
+        tuple(row.shares for row in rows),
+    )
+
+
+def _objective(rows: list[Row], form: Form, objective: str | None) -> str:
+    """What was asked for, or what the columns allow."""
+    if objective is not None and objective not in OBJECTIVES:
+        raise InvalidArgumentError("objective", objective, " or ".join(OBJECTIVES))
+    given = [row.base_rate is not None for row in rows]
+    if objective == "expected" and form == "paper":
+        raise InvalidArgumentError("objective", objective, "bound, with the form paper")
+    if objective == "bound" or form == "paper" or (objective is None and not any(given)):
+        return "bound"
+    if not all(given):
+        head = (0, "base_rate for every experiment, or the objective bound")
+        without = enumerate(zip(rows, given, strict=True), start=1)
+        raise InvalidTableError(
+            [head]
+            + [
+                (n, f"row {n} ({row.id}): base_rate is missing")
+                for n, (row, told) in without
+                if not told
+            ]
+        )
+    return "expected"
 
 
 def _first(*values: float | None) -> Any:

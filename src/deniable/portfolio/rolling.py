@@ -9,6 +9,7 @@ from typing import Any
 from deniable.errors import NANO, InvalidArgumentError
 from deniable.portfolio.allocation import Allocation, allocate
 from deniable.portfolio.problem import Portfolio, check_regime, firm_nano
+from deniable.portfolio.rows import KNOWN
 from deniable.theory.regret import Form
 
 
@@ -81,10 +82,13 @@ class RollingBudget:
         wanted = self.reserve if reserve is None else reserve
         least = portfolio.cost(portfolio.min_nano)
         room = max(0, firm_nano("firm_budget", self.firm_budget) - least)
-        kept = min(firm_nano("reserve", wanted), room) / NANO
-        allocation = allocate(portfolio, self.firm_budget, regime=self.regime, reserve=kept)
+        held = min(firm_nano("reserve", wanted), room) / NANO
+        allocation = allocate(portfolio, self.firm_budget, regime=self.regime, reserve=held)
         for row in range(portfolio.size - len(new), portfolio.size):
+            given = new[row - (portfolio.size - len(new))]
+            kept = {name: given[name] for name in KNOWN if name in given}
             self._rows[portfolio.ids[row]] = {
+                **kept,
                 "id": portfolio.ids[row],
                 "arms": int(portfolio.arms[row]),
                 "visitors": int(portfolio.visitors[row]),

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from deniable.errors import InvalidTableError
+from deniable.expectations.prior import SEGMENTS
 from deniable.strategies import STRATEGIES
 from deniable.theory.regret import Form
 
 REQUIRED = ("id", "arms", "visitors")
-OPTIONAL = ("segments", "strategy", "min_budget", "max_budget", "committed", "group")
+KNOWN = ("base_rate", "lift", "heterogeneity", "shares", "value")
+"""What may be known about an experiment: with a base rate, what it will lose can be expected."""
+OPTIONAL = ("segments", "strategy", "min_budget", "max_budget", "committed", "group", *KNOWN)
 COLUMNS = REQUIRED + OPTIONAL
 _LARGEST_COUNT = 10**15
 _LARGEST_BUDGET = 1e6
+_LARGEST_WORTH = 1e12
 
 
 @dataclass(frozen=True)
@@ -32,9 +37,14 @@ class Row:
     max_budget: float | None
     committed: float | None
     group: str | None
+    base_rate: float | None = None
+    lift: float | None = None
+    heterogeneity: float | None = None
+    shares: tuple[float, ...] | None = None
+    value: float | None = None
 
 
-def clean_rows(raw: Sequence[Mapping[str, Any]], form: Form = "summed") -> list[Row]:
+def clean_rows(raw: Sequence[Any], form: Form = "summed") -> list[Row]:
     """Every row checked and typed; InvalidTableError with all that is wrong otherwise.
 
     >>> clean_rows([{"id": "a", "arms": 1, "visitors": 9}, {"id": "b", "arms": 2}])
@@ -45,7 +55,13 @@ def clean_rows(raw: Sequence[Mapping[str, Any]], form: Form = "summed") -> list[
     """
     if not raw:
         raise InvalidTableError([(0, "the table has no experiments")])
-    problems: list[tuple[int, str]] = []
+    problems: list[tuple[int, str]] = [
+        (number, f"row {number}: expected columns {', '.join(COLUMNS)}")
+        for number, row in enumerate(raw, start=1)
+        if not isinstance(row, Mapping)
+    ]
+    if problems:
+        raise InvalidTableError(problems)
     unknown = {key for row in raw for key in row} - set(COLUMNS)
     problems += [
         (0, f"unknown column {name!r}: expected {', '.join(COLUMNS)}") for name in sorted(unknown)
@@ -71,7 +87,14 @@ def _row(values: Mapping[str, Any], wrong: list[str], form: Form) -> Row:
         wrong.append("id is missing")
     arms = _count(values, "arms", 2, wrong)
     visitors = _count(values, "visitors", 1, wrong)
-    segments = 1 if _missing(values.get("segments")) else _count(values, "segments", 1, wrong)
+    shares = _shares(values, wrong)
+    segments = len(shares) if shares else default_segments(form)
+    if not _missing(values.get("segments")):
+        segments = _count(values, "segments", 1, wrong)
+        if shares is not None and len(shares) != segments:
+            wrong.append(
+                f"shares={len(shares)} of them: expected one for each of {segments} segments"
+            )
     strategy = _text(values.get("strategy"))
     known = [name for name, kind in STRATEGIES.items() if form in kind.forms]
     if strategy is not None and strategy not in known:
@@ -89,7 +112,19 @@ def _row(values: Mapping[str, Any], wrong: list[str], form: Form) -> Row:
     if held is not None and least is not None and held < least:
         wrong.append(f"committed={held:g} is below min_budget={least:g}")
     group = _text(values.get("group"))
-    return Row(name or "", arms, visitors, segments, strategy, least, most, held, group)
+    rate, lift, mixed = (_part(values, name, within, wrong) for name, within in _PARTS.items())
+    if _missing(values.get("base_rate")):
+        told = [column for column in ("lift", "heterogeneity") if not _missing(values.get(column))]
+        wrong += [f"{column}={values[column]!r}: expected a base_rate beside it" for column in told]
+    return Row(
+        *(name or "", arms, visitors, segments, strategy, least, most, held, group),
+        *(rate, lift, mixed, shares, _worth(values, wrong)),
+    )
+
+
+def default_segments(form: Form) -> int:
+    """The segments of an experiment that names none; with one there would be nothing to protect."""
+    return 1 if form == "paper" else SEGMENTS
 
 
 def _missing(value: object) -> bool:
@@ -132,6 +167,57 @@ def _amount(values: Mapping[str, Any], column: str, wrong: list[str]) -> float |
         wrong.append(f"{column}={value!r}: expected a number of nats, 0 or more")
         return None
     return number
+
+
+_PARTS = {
+    "base_rate": ("a click rate above 0 and below 1", lambda x: 0 < x < 1),
+    "lift": ("a relative difference above 0, up to 1", lambda x: 0 < x <= 1),
+    "heterogeneity": ("a number from 0 to 1", lambda x: 0 <= x <= 1),
+}
+
+
+def _part(
+    values: Mapping[str, Any], column: str, within: tuple[str, Any], wrong: list[str]
+) -> float | None:
+    value, (words, good) = values.get(column), within
+    if _missing(value):
+        return None
+    number = _number(value)
+    if number is None or not good(number):
+        wrong.append(f"{column}={value!r}: expected {words}")
+        return None
+    return number
+
+
+def _worth(values: Mapping[str, Any], wrong: list[str]) -> float | None:
+    value = values.get("value")
+    if _missing(value):
+        return None
+    number = _number(value)
+    if number is None or not 0 < number <= _LARGEST_WORTH:
+        wrong.append(f"value={value!r}: expected what a click is worth, above 0")
+        return None
+    return number
+
+
+def _shares(values: Mapping[str, Any], wrong: list[str]) -> tuple[float, ...] | None:
+    """Parts of the visitors by segment: a list, or text with spaces or slashes between."""
+    value = values.get("shares")
+    if isinstance(value, str) and value.strip():
+        value = re.split(r"[\s/|;]+", value.strip())
+    if not isinstance(value, (list, tuple)):
+        if not _missing(value):
+            wrong.append(f"shares={value!r}: expected parts of the visitors, like 0.5 0.3 0.2")
+        return None
+    parts = [_number(part) for part in value]
+    if not parts or any(p is None or not 0 < p <= 1 for p in parts):
+        wrong.append(f"shares={value!r}: expected parts above 0 that sum to 1")
+        return None
+    known = tuple(part for part in parts if part is not None)
+    if abs(math.fsum(known) - 1) > 1e-6:
+        wrong.append(f"shares={value!r}: expected parts that sum to 1, not {math.fsum(known):g}")
+        return None
+    return known
 
 
 def over_commitment(

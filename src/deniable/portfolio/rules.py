@@ -11,7 +11,7 @@ import numpy as np
 from deniable._validation import FloatArray
 from deniable.errors import NANO
 from deniable.portfolio.allocation import Allocation
-from deniable.portfolio.curves import Curves, build_curves
+from deniable.portfolio.curves import Curves, build_curves, expected_table
 from deniable.portfolio.problem import (
     UNLIMITED_NANO,
     NanoArray,
@@ -116,7 +116,11 @@ def random_arms(
     """
     zero = zero_budgets(portfolio, firm_budget, regime)
     nothing = zero.budgets_nano == 0
-    regret = np.where(nothing, portfolio.visitors, zero.regret)
+    if portfolio.objective == "expected":
+        random = expected_table(portfolio, "random", np.arange(portfolio.size))[:, 0]
+    else:
+        random = portfolio.visitors * portfolio.worth
+    regret = np.where(nothing, random, zero.regret)
     names = (
         "random" if none else name for none, name in zip(nothing, zero.strategies, strict=True)
     )

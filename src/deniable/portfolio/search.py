@@ -3,8 +3,9 @@
 At the best price nearly every unit knows its budget; one or few jump between two budgets, and the
 best allocation holds one of them in between, or on either side. Splitting such a unit's range in two
 raises the bound on both sides. Every price ever tried is remembered with the response of all units,
-so that a node costs the response of its few narrowed units only. Of many similar units it is decided
-how many jump before it is decided which.
+so that a node costs the response of its few narrowed units only. Where the first split is needed, the
+structure of best allocations is used (`nodes`), and of many similar units it is decided how many jump
+before it is decided which.
 """
 
 from __future__ import annotations
@@ -16,20 +17,23 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from deniable._validation import FloatArray
-from deniable.portfolio.counts import Family, find_families
 from deniable.portfolio.curves import IntArray
-from deniable.portfolio.dual import ROOT_SLACK, Demand, Response
-from deniable.portfolio.nodes import Node, split_count, split_unit
+from deniable.portfolio.dual import ROUNDING, Demand, Response, first_least
+from deniable.portfolio.nodes import Family, Node, Structure, split_count, split_odd, split_unit
 from deniable.portfolio.pieces import Losses, Pieces
 
-_ROUNDING = 1e-12  # of the sum: more than the rounding errors of the bounds and their sum
 _PRICE_STEPS = 60
-_FAMILY_WIDTH = 1.25  # units that jump within a quarter of the best price may be counted together
+_QUICK = 1000  # nodes times pieces that are searched whatever the time: small problems take no time
+_FAMILY_WIDTH = 16  # units that jump at prices within this factor of the best are counted together
+_WIDE = 0.3  # nats: up to here it is asked which unit is odd, not where
+_MOVED = 1e-6  # nats: an odd unit that moves by less at the best price does not keep a gap open
 
 
 @dataclass
 class Best:
-    """The best allocation found: one entry a unit, and its total loss."""
+    """The best allocation found: one entry a unit, and how far its loss is from that at the least
+    budgets: minus what it saves.
+    """
 
     loss: float = np.inf
     budget: FloatArray = field(default_factory=lambda: np.empty(0))
@@ -42,7 +46,7 @@ class SearchResult:
 
     Attributes:
         best: the best allocation found.
-        lower_bound: no allocation loses less.
+        lower_bound: no allocation's loss is further below that at the least budgets.
         price: the price that proves the bound at the root.
         nodes: how many nodes were solved.
     """
@@ -65,13 +69,17 @@ class _Point:
 
 @dataclass(frozen=True)
 class _Solved:
-    """A node with its bound, and the unit that keeps its gap open: which, and at which budget."""
+    """A node with its bound, and the unit that keeps its gap open: which, and at which budget.
+
+    `around` has the responses to the prices above and below the best one.
+    """
 
     node: Node
     bound: float
     price: float
     unit: tuple[int, float] | None
     budget: FloatArray
+    around: tuple[Response, Response] | None = None
 
 
 class Search:
@@ -83,7 +91,6 @@ class Search:
         pieces: Pieces,
         available: float,
         first_price: float,
-        kinds: IntArray,
         twins: IntArray | None = None,
     ) -> None:
         """Prepare.
@@ -93,38 +100,40 @@ class Search:
             pieces: of all units.
             available: the firm budget in nats.
             first_price: a guess of the best price; any is right, a good one is fast.
-            kinds: a label for each unit; units with the same label are similar.
             twins: a label for each unit; units with the same label are interchangeable.
         """
         self.losses, self.pieces, self.available = losses, pieces, available
         self.first_price = first_price
         self.demand = Demand(losses, pieces)
+        self._rounding = ROUNDING * float(losses.base.sum())
         self.responses: dict[float, Response] = {}
-        self.kinds, self.twins = kinds, twins
-        self.families: list[Family] = []
-        self.best = Best()
+        self.prices: set[float] = set()
+        self.twins = twins
+        self.structure: Structure | None = None
+        self.best = self._at_least_budgets()
 
     def run(self, gap: float, deadline: float) -> SearchResult:
-        """Search until the relative gap is reached or time.monotonic() passes the deadline."""
-        self.demand.root_slack = min(ROOT_SLACK, gap / 100)
+        """Search until the gap is this part of the saving, or time.monotonic() passes the deadline."""
         first = self.pieces.first
         root = Node(self.pieces.left[first], np.maximum.reduceat(self.pieces.right, first))
+        # The best price times the budget is at most the saving, because value falls with the budget.
+        spare = self.available - float(root.low.sum())
+        self.demand.root_slack = gap / 100 * max(spare, 0.0) / first.size
         solved = self._solve(root, gap)
         price = solved.price
-        if self.best.loss - solved.bound > gap * self.best.loss and price > 0:
-            self.families = find_families(
-                self.kinds,
-                self._point(root, _FAMILY_WIDTH * price).response,
-                self._point(root, price / _FAMILY_WIDTH).response,
-            )
+        if not self._closed(solved.bound, gap):
+            allowed = self.best.loss - self._point(root, price).value
+            self.structure = Structure.of(self.demand, self.responses[price], allowed)
+            if price > 0:
+                self.structure.find_family(_FAMILY_WIDTH * price, price / _FAMILY_WIDTH)
         heap = [(solved.bound, 0, solved)]
         nodes = 1
         while heap:
             lower, _, solved = heapq.heappop(heap)
             lower = min(lower, self.best.loss)
-            if solved.unit is None or self.best.loss - lower <= gap * self.best.loss:
+            if solved.unit is None or self._closed(lower, gap):
                 break
-            if nodes > 1 and time.monotonic() > deadline:
+            if nodes * self.pieces.size > _QUICK and time.monotonic() > deadline:
                 break
             for child in self._split(solved):
                 nodes += 1
@@ -136,21 +145,41 @@ class Search:
             lower = self.best.loss
         return SearchResult(self.best, lower, price, nodes)
 
+    def _at_least_budgets(self) -> Best:
+        first = self.pieces.first
+        budget = self.pieces.left[first]
+        at_left = np.where(
+            self.pieces.left <= budget[self.pieces.unit], self.pieces.left_value, np.inf
+        )
+        piece = first_least(at_left, self.pieces.left, self.pieces)
+        return Best(float(at_left[piece].sum()), budget, piece)
+
+    def _closed(self, lower: float, gap: float) -> bool:
+        """Whether what may be missed is small beside what can be saved."""
+        return self.best.loss - lower <= gap * max(-lower, 0.0)
+
     def _split(self, solved: _Solved) -> list[Node]:
-        """Count a family if its number is what is open; else split the unit's range."""
+        """Children that have what is open decided: structure, count, the odd unit, any unit."""
         assert solved.unit is not None
-        unit, at = solved.unit
-        for number, family in enumerate(self.families):
-            if unit not in family.units:
-                continue
-            up = solved.budget[family.units] >= family.split
-            count = int(up.sum()) - int(
-                solved.budget[unit] >= family.split[family.units == unit][0]
-            )
-            least, most = solved.node.counts.get(number, (0, family.units.size))
-            if least <= count < most:
-                return split_count(solved.node, number, count, family.units.size)
-        return split_unit(solved.node, unit, at, self.twins)
+        assert solved.around is not None
+        assert self.structure is not None
+        node, (above, below) = solved.node, solved.around
+        family = self.structure.family
+        if not node.structured:
+            ends = float(node.low.min()), float(node.high.max())
+            count = (0, family.units.size)
+            return [Node(node.low, node.high, True, count, odd) for odd in (None, ends)]
+        counts = [_count_above(response, family) for response in solved.around]
+        if node.count[0] <= min(counts) < min(max(counts), node.count[1]):
+            return split_count(node, min(counts))
+        if node.odd is not None and above.odd is not None and below.odd is not None:
+            left, right = sorted([float(r.budget[r.odd]) for r in (above, below)])
+            at = float(solved.budget[below.odd])
+            at = at if left < at < right else (left + right) / 2
+            same = above.odd == below.odd or node.odd[1] - node.odd[0] > _WIDE
+            if same and right - left > _MOVED and node.odd[0] < at < node.odd[1]:
+                return split_odd(node, at)
+        return split_unit(node, *solved.unit, self.twins)
 
     def _solve(self, node: Node, gap: float) -> _Solved:
         """The node's lower bound, its best price, and where to split it next."""
@@ -161,14 +190,21 @@ class Search:
         if value >= self.best.loss or above.excess > 0:
             return _Solved(node, value, price, None, node.low)
         unit, budget = self._candidates(node, below, above)
-        return _Solved(node, value, price, unit, budget)
+        node.forget()
+        return _Solved(node, value, price, unit, budget, (above.response, below.response))
 
     def _point(self, node: Node, price: float) -> _Point:
-        if price not in self.responses:
-            self.responses[price] = self.demand.at(price)
-        response = node.respond(self.demand, self.families, self.responses[price])
+        if node.structured:
+            assert self.structure is not None
+            response = node.respond(self.structure, price)
+            self.prices.add(price)
+        else:
+            if price not in self.responses:
+                self.responses[price] = self.demand.at(price)
+                self.prices.add(price)
+            response = self.responses[price]
         total = float(response.bound.sum())
-        value = total - price * self.available - _ROUNDING * (abs(total) + price * self.available)
+        value = total - price * self.available - self._rounding
         excess = float(response.budget.sum()) - self.available
         if abs(excess) <= 1e-13 * (1 + self.available):  # the sum's own rounding
             excess = 0.0
@@ -179,7 +215,7 @@ class Search:
         below, above = self._bracket(node)
         best = max(below.value, above.value)
         for step in range(_PRICE_STEPS):
-            if below.excess <= 0 or above.excess == 0 or best >= (1 - gap / 10) * self.best.loss:
+            if below.excess <= 0 or above.excess == 0 or self._closed(best, gap / 10):
                 break
             share = below.excess / (below.excess - above.excess)
             # Tangents of the concave dual function at both prices meet here, above its maximum.
@@ -204,7 +240,7 @@ class Search:
 
     def _bracket(self, node: Node) -> tuple[_Point, _Point]:
         """Two prices around the node's best one, among those tried before if possible."""
-        prices = sorted(self.responses) or [self.first_price]
+        prices = sorted(self.prices) or [self.first_price]
         left, right = -1, len(prices)
         below = above = None
         while right - left > 1:
@@ -266,6 +302,11 @@ class Search:
         holds = index[(self.pieces.left[index] <= budget) & (budget <= self.pieces.right[index])]
         values = self.losses.value(self.pieces.cell[holds], np.full(holds.size, budget))
         return int(holds[values.argmin()])
+
+
+def _count_above(response: Response, family: Family) -> int:
+    up = response.budget[family.units] >= family.split
+    return int((up & (family.units != response.odd)).sum())
 
 
 def _between(

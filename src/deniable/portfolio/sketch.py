@@ -7,11 +7,15 @@ most of the exact responses.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from deniable._validation import FloatArray
 from deniable.portfolio.curves import IntArray
+
+if TYPE_CHECKING:
+    from deniable.portfolio.pieces import Pieces
 
 _HALVINGS = 26
 
@@ -41,6 +45,21 @@ class Sketch:
         )
         order = np.argsort(unit, kind="stable")
         return cls(unit[order], budget[order], loss[order])
+
+    def up_to(self, high: FloatArray, pieces: Pieces) -> Sketch:
+        """The sketch of units that have narrower ends, with the ends of their pieces."""
+        within = self.budget <= high[self.unit][:, None]
+        ends = np.stack([pieces.left, pieces.right], axis=1)
+        losses = np.stack([pieces.left_value, pieces.right_value], axis=1)
+        wide = np.zeros(self.budget.shape[1], dtype=np.int64)
+        wide[-1] = 1  # the left end as often as there are samples, then the right one
+        unit = np.concatenate([self.unit, pieces.unit])
+        order = np.argsort(unit, kind="stable")
+        return Sketch(
+            unit[order],
+            np.concatenate([self.budget, ends[:, wide]])[order],
+            np.concatenate([np.where(within, self.loss, np.inf), losses[:, wide]])[order],
+        )
 
     def price(self, available: float) -> float:
         """About the price at which demand is the available budget; 0 where all fits."""

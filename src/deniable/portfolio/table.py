@@ -20,9 +20,12 @@ READABLE = (".csv", ".parquet", ".toml")
 WRITABLE = (".csv", ".json")
 
 
-def read_portfolio(path: str | Path, *, form: Form = "summed") -> Portfolio:
+def read_portfolio(
+    path: str | Path, *, form: Form = "summed", objective: str | None = None
+) -> Portfolio:
     """Experiments from a file with columns id, arms, visitors; optional segments, strategy,
-    min_budget, max_budget, committed, group. In TOML: one [[experiment]] table for each.
+    min_budget, max_budget, committed, group, and what is known: base_rate, lift, heterogeneity,
+    shares, value. In TOML: one [[experiment]] table for each. Form and objective as in `Portfolio.of`.
 
     Raises:
         InvalidTableError: lists every bad row.
@@ -34,7 +37,7 @@ def read_portfolio(path: str | Path, *, form: Form = "summed") -> Portfolio:
     deniable.errors.InvalidArgumentError: portfolio='experiments.xlsx': expected a file that ends in
     .csv, .parquet, .toml
     """
-    return Portfolio.of(read_rows(path), form=form)
+    return Portfolio.of(read_rows(path), form=form, objective=objective)
 
 
 def read_rows(path: str | Path) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ that were ever published is at most U_j/F_j <= e^b_j, in exact arithmetic.
 
 from __future__ import annotations
 
+import json
 import math
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
@@ -106,6 +107,44 @@ def decoded_table(encoded: bytes, n_arms: int) -> Table:
     ]
     rows = [tuple(entries[start : start + n_arms]) for start in range(0, len(entries), n_arms)]
     return Table(rows=tuple(rows[1:]), zero=rows[0])
+
+
+def encoded_size(n_segments: int, n_arms: int) -> int:
+    """The bytes of an encoded table."""
+    return (n_segments + 1) * n_arms * _ENTRY_BYTES
+
+
+def stored_table(encoded: bytes, counts: bytes, n_segments: int, n_arms: int) -> Table:
+    """A stored table in the present shape of its experiment, which may have grown since.
+
+    Arms and segments are appended, so positions mean the same. An arm that was added later is one that
+    this table shows to nobody; a segment that was added later has its zero row, as before it was listed.
+
+    Args:
+        encoded: as `Table.encoded` wrote it.
+        counts: what it was made from, JSON; its `shows` say how many segments and arms there were.
+        n_segments: J, now.
+        n_arms: K, now.
+
+    >>> even = Table(rows=((2**63, 2**63),), zero=(2**62, 3 * 2**62))
+    >>> grown = stored_table(even.encoded(), b'{"shows": [[0, 0]]}', 2, 3)
+    >>> grown.rows[1] == grown.zero == (2**62, 3 * 2**62, 0)
+    True
+    """
+    # Both only grow: whatever has as many entries as now has the present shape.
+    if len(encoded) == encoded_size(n_segments, n_arms):
+        return decoded_table(encoded, n_arms)
+    try:
+        shows = json.loads(counts)["shows"]
+        then_segments, then_arms = len(shows), len(shows[0])
+    except (ValueError, TypeError, KeyError, IndexError):
+        raise BrokenPromiseError("a stored table does not say its shape") from None
+    table = decoded_table(encoded, then_arms)
+    if len(table.rows) != then_segments or then_segments > n_segments or then_arms > n_arms:
+        raise BrokenPromiseError("a stored table does not have the shape of its experiment")
+    later_arms = (0,) * (n_arms - then_arms)
+    rows = table.rows + (table.zero,) * (n_segments - then_segments)
+    return Table(tuple(row + later_arms for row in rows), table.zero + later_arms)
 
 
 def thresholds(row: Row) -> list[int]:

@@ -14,7 +14,8 @@ from typing import Any
 from sqlalchemy import Connection, insert, select, update
 
 from deniable.errors import InvalidArgumentError, UnknownNameError
-from deniable.storage import times
+from deniable.storage import commitments, times
+from deniable.storage.account import HOUR
 from deniable.storage.records import SCOPES, ApiKey, Scope
 from deniable.storage.schema import api_keys
 from deniable.storage.store import Store
@@ -40,6 +41,10 @@ class ApiKeys:
         secret = PREFIX + urlsafe_b64encode(os.urandom(32)).decode().rstrip("=")
 
         def create(connection: Connection) -> ApiKey:
+            commitments.lock_chain(connection)
+            commitments.record(
+                connection, "access", None, act="create key", key=label, scopes=list(wanted)
+            )
             connection.execute(
                 insert(api_keys).values(
                     id=identity,
@@ -57,7 +62,7 @@ class ApiKeys:
         """All keys, also the revoked ones, oldest first."""
         with self._store.read() as connection:
             rows = connection.execute(select(api_keys).order_by(api_keys.c.created_at))
-            return [_record(row) for row in rows]
+            return [key_of(row) for row in rows]
 
     def revoke(self, key_id: str) -> ApiKey:
         """From now on this key is refused. Revoking twice keeps the first time."""
@@ -67,12 +72,16 @@ class ApiKeys:
             raise UnknownNameError("API key", key_id) from None
 
         def revoke(connection: Connection) -> ApiKey:
-            connection.execute(
+            commitments.lock_chain(connection)
+            revoked = connection.execute(
                 update(api_keys)
                 .where(api_keys.c.id == identity, api_keys.c.revoked_at.is_(None))
                 .values(revoked_at=times.now())
-            )
-            return _one(connection, identity)
+            ).rowcount
+            key = _one(connection, identity)
+            if revoked:
+                commitments.record(connection, "access", None, act="revoke key", key=key.label)
+            return key
 
         return self._store.retried(revoke)
 
@@ -84,17 +93,17 @@ class ApiKeys:
                     api_keys.c.secret_hash == _hashed(secret), api_keys.c.revoked_at.is_(None)
                 )
             ).one_or_none()
-        return None if row is None else _record(row)
+        return None if row is None else key_of(row)
 
-    def valid(self, key_id: str) -> ApiKey | None:
-        """The key with this id, or None if there is none or it was revoked: for signed-in people."""
-        with self._store.read() as connection:
-            row = connection.execute(
-                select(api_keys).where(
-                    api_keys.c.id == bytes.fromhex(key_id), api_keys.c.revoked_at.is_(None)
-                )
-            ).one_or_none()
-        return None if row is None else _record(row)
+    def note_use(self, key: ApiKey) -> None:
+        """Remember that a key was used in this hour."""
+        self._store.retried(
+            lambda connection: connection.execute(
+                update(api_keys)
+                .where(api_keys.c.id == bytes.fromhex(key.id))
+                .values(last_used_hour=times.now() // HOUR)
+            )
+        )
 
 
 def _hashed(secret: str) -> bytes:
@@ -105,14 +114,17 @@ def _one(connection: Connection, identity: bytes) -> ApiKey:
     row = connection.execute(select(api_keys).where(api_keys.c.id == identity)).one_or_none()
     if row is None:
         raise UnknownNameError("API key", identity.hex())
-    return _record(row)
+    return key_of(row)
 
 
-def _record(row: Any) -> ApiKey:
+def key_of(row: Any) -> ApiKey:
+    """A row of `api_keys` as a record."""
+    hour = row.last_used_hour
     return ApiKey(
         id=row.id.hex(),
         label=row.label,
         scopes=tuple(row.scopes.split()),
         created_at=times.as_datetime(row.created_at),
         revoked_at=times.maybe_datetime(row.revoked_at),
+        last_used_at=None if hour is None else times.as_datetime(hour * HOUR),
     )

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Select, func, select
 
 from deniable.audit.promise import AuditedTable, Lottery, Promise
 from deniable.errors import NANO, BrokenPromiseError, InvalidTableError
-from deniable.privacy.tables import decoded_table
+from deniable.privacy.tables import stored_table
 from deniable.storage import account, commitments, experiments, promises, scores, times
 from deniable.storage.commitments import Entry
 from deniable.storage.ledger import Verification, chained, verify
@@ -139,7 +139,14 @@ def _promise(connection: Connection, experiment: Experiment) -> Promise:
     told = promises.promise_of(connection, experiment)
     off = promises.switched_off(connection, experiment)
     published = [
-        AuditedTable.stored(table.number, table.version, table.rows, table.counts, len(told.arms))
+        AuditedTable.stored(
+            table.number,
+            table.version,
+            table.rows,
+            table.counts,
+            n_segments=len(told.segments),
+            n_arms=len(told.arms),
+        )
         for table in experiments.published(connection, experiment)
     ]
     return Promise.chained(told, off, published, scores.of(connection, experiment))
@@ -233,6 +240,8 @@ def _lines(
         if entry.kind == "table":
             told = promises.promised_table(entry)
             told_tables[entry.experiment_id, told.number] = told
+    for identity in [one for one, mine in acts.items() if promises.discarded(e.kind for e in mine)]:
+        del acts[identity]
     rows = {bytes.fromhex(one.id): one for one in experiments.everything(connection)}
     stones: dict[bytes, int] = {
         row[0]: row[1]
@@ -290,7 +299,8 @@ def _lines(
             if wrong_table is not None:
                 problems.setdefault(identity, []).append(f"table {stored.number} {wrong_table}")
             elif promised is not None and identity in tallies:
-                table = decoded_table(stored.rows, len(said[identity].arms))
+                shape = len(said[identity].segments), len(said[identity].arms)
+                table = stored_table(stored.rows, stored.counts, *shape)
                 tallies[identity].add(table, promised)
     for identity, number in missing:
         problems[identity].append(f"table {number} was removed")

@@ -1,8 +1,9 @@
-"""The firm as a file: its budget, experiments and API keys, compared with the store and applied.
+"""The firm as a file: its budget, experiments, API keys and people, compared with the store and applied.
 
 A file says what should be. `compare` finds the steps that lead there; what would break a promise that
 was made is refused, and then nothing at all is done. Applying the same file again finds no step.
-Whatever the file does not name is left alone.
+Whatever the file does not name is left alone. Arms and segments behind those of a running experiment are
+added to it, and the step says what that does to the promise.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from typing import Any
 from deniable.errors import NANO, InvalidArgumentError, UnknownNameError
 from deniable.privacy.composition import nano_down
 from deniable.service.drafts import NewArm, draft
+from deniable.service.people import Invitation, checked_name
 from deniable.service.service import Deniable
-from deniable.storage.records import MICRO, SCOPES, SLOTS, Experiment, Metric, Status
+from deniable.storage.records import MICRO, ROLES, SCOPES, SLOTS, Experiment, Metric, Status
 from deniable.strategies import DEFAULT_STRATEGY
 
 SETTINGS = (
@@ -54,7 +56,7 @@ class Step:
 
     Attributes:
         words: what, for people.
-        act: does it; returns what must be told once (the secret of a new key), or nothing.
+        act: does it; returns what must be told once (a key's secret, an invitation's path), or nothing.
     """
 
     words: str
@@ -109,6 +111,7 @@ def compare(text: str, service: Deniable) -> Difference:
     for key, want in wanted.items():
         _compare_experiment(key, want, stored.get(key), service, found)
     _compare_keys(dict(_tables(document, "keys")), service, found)
+    _compare_users(dict(_tables(document, "users")), service, found)
     found.left_alone = [key for key in stored if key not in wanted]
     return found
 
@@ -126,6 +129,13 @@ def written(service: Deniable) -> str:
         for key in service.keys.all()
         if key.revoked_at is None
     ]
+    parts += [
+        _table(
+            f"users.{_text(user.name)}",
+            {"role": user.role, "disabled": True if user.disabled_at else None},
+        )
+        for user in service.people.all()
+    ]
     return "\n".join(parts)
 
 
@@ -137,7 +147,7 @@ def _parsed(text: str) -> dict[str, Any]:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise InvalidArgumentError("file", str(error), "TOML") from None
-    _only(document, ("firm", "experiments", "keys"), "file")
+    _only(document, ("firm", "experiments", "keys", "users"), "file")
     return document
 
 
@@ -270,6 +280,8 @@ def _compare_experiment(
         now, active = stored.status, {arm.key for arm in stored.active_arms}
         _compare_settings(key, want, stored, service, found)
     _compare_status(key, want, now, service, found)
+    if stored is not None:
+        _compare_size(key, want, stored, service, found)
     for arm in want.off:
         if arm in active:
             switching = partial(life.switch_off, key, arm)
@@ -286,6 +298,8 @@ def _compare_settings(
 ) -> None:
     """What carries the promise is fixed; the budget and strategy of a draft are not yet promised."""
     before, after = _fixed(stored), _fixed(want.made)
+    for name in ("arms", "segments"):  # more of them can be added: `_compare_size`
+        after[name] = after[name][: len(before[name])]
     changed = [name for name in before if before[name] != after[name]]
     free = {"budget", "strategy"} if stored.status == "draft" and not stored.arm_specific else set()
     for name in changed:
@@ -298,6 +312,29 @@ def _compare_settings(
         found.steps.append(Step(words, _silent(partial(service.experiments.replan, plan))))
     if stored.slots is not None and round(want.share * SLOTS) != _slots(stored):
         found.refused.append(f"{key}.share: fixed when it started")
+
+
+def _compare_size(
+    key: str, want: Wanted, stored: Experiment, service: Deniable, found: Difference
+) -> None:
+    """Arms and segments behind the stored ones are added, while it runs or is paused."""
+    arms = want.arms[len(stored.arms) :]
+    segments = want.made.segments[len(stored.segments) :]
+    if not arms and not segments:
+        return
+    if want.status not in ("running", "paused") or stored.status == "draft":
+        found.refused.append(f"{key}: arms and segments are added while it runs or is paused")
+    if {arm.key for arm in arms} & set(want.off):
+        found.refused.append(f"{key}: an arm that is added is on")
+    life = service.experiments
+    # Segments first: the table that comes with a new arm then has their rows.
+    for place, segment in enumerate(segments, len(stored.segments) + 1):
+        words = f"{key}: add segment {place}, zero row until the next table"
+        found.steps.append(Step(words, _silent(partial(life.add_segment, key, segment))))
+    for version, arm in enumerate(arms, stored.version + 1):
+        adding = partial(life.add_arm, key, arm.key, budget=arm.budget, label=arm.label)
+        words = f"{key}: add arm {arm.key}, a new promise version {version}, given the time"
+        found.steps.append(Step(words, _silent(adding)))
 
 
 def _compare_status(
@@ -340,6 +377,43 @@ def _compare_keys(wanted: dict[str, dict[str, Any]], service: Deniable, found: D
             found.refused.append(f"keys.{label}.scopes: revoke the key and create another one")
 
 
+def _compare_users(wanted: dict[str, dict[str, Any]], service: Deniable, found: Difference) -> None:
+    """People by name; one whom the file does not name is left alone."""
+    known = {user.name: user for user in service.people.all()}
+    for given_name, given in wanted.items():
+        where = f"users.{given_name}"
+        try:
+            name = checked_name(given_name)
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError("users", given_name, error.allowed) from None
+        _only(given, ("role", "disabled"), where)
+        role, disabled = given.get("role"), given.get("disabled", False)
+        if role not in ROLES:
+            raise InvalidArgumentError(f"{where}.role", role, f"one of {', '.join(ROLES)}")
+        if not isinstance(disabled, bool):
+            raise InvalidArgumentError(f"{where}.disabled", disabled, "true or false")
+        people, user = service.people, known.get(name)
+        if user is None:
+            if disabled:
+                continue
+            inviting = partial(people.invite, name, role)
+            found.steps.append(Step(f"user {name}: invite as {role}", _link(inviting)))
+            continue
+        if user.role != role:
+            changing = partial(people.set_role, name, role)
+            found.steps.append(
+                Step(f"user {name}: {role} instead of {user.role}", _silent(changing))
+            )
+        if disabled != (user.disabled_at is not None):
+            act = people.disable if disabled else people.enable
+            words = f"user {name}: {'disable' if disabled else 'enable'}"
+            found.steps.append(Step(words, _silent(partial(act, name))))
+
+
+def _link(invite: Callable[[], Invitation]) -> Callable[[], str]:
+    return lambda: invite().path
+
+
 def _secret(create: Callable[[], tuple[str, object]]) -> Callable[[], str]:
     return lambda: create()[0]
 
@@ -354,7 +428,7 @@ def _silent(act: Callable[[], object]) -> Callable[[], None]:
 # -- writing ----------------------------------------------------------------------------------
 
 
-def _fixed(experiment: Experiment) -> dict[str, object]:
+def _fixed(experiment: Experiment) -> dict[str, Any]:
     """What `create` fixes, by name."""
     return {
         "arms": [(arm.key, arm.label, arm.budget_nano) for arm in experiment.arms],

@@ -12,6 +12,7 @@ tables, results are for the firm's own people.
 
 from __future__ import annotations
 
+import json
 import math
 import threading
 from collections import OrderedDict
@@ -58,6 +59,7 @@ class Evidence:
         group_squares: and squared rewards, (M, T, 2).
         all_shows: members of everything stored, settled or not; the last row is that of unlisted
             segments, (J + 1, K).
+        began_with: segments and arms of the first table; more may have been added since.
         waiting: members whose attribution window is open.
         older: members from before tables were published.
     """
@@ -76,6 +78,7 @@ class Evidence:
     group_rewards: FloatArray
     group_squares: FloatArray
     all_shows: FloatArray
+    began_with: tuple[int, int]
     waiting: int
     older: int
 
@@ -87,7 +90,7 @@ class Evidence:
     def state(self, metric: int = 0, pairs: list[tuple[int, int]] | None = None) -> State:
         """Everything inference keeps, with the table in force as the latest."""
         sums = (self.probabilities, self.shows, self.rewards[metric], self.squares[metric])
-        state = update_all(first_state(self.experiment, pairs), *sums)
+        state = update_all(first_state(self, pairs), *sums)
         nobody = np.zeros(self.in_force.shape)
         return update(state, Batch(self.in_force, nobody, nobody))
 
@@ -101,15 +104,19 @@ class Evidence:
         return update_all(state, chances, *(part[:, None] for part in parts))
 
 
-def first_state(experiment: Experiment, pairs: list[tuple[int, int]] | None = None) -> State:
-    """The state before the first visitor: plans that were fixed when the experiment was created."""
-    n_segments, n_arms = len(experiment.segments), len(experiment.arms)
+def first_state(evidence: Evidence, pairs: list[tuple[int, int]] | None = None) -> State:
+    """The state before the first visitor: plans that were fixed when the experiment was created.
+
+    They are those of the segments and arms that it began with: a plan that changes once visitors came
+    would not be one.
+    """
+    experiment, (n_segments, n_arms) = evidence.experiment, evidence.began_with
     return new_state(
-        n_segments,
-        n_arms,
+        len(experiment.segments),
+        len(experiment.arms),
         horizon=max(1.0, (experiment.planned_visitors or USUAL_VISITORS) / n_segments),
         pairs=pairs,
-        typical=1 / (n_arms - 1 + math.exp(experiment.budget)),
+        typical=min(1 / (n_arms - 1 + math.exp(experiment.budget)), 1 / len(experiment.arms)),
     )
 
 
@@ -210,6 +217,7 @@ def evidence_of(
         group_rewards=groups[1],
         group_squares=_possible_squares(groups[0, 0], groups[1], groups[2]),
         all_shows=everything,
+        began_with=_shape_of(published[0]) if published else (n_segments, n_arms),
         waiting=int(sums[0][listed & (position < 0) & (table > 0)].sum()),
         older=int(sums[0][listed & (table == 0)].sum()),
     )
@@ -235,6 +243,12 @@ def _chances(tables: list[PublishedTable], experiment: Experiment) -> FloatArray
     low = np.ascontiguousarray(entries[..., :8]).view("<u8")[..., 0]
     chances: FloatArray = low / float(SPACE) + entries[..., 8]
     return chances[:, 1:]  # the first row is the zero row
+
+
+def _shape_of(table: PublishedTable) -> tuple[int, int]:
+    """The segments and arms that there were when a table was made."""
+    shows = json.loads(table.counts)["shows"]
+    return len(shows), len(shows[0])
 
 
 def _possible_squares(shows: FloatArray, rewards: FloatArray, squares: FloatArray) -> FloatArray:

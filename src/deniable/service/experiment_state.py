@@ -14,7 +14,7 @@ from itertools import count
 from sqlalchemy import Connection, select
 
 from deniable.errors import BrokenPromiseError
-from deniable.privacy.tables import Table, decoded_table, draw, thresholds
+from deniable.privacy.tables import Table, draw, thresholds
 from deniable.service.decision_ids import DecisionIds
 from deniable.service.entropy import EntropyError, system_bytes
 from deniable.service.visitors import VisitorHash, group_scope, holdout_scope, layer_scope
@@ -197,6 +197,10 @@ class ExperimentStates:
             for identity, head in heads.items()
             if head != (wanted[identity].revision, wanted[identity].table_number)
         ]
+        if len(heads) != len(wanted):  # removed since: a draft that was discarded, a scratch copy
+            for state in (state for identity, state in wanted.items() if identity not in heads):
+                del self._by_key[state.key], self._by_tag[state.id[:4]]
+            raise OutOfDate(stale)
         if stale:
             raise OutOfDate(stale)
         return [wanted[identity] for identity in sorted(heads)]
@@ -233,8 +237,7 @@ def _checked(connection: Connection, experiment: Experiment) -> tuple[list[str],
     try:
         promise = promises.promise_of(connection, experiment)
         if promise.last_table is not None:
-            rows = promises.table_rows(connection, experiment, promise.last_table)
-            table = decoded_table(rows, len(promise.arms))
+            table = promises.chained_table(connection, experiment, promise, promise.last_table)
             promises.check_table(promise, table)
     except BrokenPromiseError:
         return ["ledger entries"], None

@@ -2,7 +2,8 @@
 
 What carries the promise (arms, segments, strategy, budgets) is fixed by `create`. Starting commits the
 budget against the firm's in the same transaction, takes the slots of the layer, and publishes the
-first table.
+first table. While it runs, arms can be switched off and arms and segments added: each is chained, and a
+change of the arms is a new version of the promise.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
@@ -19,10 +20,24 @@ from sqlalchemy.exc import IntegrityError
 from deniable.errors import NANO, InvalidArgumentError, UnknownNameError, WrongStateError
 from deniable.privacy.serving import exp_floor
 from deniable.privacy.tables import Band
-from deniable.service.drafts import MAX_BUDGET, NO_TRACE, NewArm, draft
+from deniable.service.approvals import Approvals
+from deniable.service.drafts import (
+    MAX_BUDGET,
+    MAX_LABEL,
+    MAX_NOTE,
+    MAX_TAGS,
+    NO_TRACE,
+    NewArm,
+    added_arm,
+    added_segment,
+    arguments_of,
+    checked_text,
+    draft,
+)
 from deniable.service.draw_check import DrawCheck, draw_check
 from deniable.service.publisher import Publisher, first_table, put_first_table, recipe_of
-from deniable.storage import account, commitments, experiments, promises, samples
+from deniable.storage import account, commitments, experiments, listing, promises, samples
+from deniable.storage.listing import Found, Labels, Search
 from deniable.storage.records import (
     Cell,
     Commitment,
@@ -34,6 +49,7 @@ from deniable.storage.records import (
 from deniable.storage.samples import Sample
 from deniable.storage.store import Store
 from deniable.strategies import DEFAULT_STRATEGY, table_rules
+from deniable.strategies.rules import Grade
 
 if TYPE_CHECKING:
     from deniable.service.evidence import CounterCache, Evidence
@@ -46,9 +62,10 @@ T = TypeVar("T")
 class Experiments:
     """The part of `Deniable` that changes and shows experiments."""
 
-    def __init__(self, store: Store, publisher: Publisher) -> None:
+    def __init__(self, store: Store, publisher: Publisher, approvals: Approvals) -> None:
         self._store = store
         self._publisher = publisher
+        self._approvals = approvals
 
     # -- life --------------------------------------------------------------------------------
 
@@ -114,6 +131,81 @@ class Experiments:
 
         return self._changed(create)
 
+    def redraft(self, key: str, **changes: Any) -> Experiment:
+        """Change a draft; everything but its key can be changed until it starts.
+
+        Args:
+            key: the draft.
+            changes: arguments of `create`; what is not given stays as it is.
+
+        Raises:
+            WrongStateError: it is not a draft: what it promises is fixed.
+        """
+
+        def change(connection: Connection) -> Experiment:
+            before = _in_state(connection, key, "draft")
+            arguments = arguments_of(before)
+            for name in changes.keys() - arguments.keys():
+                raise InvalidArgumentError(name, "...", "one of " + ", ".join(arguments))
+            if "arms" in changes and "default_arm" not in changes:
+                names = [arm if isinstance(arm, str) else arm.key for arm in changes["arms"]]
+                if before.default_arm not in names:
+                    arguments["default_arm"] = None
+            planned = draft(key, **{**arguments, **changes})
+            changed = experiments.redraft(connection, before, planned)
+            commitments.record(connection, "redraft", changed, **promises.create_detail(changed))
+            return changed
+
+        return self._changed(change)
+
+    def duplicate(self, key: str, new_key: str) -> Experiment:
+        """A new draft with the arms, segments and settings of an experiment in any state."""
+        return self.create(new_key, **arguments_of(self.get(key)))
+
+    def discard(self, key: str) -> None:
+        """Remove a draft. Nobody was ever drawn for by it; its key can be used again."""
+
+        def remove(connection: Connection) -> None:
+            experiment = _in_state(connection, key, "draft")
+            commitments.record(connection, "discard", experiment, key=experiment.key)
+            experiments.discard(connection, experiment)
+
+        self._changed(remove)
+
+    def note(self, key: str, text: str) -> None:
+        """Enter a note about an experiment into the ledger; it cannot be changed or removed.
+
+        Notes are for what happened and why. They must not hold anything about a visitor.
+        """
+        words = checked_text("text", text, MAX_NOTE)
+        if not words:
+            raise InvalidArgumentError("text", text, "some words")
+
+        def add(connection: Connection) -> None:
+            experiment = experiments.by_key(connection, key)
+            commitments.record(connection, "note", experiment, text=words)
+
+        self._changed(add)
+
+    def label(self, key: str, *, owner: str = "", tags: Sequence[str] = ()) -> Labels:
+        """Say who looks after an experiment and by which words it is found; in place of earlier ones."""
+        words = [checked_text("tags", tag, MAX_LABEL) for tag in tags]
+        named = Labels(
+            checked_text("owner", owner, MAX_LABEL), tuple(sorted({word for word in words if word}))
+        )
+        if len(named.tags) > MAX_TAGS:
+            raise InvalidArgumentError("tags", len(named.tags), f"at most {MAX_TAGS}")
+
+        def put(connection: Connection) -> Labels:
+            experiment = experiments.by_key(connection, key)
+            listing.set_labels(connection, experiment, named)
+            commitments.record(
+                connection, "label", experiment, owner=named.owner, tags=list(named.tags)
+            )
+            return named
+
+        return self._changed(put)
+
     def start(self, key: str, *, share: float = 1.0) -> Experiment:
         """draft -> running; commits the budget and publishes the first table.
 
@@ -123,6 +215,7 @@ class Experiments:
 
         Raises:
             InsufficientBudgetError: with what remains and what was requested.
+            ApprovalNeededError: the firm asks for a second person.
             WrongStateError: not a draft, or the layer has too few free slots.
         """
         if not 0.001 <= share <= 1:
@@ -130,6 +223,7 @@ class Experiments:
 
         def begin(connection: Connection) -> Experiment:
             experiment = _in_state(connection, key, "draft")
+            self._approvals.require_start(connection, key, experiment.cost_nano, share)
             slots = None
             if experiment.layer is not None:
                 slots = account.take_slots(connection, experiment.layer, round(share * 1000))
@@ -150,7 +244,8 @@ class Experiments:
             put_first_table(connection, started)
             return experiments.by_key(connection, key)
 
-        return self._changed(begin)
+        with self._approvals.asking():
+            return self._changed(begin)
 
     def pause(self, key: str) -> Experiment:
         """running -> paused: known visitors keep their arm, new ones get the zero row."""
@@ -198,16 +293,77 @@ class Experiments:
                 raise WrongStateError(f"arm {arm!r} is switched off already")
             if len(experiment.active_arms) < 3:
                 raise WrongStateError("two arms must stay on: stop the experiment and promote one")
-            changed = experiments.switch_off(connection, experiment, arm)
             old = promises.promise_of(connection, experiment).band
-            bands = (old, recipe_of(changed).fixed_band())
-            grade = "across time" if _in_one_band(*bands, changed) else "given the time"
-            detail = promises.switch_off_detail(arm, changed.version, bands[1], grade)
+            changed = experiments.switch_off(connection, experiment, arm)
+            band, grade = _new_band(old, changed)
+            detail = promises.switch_off_detail(arm, changed.version, band, grade)
             commitments.record(connection, "switch_off", changed, **detail)
             put_first_table(connection, changed)
             return experiments.by_key(connection, key)
 
         return self._changed(switch)
+
+    def add_arm(
+        self, key: str, arm: str, *, budget: float | None = None, label: str = ""
+    ) -> Experiment:
+        """A new version of the promise with one more arm; visitors who have an arm keep it.
+
+        The first table of the new version is published at once. Seeing the new arm tells that a
+        visitor came after it was added, so the grade over all versions is "given the time", and the
+        ledger says so. The firm's account does not change.
+
+        Args:
+            key: the experiment, running or paused.
+            arm: the new arm's key.
+            budget: its own budget in nats, where the arms have budgets of their own: at most the
+                largest of them, which the firm has committed.
+            label: for people.
+
+        Raises:
+            InvalidArgumentError: the key is in use, the budget is missing or too large, or the
+                strategy makes no larger tables.
+            WrongStateError: it neither runs nor is paused.
+        """
+
+        def add(connection: Connection) -> Experiment:
+            experiment = _in_state(connection, key, "running", "paused")
+            new = added_arm(experiment, NewArm(arm, label, budget))
+            old = promises.check(connection, experiment).band
+            changed = experiments.add_arm(connection, experiment, new)
+            band, grade = _new_band(old, changed)
+            detail = promises.add_arm_detail(new, changed.version, band, grade)
+            commitments.record(connection, "add_arm", changed, **detail)
+            put_first_table(connection, changed)
+            return experiments.by_key(connection, key)
+
+        return self._changed(add)
+
+    def add_segment(self, key: str, segment: str) -> Experiment:
+        """List one more segment: the next table has a row for it.
+
+        Until then its visitors get the zero row of the table in force, as visitors of segments that
+        are not listed do. Visitors who came before stay unlisted. The version stays: the new row keeps
+        the budget together with whatever the other rows keep it with.
+
+        Args:
+            key: the experiment, running or paused.
+            segment: its name.
+
+        Raises:
+            InvalidArgumentError: it is listed already, or the strategy makes no larger tables.
+            WrongStateError: the experiment neither runs nor is paused.
+        """
+
+        def add(connection: Connection) -> Experiment:
+            experiment = _in_state(connection, key, "running", "paused")
+            name = added_segment(experiment, segment)
+            promises.check(connection, experiment)
+            changed = experiments.add_segment(connection, experiment, name)
+            detail = promises.add_segment_detail(name, changed.table_number)
+            commitments.record(connection, "add_segment", changed, **detail)
+            return changed
+
+        return self._changed(add)
 
     def replan(self, budgets_nano: Mapping[str, tuple[int, str]]) -> list[Experiment]:
         """Give drafts other budgets and strategies, all of them or none.
@@ -236,10 +392,36 @@ class Experiments:
         with self._store.read() as connection:
             return experiments.everything(connection)
 
+    def find(self, wanted: Search) -> Found:
+        """One page of a search, in order, with labels and how many there are altogether."""
+        with self._store.read() as connection:
+            return listing.search(connection, wanted)
+
+    def totals(self) -> dict[str, int]:
+        """Status -> how many experiments have it."""
+        with self._store.read() as connection:
+            return listing.totals(connection)
+
+    def labels(self, key: str) -> Labels:
+        """Owner and tags of an experiment."""
+        with self._store.read() as connection:
+            identity = bytes.fromhex(experiments.by_key(connection, key).id)
+            return listing.labels_of(connection, [identity]).get(identity, Labels())
+
+    def used_labels(self) -> tuple[list[str], list[str]]:
+        """All owners and all tags, to choose from."""
+        with self._store.read() as connection:
+            return listing.used(connection, "owner"), listing.used(connection, "tag")
+
     def counts(self, key: str) -> list[Cell]:
         """Shows and clicks of each arm in each segment, over all writers. Private."""
         with self._store.read() as connection:
             return experiments.cells(connection, experiments.by_key(connection, key))
+
+    def decisions(self) -> int:
+        """How many are stored, of all experiments, from the counters."""
+        with self._store.read() as connection:
+            return experiments.decisions(connection)
 
     def all_counts(self, wanted: Sequence[Experiment]) -> dict[str, list[Cell]]:
         """Experiment key -> shows and clicks of each arm in each segment. Private."""
@@ -356,15 +538,21 @@ def _in_state(connection: Connection, key: str, *allowed: Status) -> Experiment:
     return experiment
 
 
-def _in_one_band(old: Band | None, new: Band | None, experiment: Experiment) -> bool:
-    """Whether all tables of two versions keep the budgets together, whatever they will be."""
-    if old is None or new is None:
-        return False
-    return all(
+def _new_band(old: Band | None, changed: Experiment) -> tuple[Band | None, Grade]:
+    """The band of an experiment's new version, and the grade of its tables and the old ones together.
+
+    "across time" where they keep the budgets together, whatever they will be. With an arm that the old
+    version did not have they never do.
+    """
+    new = recipe_of(changed).fixed_band()
+    if old is None or new is None or len(old.floors) < len(new.floors):
+        return new, "given the time"
+    within = all(
         Fraction(max(old.ceilings[arm], new.ceilings[arm]), min(old.floors[arm], new.floors[arm]))
-        <= exp_floor(experiment.budgets[arm])
-        for arm in experiment.active
+        <= exp_floor(changed.budgets[arm])
+        for arm in changed.active
     )
+    return new, "across time" if within else "given the time"
 
 
 def _position(experiment: Experiment, arm: str) -> int:

@@ -11,7 +11,7 @@ import csv
 import json
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -21,7 +21,7 @@ from deniable.errors import InvalidArgumentError
 from deniable.privacy.serving import SPACE, ServingTable, arm_specific_table
 from deniable.privacy.tables import Table, decoded_table
 from deniable.service.decision_ids import DecisionIds
-from deniable.storage import experiments, times
+from deniable.storage import experiments, promises, times
 from deniable.storage.records import MICRO, Experiment, Role
 from deniable.storage.schema import decisions, rewards
 
@@ -169,10 +169,19 @@ class DecisionLog:
     def _segment(self, row: Any) -> str | None:
         return None if row.segment < 0 else self._experiment.segments[row.segment]
 
+    @cached_property
+    def _on_since(self) -> tuple[int, ...]:
+        """The version that added each arm."""
+        return promises.promise_of(self._connection, self._experiment).arms_since
+
     def _built(self, version: int, risk_nano: int) -> tuple[list[int], ServingTable]:
         """The arms that were on in a version, and the table of this risk over them."""
         arms = self._experiment.arms
-        on = [i for i in range(len(arms)) if self._off_since.get(i, version + 1) > version]
+        on = [
+            i
+            for i, since in enumerate(self._on_since)  # decisions may be older than an arm
+            if since <= version < self._off_since.get(i, version + 1)
+        ]
         own = [arms[i].budget_nano for i in on]
         risks = [risk_nano if limit is None else min(limit, risk_nano) for limit in own]
         return on, arm_specific_table(risks)

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any, Literal
+
+from sqlalchemy import Connection
+
 from deniable.errors import InvalidArgumentError
+from deniable.service.approvals import Approvals
 from deniable.service.drafts import MAX_DAYS
-from deniable.storage import account, commitments
+from deniable.storage import account, commitments, firm_settings
 from deniable.storage.account import Balance, Counted
+from deniable.storage.firm_settings import FirmSettings
 from deniable.storage.records import Firm
 from deniable.storage.store import Store
 
 MAX_NANO = 10**15
+LONGEST_NAME = 120
 
 
 class FirmBudget:
     """The part of `Deniable` that sets and shows the firm's budget."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, approvals: Approvals) -> None:
         self._store = store
+        self._approvals = approvals
 
     def set(self, *, budget: float, window_days: int = 90, reason: str = "") -> Firm:
         """Promise at most this budget, in nats, in any window of so many days.
@@ -31,6 +40,7 @@ class FirmBudget:
 
         Raises:
             InsufficientBudgetError: more than this counts already; nothing changes.
+            ApprovalNeededError: the firm asks for a second person to raise it.
         """
         from deniable import _validation as check
         from deniable.privacy.composition import nano_down
@@ -41,16 +51,74 @@ class FirmBudget:
         window_days = check.whole("window_days", window_days, 1, MAX_DAYS)
         if len(reason) > 500 or not (reason.isprintable() or not reason):
             raise InvalidArgumentError("reason", reason, "printable text of up to 500 characters")
-        return self._store.retried(
-            lambda connection: account.set_firm(
+
+        def work(connection: Connection) -> Firm:
+            commitments.lock_chain(connection)
+            if account.is_weaker(connection, budget_nano, window_days):
+                self._approvals.require_budget(connection, budget_nano, window_days)
+            return account.set_firm(
                 connection, budget_nano=budget_nano, window_days=window_days, reason=reason
             )
-        )
+
+        with self._approvals.asking():
+            return self._store.retried(work)
 
     def current(self) -> Firm:
         """The budget and what counts of it now. UnknownNameError before the first `set`."""
         with self._store.read() as connection:
             return account.current_firm(connection)
+
+    def settings(self) -> FirmSettings:
+        """What the firm says about itself, such as its name on documents."""
+        with self._store.read() as connection:
+            return firm_settings.read(connection)
+
+    def change_settings(
+        self,
+        *,
+        name: str | None = None,
+        start_above: float | Literal["never"] | None = None,
+        approve_budget: bool | None = None,
+        approve_erasure: bool | None = None,
+    ) -> FirmSettings:
+        """Say what the firm is called and what needs a second person; the ledger keeps every change.
+
+        Args:
+            name: on documents.
+            start_above: nats above which starting an experiment needs a second person, or "never".
+            approve_budget: whether raising the firm's budget or shortening its window does.
+            approve_erasure: whether forgetting visitors does.
+
+        What is None stays as it is.
+
+        Raises:
+            ApprovalNeededError: the rules would ask for a second person less often than before.
+        """
+        from deniable.privacy.composition import nano_down
+
+        given: dict[str, Any] = {
+            "approve_budget": approve_budget,
+            "approve_erasure": approve_erasure,
+        }
+        changed = {key: value for key, value in given.items() if value is not None}
+        if name is not None:
+            changed["name"] = name = name.strip()
+            if len(name) > LONGEST_NAME or not (name.isprintable() or not name):
+                raise InvalidArgumentError(
+                    "name", name, f"printable text of up to {LONGEST_NAME} characters"
+                )
+        if start_above is not None:
+            changed["start_above_nano"] = None if start_above == "never" else nano_down(start_above)
+
+        def work(connection: Connection) -> FirmSettings:
+            commitments.lock_chain(connection)
+            before = firm_settings.read(connection)
+            after = replace(before, **changed)
+            self._approvals.require_rules(connection, before, after)
+            return firm_settings.write(connection, after)
+
+        with self._approvals.asking():
+            return self._store.retried(work)
 
     def counting(self) -> list[Counted]:
         """What counts now: experiments, what they cost, and until when."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from sqlalchemy import Connection
@@ -12,7 +12,7 @@ from deniable.service.export import Shape, export
 from deniable.service.log_file import export_log
 from deniable.storage import account, commitments, experiments
 from deniable.storage.ledger import Verification, chains_behind, verify
-from deniable.storage.records import Commitment
+from deniable.storage.records import Commitment, Experiment
 from deniable.storage.store import Store
 
 
@@ -27,6 +27,33 @@ class Ledger:
         """Everything that touched the firm's budget or an experiment's promise, oldest first."""
         with self._store.read() as connection:
             return commitments.entries(connection)
+
+    def page(
+        self,
+        *,
+        experiment: str = "",
+        kinds: Collection[str] = (),
+        without: Collection[str] = (),
+        spends: bool = False,
+        first: int = 0,
+        limit: int = 50,
+    ) -> tuple[list[Commitment], int]:
+        """Some entries, newest first, and how many there are; see `storage.commitments.page`."""
+        with self._store.read() as connection:
+            return commitments.page(
+                connection,
+                experiment=experiment,
+                kinds=kinds,
+                without=without,
+                spends=spends,
+                first=first,
+                limit=limit,
+            )
+
+    def kinds(self) -> dict[str, int]:
+        """Kind -> how many entries are of it."""
+        with self._store.read() as connection:
+            return commitments.kinds_of(connection)
 
     def verify(self, *, noted: Mapping[str, str] | None = None) -> Verification:
         """Check all chains, the tables, the counters and the totals; says what is wrong first.
@@ -73,7 +100,9 @@ class Ledger:
         """
         with self._store.read() as connection:
             found = experiments.by_key(connection, experiment)
-            return export(connection, Path(path), found, shape, self._key)
+            rows = export(connection, Path(path), found, shape, self._key)
+        self._note_export(found, shape, rows)
+        return rows
 
     def export_log(self, path: str | Path, *, experiment: str | None = None) -> int:
         """Write the chains as a log for `deniable audit log`; returns the rows.
@@ -88,4 +117,15 @@ class Ledger:
         """
         with self._store.read() as connection:
             found = None if experiment is None else experiments.by_key(connection, experiment)
-            return export_log(connection, Path(path), found)
+            rows = export_log(connection, Path(path), found)
+        self._note_export(found, "log", rows)
+        return rows
+
+    def _note_export(self, experiment: Experiment | None, shape: str, rows: int) -> None:
+        """Enter into the ledger that data left the store, and by whom."""
+
+        def work(connection: Connection) -> None:
+            commitments.lock_chain(connection)
+            commitments.record(connection, "export", experiment, 0, shape=shape, rows=rows)
+
+        self._store.retried(work)

@@ -233,7 +233,7 @@ def first_table(experiment: Experiment) -> Table:
 
 
 def put_first_table(connection: Connection, experiment: Experiment) -> None:
-    """Publish a table in a transaction that holds the chain of commitments (start, switch off)."""
+    """Publish a table in a transaction that holds the chain (start, switch off, add an arm)."""
     _store_table(connection, experiment, next_table(connection, experiment))
 
 
@@ -244,7 +244,8 @@ def _put_into_force(
     locked = experiments.held(connection, experiment)
     live = locked.status in ("running", "paused")
     unchanged = (made.number, made.version) == (locked.table_number + 1, locked.version)
-    if not live or not unchanged:  # it was stopped, or an arm was switched off, meanwhile
+    unchanged &= len(experiment.segments) == locked.segments
+    if not live or not unchanged:  # it was stopped, or arms or segments changed, meanwhile
         return None
     if recipe_of(experiment).kind.follows_scores:
         newest = scores.newest(connection, experiment)
@@ -324,6 +325,12 @@ def _ends(published: Mapping[int, int], now: int) -> dict[int, int]:
     return {0: first, **ends, **({numbers[-1]: now} if numbers else {})}
 
 
+def _padded(sums: list[list[int]], height: int, width: int) -> list[list[int]]:
+    """Sums with zeros for the arms and segments that were added since."""
+    rows = [row + [0] * (width - len(row)) for row in sums]
+    return rows + [[0] * width for _ in range(height - len(rows))]
+
+
 def _noisy_counts(
     connection: Connection,
     experiment: Experiment,
@@ -340,7 +347,8 @@ def _noisy_counts(
     before = experiments.published(connection, experiment, experiment.table_number)
     if before:
         last = json.loads(before[0].counts)
-        shows, rewards = last["shows"], last["rewards"]
+        shows = _padded(last["shows"], height, width)
+        rewards = _padded(last["rewards"], height, width)
         entered = {tuple(row[:3]): tuple(row[3:]) for row in last["entered"]}
     else:
         shows = [[0] * width for _ in range(height)]

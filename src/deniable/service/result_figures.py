@@ -55,7 +55,7 @@ def figures_of(evidence: Evidence, results: Results | None = None) -> ResultFigu
     each = ALPHA / len(experiment.metrics) / n_shown
     lifts: list[dict[str, Any]] = []
     traffic: list[dict[str, Any]] = []
-    state, start = first_state(experiment, pairs), 0
+    state, start = first_state(evidence, pairs), 0
     for end in _cuts(len(evidence.numbers)):
         part = slice(start, end)
         sums = (evidence.probabilities, evidence.shows, evidence.rewards[0], evidence.squares[0])

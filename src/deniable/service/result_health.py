@@ -146,7 +146,7 @@ def _novelty(evidence: Evidence) -> list[str]:
     sums = (evidence.probabilities, evidence.shows, evidence.rewards[0], evidence.squares[0])
     ends = []
     for part in (slice(0, cut), slice(cut, None)):
-        state = update_all(first_state(experiment, pairs), *(one[part] for one in sums))
+        state = update_all(first_state(evidence, pairs), *(one[part] for one in sums))
         between = state.between
         ends.append(of_sums(between, state.planned_between, state.rate, each, -1.0, exact=False))
     early, later = ends

@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from deniable.service.apikeys import ApiKeys
+from deniable.service.approvals import Approvals
 from deniable.service.audits import Audits
 from deniable.service.documents import Documents
 from deniable.service.experiments import Experiments
@@ -39,9 +40,11 @@ from deniable.service.jobs import (
     decision_bytes,
 )
 from deniable.service.ledger import Ledger
+from deniable.service.people import People
 from deniable.service.publisher import Publisher
 from deniable.service.scores import Scores
 from deniable.service.scratch import Scratch
+from deniable.service.sessions import Sessions
 from deniable.service.visitor_requests import VisitorRequests
 from deniable.service.visitors import check_key, has_key, visitor_key
 from deniable.service.writer import Writer
@@ -110,6 +113,9 @@ class Deniable:
         documents: numbered documents to sign, made from the ledger.
         scratch: copies of experiments for the canaries of an audit.
         keys: API keys.
+        approvals: acts that wait for a second person.
+        people: named users, their roles, invitations and passwords.
+        sessions: who is signed in to the pages.
         idempotency: answers that administrative requests are given again.
 
     >>> with open("memory:") as service:
@@ -133,15 +139,18 @@ class Deniable:
             store, key, self._publisher, queue_limit=queue_limit, queue_seconds=queue_seconds
         )
         self._decide_seconds = decide_seconds
-        self.experiments = Experiments(store, self._publisher)
-        self.firm = FirmBudget(store)
+        self.approvals = Approvals(store, self.derived_key(b"approvals"))
+        self.experiments = Experiments(store, self._publisher, self.approvals)
+        self.firm = FirmBudget(store, self.approvals)
         self.scores = Scores(store)
-        self.visitors = VisitorRequests(store, key)
+        self.visitors = VisitorRequests(store, key, self.approvals)
         self.ledger = Ledger(store, key)
         self.audits = Audits(store)
         self.documents = Documents(store)
         self.scratch = Scratch(store, key)
         self.keys = ApiKeys(store)
+        self.people = People(store, self.derived_key(b"sign-in attempts"))
+        self.sessions = Sessions(store)
         self.idempotency = Idempotency(store)
 
     # -- decide and reward -------------------------------------------------------------------

@@ -114,19 +114,33 @@ class Settings(BaseModel):
     log_requests: Literal["all", "administration", "none"] = Field(
         default="administration", description="Requests with a log line; metrics count all of them."
     )
+    sign_in_header: str = Field(
+        default="",
+        description="Header in which a proxy names who is signed in to the pages. Empty: none.",
+    )
+    trusted_proxies: str = Field(
+        default="",
+        description="Addresses or networks of proxies, separated by commas; the header counts "
+        "only from them.",
+    )
+    webhook_url: str = Field(
+        default="",
+        description="Address that is told what enters the ledger, signed. Empty: none.",
+    )
     traces: bool = Field(
         default=False,
         description="Send OpenTelemetry spans by OTLP; they tell no visitor, segment or arm.",
     )
     demo: bool = Field(
         default=False,
-        description="A demo firm with two experiments and simulated visitors. Never on real data.",
+        description="A demo firm with eight experiments, a month of history and simulated "
+        "visitors. Never on real data.",
     )
     demo_visitors: int = Field(
-        default=20_000,
+        default=200_000,
         ge=0,
         le=10_000_000,
-        description="Visitors that the demo simulates before it rests.",
+        description="Most visitors that the demo simulates. They come while somebody watches.",
     )
 
     def environment(self) -> dict[str, str]:

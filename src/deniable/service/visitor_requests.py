@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import select
 
 from deniable.errors import NANO
+from deniable.service.approvals import Approvals
 from deniable.service.decision_ids import DecisionIds
 from deniable.service.jobs import checked_visitor
 from deniable.service.visitors import VisitorHash, group_scope, normalised
@@ -46,9 +47,10 @@ class StoredDecision:
 class VisitorRequests:
     """The part of `Deniable` that answers for single visitors."""
 
-    def __init__(self, store: Store, key: bytes) -> None:
+    def __init__(self, store: Store, key: bytes, approvals: Approvals) -> None:
         self._store = store
         self._key = key
+        self._approvals = approvals
 
     def decisions(self, visitor: str) -> dict[str, Decision]:
         """Experiment key -> this visitor's decision, of those that run or are paused and have one.
@@ -113,6 +115,8 @@ class VisitorRequests:
         of the zero row: no second draw at a risk, and nothing to debit.
         """
         names = [checked_visitor(visitor) for visitor in visitors]
+        told = f"erase {len(names)} visitor{'' if len(names) == 1 else 's'}"
+        self._require(told, sorted(normalised(name) for name in names))
         return erasure.erase(
             self._store,
             self._key,
@@ -142,6 +146,7 @@ class VisitorRequests:
             running: also in experiments that still draw.
             progress: told how many are done, and of how many.
         """
+        self._require(f"erase all visitors of before {before:%Y-%m-%d %H:%M}", before, running)
         return erasure.purge(
             self._store,
             self._key,
@@ -149,6 +154,11 @@ class VisitorRequests:
             running=running,
             progress=progress,
         )
+
+    def _require(self, words: str, *exactly: object) -> None:
+        """A second person, where the firm asks for one."""
+        with self._approvals.asking(), self._store.read() as connection:
+            self._approvals.require_erasure(connection, words, *exactly)
 
     def _decision(self, live: Mapping[bytes, Experiment], row: Any) -> Decision:
         ids = DecisionIds(self._key, row.experiment_id)

@@ -1,11 +1,12 @@
-"""An experiment's truth: click rates by arm and segment, who arrives, and how many."""
+"""An experiment's truth: click rates by arm and segment, who arrives, and what rewards are like."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from deniable import _validation as check
 from deniable._validation import FloatArray
@@ -13,23 +14,36 @@ from deniable.datasets.experiment import ExperimentData
 from deniable.errors import InvalidArgumentError
 
 LONGEST_HORIZON = 10**12
+LONGEST_DELAY = 10**6
 
 
 @dataclass(frozen=True, eq=False, init=False)
 class Environment:
-    """Bernoulli rewards that do not change over time.
+    """What visitors do: who comes, what they click on, what a click is worth, when it is known.
 
     Attributes:
-        rates: click rate of each arm (row) in each segment (column), (K, J).
+        rates: click rate of each arm (row) in each segment (column), (K, J), of the first visitor.
         shares: probability that a visitor belongs to each segment, (J,).
         horizon: T, the visitors of the experiment.
         name: what it is called in results.
         arms: names of the arms.
         segments: names of the segments.
+        changes: (visitor, rates from this visitor on), ascending: click rates that change.
+        delay: probabilities that a reward is known 0, 1, 2, ... visitors late; (1,): at once.
+        values: mean worth of a click, (K, J).
+        value_spread: standard deviation of the logarithm of a click's worth; 0: always the mean.
 
     >>> page = Environment([0.324, 0.295], horizon=10_000)
     >>> page.n_arms, page.n_segments, page.best_rate
     (2, 1, 0.324)
+
+    The better arm changes at visitor 5,000, purchases are worth 40 and known 20 visitors later:
+
+    >>> shop = Environment(
+    ...     [0.03, 0.02], 10_000, changes=[(5_000, [0.02, 0.03])], values=40, delay=20
+    ... )
+    >>> shop.phases.shape, shop.best_rate, shop.delay[-1]
+    ((2, 2, 1), 0.03, 1.0)
     """
 
     rates: FloatArray
@@ -38,43 +52,67 @@ class Environment:
     name: str = "experiment"
     arms: tuple[str, ...] = field(default=())
     segments: tuple[str, ...] = field(default=())
+    changes: tuple[tuple[int, FloatArray], ...] = field(default=())
+    delay: tuple[float, ...] = (1.0,)
+    values: FloatArray = field(default_factory=lambda: np.ones((1, 1)))
+    value_spread: float = 0.0
 
     def __init__(
         self,
         rates: ArrayLike,
-        horizon: int,
+        horizon: int | None = None,
         shares: ArrayLike | None = None,
         *,
+        visitors: int | None = None,
         name: str = "experiment",
-        arms: tuple[str, ...] | None = None,
-        segments: tuple[str, ...] | None = None,
+        arms: Sequence[str] | None = None,
+        segments: Sequence[str] | None = None,
+        changes: Sequence[tuple[int, ArrayLike]] = (),
+        delay: int | Sequence[float] = 0,
+        values: ArrayLike = 1.0,
+        value_spread: float = 0.0,
     ) -> None:
-        """Rates of shape (K,) mean one segment; shares default to equal ones."""
-        table = check.probability("rates", rates)
-        if table.ndim == 1:
-            table = table[:, None]
-        if table.ndim != 2 or table.shape[0] < 2 or table.shape[1] < 1:
-            raise InvalidArgumentError("rates", rates, "click rates of 2 or more arms, by segment")
+        """Rates of shape (K,) mean one segment; shares default to equal ones.
+
+        `visitors` is another word for `horizon`. A whole `delay` is the same for all rewards.
+        `values` may be one number, one by arm, or (K, J).
+        """
+        table = _rates("rates", rates)
         n_arms, n_segments = table.shape
         parts = np.full(n_segments, 1 / n_segments) if shares is None else _shares(shares)
         if parts.shape != (n_segments,):
             raise InvalidArgumentError(
                 "shares", shares, f"one share for each of {n_segments} segments"
             )
-        values: dict[str, object] = {
+        if (horizon is None) == (visitors is None):
+            raise InvalidArgumentError("horizon", horizon, "the number of visitors, once")
+        told, end = ("visitors", visitors) if horizon is None else ("horizon", horizon)
+        given: dict[str, object] = {
             "rates": _frozen(table),
             "shares": _frozen(parts),
-            "horizon": check.whole("horizon", horizon, 1, LONGEST_HORIZON),
-            "name": name,
+            "horizon": check.whole(told, end, 1, LONGEST_HORIZON),
+            "name": _name(name),
             "arms": _names("arms", arms, n_arms),
             "segments": _names("segments", segments, n_segments),
+            "changes": _changes(changes, table.shape),
+            "delay": _delay(delay),
+            "values": _values(values, table.shape),
+            "value_spread": check.single(
+                "value_spread", check.nonnegative("value_spread", value_spread)
+            ),
         }
-        for key, value in values.items():
+        for key, value in given.items():
             object.__setattr__(self, key, value)
+
+    def __repr__(self) -> str:
+        sizes = f"{self.n_arms} arms, {self.n_segments} segments, {self.horizon:,} visitors"
+        return f"Environment({self.name!r}: {sizes})"
 
     @classmethod
     def of(cls, data: ExperimentData) -> Environment:
         """The environment in which an experiment's observed rates are the truth."""
+        if not isinstance(data, ExperimentData):
+            raise InvalidArgumentError("data", data, "an experiment, such as asos() has")
         return cls(data.rates, data.visitors, name=data.name)
 
     @property
@@ -89,13 +127,90 @@ class Environment:
 
     @property
     def best_rate(self) -> float:
-        """Clicks per visitor with perfect information."""
+        """Clicks per visitor with perfect information, at the first visitor's click rates."""
         return float(self.rates.max(axis=0) @ self.shares)
 
     @property
+    def starts(self) -> tuple[int, ...]:
+        """How many visitors came before each phase of constant click rates; the first is 0."""
+        return (0, *(visitor - 1 for visitor, _ in self.changes))
+
+    @property
+    def phases(self) -> FloatArray:
+        """The click rates of each phase, (phases, K, J)."""
+        return np.stack([self.rates, *(rates for _, rates in self.changes)])
+
+    def phase_at(self, checkpoints: ArrayLike) -> NDArray[np.intp]:
+        """The phase of the last visitor before each checkpoint."""
+        return np.searchsorted(self.starts, np.asarray(checkpoints), side="left") - 1
+
+    @property
     def gaps(self) -> FloatArray:
-        """Clicks lost by showing each arm, against the segment's best: (K, J)."""
-        return np.asarray(self.rates.max(axis=0) - self.rates)
+        """Reward lost by showing each arm to the first visitor, against the segment's best: (K, J)."""
+        return np.asarray(self.phase_gaps[0])
+
+    @property
+    def phase_gaps(self) -> FloatArray:
+        """The same by phase, (phases, K, J)."""
+        worth = np.asarray(self.phases * self.values)
+        return np.asarray(worth.max(axis=1, keepdims=True) - worth)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether every reward is a click, known at once: what the fast kernels need."""
+        return len(self.delay) == 1 and self.value_spread == 0 and bool((self.values == 1).all())
+
+
+def _rates(argument: str, rates: ArrayLike) -> FloatArray:
+    table = check.probability(argument, rates)
+    if table.ndim == 1:
+        table = table[:, None]
+    if table.ndim != 2 or table.shape[0] < 2 or table.shape[1] < 1:
+        raise InvalidArgumentError(argument, rates, "click rates of 2 or more arms, by segment")
+    return table
+
+
+def _changes(
+    changes: Sequence[tuple[int, ArrayLike]], shape: tuple[int, ...]
+) -> tuple[tuple[int, FloatArray], ...]:
+    allowed = "pairs of a visitor and the click rates from there on"
+    made: list[tuple[int, FloatArray]] = []
+    for given in check.listed("changes", changes, allowed):
+        pair = check.listed("changes", given, allowed)
+        if len(pair) != 2:
+            raise InvalidArgumentError("changes", pair, allowed)
+        visitor = check.whole("changes", pair[0], made[-1][0] + 1 if made else 2, LONGEST_HORIZON)
+        rates = _rates("changes", pair[1])
+        if rates.shape != shape:
+            raise InvalidArgumentError("changes", pair[1], f"click rates of shape {shape}")
+        made.append((visitor, _frozen(rates)))
+    return tuple(made)
+
+
+def _delay(delay: int | Sequence[float]) -> tuple[float, ...]:
+    if not isinstance(delay, Iterable):
+        late = check.whole("delay", delay, 0, LONGEST_DELAY)
+        return (*(0.0 for _ in range(late)), 1.0)
+    chances = check.probability("delay", delay)
+    if (
+        chances.ndim != 1
+        or not 0 < chances.size <= LONGEST_DELAY + 1
+        or abs(chances.sum() - 1) > 1e-9
+    ):
+        allowed = "visitors, or the probabilities of 0, 1, 2, ... visitors, summing to 1"
+        raise InvalidArgumentError("delay", delay, allowed)
+    return tuple((chances / chances.sum()).tolist())
+
+
+def _values(values: ArrayLike, shape: tuple[int, ...]) -> FloatArray:
+    worth = check.nonnegative("values", values)
+    if worth.ndim == 1:
+        worth = worth[:, None]
+    try:
+        return _frozen(np.broadcast_to(worth, shape))
+    except ValueError:
+        allowed = f"one number, one for each of {shape[0]} arms, or {shape[0]} by {shape[1]}"
+        raise InvalidArgumentError("values", values, allowed) from None
 
 
 def _shares(shares: ArrayLike) -> FloatArray:
@@ -111,10 +226,17 @@ def _frozen(array: FloatArray) -> FloatArray:
     return copy
 
 
-def _names(argument: str, given: tuple[str, ...] | None, size: int) -> tuple[str, ...]:
+def _name(name: object) -> str:
+    if not isinstance(name, str) or not name:
+        raise InvalidArgumentError("name", name, "a name")
+    return name
+
+
+def _names(argument: str, given: Sequence[str] | None, size: int) -> tuple[str, ...]:
     if given is None:
         return tuple(str(i) for i in range(size))
-    names = tuple(str(name) for name in check.distinct(argument, given, size))
+    listed = check.listed(argument, given, f"{size} names")
+    names = tuple(str(name) for name in check.distinct(argument, listed, size))
     if len(names) != size:
         raise InvalidArgumentError(argument, given, f"{size} names")
     return names

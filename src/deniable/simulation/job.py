@@ -19,6 +19,7 @@ from deniable.policies.base import (
     GreedyRule,
     IndexRule,
     KnownRatesRule,
+    LearnerRule,
     Policy,
     Rule,
     TableRule,
@@ -33,8 +34,13 @@ if TYPE_CHECKING:
 
 Kernel: TypeAlias = Literal["leap", "step"]
 Counts: TypeAlias = NDArray[np.int64]
+Outcome: TypeAlias = tuple[Counts, Counts, FloatArray | None]
+"""Shows, clicks and rewards at each checkpoint, (C, J, K) each; None: rewards are clicks."""
 
 KERNELS: tuple[Kernel, ...] = ("leap", "step")
+
+LONGEST_LEARNING = 10**7
+"""Visitors of a learner in Python: a repetition then takes minutes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,8 +52,13 @@ class Job:
         rule: the policy's rule for this environment.
         rates: click rates by segment and arm, (J, K).
         arrival: cumulative shares of the segments, (J,).
-        checkpoints: numbers of visitors at which counts are kept, ascending, the last is T.
+        checkpoints: numbers of visitors at which counts are kept, ascending, the last is T. Click
+            rates change only there.
         kernel: "leap" or "step".
+        rates_until: where click rates change, those until each checkpoint, (C, J, K); else empty.
+        values: mean worth of a click by segment and arm, (J, K).
+        value_spread: standard deviation of its logarithm.
+        delays: cumulative probabilities that a reward is known 0, 1, 2, ... visitors late.
     """
 
     key: int
@@ -56,6 +67,15 @@ class Job:
     arrival: FloatArray
     checkpoints: Counts
     kernel: Kernel
+    rates_until: FloatArray
+    values: FloatArray
+    value_spread: float
+    delays: FloatArray
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether rewards are clicks, known at once."""
+        return self.delays.size == 1 and self.value_spread == 0 and bool((self.values == 1).all())
 
 
 def make_job(
@@ -77,43 +97,88 @@ def make_job(
         kernel: "leap", or "step" for visitor by visitor.
         common_random_numbers: whether all policies start from the same random numbers.
     """
+    _check_kinds(environment, policy)
     end = environment.horizon if horizon is None else horizon
     end = check.whole("horizon", end, 1, LONGEST_HORIZON)
     if kernel not in KERNELS:
         raise InvalidArgumentError("kernel", kernel, "leap or step")
-    points = {check.whole("checkpoints", point, 1, end) for point in checkpoints or ()}
+    points = {check.whole("checkpoints", point, 1, end) for point in points_of(checkpoints)}
+    points |= {start for start in environment.starts if 0 < start < end} | {end}
+    ordered = np.array(sorted(points), dtype=np.int64)
     # By the policy's name, not by its label: a budget that differs in its last bit, as solvers'
     # budgets do from one machine to the next, must not change the random numbers.
     stream = environment.name if common_random_numbers else f"{environment.name}\0{policy.name}"
+    phases = environment.phase_at(ordered)
+    changing = len(environment.changes) > 0
     return Job(
         key=zlib.crc32(stream.encode()),
-        rule=_rule(environment, policy, end),
+        rule=_rule(environment, policy, end, phases),
         rates=np.array(
             environment.rates.T, order="C"
         ),  # writable, as after pickling: one compilation
         arrival=_cumulated(environment.shares),
-        checkpoints=np.array(sorted(points | {end}), dtype=np.int64),
+        checkpoints=ordered,
         kernel=kernel,
+        rates_until=np.array(
+            environment.phases[phases].transpose(0, 2, 1) if changing else np.empty((0, 0, 0)),
+            order="C",
+        ),
+        values=np.array(environment.values.T, order="C"),
+        value_spread=environment.value_spread,
+        delays=_cumulated(np.array(environment.delay)),
     )
 
 
-def _rule(environment: Environment, policy: Policy, horizon: int) -> Rule:
-    """The policy's rule; what knows the rates becomes the table it would show."""
+def _check_kinds(environment: object, policy: object) -> None:
+    if not isinstance(environment, Environment):
+        raise InvalidArgumentError("environment", environment, "an Environment")
+    if isinstance(policy, type) or not hasattr(policy, "rule"):
+        allowed = "policies such as ConstantPolicy(1) or RandomPolicy()"
+        raise InvalidArgumentError("policies", policy, allowed)
+
+
+def points_of(checkpoints: Sequence[int] | None) -> Sequence[int]:
+    """The checkpoints asked for, as a sequence."""
+    allowed = "a list of numbers of visitors"
+    return () if checkpoints is None else check.listed("checkpoints", checkpoints, allowed)
+
+
+def _rule(environment: Environment, policy: Policy, horizon: int, phases: Counts) -> Rule:
+    """The policy's rule; what knows the rates becomes the tables it would show."""
     rule = policy.rule(environment.rates, horizon)
-    if not isinstance(rule, EpochRule | KnownRatesRule):
-        return rule
-    from deniable.strategies.joint_lp import best_table
+    if isinstance(rule, FixedRule | KnownRatesRule):
+        worth = environment.phases * environment.values
+        tables = [_known(environment, policy.rule(rates, horizon), rates) for rates in worth]
+        return FixedRule(tables[0] if len(tables) == 1 else np.stack(tables)[phases])
+    if isinstance(rule, EpochRule):
+        _check_size(environment, policy)
+    if isinstance(rule, LearnerRule) and horizon > LONGEST_LEARNING:
+        allowed = f"at most {LONGEST_LEARNING:,} visitors for {policy.label}, a learner in Python"
+        raise InvalidArgumentError("horizon", horizon, allowed)
+    if not environment.is_plain and not isinstance(rule, GreedyRule | LearnerRule):
+        argument = "delay" if len(environment.delay) > 1 else "values"
+        allowed = f"rewards that are clicks and known at once, for {policy.label}"
+        raise InvalidArgumentError(argument, getattr(environment, argument), allowed)
+    return rule
+
+
+def _check_size(environment: Environment, policy: Policy) -> None:
     from deniable.strategies.rules import LARGEST
 
-    if isinstance(rule, KnownRatesRule):
-        return FixedRule(best_table(environment.rates, environment.shares, rule.budget).table)
     if max(environment.rates.shape) > LARGEST:
-        raise InvalidArgumentError(
-            "rates",
-            environment.rates.shape,
-            f"at most {LARGEST} arms and segments for {policy.name}",
-        )
-    return rule
+        allowed = f"at most {LARGEST} arms and segments for {policy.name}"
+        raise InvalidArgumentError("rates", environment.rates.shape, allowed)
+
+
+def _known(environment: Environment, rule: Rule, rates: FloatArray) -> FloatArray:
+    """What is shown where rates are known, or do not matter, (K, J)."""
+    if isinstance(rule, FixedRule):
+        return rule.shown
+    assert isinstance(rule, KnownRatesRule)
+    from deniable.strategies.joint_lp import best_table
+
+    scale = max(float(rates.max()), 1.0)  # worth may be above 1; its unit does not matter
+    return best_table(rates / scale, environment.shares, rule.budget).table
 
 
 def run_repetition(job: Job, seed: int, repetition: int) -> tuple[Counts, Counts]:
@@ -125,10 +190,21 @@ def run_repetition(job: Job, seed: int, repetition: int) -> tuple[Counts, Counts
     >>> shows.shape, int(shows.sum())
     ((1, 1, 2), 10)
     """
+    return run_from(job, _state(job, seed, repetition))
+
+
+def run_outcome(job: Job, seed: int, repetition: int) -> Outcome:
+    """The same with rewards; where these are clicks, None."""
+    if job.is_plain and not isinstance(job.rule, LearnerRule):
+        return (*run_repetition(job, seed, repetition), None)
+    return run_with_rewards(job, _state(job, seed, repetition))
+
+
+def _state(job: Job, seed: int, repetition: int) -> NDArray[np.uint64]:
     from deniable.simulation.kernels.random_numbers import generator_state
 
     child = np.random.SeedSequence(seed, spawn_key=(job.key, repetition))
-    return run_from(job, generator_state(child))
+    return generator_state(child)
 
 
 def run_from(job: Job, state: NDArray[np.uint64]) -> tuple[Counts, Counts]:
@@ -136,22 +212,69 @@ def run_from(job: Job, state: NDArray[np.uint64]) -> tuple[Counts, Counts]:
     # Imported here: importing the kernels loads Numba, which takes a second.
     from deniable.simulation.kernels.gittins import run_index
     from deniable.simulation.kernels.gittins_table import gittins_table
-    from deniable.simulation.kernels.run import Setting, run_fixed, run_greedy
+    from deniable.simulation.kernels.run import run_fixed, run_greedy
     from deniable.simulation.kernels.tables import run_tables
 
     leap = job.kernel == "leap"
-    setting = Setting(job.rates, job.arrival, job.checkpoints, state)
     rule = job.rule
+    if isinstance(rule, LearnerRule) or not job.is_plain:
+        return run_with_rewards(job, state)[:2]
+    setting = _setting(job, state)
     if isinstance(rule, GreedyRule):
         return run_greedy(leap, kernel_rule(rule), rule.on_segment_clock, setting)
     if isinstance(rule, FixedRule):
-        return run_fixed(leap, _cumulated(rule.shown.T), setting)
+        return run_fixed(leap, _shown(rule, job), setting)
     if isinstance(rule, EpochRule):
         return _run_epoch_rule(leap, rule, setting)
     if isinstance(rule, TableRule):
         return run_tables(leap, _publishing(rule), setting)
     assert isinstance(rule, IndexRule)  # `make_job` has replaced the rest
     return run_index(leap, gittins_table(rule.discount), setting)
+
+
+def run_with_rewards(job: Job, state: NDArray[np.uint64]) -> Outcome:
+    """Learners, and rewards that are late or have a worth: shows, clicks and rewards."""
+    from deniable.simulation.kernels.late_rewards import Worth, run_late
+    from deniable.simulation.kernels.run import run_fixed
+
+    rule = job.rule
+    worth = Worth(job.values, job.value_spread, job.delays)
+    setting = _setting(job, state)
+    if isinstance(rule, LearnerRule):
+        from deniable.simulation.learners import run_learner
+
+        return run_learner(rule, worth, setting)
+    if isinstance(rule, GreedyRule):
+        return run_late(kernel_rule(rule), rule.on_segment_clock, worth, setting)
+    assert isinstance(rule, FixedRule)  # `make_job` refuses the rest
+    shows, clicks = run_fixed(job.kernel == "leap", _shown(rule, job), setting)
+    return shows, clicks, _rewards_of(clicks, job, state)
+
+
+def _rewards_of(clicks: Counts, job: Job, state: NDArray[np.uint64]) -> FloatArray:
+    """Rewards of clicks that nobody learns from."""
+    if job.value_spread == 0:
+        return np.asarray(clicks * job.values)
+    rng = np.random.default_rng(state.tolist())
+    spread = job.value_spread
+    new = np.diff(clicks, axis=0, prepend=0)
+    sums = [rng.lognormal(-(spread**2) / 2, spread, count).sum() for count in new.ravel().tolist()]
+    return np.asarray(np.cumsum(np.reshape(sums, new.shape) * job.values, axis=0))
+
+
+def _setting(job: Job, state: NDArray[np.uint64]) -> Setting:
+    from deniable.simulation.kernels.run import Setting
+
+    # A copy where rates change: the kernel writes to it.
+    rates = job.rates.copy() if job.rates_until.size else job.rates
+    return Setting(rates, job.arrival, job.checkpoints, state, job.rates_until)
+
+
+def _shown(rule: FixedRule, job: Job) -> FloatArray:
+    """Cumulated tables until each checkpoint, (C, J, K)."""
+    shown = rule.shown[: job.checkpoints.size] if rule.shown.ndim == 3 else rule.shown
+    tables = np.broadcast_to(shown, (job.checkpoints.size, *shown.shape[-2:]))
+    return _cumulated(tables.transpose(0, 2, 1))
 
 
 def _run_epoch_rule(leap: bool, rule: EpochRule, setting: Setting) -> tuple[Counts, Counts]:
@@ -169,8 +292,10 @@ def is_compiled(job: Job) -> bool:
     """Whether what the job runs was compiled before; if not, its first repetition takes seconds."""
     from deniable._compile import is_cached
 
+    if isinstance(job.rule, LearnerRule):
+        return True
     if isinstance(job.rule, GreedyRule):
-        return is_cached(f"_{job.kernel}_greedy")
+        return is_cached(f"_{job.kernel}_greedy" if job.is_plain else "_run_late")
     entries = {FixedRule: "_run_fixed", EpochRule: "write_joint", TableRule: "_run_tables"}
     entry = entries.get(type(job.rule), "_run_index")
     return is_cached(entry)

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from html import escape
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
+from deniable._extras import is_installed
+from deniable._validation import FloatArray
+from deniable.errors import DeniableError, InvalidArgumentError, MissingExtraError
+from deniable.policies.base import Policy
 from deniable.simulation.environment import Environment
 from deniable.simulation.workers import Batch
 
 if TYPE_CHECKING:
     import polars as pl
 
+VALUES = ("clicks", "reward", "regret")
 KEYS = ("environment", "policy", "risk_cap", "visitors")
 _NORMAL_95 = 1.959963984540054
+_ROWS, _CHARTS = 100, 6  # that a notebook shows
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,9 +32,12 @@ class SimulationResult:
     """Frames of a run, sorted, the same for any number of workers.
 
     Attributes:
-        frame: environment, policy, risk_cap, repetition, visitors, clicks, regret. Regret is the
-            pseudo-regret: the sum over visitors of the best arm's rate minus the shown arm's.
+        frame: environment, policy, risk_cap, repetition, visitors, clicks, reward, regret. The reward
+            is the clicks, unless these have values. Regret is the pseudo-regret: the sum over visitors
+            of the best arm's expected reward minus the shown arm's.
         arms: the same by segment and arm, with shows; empty unless asked for.
+        environments: what was simulated.
+        policies: what was compared.
 
     >>> from deniable.policies.benchmarks import PerfectPolicy
     >>> from deniable.simulation.run import simulate
@@ -36,12 +48,14 @@ class SimulationResult:
 
     frame: pl.DataFrame
     arms: pl.DataFrame
+    environments: tuple[Environment, ...] = ()
+    policies: tuple[Policy, ...] = ()
 
     def summary(self, value: str = "clicks") -> pl.DataFrame:
         """By policy and checkpoint: mean with its 95% interval, median, quartiles, 95% range.
 
         Args:
-            value: "clicks" or "regret".
+            value: "clicks", "reward" or "regret".
 
         Returns:
             Columns environment, policy, risk_cap, visitors, repetitions, mean, low, high (the
@@ -49,6 +63,8 @@ class SimulationResult:
         """
         import polars as pl
 
+        if value not in VALUES:
+            raise InvalidArgumentError("value", value, "one of " + ", ".join(VALUES))
         column = pl.col(value)
         error = _NORMAL_95 * column.std().fill_null(0.0) / pl.len().sqrt()
         return self.frame.group_by(KEYS, maintain_order=True).agg(
@@ -70,6 +86,47 @@ class SimulationResult:
 
         return self.frame.filter(pl.col("visitors") == pl.col("visitors").max().over("environment"))
 
+    def to_pandas(self, table: Literal["frame", "arms"] = "frame") -> Any:
+        """The frame, or the one by segment and arm, for pandas: plain columns, a plain index.
+
+        Whole numbers stay whole, names are strings, and nothing is shared with this result.
+        """
+        if table not in ("frame", "arms"):
+            raise InvalidArgumentError("table", table, "frame or arms")
+        if not is_installed("pandas"):
+            raise DeniableError("to_pandas() needs pandas: pip install pandas")
+        pandas = import_module("pandas")
+        chosen = self.frame if table == "frame" else self.arms
+        return pandas.DataFrame(
+            {name: chosen[name].to_numpy(writable=True) for name in chosen.columns}
+        )
+
+    def chart(self, environment: str | None = None) -> Any:
+        """Clicks at the horizon, best on top, and regret on the way to it, as an Altair chart.
+
+        Args:
+            environment: the name of one, where there are several.
+        """
+        from deniable.charts.simulation import result_chart
+
+        return result_chart(self, self._one(environment))
+
+    def _one(self, name: str | None) -> Environment:
+        named = {world.name: world for world in self.environments}
+        if name is None and len(named) == 1:
+            return self.environments[0]
+        if name is None or name not in named:
+            raise InvalidArgumentError("environment", name, "one of " + ", ".join(named))
+        return named[name]
+
+    def _repr_html_(self) -> str:
+        table = self.summary().drop("risk_cap").to_dicts()
+        try:
+            charts = [self.chart(world.name) for world in self.environments[:_CHARTS]]
+        except MissingExtraError:
+            charts = []
+        return summary_html(table, charts)
+
 
 @dataclass(frozen=True, eq=False)
 class Described:
@@ -79,61 +136,111 @@ class Described:
         environment: the truth.
         policy: the policy's label.
         risk_cap: the policy's largest risk.
-        checkpoints: visitors at each checkpoint.
+        checkpoints: visitors at each checkpoint of the run.
+        asked: those to tell, in ascending order.
     """
 
     environment: Environment
     policy: str
     risk_cap: float
     checkpoints: Sequence[int]
+    asked: Sequence[int]
+
+    @property
+    def kept(self) -> NDArray[np.intp]:
+        """Which checkpoints to tell; at others only the click rates changed."""
+        return np.flatnonzero(np.isin(self.checkpoints, self.asked))
+
+
+def summary_html(rows: Sequence[Mapping[str, Any]], charts: Sequence[Any]) -> str:
+    """A table and charts as HTML for notebooks, static and self-contained."""
+    heads = ("environment", "policy", "visitors", "repetitions", "mean", "low", "high", "median")
+    head = "".join(f"<th>{name}</th>" for name in heads)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escape(_cell(row[name]))}</td>" for name in heads) + "</tr>"
+        for row in rows[:_ROWS]
+    )
+    more = f"<p>... and {len(rows) - _ROWS} more rows</p>" if len(rows) > _ROWS else ""
+    drawn = "".join(_svg(chart) for chart in charts)
+    return (
+        f"<table><caption>clicks</caption><thead><tr>{head}</tr></thead>"
+        f"<tbody>{body}</tbody></table>{more}{drawn}"
+    )
+
+
+def _cell(value: object) -> str:
+    return f"{value:,.1f}" if isinstance(value, float) else str(value)
+
+
+def _svg(chart: Any) -> str:
+    import vl_convert
+
+    return str(vl_convert.vegalite_to_svg(chart.to_dict()))
 
 
 def collect(
     described: Sequence[Described], batches: Sequence[Batch], *, by_arm: bool
-) -> SimulationResult:
-    """Frames of all batches, in the order of jobs and repetitions."""
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Frames of all batches, by repetition and by arm, in the order of jobs and repetitions."""
     import polars as pl
 
     ordered = sorted(batches, key=lambda batch: (batch.job, batch.first))
     totals = [_totals(described[batch.job], batch) for batch in ordered]
     arms = [_arms(described[batch.job], batch) for batch in ordered] if by_arm else []
-    return SimulationResult(
-        frame=pl.concat(totals, rechunk=True) if totals else _empty(),
-        arms=pl.concat(arms, rechunk=True) if arms else _empty_arms(),
+    return (
+        pl.concat(totals, rechunk=True) if totals else _empty(),
+        pl.concat(arms, rechunk=True) if arms else _empty(("segment", "arm", "shows")),
     )
 
 
 def _totals(job: Described, batch: Batch) -> pl.DataFrame:
     import polars as pl
 
-    repetitions, points = batch.shows.shape[:2]
-    gaps = job.environment.gaps.T
+    kept = job.kept
+    repetitions = batch.shows.shape[0]
+    clicks = batch.clicks[:, kept].sum(axis=(2, 3)).ravel()
+    rewards = clicks if batch.rewards is None else batch.rewards[:, kept].sum(axis=(2, 3)).ravel()
     return pl.DataFrame(
         {
-            "repetition": _repetitions(batch, points),
-            "visitors": np.tile(np.asarray(job.checkpoints, np.int64), repetitions),
-            "clicks": batch.clicks.sum(axis=(2, 3)).ravel(),
-            "regret": (batch.shows * gaps).sum(axis=(2, 3)).ravel(),
+            "repetition": _repetitions(batch, kept.size),
+            "visitors": np.tile(np.asarray(job.checkpoints, np.int64)[kept], repetitions),
+            "clicks": clicks,
+            "reward": rewards.astype(np.float64),
+            "regret": _regret(job, batch).sum(axis=(2, 3)).ravel(),
         }
     ).select(*_labels(job), pl.all())
+
+
+def _regret(job: Described, batch: Batch) -> FloatArray:
+    """Pseudo-regret by segment and arm at the checkpoints that were asked for."""
+    world = job.environment
+    gaps = world.phase_gaps.transpose(0, 2, 1)
+    if len(gaps) == 1:
+        return np.asarray(batch.shows[:, job.kept] * gaps[0])
+    new = np.diff(batch.shows, axis=1, prepend=0)
+    lost = np.cumsum(new * gaps[world.phase_at(job.checkpoints)], axis=1)
+    return np.asarray(lost[:, job.kept])
 
 
 def _arms(job: Described, batch: Batch) -> pl.DataFrame:
     import polars as pl
 
-    repetitions, points, n_segments, n_arms = batch.shows.shape
-    world = job.environment
+    world, kept = job.environment, job.kept
+    shows, clicks = batch.shows[:, kept], batch.clicks[:, kept]
+    repetitions, points, n_segments, n_arms = shows.shape
     cells = n_segments * n_arms
-    visitors = np.repeat(np.asarray(job.checkpoints, np.int64), cells)
+    visitors = np.repeat(np.asarray(job.checkpoints, np.int64)[kept], cells)
+    rewards = clicks if batch.rewards is None else batch.rewards[:, kept]
     return pl.DataFrame(
         {
             "repetition": _repetitions(batch, points * cells),
             "visitors": np.tile(visitors, repetitions),
             "segment": list(np.repeat(world.segments, n_arms)) * (repetitions * points),
             "arm": list(world.arms) * (repetitions * points * n_segments),
-            "shows": batch.shows.ravel(),
-            "clicks": batch.clicks.ravel(),
-            "regret": (batch.shows * world.gaps.T).ravel(),
+            "shows": shows.ravel(),
+            "clicks": clicks.ravel(),
+            "reward": rewards.astype(np.float64).ravel(),
+            "regret": _regret(job, batch).ravel(),
         },
         schema_overrides={"segment": pl.String, "arm": pl.String},
     ).select(*_labels(job), pl.all())
@@ -154,36 +261,22 @@ def _repetitions(batch: Batch, rows: int) -> np.ndarray[tuple[int], np.dtype[np.
     return np.repeat(np.arange(first, first + count, dtype=np.int64), rows)
 
 
-def _empty() -> pl.DataFrame:
+def _empty(by_arm: tuple[str, ...] = ()) -> pl.DataFrame:
+    """A frame without rows; `by_arm` are the further columns of the one by segment and arm."""
     import polars as pl
 
-    return pl.DataFrame(
-        schema={
-            "environment": pl.String,
-            "policy": pl.String,
-            "risk_cap": pl.Float64,
-            "repetition": pl.Int64,
-            "visitors": pl.Int64,
-            "clicks": pl.Int64,
-            "regret": pl.Float64,
-        }
-    )
-
-
-def _empty_arms() -> pl.DataFrame:
-    import polars as pl
-
-    return pl.DataFrame(
-        schema={
-            "environment": pl.String,
-            "policy": pl.String,
-            "risk_cap": pl.Float64,
-            "repetition": pl.Int64,
-            "visitors": pl.Int64,
-            "segment": pl.String,
-            "arm": pl.String,
-            "shows": pl.Int64,
-            "clicks": pl.Int64,
-            "regret": pl.Float64,
-        }
-    )
+    kinds = {
+        "environment": pl.String,
+        "policy": pl.String,
+        "risk_cap": pl.Float64,
+        "repetition": pl.Int64,
+        "visitors": pl.Int64,
+        "segment": pl.String,
+        "arm": pl.String,
+        "shows": pl.Int64,
+        "clicks": pl.Int64,
+        "reward": pl.Float64,
+        "regret": pl.Float64,
+    }
+    left_out = {"segment", "arm", "shows"} - set(by_arm)
+    return pl.DataFrame(schema={key: kind for key, kind in kinds.items() if key not in left_out})

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from deniable._validation import FloatArray
 from deniable.errors import InvalidArgumentError
 from deniable.simulation.job import Counts, Job
 from deniable.simulation.workers import Batch, Span
@@ -81,13 +82,15 @@ class BatchFolder:
         pl.concat(tables).write_parquet(partial)
         os.replace(partial, target)
 
-    def _counts(self, job: int, rows: pl.DataFrame) -> tuple[Counts, Counts]:
+    def _counts(self, job: int, rows: pl.DataFrame) -> tuple[Counts, Counts, FloatArray | None]:
         spec = self._jobs[job]
         shape = (1, spec.checkpoints.size, *spec.rates.shape)
         ordered = rows.sort("cell")
+        rewards = ordered["rewards"]
         return (
             ordered["shows"].to_numpy().reshape(shape),
             ordered["clicks"].to_numpy().reshape(shape),
+            None if rewards.has_nulls() else rewards.to_numpy().reshape(shape),
         )
 
 
@@ -126,7 +129,9 @@ def _table(batch: Batch) -> pl.DataFrame:
             "cell": np.tile(np.arange(cells), count),
             "shows": batch.shows.ravel(),
             "clicks": batch.clicks.ravel(),
-        }
+            "rewards": None if batch.rewards is None else batch.rewards.ravel(),
+        },
+        schema_overrides={"rewards": pl.Float64},
     )
 
 
@@ -134,10 +139,21 @@ def _fingerprint(jobs: Sequence[Job], seed: int) -> str:
     digest = hashlib.sha256(f"seed {seed}".encode())
     for job in jobs:
         digest.update(f"{job.key} {job.kernel} {job.rates.shape}".encode())
-        digest.update(pickle.dumps(job.rule, protocol=5))
-        for array in (job.rates, job.arrival, job.checkpoints):
+        digest.update(_pickled(job))
+        digest.update(f"{job.value_spread} {job.rates_until.shape}".encode())
+        arrays = (job.rates, job.arrival, job.checkpoints, job.rates_until, job.values, job.delays)
+        for array in arrays:
             digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
+
+
+def _pickled(job: Job) -> bytes:
+    try:
+        return pickle.dumps(job.rule, protocol=5)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        learner = getattr(job.rule, "learner", job.rule)
+        allowed = "one that can be imported, for a run that is kept in a folder"
+        raise InvalidArgumentError("learner", learner, allowed) from None
 
 
 def _write_text(path: Path, text: str) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import TypeAlias
 
@@ -17,7 +18,7 @@ from deniable import _validation as check
 from deniable.errors import InvalidArgumentError
 from deniable.policies.base import IndexRule, Policy
 from deniable.simulation.environment import Environment
-from deniable.simulation.job import Job, Kernel, is_compiled, make_job
+from deniable.simulation.job import Job, Kernel, is_compiled, make_job, points_of
 from deniable.simulation.results import Described, SimulationResult, collect
 from deniable.simulation.resume import BatchFolder, missing
 from deniable.simulation.workers import Batch, Span, run_jobs
@@ -63,7 +64,7 @@ def simulate(
     executor: Executor | None = None,
     workers: int | None = None,
     progress: Progress = no_progress,
-    folder: Path | None = None,
+    folder: str | PathLike[str] | None = None,
     by_arm: bool = True,
     common_random_numbers: bool = False,
 ) -> SimulationResult:
@@ -71,12 +72,13 @@ def simulate(
 
     Args:
         environment: the truth.
-        policies: with different labels.
-        horizon: T, if other than the environment's.
+        policies: with different labels; your own are `CustomPolicy`.
+        horizon: T, the number of visitors, if other than the environment's.
         repetitions: independent runs of each policy.
         seed: of everything.
         checkpoints: visitors at which to keep counts besides the horizon.
-        kernel: "leap" (exact in law, fast) or "step" (visitor by visitor).
+        kernel: "leap" (exact in law, fast) or "step" (visitor by visitor). Custom policies, and
+            rewards that are late or have values, are always run visitor by visitor.
         executor: any executor, such as Dask's `Client.get_executor()`; None for processes of its
             own. A script that may need those must guard its entry with `__name__ == "__main__"`.
         workers: processes to use; None for all processors, 1 for this process alone.
@@ -85,7 +87,8 @@ def simulate(
         by_arm: also return counts by segment and arm.
         common_random_numbers: start all policies from the same random numbers, so that differences
             between them are less noisy. With the leap kernel the same visitors arrive in each
-            segment (but for policies on the experiment's clock); what is clicked on differs.
+            segment (but for policies on the experiment's clock); what is clicked on differs. Custom
+            policies meet visitors who also click alike.
 
     >>> from deniable.policies.greedy import ConstantPolicy
     >>> page = Environment([0.324, 0.295], horizon=10**8)
@@ -93,7 +96,9 @@ def simulate(
     >>> round(result.summary()["mean"].item() / 1e6, 2)
     32.26
     """
-    cases = [Case(environment, policy, horizon, tuple(checkpoints)) for policy in policies]
+    compared = check.listed("policies", policies, "a list of policies: [ConstantPolicy(1)]")
+    points = tuple(points_of(checkpoints))
+    cases = [Case(environment, policy, horizon, points) for policy in compared]
     return simulate_many(
         cases,
         repetitions,
@@ -117,7 +122,7 @@ def simulate_many(
     executor: Executor | None = None,
     workers: int | None = None,
     progress: Progress = no_progress,
-    folder: Path | None = None,
+    folder: str | PathLike[str] | None = None,
     by_arm: bool = False,
     common_random_numbers: bool = False,
 ) -> SimulationResult:
@@ -133,29 +138,49 @@ def simulate_many(
     >>> result.frame["environment"].to_list()
     ['first', 'first', 'second', 'second']
     """
-    listed = list(cases)
+    listed = _cases(cases)
     count = check.whole("repetitions", repetitions, 1)
     entropy = check.whole("seed", seed, 0)
     used = None if workers is None else check.whole("workers", workers, 1)
     jobs = _jobs(listed, kernel, common_random_numbers)
+    if not isinstance(folder, str | PathLike | None):
+        raise InvalidArgumentError("folder", folder, "a path")
+    if not callable(progress):
+        raise InvalidArgumentError("progress", progress, "a function of (done, total)")
+    if executor is not None and not hasattr(executor, "submit"):
+        raise InvalidArgumentError("executor", executor, "a concurrent.futures.Executor, or None")
     store = None if folder is None else BatchFolder(Path(folder), jobs, entropy)
     finished = [] if store is None else store.read(count)
     spans = missing(len(jobs), count, finished)
     _run(jobs, spans, entropy, executor, used, progress, store, finished, count)
     described = [
         Described(
-            case.environment, case.policy.label, case.policy.risk_cap, job.checkpoints.tolist()
+            case.environment,
+            case.policy.label,
+            case.policy.risk_cap,
+            job.checkpoints.tolist(),
+            [*case.checkpoints, case.horizon or case.environment.horizon],
         )
         for case, job in zip(listed, jobs, strict=True)
     ]
-    return collect(described, finished, by_arm=by_arm)
+    worlds = tuple({case.environment.name: case.environment for case in listed}.values())
+    policies = tuple({case.policy.label: case.policy for case in listed}.values())
+    frame, arms = collect(described, finished, by_arm=by_arm)
+    return SimulationResult(frame, arms, worlds, policies)
+
+
+def _cases(cases: Iterable[Case]) -> list[Case]:
+    allowed = "a list of cases: [Case(environment, policy), ...]"
+    listed = check.listed("cases", cases, allowed)
+    for case in listed:
+        if not isinstance(case, Case):
+            raise InvalidArgumentError("cases", case, allowed)
+    return listed
 
 
 def _jobs(cases: Sequence[Case], kernel: Kernel, common: bool) -> list[Job]:
     if not cases:
         raise InvalidArgumentError("policies", [], "1 or more policies")
-    labels = [(case.environment.name, case.policy.label) for case in cases]
-    check.distinct("policies", labels, 1)
     jobs = [
         make_job(
             case.environment,
@@ -167,6 +192,8 @@ def _jobs(cases: Sequence[Case], kernel: Kernel, common: bool) -> list[Job]:
         )
         for case in cases
     ]
+    labels = [f"{case.environment.name}: {case.policy.label}" for case in cases]
+    check.distinct("policies", labels, 1)
     for discount in {job.rule.discount for job in jobs if isinstance(job.rule, IndexRule)}:
         from deniable.simulation.kernels.gittins_table import gittins_table
 

@@ -17,7 +17,16 @@
     mobile = 0.7
     desktop = 0.3
 
-Rates and shares can also be plain lists.
+Rates and shares can also be plain lists. Click rates that change, and rewards that are late or have a
+worth::
+
+    delay = 20                               # visitors; or the probabilities of 0, 1, 2, ...
+    values = 40                              # of a click; or by arm
+    value_spread = 0.5                       # of its logarithm
+
+    [[changes]]
+    visitor = 500_000
+    rates = [[0.29, 0.25], [0.31, 0.20]]
 """
 
 from __future__ import annotations
@@ -25,6 +34,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +62,11 @@ DEFAULTS: dict[str, Any] = {
     "seed": 0,
     "checkpoints": [],
     "kernel": "leap",
+    "common_random_numbers": False,
+    "changes": [],
+    "delay": 0,
+    "values": 1.0,
+    "value_spread": 0.0,
 }
 """Keys that may be left out; `rates` and `visitors` may not."""
 
@@ -72,6 +87,7 @@ class Scenario:
         seed: of everything.
         checkpoints: visitors at which to keep counts besides the horizon.
         kernel: "leap" or "step".
+        common_random_numbers: whether all policies start from the same random numbers.
     """
 
     environment: Environment
@@ -80,9 +96,10 @@ class Scenario:
     seed: int
     checkpoints: tuple[int, ...]
     kernel: Kernel
+    common_random_numbers: bool
 
 
-def read_scenario(path: Path) -> Scenario:
+def read_scenario(path: str | PathLike[str]) -> Scenario:
     r"""The scenario of a TOML file; raises with the key that is wrong.
 
     >>> from tempfile import TemporaryDirectory
@@ -92,11 +109,20 @@ def read_scenario(path: Path) -> Scenario:
     ...     read_scenario(path).environment.horizon
     1000000
     """
+    return make_scenario(read_values(path))
+
+
+def read_values(path: str | PathLike[str]) -> dict[str, Any]:
+    """What a TOML file says, as it says it."""
+    if not isinstance(path, str | PathLike):
+        raise InvalidArgumentError("scenario", path, "a path")
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        allowed = f"a file that can be read ({error.strerror})"
+        raise InvalidArgumentError("scenario", str(path), allowed) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidArgumentError("scenario", str(path), f"TOML ({error})") from None
-    return make_scenario(values)
 
 
 def make_scenario(values: Mapping[str, Any]) -> Scenario:
@@ -107,6 +133,9 @@ def make_scenario(values: Mapping[str, Any]) -> Scenario:
     >>> [policy.label for policy in scenario.policies]
     ['dynamic(1)', 'dynamic(3)', 'random']
     """
+    if "horizon" in values and "visitors" not in values:
+        values = {**values, "visitors": values["horizon"]}
+        values.pop("horizon")
     for key in values:
         if key not in KEYS:
             raise InvalidArgumentError(key, values[key], "one of the keys " + ", ".join(KEYS))
@@ -129,23 +158,52 @@ def make_scenario(values: Mapping[str, Any]) -> Scenario:
             for point in _list("checkpoints", filled["checkpoints"])
         ),
         kernel=kernel,
+        common_random_numbers=_flag("common_random_numbers", filled["common_random_numbers"]),
     )
+
+
+def _flag(argument: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidArgumentError(argument, value, "true or false")
+    return value
 
 
 def _environment(values: Mapping[str, Any], visitors: int) -> Environment:
-    rates, shares, name = values["rates"], values["shares"], values["name"]
-    if not isinstance(name, str) or not name:
-        raise InvalidArgumentError("name", name, "a name")
+    rates, shares = values["rates"], values["shares"]
     arms = tuple(rates) if isinstance(rates, dict) else None
-    segments = tuple(shares) if isinstance(shares, dict) else None
     return Environment(
-        list(rates.values()) if isinstance(rates, dict) else rates,
+        _rows(rates),
         visitors,
         list(shares.values()) if isinstance(shares, dict) else shares,
-        name=name,
+        name=values["name"],
         arms=arms,
-        segments=segments,
+        segments=tuple(shares) if isinstance(shares, dict) else None,
+        changes=_changes(values["changes"], arms),
+        delay=values["delay"],
+        values=_rows(values["values"], arms),
+        value_spread=values["value_spread"],
     )
+
+
+def _changes(changes: object, arms: tuple[str, ...] | None) -> list[tuple[int, Any]]:
+    allowed = "tables with a visitor and the rates from there on"
+    if not isinstance(changes, list):
+        raise InvalidArgumentError("changes", changes, allowed)
+    made = []
+    for change in changes:
+        if not isinstance(change, dict) or set(change) != {"visitor", "rates"}:
+            raise InvalidArgumentError("changes", change, allowed)
+        made.append((change["visitor"], _rows(change["rates"], arms, "changes")))
+    return made
+
+
+def _rows(given: Any, arms: tuple[str, ...] | None = None, argument: str = "values") -> Any:
+    """What is given by arm, in the arms' order; a list or a number as it is."""
+    if not isinstance(given, dict):
+        return given
+    if arms is not None and set(given) != set(arms):
+        raise InvalidArgumentError(argument, list(given), "the arms " + ", ".join(arms))
+    return [given[arm] for arm in arms or given]
 
 
 def _policies(values: Mapping[str, Any], n_arms: int) -> tuple[Policy, ...]:
@@ -162,6 +220,8 @@ def _policies(values: Mapping[str, Any], n_arms: int) -> tuple[Policy, ...]:
     growth = None if values["trace_budget"] is not None else PUBLISHING[publishing]
     made: list[Policy] = []
     for name in names:
+        if not isinstance(name, str):
+            raise InvalidArgumentError("policies", name, "a list of policy names")
         for budget in _list("budget", values["budget"]) or [None]:
             settings = Settings(budget, values["budgets"], discount)
             if name in STRATEGIES and budget is not None:

@@ -8,6 +8,8 @@ its own index alone, so neither the cut into tasks nor their order nor the numbe
 from __future__ import annotations
 
 import os
+import pickle
+import sys
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +22,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from deniable.simulation.job import Counts, Job, run_repetition
+from deniable._validation import FloatArray
+from deniable.policies.base import LearnerRule
+from deniable.simulation.job import Counts, Job, Outcome, run_outcome
 
 TASK_SECONDS = 0.5
 _TASKS_AHEAD = 2  # tasks submitted for each worker, so that none waits for the next
@@ -35,12 +39,16 @@ class Span(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Finished repetitions of one job: counts of shape (repetitions, C, J, K)."""
+    """Finished repetitions of one job: counts of shape (repetitions, C, J, K).
+
+    Rewards are None where they are the clicks.
+    """
 
     job: int
     first: int
     shows: Counts
     clicks: Counts
+    rewards: FloatArray | None = None
 
 
 def run_spans(
@@ -50,16 +58,13 @@ def run_spans(
     deadline = time.perf_counter() + seconds
     batches: list[Batch] = []
     for position, span in enumerate(spans):
-        shows: list[Counts] = []
-        clicks: list[Counts] = []
+        outcomes: list[Outcome] = []
         for repetition in range(span.first, span.stop):
-            if (shows or batches) and time.perf_counter() >= deadline:
+            if (outcomes or batches) and time.perf_counter() >= deadline:
                 rest = [Span(span.job, repetition, span.stop), *spans[position + 1 :]]
-                return _with(batches, span, shows, clicks), rest
-            one_shows, one_clicks = run_repetition(jobs[span.job], seed, repetition)
-            shows.append(one_shows)
-            clicks.append(one_clicks)
-        batches = _with(batches, span, shows, clicks)
+                return _with(batches, span, outcomes), rest
+            outcomes.append(run_outcome(jobs[span.job], seed, repetition))
+        batches = _with(batches, span, outcomes)
     return batches, []
 
 
@@ -77,10 +82,11 @@ def run_jobs(
         spans: the repetitions to run.
         seed: the run's seed.
         executor: where to run; None for a pool of processes of its own.
-        workers: how many processes; None for one on each processor. With 1 nothing is started.
+        workers: how many processes; None for one on each processor. With 1 nothing is started, nor
+            where a learner cannot be sent to another process.
     """
     waiting = deque(spans)
-    count = workers or os.cpu_count() or 1
+    count = 1 if _only_here(jobs) else workers or os.cpu_count() or 1
     if executor is None:
         # The first slice runs here: a short run is over before a pool would have started.
         seconds = float("inf") if count == 1 else TASK_SECONDS
@@ -95,8 +101,24 @@ def run_jobs(
 
 def _compile_for(jobs: Sequence[Job]) -> None:
     """Compile what the jobs need here, once, so that workers find it in the cache on disk."""
-    for job in {(type(job.rule), job.kernel): job for job in jobs}.values():
-        run_repetition(replace(job, checkpoints=np.ones(1, np.int64)), 0, 0)
+    kinds = {(type(job.rule), job.kernel, job.is_plain): job for job in jobs}
+    for job in kinds.values():
+        if not isinstance(job.rule, LearnerRule):
+            run_outcome(replace(job, checkpoints=np.ones(1, np.int64)), 0, 0)
+
+
+def _only_here(jobs: Sequence[Job]) -> bool:
+    """Whether a learner cannot be sent to another process: a lambda, or one of a notebook's."""
+    learners = {job.rule.learner for job in jobs if isinstance(job.rule, LearnerRule)}
+    main_is_a_file = hasattr(sys.modules["__main__"], "__file__")
+    for learner in learners:
+        try:
+            pickle.dumps(learner)
+        except (pickle.PicklingError, AttributeError, TypeError):
+            return True
+        if getattr(learner, "__module__", "") == "__main__" and not main_is_a_file:
+            return True
+    return False
 
 
 def _run_on(
@@ -143,12 +165,12 @@ def _pool(executor: Executor | None, workers: int) -> Iterator[Executor]:
         yield pool
 
 
-def _with(
-    batches: list[Batch], span: Span, shows: list[Counts], clicks: list[Counts]
-) -> list[Batch]:
-    if not shows:
+def _with(batches: list[Batch], span: Span, outcomes: Sequence[Outcome]) -> list[Batch]:
+    if not outcomes:
         return batches
-    return [*batches, Batch(span.job, span.first, np.stack(shows), np.stack(clicks))]
+    shows, clicks, rewards = zip(*outcomes, strict=True)
+    earned = None if rewards[0] is None else np.stack(rewards)
+    return [*batches, Batch(span.job, span.first, np.stack(shows), np.stack(clicks), earned)]
 
 
 @contextmanager

@@ -225,10 +225,7 @@ def set_firm(
     lock_chain(connection)
     entries = _entries(connection)
     before, now = settings_of(entries), moment(connection)
-    weaker = before and (
-        budget_nano > before[-1].budget_nano or window_days < before[-1].window_days
-    )
-    if weaker and not reason.strip():
+    if _weaker(before, budget_nano, window_days) and not reason.strip():
         raise InvalidArgumentError(
             "reason", reason, "why the budget is raised or the window shortened, in a few words"
         )
@@ -245,6 +242,17 @@ def set_firm(
         reason=reason.strip(),
     )
     return current_firm(connection)
+
+
+def is_weaker(connection: Connection, budget_nano: int, window_days: int) -> bool:
+    """Whether this budget and window promise less than those in force; not so for the first ones."""
+    return _weaker(settings_of(_entries(connection)), budget_nano, window_days)
+
+
+def _weaker(before: Sequence[Setting], budget_nano: int, window_days: int) -> bool:
+    return bool(before) and (
+        budget_nano > before[-1].budget_nano or window_days < before[-1].window_days
+    )
 
 
 def commit(

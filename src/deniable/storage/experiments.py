@@ -14,6 +14,7 @@ from sqlalchemy import (
     Select,
     bindparam,
     cast,
+    delete,
     func,
     insert,
     select,
@@ -22,9 +23,18 @@ from sqlalchemy import (
 from sqlalchemy.exc import IntegrityError
 
 from deniable.errors import UnknownNameError, WrongStateError
+from deniable.privacy.tables import encoded_size, stored_table
 from deniable.storage import times
 from deniable.storage.records import Arm, Cell, Experiment, Metric, PublishedTable, Role
-from deniable.storage.schema import arms, counters, experiments, segments, tables
+from deniable.storage.schema import (
+    arms,
+    counters,
+    experiments,
+    labels,
+    samples,
+    segments,
+    tables,
+)
 
 
 def by_key(connection: Connection, key: str, *, lock: bool = False) -> Experiment:
@@ -60,47 +70,78 @@ def insert_draft(connection: Connection, draft: Experiment) -> Experiment:
                 tag=tag_of(identity),
                 key=draft.key,
                 status="draft",
-                strategy=draft.strategy,
-                across_time=draft.across_time,
-                budget_nano=draft.budget_nano,
-                planned_visitors=draft.planned_visitors,
-                trace_nano=draft.trace_nano,
-                layer=draft.layer,
-                holdout=draft.holdout,
-                metrics=json.dumps([[metric.name, metric.cap_micro] for metric in draft.metrics]),
                 table_number=0,
                 has_tombstones=False,
-                default_arm=_position(draft, draft.default_arm),
-                attribution_seconds=draft.attribution_seconds,
                 version=1,
                 exhausted=False,
                 revision=1,
                 created_at=times.as_stored(draft.created_at),
+                **_columns(draft),
             )
         )
     except IntegrityError:
         raise WrongStateError(f"an experiment {draft.key!r} exists already") from None
-    connection.execute(
-        insert(arms),
-        [
-            {
-                "experiment_id": identity,
-                "position": position,
-                "key": arm.key,
-                "label": arm.label,
-                "budget_nano": arm.budget_nano,
-            }
-            for position, arm in enumerate(draft.arms)
-        ],
-    )
-    connection.execute(
-        insert(segments),
-        [
-            {"experiment_id": identity, "position": position, "name": name}
-            for position, name in enumerate(draft.segments)
-        ],
-    )
+    _insert_arms(connection, identity, 0, draft.arms)
+    _insert_segments(connection, identity, 0, draft.segments)
     return by_key(connection, draft.key)
+
+
+def redraft(connection: Connection, experiment: Experiment, draft: Experiment) -> Experiment:
+    """Replace everything but the key, id and time of an experiment that is a draft."""
+    identity = bytes.fromhex(experiment.id)
+    for owned in (arms, segments):
+        connection.execute(delete(owned).where(owned.c.experiment_id == identity))
+    _insert_arms(connection, identity, 0, draft.arms)
+    _insert_segments(connection, identity, 0, draft.segments)
+    return change(connection, experiment, **_columns(draft))
+
+
+def discard(connection: Connection, experiment: Experiment) -> None:
+    """Remove a draft: nothing was ever drawn for it."""
+    identity = bytes.fromhex(experiment.id)
+    for owned in (arms, segments, samples, labels):
+        connection.execute(delete(owned).where(owned.c.experiment_id == identity))
+    connection.execute(delete(experiments).where(experiments.c.id == identity))
+
+
+def _columns(draft: Experiment) -> dict[str, Any]:
+    """What a person chose."""
+    return {
+        "strategy": draft.strategy,
+        "across_time": draft.across_time,
+        "budget_nano": draft.budget_nano,
+        "planned_visitors": draft.planned_visitors,
+        "trace_nano": draft.trace_nano,
+        "layer": draft.layer,
+        "holdout": draft.holdout,
+        "metrics": json.dumps([[metric.name, metric.cap_micro] for metric in draft.metrics]),
+        "default_arm": _position(draft, draft.default_arm),
+        "attribution_seconds": draft.attribution_seconds,
+    }
+
+
+def _insert_arms(connection: Connection, identity: bytes, first: int, new: Sequence[Arm]) -> None:
+    rows = [
+        {
+            "experiment_id": identity,
+            "position": position,
+            "key": arm.key,
+            "label": arm.label,
+            "budget_nano": arm.budget_nano,
+        }
+        for position, arm in enumerate(new, first)
+    ]
+    connection.execute(insert(arms), rows)
+
+
+def _insert_segments(
+    connection: Connection, identity: bytes, first: int, names: Sequence[str]
+) -> None:
+    rows = [
+        {"experiment_id": identity, "position": position, "name": name}
+        for position, name in enumerate(names, first)
+    ]
+    connection.execute(insert(segments), rows)
 
 
 def change(connection: Connection, experiment: Experiment, **values: object) -> Experiment:
@@ -121,6 +162,18 @@ def switch_off(connection: Connection, experiment: Experiment, arm: str) -> Expe
         .values(off_since_version=experiment.version + 1)
     )
     return change(connection, experiment, version=experiment.version + 1)
+
+
+def add_arm(connection: Connection, experiment: Experiment, arm: Arm) -> Experiment:
+    """A new version of the experiment, with this arm behind all others."""
+    _insert_arms(connection, bytes.fromhex(experiment.id), len(experiment.arms), [arm])
+    return change(connection, experiment, version=experiment.version + 1)
+
+
+def add_segment(connection: Connection, experiment: Experiment, name: str) -> Experiment:
+    """The experiment with this segment behind all others."""
+    _insert_segments(connection, bytes.fromhex(experiment.id), len(experiment.segments), [name])
+    return change(connection, experiment)
 
 
 def cells(connection: Connection, experiment: Experiment) -> list[Cell]:
@@ -187,6 +240,12 @@ def table_counts(
         (number, segment, arm): (int(shows), int(rewarded), int(value), int(square))
         for number, segment, arm, shows, rewarded, value, square in rows
     }
+
+
+def decisions(connection: Connection) -> int:
+    """How many decisions are stored, from the counters."""
+    query = select(func.coalesce(func.sum(counters.c.shows), 0)).where(counters.c.metric == 0)
+    return int(connection.execute(query).scalar_one())
 
 
 def counters_by_table(
@@ -261,7 +320,7 @@ def growth(connection: Connection, identity: bytes) -> Growth:
 
 
 def held(connection: Connection, experiment: Experiment) -> Any:
-    """Status, version and table of an experiment, held until the transaction ends."""
+    """Status, version, table and number of segments of an experiment, held until the end."""
     return connection.execute(_HELD, {"identity": bytes.fromhex(experiment.id)}).one()
 
 
@@ -287,10 +346,15 @@ def add_table(connection: Connection, experiment: Experiment, table: PublishedTa
 def published(
     connection: Connection, experiment: Experiment, number: int | None = None
 ) -> list[PublishedTable]:
-    """The tables of an experiment, oldest first, or the one with this number."""
+    """The tables of an experiment, oldest first, or the one with this number.
+
+    All of them in the experiment's present shape (`stored_table`); `promises.table_problem` compares
+    what is stored with the chain.
+    """
     query = select(tables).where(tables.c.experiment_id == bytes.fromhex(experiment.id))
     if number is not None:
         query = query.where(tables.c.number == number)
+    shape = (len(experiment.segments), len(experiment.arms))
     return [
         PublishedTable(
             number=row.number,
@@ -299,10 +363,16 @@ def published(
             published_at=times.as_datetime(row.published_at),
             decisions=row.decisions,
             counts=row.counts,
-            rows=row.rows,
+            rows=_in_shape(row.rows, row.counts, *shape),
         )
         for row in connection.execute(query.order_by(tables.c.number))
     ]
+
+
+def _in_shape(rows: bytes, counts: bytes, n_segments: int, n_arms: int) -> bytes:
+    if len(rows) == encoded_size(n_segments, n_arms):  # almost always: nothing was added since
+        return rows
+    return stored_table(rows, counts, n_segments, n_arms).encoded()
 
 
 def published_at(connection: Connection, experiment: Experiment) -> dict[int, int]:
@@ -428,7 +498,15 @@ _GROWTH = (
     .where(experiments.c.id == bindparam("identity"))
 )
 _HELD = (
-    select(experiments.c.status, experiments.c.version, experiments.c.table_number)
+    select(
+        experiments.c.status,
+        experiments.c.version,
+        experiments.c.table_number,
+        select(func.count())
+        .where(segments.c.experiment_id == bindparam("identity"))
+        .scalar_subquery()
+        .label("segments"),
+    )
     .where(experiments.c.id == bindparam("identity"))
     .with_for_update()
 )

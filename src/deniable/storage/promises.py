@@ -2,16 +2,17 @@
 
 The columns of `experiments`, `arms` and `segments` can be changed by anybody who may write to the
 store. The chain cannot, unnoticed. So a promise is built from the entries of its experiment: `create`
-says what it is, `replan` changes a draft, `start` fixes slots and band, `switch_off` makes a new
-version, `stop` ends it, `table` names each published table by its digests. Experiments from before
-migration 0004 have an entry `migrate` that says all of it at once.
+says what it is, `replan` and `redraft` change a draft, `discard` removes one, `start` fixes slots and
+band, `switch_off` and `add_arm` make a new version, `add_segment` lists one more from the next table on,
+`stop` ends it, `table` names each published table by its digests. Experiments from before migration 0004
+have an entry `migrate` that says all of it at once.
 
 What each of these entries holds is defined here, by the functions that end in `_detail`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
@@ -19,12 +20,14 @@ from typing import Any
 from sqlalchemy import Connection, Select, bindparam, func, select
 
 from deniable.errors import BrokenPromiseError
-from deniable.privacy.tables import Band, Table
+from deniable.privacy.tables import Band, Table, stored_table
 from deniable.storage.commitments import Entry, checked, linked, linked_query
-from deniable.storage.records import Experiment, Metric
+from deniable.storage.records import Arm, Experiment, Metric
 from deniable.storage.schema import commitments, tables
 
 _FORGETTING = ("erase", "purge")
+DRAFTING = {"create", "redraft", "replan"}
+"""Acts on an experiment that has not started."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,9 @@ class Promise:
         last_table: the newest published table; None before the first.
         tombstones: how many tombstones of erased visitors must be there.
         one_band: whether the tables of all versions keep the budgets together.
+        arms_since: the version from which each arm is on.
+        segments_since: the number of the first table that has a row for each segment. Visitors of a
+            segment that was added get the zero row of the table before.
     """
 
     key: str
@@ -86,10 +92,12 @@ class Promise:
     tombstones: int = 0
     one_band: bool = True
     across_time: bool = False
+    arms_since: tuple[int, ...] = ()
+    segments_since: tuple[int, ...] = ()
 
 
 def create_detail(experiment: Experiment) -> dict[str, Any]:
-    """The entry `create`: everything that is promised before the start."""
+    """The entries `create` and `redraft`: everything that is promised before the start."""
     return {
         "key": experiment.key,
         "arms": [[arm.key, arm.budget_nano] for arm in experiment.arms],
@@ -127,7 +135,7 @@ def commit_detail(experiment: Experiment, slots: bytes | None) -> dict[str, Any]
 
 
 def band_detail(band: Band | None) -> dict[str, Any]:
-    """The band, for the entries `start` and `switch_off`; None for a strategy that has none."""
+    """The band, for `start`, `switch_off` and `add_arm`; None for a strategy that has none."""
     if band is None:
         return {"band": None}
     rows = {"floors": band.floors, "ceilings": band.ceilings, "zero": band.zero}
@@ -137,6 +145,17 @@ def band_detail(band: Band | None) -> dict[str, Any]:
 def switch_off_detail(arm: str, version: int, band: Band | None, grade: str) -> dict[str, Any]:
     """The entry `switch_off`: the arm, the new version with its band, and the promise's grade."""
     return {"arm": arm, "version": version, "grade": grade, **band_detail(band)}
+
+
+def add_arm_detail(arm: Arm, version: int, band: Band | None, grade: str) -> dict[str, Any]:
+    """The entry `add_arm`: the arm with its own budget, and the rest as in `switch_off`."""
+    own = {"budget_nano": arm.budget_nano}
+    return {**switch_off_detail(arm.key, version, band, grade), **own}
+
+
+def add_segment_detail(segment: str, after: int) -> dict[str, Any]:
+    """The entry `add_segment`: its name, and the table in force, which has no row for it."""
+    return {"segment": segment, "after": after}
 
 
 def stop_detail(winner: str | None, last_answer: int | None) -> dict[str, Any]:
@@ -173,6 +192,16 @@ def table_detail(
         "ratios": ratios,
         **({} if late_band is None else band_detail(late_band)),
     }
+
+
+def discarded(kinds: Iterable[str]) -> bool:
+    """Whether entries of these kinds, in order, are those of a draft that was removed.
+
+    >>> discarded(["create", "note", "discard"]), discarded(["create", "start", "discard"])
+    (True, False)
+    """
+    *before, last = [kind for kind in kinds if kind in ACTS or kind == "discard"] or [""]
+    return last == "discard" and set(before) <= DRAFTING
 
 
 def promise_of(connection: Connection, experiment: Experiment) -> Promise:
@@ -231,12 +260,15 @@ def check_table(promise: Promise, table: Table) -> None:
         raise BrokenPromiseError(f"a table of experiment {promise.key!r} is outside of its band")
 
 
-def table_rows(connection: Connection, experiment: Experiment, chained: PromisedTable) -> bytes:
-    """The stored bytes of a table that the chain vouches for.
+def chained_table(
+    connection: Connection, experiment: Experiment, promise: Promise, chained: PromisedTable
+) -> Table:
+    """A stored table that the chain vouches for, in the shape that the experiment has now.
 
     Args:
         connection: inside a transaction.
         experiment: whose.
+        promise: what the chain says about the experiment.
         chained: what the chain says about the table, such as `Promise.last_table`.
 
     Raises:
@@ -249,7 +281,7 @@ def table_rows(connection: Connection, experiment: Experiment, chained: Promised
         raise BrokenPromiseError(
             f"table {chained.number} of experiment {experiment.key!r} {problem}"
         )
-    return bytes(row.rows)
+    return stored_table(row.rows, row.counts, len(promise.segments), len(promise.arms))
 
 
 def tombstones_of(connection: Connection, experiment: Experiment) -> int:
@@ -338,7 +370,7 @@ def _whole(detail: Mapping[str, Any]) -> Promise | None:
     """The promise of an entry `create` or `migrate`; None for one from before migration 0004."""
     if not isinstance(detail["segments"], list):
         return None
-    off = detail.get("off", [])
+    off, later = detail.get("off", []), detail.get("later", [])
     return Promise(
         key=detail["key"],
         arms=tuple((key, budget, key not in off) for key, budget in detail["arms"]),
@@ -358,6 +390,9 @@ def _whole(detail: Mapping[str, Any]) -> Promise | None:
         exhausted=detail.get("exhausted", False),
         one_band=not off,
         across_time=detail.get("across_time", False),
+        arms_since=(1,) * len(detail["arms"]),
+        # Table 1 of a scratch copy may have no row yet for segments that were added last.
+        segments_since=tuple(1 + (name in later) for name in detail["segments"]),
     )
 
 
@@ -402,11 +437,47 @@ def _replanned(promise: Promise, entry: Entry) -> Promise:
 
 
 def _switched_off(promise: Promise, entry: Entry) -> Promise:
+    gone = entry.detail["arm"]
+    arms = tuple((key, budget, on and key != gone) for key, budget, on in promise.arms)
+    return replace(_next_version(promise, entry), arms=arms)
+
+
+def _added_arm(promise: Promise, entry: Entry) -> Promise:
+    arm, own = entry.detail["arm"], entry.detail["budget_nano"]
+    same_kind = (own is None) == (promise.arms[0][1] is None)
+    if arm in {key for key, _, _ in promise.arms} or not same_kind:
+        raise _impossible(entry)
+    if own is not None and own > promise.budget_nano:  # more than was committed to the firm
+        raise _impossible(entry)
+    return replace(
+        _next_version(promise, entry),
+        arms=(*promise.arms, (arm, own, True)),
+        arms_since=(*promise.arms_since, entry.detail["version"]),
+    )
+
+
+def _added_segment(promise: Promise, entry: Entry) -> Promise:
+    name, after, last = entry.detail["segment"], entry.detail["after"], promise.last_table
+    # Where only the newest table's entry is read, it may come later: then nothing is known here.
+    if name in promise.segments or (last is not None and last.number != after):
+        raise _impossible(entry)
+    return replace(
+        promise,
+        segments=(*promise.segments, name),
+        segments_since=(*promise.segments_since, after + 1),
+    )
+
+
+def _next_version(promise: Promise, entry: Entry) -> Promise:
     detail = entry.detail
-    arms = tuple((key, budget, on and key != detail["arm"]) for key, budget, on in promise.arms)
+    if detail["version"] != promise.version + 1:
+        raise _impossible(entry)
     one_band = promise.one_band and detail["grade"] == "across time"
-    band = _band(detail)
-    return replace(promise, arms=arms, version=detail["version"], band=band, one_band=one_band)
+    return replace(promise, version=detail["version"], band=_band(detail), one_band=one_band)
+
+
+def _impossible(entry: Entry) -> BrokenPromiseError:
+    return BrokenPromiseError(f"commitment {entry.seq} cannot follow from those before it")
 
 
 def _published(promise: Promise, entry: Entry) -> Promise:
@@ -425,12 +496,14 @@ _EFFECTS: dict[str, Callable[[Promise, Entry], Promise]] = {
     "stop": _stopped,
     "replan": _replanned,
     "switch_off": _switched_off,
+    "add_arm": _added_arm,
+    "add_segment": _added_segment,
     "table": _published,
     "erase": _forgot,
     "purge": _forgot,
 }
 
-_WHOLE = ("create", "migrate", "scratch")
+_WHOLE = ("create", "redraft", "migrate", "scratch")
 """Kinds that say all of an experiment's promise at once."""
 
 KINDS = {*_WHOLE, *_EFFECTS}

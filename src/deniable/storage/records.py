@@ -5,6 +5,7 @@ Budgets are whole nano-nats here; `budget`, `remaining` and so on are the same i
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from datetime import datetime
 from enum import IntEnum
@@ -13,9 +14,35 @@ from typing import Literal, NamedTuple, TypeAlias
 from deniable.errors import NANO
 
 Status: TypeAlias = Literal["draft", "running", "paused", "stopped", "scratch"]
-Scope: TypeAlias = Literal["decide", "reward", "scores", "read", "audit", "admin"]
+Scope: TypeAlias = Literal[
+    "decide", "reward", "scores", "read", "draft", "run", "audit", "privacy", "admin"
+]
+UserRole: TypeAlias = Literal["viewer", "analyst", "manager", "privacy-officer", "admin"]
 
-SCOPES: tuple[Scope, ...] = ("decide", "reward", "scores", "read", "audit", "admin")
+SCOPES: tuple[Scope, ...] = (
+    "decide",
+    "reward",
+    "scores",
+    "read",
+    "draft",
+    "run",
+    "audit",
+    "privacy",
+    "admin",
+)
+"""What a caller may do: ask for arms; report rewards; give scores; look; make and change drafts; start,
+stop and change what runs; audit; the firm's budget, erasures, documents and exports; people and keys,
+and all else."""
+
+ROLES: dict[UserRole, tuple[Scope, ...]] = {
+    "viewer": ("read",),
+    "analyst": ("read", "draft"),
+    "manager": ("read", "draft", "run"),
+    "privacy-officer": ("read", "audit", "privacy"),
+    "admin": SCOPES,
+}
+"""What each role of a person may do."""
+
 SCRATCH_PREFIX = "_scratch-"
 """Keys of scratch copies begin with it; no key of an experiment begins with `_`."""
 
@@ -108,6 +135,7 @@ class Experiment:
         key: the name by which it is called.
         status: draft, running, paused or stopped; scratch for a scratch copy.
         arms: in the order in which they were declared; positions in this tuple are what is stored.
+            More can be added behind them, none is removed.
         segments: the segments that are learned apart; any other is served from the zero row.
         strategy: how tables are made from counts; a name from `deniable.strategies`.
         across_time: whether it asks for the grade "across time" where its strategy offers it.
@@ -120,7 +148,7 @@ class Experiment:
         default_arm: shown to everybody before the start and after a stop without a winner.
         attribution_seconds: rewards that come later than this are not counted; None: always.
         metrics: what is rewarded; the first one decides.
-        version: of the promise; raised whenever an arm is switched off.
+        version: of the promise; raised whenever an arm is switched off or added.
         winner: the promoted arm, once stopped with one.
         exhausted: an erasure found no budget before erasures left tombstones: new visitors get the
             zero row.
@@ -273,7 +301,7 @@ class PublishedTable:
         published_at: when.
         decisions: how many were stored by then, of every kind.
         counts: what it was made from, JSON.
-        rows: the encoded table.
+        rows: the encoded table, in the shape that its experiment has now.
     """
 
     number: int
@@ -337,9 +365,10 @@ class Commitment:
 
     Attributes:
         seq: 1, 2, 3, ...
-        kind: firm, key, create, start, table, scores, pause, resume, stop, switch_off, erase, purge,
-            audit, document, scratch, scratch_end, migrate; period and exhaust in stores from before
-            migration 0004.
+        kind: firm, key, create, redraft, replan, discard, start, table, scores, pause, resume, stop,
+            switch_off, add_arm, add_segment, erase, purge, audit, note, label, document, access,
+            approval, export, settings, scratch, scratch_end, migrate; period and exhaust in stores
+            from before migration 0004.
         experiment: the key it concerns, or None for the firm.
         amount_nano: what it took of the firm's budget.
         detail: further facts, JSON.
@@ -352,13 +381,48 @@ class Commitment:
     detail: str
     recorded_at: datetime
 
+    @property
+    def actor(self) -> str | None:
+        """Who did it, as `deniable.storage.actors` writes it; None: the service itself, or unknown."""
+        found = json.loads(self.detail or "{}")
+        return found.get("by") if isinstance(found, dict) else None
+
 
 @dataclass(frozen=True)
 class ApiKey:
-    """An API key as stored: only the hash of its secret is kept."""
+    """An API key as stored: only the hash of its secret is kept.
+
+    Attributes:
+        last_used_at: the beginning of the last hour in which it was used.
+    """
 
     id: str
     label: str
     scopes: tuple[Scope, ...]
     created_at: datetime
     revoked_at: datetime | None
+    last_used_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class User:
+    """A person who may sign in.
+
+    Attributes:
+        name: what the person signs in with; in lower case.
+        role: what the person may do, by `ROLES`.
+        joined_at: when the person first chose a password; None: still invited.
+        disabled_at: since when the person may not sign in.
+    """
+
+    id: str
+    name: str
+    role: UserRole
+    created_at: datetime
+    joined_at: datetime | None
+    disabled_at: datetime | None
+
+    @property
+    def active(self) -> bool:
+        """Whether the person may sign in."""
+        return self.joined_at is not None and self.disabled_at is None

@@ -44,7 +44,7 @@ def of(connection: Connection, experiment: Experiment) -> list[Sample]:
         .where(samples.c.experiment_id == bytes.fromhex(experiment.id))
         .order_by(samples.c.taken_at)
     )
-    return [_sample(row.taken_at, row.figures) for row in rows]
+    return [_sample(row.taken_at, row.figures, len(experiment.arms)) for row in rows]
 
 
 def latest(connection: Connection) -> dict[str, tuple[int, int, int]]:
@@ -82,6 +82,8 @@ def thin(connection: Connection, experiment: Experiment) -> None:
         connection.execute(delete(samples).where(mine, samples.c.taken_at == known.pop(crowded)))
 
 
-def _sample(taken_at: int, figures: str) -> Sample:
+def _sample(taken_at: int, figures: str, n_arms: int) -> Sample:
     shows, clicks, lost = json.loads(figures)
-    return Sample(times.as_datetime(taken_at), tuple(shows), tuple(clicks), lost)
+    later = [0] * (n_arms - len(shows))  # arms that were added since
+    moment = times.as_datetime(taken_at)
+    return Sample(moment, tuple(shows + later), tuple(clicks + later), lost)

@@ -31,7 +31,7 @@ from sqlalchemy import (
     false,
 )
 
-HEAD = "0005"
+HEAD = "0008"
 """The newest migration; a store at this revision needs none."""
 
 metadata = MetaData()
@@ -99,6 +99,16 @@ segments = Table(
     Column("name", String(128), nullable=False),
     UniqueConstraint("experiment_id", "name"),
 )
+
+labels = Table(
+    "labels",
+    metadata,
+    _id("experiment_id"),
+    Column("kind", String(8), nullable=False),  # owner or tag
+    Column("value", String(64), nullable=False),
+    PrimaryKeyConstraint("experiment_id", "kind", "value"),
+)
+"""By which people find experiments. They promise nothing; every change of them is in the ledger."""
 
 tables = Table(
     "tables",
@@ -254,7 +264,71 @@ api_keys = Table(
     Column("scopes", String(64), nullable=False),
     Column("created_at", BigInteger, nullable=False),
     Column("revoked_at", BigInteger),
+    Column("last_used_hour", Integer),  # since 1970; one write an hour, not one a request
 )
+
+users = Table(
+    "users",
+    metadata,
+    Column("id", LargeBinary(16), primary_key=True),
+    Column("name", String(64), nullable=False, unique=True),
+    Column("role", String(16), nullable=False),
+    Column("password_hash", Text),  # NULL until an invitation was accepted
+    Column("created_at", BigInteger, nullable=False),
+    Column("joined_at", BigInteger),
+    Column("disabled_at", BigInteger),
+)
+
+invites = Table(
+    "invites",
+    metadata,
+    Column("token_hash", LargeBinary(32), primary_key=True),
+    _id("user_id"),
+    Column("created_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, nullable=False),
+    Column("used_at", BigInteger),
+)
+"""Links with which a person chooses a password, once. A new one replaces those before it."""
+
+sessions = Table(
+    "sessions",
+    metadata,
+    Column("token_hash", LargeBinary(32), primary_key=True),
+    _id("user_id", nullable=True),  # one of these two is set
+    _id("key_id", nullable=True),
+    Column("browser", String(64), nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, nullable=False),
+    Column("seen_hour", Integer, nullable=False),
+    Column("ended_at", BigInteger),
+)
+"""People who are signed in. Rows are removed some time after they expired."""
+
+attempts = Table(
+    "attempts",
+    metadata,
+    Column(
+        "bucket", LargeBinary(32), primary_key=True
+    ),  # a keyed hash of a name, an address or both
+    Column("tried", Integer, nullable=False),
+    Column("since", BigInteger, nullable=False),
+)
+"""Passwords that were tried lately, to slow down guessing."""
+
+approvals = Table(
+    "approvals",
+    metadata,
+    Column("id", LargeBinary(16), primary_key=True),
+    Column("kind", String(16), nullable=False),
+    Column("words", Text, nullable=False),
+    Column("digest", LargeBinary(32), nullable=False),  # a keyed hash of what exactly is asked for
+    Column("asked_by", Text, nullable=False),
+    Column("asked_at", BigInteger, nullable=False),
+    Column("answered_by", Text),
+    Column("answered_at", BigInteger),
+    Column("granted", Boolean),
+)
+"""Acts that wait for a second person."""
 
 replies = Table(
     "replies",

@@ -70,8 +70,10 @@ def make(
         copied = [{**row._mapping, "experiment_id": identity} for row in source]
         connection.execute(insert(owned), copied)
     copy = experiments.by_key(connection, key)
-    commitments.record(connection, "scratch", copy, **_detail(experiment, copy))
-    wanted = json.loads(table.counts).get("scores")
+    made_from = json.loads(table.counts)
+    rows = len(made_from["shows"])
+    commitments.record(connection, "scratch", copy, **_detail(experiment, copy, rows))
+    wanted = made_from.get("scores")
     if wanted is not None:
         commitments.record(connection, "scores", copy, **wanted)
     detail = promises.table_detail(
@@ -100,13 +102,15 @@ def make(
     return experiments.by_key(connection, key)
 
 
-def _detail(experiment: Experiment, copy: Experiment) -> dict[str, Any]:
+def _detail(experiment: Experiment, copy: Experiment, rows: int) -> dict[str, Any]:
+    """All of the promise; `rows` segments have one of their own in the table in force."""
     return {
         **promises.create_detail(copy),
         "of": experiment.key,
         "status": "scratch",
         "version": copy.version,
         "off": [arm.key for arm in copy.arms if not arm.active],
+        "later": list(copy.segments[rows:]),
     }
 
 

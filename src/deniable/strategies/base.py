@@ -137,6 +137,20 @@ class Strategy(TableRule):
         """What the simulator runs; its name is the strategy's."""
 
     @classmethod
+    def explored(
+        cls, n_arms: ArrayLike, visitors: ArrayLike, budget: ArrayLike
+    ) -> FloatArray | None:
+        """Share of random arms over all `visitors` of a segment; None: it depends on the counts."""
+        return None
+
+    @classmethod
+    def explored_last(
+        cls, n_arms: ArrayLike, visitors: ArrayLike, budget: ArrayLike
+    ) -> FloatArray | None:
+        """The same for the last of these visitors."""
+        return None
+
+    @classmethod
     def drawn_by_lot(cls, n_arms: int, n_segments: int, budget: float) -> float:
         """The least share of visitors whose arm does not depend on their segment, at this budget.
 

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deniable import _validation as check
-from deniable._validation import Floats
+from deniable._validation import FloatArray, Floats
 from deniable.policies.greedy import ConstantPolicy
+from deniable.privacy.exploration import exploration_from_risk
 from deniable.privacy.tables import Row
 from deniable.strategies.base import Formulas
 from deniable.strategies.symmetric import SymmetricStrategy
@@ -53,6 +54,17 @@ class ConstantStrategy(SymmetricStrategy):
         With n the exhaustion clock that is lower by 2 sqrt(2) n e (2 sqrt(log T / log n) - 1).
         """
         return np.asarray((np.asarray(n_segments) == 1) & (form == "paper"))
+
+    @classmethod
+    def explored(cls, n_arms: ArrayLike, visitors: ArrayLike, budget: ArrayLike) -> FloatArray:
+        """The budget's exploration."""
+        share, _ = np.broadcast_arrays(exploration_from_risk(n_arms, budget), visitors)
+        return share
+
+    @classmethod
+    def explored_last(cls, n_arms: ArrayLike, visitors: ArrayLike, budget: ArrayLike) -> FloatArray:
+        """The same."""
+        return cls.explored(n_arms, visitors, budget)
 
     def policy(self) -> ConstantPolicy:
         """One exploration for all visitors."""

@@ -12,14 +12,21 @@ from numpy.typing import ArrayLike
 
 from deniable._validation import FloatArray, Floats
 from deniable.policies.greedy import DynamicPolicy
-from deniable.privacy.exploration import _risk
-from deniable.privacy.schedule import dynamic_risk, exhaustion_clock
+from deniable.privacy.exploration import _risk, exploration_from_risk
+from deniable.privacy.schedule import (
+    dynamic_exploration,
+    dynamic_risk,
+    exhaustion_clock,
+    exhaustion_root,
+)
 from deniable.privacy.tables import Row, dynamic_bonus
 from deniable.strategies.base import Formulas
 from deniable.strategies.symmetric import SymmetricStrategy
 from deniable.theory import best_budget, elasticity, regret
 from deniable.theory.regret import Form
 
+_NODES, _WEIGHTS = (part / 2 for part in np.polynomial.legendre.leggauss(64))
+_NODES = _NODES + 0.5  # from 0 to 1
 _BRANCH_RATE = np.cbrt(2 / math.e)  # with two arms the clock rests at e until exploration is here
 
 
@@ -71,6 +78,29 @@ class DynamicStrategy(SymmetricStrategy):
             late = (n_segments > 1) & (clock > math.e) & (rate < 1)
             several = np.where(late, _risk(n_arms, rate), np.nan)
         return np.stack([two, several], axis=1)
+
+    @classmethod
+    def explored(cls, n_arms: ArrayLike, visitors: ArrayLike, budget: ArrayLike) -> FloatArray:
+        """The schedule by Gauss quadrature up to where the budget binds, then the budget's."""
+        arms, end, cap = np.broadcast_arrays(n_arms, visitors, budget)
+        ends = np.maximum(end, 1).astype(np.float64)
+        binds = np.minimum(np.maximum(exhaustion_root(arms, cap), 1.0), ends)
+        # The schedule falls like the cube root of the clock: as a function of x with clock = binds
+        # x^(3/2) it is nearly straight.
+        clock = binds[..., None] * _NODES**1.5
+        with np.errstate(divide="ignore", invalid="ignore"):
+            share = np.minimum(1.0, np.cbrt(arms[..., None] * np.log(clock) / clock))
+        share = np.where(clock < math.e, 1.0, share)
+        scheduled = binds * (share * (1.5 * np.sqrt(_NODES) * _WEIGHTS)).sum(axis=-1)
+        late = (ends - binds) * np.asarray(exploration_from_risk(arms, cap))
+        return np.asarray(np.minimum((scheduled + late) / ends, 1.0))
+
+    @classmethod
+    def explored_last(cls, n_arms: ArrayLike, visitors: ArrayLike, budget: ArrayLike) -> FloatArray:
+        """The larger of the schedule's and the budget's."""
+        clock = np.maximum(np.floor(visitors), 1.0)
+        floor = np.asarray(exploration_from_risk(n_arms, budget))
+        return np.maximum(dynamic_exploration(n_arms, clock), floor)
 
     def policy(self) -> DynamicPolicy:
         """The falling schedule with the budget's exploration as its floor."""

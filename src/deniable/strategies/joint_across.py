@@ -14,56 +14,44 @@ later, about as one over the square root of the visitors. So the switch is made 
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
 from deniable._compile import compiled_with_arrays
-from deniable.strategies.joint_kernel import ahead, mix_floor, write_draws
+from deniable.strategies.joint_kernel import (
+    PERTURBATION,
+    Counts,
+    Setup,
+    ahead,
+    draw_scale,
+    mix_floor,
+    write_draws,
+)
 from deniable.strategies.joint_lp import solve
 from deniable.strategies.joint_model import draw_values, posterior_of
 
 PATIENCE = 0.5
-_PERTURBATION = 1e-10
 _SAMPLES = 16
 _NEVER_SHOWN = 2.0**-32  # an arm below this in all segments is 0 in all
 
 
 @compiled_with_arrays
-def write_lottery(
-    shows: Any,
-    clicks: Any,
-    noise: Any,
-    horizon: Any,
-    weakest: Any,
-    tuning: Any,
-    space: Any,
-    table: Any,
-) -> None:
+def write_lottery(counts: Counts, setup: Setup, table: Any) -> None:
     """Before the switch: the mean row of the joint strategy's table, for everybody."""
-    posterior = posterior_of(shows, clicks, noise)
-    write_draws(posterior, horizon, weakest, tuning, space, table)
+    posterior = posterior_of(counts.shows, counts.clicks, counts.noise)
+    write_draws(posterior, setup, table)
     _same_for_all(posterior.shares, table)
-    mix_floor(posterior.visitors, table.shape[1], tuning.keep, table)
+    mix_floor(posterior.visitors, table.shape[1], setup.tuning.keep, table)
 
 
 @compiled_with_arrays
-def floors_now(
-    shows: Any,
-    clicks: Any,
-    noise: Any,
-    horizon: Any,
-    weakest: Any,
-    tuning: Any,
-    space: Any,
-    floors: Any,
-) -> Any:
+def floors_now(counts: Counts, setup: Setup, floors: Any) -> Any:
     """Whether to switch now; writes the floors l_a that hold from then on, (K,)."""
-    posterior = posterior_of(shows, clicks, noise)
+    posterior = posterior_of(counts.shows, counts.clicks, counts.noise)
     shape = posterior.variance.shape
     table, row = np.empty(shape), np.empty(shape)
-    write_draws(posterior, horizon, weakest, tuning, space, table)
+    write_draws(posterior, setup, table)
     row[:] = table
     _same_for_all(posterior.shares, row)
     for a in range(shape[0]):
@@ -77,36 +65,29 @@ def floors_now(
     gain, loss = 0.0, 0.0
     for k in range(_SAMPLES):
         draw_values(posterior, k, _SAMPLES, 1.0, 1.0, values)
-        solve(values, weakest, _PERTURBATION, k > 0, space, best)
-        fill_band(values, floors, weakest, inside)
+        solve(values, setup.weakest, PERTURBATION, k > 0, setup.space, best)
+        fill_band(values, floors, setup.weakest, inside)
         for a in range(shape[0]):
             for s in range(shape[1]):
                 gain += values[a, s] * (inside[a, s] - row[a, s])
                 loss += values[a, s] * (best[a, s] - inside[a, s])
-    return gain > 0.0 and gain >= PATIENCE * loss * (ahead(posterior.visitors, horizon) - 1.0)
+    left = ahead(posterior.visitors, setup.horizon) - 1.0
+    return gain > 0.0 and gain >= PATIENCE * loss * left
 
 
 @compiled_with_arrays
-def write_inside(
-    shows: Any,
-    clicks: Any,
-    noise: Any,
-    horizon: Any,
-    weakest: Any,
-    floors: Any,
-    tuning: Any,
-    table: Any,
-) -> None:
+def write_inside(counts: Counts, setup: Setup, floors: Any, table: Any) -> None:
     """After the switch: the mean of the best tables inside the band, over the same draws."""
-    posterior = posterior_of(shows, clicks, noise)
+    posterior = posterior_of(counts.shows, counts.clicks, counts.noise)
     n_arms, n_segments = table.shape
-    scale = min(1.0, tuning.curiosity * math.sqrt(math.log(ahead(posterior.visitors, horizon))))
+    tuning = setup.tuning
+    scale = draw_scale(posterior, setup)
     values, best = np.empty(table.shape), np.empty(table.shape)
     samples = 2 * max(1, int(tuning.samples / 2))
     table[:] = 0.0
     for k in range(samples):
         draw_values(posterior, k, samples, scale, tuning.own_curiosity, values)
-        fill_band(values, floors, weakest, best)
+        fill_band(values, floors, setup.weakest, best)
         for a in range(n_arms):
             for s in range(n_segments):
                 table[a, s] += best[a, s] / samples

@@ -16,9 +16,15 @@ import numpy as np
 
 from deniable._compile import compiled_with_arrays
 from deniable.strategies.joint_lp import solve
-from deniable.strategies.joint_model import draw_values, gain_in_deviations, posterior_of
+from deniable.strategies.joint_model import (
+    Posterior,
+    draw_values,
+    gain_in_deviations,
+    posterior_of,
+)
 
-_PERTURBATION = 1e-10
+PERTURBATION = 1e-10
+"""Of the linear programme's right side, against cycling."""
 
 
 class Tuning(NamedTuple):
@@ -40,35 +46,46 @@ class Tuning(NamedTuple):
     doubt: float
 
 
-@compiled_with_arrays
-def write_joint(
-    shows: Any,
-    clicks: Any,
-    noise: Any,
-    horizon: Any,
-    weakest: Any,
-    tuning: Any,
-    space: Any,
-    table: Any,
-) -> None:
-    """Write the next table; arguments as in `joint_table`.
+class Counts(NamedTuple):
+    """What was published so far, as contiguous floats, (K, J) each.
 
-    Args:
-        shows: (K, J), floats.
-        clicks: (K, J), floats.
-        noise: (K, J).
-        horizon: T, or 0.
-        weakest: e^-budget, (K,).
-        tuning: a `Tuning`.
-        space: a `workspace`.
-        table: (K, J), overwritten.
+    Attributes:
+        shows: visitors by shown arm and segment.
+        clicks: clicks among them.
+        noise: variance that a trace budget adds to each cell's click rate.
     """
-    posterior = posterior_of(shows, clicks, noise)
+
+    shows: Any
+    clicks: Any
+    noise: Any
+
+
+class Setup(NamedTuple):
+    """What stays the same from table to table.
+
+    Attributes:
+        horizon: T, or 0 for an open end.
+        weakest: e^-budget, (K,).
+        tuning: the rule's constants.
+        space: a `workspace` of the linear programme.
+    """
+
+    horizon: float
+    weakest: Any
+    tuning: Tuning
+    space: Any
+
+
+@compiled_with_arrays
+def write_joint(counts: Counts, setup: Setup, table: Any) -> None:
+    """Write the next table, (K, J)."""
+    shows, weakest, tuning = counts.shows, setup.weakest, setup.tuning
+    posterior = posterior_of(shows, counts.clicks, counts.noise)
     n_segments = shows.shape[1]
-    write_draws(posterior, horizon, weakest, tuning, space, table)
+    write_draws(posterior, setup, table)
     if n_segments > 1 and weakest[0] < 1.0:
-        dynamic = dynamic_table(shows, clicks, posterior.visitors, weakest[0])
-        left = math.log(ahead(posterior.visitors, horizon))
+        dynamic = dynamic_table(shows, counts.clicks, posterior.visitors, weakest[0])
+        left = math.log(ahead(posterior.visitors, setup.horizon))
         z = math.sqrt(tuning.doubt_rising * left + tuning.doubt)
         if deviations_ahead(table, dynamic, posterior) < z:
             table[:] = dynamic
@@ -76,26 +93,32 @@ def write_joint(
 
 
 @compiled_with_arrays
-def write_draws(
-    posterior: Any, horizon: Any, weakest: Any, tuning: Any, space: Any, table: Any
-) -> None:
+def write_draws(posterior: Posterior, setup: Setup, table: Any) -> None:
     """The mean of the best tables over draws from the posterior."""
     n_arms, n_segments = table.shape
-    scale = min(1.0, tuning.curiosity * math.sqrt(math.log(ahead(posterior.visitors, horizon))))
+    tuning = setup.tuning
+    scale = draw_scale(posterior, setup)
     values, best = np.empty(table.shape), np.empty(table.shape)
     # Of a large problem fewer draws are solved: its tables are means over many segments already.
     samples = 2 * max(1, int(min(tuning.samples, 4e6 / (n_segments * n_segments * n_arms)) / 2))
     table[:] = 0.0
     for k in range(samples):
         draw_values(posterior, k, samples, scale, tuning.own_curiosity, values)
-        solve(values, weakest, _PERTURBATION, k > 0, space, best)
+        solve(values, setup.weakest, PERTURBATION, k > 0, setup.space, best)
         for a in range(n_arms):
             for s in range(n_segments):
                 table[a, s] += best[a, s] / samples
 
 
 @compiled_with_arrays
-def deviations_ahead(table: Any, other: Any, posterior: Any) -> Any:
+def draw_scale(posterior: Posterior, setup: Setup) -> Any:
+    """How far draws deviate, in posterior standard deviations: less as the horizon comes nearer."""
+    left = math.log(ahead(posterior.visitors, setup.horizon))
+    return min(1.0, setup.tuning.curiosity * math.sqrt(left))
+
+
+@compiled_with_arrays
+def deviations_ahead(table: Any, other: Any, posterior: Posterior) -> Any:
     """How far one table's clicks are above another's, in posterior standard deviations."""
     change = np.empty(table.shape)
     for a in range(table.shape[0]):

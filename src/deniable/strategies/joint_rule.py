@@ -17,7 +17,7 @@ from deniable import _validation as check
 from deniable._validation import FloatArray
 from deniable.errors import InvalidArgumentError
 from deniable.strategies.joint_across import floors_now, write_inside, write_lottery
-from deniable.strategies.joint_kernel import Tuning, write_joint
+from deniable.strategies.joint_kernel import Counts, Setup, Tuning, write_joint
 from deniable.strategies.joint_lp import lowest_ratio, workspace
 from deniable.strategies.rules import LARGEST
 
@@ -71,8 +71,8 @@ def joint_table(
     counts = _counts(shows, clicks, noise)
     maker = _maker("joint", counts, horizon, budget, keep)
     if floors is None:
-        return maker.joint(*counts)
-    return maker.inside(_floors(floors, len(counts[0]), maker.budget), *counts)
+        return maker.joint(counts)
+    return maker.inside(counts, _floors(floors, len(counts.shows), maker.budget))
 
 
 def pooled_table(
@@ -90,7 +90,7 @@ def pooled_table(
     [[1.0, 1.0], [0.0, 0.0]]
     """
     counts = _counts(shows, clicks, noise)
-    return _maker("pooled", counts, horizon, 0, keep).pooled(*counts)
+    return _maker("pooled", counts, horizon, 0, keep).pooled(counts)
 
 
 def lottery_table(
@@ -108,7 +108,7 @@ def lottery_table(
     [[0.84, 0.84], [0.16, 0.16]]
     """
     counts = _counts(shows, clicks, noise)
-    return _maker("across-time", counts, horizon, budget, keep).lottery(*counts)
+    return _maker("across-time", counts, horizon, budget, keep).lottery(counts)
 
 
 def switch_floors(
@@ -130,7 +130,7 @@ def switch_floors(
     True
     """
     counts = _counts(shows, clicks, noise)
-    return _maker("across-time", counts, horizon, budget, KEEP).switch(*counts)
+    return _maker("across-time", counts, horizon, budget, KEEP).switch(counts)
 
 
 def first_epoch(n_arms: int, n_segments: int) -> int:
@@ -159,69 +159,63 @@ class TableMaker:
     ) -> None:
         self.budget = budget
         self._kind = kind
-        self._horizon = float(horizon)
-        self._weakest = lowest_ratio(budget, n_arms)
-        exploited = (1 - self._weakest[0]) / (1 + (n_arms - 1) * self._weakest[0])
+        weakest = lowest_ratio(budget, n_arms)
+        exploited = (1 - weakest[0]) / (1 + (n_arms - 1) * weakest[0])
         z = min(1.0, float(exploited) / FULL_DOUBT)
-        self._tuning = tuning._replace(
-            doubt_rising=tuning.doubt_rising * z**2, doubt=tuning.doubt * z**2
+        self._setup = Setup(
+            float(horizon),
+            weakest,
+            tuning._replace(doubt_rising=tuning.doubt_rising * z**2, doubt=tuning.doubt * z**2),
+            workspace(n_arms, 1 if kind == "pooled" else n_segments),
         )
-        self._space = workspace(n_arms, 1 if kind == "pooled" else n_segments)
         self._floors: FloatArray | None = None
 
     def next_table(self, shows: FloatArray, clicks: FloatArray, noise: FloatArray) -> FloatArray:
         """The next table; across time, the switch is remembered."""
+        counts = Counts(shows, clicks, noise)
         if self._kind == "pooled":
-            return self.pooled(shows, clicks, noise)
+            return self.pooled(counts)
         if self._kind == "joint":
-            return self.joint(shows, clicks, noise)
+            return self.joint(counts)
         if self._floors is None:
-            self._floors = self.switch(shows, clicks, noise)
-        if self._floors is None:
-            return self.lottery(shows, clicks, noise)
-        return self.inside(self._floors, shows, clicks, noise)
+            self._floors = self.switch(counts)
+        return self.lottery(counts) if self._floors is None else self.inside(counts, self._floors)
 
-    def joint(self, shows: FloatArray, clicks: FloatArray, noise: FloatArray) -> FloatArray:
+    def joint(self, counts: Counts) -> FloatArray:
         """The joint rule's table."""
-        table = np.empty(shows.shape)
-        made = (self._horizon, self._weakest, self._tuning, self._space, table)
-        write_joint(shows, clicks, noise, *made)
+        table = np.empty(counts.shows.shape)
+        write_joint(counts, self._setup, table)
         return table
 
-    def pooled(self, shows: FloatArray, clicks: FloatArray, noise: FloatArray) -> FloatArray:
+    def pooled(self, counts: Counts) -> FloatArray:
         """The joint rule for all segments merged into one."""
-        seen = shows.sum(axis=1, keepdims=True)
-        extra = (noise * shows**2).sum(axis=1, keepdims=True) / np.maximum(seen, 1) ** 2
-        row = self.joint(seen, clicks.sum(axis=1, keepdims=True), extra)
-        return np.repeat(row, shows.shape[1], axis=1)
+        seen = counts.shows.sum(axis=1, keepdims=True)
+        extra = (counts.noise * counts.shows**2).sum(axis=1, keepdims=True)
+        clicks = counts.clicks.sum(axis=1, keepdims=True)
+        row = self.joint(Counts(seen, clicks, extra / np.maximum(seen, 1) ** 2))
+        return np.repeat(row, counts.shows.shape[1], axis=1)
 
-    def lottery(self, shows: FloatArray, clicks: FloatArray, noise: FloatArray) -> FloatArray:
+    def lottery(self, counts: Counts) -> FloatArray:
         """Across time before the switch: one row for everybody."""
-        table = np.empty(shows.shape)
-        made = (self._horizon, self._weakest, self._tuning, self._space, table)
-        write_lottery(shows, clicks, noise, *made)
+        table = np.empty(counts.shows.shape)
+        write_lottery(counts, self._setup, table)
         return table
 
-    def switch(self, shows: FloatArray, clicks: FloatArray, noise: FloatArray) -> FloatArray | None:
+    def switch(self, counts: Counts) -> FloatArray | None:
         """Across time, the floors for life if it is time for them."""
-        floors = np.empty(len(shows))
-        made = (self._horizon, self._weakest, self._tuning, self._space, floors)
-        return floors if floors_now(shows, clicks, noise, *made) else None
+        floors = np.empty(len(counts.shows))
+        return floors if floors_now(counts, self._setup, floors) else None
 
-    def inside(
-        self, floors: FloatArray, shows: FloatArray, clicks: FloatArray, noise: FloatArray
-    ) -> FloatArray:
+    def inside(self, counts: Counts, floors: FloatArray) -> FloatArray:
         """Across time after the switch: a table inside the band."""
-        table = np.empty(shows.shape)
-        write_inside(
-            shows, clicks, noise, self._horizon, self._weakest, floors, self._tuning, table
-        )
+        table = np.empty(counts.shows.shape)
+        write_inside(counts, self._setup, floors, table)
         return table
 
 
 def _maker(
     kind: Literal["joint", "across-time", "pooled"],
-    counts: tuple[FloatArray, ...],
+    counts: Counts,
     horizon: float | None,
     budget: float,
     keep: float,
@@ -229,13 +223,11 @@ def _maker(
     told = 0.0 if horizon is None else float(check.whole("horizon", horizon, 1))
     risk = check.single("budget", check.nonnegative("budget", budget))
     floor = check.single("keep", check.probability("keep", keep))
-    n_arms, n_segments = counts[0].shape
+    n_arms, n_segments = counts.shows.shape
     return TableMaker(kind, n_arms, n_segments, told, risk, TUNING._replace(keep=floor))
 
 
-def _counts(
-    shows: ArrayLike, clicks: ArrayLike, noise: ArrayLike | None
-) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _counts(shows: ArrayLike, clicks: ArrayLike, noise: ArrayLike | None) -> Counts:
     seen = check.nonnegative("shows", shows)
     clicked = check.nonnegative("clicks", clicks)
     if seen.ndim != 2 or not 1 <= seen.shape[1] <= LARGEST or not 2 <= seen.shape[0] <= LARGEST:
@@ -246,7 +238,7 @@ def _counts(
     extra = check.nonnegative("noise", np.zeros(seen.shape) if noise is None else noise)
     if extra.shape != seen.shape:
         raise InvalidArgumentError("noise", extra.shape, f"an array of shape {seen.shape}")
-    return np.ascontiguousarray(seen), np.ascontiguousarray(clicked), np.ascontiguousarray(extra)
+    return Counts(*(np.ascontiguousarray(each) for each in (seen, clicked, extra)))
 
 
 def _floors(floors: ArrayLike, n_arms: int, budget: float) -> FloatArray:

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
+import numpy as np
 from numpy.typing import ArrayLike
 
-from deniable._validation import Floats
+from deniable import _validation as check
+from deniable._validation import FloatArray, Floats
 from deniable.privacy.exploration import exploration_from_risk
 from deniable.privacy.mechanism import RandomizedResponse
 from deniable.privacy.tables import Band, Row, Table, nested_table
@@ -67,6 +69,31 @@ class SymmetricStrategy(Strategy):
     def exploration(self, clock: ArrayLike) -> Floats:
         """K / (K - 1 + e^risk) at this clock."""
         return exploration_from_risk(self.n_arms, self.risk(clock))
+
+    @classmethod
+    def explored(cls, n_arms: ArrayLike, visitors: ArrayLike, budget: ArrayLike) -> FloatArray:
+        """See Strategy; by trapezoids over the clock, on a grid that is finer where it begins."""
+        arms, end, cap = np.broadcast_arrays(
+            check.count("n_arms", n_arms, 2),
+            check.risk("visitors", visitors),
+            check.nonnegative("budget", budget),
+        )
+        found = np.empty(arms.shape)
+        for place in np.ndindex(arms.shape):
+            clock = np.unique(np.round(np.geomspace(1, max(2.0, float(end[place])), 400)))
+            share = np.asarray(cls(int(arms[place]), float(cap[place])).exploration(clock))
+            found[place] = np.trapezoid(share, clock) / (clock[-1] - clock[0])
+        return found
+
+    @classmethod
+    def explored_last(cls, n_arms: ArrayLike, visitors: ArrayLike, budget: ArrayLike) -> FloatArray:
+        """See Strategy."""
+        arms, end, cap = np.broadcast_arrays(n_arms, visitors, budget)
+        found = np.empty(arms.shape)
+        for place in np.ndindex(arms.shape):
+            last = max(1.0, np.floor(float(end[place])))
+            found[place] = cls(int(arms[place]), float(cap[place])).exploration(last)
+        return found
 
     def mechanism(self, clock: int) -> RandomizedResponse:
         """Randomized response with the risk of this clock."""

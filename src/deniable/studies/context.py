@@ -129,5 +129,6 @@ class Context:
         for case in cases:
             world = case.environment
             parts += [world.name, case.policy, case.horizon or world.horizon, case.checkpoints]
-            parts += [world.rates.tobytes(), world.shares.tobytes()]
+            parts += [world.phases.tobytes(), world.shares.tobytes()]
+            parts += [world.starts, world.delay, world.values.tobytes(), world.value_spread]
         return self.fingerprint(*parts)

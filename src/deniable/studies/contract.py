@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
 
 if TYPE_CHECKING:
     import polars as pl
 
     from deniable.studies.context import Context
 
+NOT_OF_PAPER = ("not studied", "check")
+"""What stands in the place of the paper's number where a claim is ours."""
+
 Verdict: TypeAlias = Literal["holds", "holds in part", "does not hold"]
+
+
+PLURAL: dict[Verdict, str] = {
+    "holds": "hold",
+    "holds in part": "hold in part",
+    "does not hold": "do not hold",
+}
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of the paper, and what came of it here.
+    """A sentence of the paper, or one of ours, and what came of it here.
 
     Attributes:
         text: what is claimed.
-        paper: the paper's number or word.
+        paper: the paper's number or word; "not studied" or "check" where the claim is not the paper's.
         ours: the number or finding here.
         verdict: whether it holds.
         why: the reason, or how it was settled.
@@ -33,6 +47,11 @@ class Claim:
     verdict: Verdict
     why: str
     settled: bool = False
+
+    @property
+    def of_paper(self) -> bool:
+        """Whether the paper makes it; others are counted apart."""
+        return self.paper not in NOT_OF_PAPER
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +91,50 @@ class StudyResult:
 
 
 Run: TypeAlias = "Callable[[Context], StudyResult]"
+
+
+def counted(claims: Iterable[Claim]) -> str:
+    """How many claims have each verdict, in words.
+
+    >>> counted([Claim("it pays", "not studied", "yes", "holds", "measured")] * 2)
+    '2 hold'
+    """
+    verdicts = [claim.verdict for claim in claims]
+    found = {verdict: verdicts.count(verdict) for verdict in PLURAL}
+    return ", ".join(f"{count} {PLURAL[verdict]}" for verdict, count in found.items() if count)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A mean of paired differences, one a repetition, and what is noise in it.
+
+    Attributes:
+        mean: of the differences.
+        noise: what chance alone exceeds, on one side, once in 740 (three standard errors of many).
+    """
+
+    mean: float
+    noise: float
+
+    @property
+    def clear(self) -> bool:
+        """Whether it is beyond noise, in either direction."""
+        return abs(self.mean) > self.noise
+
+
+def paired(one: ArrayLike, other: ArrayLike) -> Difference:
+    """One minus the other, by repetition.
+
+    >>> paired([5.0, 7.0, 6.0, 6.0], [1.0, 1.0, 2.0, 1.0]).clear
+    True
+    """
+    from scipy.stats import t
+
+    change = np.subtract(one, other, dtype=np.float64)
+    if change.size < 2:
+        return Difference(float(change.mean()), math.inf)
+    error = float(change.std(ddof=1)) / math.sqrt(change.size)
+    return Difference(float(change.mean()), float(t.isf(1 / 740, change.size - 1)) * error)
 
 
 def judged(holds: bool, *, partly: bool = False) -> Verdict:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 import polars as pl
@@ -31,6 +32,8 @@ SOLVER_SECONDS = 120.0
 """Far more than is needed: a time limit that binds would make numbers depend on the machine."""
 
 Clicks = NDArray[np.int64]
+Regret = NDArray[np.float64]
+Number = TypeVar("Number", np.int64, np.float64)
 Policy = ConstantPolicy | DynamicPolicy | RandomPolicy
 
 
@@ -95,22 +98,36 @@ def _division(
 
 @dataclass(frozen=True, eq=False)
 class FirmClicks:
-    """Simulated clicks by experiment and policy.
+    """Simulated clicks and pseudo-regret by experiment and policy.
 
     Attributes:
         clicks: (experiment, policy) -> clicks of each repetition.
+        regret: the same for expected clicks lost, which leave out the chance in who clicks.
     """
 
     clicks: dict[tuple[str, str], Clicks]
+    regret: dict[tuple[str, str], Regret] = field(default_factory=dict)
 
     def improvement(self, names: Sequence[str], policies: Sequence[Policy]) -> Clicks:
         """Clicks of the whole firm minus those of random arms, by repetition."""
-        random = RandomPolicy().label
-        gained = [
-            self.clicks[name, policy.label] - self.clicks[name, random]
-            for name, policy in zip(names, policies, strict=True)
-        ]
-        return np.asarray(np.sum(gained, axis=0))
+        return _sum_of_gains(self.clicks, names, policies)
+
+    def expected_improvement(self, names: Sequence[str], policies: Sequence[Policy]) -> Regret:
+        """The same in expected clicks: regret of random arms minus the policies'."""
+        return -_sum_of_gains(self.regret, names, policies)
+
+
+def _sum_of_gains(
+    values: dict[tuple[str, str], NDArray[Number]],
+    names: Sequence[str],
+    policies: Sequence[Policy],
+) -> NDArray[Number]:
+    random = RandomPolicy().label
+    gained = [
+        values[name, policy.label] - values[name, random]
+        for name, policy in zip(names, policies, strict=True)
+    ]
+    return np.asarray(np.sum(gained, axis=0))
 
 
 def simulate_firm(
@@ -134,20 +151,38 @@ def simulate_firm(
             chosen[index].label: chosen[index] for chosen in policies
         }
         batches.append([Case(world, used[label]) for label in sorted(used)])
-    clicks = {}
+    clicks, regret = {}, {}
     for experiment, result in zip(
         experiments, context.simulate_each(batches, repetitions), strict=True
     ):
         for (label,), rows in result.frame.group_by("policy"):
-            clicks[experiment.name, str(label)] = rows.sort("repetition")["clicks"].to_numpy()
-    return FirmClicks(clicks)
+            ordered = rows.sort("repetition")
+            clicks[experiment.name, str(label)] = ordered["clicks"].to_numpy()
+            regret[experiment.name, str(label)] = ordered["regret"].to_numpy()
+    return FirmClicks(clicks, regret)
+
+
+def expected_gains(
+    firm: FirmClicks, names: Sequence[str], found: Sequence[Division]
+) -> dict[tuple[str, str, float | None], Regret]:
+    """Expected clicks beyond random arms by repetition, for each rule, regime and firm budget."""
+    return {
+        (division.rule, division.regime, division.firm_budget): firm.expected_improvement(
+            names, division.policies
+        )
+        for division in found
+    }
 
 
 def improvements(firm: FirmClicks, names: Sequence[str], found: Sequence[Division]) -> pl.DataFrame:
-    """Median and quartiles of the improvement over random arms, one row a division."""
+    """Median and quartiles of the improvement over random arms, one row a division.
+
+    `expected` is its mean in expected clicks, with the standard error `expected_error`.
+    """
     rows = []
     for division in found:
         gained = firm.improvement(names, division.policies)
+        expected = firm.expected_improvement(names, division.policies)
         low, middle, high = (float(value) for value in np.quantile(gained, (0.25, 0.5, 0.75)))
         rows.append(
             {
@@ -157,6 +192,8 @@ def improvements(firm: FirmClicks, names: Sequence[str], found: Sequence[Divisio
                 "median": middle,
                 "q25": low,
                 "q75": high,
+                "expected": float(expected.mean()),
+                "expected_error": float(expected.std(ddof=1) / expected.size**0.5),
                 "spent": sum(division.budgets),
                 "funded": sum(budget > 0 for budget in division.budgets),
                 "dynamic": sum(isinstance(policy, DynamicPolicy) for policy in division.policies),

@@ -45,6 +45,7 @@ STUDIES = (
     Study("illustration", "Two experiments share a budget"),
     Study("heterogeneity", "A budget for each arm"),
     Study("firm", "The firm's budget over its experiments"),
+    Study("appendix", "The appendix: segments, composition, finite rounds"),
     Study("segments", "Segments that really differ", in_paper=False),
     Study("tracker", "What a tracker comes to believe", in_paper=False),
     Study("tightness", "How tight the bounds are", in_paper=False),

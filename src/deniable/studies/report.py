@@ -7,12 +7,11 @@ from html import escape
 from pathlib import Path
 
 from deniable.charts.save import inline_svg
-from deniable.studies.contract import Claim
+from deniable.studies.contract import Claim, counted
 from deniable.studies.publish import Record, read_record
 from deniable.studies.registry import Study
 
 _MARK = {"holds": "✓", "holds in part": "◐", "does not hold": "✗"}
-_PLURAL = {"holds": "hold", "holds in part": "hold in part", "does not hold": "do not hold"}
 _TITLE = "A privacy budget for online experiments: the paper, reproduced"
 
 
@@ -37,9 +36,10 @@ def report_html(folder: Path, studies: Sequence[Study]) -> str:
 
 
 def _opening(found: Sequence[tuple[Study, Record]], *, quick: bool) -> str:
-    claims = [claim for study, record in found if study.in_paper for claim in record.claims]
-    counts = {mark: sum(claim.verdict == mark for claim in claims) for mark in _MARK}
-    told = ", ".join(f"{count} {_PLURAL[verdict]}" for verdict, count in counts.items() if count)
+    every = [claim for _, record in found for claim in record.claims]
+    claims = [claim for claim in every if claim.of_paper]
+    ours = [claim for claim in every if not claim.of_paper]
+    beyond = f" Further studies make {len(ours)} claims of their own: {counted(ours)}."
     warning = (
         '<p class="quick"><strong>Quick run.</strong> Small numbers of repetitions: it shows that '
         "everything works. Conclude from a full run.</p>"
@@ -50,8 +50,8 @@ def _opening(found: Sequence[tuple[Study, Record]], *, quick: bool) -> str:
 <p class="lead">Experiments show visitors what works for people like them, and so tell a third-party
 tracker who they are. A privacy budget bounds what one shown arm can tell. This report recomputes the
 figures and claims of “A Privacy Budgeting Framework for Online Experimentation” (Ponte and Ferecatu)
-and says of each claim whether it holds. Of {len(claims)} claims, {told}. Further studies go beyond the
-paper.</p>{warning}</header>"""
+and says of each claim whether it holds. Of {len(claims)} claims of
+the paper, {counted(claims)}.{beyond if ours else ""}</p>{warning}</header>"""
 
 
 def _contents(found: Sequence[tuple[Study, Record]]) -> str:
@@ -71,9 +71,9 @@ def _differences(found: Sequence[tuple[Study, Record]]) -> str:
     """The claims to know first: those that do not hold, and those that had to be settled."""
     claims = [
         claim
-        for study, record in found
+        for _, record in found
         for claim in record.claims
-        if study.in_paper and (claim.settled or claim.verdict != "holds")
+        if claim.of_paper and (claim.settled or claim.verdict != "holds")
     ]
     if not claims:
         return ""

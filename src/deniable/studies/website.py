@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 
 import polars as pl
@@ -9,13 +10,14 @@ import polars as pl
 from deniable import Environment
 from deniable.charts.studies_clicks import total_clicks
 from deniable.datasets.facts import WEBSITE_RATES, WEBSITE_RATES_AS_PLOTTED
-from deniable.studies.clicks import best_budget, clicks_table, difference, row_of
+from deniable.studies.clicks import ahead_by, best_budget, clicks_table, difference, row_of
 from deniable.studies.context import BUDGETS, Context
 from deniable.studies.contract import Claim, Figure, StudyResult, judged
 
 RATES = {".324/.295": WEBSITE_RATES, ".0324/.0295": WEBSITE_RATES_AS_PLOTTED}
 VISITORS = (10_000, 100_000, 1_000_000)
-SIGNIFICANT = 1.96
+SIGNIFICANT = 3.0
+"""Standard errors beyond which a difference is not noise: many are looked at."""
 
 
 def run(context: Context) -> StudyResult:
@@ -141,8 +143,7 @@ def _peak(table: pl.DataFrame, name: str) -> Claim:
     for visitors in VISITORS:
         part = _of(table, name, visitors)
         peak, end = (row_of(part, "constant", budget) for budget in (best[visitors], BUDGETS[-1]))
-        error = (peak["error"] ** 2 + end["error"] ** 2) ** 0.5
-        falls[visitors] = (peak["mean"] - end["mean"]) / error if error else 0.0
+        falls[visitors] = ahead_by(peak, end)[1]
     inside = [visitors for visitors in VISITORS if falls[visitors] > SIGNIFICANT]
     return Claim(
         f"The constant strategy peaks at an intermediate budget ({name})",
@@ -162,21 +163,16 @@ def _saturates(table: pl.DataFrame, name: str) -> Claim:
     for visitors in VISITORS:
         part = _of(table, name, visitors)
         most, free = row_of(part, "dynamic", BUDGETS[-1]), row_of(part, "epsilon-greedy")
-        gaps.append(
-            (most["mean"] - free["mean"]) / (most["error"] ** 2 + free["error"] ** 2) ** 0.5
-        )
+        gaps.append(ahead_by(most, free)[1])
         rows = [row_of(part, "dynamic", budget) for budget in BUDGETS]
-        drops += [
-            (a["mean"] - b["mean"]) / (a["error"] ** 2 + b["error"] ** 2) ** 0.5
-            for a, b in pairwise(rows)
-        ]
-    level = all(abs(gap) < 3 for gap in gaps)
+        drops += [ahead_by(a, b)[1] for a, b in pairwise(rows)]
+    level = all(abs(gap) < SIGNIFICANT for gap in gaps)
     return Claim(
         f"The dynamic strategy improves with the budget and reaches a ceiling ({name})",
         "ceiling at epsilon-greedy",
         "budget 5 minus epsilon-greedy in standard errors: "
         + ", ".join(f"{gap:+.1f}" for gap in gaps),
-        judged(level and max(drops) < 3, partly=level),
+        judged(level and max(drops) < SIGNIFICANT, partly=level),
         "With two arms a budget of 5 does not bind within a million visitors: both are the same policy.",
     )
 
@@ -194,7 +190,7 @@ def _advantage(table: pl.DataFrame, name: str) -> Claim:
         f"{found[visitors, 5.0][0]:+,.0f} ({found[visitors, 5.0][1]:+.1f} se)"
         for visitors in VISITORS
     )
-    grows = found[VISITORS[2], 5.0][0] > found[VISITORS[1], 5.0][0] > found[VISITORS[0], 5.0][0]
+    grows = all(_larger(found[b, 5.0], found[a, 5.0]) for a, b in pairwise(VISITORS))
     return Claim(
         f"Dynamic beats constant, more so with more visitors; significant from 1e5 on ({name})",
         "significant at 1e5 and 1e6",
@@ -204,6 +200,12 @@ def _advantage(table: pl.DataFrame, name: str) -> Claim:
         f"behind in {behind}. At budgets up to 1 the two hardly differ, because the cap binds after "
         "fewer than 60 visitors.",
     )
+
+
+def _larger(one: tuple[float, float], other: tuple[float, float]) -> bool:
+    """Whether one difference is above another beyond noise; each with its standard errors."""
+    errors = [gap / z if z else 0.0 for gap, z in (one, other)]
+    return one[0] - other[0] > SIGNIFICANT * math.hypot(*errors)
 
 
 def _sizes(inside: list[int]) -> str:

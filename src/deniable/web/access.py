@@ -1,8 +1,9 @@
 """Who may see and do what: dependencies of the pages' routes.
 
-`Reader` and `Administrator` are for pages: a viewer with the scope `read` or `admin`. `Submission`
-is for forms: a viewer with `admin`, and the fields, once the form's token was found to be right.
-Scripts that send JSON give the token in the header `X-Form-Token`.
+`Reader`, `Drafter` and so on are for pages: somebody who is signed in, whose role or API key has the
+scope. `Submission`, `DraftSubmission` and so on are for forms: the same, and the fields, once the form's
+token was found to be right. Scripts that send JSON give the token in the header `X-Form-Token`. Whoever
+is let in enters the ledger by name with all that the request does.
 """
 
 from __future__ import annotations
@@ -14,10 +15,13 @@ from typing import Annotated, cast
 from fastapi import Depends, Request
 from starlette.datastructures import FormData, UploadFile
 
-from deniable.service.http.auth import Caller, caller_of
+from deniable.errors import UnknownNameError
+from deniable.service.http.auth import Caller, caller_of, caller_of_user
 from deniable.service.http.guard import service_of
 from deniable.service.http.problems import Problem
+from deniable.service.sessions import SignedIn
 from deniable.storage.records import Scope
+from deniable.web.proxy import TrustedProxy
 from deniable.web.sessions import COOKIE, Session, Signer
 
 TOKEN_FIELD = "form_token"
@@ -27,18 +31,20 @@ LONGEST_FIELD = 20_000
 
 @dataclass(frozen=True)
 class Viewer:
-    """A person who is signed in.
+    """Somebody who is signed in.
 
     Attributes:
-        caller: the API key, its label and scopes.
-        form_token: for the forms of this person's pages.
+        caller: the person or the API key, with its name and scopes.
+        form_token: for the forms of this one's pages.
+        session: how this one signed in; None: a trusted proxy says who it is.
     """
 
     caller: Caller
     form_token: str
+    session: SignedIn | None = None
 
     def may(self, scope: Scope) -> bool:
-        """Whether the API key has this scope."""
+        """Whether the role or the API key includes this scope."""
         return scope in self.caller.scopes
 
 
@@ -75,27 +81,56 @@ def session_of(request: Request) -> Session | None:
     return signer_of(request).read(request.cookies.get(COOKIE))
 
 
+def address_of(request: Request) -> str:
+    """Where a request comes from."""
+    return proxy_of(request).address(request)
+
+
+def proxy_of(request: Request) -> TrustedProxy:
+    """Whose word counts about who is signed in."""
+    return cast(TrustedProxy, request.app.state.proxy)
+
+
 def viewer_of(request: Request) -> Viewer | None:
-    """Who is signed in; None where nobody is, who signed out, or whose API key was revoked since."""
+    """Who is signed in; None where nobody is, the session ended, or who signed in may no longer."""
+    name = proxy_of(request).user(request)
+    if name is not None:
+        return _named_by_proxy(request, name)
     session = session_of(request)
-    if (
-        session is None
-        or not session.key_id
-        or service_of(request).idempotency.session_ended(session.id)
-    ):
+    found = None if session is None else service_of(request).sessions.find(session.token)
+    if session is None or found is None:
         return None
-    caller = caller_of(service_of(request).keys.valid(session.key_id))
-    return None if caller is None else Viewer(caller, signer_of(request).form_token(session))
+    caller = caller_of(found.key) if found.user is None else caller_of_user(found.user)
+    if caller is None:
+        return None
+    return Viewer(caller, signer_of(request).form_token(session.token), found)
 
 
-def seeing(scope: Scope) -> Callable[[Request], Viewer]:
-    """A dependency: the viewer, if its API key has the scope; else the problem 401 or 403."""
+def _named_by_proxy(request: Request, name: str) -> Viewer | None:
+    try:
+        user = service_of(request).people.get(name)
+    except UnknownNameError:
+        return None
+    if user.disabled_at is not None:
+        return None
+    return Viewer(caller_of_user(user), signer_of(request).form_token(f"proxy:{user.id}"))
 
-    def checked(request: Request) -> Viewer:
-        viewer = viewer_of(request)
-        if viewer is None:
-            raise Problem(401, "signed-out", "sign in with an API key first")
+
+def signed_in(request: Request) -> Viewer:
+    """A dependency: who is signed in; else the problem 401."""
+    viewer = viewer_of(request)
+    if viewer is None:
+        raise Problem(401, "signed-out", "sign in first")
+    return viewer
+
+
+def seeing(scope: Scope) -> Callable[[Viewer], Awaitable[Viewer]]:
+    """A dependency: the viewer, if the role or API key has the scope; else the problem 401 or 403."""
+
+    # Not a plain function: that would run in a context of its own, and the actor would be lost.
+    async def checked(viewer: Annotated[Viewer, Depends(signed_in)]) -> Viewer:
         viewer.caller.require(scope)
+        viewer.caller.act()
         return viewer
 
     return checked
@@ -127,6 +162,13 @@ async def checked_form(request: Request, expected: str) -> FormData:
 
 
 Reader = Annotated[Viewer, Depends(seeing("read"))]
+Drafter = Annotated[Viewer, Depends(seeing("draft"))]
+Runner = Annotated[Viewer, Depends(seeing("run"))]
+Officer = Annotated[Viewer, Depends(seeing("privacy"))]
 Administrator = Annotated[Viewer, Depends(seeing("admin"))]
-Submission = Annotated[Form, Depends(sending("admin"))]
 ReaderSubmission = Annotated[Form, Depends(sending("read"))]
+DraftSubmission = Annotated[Form, Depends(sending("draft"))]
+RunSubmission = Annotated[Form, Depends(sending("run"))]
+AuditSubmission = Annotated[Form, Depends(sending("audit"))]
+PrivacySubmission = Annotated[Form, Depends(sending("privacy"))]
+Submission = Annotated[Form, Depends(sending("admin"))]

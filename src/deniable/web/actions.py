@@ -1,4 +1,4 @@
-"""Start, pause, resume, stop, promote, switch off: each asks first, and says what it does to privacy."""
+"""Start, pause, stop, switch off, add and so on: each asks first, and says what it does to privacy."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from deniable.service.http.guard import Service
 from deniable.service.http.problems import Problem
 from deniable.service.service import Deniable
 from deniable.storage.records import Experiment, Firm, Status
+from deniable.strategies import table_rules
 from deniable.web import answers, fields
-from deniable.web.access import Administrator, Submission
+from deniable.web.access import Runner, RunSubmission
 from deniable.web.overview import current_firm
 from deniable.web.standing import Standing
 from deniable.web.wording import factor, nats
@@ -31,25 +32,29 @@ class Action:
         button: the answer yes.
         done: what is told afterwards.
         states: in which it can be done.
-        act: does it; the third argument is what was chosen: an arm, a share of a layer, or nothing.
+        act: does it; the third argument reads what was chosen: an arm, a share of a layer, a name.
         says: what it does, to visitors and to privacy.
         chooses_arm: whether an arm is chosen.
+        names: what is to be named, as the label of a field; empty: nothing.
         final: whether it cannot be undone.
+        leaves: the page that comes next, where the experiment is gone.
     """
 
     title: str
     button: str
     done: str
     states: tuple[Status, ...]
-    act: Callable[[Deniable, str, str], object]
+    act: Callable[[Deniable, str, Callable[[str], str]], object]
     says: Callable[[Experiment, Firm | None], list[str]]
     chooses_arm: bool = False
+    names: str = ""
     final: bool = False
+    leaves: str = ""
 
 
 @router.get("/experiments/{key}/do/{name}")
 def asked(
-    request: Request, viewer: Administrator, service: Service, key: str, name: str, arm: str = ""
+    request: Request, viewer: Runner, service: Service, key: str, name: str, arm: str = ""
 ) -> Response:
     """Ask before anything is done."""
     action, experiment = _action(name), service.experiments.get(key)
@@ -72,23 +77,26 @@ def asked(
 
 
 @router.post("/experiments/{key}/do/{name}")
-def act(request: Request, form: Submission, service: Service, key: str, name: str) -> Response:
+def act(request: Request, form: RunSubmission, service: Service, key: str, name: str) -> Response:
     """Do it."""
     action, place = _action(name), f"/experiments/{service.experiments.get(key).key}"
     try:
-        action.act(service, key, form.text("arm") or form.text("share"))
+        action.act(service, key, form.text)
     except DeniableError as error:
         return answers.redirect(request, place, fields.in_words(error), "bad")
-    return answers.redirect(request, place, action.done)
+    return answers.redirect(request, action.leaves or place, action.done)
 
 
 def possible(experiment: Experiment) -> list[tuple[str, Action]]:
     """The actions that the experiment's state allows, with their names."""
     many = len(experiment.active_arms) > 2
+    grows = not table_rules()[experiment.strategy].follows_scores
     return [
         (name, action)
         for name, action in ACTIONS.items()
-        if experiment.status in action.states and (many or name != "switch-off")
+        if experiment.status in action.states
+        and (many or name != "switch-off")
+        and (grows or not action.names)
     ]
 
 
@@ -105,7 +113,8 @@ def _starting(experiment: Experiment, firm: Firm | None) -> list[str]:
         "From then on the arm a visitor sees may depend on the visitor’s segment. Whoever watches "
         f"which arm is shown can move the odds of any segment by a factor of at most "
         f"{factor(experiment.budget)}.",
-        "Arms, segments, strategy and budget can no longer be changed.",
+        "Strategy and budget can no longer be changed. Arms can be switched off, arms and segments "
+        "added; the ledger keeps what each does to the promise.",
     ]
     if firm is None:
         return ["The firm has no budget yet: set one on the overview first.", *said]
@@ -121,6 +130,15 @@ def _starting(experiment: Experiment, firm: Firm | None) -> list[str]:
     else:
         said.append(f"{nats(after)} of {nats(firm.budget)} nats will be left free.")
     return said
+
+
+def _discarding(experiment: Experiment, _firm: Firm | None) -> list[str]:
+    return [
+        "Nobody was ever drawn for by this draft, and nothing was committed.",
+        "Your site is answered “no such experiment” from now on, instead of the default arm "
+        f"“{experiment.default_arm}”.",
+        "The name can be used again. The ledger keeps that the draft was there.",
+    ]
 
 
 def _pausing(_experiment: Experiment, _firm: Firm | None) -> list[str]:
@@ -176,7 +194,48 @@ def _switching(experiment: Experiment, _firm: Firm | None) -> list[str]:
     ]
 
 
-def _stop_and_promote(service: Deniable, key: str, arm: str) -> object:
+def _adding_arm(experiment: Experiment, _firm: Firm | None) -> list[str]:
+    said = [
+        "From now on new visitors can get the new arm. Visitors who have an arm keep it.",
+        "A table with the new arm is published at once, checked against the same budget. It is "
+        f"version {experiment.version + 1} of the promise.",
+        "Its grade is “given the time”: among visitors who first came after the change, odds move by "
+        f"a factor of at most {factor(experiment.budget)}, as before. Whoever sees the new arm knows "
+        "that the visitor came after it was added, and a tracker who does not know on which day a "
+        "visitor first came could learn more from the other arms too. The statement and the ledger "
+        "will say so.",
+        f"Nothing more is committed: {nats(experiment.cost_nano / NANO)} nats count, as before.",
+    ]
+    if experiment.across_time and table_rules()[experiment.strategy].offers_across_time:
+        said.insert(
+            2,
+            "The new version begins with the same chances for everybody, and fixes its floors anew.",
+        )
+    if experiment.arm_specific:
+        said.append(
+            f"Its own budget can be at most {nats(experiment.budget)} nats, the largest of the other "
+            "arms: more was not committed."
+        )
+    return said
+
+
+def _adding_segment(experiment: Experiment, _firm: Firm | None) -> list[str]:
+    return [
+        "Until the next table, visitors of this segment get an arm of the zero row, as they did so "
+        "far. The next table comes on schedule and has a row for them.",
+        "Visitors who came before keep their arm, and stay in “anybody else”.",
+        "The promise and its version stay as they are: the new row keeps the same budget as all "
+        f"others, a factor of at most {factor(experiment.budget)}. Nothing more is committed.",
+    ]
+
+
+def _add_arm(service: Deniable, key: str, text: Callable[[str], str]) -> object:
+    budget = fields.number("budget", text("budget")) if text("budget") else None
+    return service.experiments.add_arm(key, text("name"), budget=budget)
+
+
+def _stop_and_promote(service: Deniable, key: str, text: Callable[[str], str]) -> object:
+    arm = text("arm")
     if arm not in {known.key for known in service.experiments.get(key).arms}:
         raise UnknownNameError("arm", arm)
     return service.experiments.stop(key, promote=arm)
@@ -188,10 +247,20 @@ ACTIONS: dict[str, Action] = {
         "Start",
         "It runs.",
         ("draft",),
-        lambda service, key, percent: service.experiments.start(
-            key, share=fields.number("share", percent) / 100 if percent else 1.0
+        lambda service, key, text: service.experiments.start(
+            key, share=fields.number("share", text("share")) / 100 if text("share") else 1.0
         ),
         _starting,
+    ),
+    "discard": Action(
+        "Remove this draft?",
+        "Remove",
+        "The draft is removed.",
+        ("draft",),
+        lambda service, key, _: service.experiments.discard(key),
+        _discarding,
+        final=True,
+        leaves="/experiments",
     ),
     "pause": Action(
         "Pause this experiment?",
@@ -224,9 +293,29 @@ ACTIONS: dict[str, Action] = {
         "Switch off",
         "The arm is off for new visitors.",
         ("running", "paused"),
-        lambda service, key, arm: service.experiments.switch_off(key, arm),
+        lambda service, key, text: service.experiments.switch_off(key, text("arm")),
         _switching,
         chooses_arm=True,
+        final=True,
+    ),
+    "add-arm": Action(
+        "Add an arm?",
+        "Add an arm",
+        "New visitors can get the new arm.",
+        ("running", "paused"),
+        _add_arm,
+        _adding_arm,
+        names="Key of the new arm",
+        final=True,
+    ),
+    "add-segment": Action(
+        "Add a segment?",
+        "Add a segment",
+        "The segment is listed; the next table has a row for it.",
+        ("running", "paused"),
+        lambda service, key, text: service.experiments.add_segment(key, text("name")),
+        _adding_segment,
+        names="Name of the new segment",
         final=True,
     ),
     "stop": Action(

@@ -9,16 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from deniable.errors import NANO, InvalidTableError
-from deniable.portfolio.allocation import Allocation, Allocator
-from deniable.portfolio.problem import Portfolio
+from deniable.errors import NANO, InvalidArgumentError, InvalidTableError
+from deniable.portfolio.allocation import Allocation, Allocator, gap_words
+from deniable.portfolio.problem import OBJECTIVES, Portfolio
 from deniable.portfolio.rows import COLUMNS
 from deniable.portfolio.rules import RuleOutcome, best_budgets, compare_rules, zero_budgets
-from deniable.strategies import STRATEGIES
 from deniable.web.allocation_words import (
     MOST_BARS,
-    at_best,
-    gap_words,
+    lost_title,
+    meaning,
     short,
     summaries,
     verdict,
@@ -45,18 +44,25 @@ def checked_rows(rows: Sequence[Row]) -> list[dict[str, Any]]:
     if len(rows) > MOST_EXPERIMENTS:
         raise InvalidTableError([(0, f"{len(rows):,} experiments; at most {MOST_EXPERIMENTS:,}")])
     plain = [{k: v for k, v in row.items() if v not in (None, "")} for row in rows]
-    Portfolio.of(plain)
+    Portfolio.of(plain, objective="bound")
     return [{column: row.get(column) for column in COLUMNS} for row in plain]
 
 
-def allocator(rows: Sequence[Row], regime: str) -> Allocator:
-    """The solver for these rows, prepared once and remembered."""
-    return _allocator(json.dumps(list(rows), sort_keys=True), regime)
+def question(rows: Sequence[Row], objective: str, usual: Mapping[str, Any]) -> str:
+    """Rows and objective as text; rows without a base rate have the usual one."""
+    known = [{**row, **(usual if row.get("base_rate") is None else {})} for row in rows]
+    if objective not in ("", *OBJECTIVES):
+        raise InvalidArgumentError("objective", objective, " or ".join(OBJECTIVES))
+    if "base_rate" not in usual and not all(row.get("base_rate") for row in rows):
+        objective = objective or "bound"
+    return json.dumps([known, objective or None], sort_keys=True)
 
 
 @lru_cache(maxsize=64)
-def _allocator(text: str, regime: str) -> Allocator:
-    return Allocator(Portfolio.of(json.loads(text)), regime)
+def allocator(text: str, regime: str) -> Allocator:
+    """The solver for what `question` returned, prepared once and remembered."""
+    rows, objective = json.loads(text)
+    return Allocator(Portfolio.of(rows, objective=objective), regime)
 
 
 def view(found: Allocation) -> dict[str, Any]:
@@ -65,13 +71,17 @@ def view(found: Allocation) -> dict[str, Any]:
     by_rule = {outcome.rule: outcome.total_regret for outcome in outcomes}
     funded = int((found.budgets_nano > 0).sum())
     return {
-        "lines": [_line(found, row, best) for row, best in enumerate(at_best(found))],
+        "lines": [_line(found, row, best) for row, best in enumerate(found.has_all.tolist())],
         "funded": funded,
         "spent": found.spent_nano / NANO,
         "total": found.total_regret,
         "price": found.shadow_value,
         "gap": gap_words(found.relative_gap),
         "certified": found.certified,
+        "certificate": found.certificate,
+        "objective": found.portfolio.objective,
+        "lost_title": lost_title(found).capitalize(),
+        "meaning": meaning(found),
         "verdict": verdict(found, by_rule, funded),
         "datasets": _datasets(found, outcomes),
         "summaries": summaries(found, by_rule),
@@ -82,7 +92,7 @@ def view(found: Allocation) -> dict[str, Any]:
 @lru_cache(maxsize=32)
 def what_if(text: str, regime: str, points: int = 13) -> list[dict[str, float]]:
     """Least loss over firm budgets from the least possible to the largest useful."""
-    solver = _allocator(text, regime)
+    solver = allocator(text, regime)
     least = solver.least_nano / NANO
     most = max(least, best_budgets(solver.portfolio, 0.0, regime).cost_nano / NANO)
     budgets = least + (most - least) * np.linspace(0, 1, points) ** 2
@@ -163,7 +173,7 @@ def _some(found: Allocation, order: Any) -> list[int]:
     Those without budget come only where there are few with one.
     """
     free = found.portfolio.min_nano[order] < found.portfolio.max_nano[order]
-    wanting = order[free & ~np.array(at_best(found))[order]]
+    wanting = order[free & ~found.has_all[order]]
     funded = wanting[found.budgets_nano[wanting] > 0]
     pool = funded if funded.size >= MOST_CURVES else wanting[:MOST_CURVES]
     pool = pool if pool.size else order
@@ -172,13 +182,10 @@ def _some(found: Allocation, order: Any) -> list[int]:
 
 
 def _gain_curve(found: Allocation, row: int) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    portfolio = found.portfolio
-    arms, visitors = int(portfolio.arms[row]), int(portfolio.visitors[row])
-    segments, strategy = int(portfolio.segments[row]), STRATEGIES[found.strategies[row]]
-    best = strategy.useful_budget(arms, visitors, segments, form=portfolio.form)
-    grid = np.linspace(0, float(best), 62)[1:-1]
-    heights = np.asarray(strategy.gain(arms, visitors, grid, segments, form=portfolio.form))
-    name = portfolio.ids[row]
+    own = np.full(60, found.curve[row])
+    grid = np.linspace(0, float(found.curves.useful[found.curve[row]]), 62)[1:-1]
+    heights = found.curves.gain(own, grid)
+    name = found.portfolio.ids[row]
     curve = [
         {"budget": float(f"{x:.5g}"), "gain": float(f"{y:.5g}"), "experiment": name}
         for x, y in zip(grid, heights, strict=True)
@@ -200,7 +207,7 @@ def _cut(gains: list[dict[str, Any]], dots: Sequence[Row], price: float) -> list
 
 
 def _tables(found: Allocation, outcomes: Sequence[RuleOutcome]) -> dict[str, Any]:
-    order, best = np.argsort(-found.budgets_nano, kind="stable")[:MOST_BARS], at_best(found)
+    order, best = np.argsort(-found.budgets_nano, kind="stable")[:MOST_BARS], found.has_all
     return {
         "bars": {
             "columns": ["experiment", "strategy", "budget"],
@@ -221,7 +228,7 @@ def _tables(found: Allocation, outcomes: Sequence[RuleOutcome]) -> dict[str, Any
             ],
         },
         "rules": {
-            "columns": ["rule", "clicks lost, at most", "costs", "within the budget"],
+            "columns": ["rule", lost_title(found), "costs", "within the budget"],
             "rows": [
                 [
                     RULE_NAMES[o.rule],

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from decimal import ROUND_CEILING, Decimal
-
-import numpy as np
 
 from deniable.errors import NANO
 from deniable.portfolio.allocation import Allocation
-from deniable.strategies import STRATEGIES
 from deniable.web.wording import whole
 
 MOST_BARS = 24
@@ -19,10 +15,34 @@ def verdict(found: Allocation, by_rule: Mapping[str, float], funded: int) -> str
     """The outcome in two sentences, beside an equal split and no budget at all."""
     return (
         f"{funded:,} of {found.portfolio.size:,} experiments get budget, "
-        f"{found.spent_nano / NANO:.4g} nats in all. At most {whole(found.total_regret)} clicks are "
-        f"lost: {against(found.total_regret, by_rule['equal split'])} with an equal split, "
+        f"{found.spent_nano / NANO:.4g} nats in all. {lost(found)}: "
+        f"{against(found.total_regret, by_rule['equal split'])} with an equal split, "
         f"{against(found.total_regret, by_rule['zero'])} with none."
     )
+
+
+def lost(found: Allocation) -> str:
+    """The total loss as a clause: what is expected, or the most."""
+    unit = "clicks" if found.portfolio.value is None else "in clicks' worth"
+    if found.portfolio.objective == "expected":
+        return f"About {whole(found.total_regret)} {unit} are expected to be lost"
+    return f"At most {whole(found.total_regret)} {unit} are lost"
+
+
+def lost_title(found: Allocation) -> str:
+    """The total loss as a column's title."""
+    return (
+        "clicks lost, expected"
+        if found.portfolio.objective == "expected"
+        else "clicks lost, at most"
+    )
+
+
+def meaning(found: Allocation) -> str:
+    """What the losses of the table are, as a sentence."""
+    if found.portfolio.objective == "expected":
+        return "Clicks lost and saved are what to expect, for rates like those given."
+    return "Clicks lost and saved are bounds."
 
 
 def against(value: float, other: float) -> str:
@@ -35,33 +55,6 @@ def against(value: float, other: float) -> str:
     if abs(share) < 0.0005:
         return "as"
     return f"{abs(share):.1%} {'less' if share > 0 else 'more'} than"
-
-
-def gap_words(gap: float) -> str:
-    """A proven relative gap in percent, rounded up to one digit and to 0.0001% at least.
-
-    >>> gap_words(3e-9), gap_words(2.1e-6), gap_words(0.00095), gap_words(0.0301)
-    ('0.0001%', '0.0003%', '0.1%', '4%')
-    """
-    finest = Decimal(max(gap, 1e-6)) * 100
-    step = Decimal(1).scaleb(finest.adjusted())
-    return f"{finest.quantize(step, rounding=ROUND_CEILING).normalize():f}%"
-
-
-def at_best(found: Allocation) -> list[bool]:
-    """Which experiments have all the budget they can use; beside that point a gain says nothing.
-
-    With several segments the bound falls like a root just below its best budget, and a further nat
-    would seem to save without limit.
-    """
-    portfolio, names = found.portfolio, np.array(found.strategies)
-    best = np.zeros(portfolio.size)
-    for name in set(found.strategies):
-        rows = names == name
-        sizes = (portfolio.arms[rows], portfolio.visitors[rows], portfolio.segments[rows])
-        best[rows] = STRATEGIES[name].useful_budget(*sizes, form=portfolio.form)
-    reached: list[bool] = (found.budgets > 0.999 * best).tolist()
-    return reached
 
 
 def short(value: float) -> str:
@@ -79,9 +72,8 @@ def summaries(found: Allocation, by_rule: Mapping[str, float]) -> dict[str, str]
         f"stand at one height, lambda: {short(found.shadow_value)} clicks per nat"
         + (", members of a group together" if found.portfolio.members else "")
         + "; those that get none stand below."
-        + (" Those that have all they can use are left out." if any(at_best(found)) else ""),
-        "what_if": f"With {found.firm_budget:.3g} nats at most {whole(found.total_regret)} clicks "
-        "are lost; the curve shows other budgets.",
+        + (" Those that have all they can use are left out." if found.has_all.any() else ""),
+        "what_if": f"{lost(found)} with {found.firm_budget:.3g} nats; the curve shows other budgets.",
         "rules": f"Equal split: {whole(by_rule['equal split'])}. No budget: {whole(by_rule['zero'])}, "
         f"with random arms for everybody {whole(by_rule['random arms'])}. "
         f"Each experiment's own best, whatever it costs: {whole(by_rule['best budgets'])}.",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 from functools import cache
 from typing import Literal, TypeAlias
 
@@ -75,6 +76,11 @@ def environment() -> Environment:
     return made
 
 
+def seen(request: Request) -> None:
+    """Note that somebody looks: the demo's visitors come while somebody does."""
+    request.app.state.seen_at = time.monotonic()
+
+
 def rendered(template: str, **values: object) -> str:
     """A template filled in: for the parts of a page that are sent again while it is open."""
     return environment().get_template(template).render(**values)
@@ -98,6 +104,7 @@ def show(
         status: the HTTP status.
         values: what the template fills in.
     """
+    seen(request)
     messages = _messages(request)
     html = rendered(
         template,
@@ -125,9 +132,19 @@ def redirect(
     return answer
 
 
+def here(request: Request) -> str:
+    """The address of the service, as whoever asks knows it."""
+    scheme = "https" if _encrypted(request) else "http"
+    return f"{scheme}://{request.url.netloc}"
+
+
+def _encrypted(request: Request) -> bool:
+    return "https" in (request.url.scheme, request.headers.get("x-forwarded-proto"))
+
+
 def set_cookie(request: Request, answer: Response, name: str, value: str, seconds: int) -> None:
     """Give the browser something to keep: unseen by scripts, sent only from our own pages."""
-    encrypted = "https" in (request.url.scheme, request.headers.get("x-forwarded-proto"))
+    encrypted = _encrypted(request)
     answer.set_cookie(
         name, value, max_age=seconds, path="/", secure=encrypted, httponly=True, samesite="strict"
     )

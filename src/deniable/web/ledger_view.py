@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from deniable.documents.making import KINDS as DOCUMENTS
 from deniable.errors import NANO
 from deniable.storage import times
 from deniable.storage.account import Balance
+from deniable.storage.actors import in_words
+from deniable.storage.firm_settings import of_detail
 from deniable.storage.records import Commitment
 from deniable.web.wording import nats, whole
 
-PAGE = 100
+PAGE = 50
 
 KINDS = {
     "firm": "Firm’s budget set",
     "key": "Visitor key noted",
     "create": "Draft created",
-    "replan": "Draft changed",
+    "redraft": "Draft changed",
+    "replan": "Draft’s budget changed",
+    "discard": "Draft removed",
     "start": "Started",
     "table": "Table published",
     "scores": "Scores received",
@@ -31,9 +34,17 @@ KINDS = {
     "resume": "Resumed",
     "stop": "Stopped",
     "switch_off": "Arm switched off",
+    "add_arm": "Arm added",
+    "add_segment": "Segment added",
     "erase": "Visitors erased",
     "purge": "Old visitors erased",
     "audit": "Audited",
+    "note": "Note",
+    "label": "Owner or tags changed",
+    "access": "People and keys",
+    "settings": "Firm’s settings",
+    "export": "Data exported",
+    "approval": "Second person",
     "document": "Document issued",
     "restore": "Restored from a backup",
     "migrate": "Store migrated",
@@ -56,6 +67,7 @@ class Entry:
         taken: nats that count from then on, where it starts or resumes an experiment.
         committed: nats that counted then, this entry included.
         told: further facts, as a sentence.
+        by: who did it; empty: the service itself.
     """
 
     seq: int
@@ -66,10 +78,11 @@ class Entry:
     taken: float
     committed: float
     told: str
+    by: str = ""
 
 
 def entries(ledger: Sequence[Commitment], balances: Sequence[Balance]) -> list[Entry]:
-    """All entries, oldest first, with what counted at their time."""
+    """Entries in the order given, with what counted at their time."""
     found = []
     since = [balance.since for balance in balances]
     for line in ledger:
@@ -82,41 +95,25 @@ def entries(ledger: Sequence[Commitment], balances: Sequence[Balance]) -> list[E
                 time=line.recorded_at,
                 kind=line.kind,
                 title=KINDS.get(line.kind, line.kind),
-                experiment=line.experiment,
+                experiment=line.experiment or detail.get("key"),
                 taken=line.amount_nano / NANO,
                 committed=committed / NANO,
                 told=_told(line.kind, detail),
+                by=_by(line.kind, detail),
             )
         )
     return found
 
 
-def chosen(found: Sequence[Entry], *, experiment: str, kind: str, spends: bool) -> list[Entry]:
-    """The entries that a filter lets through.
-
-    Empty words let everything through but published tables: there are far more of them than of all
-    other entries, and they take nothing.
-    """
-    return [
-        entry
-        for entry in found
-        if (not experiment or entry.experiment == experiment)
-        and (entry.kind == kind if kind else entry.kind != "table")
-        and (not spends or entry.taken > 0)
-    ]
+COLUMNS = ("seq", "time", "kind", "experiment", "taken_nats", "committed_nats", "detail", "by")
 
 
-def as_csv(found: Sequence[Entry]) -> str:
-    """Entries as a file; a cell never begins with a sign that spreadsheets take as a formula."""
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(("seq", "time", "kind", "experiment", "taken_nats", "committed_nats", "detail"))
+def cells(found: Iterable[Entry]) -> Iterator[tuple[object, ...]]:
+    """Entries as rows of a file with these COLUMNS."""
     for entry in found:
-        cells = (entry.kind, entry.experiment or "", entry.told)
-        kind, experiment, told = (f"'{c}" if c[:1] in "=+-@" and c else c for c in cells)
         amounts = (f"{entry.taken:.9f}", f"{entry.committed:.9f}")
-        writer.writerow((entry.seq, entry.time.isoformat(), kind, experiment, *amounts, told))
-    return file.getvalue()
+        name = entry.experiment or ""
+        yield (entry.seq, entry.time.isoformat(), entry.kind, name, *amounts, entry.told, entry.by)
 
 
 def latest_audits(ledger: Sequence[Commitment]) -> dict[str | None, dict[str, Any]]:
@@ -175,7 +172,12 @@ def _told(kind: str, detail: Mapping[str, Any]) -> str:
         return f"In the layer {detail['layer']}."
     if kind == "migrate":
         return "What counted before counts on; the first table was published."
-    if kind == "create":
+    if kind == "note":
+        return str(detail.get("text", ""))
+    if kind == "label":
+        found = [f"Owner: {detail.get('owner') or 'nobody'}", *map(str, detail.get("tags", ()))]
+        return ", ".join(found) + "."
+    if kind in ("create", "redraft"):
         asked = ", across time" if detail.get("across_time") else ""
         return f"{len(detail.get('arms', ()))} arms, budget {budget}, {strategy} strategy{asked}."
     if kind == "replan":
@@ -187,11 +189,56 @@ def _told(kind: str, detail: Mapping[str, Any]) -> str:
         grade = detail.get("grade")
         words = f"New visitors no longer get {detail.get('arm', '')}."
         return f"{words} Grade of the new version: {grade}." if grade else words
+    if kind == "access":
+        return _access(detail)
+    if kind == "settings":
+        said = of_detail(dict(detail))
+        named = f"It is called {said.name}." if said.name else "It has no name."
+        return f"{named} Needs a second person: {said.rules_in_words()}."
+    if kind == "approval":
+        act = {"ask": "Asked for", "grant": "Granted", "refuse": "Refused"}.get(detail["act"], "")
+        return f"{act}: {detail.get('words', '')}."
+    if kind == "export":
+        return f"{whole(detail.get('rows', 0))} rows in the shape {detail.get('shape', '')}."
+    if kind == "add_arm":
+        words = f"New visitors can get {detail.get('arm', '')}."
+        return f"{words} Grade of the new version: {detail.get('grade')}."
+    if kind == "add_segment":
+        return f"The tables after number {detail.get('after')} have a row for it."
     if kind == "audit":
         return str(detail.get("verdict", ""))
     if kind == "document":
-        return f"{detail.get('as')} {detail.get('number')}, by {detail.get('by')}.".capitalize()
+        title, _ = DOCUMENTS.get(str(detail.get("as")), ("Document", None))
+        return f"{title} {detail.get('number')}."
     if kind in ("erase", "purge") and "decisions" in detail:
         count = detail["decisions"]
         return f"{whole(count)} decision{'' if count == 1 else 's'} stripped of the visitor."
     return ""
+
+
+def _by(kind: str, detail: Mapping[str, Any]) -> str:
+    """Who did it; documents say it in words already."""
+    return str(detail.get("by", "")) if kind == "document" else in_words(detail.get("by"))
+
+
+_ACCESS = {
+    "invite": "{user} was invited as {role}.",
+    "join": "{user} chose a password and joined as {role}.",
+    "password": "{user} chose a new password.",
+    "role": "{user} became {role}.",
+    "disable": "{user} was disabled.",
+    "enable": "{user} was enabled.",
+    "create key": "API key {key} was created for {scopes}.",
+    "revoke key": "API key {key} was revoked.",
+}
+
+
+def _access(detail: Mapping[str, Any]) -> str:
+    """What changed about people and keys."""
+    words = {
+        "user": detail.get("user", ""),
+        "role": str(detail.get("role", "")).replace("-", " "),
+        "key": detail.get("key", ""),
+        "scopes": ", ".join(detail.get("scopes", ())),
+    }
+    return _ACCESS.get(detail.get("act", ""), "").format(**words)

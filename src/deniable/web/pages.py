@@ -1,14 +1,15 @@
 """The pages on the service's application: which modules there are, and how they are mounted.
 
 A page is a module of this package with a `router` (FastAPI). To add one: write the module, add it
-to MODULES, and its place in the header to NAVIGATION. Routes take `Reader`, `Administrator` or
-`Submission` from `deniable.web.access`, which check who asks, and answer with `show` or `redirect`
-from `deniable.web.answers`.
+to MODULES, and its place in the header to NAVIGATION. Routes take `Reader`, `Submission`
+and so on from `deniable.web.access`, which check who asks, and answer with `show` or `redirect` from
+`deniable.web.answers`. `tests/web/test_roles.py` says which scope each route needs.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from importlib import import_module
 from threading import Thread
 from typing import cast
@@ -23,6 +24,7 @@ from deniable.portfolio.table import csv_rows
 from deniable.service.http.app import Application
 from deniable.service.http.problems import Problem
 from deniable.web import answers, refusals, static
+from deniable.web.proxy import TrustedProxy
 from deniable.web.sessions import Signer
 from deniable.web.watcher import Watcher
 
@@ -32,6 +34,7 @@ MODULES = (
     "overview",
     "experiments",
     "actions",
+    "remarks",
     "experiment",
     "planner",
     "portfolio",
@@ -39,6 +42,7 @@ MODULES = (
     "leak",
     "promises",
     "visitors",
+    "settings",
 )
 """Modules of this package with a `router`, in the order in which their paths are tried."""
 
@@ -47,16 +51,29 @@ UPLOAD_PATHS = frozenset({"/leak"})
 _REFUSALS = (DeniableError, Problem, HTTPException, RequestValidationError, Exception)
 
 
-def mount(application: Application, *, demo: bool = False) -> Application:
+def mount(
+    application: Application,
+    *,
+    demo: bool = False,
+    demo_key: str = "",
+    proxy: TrustedProxy | None = None,
+) -> Application:
     """Add the pages to an application and return it.
 
     Args:
         application: from `create_app`, not yet serving.
         demo: whether its visitors are simulated; every page then says so.
+        demo_key: the secret of an API key with which anybody may enter by one click.
+        proxy: that signs people in; None: they sign in here.
     """
     api = application.api
     api.state.signer = Signer(api.state.service.derived_key(b"web sessions"))
     api.state.demo = demo
+    api.state.seen_at = time.monotonic()
+    api.state.learned = {}
+    api.state.demo_key = demo_key
+    api.state.proxy = proxy or TrustedProxy()
+    api.state.webhook = False
     api.state.watcher = Watcher(api.state.service)
     application.companions.append(api.state.watcher)
     application.upload_paths = UPLOAD_PATHS
@@ -88,16 +105,24 @@ def _prepare() -> None:
     """
     for name in answers.environment().list_templates():
         answers.environment().get_template(name)
-    from deniable.web import allocation_view, ledger, live_charts, planner, portfolio, result_charts
+    from deniable.web import (
+        allocation_view,
+        ledger,
+        live_charts,
+        planner,
+        planner_setting,
+        portfolio,
+        result_charts,
+    )
 
     live_charts.prepare()
     result_charts.prepare()
     allocation_view.specifications()
     ledger.specification()
-    shown = planner.view(planner.Setting())
+    shown = planner.view(planner_setting.Setting())
     planner.specifications(tuple(shown["plan"].strategies))
     rows = allocation_view.checked_rows(csv_rows(portfolio.EXAMPLE))
-    solver = allocation_view.allocator(rows, "flexible")
+    solver = allocation_view.allocator(allocation_view.question(rows, "", {}), "flexible")
     allocation_view.view(solver.allocate(portfolio.USUAL_BUDGET, **allocation_view.QUICK))
     for name in ("scipy.special", "numpy.random"):  # p-values of audits, chances of arms
         import_module(name)

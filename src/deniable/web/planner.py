@@ -7,138 +7,35 @@ data and words; the charts stay, and are filled again.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from io import BytesIO, StringIO
 from typing import Any, Literal
-from urllib.parse import urlencode
+from urllib.parse import parse_qsl
 
 import numpy as np
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
-from deniable._numbers import number, numbers, whole
 from deniable.errors import DeniableError, InvalidArgumentError
 from deniable.planning import report
-from deniable.planning.arm_plan import ArmPlan, plan_arms
-from deniable.planning.plan import Plan, plan
+from deniable.planning.plan import Plan
 from deniable.privacy.belief import highest_belief
-from deniable.service.drafts import MAX_ARMS, MAX_BUDGET, MAX_SEGMENTS, NewArm
+from deniable.service.drafts import NewArm
 from deniable.service.http.guard import service_of
-from deniable.service.http.problems import Problem
+from deniable.service.http.problems import Problem, problem_of
 from deniable.web import answers
-from deniable.web.access import Form, Reader, Submission
+from deniable.web.access import DraftSubmission, Form, Reader, Viewer
 from deniable.web.fields import lines
+from deniable.web.planner_setting import LABELS, Setting, read_setting, told, toml
+from deniable.web.wording import capitalised
 
 router = APIRouter(prefix="/planner")
 
 SLIDER_TOP = 8.0
-LARGEST_VISITORS = 10**12
-LEAST_BELIEF, MOST_BELIEF = 0.1, 99.9
-"""In percent."""
 
-_LABELS = {
-    "arms": "Arms",
-    "visitors": "Visitors",
-    "segments": "Segments",
-    "prior": "Belief before",
-    "budget": "Privacy budget",
-    "arm_budgets": "A budget for each arm",
-    "max_belief": "A tracker may believe at most",
-    "trace_budget": "Trace budget",
-}
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What a person chose on the page; its query string reproduces the view.
-
-    Attributes:
-        arms: how many.
-        visitors: how many are planned for.
-        segments: how many.
-        prior: the tracker's belief before, in percent.
-        budget: in nats; None takes the recommended one.
-        arm_budgets: one for each arm, or empty.
-        max_belief: the most that a tracker may come to believe, in percent, or None.
-        trace_budget: in nats, or None.
-    """
-
-    arms: int = 2
-    visitors: int = 100_000
-    segments: int = 2
-    prior: float = 20.0
-    budget: float | None = None
-    arm_budgets: tuple[float, ...] = ()
-    max_belief: float | None = None
-    trace_budget: float | None = None
-
-    def query(self) -> str:
-        """The setting as a query string."""
-        pairs: dict[str, Any] = {
-            "arms": self.arms,
-            "visitors": self.visitors,
-            "segments": self.segments,
-            "prior": f"{self.prior:g}",
-        }
-        if self.budget is not None:
-            pairs["budget"] = f"{self.budget:.6g}"
-        if self.arm_budgets:
-            pairs["arm_budgets"] = ",".join(f"{budget:g}" for budget in self.arm_budgets)
-        if self.max_belief is not None:
-            pairs["max_belief"] = f"{self.max_belief:.6g}"
-        if self.trace_budget is not None:
-            pairs["trace_budget"] = f"{self.trace_budget:.6g}"
-        return urlencode(pairs)
-
-    def plan(self) -> Plan:
-        """The plan at this setting; with budgets by arm, at the largest of them."""
-        return plan(
-            n_arms=self.arms,
-            horizon=self.visitors,
-            n_segments=self.segments,
-            prior=self.prior / 100,
-            budget=max(self.arm_budgets) if self.arm_budgets else self.budget,
-            max_belief=None if self.max_belief is None else self.max_belief / 100,
-            trace_budget=self.trace_budget,
-        )
-
-    def arm_plan(self) -> ArmPlan | None:
-        """The plan of budgets by arm, where there are any."""
-        if not self.arm_budgets:
-            return None
-        return plan_arms(
-            arm_budgets=self.arm_budgets,
-            horizon=self.visitors,
-            n_segments=self.segments,
-            prior=self.prior / 100,
-        )
-
-
-def read_setting(given: Mapping[str, str]) -> Setting:
-    """The setting of a query string or form; InvalidArgumentError names the field that is wrong."""
-    usual = Setting()
-    texts = {name: given.get(name, "").strip() for name in _LABELS}
-    arms = whole("arms", texts["arms"] or f"{usual.arms}", 2, MAX_ARMS)
-    by_arm = texts["arm_budgets"]
-    budgets = tuple(numbers("arm_budgets", by_arm, 0.001, MAX_BUDGET)) if by_arm else ()
-    if budgets and len(budgets) != arms:
-        raise InvalidArgumentError("arm_budgets", by_arm[:40], f"{arms} budgets, one for each arm")
-    prior = number("prior", texts["prior"] or f"{usual.prior}", LEAST_BELIEF, MOST_BELIEF)
-    budget, belief, trace = texts["budget"], texts["max_belief"], texts["trace_budget"]
-    visitors = texts["visitors"] or f"{usual.visitors}"
-    segments = texts["segments"] or f"{usual.segments}"
-    return Setting(
-        arms=arms,
-        visitors=whole("visitors", visitors, 10, LARGEST_VISITORS),
-        segments=whole("segments", segments, 1, MAX_SEGMENTS),
-        prior=prior,
-        budget=number("budget", budget, 0, MAX_BUDGET) if budget else None,
-        arm_budgets=budgets,
-        max_belief=number("max_belief", belief, prior, MOST_BELIEF) if belief else None,
-        trace_budget=number("trace_budget", trace, 0.001, MAX_BUDGET) if trace else None,
-    )
+_TYPED = ("key", "arm_names", "segment_names", "group", "strategy", "across_time")
+"""What a draft needs beside the plan; kept where it is refused."""
 
 
 def view(setting: Setting) -> dict[str, Any]:
@@ -155,7 +52,13 @@ def view(setting: Setting) -> dict[str, Any]:
         "budget": planned.budget,
         "recommended": planned.recommendation.budget,
         "reason": report.recommendation_words(planned),
+        "answer": report.expected_words(planned),
+        "known": report.known_words(planned),
+        "outcomes": outcomes(planned),
         "segments": report.segments_words(planned),
+        "bounds": report.bounds_words(planned),
+        "example": report.lift_words(planned),
+        "copies": _copies(setting, planned),
         "by_arm_cost": report.arm_cost_words(by_arm) if by_arm else "",
         "trace_words": report.trace_words(planned),
         "reached": reached,
@@ -165,6 +68,36 @@ def view(setting: Setting) -> dict[str, Any]:
         "summaries": report.chart_summaries(planned),
         "tables": _tables(planned, datasets),
     }
+
+
+def _copies(setting: Setting, planned: Plan) -> dict[str, str]:
+    """The setting as hidden fields of the form that creates a draft: what is looked at, no more."""
+    fields = dict(parse_qsl(setting.query()))
+    return {name: fields.get(name, "") for name in LABELS} | {"budget": f"{planned.budget:.9g}"}
+
+
+def outcomes(planned: Plan) -> list[dict[str, str]]:
+    """What is expected of every strategy and rival, as the page's table writes it."""
+    found = planned.expected
+    if found is None:
+        return []
+    named = {
+        report.RIVAL_WORDS["random"]: found.rivals["random"],
+        report.RIVAL_WORDS["pooled"]: found.rivals["pooled"],
+        **{planned.strategies[name].title: one for name, one in found.strategies.items()},
+        report.RIVAL_WORDS["perfect"]: found.rivals["perfect"],
+    }
+    daily = found.per_day
+    return [
+        {
+            "name": capitalised(name),
+            "clicks": f"{one.clicks:,.0f}",
+            "lost": report.clicks_words(one.lost),
+            "range": f"{report.clicks_words(one.low)} to {report.clicks_words(one.high)}",
+            "daily": report.clicks_words(one.lost * daily / planned.horizon) if daily else "",
+        }
+        for name, one in named.items()
+    ]
 
 
 @lru_cache(maxsize=4)
@@ -178,13 +111,33 @@ def specifications(strategies: tuple[str, ...]) -> dict[str, dict[str, Any]]:
 @router.get("")
 def planner(request: Request, viewer: Reader) -> Response:
     """The page; its query string is its state."""
+    try:
+        return _page(request, viewer, read_setting(request.query_params))
+    except InvalidArgumentError as error:
+        return _page(request, viewer, read_setting({}), wrong=told(error))
+
+
+def _page(
+    request: Request,
+    viewer: Viewer,
+    setting: Setting,
+    *,
+    wrong: str = "",
+    refused: str = "",
+    typed: Mapping[str, str] | None = None,
+) -> Response:
+    """The page at a setting.
+
+    Args:
+        request: what is answered.
+        viewer: who is signed in.
+        setting: of the plan.
+        wrong: what is wrong with the setting that was asked for.
+        refused: why no draft was created.
+        typed: the fields of that draft.
+    """
     from deniable.charts.planning import PANELS
 
-    wrong = ""
-    try:
-        setting = read_setting(request.query_params)
-    except InvalidArgumentError as error:
-        setting, wrong = Setting(), _told(error)
     shown = view(setting)
     drawn = specifications(tuple(shown["plan"].strategies))
     charts = {
@@ -201,9 +154,11 @@ def planner(request: Request, viewer: Reader) -> Response:
         request,
         "planner.html",
         viewer,
-        status=422 if wrong else 200,
+        status=422 if wrong or refused else 200,
         setting=setting,
         wrong=wrong,
+        refused=refused,
+        typed=dict.fromkeys(_TYPED, "") if typed is None else typed,
         charts=charts,
         top=SLIDER_TOP,
         **shown,
@@ -218,9 +173,20 @@ def data(request: Request, viewer: Reader) -> Response:
     try:
         setting = read_setting(request.query_params)
     except InvalidArgumentError as error:
-        return JSONResponse({"wrong": _told(error)}, 422, answers.HEADERS)
+        return JSONResponse({"wrong": told(error)}, 422, answers.HEADERS)
     shown = view(setting)
-    parts = ("budget", "recommended", "icons", "datasets", "summaries", "tables")
+    parts = (
+        "answer",
+        "bounds",
+        "budget",
+        "copies",
+        "datasets",
+        "example",
+        "icons",
+        "recommended",
+        "summaries",
+        "tables",
+    )
     return JSONResponse(
         {
             "words": answers.rendered(
@@ -248,60 +214,35 @@ def download(request: Request, viewer: Reader, ending: Literal["svg", "pdf", "to
 
 
 @router.post("/experiments")
-def create(request: Request, form: Submission) -> Response:
-    """A draft from the plan."""
-    setting = read_setting({name: form.text(name) for name in _LABELS})
+def create(request: Request, form: DraftSubmission) -> Response:
+    """A draft from the plan; where it is refused, the page with everything that was typed."""
+    given = {name: form.text(name) for name in LABELS if name in form.data}
+    typed = {name: form.text(name) for name in _TYPED}
+    try:
+        setting = read_setting(given)
+    except InvalidArgumentError as error:
+        wrong = f"No experiment was created. {told(error)}"
+        return _page(request, form.viewer, read_setting({}), refused=wrong, typed=typed)
     planned = setting.plan()
-    chosen = form.text("strategy")
+    chosen = typed["strategy"]
     strategy: Any = chosen if chosen in planned.strategies else planned.recommendation.strategy
     try:
         created = service_of(request).experiments.create(
-            form.text("key"),
+            typed["key"],
             arms=_arms(form, setting),
             segments=_names("segment_names", form, setting.segments),
             budget=None if setting.arm_budgets else planned.budget,
             trace_budget=setting.trace_budget,
             strategy=strategy,
-            across_time=bool(form.text("across_time")),
+            across_time=bool(typed["across_time"]),
             planned_visitors=setting.visitors,
-            layer=form.text("group") or None,
+            layer=typed["group"] or None,
         )
-    except DeniableError as error:
-        told = f"No experiment was created: {error}."
-        return answers.redirect(request, f"/planner?{setting.query()}#create", told, "bad")
+    except (DeniableError, Problem) as error:
+        wrong = f"No experiment was created. {capitalised(problem_of(error).detail)}."
+        return _page(request, form.viewer, setting, refused=wrong, typed=typed)
     message = f"{created.key} is a draft: nothing is committed until you start it."
     return answers.redirect(request, f"/experiments/{created.key}", message)
-
-
-def toml(setting: Setting) -> str:
-    """The setting for the command line.
-
-    >>> print(toml(Setting(budget=1.5)))
-    # deniable plan --from plan.toml
-    arms = 2
-    visitors = 100000
-    segments = 2
-    prior = 0.2
-    budget = 1.5
-    <BLANKLINE>
-    """
-    text = [
-        "# deniable plan --from plan.toml",
-        f"arms = {setting.arms}",
-        f"visitors = {setting.visitors}",
-        f"segments = {setting.segments}",
-        f"prior = {setting.prior / 100:.10g}",
-    ]
-    if setting.arm_budgets:
-        text.append(f"arm_budgets = [{', '.join(f'{b:g}' for b in setting.arm_budgets)}]")
-        return "\n".join(text) + "\n"  # the command line takes no other limit beside them
-    if setting.budget is not None:
-        text.append(f"budget = {setting.budget:.10g}")
-    if setting.max_belief is not None:
-        text.append(f"max_belief = {setting.max_belief / 100:.10g}")
-    if setting.trace_budget is not None:
-        text.append(f"trace_budget = {setting.trace_budget:.10g}")
-    return "\n".join(text) + "\n"
 
 
 def _picture(setting: Setting, ending: str) -> bytes:
@@ -329,10 +270,6 @@ def _names(field: str, form: Form, expected: int) -> list[str]:
     return names
 
 
-def _told(error: InvalidArgumentError) -> str:
-    return f"{_LABELS.get(error.argument, error.argument)}: expected {error.allowed}."
-
-
 def _icons(planned: Plan) -> dict[str, int]:
     """Whole people out of 100; what a tracker might learn is rounded up, chance down."""
     before = round(100 * planned.prior)
@@ -350,6 +287,9 @@ def _tables(planned: Plan, data: Mapping[str, Sequence[Mapping[str, Any]]]) -> d
     beliefs = [[f"{p:.0%}", f"{float(highest_belief(p, planned.budget)):.1%}"] for p in priors]
     names = list(planned.strategies)
     return {
+        "expected": _wide(
+            "budget", data["expected"], "budget", "lost", ",.3g", _known(data["expected"], names)
+        ),
         "belief": {"columns": ["belief before", "at most after"], "rows": beliefs},
         "schedule": _wide("visitor", data["schedule"], "clock", "share", ".1%", names),
         "regret": _wide(
@@ -372,6 +312,12 @@ def _tables(planned: Plan, data: Mapping[str, Sequence[Mapping[str, Any]]]) -> d
     }
 
 
+def _known(records: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[str]:
+    """The strategies that are in the data."""
+    there = {record["strategy"] for record in records}
+    return [name for name in names if name in there]
+
+
 def _wide(
     label: str,
     records: Sequence[Mapping[str, Any]],
@@ -383,7 +329,7 @@ def _wide(
 ) -> dict[str, Any]:
     """A row for each x, a column for each strategy, about a dozen rows."""
 
-    def told(value: float | None) -> str:
+    def written(value: float | None) -> str:
         silent = value is None or value >= says_nothing_from
         return "says nothing" if silent else f"{value:{form}}"
 
@@ -392,5 +338,5 @@ def _wide(
     found = [by_name[name] for name in names]
     count = len(found[0])
     places = sorted({round(i) for i in np.linspace(0, count - 1, min(12, count))})
-    rows = [[f"{found[0][i][x]:,.4g}", *(told(one[i][y]) for one in found)] for i in places]
+    rows = [[f"{found[0][i][x]:,.4g}", *(written(one[i][y]) for one in found)] for i in places]
     return {"columns": [label, *names], "rows": rows}

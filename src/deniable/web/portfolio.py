@@ -27,17 +27,17 @@ from deniable.service.service import Deniable
 from deniable.storage.records import Experiment
 from deniable.strategies import STRATEGIES
 from deniable.web import allocation_view, answers, fields
-from deniable.web.access import Form, Reader, ReaderSubmission, Submission
+from deniable.web.access import DraftSubmission, Form, Reader, ReaderSubmission
 
 router = APIRouter(prefix="/portfolio")
 
 USUAL_BUDGET = 4.0
-EXAMPLE = """id,arms,visitors,segments,strategy,min_budget,max_budget,committed,group
-homepage,2,1000000,3,,,,,
-checkout,3,250000,2,,,1.5,,
-search,4,4000000,3,,,,,results
-ranking,2,900000,3,,,,,results
-newsletter,2,40000,2,constant,,,,
+EXAMPLE = """id,arms,visitors,segments,strategy,max_budget,group,base_rate,lift,value
+homepage,2,1000000,3,,,,0.04,0.05,
+checkout,3,250000,2,,1.5,,0.3,0.03,5
+search,4,4000000,3,,,results,0.12,0.05,
+ranking,2,900000,3,,,results,0.12,0.02,
+newsletter,2,40000,2,constant,,,0.02,0.2,
 """
 
 
@@ -97,7 +97,7 @@ async def download(form: ReaderSubmission) -> Response:
 
 
 @router.post("/apply")
-async def apply(request: Request, form: Submission) -> Response:
+async def apply(request: Request, form: DraftSubmission) -> Response:
     """Give the drafts their budgets and strategies."""
     service = service_of(request)
     try:
@@ -169,17 +169,18 @@ async def _answered(request: Request, work: Any) -> Response:
 
 
 def _quick(asked: dict[str, Any]) -> dict[str, Any]:
-    rows, regime, available = _question(asked)
-    found = allocation_view.allocator(rows, regime).allocate(available, **allocation_view.QUICK)
+    rows, text, regime, available = _question(asked)
+    found = allocation_view.allocator(text, regime).allocate(available, **allocation_view.QUICK)
     return {"rows": rows, **allocation_view.view(found)}
 
 
 def _curve(asked: dict[str, Any]) -> dict[str, Any]:
-    rows, regime, _ = _question(asked)
-    return {"what_if": allocation_view.what_if(json.dumps(rows, sort_keys=True), regime)}
+    _, text, regime, _ = _question(asked)
+    return {"what_if": allocation_view.what_if(text, regime)}
 
 
-def _question(asked: dict[str, Any]) -> tuple[list[dict[str, Any]], str, float]:
+def _question(asked: dict[str, Any]) -> tuple[list[dict[str, Any]], str, str, float]:
+    """The rows as given, the question as text for the solver, the regime and the budget."""
     csv = asked.get("csv")
     raw = csv_rows(csv) if isinstance(csv, str) else asked.get("rows")
     if not isinstance(raw, list) or not all(isinstance(row, dict) for row in raw):
@@ -187,20 +188,20 @@ def _question(asked: dict[str, Any]) -> tuple[list[dict[str, Any]], str, float]:
     budget, reserve = (
         fields.number(name, str(asked.get(name, 0))) for name in ("firm_budget", "reserve")
     )
-    return (
-        allocation_view.checked_rows(raw),
-        str(asked.get("regime", "flexible")),
-        max(0.0, budget - reserve),
-    )
+    usual = {name: asked[name] for name in ("base_rate", "lift") if asked.get(name)}
+    rows = allocation_view.checked_rows(raw)
+    text = allocation_view.question(rows, str(asked.get("objective") or ""), usual)
+    return rows, text, str(asked.get("regime", "flexible")), max(0.0, budget - reserve)
 
 
 def _proven(form: Form) -> Allocation:
     """The allocation of a form, solved to the usual proof."""
     text = form.data.get("rows")
-    asked = {name: form.text(name) for name in ("firm_budget", "reserve", "regime")}
+    names = ("firm_budget", "reserve", "regime", "objective", "base_rate", "lift")
+    asked = {name: form.text(name) for name in names}
     raw = json.loads(text) if isinstance(text, str) and text else []
-    rows, regime, available = _question({**asked, "rows": raw})
-    return allocation_view.allocator(rows, regime).allocate(available)
+    _, text, regime, available = _question({**asked, "rows": raw})
+    return allocation_view.allocator(text, regime).allocate(available)
 
 
 def _applied(service: Deniable, form: Form) -> int:

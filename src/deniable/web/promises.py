@@ -14,8 +14,9 @@ from deniable.documents.making import CHECKING, KINDS
 from deniable.documents.statement import AUDIT, SIGNING
 from deniable.errors import UnknownNameError
 from deniable.service.http.guard import service_of
+from deniable.storage.actors import current, in_words
 from deniable.web import answers, ledger_view
-from deniable.web.access import Reader, Submission
+from deniable.web.access import AuditSubmission, PrivacySubmission, Reader
 
 router = APIRouter(prefix="/ledger")
 
@@ -56,7 +57,7 @@ def statement(request: Request, viewer: Reader, key: str) -> Response:
 
 
 @router.post("/promises/{key}/audit")
-async def audit(request: Request, key: str, form: Submission) -> Response:
+async def audit(request: Request, key: str, form: AuditSubmission) -> Response:
     """Audit now, and enter the verdict into the ledger."""
     found = await asyncio.to_thread(service_of(request).audits.run, key, record=True)
     place = f"/ledger/promises/{found.promise.name}#audit"
@@ -71,14 +72,14 @@ def audit_page(request: Request, viewer: Reader, key: str) -> Response:
 
 
 @router.post("/promises/{key}/documents")
-async def issue(request: Request, key: str, form: Submission) -> Response:
+async def issue(request: Request, key: str, form: PrivacySubmission) -> Response:
     """Issue a document: it takes a number and an entry of the ledger."""
     issued = await asyncio.to_thread(
         service_of(request).documents.issue,
         key,
         form.text("kind"),
         firm=form.text("firm"),
-        actor=form.viewer.caller.label,
+        actor=in_words(current()),
     )
     place = f"/ledger/promises/{issued.experiment}#documents"
     told = f"Issued {issued.number}: {KINDS[issued.kind][0].lower()}, entry {issued.seq} of the ledger."

@@ -17,9 +17,13 @@ _PROGRAMS = ("/v1/", "/ofrep/")
 
 WORDS = {
     400: ("That request makes no sense to us", "Go back and try again."),
-    403: ("Not allowed", "Sign in with an API key that may do this, or ask who gave you the key."),
+    403: (
+        "Not allowed",
+        "Your role or API key does not include this. An admin can change that under Settings.",
+    ),
     404: ("There is nothing here", "It may have been renamed, or the address has a typing error."),
     405: ("This address takes no such request", "Go back and use the buttons of the page."),
+    429: ("Too many attempts", "Wait a while, then try again."),
     409: ("That cannot be done now", "Nothing was changed."),
     413: ("That was too long", "Nothing was changed. Send less at once."),
     422: ("Something in the form is not right", "Nothing was changed. Go back and correct it."),

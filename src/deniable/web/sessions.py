@@ -1,7 +1,7 @@
-"""Who is signed in: a cookie with the API key's id and an end, signed; nothing secret is in it.
+"""What a browser keeps: a random token with an end, signed. Who is signed in by it is in the store.
 
-Every process of a service knows every session by its signature; only that one was ended is stored. A
-session ends when its time is over, at sign-out and when its API key is revoked.
+The sign-in page has a session too, in which nobody is signed in yet: its form is bound to it. Signing in
+begins a new one, so that a token that somebody planted before opens nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ COOKIE = "deniable_session"
 LIFETIME_SECONDS = 8 * 3600
 """A working day."""
 
-_FORM = re.compile(r"([0-9a-f]{32})\.([0-9a-f]{32}|)\.([0-9]{1,12})\.([0-9a-f]{64})")
+_FORM = re.compile(r"([0-9a-f]{64})\.([0-9]{1,12})\.([0-9a-f]{64})")
 
 
 @dataclass(frozen=True)
@@ -25,13 +25,11 @@ class Session:
     """One session.
 
     Attributes:
-        id: random; forms are bound to it.
-        key_id: of the API key that signed in; empty before that.
+        token: 256 random bits; forms are bound to it, and the store knows its hash.
         expires: seconds since 1970.
     """
 
-    id: str
-    key_id: str
+    token: str
     expires: int
 
 
@@ -42,22 +40,22 @@ class Signer:
         key: 32 secret bytes, the same in all processes.
 
     >>> signer = Signer(bytes(32))
-    >>> signer.read(signer.written(Session("a" * 32, "", 2_000)), now=1_999)
-    Session(id='aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa', key_id='', expires=2000)
-    >>> signer.read(signer.written(Session("a" * 32, "", 2_000)), now=2_000) is None
+    >>> signer.read(signer.written(Session("a" * 64, 2_000)), now=1_999).expires
+    2000
+    >>> signer.read(signer.written(Session("a" * 64, 2_000)), now=2_000) is None
     True
     """
 
     def __init__(self, key: bytes) -> None:
         self._key = key
 
-    def new(self, key_id: str = "") -> Session:
+    def new(self) -> Session:
         """A session that begins now."""
-        return Session(secrets.token_hex(16), key_id, int(time.time()) + LIFETIME_SECONDS)
+        return Session(secrets.token_hex(32), int(time.time()) + LIFETIME_SECONDS)
 
     def written(self, session: Session) -> str:
         """The session as a cookie."""
-        text = f"{session.id}.{session.key_id}.{session.expires}"
+        text = f"{session.token}.{session.expires}"
         return f"{text}.{self.sign('session', text)}"
 
     def read(self, cookie: str | None, now: float | None = None) -> Session | None:
@@ -65,20 +63,23 @@ class Signer:
         found = _FORM.fullmatch(cookie or "")
         if found is None:
             return None
-        identity, key_id, expires, signature = found.groups()
-        expected = self.sign("session", f"{identity}.{key_id}.{expires}")
-        if not hmac.compare_digest(signature, expected):
+        token, expires, signature = found.groups()
+        if not hmac.compare_digest(signature, self.sign("session", f"{token}.{expires}")):
             return None
         if int(expires) <= (time.time() if now is None else now):
             return None
-        return Session(identity, key_id, int(expires))
+        return Session(token, int(expires))
 
-    def form_token(self, session: Session) -> str:
-        """What every form of this session carries, and no other site can know."""
-        return self.sign("form", session.id)
+    def form_token(self, owner: str) -> str:
+        """What every form of this owner's pages carries, and no other site can know.
+
+        Args:
+            owner: a session's token, or who a trusted proxy says it is.
+        """
+        return self.sign("form", owner)
 
     def sign(self, purpose: str, text: str) -> str:
-        """The signature of a text for one purpose."""
+        """A signature of a text for one purpose."""
         return hmac.new(self._key, f"{purpose}:{text}".encode(), sha256).hexdigest()
 
     def same(self, given: str, expected: str) -> bool:

@@ -9,25 +9,25 @@ from dataclasses import asdict
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from deniable.errors import InvalidArgumentError
+from deniable.errors import ApprovalNeededError, InvalidArgumentError
 from deniable.service.http.guard import service_of
 from deniable.service.jobs import LONGEST_NAME, checked_visitor
 from deniable.storage.erasure import Erasure
-from deniable.web import answers
-from deniable.web.access import Administrator, Form, Submission, Viewer
+from deniable.web import answers, fields
+from deniable.web.access import Form, Officer, PrivacySubmission, Viewer
 from deniable.web.wording import whole
 
 router = APIRouter(prefix="/ledger/visitors")
 
 
 @router.get("")
-def asked(request: Request, viewer: Administrator) -> Response:
+def asked(request: Request, viewer: Officer) -> Response:
     """Where to ask."""
     return _page(request, viewer)
 
 
 @router.post("")
-async def look_up(request: Request, form: Submission) -> Response:
+async def look_up(request: Request, form: PrivacySubmission) -> Response:
     """Everything stored about one visitor; the id is hashed here."""
     visitor = _visitor(form)
     if visitor is None:
@@ -41,12 +41,15 @@ async def look_up(request: Request, form: Submission) -> Response:
 
 
 @router.post("/erase")
-async def erase(request: Request, form: Submission) -> Response:
+async def erase(request: Request, form: PrivacySubmission) -> Response:
     """Forget a visitor in every experiment."""
     visitor = _visitor(form)
     if visitor is None or form.text("sure") != "yes":
         return answers.redirect(request, "/ledger/visitors", "Nothing was erased.", "note")
-    done = await asyncio.to_thread(service_of(request).visitors.erase, [visitor])
+    try:
+        done = await asyncio.to_thread(service_of(request).visitors.erase, [visitor])
+    except ApprovalNeededError as error:
+        return answers.redirect(request, "/ledger/visitors", fields.in_words(error), "note")
     return answers.redirect(request, "/ledger/visitors", _told(done))
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any
 
 from deniable.errors import NANO
-from deniable.storage.records import Commitment
+from deniable.storage.actors import in_words
+from deniable.storage.records import SCOPES, Commitment, Scope
 
 
 def whole(value: float) -> str:
@@ -111,12 +112,18 @@ _EVENTS = {
     "resume": "Resumed",
     "stop": "Stopped",
     "switch_off": "Arm switched off",
+    "add_arm": "Arm added",
+    "add_segment": "Segment added",
     "exhaust": "Budget exhausted: new visitors get an arm that tells nothing",
     "migrate": "Store migrated; the first table was published",
     "erase": "Visitors erased on request",
     "purge": "Old visitors purged",
+    "redraft": "Draft changed",
     "replan": "Budget of the draft changed",
+    "note": "Note",
+    "label": "Owner or tags changed",
     "audit": "Audited",
+    "export": "Decisions exported",
     "document": "Document issued",
 }
 
@@ -125,21 +132,69 @@ def event_words(event: Commitment) -> str:
     """What happened to an experiment, and what it took of the firm's budget."""
     words = _EVENTS.get(event.kind, event.kind.replace("_", " ").capitalize())
     detail = json.loads(event.detail)
+    if event.kind == "note":
+        words = f"“{detail.get('text', '')}”"
+    if event.kind == "label":
+        named = [f"owner {detail['owner']}"] if detail.get("owner") else []
+        words += f": {', '.join([*named, *map(str, detail.get('tags', ()))]) or 'none'}"
+    if event.kind == "audit" and "sound" in detail:
+        words += ": kept" if detail["sound"] else ": not kept"
     if event.kind == "stop" and detail.get("winner"):
         words += f"; everybody gets {detail['winner']}"
-    if event.kind == "switch_off":
+    if event.kind in ("switch_off", "add_arm"):
         words += f": {detail.get('arm')}"
         if detail.get("grade"):
             words += f"; version {detail.get('version')}, {detail['grade']}"
+    if event.kind == "export":
+        words += f": {whole(detail.get('rows', 0))} rows, {detail.get('shape')}"
     if event.amount_nano:
         words += f", {nats(event.amount_nano / NANO)} nats committed"
-    return words
+    by = (
+        event.actor if event.kind == "document" else in_words(event.actor)
+    )  # which are words already
+    return f"{words}, by {by}" if by else words
+
+
+def role_name(role: str) -> str:
+    """A role for people.
+
+    >>> role_name("privacy-officer")
+    'privacy officer'
+    """
+    return role.replace("-", " ")
+
+
+SCOPE_WORDS: dict[Scope, str] = {
+    "decide": "ask for arms",
+    "reward": "report rewards",
+    "scores": "give a model’s scores",
+    "read": "look at everything but single visitors",
+    "draft": "make and change drafts",
+    "run": "start, pause, stop and promote",
+    "audit": "record audits",
+    "privacy": "set the firm’s budget, answer visitors, issue documents, export",
+    "admin": "manage people and keys, and do everything else",
+}
+
+
+def scope_words(scopes: Iterable[Scope]) -> str:
+    """What scopes allow, in one sentence.
+
+    >>> scope_words(("read", "draft"))
+    'look at everything but single visitors; make and change drafts'
+    """
+    given = set(scopes)
+    shown = ["admin"] if "admin" in given else [scope for scope in SCOPES if scope in given]
+    return "; ".join(SCOPE_WORDS[scope] for scope in shown)  # type: ignore[index]
 
 
 FILTERS: dict[str, Callable[..., Any]] = {
     "capitalised": capitalised,
     "chance": chance,
     "event_words": event_words,
+    "actor": in_words,
+    "role_name": role_name,
+    "scope_words": scope_words,
     "signed_percent": signed_percent,
     "whole": whole,
     "percent": percent,

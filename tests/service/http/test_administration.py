@@ -50,6 +50,36 @@ def test_an_experiment_from_draft_to_winner(site: Site) -> None:
     assert (checked["sound"], checked["problem"]) == (True, None)
 
 
+def test_arms_and_segments_are_added_while_it_runs(site: Site) -> None:
+    _post(site, "/v1/experiments", HERO)
+    draft = _post(site, "/v1/experiments/hero/arms", {"key": "d"})
+    assert (draft.status_code, "draft" in draft.json()["detail"]) == (409, True)
+    _post(site, "/v1/experiments/hero/start")
+    listed = _post(site, "/v1/experiments/hero/segments", {"segment": "z"})
+    assert (listed.status_code, listed.json()["version"]) == (201, 1)
+    assert listed.json()["segments"] == ["x", "y", "z"]
+    added = _post(site, "/v1/experiments/hero/arms", {"key": "d", "label": "D"})
+    assert (added.status_code, added.json()["version"]) == (201, 2)
+    assert added.json()["arms"][3] == {"key": "d", "label": "D", "budget": None, "active": True}
+    for path, body in (
+        ("arms", {"key": "d"}),
+        ("arms", {"key": "e", "budget": 1.0}),
+        ("arms", {}),
+        ("arms", {"key": "not a key"}),
+        ("segments", {"segment": "z"}),
+        ("segments", {"segment": ""}),
+        ("segments", {"segment": "w", "row": 1}),
+    ):
+        refused = _post(site, f"/v1/experiments/hero/{path}", body)
+        assert refused.status_code == 422, refused.text
+        assert refused.headers["content-type"] == "application/problem+json"
+    assert _post(site, "/v1/experiments/nobody/arms", {"key": "d"}).status_code == 404
+    decided = _post(site, "/v1/experiments/hero/decisions", {"visitor": "v", "segment": "z"})
+    assert decided.json()["arm"] in {"a", "b", "c", "d"}
+    checked = site.client.get("/v1/ledger/verification", headers=site.headers()).json()
+    assert checked["sound"]
+
+
 def test_keys_that_the_audit_reserves_are_refused(site: Site) -> None:
     for key in ("experiment", "firm", "live", "log"):
         refused = _post(site, "/v1/experiments", HERO | {"key": key})

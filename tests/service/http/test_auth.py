@@ -27,20 +27,24 @@ ROUTES: list[tuple[str, str, Scope]] = [
     ("GET", "/v1/experiments/checkout/counts", "read"),
     ("GET", "/v1/experiments/checkout/results", "read"),
     ("GET", "/v1/ledger", "read"),
+    ("POST", "/v1/plan", "read"),
     ("GET", "/v1/ledger/verification", "read"),
-    ("POST", "/v1/firm", "admin"),
-    ("POST", "/v1/experiments", "admin"),
-    ("POST", "/v1/experiments/checkout/start", "admin"),
-    ("POST", "/v1/experiments/checkout/pause", "admin"),
-    ("POST", "/v1/experiments/checkout/resume", "admin"),
-    ("POST", "/v1/experiments/checkout/stop", "admin"),
-    ("POST", "/v1/experiments/checkout/arms/old/switch-off", "admin"),
-    ("GET", "/v1/experiments/checkout/export", "admin"),
+    ("PUT", "/v1/experiments/checkout/scores", "scores"),
+    ("POST", "/v1/firm", "privacy"),
+    ("POST", "/v1/experiments", "draft"),
+    ("POST", "/v1/experiments/checkout/start", "run"),
+    ("POST", "/v1/experiments/checkout/pause", "run"),
+    ("POST", "/v1/experiments/checkout/resume", "run"),
+    ("POST", "/v1/experiments/checkout/stop", "run"),
+    ("POST", "/v1/experiments/checkout/arms/old/switch-off", "run"),
+    ("POST", "/v1/experiments/checkout/arms", "run"),
+    ("POST", "/v1/experiments/checkout/segments", "run"),
+    ("GET", "/v1/experiments/checkout/export", "privacy"),
     ("GET", "/v1/keys", "admin"),
     ("POST", "/v1/keys", "admin"),
     ("POST", f"/v1/keys/{'0' * 32}/revoke", "admin"),
-    ("POST", "/v1/erasures", "admin"),
-    ("POST", "/v1/purges", "admin"),
+    ("POST", "/v1/erasures", "privacy"),
+    ("POST", "/v1/purges", "privacy"),
     ("POST", "/v1/experiments/checkout/scratch", "audit"),
     ("GET", f"/v1/scratch/{SCRATCH}/decisions", "audit"),
     ("DELETE", f"/v1/scratch/{SCRATCH}", "audit"),
@@ -122,6 +126,9 @@ class _Keys:
         self.asked.append(secret)
         now = datetime.datetime.now(datetime.UTC)
         return ApiKey("0" * 32, "test", ("read",), now, None) if secret in self.known else None
+
+    def note_use(self, key: ApiKey) -> None:
+        """Nothing is asked, and nobody waits."""
 
 
 @pytest.fixture

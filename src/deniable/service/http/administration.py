@@ -19,7 +19,7 @@ from deniable.service.http.guard import Service, authenticator_of, require
 from deniable.service.http.messages import EXPERIMENT_KEY
 from deniable.service.http.problems import MEDIA_TYPE
 from deniable.service.result_records import Results
-from deniable.storage.records import Metric
+from deniable.storage.records import Metric, Scope
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -31,12 +31,15 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     }
 
 
-read = APIRouter(
-    prefix="/v1", tags=["read"], dependencies=[Depends(require("read"))], responses=problems()
-)
-admin = APIRouter(
-    prefix="/v1", tags=["admin"], dependencies=[Depends(require("admin"))], responses=problems()
-)
+def _router(scope: Scope) -> APIRouter:
+    """Routes for callers with this scope."""
+    needed = [Depends(require(scope))]
+    return APIRouter(prefix="/v1", tags=[scope], dependencies=needed, responses=problems())
+
+
+read, draft, run = _router("read"), _router("draft"), _router("run")
+privacy, admin = _router("privacy"), _router("admin")
+ROUTERS = (read, draft, run, privacy, admin)
 
 ExperimentKey = Annotated[str, Path(pattern=EXPERIMENT_KEY, max_length=128)]
 KeyId = Annotated[str, Path(pattern="^[0-9a-f]{32}$")]
@@ -48,7 +51,7 @@ def firm(service: Service) -> models.FirmReply:
     return models.FirmReply.of(service.firm.current())
 
 
-@admin.post("/firm", status_code=201, responses=problems(409))
+@privacy.post("/firm", status_code=201, responses=problems(409))
 def open_period(service: Service, wanted: models.FirmRequest) -> models.FirmReply:
     """Set the firm's budget and window. What counts already goes on counting."""
     return models.FirmReply.of(
@@ -62,7 +65,7 @@ def experiments(service: Service) -> list[models.ExperimentReply]:
     return [models.ExperimentReply.of(found) for found in service.experiments.all()]
 
 
-@admin.post("/experiments", status_code=201, responses=problems(409))
+@draft.post("/experiments", status_code=201, responses=problems(409))
 def create_experiment(service: Service, wanted: models.ExperimentRequest) -> models.ExperimentReply:
     """A new draft."""
     created = service.experiments.create(
@@ -101,25 +104,62 @@ def results(service: Service, key: ExperimentKey) -> Results:
     return service.experiments.results(key)
 
 
-@admin.post("/experiments/{key}/start", responses=problems(404, 409))
+@draft.put("/experiments/{key}", responses=problems(404, 409))
+def change_draft(
+    service: Service, key: ExperimentKey, wanted: models.DraftRequest
+) -> models.ExperimentReply:
+    """Change a draft: what is given replaces what it has."""
+    return models.ExperimentReply.of(service.experiments.redraft(key, **wanted.changes()))
+
+
+@draft.delete("/experiments/{key}", status_code=204, responses=problems(404, 409))
+def discard_draft(service: Service, key: ExperimentKey) -> None:
+    """Remove a draft; its key can be used again."""
+    service.experiments.discard(key)
+
+
+@draft.post("/experiments/{key}/copies", status_code=201, responses=problems(404, 409))
+def duplicate(
+    service: Service, key: ExperimentKey, wanted: models.CopyRequest
+) -> models.ExperimentReply:
+    """A new draft like this experiment."""
+    return models.ExperimentReply.of(service.experiments.duplicate(key, wanted.key))
+
+
+@draft.post("/experiments/{key}/notes", status_code=204, responses=problems(404))
+def add_note(service: Service, key: ExperimentKey, wanted: models.NoteRequest) -> None:
+    """Enter a note into the ledger, for good. Never write anything about a visitor."""
+    service.experiments.note(key, wanted.text)
+
+
+@draft.put("/experiments/{key}/labels", responses=problems(404))
+def label(
+    service: Service, key: ExperimentKey, wanted: models.LabelsRequest
+) -> models.LabelsRequest:
+    """Owner and tags, in place of earlier ones."""
+    named = service.experiments.label(key, owner=wanted.owner, tags=wanted.tags)
+    return models.LabelsRequest(owner=named.owner, tags=list(named.tags))
+
+
+@run.post("/experiments/{key}/start", responses=problems(404, 409))
 def start(service: Service, key: ExperimentKey) -> models.ExperimentReply:
     """draft -> running; commits the budget."""
     return models.ExperimentReply.of(service.experiments.start(key))
 
 
-@admin.post("/experiments/{key}/pause", responses=problems(404, 409))
+@run.post("/experiments/{key}/pause", responses=problems(404, 409))
 def pause(service: Service, key: ExperimentKey) -> models.ExperimentReply:
     """running -> paused: known visitors keep their arm, new ones get a uniform one."""
     return models.ExperimentReply.of(service.experiments.pause(key))
 
 
-@admin.post("/experiments/{key}/resume", responses=problems(404, 409))
+@run.post("/experiments/{key}/resume", responses=problems(404, 409))
 def resume(service: Service, key: ExperimentKey) -> models.ExperimentReply:
     """paused -> running."""
     return models.ExperimentReply.of(service.experiments.resume(key))
 
 
-@admin.post("/experiments/{key}/stop", responses=problems(404, 409))
+@run.post("/experiments/{key}/stop", responses=problems(404, 409))
 def stop(
     service: Service,
     key: ExperimentKey,
@@ -131,10 +171,27 @@ def stop(
     )
 
 
-@admin.post("/experiments/{key}/arms/{arm}/switch-off", responses=problems(404, 409))
+@run.post("/experiments/{key}/arms/{arm}/switch-off", responses=problems(404, 409))
 def switch_off(service: Service, key: ExperimentKey, arm: ExperimentKey) -> models.ExperimentReply:
     """A new version without this arm; visitors who hold it keep it."""
     return models.ExperimentReply.of(service.experiments.switch_off(key, arm))
+
+
+@run.post("/experiments/{key}/arms", status_code=201, responses=problems(404, 409))
+def add_arm(
+    service: Service, key: ExperimentKey, wanted: models.ArmRequest
+) -> models.ExperimentReply:
+    """A new version with one more arm, "given the time"; visitors who have an arm keep it."""
+    added = service.experiments.add_arm(key, wanted.key, budget=wanted.budget, label=wanted.label)
+    return models.ExperimentReply.of(added)
+
+
+@run.post("/experiments/{key}/segments", status_code=201, responses=problems(404, 409))
+def add_segment(
+    service: Service, key: ExperimentKey, wanted: models.SegmentRequest
+) -> models.ExperimentReply:
+    """List one more segment: the zero row until the next table, then a row of its own."""
+    return models.ExperimentReply.of(service.experiments.add_segment(key, wanted.segment))
 
 
 @admin.get("/keys")
@@ -171,13 +228,13 @@ def verification(service: Service) -> models.VerificationReply:
     return models.VerificationReply.model_validate(found, from_attributes=True)
 
 
-@admin.post("/erasures")
+@privacy.post("/erasures")
 def erase(service: Service, wanted: models.ErasureRequest) -> models.ErasureReply:
     """Forget these visitors; their arm memory goes with them and is debited where that matters."""
     return models.ErasureReply.of(service.visitors.erase(wanted.visitors))
 
 
-@admin.post("/purges")
+@privacy.post("/purges")
 def purge(service: Service, wanted: models.PurgeRequest) -> models.ErasureReply:
     """Forget all visitors decided before a time: of stopped experiments, or of all with a debit."""
     return models.ErasureReply.of(
@@ -185,7 +242,7 @@ def purge(service: Service, wanted: models.PurgeRequest) -> models.ErasureReply:
     )
 
 
-@admin.get("/experiments/{key}/export", response_class=FileResponse, responses=problems(404))
+@privacy.get("/experiments/{key}/export", response_class=FileResponse, responses=problems(404))
 def export(
     service: Service,
     key: ExperimentKey,

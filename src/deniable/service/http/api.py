@@ -14,7 +14,14 @@ from fastapi.openapi.utils import get_openapi
 from starlette.exceptions import HTTPException
 
 from deniable.errors import DeniableError
-from deniable.service.http import administration, audit_routes, metrics, ofrep, score_routes
+from deniable.service.http import (
+    administration,
+    audit_routes,
+    metrics,
+    ofrep,
+    plan_routes,
+    score_routes,
+)
 from deniable.service.http.auth import Authenticator
 from deniable.service.http.guard import Service, require
 from deniable.service.http.messages import (
@@ -117,8 +124,8 @@ def make_api(
     api.state.authenticator = authenticator
     api.state.tally = tally
     api.state.readiness = Readiness(service)
-    ours = (operation, flags, administration.read, administration.admin, audit_routes.audit)
-    for router in (*ours, score_routes.scores, *extra_routers):
+    ours = (operation, flags, *administration.ROUTERS, audit_routes.audit)
+    for router in (*ours, plan_routes.plans, score_routes.scores, *extra_routers):
         api.include_router(router)
     api.add_exception_handler(DeniableError, _told)
     api.add_exception_handler(Problem, _told)

@@ -11,13 +11,15 @@ import asyncio
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from hashlib import sha256
 from hmac import compare_digest
 from typing import NamedTuple, Protocol, TypeVar
 
 from deniable.errors import StoreUnavailableError
 from deniable.service.http.problems import Problem
-from deniable.storage.records import SCOPES, ApiKey, Scope
+from deniable.storage.actors import act_as
+from deniable.storage.records import ROLES, SCOPES, ApiKey, Scope, User, UserRole
 
 Value = TypeVar("Value")
 
@@ -32,22 +34,31 @@ THREADS = 4
 
 
 class Caller(NamedTuple):
-    """An authenticated API key.
+    """An authenticated API key, or a person who is signed in.
 
     Attributes:
-        id: the key's id.
-        label: the key's label, for people.
+        id: of the key or the person.
+        label: the key's label, or the person's name.
         scopes: what it may do; `admin` may do everything.
+        role: of a person; None: an API key.
     """
 
     id: str
     label: str
     scopes: frozenset[Scope]
+    role: UserRole | None = None
 
     def require(self, scope: Scope) -> None:
         """Raise the problem 403 unless this caller may do it."""
-        if scope not in self.scopes:
+        if scope in self.scopes:
+            return
+        if self.role is None:
             raise Problem(403, "scope-missing", f"this API key does not have the scope {scope!r}")
+        raise Problem(403, "scope-missing", f"the role {self.role} does not include {scope!r}")
+
+    def act(self) -> None:
+        """Enter the ledger as this caller from now on, in this context."""
+        act_as("key" if self.role is None else "user", self.label)
 
 
 class KnowsKeys(Protocol):
@@ -55,6 +66,9 @@ class KnowsKeys(Protocol):
 
     def authenticate(self, secret: str) -> ApiKey | None:
         """The key with this secret, or None."""
+
+    def note_use(self, key: ApiKey) -> None:
+        """Remember that the key was used in this hour."""
 
 
 class _Known(NamedTuple):
@@ -100,6 +114,8 @@ class Authenticator:
         self._asked: dict[bytes, _Asked] = {}
         # Threads of their own: while the store hangs they hang, and nothing else waits for them.
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="deniable-keys")
+        self._noting = ThreadPoolExecutor(1, thread_name_prefix="deniable-key-use")
+        self._noted: dict[str, int] = {}
 
     async def caller(self, authorization: bytes | None) -> Caller:
         """Who sent this Authorization header; the problem 401 where nobody known did."""
@@ -119,7 +135,10 @@ class Authenticator:
 
     def authenticate(self, secret: str) -> Caller | None:
         """The caller with this secret, asked anew: for signing people in."""
-        return caller_of(self._keys.authenticate(secret)) if secret.isascii() else None
+        key = self._keys.authenticate(secret) if secret.isascii() else None
+        if key is not None:
+            self._note_use(key)
+        return caller_of(key)
 
     def forget(self) -> None:
         """Forget all answers: after a key was revoked in this process."""
@@ -129,6 +148,19 @@ class Authenticator:
     def close(self) -> None:
         """End the threads, without waiting for those that wait for the store."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+        self._noting.shutdown(wait=False, cancel_futures=True)
+
+    def _note_use(self, key: ApiKey) -> None:
+        """Have the hour of a key's last use written, once an hour, while nobody waits for it."""
+        hour = int(time.time()) // 3600
+        if self._noted.get(key.id) == hour:
+            return
+        if key.last_used_at is not None and key.last_used_at.timestamp() // 3600 == hour:
+            self._noted[key.id] = hour
+            return
+        self._noted[key.id] = hour  # first: a store that cannot be written to is not asked again
+        with suppress(RuntimeError):  # it is being closed
+            self._noting.submit(self._keys.note_use, key)
 
     async def _looked_up(self, digest: bytes, secret: bytes, known: _Known | None) -> Caller | None:
         """The store's answer, or what was known before where it does not answer."""
@@ -197,3 +229,8 @@ def caller_of(key: ApiKey | None) -> Caller | None:
         return None
     scopes = SCOPES if "admin" in key.scopes else key.scopes
     return Caller(key.id, key.label, frozenset(scopes))
+
+
+def caller_of_user(user: User) -> Caller:
+    """A person as a caller, with the scopes of the role."""
+    return Caller(user.id, user.name, frozenset(ROLES[user.role]), user.role)

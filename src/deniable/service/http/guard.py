@@ -39,6 +39,7 @@ def require(scope: Scope) -> Callable[..., Awaitable[Caller]]:
     async def checked(request: Request, _bearer: object = Depends(_documented)) -> Caller:
         caller = await authenticator_of(request).caller(authorization_of(request.scope))
         caller.require(scope)
+        caller.act()
         return caller
 
     return checked

@@ -12,11 +12,13 @@ import orjson
 
 from deniable.errors import (
     NANO,
+    ApprovalNeededError,
     DeniableError,
     InsufficientBudgetError,
     InvalidArgumentError,
     OverloadedError,
     StoreUnavailableError,
+    TooManyAttemptsError,
     UnknownNameError,
     WrongStateError,
 )
@@ -27,8 +29,10 @@ RETRY_AFTER_SECONDS = 1
 _STATUS_OF: tuple[tuple[type[DeniableError], int, str], ...] = (
     (InvalidArgumentError, 422, "invalid-argument"),
     (UnknownNameError, 404, "unknown-name"),
+    (ApprovalNeededError, 409, "approval-needed"),
     (InsufficientBudgetError, 409, "insufficient-budget"),
     (WrongStateError, 409, "wrong-state"),
+    (TooManyAttemptsError, 429, "too-many-attempts"),
     (OverloadedError, 503, "overloaded"),
     (StoreUnavailableError, 503, "store-unavailable"),
 )

@@ -32,7 +32,7 @@ from deniable.simulation.kernels.state import (
     Rule,
     WordArray,
 )
-from deniable.simulation.kernels.two_arms import LONG, WORD
+from deniable.simulation.kernels.two_arms import LONG, WORD, show
 
 _U1 = np.uint64(1)
 _SHORT = 7.0  # visitors of a quiet block, below which they are taken one by one
@@ -122,7 +122,7 @@ def _visit(wanders: bool, leader: int, tied: int, arms: Arms) -> None:
         arm = int(uniform(arms.state) * arms.rates.size)
     elif tied > 1:
         arm = tied_arm(arms.shows, arms.clicks, leader, int(uniform(arms.state) * tied))
-    _show(arm, arms)
+    show(arm, arms)
 
 
 @compiled
@@ -139,14 +139,7 @@ def _single(explored: FloatArray, bonus: float, leader: int, tied: int, arms: Ar
         while arm < explored.size - 1 and u >= explored[arm]:
             u -= explored[arm]
             arm += 1
-    _show(arm, arms)
-
-
-@compiled
-def _show(arm: int, arms: Arms) -> None:
-    arms.shows[arm] += 1
-    if uniform(arms.state) < arms.rates[arm]:
-        arms.clicks[arm] += 1
+    show(arm, arms)
 
 
 @compiled

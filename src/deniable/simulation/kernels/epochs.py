@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from deniable.simulation.kernels.run import Setting, record_of, serve
+from deniable.simulation.kernels.run import Setting, enter_phase, record_of, serve
 from deniable.simulation.kernels.state import FloatArray, IntArray
 from deniable.simulation.kernels.trace import REWARD, enter_counts, noise_variance
 
@@ -50,6 +50,7 @@ def run_epochs(
     rows = np.cumsum(np.full(shape, 1 / shape[1]), axis=1)
     done, due, published = 0, publishing.first, 0
     for i, point in enumerate(setting.checkpoints.tolist()):
+        enter_phase(setting, i)
         while done < point:
             if done == due:
                 published += 1

@@ -21,7 +21,7 @@ from deniable.simulation.kernels.random_numbers import (
     split_multinomial,
     uniform,
 )
-from deniable.simulation.kernels.run import Record, Setting, note, record_of
+from deniable.simulation.kernels.run import Record, Setting, enter_phase, note, record_of
 from deniable.simulation.kernels.state import DEPTH, FloatArray, IntArray, WordArray
 
 _LEAF = 8  # parts of a block of this size are walked through
@@ -70,6 +70,7 @@ def _run_index(
     for i in range(setting.checkpoints.size):
         split_multinomial(setting.checkpoints[i] - done, setting.arrival, arrivals, setting.state)
         done = setting.checkpoints[i]
+        enter_phase(setting, i)
         for j in range(arrivals.size):
             arms = IndexArms(
                 setting.rates[j], record.shows[j], record.clicks[j], indices, setting.state

@@ -41,12 +41,15 @@ class Setting(NamedTuple):
         arrival: cumulative shares of the segments, (J,).
         checkpoints: numbers of visitors at which to note the counts, ascending, (C,).
         state: the generator.
+        rates_until: where click rates change, those that hold until each checkpoint, (C, J, K);
+            they are copied to `rates` in their turn. Else empty.
     """
 
     rates: FloatArray
     arrival: FloatArray
     checkpoints: IntArray
     state: WordArray
+    rates_until: FloatArray = np.empty((0, 0, 0))
 
 
 class Record(NamedTuple):
@@ -88,7 +91,7 @@ def run_greedy(
 
 
 def run_fixed(leap: bool, cumulative: FloatArray, setting: Setting) -> tuple[IntArray, IntArray]:
-    """Arms from one distribution by segment, cumulated as (J, K), whatever is clicked."""
+    """Arms from one distribution by segment until each checkpoint, cumulated as (C, J, K)."""
     record = record_of(setting)
     parts = np.empty(sum(setting.rates.shape), np.int64)
     _run_fixed(leap, cumulative, setting, parts, record)
@@ -147,6 +150,7 @@ def _leap_greedy(
                 setting.checkpoints[i] - done, setting.arrival, visitors, setting.state
             )
         done = setting.checkpoints[i]
+        enter_phase(setting, i)
         for w in range(visitors.size):
             world = World(
                 worlds.rates[w],
@@ -180,6 +184,7 @@ def _step_greedy(
     )
     done = 0
     for i in range(setting.checkpoints.size):
+        enter_phase(setting, i)
         step_visitors(rule, setting.checkpoints[i] - done, leaders, space, world)
         done = setting.checkpoints[i]
         note(record, i)
@@ -191,7 +196,8 @@ def _run_fixed(
 ) -> None:
     done = 0
     for i in range(setting.checkpoints.size):
-        serve(leap, setting.checkpoints[i] - done, cumulative, setting, parts, record)
+        enter_phase(setting, i)
+        serve(leap, setting.checkpoints[i] - done, cumulative[i], setting, parts, record)
         done = setting.checkpoints[i]
         note(record, i)
 
@@ -232,6 +238,15 @@ def serve(
             record.shows[j, arm] += 1
             if uniform(state) < rates[j, arm]:
                 record.clicks[j, arm] += 1
+
+
+@compiled
+def enter_phase(setting: Setting, checkpoint: int) -> None:
+    """Make the click rates those that hold until a checkpoint, where they change."""
+    if setting.rates_until.shape[0] > 0:
+        for j in range(setting.rates.shape[0]):
+            for arm in range(setting.rates.shape[1]):
+                setting.rates[j, arm] = setting.rates_until[checkpoint, j, arm]
 
 
 @compiled

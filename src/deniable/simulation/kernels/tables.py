@@ -14,7 +14,14 @@ import numpy as np
 from deniable._compile import compiled
 from deniable.simulation.kernels.exploration import scheduled
 from deniable.simulation.kernels.leader import sign_of_difference
-from deniable.simulation.kernels.run import Record, Setting, note, record_of, serve
+from deniable.simulation.kernels.run import (
+    Record,
+    Setting,
+    enter_phase,
+    note,
+    record_of,
+    serve,
+)
 from deniable.simulation.kernels.state import FloatArray, IntArray
 from deniable.simulation.kernels.trace import REWARD, enter_counts
 
@@ -74,6 +81,7 @@ def _run_tables(
     write_rows(publishing, space)
     due = publishing.least_new
     for i in range(setting.checkpoints.size):
+        enter_phase(setting, i)
         while done < setting.checkpoints[i]:
             if done == due:
                 publish(publishing, setting, space, record)

@@ -93,7 +93,7 @@ def advance_two_arms(rule: Rule, visitors: int, stack: IntArray, arms: Arms) -> 
             last = explored[0] * 2.0 * (1.0 - loose)
             wanders = uniform(state) * loose < now - last
             arm = _greedy_or_not(gap, wanders, state)
-            _show(arm, arms)
+            show(arm, arms)
             clock += 1
             rare_at = clock + failures_before_success(scale, state)
             continue
@@ -103,7 +103,7 @@ def advance_two_arms(rule: Rule, visitors: int, stack: IntArray, arms: Arms) -> 
             arm = 0 if u < explored[0] else 1
             if u >= explored[0] + explored[1]:
                 arm = _greedy_or_not(gap, gap == 0, state)
-            _show(arm, arms)
+            show(arm, arms)
             clock += 1
             continue
         leader = 0 if gap > 0 else 1
@@ -143,7 +143,8 @@ def _greedy_or_not(gap: int, wanders: bool, state: WordArray) -> int:
 
 
 @compiled
-def _show(arm: int, arms: Arms) -> None:
+def show(arm: int, arms: Arms) -> None:
+    """Show an arm once."""
     arms.shows[arm] += 1
     if uniform(arms.state) < arms.rates[arm]:
         arms.clicks[arm] += 1

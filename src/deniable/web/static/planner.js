@@ -18,8 +18,13 @@ let shown = {}; // each dataset that the charts hold, as text: what did not chan
 // Until somebody chooses a budget the recommended one is shown, and follows the other fields.
 let following = Boolean(setting.dataset.recommended);
 
+// Fields that the page fills in unless it is told that they are empty.
+const emptied = ["max_belief", "base_rate"];
+
 const query = () => {
-  const fields = [...new FormData(setting)].filter(([name, value]) => value !== "" && !(following && name === "budget"));
+  const fields = [...new FormData(setting)]
+    .map(([name, value]) => [name, value === "" && emptied.includes(name) ? "none" : value])
+    .filter(([name, value]) => value !== "" && !(following && name === "budget"));
   return new URLSearchParams(fields).toString();
 };
 
@@ -56,13 +61,16 @@ async function showChart(name, answer) {
 async function show(answer) {
   showIcons(answer.icons);
   document.getElementById("words").innerHTML = answer.words; // made and escaped by our own templates
+  document.getElementById("expectation").hidden = !answer.answer;
+  document.getElementById("bounds").textContent = answer.bounds;
+  document.getElementById("example").textContent = answer.example;
   recommended.dataset.budget = answer.recommended;
   recommended.hidden = false;
   recommended.textContent = `Recommended: ${answer.recommended}`;
   if (following) setBudget(answer.budget);
   for (const link of document.querySelectorAll("[data-follows]")) link.href = `${link.dataset.follows}?${answer.query}`;
   for (const copy of document.querySelectorAll("[data-copies]")) {
-    copy.value = setting.elements[copy.dataset.copies]?.value ?? "";
+    copy.value = answer.copies[copy.dataset.copies];
   }
   history.replaceState(null, "", `/planner?${answer.query}${location.hash}`);
   answer.texts = Object.fromEntries(Object.entries(answer.datasets).map(([part, data]) => [part, JSON.stringify(data)]));
@@ -127,8 +135,11 @@ link.addEventListener("click", async (event) => {
   link.textContent = "Copied";
   setTimeout(() => { link.textContent = before; }, 2000);
 });
+// Charts of a closed part have no width to fill; they look again when the window changes.
+document.getElementById("mathematics").addEventListener("toggle", () => dispatchEvent(new Event("resize")));
 for (const area of [arms, segments]) area?.addEventListener("input", () => { area.dataset.touched = "yes"; });
 setting.addEventListener("input", () => { suggest(); ask(); });
 setting.addEventListener("submit", (event) => { event.preventDefault(); ask(); });
+for (const area of [arms, segments]) if (area?.value) area.dataset.touched = "yes"; // of a refused draft
 suggest();
 ask();

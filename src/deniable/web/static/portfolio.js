@@ -39,7 +39,11 @@ async function post(path, question) {
   return answer;
 }
 
-const chosen = () => ({ firm_budget: budget.value || "0", reserve: reserve.value, regime: setting.elements.regime.value });
+const ASKED = ["regime", "objective", "base_rate", "lift"];
+const chosen = () => ({
+  firm_budget: budget.value || "0", reserve: reserve.value,
+  ...Object.fromEntries(ASKED.map((name) => [name, setting.elements[name].value])),
+});
 
 function cell(row, content, kind = "td", label = "") {
   const made = document.createElement(kind);
@@ -142,6 +146,9 @@ async function showAll(answer) {
   text("total", number(answer.total));
   text("price", short(answer.price));
   text("gap", answer.gap);
+  text("certificate", answer.certified ? "of what can be saved, at most" : "of what can be saved: not proven to be less in the time a slider has");
+  text("total-title", answer.lost_title);
+  text("meaning", answer.meaning);
   const affected = example ? 0 : rows.filter((row) => drafts.has(row.id)).length;
   const apply = document.getElementById("apply");
   if (apply) { apply.disabled = !affected; text("affected", `${affected} draft${affected === 1 ? "" : "s"}`); }
@@ -153,7 +160,7 @@ async function showAll(answer) {
 }
 
 async function drawCurve() {
-  const key = JSON.stringify([rows, setting.elements.regime.value]);
+  const key = JSON.stringify([rows, ASKED.map((name) => setting.elements[name].value)]);
   if (key === curveOf) return;
   curveOf = key;
   try {

@@ -1,0 +1,151 @@
+"""`deniable users`: people who sign in to the pages."""
+
+from __future__ import annotations
+
+from typing import Annotated, cast
+
+import typer
+
+from deniable.cli.stores import (
+    DEFAULT_STORE,
+    AsJson,
+    KeyFile,
+    Store,
+    opened,
+    print_json,
+    print_table,
+    settings_of,
+)
+
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, help="People, their roles and sessions."
+)
+
+Name = Annotated[str, typer.Argument(help="What the person signs in with, such as a mail address.")]
+ROLE_HELP = "viewer, analyst, manager, privacy-officer or admin"
+
+
+@app.command()
+def invite(
+    name: Name,
+    role: Annotated[
+        str, typer.Option(help=f"{ROLE_HELP}; needed for a new person.", show_default=False)
+    ] = "",
+    hours: Annotated[int, typer.Option(help="How long the link works.")] = 72,
+    url: Annotated[
+        str,
+        typer.Option(
+            help="Where people reach the service.", show_default="host and port of the settings"
+        ),
+    ] = "",
+    store: Store = DEFAULT_STORE,
+    key_file: KeyFile = "",
+    as_json: AsJson = False,
+) -> None:
+    """Print a link with which a person chooses a password, once; earlier links stop working."""
+    from deniable.storage.records import UserRole
+
+    with opened(store, key_file) as service:
+        invitation = service.people.invite(
+            name, cast(UserRole, role) if role else None, hours=hours
+        )
+    settings = settings_of(store, key_file)
+    host = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host
+    base = url.rstrip("/") or f"http://{f'[{host}]' if ':' in host else host}:{settings.port}"
+    link = base + invitation.path
+    if as_json:
+        print_json(
+            {"user": invitation.user, "link": link, "expires_at": invitation.expires_at.isoformat()}
+        )
+    else:
+        typer.echo(link)
+
+
+@app.command("list")
+def list_all(store: Store = DEFAULT_STORE, key_file: KeyFile = "", as_json: AsJson = False) -> None:
+    """Everybody, with role and state."""
+    with opened(store, key_file) as service:
+        found = service.people.all()
+    if as_json:
+        print_json(found)
+        return
+    print_table(
+        "People",
+        ("name", "role", "joined", "disabled"),
+        [(user.name, user.role, user.joined_at, user.disabled_at) for user in found],
+    )
+
+
+@app.command()
+def role(
+    name: Name,
+    role: Annotated[str, typer.Argument(help=f"{ROLE_HELP[0].upper()}{ROLE_HELP[1:]}.")],
+    store: Store = DEFAULT_STORE,
+    key_file: KeyFile = "",
+) -> None:
+    """Give a person another role, from the next request on."""
+    from deniable.storage.records import UserRole
+
+    with opened(store, key_file) as service:
+        user = service.people.set_role(name, cast(UserRole, role))
+    typer.echo(f"{user.name} is {user.role}")
+
+
+@app.command()
+def disable(name: Name, store: Store = DEFAULT_STORE, key_file: KeyFile = "") -> None:
+    """Refuse a person from now on; sessions and links end at once."""
+    with opened(store, key_file) as service:
+        user = service.people.disable(name)
+    typer.echo(f"{user.name} is disabled")
+
+
+@app.command()
+def enable(name: Name, store: Store = DEFAULT_STORE, key_file: KeyFile = "") -> None:
+    """Let a disabled person sign in again, with the old password."""
+    with opened(store, key_file) as service:
+        user = service.people.enable(name)
+    typer.echo(f"{user.name} is enabled")
+
+
+@app.command()
+def sessions(
+    name: Annotated[str, typer.Argument(help="Only this person's.", show_default=False)] = "",
+    end: Annotated[
+        str,
+        typer.Option(help="End the session with this id, or `all` of NAME's.", show_default=False),
+    ] = "",
+    store: Store = DEFAULT_STORE,
+    key_file: KeyFile = "",
+    as_json: AsJson = False,
+) -> None:
+    """Who is signed in; or end a session."""
+    with opened(store, key_file) as service:
+        user = service.people.get(name) if name else None
+        if end == "all" and user is not None:
+            typer.echo(f"{service.sessions.end_all(user)} sessions of {user.name} ended")
+            return
+        if end:
+            service.sessions.end(end)
+            typer.echo("1 session ended")
+            return
+        found = [one for one in service.sessions.all() if user is None or one.user == user]
+    if as_json:
+        print_json(
+            [
+                {
+                    "id": one.id,
+                    "who": one.name,
+                    "browser": one.browser,
+                    "since": one.created_at,
+                    "last_seen_hour": one.seen_at,
+                    "expires_at": one.expires_at,
+                }
+                for one in found
+            ]
+        )
+        return
+    print_table(
+        "Sessions",
+        ("who", "where", "since", "last seen", "id"),
+        [(one.name, one.browser, one.created_at, one.seen_at, one.id) for one in found],
+    )

@@ -1,0 +1,191 @@
+"""Policies of your own: a learner in plain Python, shown as it is or through a privacy mechanism.
+
+A learner is an object with two methods. The simulator asks it for an arm, shows an arm, and tells it the
+reward when the reward is known:
+
+    class Counting:
+        def __init__(self, n_arms, n_segments, horizon, rng):
+            self.sums = [[0.0] * n_arms for _ in range(n_segments)]
+
+        def choose(self, segment):                  # the arm that the learner wants to show
+            return max(range(len(self.sums[segment])), key=self.sums[segment].__getitem__)
+
+        def update(self, segment, arm, reward):     # what came of an arm that was shown
+            self.sums[segment][arm] += reward
+
+`CustomPolicy(Counting)` shows what it wants. With a budget it is shown through randomized response, or,
+with `through="gate"` and a third method `scores`, through the best table that keeps the budget.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeAlias, get_args
+
+import numpy as np
+
+from deniable import _validation as check
+from deniable._validation import FloatArray
+from deniable.errors import InvalidArgumentError
+from deniable.policies.base import LearnerRule, shortest
+from deniable.privacy.exploration import exploration_from_risk
+
+Through: TypeAlias = Literal["response", "gate"]
+"""How a learner with a budget is shown."""
+
+
+class Learner(Protocol):
+    """What the simulator runs. One is made for each repetition.
+
+    Through the gate it also needs ``scores() -> array of shape (segments, arms)``: what it expects of
+    each arm, in any unit, the higher the better.
+    """
+
+    def choose(self, segment: int) -> int:
+        """The arm to show to a visitor of this segment, from 0."""
+
+    def update(self, segment: int, arm: int, reward: float) -> None:
+        """The reward of a visitor who was shown this arm: not always the one that was chosen."""
+
+
+class Scoring(Learner, Protocol):
+    """A learner that can be shown through the gate."""
+
+    def scores(self) -> FloatArray:
+        """What it expects of each arm, (segments, arms)."""
+
+
+MakeLearner: TypeAlias = Callable[[int, int, int, np.random.Generator], Learner]
+"""A class or function of (n_arms, n_segments, horizon, rng); rng is the learner's own."""
+
+
+@dataclass(frozen=True)
+class CustomPolicy:
+    """A learner as a policy, run visitor by visitor.
+
+    Attributes:
+        learner: makes the learner; on several processes it must be importable, so not a lambda.
+        name: what it is called in results; the learner's own name by default.
+        budget: the cap on every visitor's privacy risk; None: what it chooses is shown.
+        through: "response" shows the chosen arm through randomized response. "gate" publishes tables
+            as the service does, each the best that keeps the budget for the learner's scores.
+
+    >>> CustomPolicy(ThompsonSampling).label, CustomPolicy(ThompsonSampling, budget=1).label
+    ('thompson', 'thompson-response(1)')
+    """
+
+    learner: MakeLearner
+    name: str = ""
+    budget: float | None = None
+    through: Through = "response"
+
+    def __post_init__(self) -> None:
+        learner: object = self.learner
+        if not callable(learner):
+            allowed = "a class or function of (n_arms, n_segments, horizon, rng)"
+            raise InvalidArgumentError("learner", learner, allowed)
+        named = self.name or getattr(
+            self.learner, "name", getattr(self.learner, "__name__", type(self.learner).__name__)
+        )
+        if not isinstance(named, str):
+            raise InvalidArgumentError("name", named, "a name")
+        object.__setattr__(self, "name", named)
+        if self.through not in get_args(Through):
+            raise InvalidArgumentError("through", self.through, " or ".join(get_args(Through)))
+        if self.budget is not None:
+            object.__setattr__(self, "budget", check.budget(self.budget))
+
+    @property
+    def label(self) -> str:
+        """The name, with the way the budget is kept, and the budget."""
+        if self.budget is None:
+            return self.name
+        return f"{self.name}-{self.through}({shortest(self.budget)})"
+
+    @property
+    def risk_cap(self) -> float:
+        """The budget; infinite without one."""
+        return math.inf if self.budget is None else self.budget
+
+    def rule(self, rates: FloatArray, horizon: int) -> LearnerRule:
+        """The learner, and how often its choice is replaced by an arm at random."""
+        n_arms, n_segments = rates.shape
+        explored = 0.0
+        if self.budget is not None and self.through == "response":
+            explored = float(exploration_from_risk(n_arms, self.budget))
+        gate = self.budget if self.through == "gate" else None
+        return LearnerRule(self.learner, n_arms, n_segments, horizon, explored, gate)
+
+
+class ThompsonSampling:
+    """Thompson sampling with a Beta(1, 1) prior: an arm with the probability that it is the best.
+
+    Rewards are clicks, or from 0 to 1: such a reward counts in part.
+    """
+
+    name = "thompson"
+
+    def __init__(
+        self, n_arms: int, n_segments: int, horizon: int, rng: np.random.Generator
+    ) -> None:
+        self._rng = rng
+        self._won = np.ones((n_segments, n_arms))
+        self._lost = np.ones((n_segments, n_arms))
+
+    def choose(self, segment: int) -> int:
+        """The best arm of one draw from the posterior."""
+        return int(self._rng.beta(self._won[segment], self._lost[segment]).argmax())
+
+    def update(self, segment: int, arm: int, reward: float) -> None:
+        """Count it."""
+        _check_unit(reward)
+        self._won[segment, arm] += reward
+        self._lost[segment, arm] += 1 - reward
+
+    def scores(self) -> FloatArray:
+        """One draw from the posterior."""
+        return self._rng.beta(self._won, self._lost)
+
+
+class UpperConfidence:
+    """UCB1: the arm with the highest mean + sqrt(2 log n / shows); each arm once at first.
+
+    Rewards are clicks, or from 0 to 1.
+    """
+
+    name = "ucb"
+
+    def __init__(
+        self, n_arms: int, n_segments: int, horizon: int, rng: np.random.Generator
+    ) -> None:
+        self._shows = np.zeros((n_segments, n_arms))
+        self._sums = np.zeros((n_segments, n_arms))
+
+    def choose(self, segment: int) -> int:
+        """The arm with the highest upper bound; the first of equals."""
+        return int(_upper(self._sums[segment], self._shows[segment]).argmax())
+
+    def update(self, segment: int, arm: int, reward: float) -> None:
+        """Count it."""
+        _check_unit(reward)
+        self._shows[segment, arm] += 1
+        self._sums[segment, arm] += reward
+
+    def scores(self) -> FloatArray:
+        """The upper bounds, at most 1: beyond it a click rate cannot be."""
+        bounds = [_upper(*counts) for counts in zip(self._sums, self._shows, strict=True)]
+        return np.minimum(np.stack(bounds), 1.0)
+
+
+def _check_unit(reward: float) -> None:
+    if not 0 <= reward <= 1:
+        allowed = "rewards from 0 to 1 for thompson and ucb: divide the values of clicks"
+        raise InvalidArgumentError("values", reward, allowed)
+
+
+def _upper(sums: FloatArray, shows: FloatArray) -> FloatArray:
+    seen = np.maximum(shows, 1)
+    bonus = np.sqrt(2 * math.log(max(float(shows.sum()), 1)) / seen)
+    return np.asarray(np.where(shows > 0, sums / seen + bonus, np.inf))

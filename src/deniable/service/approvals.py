@@ -1,0 +1,226 @@
+"""The second person: what the firm says needs one, asked for by one and granted by another.
+
+Where a rule applies, the act is refused and a request waits. A privacy officer or an admin who is
+somebody else grants it in the pages. Then the same act, exactly, goes through for a day. Requests and
+answers are entries `approval` of the ledger. What is asked for is kept as a keyed hash, and in words
+that name no visitor.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal, TypeAlias
+
+from sqlalchemy import Connection, delete, insert, select, update
+
+from deniable.errors import ApprovalNeededError, UnknownNameError, WrongStateError
+from deniable.storage import actors, commitments, firm_settings, times
+from deniable.storage.firm_settings import FirmSettings
+from deniable.storage.schema import approvals
+from deniable.storage.store import Store
+
+Kind: TypeAlias = Literal["start", "budget", "erase", "rules"]
+
+SECOND = 1_000_000
+VALID_SECONDS = 24 * 3600
+"""How long the act may be done after it was granted."""
+
+WAITS_SECONDS = 7 * 24 * 3600
+"""How long a request waits for an answer."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """Something that waits for a second person, or was answered lately.
+
+    Attributes:
+        id: names it.
+        kind: of the act.
+        words: what is asked for.
+        asked_by: an actor; see `deniable.storage.actors`.
+        asked_at: when.
+        answered_by: who granted or refused it; None: it waits.
+        granted: whether it was granted.
+    """
+
+    id: str
+    kind: str
+    words: str
+    asked_by: str
+    asked_at: datetime
+    answered_by: str | None
+    granted: bool
+
+
+class Approvals:
+    """The part of `Deniable` that asks for a second person.
+
+    Args:
+        store: where.
+        key: 32 secret bytes, for hashes of what is asked for.
+        clock: the present as stored; another one in tests.
+    """
+
+    def __init__(self, store: Store, key: bytes, clock: Callable[[], int] = times.now) -> None:
+        self._store = store
+        self._key = key
+        self._clock = clock
+
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        """Where the act in this block needs a second person, leave a request."""
+        try:
+            yield
+        except ApprovalNeededError as needed:
+            self._ask(needed)
+            raise
+
+    def require(self, connection: Connection, kind: Kind, words: str, *exactly: object) -> None:
+        """Raise ApprovalNeededError unless somebody else granted exactly this.
+
+        Args:
+            connection: of the act's own transaction.
+            kind: of the act.
+            words: what it does, for the second person; never a visitor or a segment.
+            exactly: what must be the same when it is done.
+        """
+        actor, digest = actors.current() or "", self._digest(kind, exactly)
+        since = self._clock() - VALID_SECONDS * SECOND
+        granted = connection.execute(
+            select(approvals.c.id).where(
+                approvals.c.digest == digest,
+                approvals.c.asked_by == actor,
+                approvals.c.granted.is_(True),
+                approvals.c.answered_at > since,
+            )
+        ).first()
+        if granted is None:
+            raise ApprovalNeededError(kind, words, digest)
+
+    def require_start(self, connection: Connection, key: str, cost_nano: int, share: float) -> None:
+        """For the start of an experiment that takes more than the firm lets one person commit."""
+        limit = firm_settings.read(connection).start_above_nano
+        if limit is not None and cost_nano > limit:
+            words = f"start {key}: {cost_nano / 1e9:g} nats"
+            self.require(connection, "start", words, key, cost_nano, share)
+
+    def require_budget(self, connection: Connection, budget_nano: int, window_days: int) -> None:
+        """For a firm's budget that is raised, or a window that is shortened."""
+        if firm_settings.read(connection).approve_budget:
+            words = f"set the firm’s budget to {budget_nano / 1e9:g} nats in any {window_days} days"
+            self.require(connection, "budget", words, budget_nano, window_days)
+
+    def require_erasure(self, connection: Connection, words: str, *exactly: object) -> None:
+        """For forgetting visitors."""
+        if firm_settings.read(connection).approve_erasure:
+            self.require(connection, "erase", words, *exactly)
+
+    def require_rules(
+        self, connection: Connection, before: FirmSettings, after: FirmSettings
+    ) -> None:
+        """For rules that ask for a second person less often than before."""
+        if after.weaker_than(before):
+            words = f"ask less often for a second person: {after.rules_in_words()}"
+            self.require(connection, "rules", words, after.rules())
+
+    # -- looking and answering ---------------------------------------------------------------
+
+    def all(self) -> list[Request]:
+        """What waits, and what was answered lately, the newest first."""
+        old = self._clock() - WAITS_SECONDS * SECOND
+        query = (
+            select(approvals)
+            .where(approvals.c.asked_at > old)
+            .order_by(approvals.c.asked_at.desc())
+        )
+        with self._store.read() as connection:
+            return [_request(row) for row in connection.execute(query)]
+
+    def answer(self, request_id: str, *, grant: bool) -> Request:
+        """Grant or refuse a request, as a person who did not ask for it.
+
+        Raises:
+            UnknownNameError: nothing like that waits.
+            WrongStateError: no person is signed in, or it is the one who asked.
+        """
+        actor = actors.current() or ""
+        if not actor.startswith("user:"):
+            raise WrongStateError("only a person who is signed in by name can be the second person")
+        try:
+            identity = bytes.fromhex(request_id)
+        except ValueError:
+            raise UnknownNameError("request", request_id) from None
+
+        def work(connection: Connection) -> Request:
+            commitments.lock_chain(connection)
+            here = approvals.c.id == identity
+            row = connection.execute(select(approvals).where(here)).one_or_none()
+            now = self._clock()
+            waits = row is not None and row.answered_at is None
+            if row is None or not waits or row.asked_at <= now - WAITS_SECONDS * SECOND:
+                raise UnknownNameError("request that waits", request_id)
+            if row.asked_by == actor:
+                raise WrongStateError("the second person is somebody other than who asked")
+            connection.execute(
+                update(approvals)
+                .where(here)
+                .values(answered_by=actor, answered_at=now, granted=grant)
+            )
+            act = "grant" if grant else "refuse"
+            commitments.record(
+                connection, "approval", None, act=act, what=row.kind, words=row.words
+            )
+            return _request(connection.execute(select(approvals).where(here)).one())
+
+        return self._store.retried(work)
+
+    def _ask(self, needed: ApprovalNeededError) -> None:
+        actor, now = actors.current() or "", self._clock()
+
+        def work(connection: Connection) -> None:
+            commitments.lock_chain(connection)
+            old = approvals.c.asked_at <= now - 2 * WAITS_SECONDS * SECOND
+            connection.execute(delete(approvals).where(old))
+            same = (approvals.c.digest == needed.digest) & (approvals.c.asked_by == actor)
+            waits = select(approvals.c.id).where(
+                same,
+                approvals.c.answered_at.is_(None),
+                approvals.c.asked_at > now - WAITS_SECONDS * SECOND,
+            )
+            if connection.execute(waits).first() is not None:
+                return
+            connection.execute(
+                insert(approvals).values(
+                    id=os.urandom(16),
+                    kind=needed.kind,
+                    words=needed.words,
+                    digest=needed.digest,
+                    asked_by=actor,
+                    asked_at=now,
+                )
+            )
+            commitments.record(
+                connection, "approval", None, act="ask", what=needed.kind, words=needed.words
+            )
+
+        self._store.retried(work)
+
+    def _digest(self, kind: str, exactly: tuple[object, ...]) -> bytes:
+        return hmac.digest(self._key, repr((kind, exactly)).encode("utf-8", "replace"), "sha256")
+
+
+def _request(row: Any) -> Request:
+    return Request(
+        id=row.id.hex(),
+        kind=row.kind,
+        words=row.words,
+        asked_by=row.asked_by,
+        asked_at=times.as_datetime(row.asked_at),
+        answered_by=row.answered_by,
+        granted=bool(row.granted),
+    )

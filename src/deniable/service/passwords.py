@@ -1,0 +1,89 @@
+"""Passwords: Argon2id with the parameters of RFC 9106, and what a password must be like.
+
+Checking costs the same whether or not anybody has the name: where there is no hash, one of nobody is
+checked. At most two checks run at once, each with 64 MiB of memory.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from functools import cache
+from threading import BoundedSemaphore
+from typing import TYPE_CHECKING
+
+from deniable.errors import InvalidArgumentError, OverloadedError
+
+if TYPE_CHECKING:
+    from argon2 import PasswordHasher
+
+SHORTEST, LONGEST = 12, 200
+FEWEST_LETTERS = 5
+ALLOWED = (
+    f"{SHORTEST} to {LONGEST} characters, {FEWEST_LETTERS} or more of them different, not the name"
+)
+_AT_ONCE = 2
+_PATIENCE_SECONDS = 10
+
+_turns = BoundedSemaphore(_AT_ONCE)
+
+
+@cache
+def hasher() -> PasswordHasher:
+    """Argon2id, as the library recommends it."""
+    from argon2 import PasswordHasher
+
+    return PasswordHasher()
+
+
+@cache
+def _of_nobody() -> str:
+    return hasher().hash("nobody has this password")
+
+
+def hashed(password: str, name: str) -> str:
+    """What is stored of a new password; InvalidArgumentError (without it) where it is too weak."""
+    text = _normalised(password)
+    weak = (
+        not SHORTEST <= len(text) <= LONGEST
+        or len(set(text)) < FEWEST_LETTERS
+        or name.casefold() in text.casefold()
+    )
+    if weak:
+        raise InvalidArgumentError("password", "...", ALLOWED)
+    with _Turn():
+        return hasher().hash(text)
+
+
+def matches(stored: str | None, password: str) -> bool:
+    """Whether this is the password; where none is stored, it is not, after as much work."""
+    from argon2.exceptions import VerificationError
+
+    with _Turn():
+        of_nobody = _of_nobody()  # always, so that the first time is no exception
+        try:
+            hasher().verify(stored or of_nobody, _normalised(password)[:LONGEST])
+        except VerificationError:
+            return False
+    return stored is not None
+
+
+def outdated(stored: str) -> bool:
+    """Whether the library now recommends more work than went into this hash."""
+    return hasher().check_needs_rehash(stored)
+
+
+def _normalised(password: str) -> str:
+    """The same letters from every keyboard; what no encoding can hold becomes a question mark."""
+    text = unicodedata.normalize("NFKC", password)
+    return text.encode("utf-8", "replace").decode()
+
+
+class _Turn:
+    """A bound on memory: who waits for too long is told to try again."""
+
+    def __enter__(self) -> None:
+        if not _turns.acquire(timeout=_PATIENCE_SECONDS):
+            raise OverloadedError("too many people sign in at once; try again in a moment")
+
+    def __exit__(self, *_failure: object) -> None:
+        _turns.release()

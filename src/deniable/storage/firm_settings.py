@@ -1,0 +1,90 @@
+"""What the firm says about itself and asks of its people: the newest entry `settings` of the chain."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from sqlalchemy import Connection
+
+from deniable.errors import NANO
+from deniable.storage.commitments import linked, lock_chain, record
+from deniable.storage.schema import commitments
+
+_OURS = (commitments.c.experiment_id.is_(None), commitments.c.kind == "settings")
+
+
+@dataclass(frozen=True)
+class FirmSettings:
+    """What the firm says about itself and asks of its people.
+
+    Attributes:
+        name: as it stands on documents; empty: none was given.
+        start_above_nano: an experiment that takes more than this needs a second person to start;
+            None: none does.
+        approve_budget: whether raising the firm's budget, or shortening its window, needs one.
+        approve_erasure: whether forgetting visitors needs one.
+    """
+
+    name: str = ""
+    start_above_nano: int | None = None
+    approve_budget: bool = False
+    approve_erasure: bool = False
+
+    def rules(self) -> tuple[int | None, bool, bool]:
+        """What needs a second person."""
+        return self.start_above_nano, self.approve_budget, self.approve_erasure
+
+    def weaker_than(self, before: FirmSettings) -> bool:
+        """Whether these rules ask for a second person less often.
+
+        >>> FirmSettings(start_above_nano=2).weaker_than(FirmSettings(start_above_nano=1))
+        True
+        >>> FirmSettings(approve_budget=True).weaker_than(FirmSettings())
+        False
+        """
+        starts = before.start_above_nano is not None and (
+            self.start_above_nano is None or self.start_above_nano > before.start_above_nano
+        )
+        return (
+            starts
+            or (before.approve_budget and not self.approve_budget)
+            or (before.approve_erasure and not self.approve_erasure)
+        )
+
+    def rules_in_words(self) -> str:
+        """The rules for people.
+
+        >>> FirmSettings(start_above_nano=1_500_000_000, approve_erasure=True).rules_in_words()
+        'starting above 1.5 nats, erasing'
+        >>> FirmSettings().rules_in_words()
+        'nothing'
+        """
+        told = []
+        if self.start_above_nano is not None:
+            told.append(f"starting above {self.start_above_nano / NANO:g} nats")
+        if self.approve_budget:
+            told.append("raising the firm’s budget")
+        if self.approve_erasure:
+            told.append("erasing")
+        return ", ".join(told) or "nothing"
+
+
+def read(connection: Connection) -> FirmSettings:
+    """What was said last, checked against its link; the defaults before the first time."""
+    newest = linked(connection, *_OURS, newest=1)
+    return of_detail(newest[0].detail) if newest else FirmSettings()
+
+
+def of_detail(detail: dict[str, Any]) -> FirmSettings:
+    """The settings of an entry; members that this version does not know are left out."""
+    known = {field.name for field in fields(FirmSettings)}
+    return FirmSettings(**{name: value for name, value in detail.items() if name in known})
+
+
+def write(connection: Connection, settings: FirmSettings) -> FirmSettings:
+    """Say it, unless it was said already."""
+    lock_chain(connection)
+    if read(connection) != settings:
+        record(connection, "settings", None, **asdict(settings))
+    return settings

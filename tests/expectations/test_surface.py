@@ -1,0 +1,165 @@
+"""The surface of expected gains: where it is known exactly, and against direct simulation."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+import pytest
+
+from deniable.errors import InvalidArgumentError
+from deniable.expectations import surface as surfaces
+from deniable.expectations.expected import RIVALS, expected_loss
+from deniable.expectations.prior import best_rate, mean_rate
+from deniable.expectations.surface import Question, best_private, surface
+from deniable.strategies import STRATEGIES
+from deniable.studies.surface import Difference, compare
+from deniable.studies.surface_runs import draw_questions, names
+
+USUAL: dict[str, Any] = {
+    "n_arms": 4,
+    "horizon": 200_000,
+    "n_segments": 3,
+    "base_rate": 0.1,
+    "lift": 0.1,
+}
+
+
+def asked(**changed: Any) -> Question:
+    given = {
+        "arms": 4,
+        "visitors": 200_000,
+        "segments": 3,
+        "base_rate": 0.1,
+        "lift": 0.1,
+        "heterogeneity": 0.5,
+        "budget": 1.0,
+    }
+    return Question.of(**given | changed)
+
+
+def test_it_is_small_and_has_every_strategy() -> None:
+    stored = files("deniable.expectations").joinpath("surface.json").read_bytes()
+    assert len(stored) < 300_000
+    assert set(surface()) == set(names())
+    assert {*STRATEGIES, "pooled", "random"} <= set(surface())
+
+
+def test_rivals_are_what_they_are_called() -> None:
+    found = {name: expected_loss(name, **USUAL, heterogeneity=0.5) for name in RIVALS}
+    best, mean = float(best_rate(4, 0.1, 0.1)), float(mean_rate(0.1, 0.1))
+    assert found["perfect"].clicks == pytest.approx(200_000 * best)
+    assert found["perfect"].lost == 0
+    assert found["random"].clicks == pytest.approx(200_000 * mean)
+    assert found["random"].lost == pytest.approx(200_000 * (best - mean))
+    assert 0 < found["pooled"].lost < found["random"].lost
+    for one in found.values():
+        assert one.clicks + one.lost == pytest.approx(200_000 * best)
+        assert one.low <= one.lost <= one.high
+
+
+@pytest.mark.parametrize("strategy", [n for n in STRATEGIES if n in ("constant", "dynamic")])
+def test_budget_0_is_random_and_more_clicks_cannot_be_lost(strategy: str) -> None:
+    none = expected_loss(strategy, **USUAL, budgets=0.0)
+    random = expected_loss("random", **USUAL)
+    assert none.lost == pytest.approx(float(random.lost))
+    curve = expected_loss(strategy, **USUAL, budgets=np.linspace(0, 8, 50))
+    assert (curve.lost <= random.lost * (1 + 1e-9)).all()
+    assert (curve.lost >= 0).all()
+
+
+def test_a_cap_that_never_binds_changes_nothing() -> None:
+    for segments in (1, 3):
+        size = USUAL | {"n_segments": segments}
+        curve = expected_loss("dynamic", **size, budgets=np.array([6.0, 7.0, 8.0, 30.0]))
+        assert curve.lost == pytest.approx(float(curve.lost[0]), rel=1e-12)
+
+
+def test_segments_that_learn_apart_are_experiments_of_their_own() -> None:
+    """Three segments lose three times what one of a third of the visitors does."""
+    three = expected_loss("dynamic", **USUAL, budgets=2.0)
+    one = expected_loss("dynamic", **USUAL | {"horizon": 66_667, "n_segments": 1}, budgets=2.0)
+    assert float(three.lost) == pytest.approx(3 * float(one.lost), rel=1e-4)
+
+
+def test_the_best_private_table_is_between_one_row_for_all_and_no_limit() -> None:
+    for part in (0.2, 0.9):
+        shared = 1 - part + part / 3
+        assert best_private(asked(heterogeneity=part, budget=0.0)) == pytest.approx(shared**0.5)
+        assert best_private(asked(heterogeneity=part, budget=40.0)) == pytest.approx(1, abs=1e-3)
+    assert best_private(asked(heterogeneity=0.0, budget=0.3)) == pytest.approx(1)
+    curve = best_private(asked(budget=np.linspace(0, 8, 60)))
+    assert (np.diff(curve) > 0).all()
+
+
+def test_where_everybody_likes_the_same_pooled_loses_what_one_segment_would() -> None:
+    pooled = expected_loss("pooled", **USUAL, heterogeneity=0.0)
+    alone = expected_loss("pooled", **USUAL | {"n_segments": 1}, heterogeneity=0.7)
+    assert float(pooled.lost) == pytest.approx(float(alone.lost))
+
+
+def test_arrays_are_many_scalars() -> None:
+    arms, budgets = np.array([[2], [5], [20]]), np.array([0.5, 1, 4])
+    for name in (*STRATEGIES, *RIVALS):
+        for segments in (1, 2, np.array([[1], [2], [7]])):
+            given = {"horizon": 10**6, "n_segments": segments, "base_rate": 0.05}
+            whole = expected_loss(name, arms, **given, budgets=budgets)
+            sizes = np.broadcast_to(segments, (3, 1))
+            for row, column in np.ndindex(3, 3):
+                one = expected_loss(
+                    name,
+                    int(arms[row, 0]),
+                    **given | {"n_segments": int(sizes[row, 0])},
+                    budgets=float(budgets[column]),
+                )
+                for part in ("clicks", "lost", "low", "high"):
+                    found = np.broadcast_to(getattr(whole, part), (3, 3))[row, column]
+                    assert found == pytest.approx(float(getattr(one, part)), rel=1e-9)
+
+
+def test_beyond_its_domain_the_edge_is_taken_and_told() -> None:
+    inside = expected_loss("joint", **USUAL, budgets=8.0)
+    assert inside.on_surface.all()
+    assert not expected_loss("joint", **USUAL | {"n_arms": 150}, budgets=1.0).on_surface
+    assert not expected_loss("dynamic", **USUAL | {"horizon": 10}, budgets=1.0).on_surface
+    for name in (*STRATEGIES, *RIVALS):
+        for extreme in ({"horizon": 1}, {"horizon": 10**12}, {"n_arms": 10_000}, {"lift": 1.0}):
+            found = expected_loss(name, **USUAL | extreme, budgets=np.array([0.0, 1.0, 700.0]))
+            assert np.isfinite(found.lost).all()
+            assert (found.lost >= 0).all()
+
+
+def test_unknown_strategies_are_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="strategy"):
+        expected_loss("best", **USUAL)
+
+
+def differences(strategy: str, priors: int, repetitions: int) -> list[Difference]:
+    rng = np.random.default_rng(7)
+    drawn = draw_questions(strategy, priors, rng)
+    return [compare(strategy, one, repetitions, seed) for seed, one in enumerate(drawn)]
+
+
+def too_far(found: list[Difference]) -> list[Difference]:
+    """Beyond 2% of the gain, and beyond what noise explains."""
+    return [one for one in found if abs(one.error) > 0.02 + 4.5 * one.noise]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "priors", "repetitions"),
+    [("constant", 8, 150), ("dynamic", 8, 150), ("pooled", 6, 60), ("joint", 3, 60)],
+)
+def test_it_is_what_the_simulator_says(strategy: str, priors: int, repetitions: int) -> None:
+    assert not too_far(differences(strategy, priors, repetitions))
+
+
+def test_a_surface_for_another_signal_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The comparison has power: a signal three times too large is found."""
+    right: Any = vars(Question)["signal"]
+    wrong = property(lambda self: 3 * right.fget(self))
+    rng = np.random.default_rng(7)
+    drawn = draw_questions("dynamic", 8, rng)
+    monkeypatch.setattr(surfaces.Question, "signal", wrong)
+    found = [compare("dynamic", one, 150, seed) for seed, one in enumerate(drawn)]
+    assert too_far(found)

@@ -1,0 +1,165 @@
+"""The expected part of a plan: the surface's numbers, the recommendation by them, and its words."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import deniable
+from deniable.errors import InvalidArgumentError
+from deniable.expectations.expected import RIVALS, expected_loss
+from deniable.expectations.prior import Prior
+from deniable.planning.expectation import NEAR_LOST, Asked, simulated_outcomes
+from deniable.planning.plan import Plan
+from deniable.planning.report import expected_words, plan_sections
+from deniable.strategies import STRATEGIES
+
+KNOWN: dict[str, Any] = {"base_rate": 0.1, "lift": 0.1, "heterogeneity": 0.5}
+SIZES: dict[str, Any] = {"n_arms": 4, "horizon": 200_000, "n_segments": 3}
+
+
+def planned(**changed: Any) -> Plan:
+    return deniable.plan(**{**SIZES, **KNOWN, **changed})
+
+
+def test_numbers_are_the_surface_s() -> None:
+    plan = planned(budget=1)
+    assert plan.expected is not None
+    found = plan.expected
+    assert (found.source, found.note) == ("surface", "")
+    for name, one in {**found.strategies, **found.rivals}.items():
+        told = expected_loss(name, 4, 200_000, 3, **KNOWN, budgets=1.0)
+        for part in ("clicks", "lost", "low", "high"):
+            assert getattr(one, part) == pytest.approx(float(getattr(told, part)), rel=1e-12)
+    assert set(found.strategies) == set(STRATEGIES)
+    assert set(found.rivals) == set(RIVALS)
+    assert found.gain == pytest.approx(found.rivals["random"].lost)
+    assert [line.budget for line in found.table] == sorted({line.budget for line in found.table})
+    here = next(line for line in found.table if line.budget == 1)
+    assert here.outcomes == found.strategies
+    assert json.loads(json.dumps(plan.to_dict()))["expected"]["best"] == found.best
+
+
+@pytest.mark.parametrize("heterogeneity", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("max_belief", [None, 0.25, 0.5])
+@pytest.mark.parametrize(("n_arms", "horizon"), [(2, 20_000), (10, 3_000_000)])
+def test_the_recommendation_is_the_smallest_budget_near_the_least_loss(
+    n_arms: int, horizon: int, max_belief: float | None, heterogeneity: float
+) -> None:
+    changed = {"n_arms": n_arms, "horizon": horizon, "heterogeneity": heterogeneity}
+    plan = planned(**changed, max_belief=max_belief)
+    advice = plan.recommendation
+    top = 8.0 if max_belief is None else math.log(max_belief / (1 - max_belief) / 0.25)
+    budgets = np.append(np.arange(0, top, 0.01), top)
+    known = {**KNOWN, "heterogeneity": heterogeneity}
+    lost = np.array(
+        [
+            expected_loss(name, n_arms, horizon, 3, **known, budgets=budgets).lost
+            for name in STRATEGIES
+        ]
+    )
+    gain = float(expected_loss("random", n_arms, horizon, 3, **known).lost)
+    near = lost.min() + NEAR_LOST * gain
+    assert plan.expected is not None
+    assert advice.lost == pytest.approx(plan.expected.strategies[advice.strategy].lost)
+    assert advice.lost <= near * (1 + 1e-6) + 0.01 * gain
+    assert advice.strategy == plan.expected.best
+    smaller = lost[:, budgets < advice.budget - 0.011]
+    assert smaller.size == 0 or smaller.min() > near - 1e-6 * gain
+    assert max_belief is None or advice.belief <= max_belief
+    assert advice.budget == round(advice.budget, 3)
+
+
+def test_the_cost_of_the_budget_is_told_by_day() -> None:
+    plan = planned(budget=0.5, per_day=30_000)
+    found = plan.expected
+    assert found is not None
+    assert found.days == 7
+    least = min(
+        float(
+            expected_loss(name, 4, 200_000, 3, **KNOWN, budgets=np.arange(0, 8.01, 0.01)).lost.min()
+        )
+        for name in STRATEGIES
+    )
+    assert found.privacy_cost == pytest.approx(found.strategies[found.best].lost - least)
+    assert found.privacy_cost_per_day == pytest.approx(found.privacy_cost * 0.15)
+    assert "in 7 days" in expected_words(plan)
+    assert "clicks a day" in expected_words(plan)
+    free = planned(budget=0.5).expected
+    assert free is not None
+    assert (free.days, free.privacy_cost_per_day) == (None, None)
+
+
+def test_it_is_told_first_and_bounds_later() -> None:
+    sections = plan_sections(planned(budget=1))
+    titles = [section.title for section in sections]
+    assert titles[0] == "What to expect of 4 arms, 200,000 visitors, 3 segments"
+    assert titles[1] == "Expected clicks lost, by budget"
+    assert titles.index("What it costs") > 2
+    rows = {row[0]: row for row in sections[0].rows}
+    assert rows["random arms"][2] != "0"
+    assert rows["perfect information"][2] == "0"
+    assert "joint, budget 1" in rows
+    without = [section.title for section in plan_sections(deniable.plan(**SIZES))]
+    assert not any("expect" in title for title in without)
+
+
+def test_a_plan_without_a_base_rate_expects_nothing() -> None:
+    plan = deniable.plan(**SIZES)
+    assert plan.expected is None
+    assert plan.recommendation.lost is None
+    assert expected_words(plan) == ""
+
+
+def test_equal_shares_are_no_shares() -> None:
+    equal, unsaid = planned(shares=[1 / 3] * 3, budget=1), planned(budget=1)
+    assert equal.expected == unsaid.expected
+
+
+def test_segments_of_different_sizes_are_simulated_and_told() -> None:
+    changed: dict[str, Any] = {"n_arms": 2, "horizon": 20_000, "n_segments": None}
+    plan = planned(**changed, shares=[0.9, 0.1], budget=1)
+    assert plan.expected is not None
+    assert plan.expected.source == "simulated"
+    assert "different sizes" in plan.expected.note
+    quick = planned(**changed, shares=[0.9, 0.1], budget=1, simulate=False)
+    assert quick.expected is not None
+    assert quick.expected.source == "surface"
+    assert "different sizes" in quick.expected.note
+    assert quick.recommendation == plan.recommendation
+    assert "one size" in plan.recommendation.reason
+
+
+def test_simulated_outcomes_are_near_the_surface_where_there_is_one() -> None:
+    asked = Asked(2, 50_000, 2, None, Prior(0.2, 0.1, 0.5))
+    gain = float(asked.look_up("random").lost)
+    for name in ("constant", "random"):
+        (found,) = simulated_outcomes(asked, name, [2.0], worlds=400)
+        assert found.lost == pytest.approx(float(asked.look_up(name, 2.0).lost), abs=0.1 * gain)
+    (traced,) = simulated_outcomes(
+        Asked(2, 50_000, 2, None, Prior(0.2, 0.1, 0.5), 0.05), "constant", [2.0], worlds=400
+    )
+    (plain,) = simulated_outcomes(asked, "constant", [2.0], worlds=400)
+    assert traced.lost > plain.lost + 0.02 * gain  # noise costs clicks
+
+
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [
+        ("base_rate", 0),
+        ("base_rate", 1.0),
+        ("lift", 0.0),
+        ("lift", 2),
+        ("heterogeneity", 1.1),
+        ("per_day", -1),
+        ("per_day", float("inf")),
+    ],
+)
+def test_bad_input_names_the_argument(argument: str, value: float) -> None:
+    with pytest.raises(InvalidArgumentError) as caught:
+        planned(**{argument: value})
+    assert caught.value.argument == argument
