@@ -264,4 +264,20 @@ FAULTS = (
         "writers do not notice that a segment was added",
         (f"{GROWING}::test_a_new_segment_gets_the_zero_row_until_the_next_table",),
     ),
+    Fault(
+        "storage/promises.py",
+        'return last == "discard" and set(before) <= DRAFTING',
+        'return last == "discard"',
+        "an experiment that ran can be removed like a draft",
+        (
+            "tests/service/test_drafting.py::test_a_started_experiment_cannot_be_removed_by_an_entry",
+        ),
+    ),
+    Fault(
+        "storage/listing.py",
+        "named = func.lower(experiments.c.key).contains(text, autoescape=True)",
+        "named = func.lower(experiments.c.key).contains(text)",
+        "an underscore in a search finds any letter",
+        ("tests/service/test_drafting.py::test_finding",),
+    ),
 )

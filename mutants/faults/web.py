@@ -169,4 +169,18 @@ FAULTS = (
         "a probability is told as certain",
         ("src/deniable/web/wording.py",),
     ),
+    Fault(
+        "web/listing.py",
+        'if isinstance(cell, str) and cell[:1] in ("=", "+", "-", "@", "\\t", "\\r"):',
+        "if False:",
+        "a name becomes a formula in a spreadsheet",
+        (f"{TESTS}/test_lists.py::test_a_cell_of_a_file_is_no_formula",),
+    ),
+    Fault(
+        "web/listing.py",
+        "first=0 if everything else (max(1, self.page) - 1) * SIZE,",
+        "first=0,",
+        "every page of a list is the first one",
+        (f"{TESTS}/test_lists.py::test_pages_orders_and_filters_are_in_the_address",),
+    ),
 )

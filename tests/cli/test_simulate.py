@@ -93,6 +93,8 @@ def test_chart(ending: str, tmp_path: Path) -> None:
         (["--values", "1,2,3"], "values="),
         (["--values", "much"], "values="),
         (["--policies", "gittins", "--delay", "3"], "delay="),
+        (["--policies", "thompson", "--values", "3"], "values="),
+        (["--policies", "ucb", "--values", "3"], "values="),
         (["--budget", "-1"], "budget="),
         (["--policies", "arm-constant"], "budgets="),
         (["--policies", "arm-constant", "--budgets", "1,2,3"], "budgets="),
@@ -117,7 +119,7 @@ def test_rivals_late_rewards_and_values(capsys: pytest.CaptureFixture[str]) -> N
     names = "thompson,thompson-response,thompson-gate,ucb,ucb-response,ucb-gate,constant"
     few = ["simulate", "--rates", ".5,.2", "--visitors", "300", "--repetitions", "2"]
     few += ["--workers", "1", "--policies", names, "--common-random-numbers"]
-    assert main([*few, "--delay", "5", "--values", "2.5", "--json"]) == 0
+    assert main([*few, "--delay", "5", "--values", ".25", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     rows = {row["policy"]: row for row in document["policies"]}
     assert list(rows) == [
@@ -130,8 +132,9 @@ def test_rivals_late_rewards_and_values(capsys: pytest.CaptureFixture[str]) -> N
         "constant(1)",
     ]
     for row in rows.values():
-        assert row["reward"]["mean"] == pytest.approx(2.5 * row["clicks"]["mean"])
-    assert main([*few, "--values", "2,1", "--value-spread", ".3"]) == 0
+        assert row["reward"]["mean"] == pytest.approx(0.25 * row["clicks"]["mean"])
+    some = [*few[:-3], "--policies", "constant,random", "--values", "2,1", "--value-spread", ".3"]
+    assert main(some) == 0
     assert "reward" in capsys.readouterr().out
 
 

@@ -21,13 +21,16 @@ from deniable.theory.regret import Form
 BRUTE_FORCE_SEEDS = [*range(330), 3173]
 STEPS = 700
 GAP = 1e-7
+PATIENCE = 600.0  # seconds: what is searched for does not depend on the machine's load
 
 
 def solve(seed: int, form: Form = "paper") -> tuple[list[dict[str, Any]], float, str, Allocation]:
     rows, firm_budget, regime = random_instance(seed)
     if form == "summed" and regime == "constant":
         regime = "joint"
-    found = allocate(Portfolio.of(rows, form=form), firm_budget, regime=regime, gap=GAP)
+    found = allocate(
+        Portfolio.of(rows, form=form), firm_budget, regime=regime, gap=GAP, time_limit=PATIENCE
+    )
     return rows, firm_budget, regime, found
 
 
@@ -162,7 +165,9 @@ def test_identical_experiments_are_no_trap(firm_budget: float) -> None:
     """Twenty-four twins: m of them share the budget, and the best m is found by trying all."""
     count = 24
     found = allocate(
-        Portfolio.from_sizes([6] * count, [100_000] * count, form="paper"), firm_budget
+        Portfolio.from_sizes([6] * count, [100_000] * count, form="paper"),
+        firm_budget,
+        time_limit=PATIENCE,
     )
     row = {"arms": 6, "visitors": 100_000}
     tries = [
@@ -227,13 +232,13 @@ def test_commitments_above_the_firm_budget_are_listed() -> None:
 def test_without_time_the_best_found_is_told_with_its_gap() -> None:
     rng = np.random.default_rng(3)
     portfolio = Portfolio.from_sizes(
-        [20] * 40, 1_000_000 + rng.integers(0, 900_000, 40), form="paper"
+        [20] * 400, 1_000_000 + rng.integers(0, 900_000, 400), form="paper"
     )
     found = allocate(portfolio, 11, gap=1e-12, time_limit=0)
     assert not found.certified
-    assert 1e-12 < found.relative_gap < 1e-2
+    assert 1e-12 < found.relative_gap < 0.2
     assert found.spent_nano <= found.firm_nano
-    longer = allocate(portfolio, 11)
+    longer = allocate(portfolio, 11, time_limit=PATIENCE)
     assert longer.certified
     assert longer.lower_bound <= found.total_regret
 

@@ -32,7 +32,7 @@ def test_beside_a_giant_the_others_saving_is_found(firm_budget: float) -> None:
     """A gap that is small beside the giant's loss may be a tenth of what can be saved."""
     giant = {"id": "giant", "arms": 2, "visitors": 10**12, "committed": 1, "strategy": "dynamic"}
     others = alike(12, seed=7)
-    found = allocate(Portfolio.of([giant, *others], form="paper"), 1 + firm_budget)
+    found = allocate(Portfolio.of([giant, *others], form="paper"), 1 + firm_budget, time_limit=600)
     zero = grid_optimum(others, 0.0, "flexible", 1)
     grid = grid_optimum(others, firm_budget, "flexible", 900)
     assert found.certified
@@ -44,7 +44,7 @@ def test_beside_a_giant_the_others_saving_is_found(firm_budget: float) -> None:
 def test_small_budgets_go_where_they_save_most(firm_budget: float) -> None:
     """Below the first jump the best is to give all to one: every one of them is tried."""
     portfolio = Portfolio.of(alike(2000, seed=1), form="paper")
-    found = allocate(portfolio, firm_budget)
+    found = allocate(portfolio, firm_budget, time_limit=600)
     sizes = portfolio.arms, portfolio.visitors
     saving = np.asarray(dynamic_regret(*sizes, 0.0)) - np.asarray(
         dynamic_regret(*sizes, firm_budget)
@@ -67,7 +67,7 @@ def test_a_gap_that_stays_open_is_told() -> None:
     found = allocate(Portfolio.of(alike(300, seed=5), form="paper"), 6, time_limit=0)
     assert not found.certified
     assert found.relative_gap > 1e-3
-    closed = allocate(Portfolio.of(alike(300, seed=5), form="paper"), 6)
+    closed = allocate(Portfolio.of(alike(300, seed=5), form="paper"), 6, time_limit=600)
     assert found.lower_bound <= closed.total_regret <= found.total_regret
 
 

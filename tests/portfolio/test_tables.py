@@ -103,7 +103,7 @@ def exhaustive(rows: list[dict[str, Any]], tables: Tables, firm_budget: float) -
 def test_no_division_in_steps_is_better(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rows, tables, firm_budget = instance(seed)
     given(monkeypatch, tables)
-    found = allocate(Portfolio.of(rows), firm_budget, gap=1e-7)
+    found = allocate(Portfolio.of(rows), firm_budget, gap=1e-7, time_limit=600)
     best = exhaustive(rows, tables, firm_budget)
     scale = max(table[0] for table in tables.values())
     assert found.certified
@@ -123,7 +123,7 @@ def test_the_oracle_sees_a_solver_that_skips_where_gains_rise(
         given(monkeypatch, tables)
         with monkeypatch.context() as planted:
             planted.setattr(TableCurves, "regret", lambda self, c, b: self.loss[c, self._place(b)])
-            found = allocate(Portfolio.of(rows), firm_budget, gap=1e-7)
+            found = allocate(Portfolio.of(rows), firm_budget, gap=1e-7, time_limit=600)
         told = found.total_regret - exhaustive(rows, tables, firm_budget)
         wrong += abs(told) > 1e-6 * max(table[0] for table in tables.values())
     assert wrong > 6
@@ -144,7 +144,7 @@ def solved(monkeypatch: pytest.MonkeyPatch, budget: float) -> Allocation:
     rng = np.random.default_rng(11)
     tables = {(s, i): random_table(rng) for s in ("dynamic", "joint") for i in range(30)}
     given(monkeypatch, tables)
-    return allocate(Portfolio.of([row(i) for i in range(30)]), budget)
+    return allocate(Portfolio.of([row(i) for i in range(30)]), budget, time_limit=600)
 
 
 def test_more_budget_never_loses_and_rules_never_win(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -126,7 +126,7 @@ def test_every_table_keeps_the_budget_and_every_audit_says_so(memory: Deniable, 
             together.setdefault(version, []).extend(rows)
     # Over all tables of a version, whatever segments they list; over all versions they are not kept.
     assert all(kept(rows, budgets) for rows in together.values())
-    if len(together) == 2:
+    if "joint" not in way:  # which may retire an arm that is new again
         everything = [(*row, 0)[:3] for rows in together.values() for row in rows]
         assert not kept(everything, budgets)
     audit = memory.audits.run("checkout")
@@ -488,7 +488,7 @@ def test_documents_say_what_was_added(memory: Deniable) -> None:
     grown(memory, strategy="constant")
     text = markdown(memory.documents.draft("checkout", "statement"))
     assert "a version was added, and the tables before and after that keep the budget each" in text
-    assert "until bold was added" in text
+    assert "ntil “bold” was added" in text
     memory.experiments.switch_off("checkout", "old")
     both = markdown(memory.documents.draft("checkout", "statement"))
     assert "a version was switched off or added" in both

@@ -17,6 +17,7 @@ from deniable.errors import InvalidArgumentError
 from deniable.policies.base import Policy
 from deniable.policies.benchmarks import RandomPolicy
 from deniable.policies.catalogue import POLICIES, Settings, policy_named
+from deniable.policies.custom import CustomPolicy, ThompsonSampling
 from deniable.policies.greedy import ConstantPolicy, DynamicPolicy, EpsilonGreedyPolicy
 from deniable.simulation import job as job_module
 from deniable.simulation.environment import Environment
@@ -203,11 +204,18 @@ def test_edges(kernel: Kernel, rates: Any, horizon: int, shares: Any) -> None:
 
 def test_the_longest_horizon_is_quick_and_adds_up() -> None:
     world = Environment([0.324, 0.295, 0.3], 10**12)
-    result = simulate(world, _all(3), repetitions=1, seed=1, workers=1)
+    policies = [policy for policy in _all(3) if not isinstance(policy, CustomPolicy)]
+    result = simulate(world, policies, repetitions=1, seed=1, workers=1)
     assert (result.arms.group_by("policy").agg(pl.col("shows").sum())["shows"] == 10**12).all()
     private = result.frame.filter(pl.col("policy") == "constant(2)")["regret"].item()
     share = 1 / (2 + math.exp(2))
     assert private == pytest.approx(10**12 * share * (0.029 + 0.024), rel=1e-3)
+
+
+def test_learners_in_python_are_not_run_for_hours() -> None:
+    page = Environment([0.3, 0.2], 10**8)
+    with pytest.raises(InvalidArgumentError, match="10,000,000 visitors for thompson"):
+        simulate(page, [CustomPolicy(ThompsonSampling)], workers=1)
 
 
 def test_memory_does_not_grow_with_the_horizon() -> None:

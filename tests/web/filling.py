@@ -25,7 +25,7 @@ FROM s, a
 
 def fill(service: Deniable, experiments: int, decisions: int) -> None:
     """Running experiments of 3 arms and 4 segments that share the decisions; SQLite only."""
-    service.firm.set(budget=1_000)
+    service.firm.set(budget=10_000)
     for number in range(experiments):
         made = service.experiments.create(
             f"experiment-{number}",

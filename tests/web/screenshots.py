@@ -1,6 +1,6 @@
 """`make screenshots`: pictures of every page, small enough for the README and the docs.
 
-They show the demo's experiments with simulated visitors. Look at them before they are committed.
+They show the demo after its month. Look at them before they are committed.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 from tests.web.conftest import CHROMIUM, FLAGS
-from tests.web.site import EXPERIMENT, Site, create_demo, running_site
+from tests.web.site import EXPERIMENT, Site, running_site
 from tests.web.watching import Theme, tab
 
+from deniable.service.demo import prepare
+from deniable.service.demo_history import opened
 from deniable.service.service import open as open_service
 from deniable.web import watcher
 
@@ -61,13 +63,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         with open_service(f"sqlite:///{folder}/empty.db") as service, running_site(service) as site:
             take(site, EMPTY_SHOTS)
-        with open_service(f"sqlite:///{folder}/demo.db") as service:
-            create_demo(service)
+        with opened(
+            lambda: open_service(f"sqlite:///{folder}/demo.db"),
+            watching=lambda service: watcher.Watcher(service).sample,
+        ) as service:
+            prepare(service)
             with running_site(service, demo=True) as site:
-                watcher.SECONDS = 0.0  # a sample of the totals after every hundred visitors
-                for seed in range(60):
-                    site.send_visitors(100, seed=seed)
-                watcher.SECONDS = 3_600.0  # the lines end with the last visitor
+                site.app.api.state.watcher.look()
                 take(site, SHOTS)
 
 
@@ -78,18 +80,18 @@ def take(site: Site, shots: tuple[tuple[str, str, Theme, int, int], ...]) -> Non
         for name, path, theme, width, height in shots:
             with tab(
                 browser, site, secret=secret if path else "", theme=theme, width=width
-            ) as opened:
-                opened.page.set_viewport_size({"width": width, "height": height or 900})
-                opened.open(path or "/login")
+            ) as screen:
+                screen.page.set_viewport_size({"width": width, "height": height or 900})
+                screen.open(path or "/login")
                 if name in PRESSED:
-                    opened.page.get_by_role("button", name=PRESSED[name]).click()
-                    opened.page.wait_for_selector("#lines tr:nth-child(5) .saved:not(:empty)")
+                    screen.page.get_by_role("button", name=PRESSED[name]).click()
+                    screen.page.wait_for_selector("#lines tr:nth-child(5) .saved:not(:empty)")
                 if name in AWAITED:
-                    opened.page.wait_for_selector(AWAITED[name], state="attached")
-                opened.settled()
-                opened.page.wait_for_timeout(500)  # the last frames of its charts
+                    screen.page.wait_for_selector(AWAITED[name], state="attached")
+                screen.settled()
+                screen.page.wait_for_timeout(500)  # the last frames of its charts
                 target = FOLDER / f"{name}.png"
-                opened.page.screenshot(path=target, full_page=not height, animations="disabled")
+                screen.page.screenshot(path=target, full_page=not height, animations="disabled")
                 size = target.stat().st_size
                 print(f"{target.name}: {size // 1000} kB")  # noqa: T201
                 if size > MOST_BYTES:

@@ -7,7 +7,7 @@ import socket
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import httpx2 as httpx
 import uvicorn
@@ -20,6 +20,8 @@ from deniable.storage.records import Scope
 from deniable.web.pages import mount
 
 EXPERIMENT = EXPERIMENTS[0].key
+BUDGETS = (2.0, 1.0)
+"""Larger than the demo's, so that little traffic is enough to learn."""
 HTML = {"accept": "text/html"}
 TOKEN = re.compile(r'name="form_token" value="([0-9a-f]{64})"')
 
@@ -98,12 +100,6 @@ def running_site(service: Deniable, *, demo: bool = False) -> Iterator[Site]:
 def create_demo(service: Deniable, keys: Sequence[str] = ()) -> None:
     """The demo's firm and experiments, all running."""
     service.firm.set(budget=6.0)
-    for wanted in EXPERIMENTS:
-        service.experiments.create(
-            wanted.key,
-            arms=wanted.arms,
-            segments=list(wanted.click_rates),
-            budget=wanted.budget,
-            planned_visitors=50_000,
-        )
+    for wanted, budget in zip(EXPERIMENTS, BUDGETS, strict=True):
+        replace(wanted, budget=budget).create(service)
         service.experiments.start(wanted.key)

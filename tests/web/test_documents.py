@@ -64,13 +64,13 @@ def test_issue_list_and_download(site: Site) -> None:
         assert send(client, STATEMENT, ISSUE, kind="poem").status_code == 422
     issued = site.service.documents.all(EXPERIMENT)
     assert [one.kind for one in issued] == list(KINDS)
-    assert {one.actor for one in issued} == {"test admin"}
+    assert {one.actor for one in issued} == {"API key test admin"}
     with site.signed_in("read") as client:
         page = client.get(STATEMENT).text
         ledger = client.get("/ledger").text
         for one in issued:
             assert one.number in page
-            assert f"{KINDS[one.kind][0]} {one.number}, by test admin." in ledger
+            assert f"{KINDS[one.kind][0]} {one.number}. By API key test admin." in ledger
             made = site.service.documents.again(one.number)
             html = client.get(f"/ledger/documents/{one.number}.html")
             assert html.content == rendering.html(made).encode()
@@ -86,7 +86,7 @@ def test_names_keep_their_capitals_in_the_ledger(site: Site) -> None:
     issued = site.service.documents.issue(EXPERIMENT, "dpia", actor="Ada King")
     with site.signed_in("read") as client:
         assert (
-            f"Annex to an impact assessment {issued.number}, by Ada King."
+            f"Annex to an impact assessment {issued.number}. By Ada King."
             in client.get("/ledger").text
         )
 
@@ -179,8 +179,8 @@ def test_documents_fit_on_paper(busy_site: Site, browser: Browser, kind: str) ->
         context.close()
 
 
-PRINTED = ("/", "/planner", "/experiments", f"/experiments/{EXPERIMENT}", "/portfolio", "/ledger",
-           STATEMENT, f"{STATEMENT}/audit")  # fmt: skip
+PRINTED = ("/", "/planner", "/experiments", f"/experiments/{EXPERIMENT}", "/portfolio", "/settings",
+           "/ledger", STATEMENT, f"{STATEMENT}/audit")  # fmt: skip
 
 
 @pytest.mark.parametrize("path", PRINTED)

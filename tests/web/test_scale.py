@@ -1,4 +1,4 @@
-"""Many experiments and decisions: the overview lists them all and reads no decision for it."""
+"""Many experiments and decisions: the overview lists them by the page and reads no decision for it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tests.web.site import HTML, running_site, sign_in
 
 from deniable.service.service import open as open_service
 from deniable.storage.sqlite import SqliteStore
+from deniable.web.listing import SIZE
 
 EXPERIMENTS = 200
 DECISIONS = 50_000
@@ -31,7 +32,8 @@ def test_the_overview_of_many_experiments_reads_no_decision(tmp_path: Path) -> N
         with running_site(service) as site, site.client() as client:
             assert sign_in(client, site.secret("read")).status_code == 303
             page = client.get("/", headers=HTML)
-            assert page.text.count('<tr role="row">') == EXPERIMENTS + 1
+            assert page.text.count('<tr role="row">') == SIZE + 1
+            assert f"{EXPERIMENTS} experiments, page 1 of" in page.text
             asked = list(read["pages"])
             watcher = site.app.api.state.watcher
             watcher.look()

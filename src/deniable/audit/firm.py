@@ -296,7 +296,7 @@ def _debit_problems(entries: Iterable[Entry]) -> list[str]:
         identity, detail = entry.experiment_id, entry.detail
         if identity is None:
             continue
-        if entry.kind in ("create", "migrate", "replan"):
+        if entry.kind in ("create", "redraft", "migrate", "replan"):
             cost[identity] = detail["budget_nano"] + (detail.get("trace_nano") or 0)
         elif entry.kind in ("start", "resume") and "slots" in detail:
             if entry.amount_nano < cost.get(identity, 0):

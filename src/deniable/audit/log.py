@@ -44,6 +44,7 @@ from deniable.storage.log_rows import (
     REWARD,
     TABLE,
 )
+from deniable.storage.promises import discarded
 
 if TYPE_CHECKING:
     import polars as pl
@@ -284,8 +285,8 @@ class _Reader:
     def _promises(self, number: int) -> None:
         """The chain of commitments is complete: what does each experiment promise?"""
         for identity, entries in self._entries.items():
-            if entries[-1].kind == "scratch_end":
-                continue  # nothing but its commitments is left of a scratch copy
+            if entries[-1].kind == "scratch_end" or discarded(entry.kind for entry in entries):
+                continue  # nothing but its commitments is left of a scratch copy or such a draft
             try:
                 self.experiments[identity] = LoggedExperiment.of(entries)
             except BrokenPromiseError as error:

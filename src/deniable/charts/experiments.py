@@ -44,6 +44,11 @@ COLOUR_WORDS = {
 }
 """An arm with such a word in its name is drawn in that colour, never in another."""
 
+HOVER_TIME = "%-d %b %Y, %H:%M"
+HOVER_UNIT = "utcyearmonthdatehoursminutes"
+HOVER_SIZE = 450
+"""Square pixels around a point in which it tells its values."""
+
 REGRET_SERIES = ("lost, estimated", "lost at random", "bound")
 
 
@@ -73,21 +78,28 @@ def arm_scale(arms: Sequence[str]) -> Any:
 
 def totals_over_time(arms: Sequence[str], title: str) -> Any:
     """Running totals by arm; dataset `totals`: time (ISO), arm, total."""
-    return (
-        alt.Chart(alt.NamedData("totals"), height=HEIGHT)
-        .mark_line()
-        .encode(
-            x=utc_axis("time", ticks=5),
-            y=alt.Y("total:Q", title=title, axis=alt.Axis(format=",d", tickCount=5)),
-            color=alt.Color(
-                "arm:N",
-                title=None,
-                sort=list(arms),
-                scale=arm_scale(arms),
-                legend=alt.Legend(orient="top", labelLimit=110, columns=3),
-            ),
-        )
+    base = alt.Chart(alt.NamedData("totals"), height=HEIGHT).encode(
+        x=utc_axis("time", ticks=5),
+        y=alt.Y("total:Q", title=title, axis=alt.Axis(format=",d", tickCount=5)),
+        color=alt.Color(
+            "arm:N",
+            title=None,
+            sort=list(arms),
+            scale=arm_scale(arms),
+            legend=alt.Legend(orient="top", labelLimit=110, columns=3),
+        ),
     )
+    return base.mark_line() + hover_points(
+        base,
+        alt.Tooltip(f"{HOVER_UNIT}(time):T", title="time (UTC)", format=HOVER_TIME),
+        alt.Tooltip("arm:N"),
+        alt.Tooltip("total:Q", title=title, format=",d"),
+    )
+
+
+def hover_points(base: Any, *tooltip: Any) -> Any:
+    """Unseen points, wide enough to be met by a pointer, that tell their values."""
+    return base.mark_point(filled=True, size=HOVER_SIZE, opacity=0).encode(tooltip=list(tooltip))
 
 
 def segment_risks(n_segments: int, cap: float) -> Any:
@@ -116,7 +128,7 @@ def regret_against_bound() -> Any:
     """Clicks lost over visitors, small and large ones; dataset `regret`: visitors, clicks, series."""
     series = list(REGRET_SERIES)
     colours = [STRATEGY_COLOURS["dynamic"], BENCHMARK_COLOURS["random"], INK]
-    return (
+    base = (
         alt.Chart(alt.NamedData("regret"), height=HEIGHT)
         .mark_line(clip=True)
         .encode(
@@ -139,11 +151,19 @@ def regret_against_bound() -> Any:
                 scale=alt.Scale(domain=series, range=colours),
                 legend=alt.Legend(orient="top", columns=2),
             ),
-            strokeDash=alt.StrokeDash(
-                "series:N",
-                title=None,
-                sort=series,
-                scale=alt.Scale(domain=series, range=[[1, 0], [3, 3], [8, 3]]),
-            ),
         )
+    )
+    lines = base.encode(
+        strokeDash=alt.StrokeDash(
+            "series:N",
+            title=None,
+            sort=series,
+            scale=alt.Scale(domain=series, range=[[1, 0], [3, 3], [8, 3]]),
+        )
+    )
+    return lines + hover_points(
+        base,
+        alt.Tooltip("series:N", title="clicks"),
+        alt.Tooltip("visitors:Q", format=",d"),
+        alt.Tooltip("clicks:Q", title="about", format=",.0f"),
     )

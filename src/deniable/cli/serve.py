@@ -108,24 +108,34 @@ def _serve_workers(settings: Settings) -> None:
 
 
 def _serve_demo(settings: Settings) -> None:
-    from deniable.service import demo
+    from deniable.service import demo, demo_history
     from deniable.service.http import server
     from deniable.service.http.app import create_app
     from deniable.web.pages import mount
+    from deniable.web.watcher import Watcher
 
     sock = server.listening_socket(settings)
-    service = server.open_service(settings)
+    service = demo_history.opened(
+        lambda: server.open_service(settings),
+        watching=lambda service: Watcher(service).sample,
+        told=lambda: typer.echo("A made-up firm lives through its first month: a few seconds ..."),
+    )
     secret = demo.prepare(service)
-    simulator = demo.Simulator(service, settings.demo_visitors)
     app = mount(
         create_app(service, server.options_of(settings)),
         demo=True,
         demo_key=secret if demo.only_demo(service) else "",
     )
+    simulator = demo.Simulator(
+        service,
+        settings.demo_visitors,
+        watched=lambda: app.api.state.seen_at,
+        experiments=demo.LIVE,
+    )
     here = server.address(sock)
     typer.echo(
         f"Deniable answers on {here}\n"
-        "DEMO: a made-up firm, two experiments, simulated visitors. Nothing here is real.\n"
+        "DEMO: a made-up firm, eight experiments, simulated visitors. Nothing here is real.\n"
         f"Admin API key, for this run: {secret}\n"
         "Try:\n"
         f"  curl -s {here}/v1/experiments/{demo.EXPERIMENTS[0].key}/decisions \\\n"

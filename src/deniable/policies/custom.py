@@ -122,7 +122,7 @@ class CustomPolicy:
 class ThompsonSampling:
     """Thompson sampling with a Beta(1, 1) prior: an arm with the probability that it is the best.
 
-    Rewards count as clicks; one between 0 and 1 counts in part, and others are not meant for it.
+    Rewards are clicks, or from 0 to 1: such a reward counts in part.
     """
 
     name = "thompson"
@@ -140,6 +140,7 @@ class ThompsonSampling:
 
     def update(self, segment: int, arm: int, reward: float) -> None:
         """Count it."""
+        _check_unit(reward)
         self._won[segment, arm] += reward
         self._lost[segment, arm] += 1 - reward
 
@@ -149,7 +150,10 @@ class ThompsonSampling:
 
 
 class UpperConfidence:
-    """UCB1: the arm with the highest mean + sqrt(2 log n / shows); each arm once at first."""
+    """UCB1: the arm with the highest mean + sqrt(2 log n / shows); each arm once at first.
+
+    Rewards are clicks, or from 0 to 1.
+    """
 
     name = "ucb"
 
@@ -165,6 +169,7 @@ class UpperConfidence:
 
     def update(self, segment: int, arm: int, reward: float) -> None:
         """Count it."""
+        _check_unit(reward)
         self._shows[segment, arm] += 1
         self._sums[segment, arm] += reward
 
@@ -172,6 +177,12 @@ class UpperConfidence:
         """The upper bounds, at most 1: beyond it a click rate cannot be."""
         bounds = [_upper(*counts) for counts in zip(self._sums, self._shows, strict=True)]
         return np.minimum(np.stack(bounds), 1.0)
+
+
+def _check_unit(reward: float) -> None:
+    if not 0 <= reward <= 1:
+        allowed = "rewards from 0 to 1 for thompson and ucb: divide the values of clicks"
+        raise InvalidArgumentError("values", reward, allowed)
 
 
 def _upper(sums: FloatArray, shows: FloatArray) -> FloatArray:

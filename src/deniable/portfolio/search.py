@@ -23,6 +23,7 @@ from deniable.portfolio.nodes import Family, Node, Structure, split_count, split
 from deniable.portfolio.pieces import Losses, Pieces
 
 _PRICE_STEPS = 60
+_QUICK = 1000  # nodes times pieces that are searched whatever the time: small problems take no time
 _FAMILY_WIDTH = 16  # units that jump at prices within this factor of the best are counted together
 _WIDE = 0.3  # nats: up to here it is asked which unit is odd, not where
 _MOVED = 1e-6  # nats: an odd unit that moves by less at the best price does not keep a gap open
@@ -132,7 +133,7 @@ class Search:
             lower = min(lower, self.best.loss)
             if solved.unit is None or self._closed(lower, gap):
                 break
-            if nodes > 1 and time.monotonic() > deadline:
+            if nodes * self.pieces.size > _QUICK and time.monotonic() > deadline:
                 break
             for child in self._split(solved):
                 nodes += 1

@@ -240,6 +240,8 @@ def _lines(
         if entry.kind == "table":
             told = promises.promised_table(entry)
             told_tables[entry.experiment_id, told.number] = told
+    for identity in [one for one, mine in acts.items() if promises.discarded(e.kind for e in mine)]:
+        del acts[identity]
     rows = {bytes.fromhex(one.id): one for one in experiments.everything(connection)}
     stones: dict[bytes, int] = {
         row[0]: row[1]

@@ -1,28 +1,36 @@
-"""A demo firm: two experiments and a bounded, clearly marked crowd of simulated visitors.
+"""A demo firm: its experiments, a bounded crowd of simulated visitors, and a tracker who watches them.
 
 Only `deniable serve --demo` makes it. The visitors' true click rates are in this file; the service
-does not know them and learns which arm is best in which segment.
+does not know them and learns which arm is best in which segment. `demo_history.py` has the month that
+the firm has lived through when somebody first looks at it.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import random
 import threading
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from deniable.errors import DeniableError, UnknownNameError
 from deniable.service.drafts import NewArm
 from deniable.service.service import Deniable
+from deniable.storage.records import Cell, Decision
 
 _log = logging.getLogger("deniable.demo")
 
 LABEL = "demo: admin"
 VISITOR_PREFIX = "demo-visitor-"
-FIRM_BUDGET = 4.0
-BURST = 2_000
-VISITORS_PER_STEP = 20
-SECONDS_PER_STEP = 0.5
+FIRM_BUDGET = 3.0
+BURST = 200
+VISITORS_PER_STEP = 10
+SECONDS_PER_STEP = 1.0
+WATCHED_SECONDS = 60.0
+"""Visitors come while somebody has opened or refreshed a page within this time."""
 
 
 @dataclass(frozen=True)
@@ -31,32 +39,67 @@ class DemoExperiment:
 
     Attributes:
         click_rates: segment -> the true click rate of each arm.
+        layer: shared with other experiments, if any.
+        share: of the layer's slots.
     """
 
     key: str
     arms: tuple[NewArm, ...]
     budget: float
     click_rates: dict[str, tuple[float, ...]]
+    layer: str | None = None
+    share: float = 1.0
+    planned_visitors: int = 50_000
+
+    def create(self, service: Deniable) -> None:
+        """Make it as a draft."""
+        service.experiments.create(
+            self.key,
+            arms=self.arms,
+            segments=list(self.click_rates),
+            budget=self.budget,
+            planned_visitors=self.planned_visitors,
+            layer=self.layer,
+        )
+
+    def start(self, service: Deniable) -> None:
+        """Start the draft."""
+        service.experiments.start(self.key, share=self.share)
 
 
 EXPERIMENTS = (
     DemoExperiment(
         "demo-checkout-button",
         (NewArm("grey", "Grey, as it was"), NewArm("green", "Green"), NewArm("large", "Large")),
-        2.0,
+        1.0,
         {"first-visit": (0.10, 0.13, 0.22), "returning": (0.20, 0.31, 0.15)},
     ),
     DemoExperiment(
         "demo-homepage-hero",
         (NewArm("photo", "A photograph"), NewArm("offer", "This week's offer")),
-        1.0,
+        0.5,
         {"first-visit": (0.09, 0.05), "returning": (0.06, 0.12)},
     ),
 )
+"""Segments that want different arms."""
+
+DELIVERY = DemoExperiment(
+    "demo-delivery-note",
+    (NewArm("below", "Below the price"), NewArm("beside", "Beside the price")),
+    0.5,
+    {"first-visit": (0.10, 0.23), "returning": (0.16, 0.31)},
+    layer="product-page",
+    share=0.5,
+    planned_visitors=40_000,
+)
+"""Segments that agree."""
+
+LIVE = (*EXPERIMENTS, DELIVERY)
+"""What simulated visitors go on visiting."""
 
 
 def prepare(service: Deniable) -> str:
-    """Make whatever of the demo is missing and return the secret of a new admin key.
+    """Make whatever is missing of the firm and what runs; return the secret of a new admin key.
 
     Keys of earlier starts are revoked: their secrets are not stored and cannot be shown again.
     """
@@ -65,21 +108,29 @@ def prepare(service: Deniable) -> str:
     except UnknownNameError:
         service.firm.set(budget=FIRM_BUDGET)
     existing = {experiment.key for experiment in service.experiments.all()}
-    for wanted in EXPERIMENTS:
+    for wanted in LIVE:
         if wanted.key not in existing:
-            service.experiments.create(
-                wanted.key,
-                arms=wanted.arms,
-                segments=list(wanted.click_rates),
-                budget=wanted.budget,
-                planned_visitors=50_000,
-            )
-            service.experiments.start(wanted.key)
+            wanted.create(service)
+            wanted.start(service)
     for key in service.keys.all():
         if key.label == LABEL and key.revoked_at is None:
             service.keys.revoke(key.id)
     secret, _ = service.keys.create(LABEL, ["admin"])
     return secret
+
+
+def visit(
+    service: Deniable, experiment: DemoExperiment, names: Sequence[str], rng: random.Random
+) -> list[tuple[Decision, int]]:
+    """Visitors who are decided for; each with what is to be rewarded: 1 for a click."""
+    rates = experiment.click_rates
+    position = {arm.key: place for place, arm in enumerate(experiment.arms)}
+    segments = rng.choices(list(rates), k=len(names))
+    decisions = service.decide_batch(experiment.key, zip(names, segments, strict=True))
+    return [
+        (decision, int(rng.random() < rates[segment][position[decision.arm]]))
+        for decision, segment in zip(decisions, segments, strict=True)
+    ]
 
 
 def only_demo(service: Deniable) -> bool:
@@ -89,32 +140,50 @@ def only_demo(service: Deniable) -> bool:
 
 
 class Simulator(threading.Thread):
-    """Sends visitors through the service until it has sent them all or the service is closed.
+    """Sends visitors through the service while somebody watches, until it has sent them all.
 
     Args:
         service: where to.
         visitors: how many altogether.
         seed: of the visitors' segments and clicks; the service draws its arms from the system.
+        watched: the time (monotonic) at which somebody last looked; None: somebody always does.
+        experiments: what they visit.
     """
 
-    def __init__(self, service: Deniable, visitors: int, seed: int | None = None) -> None:
+    def __init__(
+        self,
+        service: Deniable,
+        visitors: int,
+        seed: int | None = None,
+        *,
+        watched: Callable[[], float] | None = None,
+        experiments: Sequence[DemoExperiment] = EXPERIMENTS,
+    ) -> None:
         super().__init__(name="deniable-demo", daemon=True)
         self._service = service
         self._left = visitors
         self._random = random.Random(seed)
         self._run_id = f"{self._random.getrandbits(32):08x}"
         self._number = 0
+        self._watched = watched
+        self._experiments = experiments
         self._ended = threading.Event()
+
+    @property
+    def idle(self) -> bool:
+        """Whether nobody has looked for a while."""
+        return self._watched is not None and time.monotonic() - self._watched() > WATCHED_SECONDS
 
     def run(self) -> None:
         """See threading.Thread."""
-        try:
-            while self._left > 0 and not self._ended.is_set():
-                first = self._number == 0
-                self.step(BURST if first else VISITORS_PER_STEP)
-                self._ended.wait(SECONDS_PER_STEP)
-        except DeniableError as error:  # closed, or stopped by a person
-            _log.info("the demo's visitors stopped: %s", type(error).__name__)
+        while self._left > 0 and not self._ended.is_set():
+            if not self.idle:
+                try:
+                    self.step(BURST if self._number == 0 else VISITORS_PER_STEP)
+                except DeniableError as error:  # closed, or an experiment is gone
+                    _log.info("the demo's visitors stopped: %s", type(error).__name__)
+                    return
+            self._ended.wait(SECONDS_PER_STEP)
 
     def end(self) -> None:
         """Send no more visitors."""
@@ -126,18 +195,106 @@ class Simulator(threading.Thread):
         self._left -= visitors
         start, self._number = self._number, self._number + visitors
         names = [f"{VISITOR_PREFIX}{self._run_id}-{n}" for n in range(start, self._number)]
-        for experiment in EXPERIMENTS:
-            rates = experiment.click_rates
-            position = {arm.key: place for place, arm in enumerate(experiment.arms)}
-            segments = self._random.choices(list(rates), k=visitors)
-            pairs = list(zip(names, segments, strict=True))
-            for start in range(0, visitors, VISITORS_PER_STEP):  # rewards come while it learns
-                some = pairs[start : start + VISITORS_PER_STEP]
-                decisions = self._service.decide_batch(experiment.key, some)
-                self._service.reward_batch(
-                    (
-                        decision.id,
-                        int(self._random.random() < rates[segment][position[decision.arm]]),
-                    )
-                    for decision, (_, segment) in zip(decisions, some, strict=True)
-                )
+        for experiment in self._experiments:
+            for first in range(0, visitors, VISITORS_PER_STEP):  # rewards come while it learns
+                some = names[first : first + VISITORS_PER_STEP]
+                seen = visit(self._service, experiment, some, self._random)
+                self._service.reward_batch((decision.id, click) for decision, click in seen)
+
+
+# -- the tracker ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TrackerScore:
+    """How often a tracker guesses a visitor's segment right, with as many visitors of each kind.
+
+    It sees the arm and knows how often each arm is shown to each segment; nobody knows more.
+
+    Attributes:
+        experiment: which one it watches.
+        blind: without looking at the arm.
+        ordinary: with an ordinary bandit, which shows each segment its best arm nine times in ten.
+        private: with Deniable, from what was really shown.
+        promised: what the budget allows at most.
+        ordinary_clicks: clicks per visitor of the ordinary bandit.
+        private_clicks: clicks per visitor of the experiment.
+        visitors: who were watched.
+    """
+
+    experiment: str
+    blind: float
+    ordinary: float
+    private: float
+    promised: float
+    ordinary_clicks: float
+    private_clicks: float
+    visitors: int
+
+
+def tracker_score(service: Deniable, experiment: DemoExperiment = EXPERIMENTS[0]) -> TrackerScore:
+    """The tracker's score on an experiment so far, with and without Deniable."""
+    cells = [cell for cell in service.experiments.counts(experiment.key) if cell.segment]
+    visitors = sum(cell.shows for cell in cells)
+    kinds = len(experiment.click_rates)
+    ordinary, clicks = ordinary_bandit(experiment.key, max(500, round(visitors, -3)))
+    odds = math.exp(experiment.budget)
+    return TrackerScore(
+        experiment=experiment.key,
+        blind=1 / kinds,
+        ordinary=ordinary,
+        private=guessed_right(cells),
+        promised=odds / (odds + kinds - 1),
+        ordinary_clicks=clicks,
+        private_clicks=sum(cell.clicks for cell in cells) / visitors if visitors else 0.0,
+        visitors=visitors,
+    )
+
+
+def guessed_right(cells: Sequence[Cell]) -> float:
+    """The share of segments that the best guess from the arm hits, each kind of visitor alike.
+
+    >>> def cell(segment, arm, shows):
+    ...     return Cell(segment, arm, shows, 0, 0)
+    >>> guessed_right([cell("a", "x", 3), cell("a", "y", 1), cell("b", "x", 2), cell("b", "y", 6)])
+    0.75
+    """
+    shown: dict[str, dict[str, int]] = {}
+    for cell in cells:
+        shown.setdefault(cell.segment or "", {})[cell.arm] = cell.shows
+    known = [arms for arms in shown.values() if any(arms.values())]
+    if not known:
+        return 1 / max(1, len(shown))
+    chances = [{arm: n / sum(arms.values()) for arm, n in arms.items()} for arms in known]
+    return sum(max(row[arm] for row in chances) for arm in chances[0]) / len(chances)
+
+
+@lru_cache(maxsize=16)
+def ordinary_bandit(key: str, visitors: int) -> tuple[float, float]:
+    """The tracker's score against a bandit without a budget, and its clicks per visitor.
+
+    One visitor in ten sees a random arm, the others the one that has worked best in their segment.
+    """
+    experiment = next(one for one in LIVE if one.key == key)
+    rng = random.Random(visitors)
+    cells = {
+        (segment, place): [0, 0]
+        for segment in experiment.click_rates
+        for place in range(len(experiment.arms))
+    }
+    for _ in range(visitors):
+        segment = rng.choice(list(experiment.click_rates))
+        rates = experiment.click_rates[segment]
+        place = rng.randrange(len(rates))
+        if rng.random() >= 0.1:
+            place = max(
+                range(len(rates)),
+                key=lambda arm: (cells[segment, arm][1] + 1) / (cells[segment, arm][0] + 2),
+            )
+        cells[segment, place][0] += 1
+        cells[segment, place][1] += rng.random() < rates[place]
+    found = [
+        Cell(segment, str(place), shows, shows, clicks)
+        for (segment, place), (shows, clicks) in cells.items()
+    ]
+    return guessed_right(found), sum(clicks for _, clicks in cells.values()) / visitors

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection, func, or_, select
 
 from deniable.errors import BrokenPromiseError, InvalidArgumentError, UnknownNameError
-from deniable.storage import commitments, experiments, promises, times
+from deniable.storage import actors, commitments, experiments, promises, times
 from deniable.storage.commitments import Entry
 from deniable.storage.schema import commitments as rows
 from deniable.storage.schema import tables as table_rows
@@ -90,14 +90,14 @@ class Documents:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def issue(self, key: str, kind: str, *, firm: str = "", actor: str = COMMAND_LINE) -> Issued:
+    def issue(self, key: str, kind: str, *, firm: str = "", actor: str = "") -> Issued:
         """Number a document about an experiment and enter it into the ledger.
 
         Args:
             key: the experiment.
             kind: statement, dpia, registry or record.
             firm: the firm's name; empty: that of the firm's settings, else a line to fill in.
-            actor: who issues it.
+            actor: who issues it; empty: whoever acts (`deniable.storage.actors`).
 
         Raises:
             UnknownNameError: no such experiment.
@@ -107,7 +107,8 @@ class Documents:
         from deniable.documents.making import Issue, checked_kind, document_of, layout
 
         checked_kind(kind)
-        firm, actor = _text("firm", firm), _text("actor", actor) or COMMAND_LINE
+        firm, actor = _text("firm", firm), _text("actor", actor)
+        actor = actor or actors.in_words(actors.current()) or COMMAND_LINE
         with self._store.read() as connection:
             experiment = experiments.by_key(connection, key)
             commitments.check_complete(connection)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from typing import Any
 
 from deniable.errors import NANO, InvalidArgumentError, WrongStateError
 from deniable.service.jobs import LARGEST_REWARD
 from deniable.service.publisher import first_table
+from deniable.storage import times
 from deniable.storage.records import MICRO, Arm, Experiment, Metric
 from deniable.strategies import table_rules
 
@@ -20,6 +21,9 @@ MAX_BUDGET = 40.0
 """Nats. e^40 is beyond what 2^64 equal pieces can express; such a cap promises nothing."""
 MAX_METRICS = 20
 MAX_HOLDOUT = 0.5
+MAX_NOTE = 2_000
+MAX_LABEL = 64
+MAX_TAGS = 20
 MAX_SECONDS = 10 * 366 * 86_400
 
 NO_TRACE = "none with scores of a model outside, which cannot be counted with noise"
@@ -134,7 +138,7 @@ def draft(
         exhausted=False,
         table_number=0,
         has_tombstones=False,
-        created_at=datetime.now(UTC),
+        created_at=times.as_datetime(times.now()),
         started_at=None,
         stopped_at=None,
         revision=1,
@@ -142,6 +146,49 @@ def draft(
     )
     first_table(experiment)  # checked exactly, before it can ever be drawn from
     return experiment
+
+
+def nats_text(nano: int) -> str:
+    """The shortest number of nats that is this budget again when it is typed.
+
+    >>> nats_text(699_999_999), nats_text(250_000_000)
+    ('0.7', '0.25')
+    """
+    from deniable.privacy.composition import nano_down
+
+    texts = (f"{(nano + half) / NANO:.{digits}g}" for digits in range(1, 18) for half in (0, 0.5))
+    return next(text for text in texts if nano_down(float(text)) == nano)
+
+
+def arguments_of(experiment: Experiment) -> dict[str, Any]:
+    """The arguments of `draft`, key apart, that make an experiment like this one."""
+    return {
+        "arms": [NewArm(arm.key, arm.label, _nats(arm.budget_nano)) for arm in experiment.arms],
+        "segments": experiment.segments,
+        "budget": None if experiment.arm_specific else _nats(experiment.budget_nano),
+        "strategy": experiment.strategy,
+        "across_time": experiment.across_time,
+        "trace_budget": _nats(experiment.trace_nano),
+        "planned_visitors": experiment.planned_visitors,
+        "layer": experiment.layer,
+        "holdout": experiment.holdout / 1000,
+        "default_arm": experiment.default_arm,
+        "attribution_seconds": experiment.attribution_seconds,
+        "metrics": experiment.metrics,
+    }
+
+
+def _nats(nano: int | None) -> float | None:
+    return None if nano is None else float(nats_text(nano))
+
+
+def checked_text(argument: str, value: object, most: int) -> str:
+    """Words of a person, without spaces around them."""
+    text = value.strip() if isinstance(value, str) else ""
+    printable = all(character.isprintable() or character == "\n" for character in text)
+    if isinstance(value, str) and len(text) <= most and printable:
+        return text
+    raise InvalidArgumentError(argument, "...", f"printable text of up to {most} characters")
 
 
 def added_arm(experiment: Experiment, new: NewArm) -> Arm:

@@ -195,6 +195,7 @@ class Engine:
                 self._transact(deciding, rewarding)
             except OutOfDate as changed:
                 self._states.reread(changed.ids)
+                self._states.learn(deciding, rewarding)  # a draft may be another one by now
             else:
                 return
         raise TryAgain("an experiment changes all the time")

@@ -197,6 +197,10 @@ class ExperimentStates:
             for identity, head in heads.items()
             if head != (wanted[identity].revision, wanted[identity].table_number)
         ]
+        if len(heads) != len(wanted):  # removed since: a draft that was discarded, a scratch copy
+            for state in (state for identity, state in wanted.items() if identity not in heads):
+                del self._by_key[state.key], self._by_tag[state.id[:4]]
+            raise OutOfDate(stale)
         if stale:
             raise OutOfDate(stale)
         return [wanted[identity] for identity in sorted(heads)]

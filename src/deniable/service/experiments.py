@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
@@ -23,15 +23,21 @@ from deniable.privacy.tables import Band
 from deniable.service.approvals import Approvals
 from deniable.service.drafts import (
     MAX_BUDGET,
+    MAX_LABEL,
+    MAX_NOTE,
+    MAX_TAGS,
     NO_TRACE,
     NewArm,
     added_arm,
     added_segment,
+    arguments_of,
+    checked_text,
     draft,
 )
 from deniable.service.draw_check import DrawCheck, draw_check
 from deniable.service.publisher import Publisher, first_table, put_first_table, recipe_of
-from deniable.storage import account, commitments, experiments, promises, samples
+from deniable.storage import account, commitments, experiments, listing, promises, samples
+from deniable.storage.listing import Found, Labels, Search
 from deniable.storage.records import (
     Cell,
     Commitment,
@@ -124,6 +130,81 @@ class Experiments:
             return created
 
         return self._changed(create)
+
+    def redraft(self, key: str, **changes: Any) -> Experiment:
+        """Change a draft; everything but its key can be changed until it starts.
+
+        Args:
+            key: the draft.
+            changes: arguments of `create`; what is not given stays as it is.
+
+        Raises:
+            WrongStateError: it is not a draft: what it promises is fixed.
+        """
+
+        def change(connection: Connection) -> Experiment:
+            before = _in_state(connection, key, "draft")
+            arguments = arguments_of(before)
+            for name in changes.keys() - arguments.keys():
+                raise InvalidArgumentError(name, "...", "one of " + ", ".join(arguments))
+            if "arms" in changes and "default_arm" not in changes:
+                names = [arm if isinstance(arm, str) else arm.key for arm in changes["arms"]]
+                if before.default_arm not in names:
+                    arguments["default_arm"] = None
+            planned = draft(key, **{**arguments, **changes})
+            changed = experiments.redraft(connection, before, planned)
+            commitments.record(connection, "redraft", changed, **promises.create_detail(changed))
+            return changed
+
+        return self._changed(change)
+
+    def duplicate(self, key: str, new_key: str) -> Experiment:
+        """A new draft with the arms, segments and settings of an experiment in any state."""
+        return self.create(new_key, **arguments_of(self.get(key)))
+
+    def discard(self, key: str) -> None:
+        """Remove a draft. Nobody was ever drawn for by it; its key can be used again."""
+
+        def remove(connection: Connection) -> None:
+            experiment = _in_state(connection, key, "draft")
+            commitments.record(connection, "discard", experiment, key=experiment.key)
+            experiments.discard(connection, experiment)
+
+        self._changed(remove)
+
+    def note(self, key: str, text: str) -> None:
+        """Enter a note about an experiment into the ledger; it cannot be changed or removed.
+
+        Notes are for what happened and why. They must not hold anything about a visitor.
+        """
+        words = checked_text("text", text, MAX_NOTE)
+        if not words:
+            raise InvalidArgumentError("text", text, "some words")
+
+        def add(connection: Connection) -> None:
+            experiment = experiments.by_key(connection, key)
+            commitments.record(connection, "note", experiment, text=words)
+
+        self._changed(add)
+
+    def label(self, key: str, *, owner: str = "", tags: Sequence[str] = ()) -> Labels:
+        """Say who looks after an experiment and by which words it is found; in place of earlier ones."""
+        words = [checked_text("tags", tag, MAX_LABEL) for tag in tags]
+        named = Labels(
+            checked_text("owner", owner, MAX_LABEL), tuple(sorted({word for word in words if word}))
+        )
+        if len(named.tags) > MAX_TAGS:
+            raise InvalidArgumentError("tags", len(named.tags), f"at most {MAX_TAGS}")
+
+        def put(connection: Connection) -> Labels:
+            experiment = experiments.by_key(connection, key)
+            listing.set_labels(connection, experiment, named)
+            commitments.record(
+                connection, "label", experiment, owner=named.owner, tags=list(named.tags)
+            )
+            return named
+
+        return self._changed(put)
 
     def start(self, key: str, *, share: float = 1.0) -> Experiment:
         """draft -> running; commits the budget and publishes the first table.
@@ -311,10 +392,36 @@ class Experiments:
         with self._store.read() as connection:
             return experiments.everything(connection)
 
+    def find(self, wanted: Search) -> Found:
+        """One page of a search, in order, with labels and how many there are altogether."""
+        with self._store.read() as connection:
+            return listing.search(connection, wanted)
+
+    def totals(self) -> dict[str, int]:
+        """Status -> how many experiments have it."""
+        with self._store.read() as connection:
+            return listing.totals(connection)
+
+    def labels(self, key: str) -> Labels:
+        """Owner and tags of an experiment."""
+        with self._store.read() as connection:
+            identity = bytes.fromhex(experiments.by_key(connection, key).id)
+            return listing.labels_of(connection, [identity]).get(identity, Labels())
+
+    def used_labels(self) -> tuple[list[str], list[str]]:
+        """All owners and all tags, to choose from."""
+        with self._store.read() as connection:
+            return listing.used(connection, "owner"), listing.used(connection, "tag")
+
     def counts(self, key: str) -> list[Cell]:
         """Shows and clicks of each arm in each segment, over all writers. Private."""
         with self._store.read() as connection:
             return experiments.cells(connection, experiments.by_key(connection, key))
+
+    def decisions(self) -> int:
+        """How many are stored, of all experiments, from the counters."""
+        with self._store.read() as connection:
+            return experiments.decisions(connection)
 
     def all_counts(self, wanted: Sequence[Experiment]) -> dict[str, list[Cell]]:
         """Experiment key -> shows and clicks of each arm in each segment. Private."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from sqlalchemy import Connection
@@ -27,6 +27,33 @@ class Ledger:
         """Everything that touched the firm's budget or an experiment's promise, oldest first."""
         with self._store.read() as connection:
             return commitments.entries(connection)
+
+    def page(
+        self,
+        *,
+        experiment: str = "",
+        kinds: Collection[str] = (),
+        without: Collection[str] = (),
+        spends: bool = False,
+        first: int = 0,
+        limit: int = 50,
+    ) -> tuple[list[Commitment], int]:
+        """Some entries, newest first, and how many there are; see `storage.commitments.page`."""
+        with self._store.read() as connection:
+            return commitments.page(
+                connection,
+                experiment=experiment,
+                kinds=kinds,
+                without=without,
+                spends=spends,
+                first=first,
+                limit=limit,
+            )
+
+    def kinds(self) -> dict[str, int]:
+        """Kind -> how many entries are of it."""
+        with self._store.read() as connection:
+            return commitments.kinds_of(connection)
 
     def verify(self, *, noted: Mapping[str, str] | None = None) -> Verification:
         """Check all chains, the tables, the counters and the totals; says what is wrong first.

@@ -133,13 +133,14 @@ class Settings(BaseModel):
     )
     demo: bool = Field(
         default=False,
-        description="A demo firm with two experiments and simulated visitors. Never on real data.",
+        description="A demo firm with eight experiments, a month of history and simulated "
+        "visitors. Never on real data.",
     )
     demo_visitors: int = Field(
-        default=20_000,
+        default=200_000,
         ge=0,
         le=10_000_000,
-        description="Visitors that the demo simulates before it rests.",
+        description="Most visitors that the demo simulates. They come while somebody watches.",
     )
 
     def environment(self) -> dict[str, str]:

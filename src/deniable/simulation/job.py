@@ -39,6 +39,9 @@ Outcome: TypeAlias = tuple[Counts, Counts, FloatArray | None]
 
 KERNELS: tuple[Kernel, ...] = ("leap", "step")
 
+LONGEST_LEARNING = 10**7
+"""Visitors of a learner in Python: a repetition then takes minutes."""
+
 
 @dataclass(frozen=True, eq=False)
 class Job:
@@ -149,6 +152,9 @@ def _rule(environment: Environment, policy: Policy, horizon: int, phases: Counts
         return FixedRule(tables[0] if len(tables) == 1 else np.stack(tables)[phases])
     if isinstance(rule, EpochRule):
         _check_size(environment, policy)
+    if isinstance(rule, LearnerRule) and horizon > LONGEST_LEARNING:
+        allowed = f"at most {LONGEST_LEARNING:,} visitors for {policy.label}, a learner in Python"
+        raise InvalidArgumentError("horizon", horizon, allowed)
     if not environment.is_plain and not isinstance(rule, GreedyRule | LearnerRule):
         argument = "delay" if len(environment.delay) > 1 else "values"
         allowed = f"rewards that are clicks and known at once, for {policy.label}"

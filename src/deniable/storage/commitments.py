@@ -132,17 +132,66 @@ def entries(
         query = query.where(commitments.c.experiment_id == bytes.fromhex(experiment.id))
     if kinds is not None:
         query = query.where(commitments.c.kind.in_(list(kinds)))
-    return [
-        Commitment(
-            seq=row.seq,
-            kind=row.kind,
-            experiment=row.key,
-            amount_nano=row.amount_nano,
-            detail=row.detail,
-            recorded_at=times.as_datetime(row.recorded_at),
-        )
-        for row in connection.execute(query)
-    ]
+    return [_commitment(row) for row in connection.execute(query)]
+
+
+def page(
+    connection: Connection,
+    *,
+    experiment: str = "",
+    kinds: Collection[str] = (),
+    without: Collection[str] = (),
+    spends: bool = False,
+    first: int = 0,
+    limit: int,
+) -> tuple[list[Commitment], int]:
+    """Some entries, newest first, in one statement; and how many there are altogether.
+
+    Args:
+        connection: inside a transaction.
+        experiment: only what concerns the one with this key.
+        kinds: only these kinds.
+        without: all but these kinds.
+        spends: only what took budget.
+        first: how many of the newest to leave out.
+        limit: at most so many.
+    """
+    conditions: list[ColumnElement[bool]] = []
+    if experiment:
+        conditions.append(experiments.c.key == experiment)
+    if kinds:
+        conditions.append(commitments.c.kind.in_(list(kinds)))
+    if without:
+        conditions.append(commitments.c.kind.not_in(list(without)))
+    if spends:
+        conditions.append(commitments.c.amount_nano > 0)
+    query = (
+        select(commitments, experiments.c.key, func.count().over().label("matching"))
+        .outerjoin(experiments, experiments.c.id == commitments.c.experiment_id)
+        .where(*conditions)
+        .order_by(commitments.c.seq.desc())
+        .limit(limit)
+        .offset(first)
+    )
+    rows = connection.execute(query).all()
+    return [_commitment(row) for row in rows], rows[0].matching if rows else 0
+
+
+def kinds_of(connection: Connection) -> dict[str, int]:
+    """Kind -> how many entries of the chain are of it."""
+    query = select(commitments.c.kind, func.count()).group_by(commitments.c.kind)
+    return {row[0]: row[1] for row in connection.execute(query)}
+
+
+def _commitment(row: Any) -> Commitment:
+    return Commitment(
+        seq=row.seq,
+        kind=row.kind,
+        experiment=row.key,
+        amount_nano=row.amount_nano,
+        detail=row.detail,
+        recorded_at=times.as_datetime(row.recorded_at),
+    )
 
 
 def linked(

@@ -14,6 +14,7 @@ from sqlalchemy import (
     Select,
     bindparam,
     cast,
+    delete,
     func,
     insert,
     select,
@@ -25,7 +26,15 @@ from deniable.errors import UnknownNameError, WrongStateError
 from deniable.privacy.tables import encoded_size, stored_table
 from deniable.storage import times
 from deniable.storage.records import Arm, Cell, Experiment, Metric, PublishedTable, Role
-from deniable.storage.schema import arms, counters, experiments, segments, tables
+from deniable.storage.schema import (
+    arms,
+    counters,
+    experiments,
+    labels,
+    samples,
+    segments,
+    tables,
+)
 
 
 def by_key(connection: Connection, key: str, *, lock: bool = False) -> Experiment:
@@ -61,22 +70,13 @@ def insert_draft(connection: Connection, draft: Experiment) -> Experiment:
                 tag=tag_of(identity),
                 key=draft.key,
                 status="draft",
-                strategy=draft.strategy,
-                across_time=draft.across_time,
-                budget_nano=draft.budget_nano,
-                planned_visitors=draft.planned_visitors,
-                trace_nano=draft.trace_nano,
-                layer=draft.layer,
-                holdout=draft.holdout,
-                metrics=json.dumps([[metric.name, metric.cap_micro] for metric in draft.metrics]),
                 table_number=0,
                 has_tombstones=False,
-                default_arm=_position(draft, draft.default_arm),
-                attribution_seconds=draft.attribution_seconds,
                 version=1,
                 exhausted=False,
                 revision=1,
                 created_at=times.as_stored(draft.created_at),
+                **_columns(draft),
             )
         )
     except IntegrityError:
@@ -84,6 +84,40 @@ def insert_draft(connection: Connection, draft: Experiment) -> Experiment:
     _insert_arms(connection, identity, 0, draft.arms)
     _insert_segments(connection, identity, 0, draft.segments)
     return by_key(connection, draft.key)
+
+
+def redraft(connection: Connection, experiment: Experiment, draft: Experiment) -> Experiment:
+    """Replace everything but the key, id and time of an experiment that is a draft."""
+    identity = bytes.fromhex(experiment.id)
+    for owned in (arms, segments):
+        connection.execute(delete(owned).where(owned.c.experiment_id == identity))
+    _insert_arms(connection, identity, 0, draft.arms)
+    _insert_segments(connection, identity, 0, draft.segments)
+    return change(connection, experiment, **_columns(draft))
+
+
+def discard(connection: Connection, experiment: Experiment) -> None:
+    """Remove a draft: nothing was ever drawn for it."""
+    identity = bytes.fromhex(experiment.id)
+    for owned in (arms, segments, samples, labels):
+        connection.execute(delete(owned).where(owned.c.experiment_id == identity))
+    connection.execute(delete(experiments).where(experiments.c.id == identity))
+
+
+def _columns(draft: Experiment) -> dict[str, Any]:
+    """What a person chose."""
+    return {
+        "strategy": draft.strategy,
+        "across_time": draft.across_time,
+        "budget_nano": draft.budget_nano,
+        "planned_visitors": draft.planned_visitors,
+        "trace_nano": draft.trace_nano,
+        "layer": draft.layer,
+        "holdout": draft.holdout,
+        "metrics": json.dumps([[metric.name, metric.cap_micro] for metric in draft.metrics]),
+        "default_arm": _position(draft, draft.default_arm),
+        "attribution_seconds": draft.attribution_seconds,
+    }
 
 
 def _insert_arms(connection: Connection, identity: bytes, first: int, new: Sequence[Arm]) -> None:
@@ -206,6 +240,12 @@ def table_counts(
         (number, segment, arm): (int(shows), int(rewarded), int(value), int(square))
         for number, segment, arm, shows, rewarded, value, square in rows
     }
+
+
+def decisions(connection: Connection) -> int:
+    """How many decisions are stored, from the counters."""
+    query = select(func.coalesce(func.sum(counters.c.shows), 0)).where(counters.c.metric == 0)
+    return int(connection.execute(query).scalar_one())
 
 
 def counters_by_table(

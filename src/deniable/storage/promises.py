@@ -2,17 +2,17 @@
 
 The columns of `experiments`, `arms` and `segments` can be changed by anybody who may write to the
 store. The chain cannot, unnoticed. So a promise is built from the entries of its experiment: `create`
-says what it is, `replan` changes a draft, `start` fixes slots and band, `switch_off` and `add_arm` make
-a new version, `add_segment` lists one more from the next table on, `stop` ends it, `table` names each
-published table by its digests. Experiments from before migration 0004 have an entry `migrate` that says
-all of it at once.
+says what it is, `replan` and `redraft` change a draft, `discard` removes one, `start` fixes slots and
+band, `switch_off` and `add_arm` make a new version, `add_segment` lists one more from the next table on,
+`stop` ends it, `table` names each published table by its digests. Experiments from before migration 0004
+have an entry `migrate` that says all of it at once.
 
 What each of these entries holds is defined here, by the functions that end in `_detail`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
@@ -26,6 +26,8 @@ from deniable.storage.records import Arm, Experiment, Metric
 from deniable.storage.schema import commitments, tables
 
 _FORGETTING = ("erase", "purge")
+DRAFTING = {"create", "redraft", "replan"}
+"""Acts on an experiment that has not started."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,7 @@ class Promise:
 
 
 def create_detail(experiment: Experiment) -> dict[str, Any]:
-    """The entry `create`: everything that is promised before the start."""
+    """The entries `create` and `redraft`: everything that is promised before the start."""
     return {
         "key": experiment.key,
         "arms": [[arm.key, arm.budget_nano] for arm in experiment.arms],
@@ -190,6 +192,16 @@ def table_detail(
         "ratios": ratios,
         **({} if late_band is None else band_detail(late_band)),
     }
+
+
+def discarded(kinds: Iterable[str]) -> bool:
+    """Whether entries of these kinds, in order, are those of a draft that was removed.
+
+    >>> discarded(["create", "note", "discard"]), discarded(["create", "start", "discard"])
+    (True, False)
+    """
+    *before, last = [kind for kind in kinds if kind in ACTS or kind == "discard"] or [""]
+    return last == "discard" and set(before) <= DRAFTING
 
 
 def promise_of(connection: Connection, experiment: Experiment) -> Promise:
@@ -491,7 +503,7 @@ _EFFECTS: dict[str, Callable[[Promise, Entry], Promise]] = {
     "purge": _forgot,
 }
 
-_WHOLE = ("create", "migrate", "scratch")
+_WHOLE = ("create", "redraft", "migrate", "scratch")
 """Kinds that say all of an experiment's promise at once."""
 
 KINDS = {*_WHOLE, *_EFFECTS}

@@ -365,9 +365,10 @@ class Commitment:
 
     Attributes:
         seq: 1, 2, 3, ...
-        kind: firm, key, create, start, table, scores, pause, resume, stop, switch_off, add_arm,
-            add_segment, erase, purge, audit, document, access, approval, export, settings, scratch,
-            scratch_end, migrate; period and exhaust in stores from before migration 0004.
+        kind: firm, key, create, redraft, replan, discard, start, table, scores, pause, resume, stop,
+            switch_off, add_arm, add_segment, erase, purge, audit, note, label, document, access,
+            approval, export, settings, scratch, scratch_end, migrate; period and exhaust in stores
+            from before migration 0004.
         experiment: the key it concerns, or None for the firm.
         amount_nano: what it took of the firm's budget.
         detail: further facts, JSON.

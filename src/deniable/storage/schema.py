@@ -31,7 +31,7 @@ from sqlalchemy import (
     false,
 )
 
-HEAD = "0006"
+HEAD = "0008"
 """The newest migration; a store at this revision needs none."""
 
 metadata = MetaData()
@@ -99,6 +99,16 @@ segments = Table(
     Column("name", String(128), nullable=False),
     UniqueConstraint("experiment_id", "name"),
 )
+
+labels = Table(
+    "labels",
+    metadata,
+    _id("experiment_id"),
+    Column("kind", String(8), nullable=False),  # owner or tag
+    Column("value", String(64), nullable=False),
+    PrimaryKeyConstraint("experiment_id", "kind", "value"),
+)
+"""By which people find experiments. They promise nothing; every change of them is in the ledger."""
 
 tables = Table(
     "tables",

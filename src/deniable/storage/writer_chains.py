@@ -78,6 +78,8 @@ class Told:
             return
         if entry.kind == "scratch_end":
             self._forget(identity)
+        elif entry.kind == "discard":
+            self._forget_draft(identity)
         elif entry.kind == "table":
             table = promises.promised_table(entry)
             self.tables[identity, table.number] = table
@@ -94,6 +96,12 @@ class Told:
         if [entry.kind for entry in self.entries[identity]] == ["scratch"]:
             del self.entries[identity]
             self.tables = {at: table for at, table in self.tables.items() if at[0] != identity}
+
+    def _forget_draft(self, identity: bytes) -> None:
+        """A draft was discarded: its rows are gone. One that was started must still be there."""
+        kinds = [entry.kind for entry in self.entries[identity]]
+        if promises.discarded([*kinds, "discard"]):
+            del self.entries[identity]
 
     def promise(self, identity: bytes, key: str) -> Promise:
         """What an experiment promises."""

@@ -37,6 +37,7 @@ class Action:
         chooses_arm: whether an arm is chosen.
         names: what is to be named, as the label of a field; empty: nothing.
         final: whether it cannot be undone.
+        leaves: the page that comes next, where the experiment is gone.
     """
 
     title: str
@@ -48,6 +49,7 @@ class Action:
     chooses_arm: bool = False
     names: str = ""
     final: bool = False
+    leaves: str = ""
 
 
 @router.get("/experiments/{key}/do/{name}")
@@ -82,7 +84,7 @@ def act(request: Request, form: RunSubmission, service: Service, key: str, name:
         action.act(service, key, form.text)
     except DeniableError as error:
         return answers.redirect(request, place, fields.in_words(error), "bad")
-    return answers.redirect(request, place, action.done)
+    return answers.redirect(request, action.leaves or place, action.done)
 
 
 def possible(experiment: Experiment) -> list[tuple[str, Action]]:
@@ -128,6 +130,15 @@ def _starting(experiment: Experiment, firm: Firm | None) -> list[str]:
     else:
         said.append(f"{nats(after)} of {nats(firm.budget)} nats will be left free.")
     return said
+
+
+def _discarding(experiment: Experiment, _firm: Firm | None) -> list[str]:
+    return [
+        "Nobody was ever drawn for by this draft, and nothing was committed.",
+        "Your site is answered “no such experiment” from now on, instead of the default arm "
+        f"“{experiment.default_arm}”.",
+        "The name can be used again. The ledger keeps that the draft was there.",
+    ]
 
 
 def _pausing(_experiment: Experiment, _firm: Firm | None) -> list[str]:
@@ -240,6 +251,16 @@ ACTIONS: dict[str, Action] = {
             key, share=fields.number("share", text("share")) / 100 if text("share") else 1.0
         ),
         _starting,
+    ),
+    "discard": Action(
+        "Remove this draft?",
+        "Remove",
+        "The draft is removed.",
+        ("draft",),
+        lambda service, key, _: service.experiments.discard(key),
+        _discarding,
+        final=True,
+        leaves="/experiments",
     ),
     "pause": Action(
         "Pause this experiment?",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 from functools import cache
 from typing import Literal, TypeAlias
 
@@ -75,6 +76,11 @@ def environment() -> Environment:
     return made
 
 
+def seen(request: Request) -> None:
+    """Note that somebody looks: the demo's visitors come while somebody does."""
+    request.app.state.seen_at = time.monotonic()
+
+
 def rendered(template: str, **values: object) -> str:
     """A template filled in: for the parts of a page that are sent again while it is open."""
     return environment().get_template(template).render(**values)
@@ -98,6 +104,7 @@ def show(
         status: the HTTP status.
         values: what the template fills in.
     """
+    seen(request)
     messages = _messages(request)
     html = rendered(
         template,

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
+from deniable.charts.experiments import ARM_COLOURS, arm_colours
 from deniable.privacy.serving import SPACE
 from deniable.privacy.tables import decoded_table
 from deniable.service.http.guard import Service
-from deniable.service.result_figures import figures_of
+from deniable.service.result_figures import ResultFigures, figures_of
+from deniable.service.result_records import Results
 from deniable.service.results import results_of
 from deniable.service.service import Deniable
 from deniable.service.small_cells import SMALLEST_CELL
@@ -23,6 +26,7 @@ from deniable.web import answers, live_charts, result_charts
 from deniable.web.access import Reader
 from deniable.web.actions import possible
 from deniable.web.alerts import SILENT_AFTER
+from deniable.web.integration import snippets
 from deniable.web.live_charts import PageChart
 from deniable.web.risks import (
     random_share,
@@ -46,10 +50,23 @@ PRIVACY_OF = {
 MOST_EVENTS = 100
 """Of the timeline, newest first; the ledger has all of them."""
 
+MOST_LEARNED = 64
+"""Experiments whose results are kept between two looks."""
+
 MOST_ROWS = 40
 """Segments of the table in force that are shown."""
 
-PARTS = ("verdict", "figures", "leaderboard", "risks", "table", "segments", "health", "timeline")
+PARTS = (
+    "verdict",
+    "figures",
+    "leaderboard",
+    "risks",
+    "table",
+    "segments",
+    "health",
+    "arrival",
+    "timeline",
+)
 """Templates `parts/<name>.html`, each the content of the element with this id."""
 
 
@@ -67,6 +84,8 @@ def experiment(request: Request, viewer: Reader, service: Service, key: str) -> 
         charts=charts,
         lift_charts=[one.name for one in charts if one.name.startswith("lift-")],
         actions=possible(found),
+        labels=service.experiments.labels(key),
+        snippets=snippets(found, str(request.base_url).rstrip("/")),
         **values,
     )
 
@@ -74,6 +93,7 @@ def experiment(request: Request, viewer: Reader, service: Service, key: str) -> 
 @router.get("/experiments/{key}/live")
 def live(request: Request, _viewer: Reader, service: Service, key: str) -> Response:
     """What changes on the page: its parts as HTML, the data of its charts."""
+    answers.seen(request)
     found = service.experiments.get(key)
     values = _values(request, service, found)
     charts = _charts(values)
@@ -105,21 +125,22 @@ def _values(request: Request, service: Deniable, found: Experiment) -> dict[str,
         before = next(iter(service.experiments.tables(found.key, published.number - 1)), None)
     risks = [] if published is None else segment_risks(standing, published, now)
     told = told_segments(standing)
-    evidence = service.experiments.evidence(found.key)
-    results = results_of(evidence)
+    learned = _learned(request, service, standing)
+    results = learned.results
     events = service.experiments.events(found.key)
     return {
         "results": results,
+        "learned": learned,
         "privacy_of_choices": [
             (PRIVACY_OF[one.what], one.privacy)
             for one in {one.what: one for one in results.choices}.values()
         ],
-        "evidence": evidence,
         "experiment": found,
         "standing": standing,
         "leaderboard": standing.leaderboard(),
         "random_share": random_share(standing, published),
         "table": None if published is None else _table(found, published, before),
+        "arm_classes": arm_classes([arm.key for arm in found.arms]),
         "grade": _grade(found, events),
         "risks": [(risk, waiting_words(risk, now)) for risk in risks],
         "segments": [_segment(standing, position) for position in told],
@@ -131,6 +152,42 @@ def _values(request: Request, service: Deniable, found: Experiment) -> dict[str,
         "events": events[: -MOST_EVENTS - 1 : -1],
         "samples": [*service.experiments.samples(found.key), sample_of(standing, now)],
     }
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What inference made of an experiment, and what it was made from.
+
+    Attributes:
+        state: revision, table, shows and clicks.
+        results: the verdict.
+        figures: what is drawn of it.
+    """
+
+    state: tuple[int, int, bytes, bytes]
+    results: Results
+    figures: ResultFigures
+
+
+def _learned(request: Request, service: Deniable, standing: Standing) -> Learned:
+    """The results now; not made again while nothing was decided or rewarded.
+
+    With an attribution window a table enters when its window closes, so time alone changes results.
+    """
+    found = standing.experiment
+    kept: dict[str, Learned] = request.app.state.learned
+    numbers = (standing.shows.tobytes(), standing.clicks.tobytes())
+    state = (found.revision, found.table_number, *numbers)
+    known = kept.get(found.id)
+    if known is not None and known.state == state and found.attribution_seconds is None:
+        return known
+    evidence = service.experiments.evidence(found.key)
+    results = results_of(evidence)
+    made = Learned(state, results, figures_of(evidence, results))
+    kept[found.id] = made
+    while len(kept) > MOST_LEARNED:
+        kept.pop(next(iter(kept)), None)
+    return made
 
 
 def _table(
@@ -156,6 +213,15 @@ def _table(
         "settled": settled,
         "more": max(0, len(found.segments) - MOST_ROWS),
     }
+
+
+def arm_classes(arms: Sequence[str]) -> list[str]:
+    """The class of each arm's colour in the style sheet: the same colour as in the charts.
+
+    >>> arm_classes(["grey", "green", "large"])
+    ['c6', 'c2', 'c0']
+    """
+    return [f"c{ARM_COLOURS.index(colour)}" for colour in arm_colours(arms)]
 
 
 def _why(published: PublishedTable, before: PublishedTable | None) -> str:
@@ -202,7 +268,6 @@ def _segment(standing: Standing, position: int) -> dict[str, Any]:
 def _charts(values: dict[str, Any]) -> list[PageChart]:
     """What was learned first, then what happened."""
     wanted = ("experiment", "standing", "samples", "risks", "bound")
-    figures = figures_of(values["evidence"], values["results"])
     checked = None if values["health"] is None else values["health"].learned
-    learned = result_charts.charts(figures, checked)
+    learned = result_charts.charts(values["learned"].figures, checked)
     return learned + live_charts.charts(**{name: values[name] for name in wanted})

@@ -8,17 +8,18 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from deniable.errors import DeniableError, InvalidArgumentError
-from deniable.service.drafts import NewArm
+from deniable.service.drafts import NewArm, nats_text
 from deniable.service.http.guard import Service
 from deniable.service.service import Deniable
+from deniable.storage.listing import Found
 from deniable.storage.records import Experiment
 from deniable.strategies import DEFAULT_STRATEGY, STRATEGIES
 from deniable.web import answers, fields
-from deniable.web.access import Drafter, DraftSubmission, Form, Reader
+from deniable.web.access import Drafter, DraftSubmission, Form, Reader, Viewer
+from deniable.web.listing import Listing, csv_answer, pages
 
 router = APIRouter()
 
-STATUSES = ("running", "paused", "draft", "stopped")
 FIELDS = (
     "key",
     "arms",
@@ -36,69 +37,171 @@ _SECONDS_A_DAY = 86_400
 
 
 @router.get("/experiments")
-def experiments(
-    request: Request, viewer: Reader, service: Service, status: str = "", q: str = ""
-) -> Response:
-    """All experiments, newest first, or those of one status or name."""
-    everything = service.experiments.all()[::-1]
-    found = [e for e in everything if status in ("", e.status) and q.lower() in e.key.lower()]
-    counts = service.experiments.all_counts(found)
-    visitors = {key: sum(cell.shows for cell in cells) for key, cells in counts.items()}
+def experiments(request: Request, viewer: Reader, service: Service) -> Response:
+    """All experiments, newest first, or those that the address asks for."""
+    listing = Listing.of(request, "/experiments")
+    found = service.experiments.find(listing.search())
+    owners, tags = service.experiments.used_labels()
+    totals = service.experiments.totals()
     return answers.show(
         request,
         "experiments.html",
         viewer,
-        experiments=found,
-        visitors=visitors,
-        total=len(everything),
-        statuses=STATUSES,
-        wanted=status if status in STATUSES else "",
-        q=q[:128],
+        listing=listing,
+        found=found,
+        pages=pages(found.total),
+        visitors=_visitors(service, found),
+        total=sum(totals.values()),
+        totals=totals,
+        owners=owners,
+        tags=tags,
     )
 
 
+@router.get("/experiments.csv")
+def export(request: Request, _viewer: Reader, service: Service) -> Response:
+    """The listed experiments as a file, all pages of it."""
+    listing = Listing.of(request, "/experiments")
+    found = service.experiments.find(listing.search(everything=True))
+    visitors = _visitors(service, found)
+    columns = (
+        *("experiment", "status", "owner", "tags", "arms", "segments", "budget_nats", "strategy"),
+        *("visitors", "planned_visitors", "layer", "winner", "created", "started", "stopped"),
+    )
+    return csv_answer(
+        "experiments",
+        columns,
+        (
+            (
+                *(one.key, one.status, found.labels[one.key].owner),
+                " ".join(found.labels[one.key].tags),
+                *(len(one.arms), len(one.segments), one.budget, one.strategy, visitors[one.key]),
+                *(one.planned_visitors, one.layer, one.winner),
+                *(
+                    None if moment is None else moment.isoformat()
+                    for moment in (one.created_at, one.started_at, one.stopped_at)
+                ),
+            )
+            for one in found.experiments
+        ),
+    )
+
+
+def _visitors(service: Deniable, found: Found) -> dict[str, int]:
+    counts = service.experiments.all_counts(found.experiments)
+    return {key: sum(cell.shows for cell in cells) for key, cells in counts.items()}
+
+
 @router.get("/experiments/new")
-def new(request: Request, viewer: Drafter) -> Response:
-    """The form; every field can be filled in by the address, as the planner does."""
+def new(request: Request, viewer: Drafter, service: Service) -> Response:
+    """The form; every field can be filled in by the address, as the planner does, or like another."""
     given = {name: request.query_params.get(name, "")[:5_000] for name in FIELDS}
     given["layer"] = given["layer"] or request.query_params.get("group", "")[:5_000]
+    like = request.query_params.get("like", "")[:128]
+    if like:
+        source = service.experiments.get(like)
+        given = {**_written(source), "key": f"{source.key[:120]}-copy"}
+    return _form(request, viewer, given)
+
+
+@router.get("/experiments/{key}/edit")
+def edit(request: Request, viewer: Drafter, service: Service, key: str) -> Response:
+    """The same form for a draft that exists."""
+    found = service.experiments.get(key)
+    if found.status != "draft":
+        refusal = (
+            f"This experiment is {found.status}: what it promises is fixed. Duplicate it instead."
+        )
+        return answers.redirect(request, f"/experiments/{key}", refusal, "bad")
+    return _form(request, viewer, _written(found), editing=found.key)
+
+
+@router.post("/experiments/{key}/edit")
+def change(request: Request, form: DraftSubmission, service: Service, key: str) -> Response:
+    """Change the draft, or show the form again with what is wrong beside its field."""
+    found = service.experiments.get(key)
+    try:
+        arguments = _arguments(form)
+        service.experiments.redraft(key, **{**_UNSET, **arguments})
+    except DeniableError as error:
+        return _refused(request, form, error, editing=found.key)
+    return answers.redirect(request, f"/experiments/{found.key}", "The draft is changed.")
+
+
+def _form(
+    request: Request,
+    viewer: Viewer,
+    given: dict[str, str],
+    *,
+    wrong: dict[str, str] | None = None,
+    editing: str = "",
+) -> Response:
     return answers.show(
         request,
         "experiment_new.html",
         viewer,
+        status=422 if wrong else 200,
         given=given,
-        wrong=dict.fromkeys(FIELDS, ""),
+        wrong={**dict.fromkeys(FIELDS, ""), **(wrong or {})},
         strategies=list(STRATEGIES.values()),
         usual=DEFAULT_STRATEGY,
+        editing=editing,
     )
+
+
+def _refused(request: Request, form: Form, error: DeniableError, editing: str = "") -> Response:
+    field = error.argument if isinstance(error, InvalidArgumentError) else "key"
+    field = {"attribution_seconds": "attribution_days"}.get(field, field)
+    wrong = {(field if field in FIELDS else "key"): _without_name(error)}
+    given = {name: form.text(name) for name in FIELDS}
+    if editing:
+        given["key"] = editing
+    return _form(request, form.viewer, given, wrong=wrong, editing=editing)
+
+
+def _written(found: Experiment) -> dict[str, str]:
+    """An experiment as it would be typed into the form."""
+    seconds = found.attribution_seconds
+    return {
+        "key": found.key,
+        "arms": "\n".join(f"{a.key}: {a.label}" if a.label else a.key for a in found.arms),
+        "arm_budgets": " ".join(
+            nats_text(arm.budget_nano) for arm in found.arms if arm.budget_nano is not None
+        ),
+        "segments": "\n".join(found.segments),
+        "budget": "" if found.arm_specific else nats_text(found.budget_nano),
+        "strategy": found.strategy,
+        "across_time": "yes" if found.across_time else "",
+        "planned_visitors": "" if found.planned_visitors is None else str(found.planned_visitors),
+        "layer": found.layer or "",
+        "default_arm": found.default_arm,
+        "attribution_days": "" if seconds is None else f"{seconds / _SECONDS_A_DAY:.9g}",
+    }
 
 
 @router.post("/experiments/new")
 def create(request: Request, form: DraftSubmission, service: Service) -> Response:
     """Make a draft, or show the form again with what is wrong beside its field."""
     try:
-        created = _created(service, form)
+        created = service.experiments.create(form.text("key"), **_arguments(form))
     except DeniableError as error:
-        field = error.argument if isinstance(error, InvalidArgumentError) else "key"
-        field = {"attribution_seconds": "attribution_days"}.get(field, field)
-        return answers.show(
-            request,
-            "experiment_new.html",
-            form.viewer,
-            status=422,
-            strategies=list(STRATEGIES.values()),
-            usual=DEFAULT_STRATEGY,
-            given={name: form.text(name) for name in FIELDS},
-            wrong={
-                **dict.fromkeys(FIELDS, ""),
-                (field if field in FIELDS else "key"): _without_name(error),
-            },
-        )
+        return _refused(request, form, error)
     message = "The draft is saved. It serves everybody its default arm until you start it."
     return answers.redirect(request, f"/experiments/{created.key}", message)
 
 
-def _created(service: Deniable, form: Form) -> Experiment:
+_UNSET: dict[str, Any] = {
+    "budget": None,
+    "planned_visitors": None,
+    "attribution_seconds": None,
+    "layer": None,
+    "default_arm": None,
+}
+"""What an empty field of the form says about a draft."""
+
+
+def _arguments(form: Form) -> dict[str, Any]:
+    """The form as arguments of `create`, the key apart."""
     budgets = [fields.number("arm_budgets", part) for part in form.text("arm_budgets").split()]
     optional: dict[str, Any] = {}
     if form.text("planned_visitors"):
@@ -112,15 +215,13 @@ def _created(service: Deniable, form: Form) -> Experiment:
             optional[name] = form.text(name)
     if not budgets:
         optional["budget"] = fields.number("budget", form.text("budget"))
-    strategy = form.text("strategy") or DEFAULT_STRATEGY
-    return service.experiments.create(
-        form.text("key"),
-        arms=_arms(form.text("arms"), budgets),
-        segments=fields.lines(form.text("segments")),
-        strategy=strategy,
-        across_time=bool(form.text("across_time")),
+    return {
+        "arms": _arms(form.text("arms"), budgets),
+        "segments": fields.lines(form.text("segments")),
+        "strategy": form.text("strategy") or DEFAULT_STRATEGY,
+        "across_time": bool(form.text("across_time")),
         **optional,
-    )
+    }
 
 
 def _arms(text: str, budgets: list[float]) -> list[NewArm]:

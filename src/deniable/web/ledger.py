@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cache
 from typing import Any
 from urllib.parse import urlencode
@@ -14,11 +13,18 @@ from starlette.responses import Response
 from deniable.errors import UnknownNameError
 from deniable.service.http.guard import service_of
 from deniable.service.service import Deniable
-from deniable.storage.records import Experiment, Firm
+from deniable.storage.listing import Search
+from deniable.storage.records import Commitment, Firm
 from deniable.web import answers, ledger_view
 from deniable.web.access import Reader
+from deniable.web.listing import Listing, csv_answer
 
 router = APIRouter(prefix="/ledger")
+
+STATEMENTS = 10
+"""Experiments on one page of statements."""
+
+MOST_AUDITS, MOST_NAMES, MOST_EXPORTED = 2_000, 200, 1_000_000
 
 VERIFIED_AT_ONCE = 100_000
 """Decisions up to which the chains are verified whenever the page is opened."""
@@ -28,29 +34,42 @@ VERIFIED_AT_ONCE = 100_000
 def ledger(request: Request, viewer: Reader) -> Response:
     """The page; filter and place are in its query string."""
     service = service_of(request)
-    stored = service.ledger.entries()
     balances = service.firm.balances()
-    everything = ledger_view.entries(stored, balances)
-    asked = _asked(request)
-    found = ledger_view.chosen(everything, **asked)[::-1]
-    first = _place(request, len(found))
-    experiments = service.experiments.all()
+    asked, kinds = _asked(request), service.ledger.kinds()
+    first = _place(request)
+    stored, matching = _chosen(service, asked, first, ledger_view.PAGE)
+    if not stored and first:  # beyond the end
+        first = 0
+        stored, matching = _chosen(service, asked, first, ledger_view.PAGE)
+    statements = Listing.of(request, "/ledger")
+    about = service.experiments.find(
+        Search(
+            text=asked["about"],
+            first=(statements.page - 1) * STATEMENTS,
+            limit=STATEMENTS,
+        )
+    )
+    audits = service.ledger.page(kinds=("audit",), limit=MOST_AUDITS)[0][::-1]
     spending = ledger_view.spending(balances)
     return answers.show(
         request,
         "ledger.html",
         viewer,
-        entries=found[first : first + ledger_view.PAGE],
-        total=len(everything),
-        tables=sum(entry.kind == "table" for entry in everything),
-        matching=len(found),
+        entries=ledger_view.entries(stored, balances),
+        total=sum(kinds.values()),
+        tables=kinds.get("table", 0),
+        matching=matching,
         first=first,
         page=ledger_view.PAGE,
         asked=asked,
         query=_query(asked),
         kinds=ledger_view.KINDS,
-        experiments=experiments,
-        audits=ledger_view.latest_audits(stored),
+        about=about,
+        total_experiments=about.total or asked["about"],
+        statement_page=statements.page,
+        statement_pages=max(1, -(-about.total // STATEMENTS)),
+        names=[e.key for e in service.experiments.find(Search(limit=MOST_NAMES)).experiments],
+        audits=ledger_view.latest_audits(audits),
         firm=_firm(request),
         spending={**specification(), "datasets": {"spending": spending}} if spending else None,
         spending_table={
@@ -64,7 +83,7 @@ def ledger(request: Request, viewer: Reader) -> Response:
                 for p in spending
             ],
         },
-        at_once=_decisions(service, experiments) <= VERIFIED_AT_ONCE,
+        at_once=_decisions(service) <= VERIFIED_AT_ONCE,
     )
 
 
@@ -89,10 +108,9 @@ def verification(request: Request, viewer: Reader) -> Response:
 def export(request: Request, viewer: Reader) -> Response:
     """The chosen entries as a file, oldest first."""
     service = service_of(request)
-    everything = ledger_view.entries(service.ledger.entries(), service.firm.balances())
-    body = ledger_view.as_csv(ledger_view.chosen(everything, **_asked(request)))
-    headers = {**answers.HEADERS, "Content-Disposition": 'attachment; filename="ledger.csv"'}
-    return Response(body, headers=headers, media_type="text/csv")
+    stored, _ = _chosen(service, _asked(request), 0, MOST_EXPORTED)
+    entries = ledger_view.entries(stored, service.firm.balances())[::-1]
+    return csv_answer("ledger", ledger_view.COLUMNS, ledger_view.cells(entries))
 
 
 @cache
@@ -104,10 +122,27 @@ def specification() -> dict[str, Any]:
     return made
 
 
-def _decisions(service: Deniable, experiments: Sequence[Experiment]) -> int:
+def _decisions(service: Deniable) -> int:
     """How many are stored, from the counters."""
-    counts = service.experiments.all_counts(experiments)
-    return sum(cell.shows for cells in counts.values() for cell in cells)
+    return service.experiments.decisions()
+
+
+def _chosen(
+    service: Deniable, asked: dict[str, Any], first: int, limit: int
+) -> tuple[list[Commitment], int]:
+    """The entries that a filter lets through, newest first.
+
+    Without a kind everything but published tables: there are far more of them than of all other
+    entries, and they take nothing.
+    """
+    return service.ledger.page(
+        experiment=asked["experiment"],
+        kinds=(asked["kind"],) if asked["kind"] else (),
+        without=() if asked["kind"] else ("table",),
+        spends=asked["spends"],
+        first=first,
+        limit=limit,
+    )
 
 
 def _asked(request: Request) -> dict[str, Any]:
@@ -116,6 +151,7 @@ def _asked(request: Request) -> dict[str, Any]:
         "experiment": given.get("experiment", "")[:128],
         "kind": given.get("kind", "")[:16],
         "spends": given.get("spends") == "yes",
+        "about": given.get("about", "").strip()[:128],
     }
 
 
@@ -123,10 +159,10 @@ def _query(asked: dict[str, Any]) -> str:
     return urlencode({k: "yes" if v is True else v for k, v in asked.items() if v})
 
 
-def _place(request: Request, total: int) -> int:
+def _place(request: Request) -> int:
     given = request.query_params.get("first", "0")
     wanted = int(given) if given.isascii() and given.isdigit() and len(given) < 12 else 0
-    return min(wanted, max(0, total - 1)) // ledger_view.PAGE * ledger_view.PAGE
+    return wanted // ledger_view.PAGE * ledger_view.PAGE
 
 
 def _firm(request: Request) -> Firm | None:

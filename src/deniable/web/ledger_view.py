@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -20,13 +18,15 @@ from deniable.storage.firm_settings import of_detail
 from deniable.storage.records import Commitment
 from deniable.web.wording import nats, whole
 
-PAGE = 100
+PAGE = 50
 
 KINDS = {
     "firm": "Firm’s budget set",
     "key": "Visitor key noted",
     "create": "Draft created",
-    "replan": "Draft changed",
+    "redraft": "Draft changed",
+    "replan": "Draft’s budget changed",
+    "discard": "Draft removed",
     "start": "Started",
     "table": "Table published",
     "scores": "Scores received",
@@ -39,6 +39,8 @@ KINDS = {
     "erase": "Visitors erased",
     "purge": "Old visitors erased",
     "audit": "Audited",
+    "note": "Note",
+    "label": "Owner or tags changed",
     "access": "People and keys",
     "settings": "Firm’s settings",
     "export": "Data exported",
@@ -80,7 +82,7 @@ class Entry:
 
 
 def entries(ledger: Sequence[Commitment], balances: Sequence[Balance]) -> list[Entry]:
-    """All entries, oldest first, with what counted at their time."""
+    """Entries in the order given, with what counted at their time."""
     found = []
     since = [balance.since for balance in balances]
     for line in ledger:
@@ -93,7 +95,7 @@ def entries(ledger: Sequence[Commitment], balances: Sequence[Balance]) -> list[E
                 time=line.recorded_at,
                 kind=line.kind,
                 title=KINDS.get(line.kind, line.kind),
-                experiment=line.experiment,
+                experiment=line.experiment or detail.get("key"),
                 taken=line.amount_nano / NANO,
                 committed=committed / NANO,
                 told=_told(line.kind, detail),
@@ -103,33 +105,15 @@ def entries(ledger: Sequence[Commitment], balances: Sequence[Balance]) -> list[E
     return found
 
 
-def chosen(found: Sequence[Entry], *, experiment: str, kind: str, spends: bool) -> list[Entry]:
-    """The entries that a filter lets through.
-
-    Empty words let everything through but published tables: there are far more of them than of all
-    other entries, and they take nothing.
-    """
-    return [
-        entry
-        for entry in found
-        if (not experiment or entry.experiment == experiment)
-        and (entry.kind == kind if kind else entry.kind != "table")
-        and (not spends or entry.taken > 0)
-    ]
+COLUMNS = ("seq", "time", "kind", "experiment", "taken_nats", "committed_nats", "detail", "by")
 
 
-def as_csv(found: Sequence[Entry]) -> str:
-    """Entries as a file; a cell never begins with a sign that spreadsheets take as a formula."""
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    head = ("seq", "time", "kind", "experiment", "taken_nats", "committed_nats", "detail", "by")
-    writer.writerow(head)
+def cells(found: Iterable[Entry]) -> Iterator[tuple[object, ...]]:
+    """Entries as rows of a file with these COLUMNS."""
     for entry in found:
-        cells = (entry.kind, entry.experiment or "", entry.told, entry.by)
-        kind, experiment, told, by = (f"'{c}" if c[:1] in "=+-@" and c else c for c in cells)
         amounts = (f"{entry.taken:.9f}", f"{entry.committed:.9f}")
-        writer.writerow((entry.seq, entry.time.isoformat(), kind, experiment, *amounts, told, by))
-    return file.getvalue()
+        name = entry.experiment or ""
+        yield (entry.seq, entry.time.isoformat(), entry.kind, name, *amounts, entry.told, entry.by)
 
 
 def latest_audits(ledger: Sequence[Commitment]) -> dict[str | None, dict[str, Any]]:
@@ -188,7 +172,12 @@ def _told(kind: str, detail: Mapping[str, Any]) -> str:
         return f"In the layer {detail['layer']}."
     if kind == "migrate":
         return "What counted before counts on; the first table was published."
-    if kind == "create":
+    if kind == "note":
+        return str(detail.get("text", ""))
+    if kind == "label":
+        found = [f"Owner: {detail.get('owner') or 'nobody'}", *map(str, detail.get("tags", ()))]
+        return ", ".join(found) + "."
+    if kind in ("create", "redraft"):
         asked = ", across time" if detail.get("across_time") else ""
         return f"{len(detail.get('arms', ()))} arms, budget {budget}, {strategy} strategy{asked}."
     if kind == "replan":
@@ -221,7 +210,7 @@ def _told(kind: str, detail: Mapping[str, Any]) -> str:
         return str(detail.get("verdict", ""))
     if kind == "document":
         title, _ = DOCUMENTS.get(str(detail.get("as")), ("Document", None))
-        return f"{title} {detail.get('number')}, by {detail.get('by')}."
+        return f"{title} {detail.get('number')}."
     if kind in ("erase", "purge") and "decisions" in detail:
         count = detail["decisions"]
         return f"{whole(count)} decision{'' if count == 1 else 's'} stripped of the visitor."

@@ -93,7 +93,9 @@ def _regret(
 ) -> PageChart:
     visitors = standing.visitors
     seen = [(sum(sample.shows), sample.lost) for sample in samples]
-    steps = sorted({max(1, round(visitors * i / CURVE_POINTS)) for i in range(CURVE_POINTS + 1)})
+    # Round numbers, so that most of the curve stays the same as visitors come.
+    rounded = {int(float(f"{visitors * i / CURVE_POINTS:.2g}")) for i in range(CURVE_POINTS)}
+    steps = sorted({n for n in rounded if 0 < n < visitors} | {1, visitors})
     bounds = [(n, regret_bound(experiment, n)) for n in steps]
     at_random = [(n, standing.lost_at_random * n / visitors) for n in (0, *steps)]
     records = [

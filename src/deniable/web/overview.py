@@ -6,20 +6,26 @@ Everything on it comes from counters and from what the watcher found: it does no
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
 from deniable.errors import DeniableError, UnknownNameError
 from deniable.service.http.guard import Service
 from deniable.service.service import Deniable
+from deniable.storage.listing import Found, Labels, Search
 from deniable.storage.records import Experiment, Firm, PublishedTable
 from deniable.web import answers, fields
 from deniable.web.access import PrivacySubmission, Reader
 from deniable.web.alerts import alerts
+from deniable.web.listing import LIVE, Listing, csv_answer, pages
 from deniable.web.risks import random_share
 from deniable.web.standing import Standing
 from deniable.web.watcher import Health, Watcher
+
+if TYPE_CHECKING:
+    from deniable.service.demo import TrackerScore
 
 router = APIRouter()
 
@@ -36,31 +42,86 @@ class Row:
     success_rate: float | None
     gain: float | None
     health: Health | None
+    labels: Labels
 
 
 @router.get("/")
 def overview(request: Request, viewer: Reader, service: Service) -> Response:
     """The first page; before anything runs it says what to do first."""
     watcher: Watcher = request.app.state.watcher
-    firm, everything = current_firm(service), service.experiments.all()
-    live = [e for e in everything if e.status in ("running", "paused")]
-    counts = service.experiments.all_counts(live)
-    standings = [Standing(e, counts[e.key]) for e in live]
-    tables = service.experiments.tables_in_force(live)
+    firm, totals = current_firm(service), service.experiments.totals()
+    listing = _listing(request)
+    found = service.experiments.find(listing.search())
+    started = sum(totals.get(status, 0) for status in ("running", "paused", "stopped"))
+    first_run = firm is None or not started
+    owners, tags = service.experiments.used_labels()
     return answers.show(
         request,
         "overview.html",
         viewer,
         here=str(request.base_url).rstrip("/"),
         firm=firm,
-        rows=[
-            _row(standing, tables.get(standing.experiment.key), watcher.health)
-            for standing in standings
-        ],
-        drafts=[e for e in everything if e.status == "draft"],
-        stopped=sum(e.status == "stopped" for e in everything),
-        first_run=firm is None or not any(e.started_at for e in everything),
-        alerts=alerts(firm, standings, watcher.health, service.figures),
+        listing=listing,
+        found=found,
+        pages=pages(found.total),
+        rows=_rows(service, found, watcher.health),
+        live=sum(totals.get(status, 0) for status in LIVE),
+        owners=owners,
+        tags=tags,
+        drafts=_drafts(service, totals) if first_run else (),
+        totals=totals,
+        first_run=first_run,
+        alerts=alerts(firm, watcher.standings(), watcher.health, service.figures),
+        score=_score(service) if request.app.state.demo else None,
+    )
+
+
+@router.get("/overview/live")
+def live(request: Request, _viewer: Reader, service: Service) -> Response:
+    """What changes on the page while somebody looks at it."""
+    answers.seen(request)
+    watcher: Watcher = request.app.state.watcher
+    found = service.experiments.find(_listing(request).search())
+    parts = {
+        "running-rows": answers.rendered(
+            "parts/running.html", rows=_rows(service, found, watcher.health)
+        )
+    }
+    score = _score(service) if request.app.state.demo else None
+    if score is not None:
+        parts["score"] = answers.rendered("parts/score.html", score=score)
+    state = sorted(service.experiments.totals().items())
+    content = {"state": state, "parts": parts, "charts": {}}
+    return JSONResponse(content, headers=answers.HEADERS)
+
+
+@router.get("/overview.csv")
+def export(request: Request, _viewer: Reader, service: Service) -> Response:
+    """The listed experiments as a file, all pages of it."""
+    found = service.experiments.find(_listing(request).search(everything=True))
+    watcher: Watcher = request.app.state.watcher
+    columns = (
+        *("experiment", "status", "owner", "tags", "budget_nats", "visitors"),
+        *("random_share", "success_rate", "against_random", "as_designed"),
+    )
+    return csv_answer(
+        "overview",
+        columns,
+        (
+            (
+                row.experiment.key,
+                row.experiment.status,
+                row.labels.owner,
+                " ".join(row.labels.tags),
+                row.experiment.budget,
+                row.visitors,
+                row.random_share,
+                row.success_rate,
+                row.gain,
+                None if row.health is None else row.health.as_designed,
+            )
+            for row in _rows(service, found, watcher.health)
+        ),
     )
 
 
@@ -106,7 +167,22 @@ def current_firm(service: Deniable) -> Firm | None:
         return None
 
 
-def _row(standing: Standing, table: PublishedTable | None, health: dict[str, Health]) -> Row:
+def _listing(request: Request) -> Listing:
+    return Listing.of(request, "/", usual=LIVE, sort="-started")
+
+
+def _rows(service: Deniable, found: Found, health: dict[str, Health]) -> list[Row]:
+    counts = service.experiments.all_counts(found.experiments)
+    tables = service.experiments.tables_in_force(found.experiments)
+    return [
+        _row(Standing(one, counts[one.key]), tables.get(one.key), health, found.labels[one.key])
+        for one in found.experiments
+    ]
+
+
+def _row(
+    standing: Standing, table: PublishedTable | None, health: dict[str, Health], labels: Labels
+) -> Row:
     return Row(
         standing.experiment,
         standing.visitors,
@@ -114,4 +190,21 @@ def _row(standing: Standing, table: PublishedTable | None, health: dict[str, Hea
         standing.success_rate,
         standing.gain_over_random,
         health.get(standing.experiment.key),
+        labels,
     )
+
+
+def _drafts(service: Deniable, totals: dict[str, int]) -> tuple[Experiment, ...]:
+    if not totals.get("draft"):
+        return ()
+    return service.experiments.find(Search(statuses=("draft",), limit=5)).experiments
+
+
+def _score(service: Deniable) -> TrackerScore | None:
+    """The demo's tracker; None where its experiment is gone."""
+    from deniable.service.demo import tracker_score
+
+    try:
+        return tracker_score(service)
+    except UnknownNameError:
+        return None

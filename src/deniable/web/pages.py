@@ -9,6 +9,7 @@ and so on from `deniable.web.access`, which check who asks, and answer with `sho
 from __future__ import annotations
 
 import asyncio
+import time
 from importlib import import_module
 from threading import Thread
 from typing import cast
@@ -33,6 +34,7 @@ MODULES = (
     "overview",
     "experiments",
     "actions",
+    "remarks",
     "experiment",
     "planner",
     "portfolio",
@@ -67,6 +69,8 @@ def mount(
     api = application.api
     api.state.signer = Signer(api.state.service.derived_key(b"web sessions"))
     api.state.demo = demo
+    api.state.seen_at = time.monotonic()
+    api.state.learned = {}
     api.state.demo_key = demo_key
     api.state.proxy = proxy or TrustedProxy()
     api.state.webhook = False

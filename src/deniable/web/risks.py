@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 import numpy as np
 
@@ -115,7 +116,13 @@ def regret_bound(experiment: Experiment, visitors: int) -> float:
     if visitors < 3 or strategy is None:
         return float(visitors)
     arms, segments = len(experiment.active_arms), len(experiment.segments)
-    bound = strategy.regret(arms, visitors, experiment.budget, segments)
+    return _bound(experiment.strategy, arms, visitors, experiment.budget, segments)
+
+
+@lru_cache(maxsize=8_192)
+def _bound(strategy: str, arms: int, visitors: int, budget: float, segments: int) -> float:
+    """Kept: a page that is looked at asks for the same curve every two seconds."""
+    bound = STRATEGIES[strategy].regret(arms, visitors, budget, segments)
     return min(float(visitors), float(bound))
 
 

@@ -17,6 +17,7 @@ from deniable.service.draw_check import DrawCheck
 from deniable.service.result_health import ResultHealth
 from deniable.service.service import Deniable
 from deniable.storage import times
+from deniable.storage.listing import Search
 from deniable.storage.records import Experiment
 from deniable.storage.samples import MOST, Sample
 from deniable.web.standing import Standing
@@ -28,6 +29,9 @@ FIRST_SECONDS = 2.0
 CHECK_SECONDS = 60
 CHECKS_AT_ONCE = 4
 SAMPLES_AT_ONCE = 20
+MANY = 200
+"""Experiments; the standing of more is not counted for every page."""
+MOST_COUNTED = 10_000
 FEW = 500
 """Decisions; a check of fewer is made again at once."""
 SUSPICIOUS = 1e-6
@@ -78,6 +82,7 @@ class Watcher(threading.Thread):
         self._service = service
         self._ended = threading.Event()
         self.health: dict[str, Health] = {}
+        self._standings: list[Standing] | None = None
 
     def run(self) -> None:
         """See threading.Thread."""
@@ -95,10 +100,31 @@ class Watcher(threading.Thread):
         if self.is_alive():
             self.join()
 
-    def look(self) -> None:
-        """Take the samples that are due, and check what was not checked for longest."""
+    def sample(self) -> list[Experiment]:
+        """Take the samples that are due, of what runs or is paused."""
         live = [e for e in self._service.experiments.all() if e.status in ("running", "paused")]
         self._sample(live)
+        return live
+
+    def standings(self) -> list[Standing]:
+        """Where everything stands that runs or is paused; of very many, as the last look found it."""
+        totals = self._service.experiments.totals()
+        if totals.get("running", 0) + totals.get("paused", 0) <= MANY or self._standings is None:
+            self._standings = self._counted(None)
+        return self._standings
+
+    def _counted(self, live: list[Experiment] | None) -> list[Standing]:
+        if live is None:
+            search = Search(statuses=("running", "paused"), limit=MOST_COUNTED)
+            live = list(self._service.experiments.find(search).experiments)
+        counts = self._service.experiments.all_counts(live)
+        return [Standing(experiment, counts[experiment.key]) for experiment in live]
+
+    def look(self) -> None:
+        """Take the samples that are due, and check what was not checked for longest."""
+        live = self.sample()
+        if len(live) > MANY:
+            self._standings = self._counted(live)
         now = datetime.now(UTC)
         due = [e for e in live if self._checked_seconds_ago(e, now) >= CHECK_SECONDS]
         due.sort(key=lambda e: -self._checked_seconds_ago(e, now))

@@ -118,7 +118,10 @@ _EVENTS = {
     "migrate": "Store migrated; the first table was published",
     "erase": "Visitors erased on request",
     "purge": "Old visitors purged",
+    "redraft": "Draft changed",
     "replan": "Budget of the draft changed",
+    "note": "Note",
+    "label": "Owner or tags changed",
     "audit": "Audited",
     "export": "Decisions exported",
     "document": "Document issued",
@@ -129,6 +132,13 @@ def event_words(event: Commitment) -> str:
     """What happened to an experiment, and what it took of the firm's budget."""
     words = _EVENTS.get(event.kind, event.kind.replace("_", " ").capitalize())
     detail = json.loads(event.detail)
+    if event.kind == "note":
+        words = f"“{detail.get('text', '')}”"
+    if event.kind == "label":
+        named = [f"owner {detail['owner']}"] if detail.get("owner") else []
+        words += f": {', '.join([*named, *map(str, detail.get('tags', ()))]) or 'none'}"
+    if event.kind == "audit" and "sound" in detail:
+        words += ": kept" if detail["sound"] else ": not kept"
     if event.kind == "stop" and detail.get("winner"):
         words += f"; everybody gets {detail['winner']}"
     if event.kind in ("switch_off", "add_arm"):

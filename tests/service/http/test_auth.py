@@ -20,6 +20,7 @@ ROUTES: list[tuple[str, str, Scope]] = [
     ("POST", "/ofrep/v1/evaluate/flags", "decide"),
     ("POST", "/v1/rewards", "reward"),
     ("POST", "/v1/rewards/batch", "reward"),
+    ("PUT", "/v1/experiments/checkout/scores", "scores"),
     ("GET", "/v1/firm", "read"),
     ("GET", "/v1/experiments", "read"),
     ("GET", "/v1/experiments/checkout", "read"),

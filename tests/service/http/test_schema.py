@@ -26,6 +26,9 @@ MODES = (schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGAT
 
 BEYOND_JSON_SCHEMA = {
     "POST /v1/experiments",
+    "PUT /v1/experiments/{key}",
+    "PUT /v1/experiments/{key}/labels",
+    "POST /v1/experiments/{key}/notes",
     "POST /v1/firm",
     "POST /v1/keys",
     "POST /v1/plan",

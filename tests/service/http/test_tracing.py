@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.patience import PATIENCE
 from tests.service.http.site import EXPERIMENT, AppClient
 
 pytest.importorskip("opentelemetry.sdk", reason="TRACES NOT TESTED: opentelemetry-sdk is missing")
 
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from deniable.cli.serve import application
@@ -146,6 +147,19 @@ def test_a_failure_tells_no_message(
     (span,) = exporter.get_finished_spans()
     assert not span.status.is_ok
     assert told((span,)) == []
+
+
+def test_the_last_spans_are_sent_before_the_end(
+    service: Deniable, exporter: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tracing, "FLUSH_SECONDS", PATIENCE)
+    provider = TracerProvider()
+    provider.add_span_processor(BatchSpanProcessor(exporter, schedule_delay_millis=3_600_000))
+    client = AppClient(Traced(create_app(service, Options(log_requests="none")), provider))
+    client.get("/healthz")
+    assert exporter.get_finished_spans() == ()
+    client.close()
+    assert [span.name for span in exporter.get_finished_spans()] == ["GET /healthz"]
 
 
 def _with_path(self: Any, scope: Any) -> str:

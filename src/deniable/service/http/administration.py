@@ -104,6 +104,43 @@ def results(service: Service, key: ExperimentKey) -> Results:
     return service.experiments.results(key)
 
 
+@draft.put("/experiments/{key}", responses=problems(404, 409))
+def change_draft(
+    service: Service, key: ExperimentKey, wanted: models.DraftRequest
+) -> models.ExperimentReply:
+    """Change a draft: what is given replaces what it has."""
+    return models.ExperimentReply.of(service.experiments.redraft(key, **wanted.changes()))
+
+
+@draft.delete("/experiments/{key}", status_code=204, responses=problems(404, 409))
+def discard_draft(service: Service, key: ExperimentKey) -> None:
+    """Remove a draft; its key can be used again."""
+    service.experiments.discard(key)
+
+
+@draft.post("/experiments/{key}/copies", status_code=201, responses=problems(404, 409))
+def duplicate(
+    service: Service, key: ExperimentKey, wanted: models.CopyRequest
+) -> models.ExperimentReply:
+    """A new draft like this experiment."""
+    return models.ExperimentReply.of(service.experiments.duplicate(key, wanted.key))
+
+
+@draft.post("/experiments/{key}/notes", status_code=204, responses=problems(404))
+def add_note(service: Service, key: ExperimentKey, wanted: models.NoteRequest) -> None:
+    """Enter a note into the ledger, for good. Never write anything about a visitor."""
+    service.experiments.note(key, wanted.text)
+
+
+@draft.put("/experiments/{key}/labels", responses=problems(404))
+def label(
+    service: Service, key: ExperimentKey, wanted: models.LabelsRequest
+) -> models.LabelsRequest:
+    """Owner and tags, in place of earlier ones."""
+    named = service.experiments.label(key, owner=wanted.owner, tags=wanted.tags)
+    return models.LabelsRequest(owner=named.owner, tags=list(named.tags))
+
+
 @run.post("/experiments/{key}/start", responses=problems(404, 409))
 def start(service: Service, key: ExperimentKey) -> models.ExperimentReply:
     """draft -> running; commits the budget."""

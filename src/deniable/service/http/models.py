@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.fields import FieldInfo
@@ -19,9 +19,12 @@ from deniable.service.drafts import (
     MAX_BUDGET,
     MAX_DAYS,
     MAX_HOLDOUT,
+    MAX_LABEL,
     MAX_METRICS,
+    MAX_NOTE,
     MAX_SECONDS,
     MAX_SEGMENTS,
+    MAX_TAGS,
     NewArm,
 )
 from deniable.service.http.messages import EXPERIMENT_KEY, NOT_BLANK
@@ -120,6 +123,53 @@ class ExperimentRequest(_Request):
     metrics: Annotated[list[MetricRequest], Field(max_length=MAX_METRICS)] = []
     default_arm: Key | None = None
     attribution_seconds: Annotated[int, Field(ge=1, le=MAX_SECONDS, strict=True)] | None = None
+
+
+class DraftRequest(_Request):
+    """Changes of a draft: only what is given changes; `null` takes a setting away."""
+
+    arms: Annotated[list[ArmRequest], Field(min_length=2, max_length=MAX_ARMS)] = []
+    segments: Annotated[
+        list[Annotated[str, Field(min_length=1, max_length=128)]],
+        Field(min_length=1, max_length=MAX_SEGMENTS),
+    ] = []
+    budget: Budget | None = None
+    strategy: Annotated[str, Field(max_length=16)] = DEFAULT_STRATEGY
+    across_time: Annotated[bool, Field(strict=True)] = False
+    trace_budget: Budget | None = None
+    planned_visitors: Annotated[int, Field(ge=1, le=10**15, strict=True)] | None = None
+    layer: Key | None = None
+    holdout: Annotated[float, Field(ge=0, le=MAX_HOLDOUT, allow_inf_nan=False)] = 0.0
+    default_arm: Key | None = None
+    attribution_seconds: Annotated[int, Field(ge=1, le=MAX_SECONDS, strict=True)] | None = None
+
+    def changes(self) -> dict[str, Any]:
+        """What was given, as the use-case takes it."""
+        given = {name: getattr(self, name) for name in self.model_fields_set}
+        if "arms" in given:
+            given["arms"] = [arm.new_arm() for arm in self.arms]
+        return given
+
+
+class CopyRequest(_Request):
+    """The key of a copy."""
+
+    key: Key
+
+
+class NoteRequest(_Request):
+    """A note for the ledger."""
+
+    text: Annotated[str, Field(min_length=1, max_length=MAX_NOTE)]
+
+
+class LabelsRequest(_Request):
+    """Who looks after an experiment, and words to find it by."""
+
+    owner: Annotated[str, Field(max_length=MAX_LABEL)] = ""
+    tags: Annotated[
+        list[Annotated[str, Field(max_length=MAX_LABEL)]], Field(max_length=MAX_TAGS)
+    ] = []
 
 
 class StopRequest(_Request):

@@ -11,6 +11,8 @@ and FastAPI's own telemetry, which exports paths and messages of errors, is off.
 from __future__ import annotations
 
 import asyncio
+import threading
+from contextlib import suppress
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +28,8 @@ if TYPE_CHECKING:
 METHODS = frozenset(
     {"CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE"}
 )
-FLUSH_MILLISECONDS = 2_000
+FLUSH_SECONDS = 2.0
+"""How long ending waits for the last spans to be sent."""
 
 
 def otlp_provider() -> TracerProvider:
@@ -62,8 +65,7 @@ class Traced:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI."""
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            await asyncio.to_thread(self._end)
+            await self._app(scope, receive, self._ending(send))
             return
         from opentelemetry.trace import SpanKind, Status, StatusCode
 
@@ -91,9 +93,25 @@ class Traced:
                 span.set_status(Status(StatusCode.ERROR))
             span.end()
 
-    def _end(self) -> None:
-        self._provider.force_flush(FLUSH_MILLISECONDS)
-        self._provider.shutdown()
+    def _ending(self, send: Send) -> Send:
+        """`send` of the lifespan: before it says that everything has ended, the spans are sent."""
+
+        async def ended(message: Message) -> None:
+            if message["type"] == "lifespan.shutdown.complete":
+                loop = asyncio.get_running_loop()
+                flushed = loop.create_future()
+
+                def flush() -> None:
+                    self._provider.shutdown()
+                    with suppress(RuntimeError):  # nobody waits any more
+                        loop.call_soon_threadsafe(flushed.set_result, None)
+
+                # A thread that nothing waits for: a collector may not answer.
+                threading.Thread(target=flush, name="deniable-spans", daemon=True).start()
+                await asyncio.wait([flushed], timeout=FLUSH_SECONDS)
+            await send(message)
+
+        return ended
 
 
 def _parent(scope: Scope) -> Context:

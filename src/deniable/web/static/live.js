@@ -1,12 +1,21 @@
-// Keeps an experiment's page up to date: asks every two seconds, only while somebody looks.
+// Keeps a page up to date: asks every few seconds, only while somebody looks.
 import { refill } from "./charts.js";
 
-const SECONDS = 2;
 const note = document.getElementById("live-state");
+const live = document.getElementById("live");
 const toggle = document.getElementById("live-toggle");
+const SECONDS = Number(live.dataset.seconds);
+const USUAL = note.textContent;
 let held = false;
 let state = null;
 let waiting = null;
+let last = new Date();
+
+// fresh, held, or gone: the dot beside the words shows which.
+function tell(state, words) {
+  live.dataset.liveState = state;
+  if (note.textContent !== words) note.textContent = words;
+}
 
 const written = new Map(); // id -> what was last written into it
 
@@ -19,7 +28,7 @@ function replace(id, html) {
 }
 
 async function update() {
-  const answer = await fetch(`${location.pathname}/live`, { headers: { accept: "application/json" } });
+  const answer = await fetch(live.dataset.url + location.search, { headers: { accept: "application/json" } });
   if (answer.status === 401) return location.reload();
   if (!answer.ok) throw new Error(`status ${answer.status}`);
   const found = await answer.json();
@@ -40,7 +49,8 @@ async function update() {
     replace(`${name}-rows`, chart.rows);
     await refill(figure, chart.datasets);
   }
-  note.textContent = more ? "Updated every two seconds. Reload the page for more charts." : "Updated every two seconds.";
+  last = new Date();
+  tell("fresh", more ? `${USUAL} Reload the page for more charts.` : USUAL);
   document.documentElement.dataset.updates = String(Number(document.documentElement.dataset.updates || 0) + 1);
 }
 
@@ -50,7 +60,7 @@ async function tick() {
     try {
       await update();
     } catch {
-      note.textContent = "The service does not answer; trying again.";
+      tell("gone", `The service does not answer. Last updated ${last.toLocaleTimeString("en-GB")}; trying again.`);
     }
   }
   waiting = setTimeout(tick, SECONDS * 1000);
@@ -61,7 +71,7 @@ toggle.addEventListener("click", () => {
   held = !held;
   toggle.setAttribute("aria-pressed", String(held));
   toggle.textContent = held ? "Go on" : "Hold still";
-  note.textContent = held ? "Held still." : "Updated every two seconds.";
+  tell(held ? "held" : "fresh", held ? `Held still since ${last.toLocaleTimeString("en-GB")}.` : USUAL);
 });
 document.addEventListener("visibilitychange", () => { if (!document.hidden) tick(); });
 waiting = setTimeout(tick, SECONDS * 1000);

@@ -1,0 +1,18 @@
+"""Experiments may have an owner and tags, by which people find them."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0008"
+down_revision = "0006"
+
+
+def upgrade() -> None:
+    """Add the table; no experiment so far has any."""
+    op.create_table(
+        "labels",
+        sa.Column("experiment_id", sa.LargeBinary(16), nullable=False),
+        sa.Column("kind", sa.String(8), nullable=False),
+        sa.Column("value", sa.String(64), nullable=False),
+        sa.PrimaryKeyConstraint("experiment_id", "kind", "value"),
+    )
