@@ -180,7 +180,7 @@ FIGURES: dict[str, tuple[Callable[[], Any], list[str]]] = {
     ),
     "totals": (
         lambda: experiments.totals_over_time(["a"], "visitors"),
-        ["line color=arm x=time y=total"],
+        ["line color=arm x=time y=total", "point color=arm x=time y=total"],
     ),
     "segments": (
         lambda: experiments.segment_risks(2, 1.0),
@@ -188,7 +188,10 @@ FIGURES: dict[str, tuple[Callable[[], Any], list[str]]] = {
     ),
     "regret against its bound": (
         experiments.regret_against_bound,
-        ["line color=series strokeDash=series x=visitors y=clicks"],
+        [
+            "line color=series strokeDash=series x=visitors y=clicks",
+            "point color=series x=visitors y=clicks",
+        ],
     ),
     "clicks of policies": (
         lambda: clicks_chart(result(), ENVIRONMENT, POLICIES),

@@ -183,7 +183,7 @@ somebody = SimpleNamespace(
 empty = dict.fromkeys(FIELDS, "")
 words = answers.rendered("experiment_new.html", given=empty, wrong=empty, viewer=somebody,
                          usual="dynamic", strategies=list(STRATEGIES.values()), demo=False,
-                         messages=[], path="/experiments/new")
+                         messages=[], path="/experiments/new", editing=None)
 print('value="toy"' in words)
 """
     )

@@ -41,6 +41,16 @@ class Learner(Protocol):
 
     Through the gate it also needs ``scores() -> array of shape (segments, arms)``: what it expects of
     each arm, in any unit, the higher the better.
+
+    >>> class Always:
+    ...     def __init__(self, n_arms, n_segments, horizon, rng):
+    ...         self.arm = n_arms - 1
+    ...     def choose(self, segment):
+    ...         return self.arm
+    ...     def update(self, segment, arm, reward):
+    ...         pass
+    >>> Always(3, 2, 100, np.random.default_rng(1)).choose(segment=0)
+    2
     """
 
     def choose(self, segment: int) -> int:
@@ -123,6 +133,13 @@ class ThompsonSampling:
     """Thompson sampling with a Beta(1, 1) prior: an arm with the probability that it is the best.
 
     Rewards are clicks, or from 0 to 1: such a reward counts in part.
+
+    >>> learner = ThompsonSampling(2, 1, 1000, np.random.default_rng(1))
+    >>> for _ in range(50):
+    ...     learner.update(0, 0, 0)
+    ...     learner.update(0, 1, 1)
+    >>> learner.choose(0)
+    1
     """
 
     name = "thompson"
@@ -153,6 +170,12 @@ class UpperConfidence:
     """UCB1: the arm with the highest mean + sqrt(2 log n / shows); each arm once at first.
 
     Rewards are clicks, or from 0 to 1.
+
+    >>> learner = UpperConfidence(2, 1, 1000, np.random.default_rng(1))
+    >>> first = learner.choose(0)
+    >>> learner.update(0, first, 1)
+    >>> learner.choose(0) == first
+    False
     """
 
     name = "ucb"
