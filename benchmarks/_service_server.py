@@ -1,4 +1,4 @@
-"""A server for the benchmark: `python -m benchmarks._service_server MODE STORE WORKERS`.
+"""A server for the benchmark: `python -m benchmarks._service_server MODE STORE WORKERS [SECONDS]`.
 
 MODE is `decide`, the service as `deniable serve` runs it, or `nothing`: the same server, application,
 authentication, parsing and answers, on a handler that decides nothing and stores nothing.
@@ -41,8 +41,10 @@ def _connect_nothing(routes: DecideRoutes, decisions: AsyncDecisions) -> None:
 
 
 def main() -> None:
-    mode, store, processes = sys.argv[1:]
+    mode, store, processes, *patience = sys.argv[1:]
     settings = Settings(store=store, port=0, workers=int(processes), log_level="warning")
+    if patience:
+        settings = settings.model_copy(update={"queue_seconds": float(patience[0])})
     if mode == "nothing":
         setattr(DecideRoutes, "connect", _connect_nothing)  # noqa: B010 - mypy minds the other way
     sock = server.listening_socket(settings)

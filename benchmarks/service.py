@@ -211,10 +211,18 @@ def _fill(service: Deniable, visitors: int, name: str) -> None:
 
 
 @contextmanager
-def served(mode: str, store: str, workers: int = 1, *, pinned: bool = True) -> Iterator[Server]:
+def served(
+    mode: str,
+    store: str,
+    workers: int = 1,
+    *,
+    pinned: bool = True,
+    queue_seconds: float | None = None,
+) -> Iterator[Server]:
     """A server in a process of its own, pinned to one core where it is one process."""
     pin = ["taskset", "-c", SERVER_CORE] if workers == 1 and pinned else []
     command = [*pin, sys.executable, "-m", "benchmarks._service_server", mode, store, str(workers)]
+    command += [] if queue_seconds is None else [str(queue_seconds)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
@@ -238,13 +246,20 @@ def _answers(url: str) -> bool:
         return False
 
 
-def _wrk(server: Server, secret: str, size: int, *, pinned: bool = True) -> Load:
-    """Some seconds of decisions for new visitors on 64 connections."""
+def _wrk(
+    server: Server,
+    secret: str,
+    size: int,
+    *,
+    pinned: bool = True,
+    connections: int = CONNECTIONS,
+) -> Load:
+    """Some seconds of decisions for new visitors on so many connections."""
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder) / "load.lua"
         script.write_text(LUA % (f"{time.time_ns():x}-", size, secret))
         pin = ["taskset", "-c", LOAD_CORE] if pinned else []
-        options = ["-t1", f"-c{CONNECTIONS}", f"-d{SECONDS}s", "--latency", "-s", str(script)]
+        options = ["-t1", f"-c{connections}", f"-d{SECONDS}s", "--latency", "-s", str(script)]
         command = [*pin, "wrk", *options, server.url]
         cpu = server.cpu_seconds()
         told = subprocess.run(command, capture_output=True, text=True, check=True).stdout

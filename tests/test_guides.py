@@ -60,6 +60,9 @@ NOT_RUN = {
         "docker": "needs a container engine and a registry",
         "kubectl": "needs a cluster; tests/test_service_docs.py checks the manifests",
     },
+    "docs/plan.md": {
+        "python -m deniable.studies.surface": "minutes; tests/studies/test_surface.py runs a little",
+    },
 }
 """Page -> beginnings of command lines that are not run, each with the reason."""
 
@@ -251,6 +254,12 @@ def _served_shop(reader: Reader) -> None:
     reader._patch.setenv("DENIABLE_URL", reader.serve([]))
 
 
+def _served_reader(reader: Reader) -> None:
+    with open_service("sqlite:///deniable.db") as service:
+        reader._patch.setenv("DENIABLE_API_KEY", service.keys.create("plans", ["read"])[0])
+    reader._patch.setenv("DENIABLE_URL", reader.serve([]))
+
+
 def _exposures(reader: Reader) -> None:
     log = pl.read_csv(ROOT / "docs" / "examples" / "exposures.csv")
     log.write_parquet(reader.folder / "exposures.parquet")
@@ -267,6 +276,7 @@ PREPARED: dict[str, Callable[[Reader], object]] = {
     "docs/clients.md": _served_shop,
     "docs/leak.md": _exposures,
     "docs/operate.md": _shop,
+    "docs/plan.md": _served_reader,
     "docs/storage.md": _shop,
     "docs/trace.md": _firm,
 }

@@ -89,12 +89,13 @@ def test_a_copy_is_seen_by_nobody_and_costs_nothing(site: Site, tmp_path: Path) 
         assert log.sound, log.verdict
         assert {one.scratch: one.decisions for one in log.experiments} == {False: 80, True: 50}
         # Rewards that name its decisions count nowhere.
+        heads = service.ledger.verify().heads
         reward = {"decision": answers[0]["decision"], "value": 1}
         path = "/v1/rewards"
         assert (
             site.client.post(path, json=reward, headers=site.headers("reward")).status_code == 204
         )
-        assert service.ledger.verify().heads == verified.heads
+        assert service.ledger.verify().heads == heads
     service.ledger.export_log(tmp_path / "after.parquet")
     assert audit_log(tmp_path / "after.parquet").sound
     assert service.audits.firm().sound

@@ -55,8 +55,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         filled(service)
         heads = service.ledger.verify().heads
         for ending in ENDINGS:
-            service.ledger.export_log(found / f"all.{ending}")
-            service.ledger.export_log(found / f"one.{ending}", experiment="one")
+            for about, key in (("all", None), ("one", "one")):
+                service.ledger.export_log(found / f"{about}.{ending}", experiment=key)
+                ends = service.ledger.verify().heads  # exporting is an entry, too
+                (found / f"{about}.{ending}.heads").write_text(json.dumps(ends))
     (found / "heads.json").write_text(json.dumps(heads))
     return found
 
@@ -90,7 +92,7 @@ def test_a_sound_log_holds_in_every_format(folder: Path, about: str, ending: str
     assert found.closed == (4 if about == "all" else 2 + 360)
     assert [one.key for one in found.experiments] == (["one", "two"] if about == "all" else ["one"])
     assert all(one.decisions == 358 for one in found.experiments)
-    assert found.heads == json.loads((folder / "heads.json").read_text())
+    assert found.heads == json.loads((folder / f"{about}.{ending}.heads").read_text())
 
 
 def test_links_are_those_of_an_independent_encoding(folder: Path) -> None:
@@ -241,7 +243,9 @@ def test_a_file_cut_off_anywhere_does_not_hold(folder: Path, tmp_path: Path, end
 
 
 def test_chains_that_were_all_recomputed_show_in_heads_noted_elsewhere(folder: Path) -> None:
-    heads: dict[str, str] = json.loads((folder / "heads.json").read_text())
+    earlier: dict[str, str] = json.loads((folder / "heads.json").read_text())
+    assert audit_log(folder / "all.parquet", noted=earlier).sound
+    heads: dict[str, str] = json.loads((folder / "all.parquet.heads").read_text())
     assert audit_log(folder / "all.parquet", noted=heads).sound
     for chain, head in heads.items():
         length, _, link = head.partition(":")
@@ -253,12 +257,12 @@ def test_chains_that_were_all_recomputed_show_in_heads_noted_elsewhere(folder: P
 
 
 def test_the_blocks_of_a_log_do_not_matter(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = audit_log(folder / "all.parquet").to_dict()
+    whole = {ending: audit_log(folder / f"all.{ending}").to_dict() for ending in ENDINGS}
     monkeypatch.setattr(log_blocks, "_ROWS", 101)
     monkeypatch.setattr(log_blocks, "_BYTES", 20_000)
     monkeypatch.setattr(log_blocks, "_PART", 7_000)
     for ending in ENDINGS:
-        assert audit_log(folder / f"all.{ending}").to_dict() == whole
+        assert audit_log(folder / f"all.{ending}").to_dict() == whole[ending]
 
 
 def test_a_table_above_its_budget_is_found_where_all_links_hold(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def test_bounds_that_say_nothing_are_not_drawn() -> None:
     assert {row["text"] for row in data["best"]} == {""}
     assert data["limit"][0] == {"y": 10_000, "text": "all visitors: a bound above says nothing"}
     assert {row["clicks"] for row in data["parts"]} == {0}
-    clear = plan_data(deniable.plan(n_arms=2, horizon=10**9, budget=4))
+    clear = plan_data(deniable.plan(n_arms=2, horizon=10**9, n_segments=1, budget=4))
     assert {row["text"] for row in clear["best"]} >= {"best 5.66", "best 5.94"}
 
 

@@ -59,9 +59,9 @@ def test_the_fit_finds_a_curve_that_it_can_have() -> None:
     slope = 0.6 * (np.log(asked.signal / asked.segments) - 1.2 * np.log(asked.arms))
     true = reach("constant", asked) / (1 + np.exp(-slope))
     gain = rng.gamma(9, 1 / 9, true.shape)
-    lost = (1 - true) * gain + 0.1 * rng.standard_normal(true.shape)
+    lost = (1 - true) * gain * np.exp(0.2 * rng.standard_normal(true.shape) - 0.02)
     known = (1 - reach("constant", asked)) * gain
-    found = surface_fit.fit_entry("constant", asked, np.abs(lost), gain, known)
+    found = surface_fit.fit_entry("constant", asked, lost, gain, known)
     error = found.shares(asked) - true
     assert np.sqrt(np.mean(error**2)) < 0.02
     low, high = found.spreads(asked)

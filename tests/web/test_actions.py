@@ -75,7 +75,7 @@ def test_from_an_empty_store_to_a_winner(empty_site: Site, browser: Browser) -> 
         expect(page.locator(".status")).to_have_text("running")
 
         page.get_by_role("link", name="Promote and stop…").click()
-        expect(page.locator(".says")).to_contain_text(
+        expect(page.get_by_role("dialog").locator(".says")).to_contain_text(
             "count until the firm’s window after the last answer has passed"
         )
         page.get_by_role("radio", name="new").check()
@@ -114,7 +114,9 @@ def test_stop_without_a_winner_and_switch_off_an_arm(site: Site, browser: Browse
         page = opened.page
         opened.open(f"/experiments/{EXPERIMENT}")
         page.get_by_role("link", name="Switch off…").click()
-        expect(page.locator(".says")).to_contain_text("does not know on which day")
+        expect(page.get_by_role("dialog").locator(".says")).to_contain_text(
+            "does not know on which day"
+        )
         page.get_by_role("radio", name="grey").check()
         page.get_by_role("button", name="Switch off").click()
         expect(page.locator("#leaderboard")).to_contain_text("switched off")
@@ -131,14 +133,18 @@ def test_add_a_segment_and_an_arm(site: Site, browser: Browser) -> None:
         opened.open(f"/experiments/{EXPERIMENT}")
         before = site.service.experiments.get(EXPERIMENT)
         page.get_by_role("link", name="Add a segment…").click()
-        expect(page.locator("dialog .says")).to_contain_text("Until the next table")
+        expect(page.get_by_role("dialog").locator(".says")).to_contain_text("Until the next table")
         page.get_by_label("Name of the new segment").fill("business")
         page.get_by_role("button", name="Add a segment").click()
         expect(page.get_by_role("status")).to_contain_text("next table has a row")
         expect(page.locator("#timeline")).to_contain_text("Segment added")
         page.get_by_role("link", name="Add an arm…").click()
-        expect(page.locator("dialog .says")).to_contain_text("version 2 of the promise")
-        expect(page.locator("dialog .says")).to_contain_text("does not know on which day")
+        expect(page.get_by_role("dialog").locator(".says")).to_contain_text(
+            "version 2 of the promise"
+        )
+        expect(page.get_by_role("dialog").locator(".says")).to_contain_text(
+            "does not know on which day"
+        )
         page.get_by_label("Key of the new arm").fill(before.arms[0].key)
         page.get_by_role("button", name="Add an arm").click()
         expect(page.get_by_role("status")).to_contain_text("no arm of the experiment has")
@@ -164,7 +170,7 @@ def test_a_start_that_does_not_fit_is_refused_in_words(site: Site, browser: Brow
     with tab(browser, site, secret=site.secret("admin")) as opened:
         page = opened.page
         opened.open("/experiments/greedy/do/start")
-        expect(page.locator(".says")).to_contain_text("Only 3 nats are free")
+        expect(page.get_by_role("dialog").locator(".says")).to_contain_text("Only 3 nats are free")
         page.get_by_role("button", name="Start").click()
         expect(page.get_by_role("status")).to_contain_text("only 3 remain")
         assert site.service.experiments.get("greedy").status == "draft"

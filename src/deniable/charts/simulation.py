@@ -49,9 +49,10 @@ def clicks_chart(
     result: SimulationResult, environment: Environment, policies: Sequence[Policy]
 ) -> Any:
     """Mean clicks at the horizon, best policy on top: 95% of the repetitions, 95% of the mean."""
-    horizon = int(result.frame["visitors"].to_numpy().max())
     value = "clicks" if environment.is_plain else "reward"
-    table = [row for row in result.summary(value).to_dicts() if row["visitors"] == horizon]
+    rows = result.summary(value).to_dicts()
+    horizon = max(row["visitors"] for row in rows)
+    table = [row for row in rows if row["visitors"] == horizon]
     order = [row["policy"] for row in sorted(table, key=lambda row: -row["mean"])]
     base = alt.Chart(
         values(table),

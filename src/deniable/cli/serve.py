@@ -118,7 +118,9 @@ def _serve_demo(settings: Settings) -> None:
     service = demo_history.opened(
         lambda: server.open_service(settings),
         watching=lambda service: Watcher(service).sample,
-        told=lambda: typer.echo("A made-up firm lives through its first month: a few seconds ..."),
+        told=lambda: typer.echo(
+            "A made-up firm lives through its first month: a few seconds ...", err=True
+        ),
     )
     secret = demo.prepare(service)
     app = mount(

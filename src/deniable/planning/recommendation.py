@@ -168,16 +168,16 @@ def _expected_advice(
 ) -> Recommendation:
     """The recommendation by expected loss, in words."""
     regret = float(sizes.regret(STRATEGIES[choice.strategy], choice.budget))
-    near = f"within {NEAR_LOST:.0%} of what perfect information gains over random arms"
+    near = f"(within {NEAR_LOST:.0%} of what perfect information gains over random arms)"
     if max_belief is not None and float(budget_for_belief(prior, max_belief)) < trace:
         reason = _trace_too_large(prior, max_belief, trace)
     elif sizes.n_segments == 1 and choice.budget == 0:
         reason = STRATEGIES[choice.strategy].advice(1)
     elif choice.budget == 0:
-        reason = f"No budget is needed: at 0 the expected loss is {near} of the least."
+        reason = f"No budget is needed: at 0 the expected loss is near the least {near}."
     else:
-        reason = f"It is the smallest budget whose expected loss is {near} of the least"
-        reason += "." if max_belief is None else " that your limit on beliefs allows."
+        allowed = "" if max_belief is None else " that your limit on beliefs allows"
+        reason = f"It is the smallest budget whose expected loss is near the least{allowed} {near}."
     if not asked.usual:
         reason += " It was chosen as if segments were of one size and there were no trace budget."
     return Recommendation(

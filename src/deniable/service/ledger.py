@@ -101,7 +101,7 @@ class Ledger:
         with self._store.read() as connection:
             found = experiments.by_key(connection, experiment)
             rows = export(connection, Path(path), found, shape, self._key)
-        self._note_export(found, shape, rows)
+        self._note_export(found, shape, rows=rows)
         return rows
 
     def export_log(self, path: str | Path, *, experiment: str | None = None) -> int:
@@ -117,15 +117,16 @@ class Ledger:
         """
         with self._store.read() as connection:
             found = None if experiment is None else experiments.by_key(connection, experiment)
-            rows = export_log(connection, Path(path), found)
-        self._note_export(found, "log", rows)
-        return rows
+        # First, so that the log holds this entry too, and ends where the ledger does.
+        self._note_export(found, "log")
+        with self._store.read() as connection:
+            return export_log(connection, Path(path), found)
 
-    def _note_export(self, experiment: Experiment | None, shape: str, rows: int) -> None:
-        """Enter into the ledger that data left the store, and by whom."""
+    def _note_export(self, experiment: Experiment | None, shape: str, **more: int) -> None:
+        """Enter into the ledger that data leave the store, and by whom."""
 
         def work(connection: Connection) -> None:
             commitments.lock_chain(connection)
-            commitments.record(connection, "export", experiment, 0, shape=shape, rows=rows)
+            commitments.record(connection, "export", experiment, 0, shape=shape, **more)
 
         self._store.retried(work)

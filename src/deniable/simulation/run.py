@@ -88,7 +88,7 @@ def simulate(
         common_random_numbers: start all policies from the same random numbers, so that differences
             between them are less noisy. With the leap kernel the same visitors arrive in each
             segment (but for policies on the experiment's clock); what is clicked on differs. Custom
-            policies meet visitors who also click alike.
+            policies share other numbers, with each other: their visitors also click alike.
 
     >>> from deniable.policies.greedy import ConstantPolicy
     >>> page = Environment([0.324, 0.295], horizon=10**8)

@@ -31,7 +31,7 @@ from sqlalchemy import (
     false,
 )
 
-HEAD = "0008"
+HEAD = "0007"
 """The newest migration; a store at this revision needs none."""
 
 metadata = MetaData()

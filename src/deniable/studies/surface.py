@@ -23,10 +23,18 @@ from deniable.studies import surface_runs as runs
 
 app = typer.Typer(add_completion=False, help=__doc__)
 
-FILES = {RANDOM: 10, BEST_PRIVATE: 20, POOLED: 8}
-"""Thousands of rows for each surface."""
+FILES = {
+    RANDOM: 20,
+    BEST_PRIVATE: 30,
+    POOLED: 8,
+    "constant": 16,
+    "dynamic": 24,
+    "joint": 24,
+    "joint/1": 19,
+}
+"""Thousands of rows of each surface that ships."""
 
-_BY_SEGMENT, _TOGETHER, _ONE = 12, 24, 8
+_OTHERS = 16
 
 _Folder = Annotated[Path, typer.Option(help="Where the rows are kept.")]
 _FOLDER = Path(".cache/surface")
@@ -42,17 +50,12 @@ def make(
     ] = None,
 ) -> None:
     """Run the simulator at random priors; 13 minutes on one core."""
-    wanted = {name: files or _files(name) for name in runs.names() if only in (None, name)}
+    wanted = {
+        name: files or FILES.get(name, _OTHERS) for name in runs.names() if only in (None, name)
+    }
     total = sum(wanted.values())
     for done, (name, number, took) in enumerate(runs.make_runs(folder, wanted, seconds), 1):
         typer.echo(f"{name} {number + 1}: {took:.1f} s ({done} of at most {total} files)")
-
-
-def _files(name: str) -> int:
-    if name.endswith(shipped.ONE_SEGMENT):
-        return _ONE
-    most = _BY_SEGMENT if runs.domain_of(name).segments[0] == 1 else _TOGETHER
-    return FILES.get(name, most)
 
 
 @app.command()

@@ -42,8 +42,9 @@ _WEIGHT = {
 }
 """What a degree in each coordinate costs: the signal may bend most."""
 
-_DEGREE = {4: 5.0, 5: 4.0, 7: 3.5}
-"""The most of a term by these weights, by the number of coordinates."""
+_DEGREE, _EXACT_DEGREE = 2.5, 5.0
+"""The most of a term by these weights, by runs that were left out of the fit. The best private table
+needs no runs, so that its surface can bend more."""
 
 _SPREAD_DEGREE, _HIGHEST = 2.0, 8
 _RIDGE = 0.02
@@ -58,20 +59,22 @@ def fit_entry(
     """The surface of one strategy from its rows; see `surface_runs.run_row`."""
     if name == RANDOM:
         return Entry(name, None, _spreads(name, asked, lost))
-    start = _blank(name, _names(name), _DEGREE[len(_names(name))])
+    start = _blank(name, _names(name), _EXACT_DEGREE if name == BEST_PRIVATE else _DEGREE)
     at = coordinates(name, asked)
     terms = start.terms(at)
     reached = np.ones(lost.shape) if name == BEST_PRIVATE else reach(name, asked)
     curve: Curve = (
         _private(asked, at["explored"]) if name == BEST_PRIVATE else lambda z: _logistic(z, reached)
     )
-    weights = np.zeros(len(start.degrees))
+    weights, precision = np.zeros(len(start.degrees)), np.ones(lost.shape)
+    if "segments" not in start.names and name != POOLED:  # each segment is a run of its own
+        precision = asked.segments / asked.segments.mean()
     total = start.degrees.sum(axis=1)
     penalty = _RIDGE * (1.0 + total) ** 2 * (total > 0)
     for _ in range(3):
         share, _ = curve(terms @ weights)
         wanted = expected_rows(name, share, asked, lost, gain, known)
-        weights = _least_squares(terms, wanted, curve, weights, penalty)
+        weights = _least_squares(terms, wanted, precision, curve, weights, penalty)
     share, _ = curve(terms @ weights)
     fitted = replace(start, weights=weights)
     return Entry(name, fitted, _spreads(name, asked, lost / np.maximum(1 - share, _LEAST_LOST)))
@@ -117,21 +120,26 @@ def _private(asked: Question, explored: FloatArray) -> Curve:
 
 
 def _least_squares(
-    terms: FloatArray, wanted: FloatArray, curve: Curve, weights: FloatArray, penalty: FloatArray
+    terms: FloatArray,
+    wanted: FloatArray,
+    precision: FloatArray,
+    curve: Curve,
+    weights: FloatArray,
+    penalty: FloatArray,
 ) -> FloatArray:
-    """Levenberg-Marquardt with a penalty that grows with the degree."""
+    """Levenberg-Marquardt, weighted, with a penalty that grows with the degree."""
     damping = 1.0
 
     def cost(trial: FloatArray) -> float:
         missed = wanted - curve(terms @ trial)[0]
-        return float(missed @ missed + penalty @ trial**2)
+        return float(precision @ missed**2 + penalty @ trial**2)
 
     best = cost(weights)
     for _ in range(40):
         share, slope = curve(terms @ weights)
         bent = terms * slope[:, None]
-        square = bent.T @ bent
-        downhill = bent.T @ (wanted - share) - penalty * weights
+        square = (bent * precision[:, None]).T @ bent
+        downhill = bent.T @ (precision * (wanted - share)) - penalty * weights
         step = np.linalg.solve(
             square + np.diag(penalty + damping * (np.diag(square) + 1e-9)), downhill
         )
@@ -139,7 +147,7 @@ def _least_squares(
         if now < best:
             weights, gained, best = weights + step, best - now, now
             damping = max(damping / 5, 1e-9)
-            if gained < 1e-6 * best:
+            if gained < 1e-7 * best and damping < 1e-4:
                 break
         else:
             damping *= 4

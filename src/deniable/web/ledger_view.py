@@ -199,7 +199,8 @@ def _told(kind: str, detail: Mapping[str, Any]) -> str:
         act = {"ask": "Asked for", "grant": "Granted", "refuse": "Refused"}.get(detail["act"], "")
         return f"{act}: {detail.get('words', '')}."
     if kind == "export":
-        return f"{whole(detail.get('rows', 0))} rows in the shape {detail.get('shape', '')}."
+        rows = f"{whole(detail['rows'])} rows in" if "rows" in detail else "In"
+        return f"{rows} the shape {detail.get('shape', '')}."
     if kind == "add_arm":
         words = f"New visitors can get {detail.get('arm', '')}."
         return f"{words} Grade of the new version: {detail.get('grade')}."

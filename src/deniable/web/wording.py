@@ -146,7 +146,7 @@ def event_words(event: Commitment) -> str:
         if detail.get("grade"):
             words += f"; version {detail.get('version')}, {detail['grade']}"
     if event.kind == "export":
-        words += f": {whole(detail.get('rows', 0))} rows, {detail.get('shape')}"
+        words += f", in the shape {detail.get('shape')}"
     if event.amount_nano:
         words += f", {nats(event.amount_nano / NANO)} nats committed"
     by = (
