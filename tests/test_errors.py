@@ -35,6 +35,10 @@ BAD: dict[str, tuple[str, Bad]] = {
         [*NOT_NUMBERS, *FRACTIONS, (0, "0"), ([5, 0.5], "0.5"), ([[1, 2], [3]], "[[1, 2], [3]]")],
     ),
     "one count": ("whole number, 1", [*NOT_NUMBERS, *FRACTIONS, (0, "0"), ([5], "[5]")]),
+    "one count or None": (
+        "whole number, 1",
+        [*(bad for bad in NOT_NUMBERS if bad[0] is not None), *FRACTIONS, (0, "0"), ([5], "[5]")],
+    ),
     "budget": (
         "finite number, 0 or more",
         [*NOT_NUMBERS, (inf, "inf"), (-1, "-1"), (-1e-300, "-1e-300"), ([1, -2.5], "-2.5")],
@@ -161,7 +165,7 @@ CALLS: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
         {
             "n_arms": "one arms",
             "horizon": "one count",
-            "n_segments": "one count",
+            "n_segments": "one count or None",
             "shares": "shares",
             "prior": "one probability",
             "budget": "given budget",
