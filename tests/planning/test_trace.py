@@ -82,8 +82,8 @@ def test_less_trace_budget_costs_more() -> None:
     [
         ({"trace_budget": 0.0}, "trace_budget"),
         ({"trace_budget": math.inf}, "trace_budget"),
-        ({"rate": 0.0}, "rate"),
-        ({"rate": 1.0}, "rate"),
+        ({"base_rate": 0.0}, "base_rate"),
+        ({"base_rate": 1.0}, "base_rate"),
         ({"lift": -0.1}, "lift"),
         ({"horizon": 10**13}, "horizon"),
     ],

@@ -180,7 +180,7 @@ def plan(
         sections = plan_sections(found)
         if found.trace is not None:
             rates = (RATE if base_rate is None else base_rate, LIFT if lift is None else lift)
-            costs = found.trace_costs(rate=rates[0], lift=rates[1])
+            costs = found.trace_costs(base_rate=rates[0], lift=rates[1])
             sections.insert(-2, trace_cost_section(costs, *rates))
     if as_json:
         document = planned.to_dict()

@@ -159,11 +159,11 @@ class Plan:
         """Plain numbers, words and lists: ready for JSON."""
         return asdict(self)
 
-    def trace_costs(self, *, rate: float = RATE, lift: float = LIFT) -> tuple[TraceCost, ...]:
+    def trace_costs(self, *, base_rate: float = RATE, lift: float = LIFT) -> tuple[TraceCost, ...]:
         """What the trace budget costs each strategy, simulated; nothing where there is none.
 
         Args:
-            rate: the base click rate.
+            base_rate: the usual click rate.
             lift: standard deviation of the arms' rates, as a part of the base rate.
         """
         if self.trace is None:
@@ -175,7 +175,7 @@ class Plan:
             trace_budget=self.trace.trace_budget,
             n_segments=self.n_segments,
             shares=self.shares,
-            rate=rate,
+            base_rate=base_rate,
             lift=lift,
         )
 

@@ -86,7 +86,7 @@ def trace_costs(
     trace_budget: float,
     n_segments: int = 1,
     shares: Sequence[float] | None = None,
-    rate: float = RATE,
+    base_rate: float = RATE,
     lift: float = LIFT,
     seed: int = 0,
 ) -> tuple[TraceCost, ...]:
@@ -99,7 +99,7 @@ def trace_costs(
         trace_budget: eta, in nats.
         n_segments: J.
         shares: of the visitors by segment; equal where not given.
-        rate: the base click rate.
+        base_rate: the usual click rate.
         lift: standard deviation of the arms' rates, as a part of the base rate; half of the variance
             differs by segment.
         seed: of everything.
@@ -116,7 +116,7 @@ def trace_costs(
     check.whole("horizon", horizon, 1, LONGEST_HORIZON)
     worlds = [
         Environment(rates, horizon, shares, name=f"draw {number}")
-        for number, rates in enumerate(_rates(n_arms, n_segments, rate, lift, seed))
+        for number, rates in enumerate(_rates(n_arms, n_segments, base_rate, lift, seed))
     ]
     costs = []
     for name, strategy in STRATEGIES.items():
