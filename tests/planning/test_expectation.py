@@ -163,3 +163,13 @@ def test_bad_input_names_the_argument(argument: str, value: float) -> None:
     with pytest.raises(InvalidArgumentError) as caught:
         planned(**{argument: value})
     assert caught.value.argument == argument
+
+
+@pytest.mark.parametrize("base_rate", [5e-324, 1 - 2**-53])
+@pytest.mark.parametrize("lift", [5e-324, 1.0])
+@pytest.mark.parametrize("horizon", [1, 10**12])
+def test_extremes_are_numbers(base_rate: float, lift: float, horizon: int) -> None:
+    plan = planned(base_rate=base_rate, lift=lift, horizon=horizon, n_arms=128, budget=700)
+    assert plan.expected is not None
+    for one in (*plan.expected.strategies.values(), *plan.expected.rivals.values()):
+        assert all(math.isfinite(part) for part in (one.clicks, one.lost, one.low, one.high))

@@ -170,7 +170,7 @@ def test_a_start_that_does_not_fit_is_refused_in_words(site: Site, browser: Brow
     with tab(browser, site, secret=site.secret("admin")) as opened:
         page = opened.page
         opened.open("/experiments/greedy/do/start")
-        expect(page.get_by_role("dialog").locator(".says")).to_contain_text("Only 3 nats are free")
+        expect(page.locator(".says")).to_contain_text("Only 3 nats are free")
         page.get_by_role("button", name="Start").click()
         expect(page.get_by_role("status")).to_contain_text("only 3 remain")
         assert site.service.experiments.get("greedy").status == "draft"

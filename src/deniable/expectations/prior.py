@@ -94,7 +94,7 @@ def best_rate(n_arms: ArrayLike, base_rate: ArrayLike, lift: ArrayLike) -> Float
     arms = check.count("n_arms", n_arms, 1)
     base, spread = checked_base_rate(base_rate), checked_lift(lift)
     arms, base, spread = np.broadcast_arrays(arms, base, spread)
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", over="ignore"):
         low = np.maximum(-(1 - 1 / _CLIP) / spread, _STEPS[0])
         high = np.minimum((1 - 1 / _CLIP) * (1 - base) / base / spread, _STEPS[-1])
     lowest, highest = np.empty(arms.shape), np.empty(arms.shape)

@@ -270,7 +270,9 @@ def log_exploration(sides: FloatArray, budget: FloatArray) -> FloatArray:
 
 
 def _learning(signal: FloatArray, visitors: FloatArray, lift: FloatArray) -> dict[str, FloatArray]:
-    return {"signal": np.log(signal), "visitors": np.log(visitors), "lift": np.log(lift)}
+    parts = {"signal": signal, "visitors": visitors, "lift": lift}
+    # Tiny rates and lifts underflow.
+    return {name: np.log(np.maximum(part, 1e-300)) for name, part in parts.items()}
 
 
 def entry_of(strategy: str, n_segments: int) -> Entry | None:

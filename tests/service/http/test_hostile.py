@@ -142,9 +142,10 @@ PATHS = [
 
 
 def _dump(site: Site) -> list[str]:
-    """Everything that is stored, besides remembered replies."""
+    """Everything that is stored, besides remembered replies and the hour of a key's last use."""
     path = Path(site.service._store.url.removeprefix("sqlite:///"))
     with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE api_keys SET last_used_hour = NULL")
         return [line for line in connection.iterdump() if "INSERT INTO replies" not in line]
 
 

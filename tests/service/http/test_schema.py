@@ -26,6 +26,8 @@ MODES = (schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGAT
 
 BEYOND_JSON_SCHEMA = {
     "POST /v1/experiments",
+    "POST /v1/experiments/{key}/arms",
+    "POST /v1/experiments/{key}/segments",
     "PUT /v1/experiments/{key}",
     "PUT /v1/experiments/{key}/labels",
     "POST /v1/experiments/{key}/notes",
@@ -33,7 +35,7 @@ BEYOND_JSON_SCHEMA = {
     "POST /v1/keys",
     "POST /v1/plan",
 }
-"""Arms that differ in their key, printable names, a reason where a budget is raised, shares that add up:
+"""Arms and segments that differ, printable names, a reason where a budget is raised, shares that add up:
 the schema cannot say it."""
 
 
