@@ -176,5 +176,5 @@ def test_a_start_that_does_not_fit_is_refused_in_words(site: Site, browser: Brow
         assert site.service.experiments.get("greedy").status == "draft"
         opened.open("/experiments")
         page.get_by_label("Status").select_option("draft")
-        page.get_by_role("button", name="Filter").click()
+        page.get_by_role("button", name="Show").click()
         expect(page.locator("tbody tr")).to_have_count(1)
