@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -162,7 +163,7 @@ def test_probabilities_and_an_arm_that_is_switched_off(service: Deniable) -> Non
     service.experiments.switch_off("hero", "bold")
     _, table = newest(service)
     assert all(row[2] == 0 for row in (*table.rows, table.zero))
-    assert table.rows[0][0] / table.rows[1][0] == pytest.approx(np.e, rel=1e-6)
+    assert table.rows[0][0] / table.rows[1][0] == pytest.approx(math.e, rel=1e-6)
     assert table.rows[2][0] == pytest.approx(2**63, rel=1e-6)
     without = {segment: {"old": 0.5, "new": 0.5} for segment in SEGMENTS}
     report = service.scores.put("hero", without, kind="probabilities")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -96,7 +97,7 @@ def test_no_mix_with_a_common_row_is_nearer() -> None:
         ):
             weights = np.linspace(0, 1, 201)[:, None, None]
             mixed = (1 - weights) * wanted + weights * common
-            keeps = (mixed.max(axis=1) <= np.e * mixed.min(axis=1)).all(axis=1)
+            keeps = (mixed.max(axis=1) <= math.e * mixed.min(axis=1)).all(axis=1)
             away = (shares * abs(mixed - wanted).sum(axis=2)).sum(axis=1) / 2
             assert found.cost <= away[keeps].min() + 1e-9
 
