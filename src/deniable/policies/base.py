@@ -218,11 +218,9 @@ def as_served(policy: Policy, trace_budget: float = 0.0) -> Policy:
         policy: any; one that publishes tables anyway, or none, stays as it is.
         trace_budget: 0 for none.
     """
-    if not isinstance(policy, Published):
-        return policy
-    if trace_budget:
-        return cast(Policy, replace(policy, trace_budget=trace_budget))
-    return cast(Policy, replace(policy, growth=GROWTH))
+    if trace_budget and hasattr(policy, "trace_budget"):
+        return cast(Policy, replace(cast(Any, policy), trace_budget=trace_budget))
+    return cast(Policy, replace(policy, growth=GROWTH)) if isinstance(policy, Published) else policy
 
 
 def checked_trace_budget(value: float) -> float:
