@@ -38,7 +38,7 @@ KINDS: dict[str, Literal["joint", "across-time", "pooled"]] = {
     "pooled": "pooled",
     "Thompson": "pooled",
 }
-POLICIES = ("joint", "pooled", "Thompson", "dynamic")
+POLICIES = ("joint", "across time", "pooled", "Thompson", "dynamic")
 SETS: dict[str, Callable[[], list[Setting]]] = {"tuning": tuning, "judged": judged}
 
 Found = dict[str, list[float]]
@@ -51,7 +51,7 @@ def repetition(
 
     Args:
         setting: the world.
-        policy: one of KINDS, or dynamic.
+        policy: one of POLICIES.
         number: of the repetition.
         tuned: the joint rule's constants.
         told: the horizon that the rule is told, as a part of the truth; 0 for an open end.
@@ -154,7 +154,8 @@ def summary(rows: list[tuple[Setting, Found]]) -> dict[str, object]:
         return float(np.median([m["joint"] / max(m["dynamic"], 0.1) for m in several]))
 
     long = [mean[s.number]["joint"] / limit(s) for s, _ in rows if s.horizon == 1_000_000]
-    errors = [error(v) for _, found in rows for v in found.values()]
+    across = [m["across time"] / m["joint"] for m in mean.values() if m["joint"] > 5]
+    errors = [error(v) for _, found in rows for p, v in found.items() if p != "across time"]
     noise = []
     for s, found in rows:
         better = max(("Thompson", "dynamic"), key=mean[s.number].__getitem__)
@@ -170,6 +171,7 @@ def summary(rows: list[tuple[Setting, Found]]) -> dict[str, object]:
         "median ratio to dynamic at budget 3, K > 2": ratio(3.0),
         "median ratio to dynamic at budget .5, K > 2": ratio(0.5),
         "median part of the limit at T = 1e6": float(np.median(long)) if long else np.nan,
+        "median part that across time keeps": float(np.median(across)),
         "standard errors, median and largest": (float(np.median(errors)), max(errors)),
     }
 

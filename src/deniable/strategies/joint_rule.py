@@ -26,8 +26,8 @@ TUNING = Tuning(
     curiosity=0.3,
     own_curiosity=0.7,
     keep=0.05,
-    doubt_rising=2.0,
-    doubt=2.0,
+    doubt_rising=0.5,
+    doubt=0.5,
 )
 """Chosen on the tuning settings of docs/joint.md."""
 
