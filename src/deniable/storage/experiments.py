@@ -114,7 +114,7 @@ def _columns(draft: Experiment) -> dict[str, Any]:
         "trace_nano": draft.trace_nano,
         "layer": draft.layer,
         "holdout": draft.holdout,
-        "metrics": json.dumps([[metric.name, metric.cap_micro] for metric in draft.metrics]),
+        "metrics": json.dumps([metric.plain for metric in draft.metrics]),
         "default_arm": _position(draft, draft.default_arm),
         "attribution_seconds": draft.attribution_seconds,
     }
@@ -463,7 +463,7 @@ def _experiment(row: Any, arm_rows: Sequence[Any], names: Sequence[str]) -> Expe
         holdout=row.holdout,
         default_arm=arm_rows[row.default_arm].key,
         attribution_seconds=row.attribution_seconds,
-        metrics=tuple(Metric(name, cap) for name, cap in json.loads(row.metrics)),
+        metrics=tuple(Metric(*one) for one in json.loads(row.metrics)),
         version=row.version,
         winner=None if row.winner is None else arm_rows[row.winner].key,
         exhausted=row.exhausted,
