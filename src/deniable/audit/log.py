@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from deniable._types import JsonObject
 from deniable.audit.log_blocks import about, blocks
 from deniable.audit.log_experiment import AuditedExperiment, LoggedExperiment
 from deniable.audit.log_links import Flags, Rows, shifted
@@ -104,7 +105,7 @@ class LogAudit:
             f"{self.decisions - self.closed:,} decisions."
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Plain numbers, words and lists: ready for JSON."""
         return {
             "sound": self.sound,
@@ -252,7 +253,7 @@ class _Reader:
 
     # -- single rows -------------------------------------------------------------------------
 
-    def _one(self, row: dict[str, Any]) -> None:
+    def _one(self, row: JsonObject) -> None:
         number = self.rows + 1
         try:
             {
@@ -266,7 +267,7 @@ class _Reader:
             raise _Broken("cannot be read", number) from error
         self.rows = number
 
-    def _commitment(self, row: dict[str, Any], number: int) -> None:
+    def _commitment(self, row: JsonObject, number: int) -> None:
         place, previous = self.ends[0]
         kind, _, text = row["detail"].partition(" ")
         seq, identity, amount, at = row["seq"], row["experiment"], row["value"], row["time"]
@@ -293,7 +294,7 @@ class _Reader:
                 raise _Broken(str(error), number) from error
         self._entries.clear()
 
-    def _table(self, row: dict[str, Any], number: int) -> None:
+    def _table(self, row: JsonObject, number: int) -> None:
         detail = json.loads(row["detail"])
         experiment = self.experiments.get(row["experiment"])
         problem = (
@@ -304,7 +305,7 @@ class _Reader:
         if problem is not None:
             raise _Broken(f"table {row['table']} {problem}", number)
 
-    def _end(self, row: dict[str, Any], number: int) -> None:
+    def _end(self, row: JsonObject, number: int) -> None:
         writer, end = row["writer"], (row["seq"], row["hash"])
         if writer in self._ended:
             raise _Broken(f"the end of chain {writer} is there twice", number)
@@ -316,7 +317,7 @@ class _Reader:
             raise _Broken(f"the end of chain {writer} is not that of its rows", number)
         self.ends.setdefault(writer, have)
 
-    def _log_end(self, row: dict[str, Any], number: int) -> None:
+    def _log_end(self, row: JsonObject, number: int) -> None:
         left = sorted(set(self.ends) - self._ended)
         if left:
             raise _Broken(f"the end of chain {left[0]} was removed", number)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import altair as alt
+from altair.typing import ChartType
 
 from deniable.charts.studies_firm import SI_AXIS
-from deniable.charts.theme import INK, ordered_scale, themed, values
+from deniable.charts.theme import INK, Records, ordered_scale, themed, values
 
 if TYPE_CHECKING:
     import polars as pl
 
 
-def group_chart(bounds: pl.DataFrame, clicks: pl.DataFrame) -> Any:
+def group_chart(bounds: pl.DataFrame, clicks: pl.DataFrame) -> ChartType:
     """Regret bound over the firm budget, one line a group size; clicks at one firm budget.
 
     Args:
@@ -54,5 +55,5 @@ def group_chart(bounds: pl.DataFrame, clicks: pl.DataFrame) -> Any:
     return themed(alt.hconcat(lines, marks + dots))
 
 
-def _named(table: pl.DataFrame) -> list[dict[str, Any]]:
+def _named(table: pl.DataFrame) -> Records:
     return [{**row, "group_size": str(row["group_size"])} for row in table.iter_rows(named=True)]

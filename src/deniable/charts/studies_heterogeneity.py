@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import altair as alt
+from altair.typing import ChartType
 
 from deniable.charts.theme import ACCENT, INK, powers_of_ten, themed, values
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 WIDTH, HEIGHT = 270, 210
 
 
-def arm_matrix(matrix: pl.DataFrame) -> Any:
+def arm_matrix(matrix: pl.DataFrame) -> ChartType:
     """Columns shown, greedy, probability: one square a pair, darker for likelier."""
     size = 74 * matrix["shown"].n_unique()
     base = alt.Chart(values(matrix.to_dicts()), width=size, height=size).encode(
@@ -29,12 +30,12 @@ def arm_matrix(matrix: pl.DataFrame) -> Any:
     return themed(base.mark_rect(stroke="white", strokeWidth=2).encode(color=shade) + words)
 
 
-def arm_cost(cost: pl.DataFrame, limits: pl.DataFrame) -> Any:
+def arm_cost(cost: pl.DataFrame, limits: pl.DataFrame) -> ChartType:
     """Excess over a common risk by visitor; exploration and bound as one arm's risk falls."""
     return themed(alt.hconcat(_excess(cost), _exploration(limits), _bound(limits)))
 
 
-def _excess(cost: pl.DataFrame) -> Any:
+def _excess(cost: pl.DataFrame) -> ChartType:
     last = float(cost["visitor"].max() or 1)  # type: ignore[arg-type]
     x = alt.X(
         "visitor:Q",
@@ -61,15 +62,17 @@ def _excess(cost: pl.DataFrame) -> Any:
     return alt.layer(*layers)
 
 
-def _exploration(limits: pl.DataFrame) -> Any:
+def _exploration(limits: pl.DataFrame) -> ChartType:
     return _over_first_risk(limits, "exploration", "Random arms", "share of random arms", ".0%")
 
 
-def _bound(limits: pl.DataFrame) -> Any:
+def _bound(limits: pl.DataFrame) -> ChartType:
     return _over_first_risk(limits, "regret_bound", "Bound, 100,000 visitors", "regret bound", "~s")
 
 
-def _over_first_risk(limits: pl.DataFrame, column: str, title: str, axis: str, form: str) -> Any:
+def _over_first_risk(
+    limits: pl.DataFrame, column: str, title: str, axis: str, form: str
+) -> ChartType:
     # The smaller the risk, the stronger the protection: read from left to right.
     x = alt.X("first_risk:Q", title="risk of the first arm (others 2)")
     x = x.scale(type="log", reverse=True, nice=False).axis(values=[2, 1, 0.5, 0.2, 0.1, 0.05, 0.01])

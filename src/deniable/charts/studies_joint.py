@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import altair as alt
+from altair.typing import ChartType
 
 from deniable.charts.theme import themed, values
 
@@ -22,7 +23,7 @@ SERIES: dict[str, tuple[str, list[int]]] = {
 """Colour and dash of each series, best first."""
 
 
-def budget_shares(table: pl.DataFrame) -> Any:
+def budget_shares(table: pl.DataFrame) -> ChartType:
     """A panel a world, two in a row.
 
     Args:
@@ -33,7 +34,7 @@ def budget_shares(table: pl.DataFrame) -> Any:
     return themed(alt.vconcat(*(alt.hconcat(*panels[i : i + 2]) for i in range(0, len(panels), 2))))
 
 
-def _panel(table: pl.DataFrame, world: str) -> Any:
+def _panel(table: pl.DataFrame, world: str) -> ChartType:
     import polars as pl
 
     rows = table.filter((pl.col("world") == world) & pl.col("strategy").is_in(list(SERIES)))

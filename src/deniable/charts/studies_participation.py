@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import altair as alt
+from altair.typing import ChartType
 
 from deniable.charts.studies_firm import RULE_COLOURS
 from deniable.charts.theme import ACCENT, themed, values
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-def risk_distributions(curve: pl.DataFrame, firm_budget: float) -> Any:
+def risk_distributions(curve: pl.DataFrame, firm_budget: float) -> ChartType:
     """A panel a share of experiments met; one line a rule, the worst case in red.
 
     Args:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import altair as alt
+from altair.typing import ChartType
 
-from deniable.charts.theme import themed, values
+from deniable.charts.theme import Records, themed, values
 
 if TYPE_CHECKING:
     import polars as pl
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 COLOURS = {"by segment": "#0072B2", "pooled": "#E69F00"}
 
 
-def segment_losses(table: pl.DataFrame) -> Any:
+def segment_losses(table: pl.DataFrame) -> ChartType:
     """A column a world, a row a number of visitors.
 
     Args:
@@ -37,7 +38,7 @@ def segment_losses(table: pl.DataFrame) -> Any:
     )
 
 
-def _panel(records: list[dict[str, Any]], title: str) -> Any:
+def _panel(records: Records, title: str) -> ChartType:
     x = alt.X("segments:O", title="segments", axis=alt.Axis(labelAngle=0))
     y = alt.Y("lost_mean:Q", title="clicks lost per 1,000", scale=alt.Scale(domain=[0, 12]))
     colour = alt.Color(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import altair as alt
+from altair.typing import ChartType
 
 from deniable.charts.studies_firm import SI_AXIS
 from deniable.charts.theme import INK, STRATEGY_COLOURS, themed, values
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 WAYS = {"bound": "#0072B2", "simulated regret": "#009E73"}
 
 
-def bound_chart(table: pl.DataFrame) -> Any:
+def bound_chart(table: pl.DataFrame) -> ChartType:
     """Regret over the budget on a logarithmic scale: bounds dashed, the worst simulated solid.
 
     Args:
@@ -48,7 +49,7 @@ def bound_chart(table: pl.DataFrame) -> Any:
     )
 
 
-def difference_chart(budgets: pl.DataFrame, lost: pl.DataFrame) -> Any:
+def difference_chart(budgets: pl.DataFrame, lost: pl.DataFrame) -> ChartType:
     """A point an experiment, budget by budget; and clicks lost in all by firm budget.
 
     Args:

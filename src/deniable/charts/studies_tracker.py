@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import altair as alt
+from altair.typing import ChartType
 
-from deniable.charts.theme import ACCENT, STRATEGY_COLOURS, themed, values
+from deniable.charts.theme import ACCENT, STRATEGY_COLOURS, Records, themed, values
 
 if TYPE_CHECKING:
     import polars as pl
@@ -15,7 +16,7 @@ _APART = {"constant": -0.16, "dynamic": 0.16}
 _WHO = {"members_mean": "members", "others_mean": "others"}
 
 
-def belief_ranges(table: pl.DataFrame) -> Any:
+def belief_ranges(table: pl.DataFrame) -> ChartType:
     """A panel a channel: ranges and means by budget and strategy, bounds as red ticks.
 
     Args:
@@ -42,7 +43,7 @@ def belief_ranges(table: pl.DataFrame) -> Any:
     return themed(alt.hconcat(*panels))
 
 
-def _panel(records: list[dict[str, Any]], x: Any, title: str) -> Any:
+def _panel(records: Records, x: alt.X, title: str) -> ChartType:
     y = alt.Y(
         "q01:Q",
         title="belief of the tracker",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from deniable._types import JsonObject
 from deniable.errors import NANO
 from deniable.expectations.prior import SEGMENTS
 from deniable.planning.report import Section
@@ -56,9 +57,9 @@ class Extras:
             else realized_risk(portfolio, found.budgets_nano, participation),
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """As plain numbers, for JSON."""
-        told: dict[str, Any] = {}
+        told: JsonObject = {}
         if self.compared:
             told["rules"] = [
                 {

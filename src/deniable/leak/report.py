@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from deniable._types import JsonObject
+
+if TYPE_CHECKING:
+    from altair.typing import ChartType
+
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from deniable import _validation as check
 from deniable.errors import InvalidArgumentError
@@ -100,7 +106,7 @@ class Leak:
             return None
         return first, last
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Plain numbers, words and lists: ready for JSON. Infinite ratios are None."""
         period = self.period
         return {
@@ -127,7 +133,7 @@ class Leak:
             "budgets": [asdict(effect) for effect in self.budgets],
         }
 
-    def chart(self) -> Any:
+    def chart(self) -> ChartType:
         """Beliefs as people out of 100, the variants that tell most, what budgets would change."""
         from deniable.charts.leak import leak_chart
         from deniable.charts.theme import themed
@@ -237,11 +243,11 @@ def _finite(value: float) -> float | None:
     return value if abs(value) < float("inf") else None
 
 
-def _guesses(guesses: Guesses | None) -> dict[str, Any] | None:
+def _guesses(guesses: Guesses | None) -> JsonObject | None:
     return None if guesses is None else asdict(guesses)
 
 
-def _experiment(leak: ExperimentLeak) -> dict[str, Any]:
+def _experiment(leak: ExperimentLeak) -> JsonObject:
     return {
         "experiment": leak.experiment,
         "visitors": leak.visitors,
@@ -253,7 +259,7 @@ def _experiment(leak: ExperimentLeak) -> dict[str, Any]:
     }
 
 
-def _joint(joint: Joint) -> dict[str, Any]:
+def _joint(joint: Joint) -> JsonObject:
     return {
         **asdict(joint),
         "moved": [

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from deniable._types import JsonObject
+
+if TYPE_CHECKING:
+    from altair.typing import ChartType
+
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from deniable import _validation as check
 from deniable.errors import InvalidArgumentError
@@ -78,11 +84,11 @@ class ArmPlan:
     symmetric_regret: float
     exploration_first_dynamic: float
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Plain numbers, words and lists: ready for JSON."""
         return asdict(self)
 
-    def chart(self) -> Any:
+    def chart(self) -> ChartType:
         """The matrix, the beliefs and the schedule, as an Altair chart."""
         from deniable.charts.planning import arm_plan_chart
 

@@ -5,10 +5,16 @@ The command line, notebooks and pages all show this object; none of them compute
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from deniable._types import JsonObject
+
+if TYPE_CHECKING:
+    from altair.typing import ChartType
+
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
@@ -155,7 +161,7 @@ class Plan:
     trace: TracePromise | None = None
     expected: Expectation | None = None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Plain numbers, words and lists: ready for JSON."""
         return asdict(self)
 
@@ -179,7 +185,7 @@ class Plan:
             lift=lift,
         )
 
-    def chart(self) -> Any:
+    def chart(self) -> ChartType:
         """Clicks lost as expected, belief, schedules, bounds and elasticities, as an Altair chart."""
         from deniable.charts.planning import plan_chart
 

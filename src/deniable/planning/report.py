@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from altair.typing import ChartType
+
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any
 
 from deniable.planning.arm_plan import ArmPlan
 from deniable.planning.plan import Plan, StrategySummary
@@ -335,7 +339,7 @@ def arm_cost_words(plan: ArmPlan) -> str:
     return f"{words}; it is above the {plan.horizon:,} visitors and says nothing about clicks."
 
 
-def sections_html(sections: Sequence[Section], chart: Any) -> str:
+def sections_html(sections: Sequence[Section], chart: ChartType) -> str:
     """The sections and the chart as one HTML fragment, static and self-contained."""
     import vl_convert
 

@@ -6,9 +6,13 @@ tables that are published now and then, by an index, from a fixed distribution, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from deniable.policies.custom import MakeLearner
+
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol, TypeAlias, cast
+from typing import Literal, Protocol, TypeAlias, cast
 
 import numpy as np
 
@@ -130,7 +134,7 @@ class LearnerRule:
         gate: the budget of the tables that its scores become; None: its choices are shown.
     """
 
-    learner: Callable[[int, int, int, np.random.Generator], Any]
+    learner: MakeLearner
     n_arms: int
     n_segments: int
     horizon: int

@@ -16,9 +16,17 @@ experiments are moved while that helps. Nothing is proven about that choice.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from deniable._types import JsonObject, Record
+from deniable.portfolio.curves import IntArray
+
+if TYPE_CHECKING:
+    from altair.typing import ChartType
+
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -105,7 +113,7 @@ class LayerDesign:
         """What the layers save against one big sum."""
         return self.one_sum_loss - self.total_loss
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[Record]:
         """One row an experiment: its layer, share, visitors, strategy and budget."""
         place = {name: row for row, name in enumerate(self.allocation.portfolio.ids)}
         return [
@@ -128,7 +136,7 @@ class LayerDesign:
 
         return pl.DataFrame(self.rows())
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Everything as plain numbers, for JSON; None for what is impossible."""
         return {
             "firm_budget": self.firm_budget,
@@ -145,7 +153,7 @@ class LayerDesign:
             "certified": self.certified,
         }
 
-    def chart(self) -> Any:
+    def chart(self) -> ChartType:
         """Loss over the number of layers, and who shares the best ones, as an Altair chart."""
         from deniable.charts.portfolio_layers import layers_chart
 
@@ -286,7 +294,7 @@ def _allocated(
     return allocate(held, held.cost(budgets) / NANO, regime=problem.regime), certified
 
 
-def _subset(portfolio: Portfolio, rows: Any) -> Portfolio:
+def _subset(portfolio: Portfolio, rows: IntArray) -> Portfolio:
     some = reduced(portfolio, rows, np.ones(rows.size))
     return replace(some, ids=tuple(portfolio.ids[row] for row in rows))
 

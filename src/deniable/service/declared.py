@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
+from deniable._types import JsonObject
 from deniable.errors import NANO, InvalidArgumentError, UnknownNameError
 from deniable.privacy.composition import nano_down
 from deniable.service.drafts import NewArm, draft
@@ -142,7 +142,7 @@ def written(service: Deniable) -> str:
 # -- reading ----------------------------------------------------------------------------------
 
 
-def _parsed(text: str) -> dict[str, Any]:
+def _parsed(text: str) -> JsonObject:
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -151,20 +151,20 @@ def _parsed(text: str) -> dict[str, Any]:
     return document
 
 
-def _tables(document: Mapping[str, Any], name: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def _tables(document: JsonObject, name: str) -> Iterator[tuple[str, JsonObject]]:
     found = document.get(name, {})
     if not isinstance(found, dict) or not all(isinstance(item, dict) for item in found.values()):
         raise InvalidArgumentError(name, "...", f"tables [{name}.NAME]")
     yield from found.items()
 
 
-def _only(given: Mapping[str, Any], allowed: Sequence[str], where: str) -> None:
+def _only(given: JsonObject, allowed: Sequence[str], where: str) -> None:
     for name in given:
         if name not in allowed:
             raise InvalidArgumentError(where, name, f"only {', '.join(allowed)}")
 
 
-def _wanted(key: str, given: Mapping[str, Any]) -> Wanted:
+def _wanted(key: str, given: JsonObject) -> Wanted:
     where = f"experiments.{key}"
     _only(given, (*SETTINGS, *_OTHERS), where)
     for name in ("arms", "segments"):
@@ -180,7 +180,7 @@ def _wanted(key: str, given: Mapping[str, Any]) -> Wanted:
     winner = given.get("winner")
     if winner is not None and (status != "stopped" or winner not in [a.key for a, _ in arms]):
         raise InvalidArgumentError(f"{where}.winner", winner, "an arm, where status is stopped")
-    settings: dict[str, Any] = {name: given.get(name) for name in SETTINGS}
+    settings: JsonObject = {name: given.get(name) for name in SETTINGS}
     settings |= {
         "strategy": given.get("strategy", DEFAULT_STRATEGY),
         "across_time": given.get("across_time", False),
@@ -210,7 +210,7 @@ def _arm(where: str, given: object) -> tuple[NewArm, bool]:
     return arm, given.get("active", True) is True
 
 
-def _metrics(where: str, given: Mapping[str, Any]) -> tuple[Metric, ...]:
+def _metrics(where: str, given: JsonObject) -> tuple[Metric, ...]:
     caps = given.get("metrics", {"reward": 1.0})
     numbers = isinstance(caps, dict) and all(type(cap) in (int, float) for cap in caps.values())
     if not numbers:
@@ -360,7 +360,7 @@ def _compare_status(
         found.steps.append(Step(f"{key}: {act}{promoted}", _silent(calls[act])))
 
 
-def _compare_keys(wanted: dict[str, dict[str, Any]], service: Deniable, found: Difference) -> None:
+def _compare_keys(wanted: dict[str, JsonObject], service: Deniable, found: Difference) -> None:
     known = {key.label: key for key in service.keys.all() if key.revoked_at is None}
     for label, given in wanted.items():
         _only(given, ("scopes",), f"keys.{label}")
@@ -377,7 +377,7 @@ def _compare_keys(wanted: dict[str, dict[str, Any]], service: Deniable, found: D
             found.refused.append(f"keys.{label}.scopes: revoke the key and create another one")
 
 
-def _compare_users(wanted: dict[str, dict[str, Any]], service: Deniable, found: Difference) -> None:
+def _compare_users(wanted: dict[str, JsonObject], service: Deniable, found: Difference) -> None:
     """People by name; one whom the file does not name is left alone."""
     known = {user.name: user for user in service.people.all()}
     for given_name, given in wanted.items():
@@ -428,7 +428,7 @@ def _silent(act: Callable[[], object]) -> Callable[[], None]:
 # -- writing ----------------------------------------------------------------------------------
 
 
-def _fixed(experiment: Experiment) -> dict[str, Any]:
+def _fixed(experiment: Experiment) -> JsonObject:
     """What `create` fixes, by name."""
     return {
         "arms": [(arm.key, arm.label, arm.budget_nano) for arm in experiment.arms],

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 from sqlalchemy import Connection
 
+from deniable._types import JsonObject
 from deniable.errors import InvalidArgumentError
 from deniable.service.approvals import Approvals
 from deniable.service.drafts import MAX_DAYS
@@ -96,7 +97,7 @@ class FirmBudget:
         """
         from deniable.privacy.composition import nano_down
 
-        given: dict[str, Any] = {
+        given: JsonObject = {
             "approve_budget": approve_budget,
             "approve_erasure": approve_erasure,
         }

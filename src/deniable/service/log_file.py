@@ -9,10 +9,11 @@ import json
 from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from sqlalchemy import Connection
 
+from deniable._types import JsonObject
 from deniable.audit.log_blocks import COLUMNS, TEXT, WIDTHS, ending_of
 from deniable.storage.log_rows import LogRow, log_rows
 from deniable.storage.records import Experiment
@@ -65,7 +66,7 @@ def _write_parquet(path: Path, rows: Iterable[LogRow]) -> int:
     import polars as pl
 
     text = path.with_name(path.name + ".csv")
-    kinds: dict[str, Any] = dict.fromkeys(COLUMNS, pl.Int64)
+    kinds: JsonObject = dict.fromkeys(COLUMNS, pl.Int64)
     kinds |= dict.fromkeys([*TEXT, *WIDTHS], pl.String)
     try:
         with text.open("w", encoding="utf-8", newline="") as file:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from deniable import _validation as check
 from deniable.errors import InvalidArgumentError
@@ -229,6 +229,23 @@ def compiling_notice(
     """What to tell whoever waits for the first run after an installation; None for later runs."""
     jobs = [make_job(environment, policy, kernel=kernel) for policy in policies]
     return None if all(is_compiled(job) for job in jobs) else "compiling the simulator (once)"
+
+
+@contextmanager
+def dask_executor(address: str | None) -> Iterator[Executor | None]:
+    """The workers of a Dask scheduler as an executor; None without an address."""
+    if address is None:
+        yield None
+        return
+    try:
+        import distributed
+    except ImportError:
+        raise InvalidArgumentError(
+            "dask", address, "an installed Dask: pip install 'deniable[cluster]'"
+        ) from None
+    connect: Any = distributed.Client  # has no annotations
+    with connect(address, timeout=10) as client:
+        yield client.get_executor()
 
 
 @contextmanager

@@ -6,16 +6,23 @@ decide for the same visitor the first one's commit wins and the other batch is r
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, TypeVar
+
+from psycopg.rows import TupleRow
+
+if TYPE_CHECKING:
+    from psycopg.abc import PQGen
+
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, TypeVar
 
 import psycopg
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError
 
+from deniable._types import JsonObject
 from deniable.errors import StoreUnavailableError
 from deniable.storage.postgres_hot import PostgresTransaction
 from deniable.storage.store import TryAgain
@@ -30,7 +37,7 @@ The server's own timeouts end what is slow. These end what the server does not a
 that is stopped, a machine that hangs while its network still acknowledges.
 """
 
-_NETWORK: dict[str, Any] = {
+_NETWORK: JsonObject = {
     "connect_timeout": CONNECT_SECONDS,
     "tcp_user_timeout": 10_000,  # milliseconds until data without acknowledgement ends a connection
     "keepalives": 1,
@@ -56,12 +63,17 @@ _SETTINGS = (
 """Whatever the server's defaults: an answered decision is on its disk, and nobody waits for ever."""
 
 
-class _Connection(psycopg.Connection[Any]):
+_Found = TypeVar("_Found")
+
+
+class _Connection(psycopg.Connection[TupleRow]):
     """A connection that does not wait for ever for its server."""
 
     limit_seconds = STATEMENT_SECONDS
 
-    def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
+    def wait(
+        self, gen: PQGen[_Found], interval: float = 0.1, timeout: float | None = None
+    ) -> _Found:
         """See psycopg.Connection."""
         limit = self.limit_seconds if timeout is None else timeout
         begin = time.monotonic()
@@ -89,7 +101,7 @@ class PostgresStore:
             pool_pre_ping=True,
         )
         event.listen(self._engine, "connect", _prepare)
-        self._hot: psycopg.Connection[Any] | None = None
+        self._hot: psycopg.Connection[TupleRow] | None = None
         self._transaction: PostgresTransaction | None = None
 
     @property
@@ -188,7 +200,8 @@ class PostgresStore:
 @contextmanager
 def _patient(connection: Connection, seconds: float) -> Iterator[None]:
     """Statements in this block may take longer."""
-    driver: Any = connection.connection.driver_connection
+    driver = connection.connection.driver_connection
+    assert isinstance(driver, _Connection)
     driver.limit_seconds = seconds
     try:
         yield
@@ -196,7 +209,7 @@ def _patient(connection: Connection, seconds: float) -> Iterator[None]:
         driver.limit_seconds = STATEMENT_SECONDS
 
 
-def _prepare(connection: Any, _record: object) -> None:
+def _prepare(connection: psycopg.Connection[TupleRow], _record: object) -> None:
     connection.execute(_PLANS)
     connection.commit()  # a setting of a transaction that is rolled back would be lost
 

@@ -6,9 +6,9 @@ Only what PostgreSQL, CockroachDB, YugabyteDB and Citus share: `unnest`, `= ANY`
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from psycopg import Connection
+from psycopg.rows import TupleRow
 from sqlalchemy import BigInteger, Integer, LargeBinary, SmallInteger, String, Table
 
 from deniable.storage import schema
@@ -89,7 +89,7 @@ _CHAIN = b"SELECT seq, head FROM writers WHERE id = %b AND owner = %b"
 class PostgresTransaction:
     """Implements `HotTransaction` on one connection."""
 
-    def __init__(self, connection: Connection[Any]) -> None:
+    def __init__(self, connection: Connection[TupleRow]) -> None:
         self._cursor = connection.cursor(binary=True)
 
     def heads(self, experiments: Sequence[bytes]) -> dict[bytes, Head]:
@@ -146,15 +146,15 @@ class PostgresTransaction:
         rows = self._rows(_CHAIN, [writer, owner])
         return rows[0] if rows else None
 
-    def _rows(self, statement: bytes, values: Sequence[Any]) -> list[Any]:
+    def _rows(self, statement: bytes, values: Sequence[object]) -> list[TupleRow]:
         return self._cursor.execute(statement, values).fetchall()
 
-    def _added(self, statement: bytes, rows: Sequence[Sequence[Any]]) -> int:
+    def _added(self, statement: bytes, rows: Sequence[Sequence[object]]) -> int:
         if not rows:
             return 0
         self._cursor.execute(statement, _columns(rows))
         return self._cursor.rowcount
 
 
-def _columns(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
+def _columns(rows: Sequence[Sequence[object]]) -> list[list[object]]:
     return [list(column) for column in zip(*rows, strict=True)]

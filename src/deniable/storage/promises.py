@@ -12,18 +12,18 @@ What each of these entries holds is defined here, by the functions that end in `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from typing import Any
 
-from sqlalchemy import Connection, Select, bindparam, func, select
+from sqlalchemy import Connection, bindparam, func, select
 
+from deniable._types import JsonObject
 from deniable.errors import BrokenPromiseError
 from deniable.privacy.tables import Band, Table, stored_table
 from deniable.storage.commitments import Entry, checked, linked, linked_query
 from deniable.storage.records import Arm, Experiment, Metric
-from deniable.storage.schema import commitments, tables
+from deniable.storage.schema import Query, StoredRow, commitments, tables
 
 _FORGETTING = ("erase", "purge")
 DRAFTING = {"create", "redraft", "replan"}
@@ -96,7 +96,7 @@ class Promise:
     segments_since: tuple[int, ...] = ()
 
 
-def create_detail(experiment: Experiment) -> dict[str, Any]:
+def create_detail(experiment: Experiment) -> JsonObject:
     """The entries `create` and `redraft`: everything that is promised before the start."""
     return {
         "key": experiment.key,
@@ -114,7 +114,7 @@ def create_detail(experiment: Experiment) -> dict[str, Any]:
     }
 
 
-def replan_detail(experiment: Experiment) -> dict[str, Any]:
+def replan_detail(experiment: Experiment) -> JsonObject:
     """The entry `replan`: what changed of a draft."""
     return {
         "budget_nano": experiment.budget_nano,
@@ -124,7 +124,7 @@ def replan_detail(experiment: Experiment) -> dict[str, Any]:
     }
 
 
-def commit_detail(experiment: Experiment, slots: bytes | None) -> dict[str, Any]:
+def commit_detail(experiment: Experiment, slots: bytes | None) -> JsonObject:
     """What the account adds to the entries `start` and `resume`."""
     return {
         "layer": experiment.layer,
@@ -134,7 +134,7 @@ def commit_detail(experiment: Experiment, slots: bytes | None) -> dict[str, Any]
     }
 
 
-def band_detail(band: Band | None) -> dict[str, Any]:
+def band_detail(band: Band | None) -> JsonObject:
     """The band, for `start`, `switch_off` and `add_arm`; None for a strategy that has none."""
     if band is None:
         return {"band": None}
@@ -142,23 +142,23 @@ def band_detail(band: Band | None) -> dict[str, Any]:
     return {"band": {name: list(row) for name, row in rows.items()}}
 
 
-def switch_off_detail(arm: str, version: int, band: Band | None, grade: str) -> dict[str, Any]:
+def switch_off_detail(arm: str, version: int, band: Band | None, grade: str) -> JsonObject:
     """The entry `switch_off`: the arm, the new version with its band, and the promise's grade."""
     return {"arm": arm, "version": version, "grade": grade, **band_detail(band)}
 
 
-def add_arm_detail(arm: Arm, version: int, band: Band | None, grade: str) -> dict[str, Any]:
+def add_arm_detail(arm: Arm, version: int, band: Band | None, grade: str) -> JsonObject:
     """The entry `add_arm`: the arm with its own budget, and the rest as in `switch_off`."""
     own = {"budget_nano": arm.budget_nano}
     return {**switch_off_detail(arm.key, version, band, grade), **own}
 
 
-def add_segment_detail(segment: str, after: int) -> dict[str, Any]:
+def add_segment_detail(segment: str, after: int) -> JsonObject:
     """The entry `add_segment`: its name, and the table in force, which has no row for it."""
     return {"segment": segment, "after": after}
 
 
-def stop_detail(winner: str | None, last_answer: int | None) -> dict[str, Any]:
+def stop_detail(winner: str | None, last_answer: int | None) -> JsonObject:
     """The entry `stop`.
 
     Args:
@@ -176,7 +176,7 @@ def table_detail(
     decisions: int,
     strategy: str,
     late_band: Band | None = None,
-) -> dict[str, Any]:
+) -> JsonObject:
     """The entry `table`: digests of a table and of what it was made from, and its worst ratios.
 
     `late_band` was not fixed at the start; every table from the first one inside names it.
@@ -313,7 +313,7 @@ def promised_tables(connection: Connection, experiment: Experiment) -> list[Prom
     return [promised_table(e) for e in linked(connection, mine, commitments.c.kind == "table")]
 
 
-def table_problem(row: Any, chained: PromisedTable | None) -> str | None:
+def table_problem(row: StoredRow | None, chained: PromisedTable | None) -> str | None:
     """What is wrong with a stored table, by its entry in the chain; None where it is sound."""
     if chained is None:
         return "is not in the ledger"
@@ -366,7 +366,7 @@ _SAME = (
 """Fields that a row and a promise have in common and that must be equal."""
 
 
-def _whole(detail: Mapping[str, Any]) -> Promise | None:
+def _whole(detail: JsonObject) -> Promise | None:
     """The promise of an entry `create` or `migrate`; None for one from before migration 0004."""
     if not isinstance(detail["segments"], list):
         return None
@@ -396,12 +396,12 @@ def _whole(detail: Mapping[str, Any]) -> Promise | None:
     )
 
 
-def _slots(detail: Mapping[str, Any]) -> bytes | None:
+def _slots(detail: JsonObject) -> bytes | None:
     text = detail.get("slots")
     return None if text is None else bytes.fromhex(text)
 
 
-def _band(detail: Mapping[str, Any]) -> Band | None:
+def _band(detail: JsonObject) -> Band | None:
     rows = detail.get("band")
     if rows is None:
         return None
@@ -513,7 +513,7 @@ ACTS = KINDS - {"table", *_FORGETTING}
 """Kinds of which an experiment has few entries; of the others only the newest is read."""
 
 
-def _entries_query() -> Select[Any]:
+def _entries_query() -> Query:
     mine = commitments.c.experiment_id == bindparam("experiment")
     kind, seq = commitments.c.kind, commitments.c.seq
     newest = [
