@@ -92,14 +92,14 @@ FAULTS = (
         LEASES,
     ),
     Fault(
-        "storage/postgres_hot.py",
+        "storage/postgres.py",
         'lease_until = %b WHERE id = %b AND owner = %b"',
         'lease_until = %b WHERE id = %b AND (owner = %b OR TRUE)"',
         "a writer that lost its lease writes into another one's chain (PostgreSQL)",
         LEASES,
     ),
     Fault(
-        "storage/postgres_hot.py",
+        "storage/postgres.py",
         '_CHAIN = b"SELECT seq, head FROM writers WHERE id = %b AND owner = %b"',
         '_CHAIN = b"SELECT seq, head FROM writers WHERE id = %b AND (owner = %b OR TRUE)"',
         "a writer that lost its lease goes on from another one's end (PostgreSQL)",
