@@ -50,9 +50,9 @@ class Tracer:
         threading.setprofile(self._note)
 
     def _note(self, frame: FrameType, event: str, _argument: object) -> None:
-        if self._met is not None and event == "call":
-            if frame.f_code.co_filename.startswith(PACKAGE):
-                self._met.append(frame.f_code)
+        code = frame.f_code
+        if self._met is not None and event == "call" and code.co_filename.startswith(PACKAGE):
+            self._met.append(code)
 
     def of(self, work: Callable[[], object]) -> Trace:
         """The calls that this work makes, the second time."""

@@ -5,26 +5,24 @@ Words, tables and pictures are inside; there is no script, and nothing is fetche
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from deniable.charts.save import chart_svg
-
-if TYPE_CHECKING:
-    from markupsafe import Markup
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from math import exp
+from typing import TYPE_CHECKING
 
 from deniable.audit.checks import Check
 from deniable.audit.exact import ACROSS_TIME, decimal
 from deniable.audit.firm_report import FirmAudit, counted
 from deniable.audit.report import Audit
+from deniable.charts.save import chart_svg
 from deniable.errors import NANO
 from deniable.privacy.belief import highest_belief
 from deniable.privacy.serving import SPACE
 from deniable.storage.times import as_datetime
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
 PRIOR = 0.1
 WIDTH = 820

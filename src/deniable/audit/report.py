@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from deniable._types import JsonObject
-
-if TYPE_CHECKING:
-    from altair.typing import ChartType
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
+from deniable._types import JsonObject
 from deniable.audit.adversary import ProvenRisk, proven_risk
 from deniable.audit.beliefs import Beliefs, realized_beliefs
 from deniable.audit.checks import (
@@ -42,6 +37,9 @@ from deniable.audit.evidence import (
 from deniable.audit.exact import VersionProof, exact_proof
 from deniable.audit.promise import Lottery, Promise
 from deniable.errors import NANO
+
+if TYPE_CHECKING:
+    from altair.typing import ChartType
 
 
 @dataclass(frozen=True)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from altair.typing import ChartType
-    from markupsafe import Markup
-
 import io
 import re
 from html import escape
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from deniable.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from altair.typing import ChartType
+    from markupsafe import Markup
 
 FORMATS = (".svg", ".png", ".pdf", ".html")
 

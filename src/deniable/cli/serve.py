@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from deniable.service.http.app import Application, Options
-    from deniable.service.http.tracing import Traced
-    from deniable.service.http.workers import Inherited
-
 import inspect
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from deniable.cli.stores import require_expected
 from deniable.errors import InvalidArgumentError
 from deniable.service.settings import Settings, flag, load, variable
+
+if TYPE_CHECKING:
+    from deniable.service.http.app import Application, Options
+    from deniable.service.http.tracing import Traced
+    from deniable.service.http.workers import Inherited
 
 app = typer.Typer(add_completion=False)
 

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from deniable._types import JsonObject
-
-if TYPE_CHECKING:
-    from altair.typing import ChartType
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
 from deniable import _validation as check
+from deniable._types import JsonObject
 from deniable.errors import InvalidArgumentError
 from deniable.expectations.prior import SEGMENTS
 from deniable.privacy.belief import highest_belief
@@ -26,6 +21,9 @@ from deniable.theory.arm_specific import (
     heterogeneity_gap,
 )
 from deniable.theory.regret import constant_regret
+
+if TYPE_CHECKING:
+    from altair.typing import ChartType
 
 
 @dataclass(frozen=True)

@@ -5,20 +5,15 @@ The command line, notebooks and pages all show this object; none of them compute
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from deniable._types import JsonObject
-
-if TYPE_CHECKING:
-    from altair.typing import ChartType
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from deniable import _validation as check
+from deniable._types import JsonObject
 from deniable.expectations.prior import HETEROGENEITY, Prior
 from deniable.expectations.prior import LIFT as USUAL_LIFT
 from deniable.planning.expectation import Expectation, expectation
@@ -36,6 +31,9 @@ from deniable.privacy.belief import highest_belief, lowest_belief
 from deniable.strategies import STRATEGIES
 from deniable.strategies.base import Reading, Strategy
 from deniable.strategies.rules import Grade
+
+if TYPE_CHECKING:
+    from altair.typing import ChartType
 
 GRID = (0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 7.0)
 """Budgets in the table of every plan, in nats."""

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from altair.typing import ChartType
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
+from typing import TYPE_CHECKING
 
 from deniable.planning.arm_plan import ArmPlan
 from deniable.planning.plan import Plan, StrategySummary
 from deniable.planning.trace import TraceCost
 from deniable.strategies.rules import GRADE_WORDS
+
+if TYPE_CHECKING:
+    from altair.typing import ChartType
 
 
 @dataclass(frozen=True)

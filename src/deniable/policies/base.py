@@ -6,13 +6,8 @@ tables that are published now and then, by an index, from a fixed distribution, 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from deniable.policies.custom import MakeLearner
-
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, cast
 
 import numpy as np
 
@@ -20,6 +15,9 @@ from deniable import _validation as check
 from deniable._validation import FloatArray
 from deniable.errors import NANO, InvalidArgumentError
 from deniable.privacy.epochs import GROWTH, TRACE_GROWTH
+
+if TYPE_CHECKING:
+    from deniable.policies.custom import MakeLearner
 
 LARGEST_GROWTH = 1000
 """From table to table; beyond it nothing would be learned."""

@@ -6,13 +6,6 @@ subject to  sum of loners' budgets + sum over groups of their largest budget <= 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from deniable._types import JsonObject
-
-if TYPE_CHECKING:
-    from altair.typing import ChartType
-
 import math
 import time
 from dataclasses import dataclass, field
@@ -23,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable import _validation as check
+from deniable._types import JsonObject
 from deniable._validation import FloatArray
 from deniable.errors import NANO
 from deniable.policies.base import Policy
@@ -52,6 +46,7 @@ from deniable.strategies import STRATEGIES
 
 if TYPE_CHECKING:
     import polars as pl
+    from altair.typing import ChartType
 
 CERTIFIED_GAP = 1e-4
 TIME_LIMIT = 10.0

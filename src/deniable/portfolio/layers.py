@@ -16,14 +16,6 @@ experiments are moved while that helps. Nothing is proven about that choice.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from deniable._types import JsonObject, Record
-from deniable.portfolio.curves import IntArray
-
-if TYPE_CHECKING:
-    from altair.typing import ChartType
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -31,9 +23,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from deniable import _validation as check
+from deniable._types import JsonObject, Record
 from deniable._validation import FloatArray
 from deniable.errors import NANO, InvalidArgumentError
 from deniable.portfolio.allocation import Allocation, allocate
+from deniable.portfolio.curves import IntArray
 from deniable.portfolio.layer_search import (
     IMPOSSIBLE,
     STEPS,
@@ -48,6 +42,7 @@ from deniable.portfolio.problem import Portfolio, check_regime, firm_nano, requi
 
 if TYPE_CHECKING:
     import polars as pl
+    from altair.typing import ChartType
 
 MOST_EXPERIMENTS = 200
 

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from altair.typing import ChartType
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib import import_module
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +20,7 @@ from deniable.simulation.workers import Batch
 
 if TYPE_CHECKING:
     import polars as pl
+    from altair.typing import ChartType
 
 VALUES = ("clicks", "reward", "regret")
 KEYS = ("environment", "policy", "risk_cap", "visitors")

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from altair.typing import ChartType
-
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -17,6 +12,7 @@ from numpy.typing import ArrayLike
 
 if TYPE_CHECKING:
     import polars as pl
+    from altair.typing import ChartType
 
     from deniable.studies.context import Context
 

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from altair.typing import ChartType
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from deniable._types import Record
 from deniable.charts import experiments as figures
@@ -18,6 +14,9 @@ from deniable.storage.samples import Sample
 from deniable.web.risks import SegmentRisk, regret_bound
 from deniable.web.standing import Standing
 from deniable.web.wording import nats, whole
+
+if TYPE_CHECKING:
+    from altair.typing import ChartType
 
 CURVE_POINTS = 40
 _UNITS = {"shows": "visitors", "clicks": "successes"}
