@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from deniable.cli import main
 from deniable.errors import InvalidArgumentError
 from deniable.privacy.composition import nano_down
-from deniable.service.declared import Difference, _nats, compare, written
+from deniable.service.declared import Difference, compare
+from deniable.service.declared_file import nats, written
 from deniable.service.service import Deniable
 from deniable.service.service import open as open_service
 
@@ -243,11 +244,11 @@ def test_mistakes_are_named(text: str, field: str) -> None:
 @given(st.integers(0, 40 * 10**9))
 def test_budgets_come_back_to_the_nano_nat(nano: int) -> None:
     """Fails where the written number, read again, would be rounded down to the one below."""
-    assert nano_down(json.loads(json.dumps(_nats(nano)))) == nano
+    assert nano_down(json.loads(json.dumps(nats(nano)))) == nano
 
 
 def test_budgets_are_written_as_they_were_typed() -> None:
-    assert [_nats(nano_down(nats)) for nats in (0.7, 0.3, 1.25, 6, 1e-9)] == [
+    assert [nats(nano_down(nats)) for nats in (0.7, 0.3, 1.25, 6, 1e-9)] == [
         0.7,
         0.3,
         1.25,

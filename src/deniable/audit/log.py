@@ -32,7 +32,7 @@ from deniable.audit.log_experiment import AuditedExperiment, LoggedExperiment
 from deniable.audit.log_links import Flags, Rows, shifted
 from deniable.audit.log_visitors import Visitors
 from deniable.errors import BrokenPromiseError
-from deniable.storage.account import SKEW
+from deniable.storage.account_rules import SKEW
 from deniable.storage.chain import GENESIS, commitment_hash
 from deniable.storage.commitments import Entry
 from deniable.storage.log_rows import (

@@ -32,7 +32,7 @@ def export(
     key_file: KeyFile = "",
 ) -> None:
     """Write an experiment's decisions. Every shape but `public` holds segments: keep it safe."""
-    from deniable.service.declared import written
+    from deniable.service.declared_file import written
     from deniable.service.export import Shape
 
     if to is not None:

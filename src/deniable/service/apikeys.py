@@ -14,7 +14,7 @@ from sqlalchemy import Connection, insert, select, update
 
 from deniable.errors import InvalidArgumentError, UnknownNameError
 from deniable.storage import commitments, times
-from deniable.storage.account import HOUR
+from deniable.storage.account_rules import HOUR
 from deniable.storage.records import SCOPES, ApiKey, Scope
 from deniable.storage.schema import StoredRow, api_keys
 from deniable.storage.store import Store

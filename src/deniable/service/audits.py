@@ -14,7 +14,14 @@ from deniable._types import JsonObject
 from deniable.audit.promise import AuditedTable, Lottery, Promise
 from deniable.errors import NANO, BrokenPromiseError, InvalidTableError
 from deniable.privacy.tables import stored_table
-from deniable.storage import account, commitments, experiments, promises, scores, times
+from deniable.storage import (
+    account_rules,
+    commitments,
+    experiments,
+    promises,
+    scores,
+    times,
+)
 from deniable.storage.commitments import Entry
 from deniable.storage.ledger import Verification, chained, verify
 from deniable.storage.records import SLOTS, Experiment
@@ -288,7 +295,7 @@ def _lines(
             problems[identity].append(f"its row is not what the ledger says: {', '.join(wrong)}")
         if stones.get(identity, 0) != said[identity].tombstones:
             problems[identity].append("tombstones were removed or added")
-        newest = last_decided.get(identity, 0) // account.HOUR
+        newest = last_decided.get(identity, 0) // account_rules.HOUR
         if row.cost_nano and answered.get(identity, 0) < newest:
             problems[identity].append("its last answer was moved back behind its newest decision")
     tallies = {identity: TableTally(promise) for identity, promise in said.items()}

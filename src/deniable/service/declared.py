@@ -8,17 +8,16 @@ added to it, and the step says what that does to the promise.
 
 from __future__ import annotations
 
-import json
-import math
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
 from deniable._types import JsonObject
-from deniable.errors import NANO, InvalidArgumentError, UnknownNameError
+from deniable.errors import InvalidArgumentError, UnknownNameError
 from deniable.privacy.composition import nano_down
+from deniable.service.declared_file import nats, slots_taken
 from deniable.service.drafts import NewArm, draft
 from deniable.service.people import Invitation, checked_name
 from deniable.service.service import Deniable
@@ -114,29 +113,6 @@ def compare(text: str, service: Deniable) -> Difference:
     _compare_users(dict(_tables(document, "users")), service, found)
     found.left_alone = [key for key in stored if key not in wanted]
     return found
-
-
-def written(service: Deniable) -> str:
-    """The store as a file that `compare` reads: applied to it, it changes nothing."""
-    firm = service.firm.current()
-    parts = [_table("firm", {"budget": _nats(firm.budget_nano), "window_days": firm.window_days})]
-    parts += [
-        _table(f"experiments.{_text(experiment.key)}", _members(experiment))
-        for experiment in service.experiments.all()
-    ]
-    parts += [
-        _table(f"keys.{_text(key.label)}", {"scopes": list(key.scopes)})
-        for key in service.keys.all()
-        if key.revoked_at is None
-    ]
-    parts += [
-        _table(
-            f"users.{_text(user.name)}",
-            {"role": user.role, "disabled": True if user.disabled_at else None},
-        )
-        for user in service.people.all()
-    ]
-    return "\n".join(parts)
 
 
 # -- reading ----------------------------------------------------------------------------------
@@ -262,10 +238,10 @@ def _compare_experiment(
             key,
             arms=want.arms,
             segments=made.segments,
-            budget=None if made.arm_specific else _nats(made.budget_nano),
+            budget=None if made.arm_specific else nats(made.budget_nano),
             strategy=made.strategy,
             across_time=made.across_time,
-            trace_budget=None if made.trace_nano is None else _nats(made.trace_nano),
+            trace_budget=None if made.trace_nano is None else nats(made.trace_nano),
             planned_visitors=made.planned_visitors,
             layer=made.layer,
             holdout=made.holdout / 1000,
@@ -310,7 +286,7 @@ def _compare_settings(
         plan = {key: (want.made.budget_nano, want.made.strategy)}
         words = f"{key}: {want.made.strategy}, {want.made.budget:g} nats"
         found.steps.append(Step(words, _silent(partial(service.experiments.replan, plan))))
-    if stored.slots is not None and round(want.share * SLOTS) != _slots(stored):
+    if stored.slots is not None and round(want.share * SLOTS) != slots_taken(stored):
         found.refused.append(f"{key}.share: fixed when it started")
 
 
@@ -444,62 +420,3 @@ def _fixed(experiment: Experiment) -> JsonObject:
         "attribution_seconds": experiment.attribution_seconds,
         "metrics": experiment.metrics,
     }
-
-
-def _members(experiment: Experiment) -> dict[str, object]:
-    """An experiment's members in a file; what is None is left out."""
-    arms = [
-        {
-            "key": arm.key,
-            "label": arm.label or None,
-            "budget": None if arm.budget_nano is None else _nats(arm.budget_nano),
-            "active": None if arm.active else False,
-        }
-        for arm in experiment.arms
-    ]
-    return {
-        "status": experiment.status,
-        "arms": arms,
-        "segments": list(experiment.segments),
-        "budget": None if experiment.arm_specific else _nats(experiment.budget_nano),
-        "strategy": experiment.strategy,
-        "across_time": experiment.across_time or None,
-        "trace_budget": None if experiment.trace_nano is None else _nats(experiment.trace_nano),
-        "planned_visitors": experiment.planned_visitors,
-        "layer": experiment.layer,
-        "share": None if experiment.slots is None else _slots(experiment) / SLOTS,
-        "holdout": experiment.holdout / 1000 or None,
-        "default_arm": experiment.default_arm,
-        "attribution_seconds": experiment.attribution_seconds,
-        "metrics": {metric.name: metric.cap for metric in experiment.metrics},
-        "winner": experiment.winner,
-    }
-
-
-def _nats(nano: int) -> float:
-    """The shortest number of nats that is rounded down to these nano-nats."""
-    near = (nano / NANO, (nano + 1) / NANO, math.nextafter(nano / NANO, math.inf))
-    return min((nats for nats in near if nano_down(nats) == nano), key=lambda nats: len(repr(nats)))
-
-
-def _slots(experiment: Experiment) -> int:
-    return sum(byte.bit_count() for byte in experiment.slots or b"")
-
-
-def _table(name: str, members: Mapping[str, object]) -> str:
-    lines = [f"{key} = {_value(value)}" for key, value in members.items() if value is not None]
-    return "\n".join([f"[{name}]", *lines, ""])
-
-
-def _value(value: object) -> str:
-    """A value in TOML, whose texts and lists are those of JSON but for the braces of tables."""
-    if isinstance(value, dict):
-        members = [f"{_text(k)} = {_value(v)}" for k, v in value.items() if v is not None]
-        return f"{{{', '.join(members)}}}"
-    if isinstance(value, list):
-        return f"[{', '.join(map(_value, value))}]"
-    return _text(value) if isinstance(value, str) else json.dumps(value)
-
-
-def _text(value: str) -> str:
-    return json.dumps(value, ensure_ascii=False)

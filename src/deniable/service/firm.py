@@ -12,7 +12,8 @@ from deniable.errors import InvalidArgumentError
 from deniable.service.approvals import Approvals
 from deniable.service.drafts import MAX_DAYS
 from deniable.storage import account, commitments, firm_settings
-from deniable.storage.account import Balance, Counted
+from deniable.storage.account import Balance
+from deniable.storage.account_rules import Counted
 from deniable.storage.firm_settings import FirmSettings
 from deniable.storage.records import Firm
 from deniable.storage.store import Store

@@ -28,7 +28,7 @@ from deniable.privacy.epochs import LEAST_NEW, due_at
 from deniable.privacy.noise import discrete_laplace
 from deniable.privacy.tables import Table, decoded_table
 from deniable.service.experiment_state import ExperimentState
-from deniable.storage import commitments, experiments, promises, scores, times
+from deniable.storage import commitments, experiments, promise_entries, promises, scores, times
 from deniable.storage.experiments import Growth
 from deniable.storage.records import Experiment, PublishedTable, Role
 from deniable.storage.schema import leases
@@ -256,7 +256,7 @@ def _put_into_force(
 
 
 def _store_table(connection: Connection, experiment: Experiment, made: PublishedTable) -> None:
-    detail = promises.table_detail(
+    detail = promise_entries.table_detail(
         made.number,
         made.version,
         decoded_table(made.rows, len(experiment.arms)),

@@ -16,7 +16,7 @@ from sqlalchemy import ColumnElement, Connection, delete, func, insert, select
 from deniable._types import JsonObject
 from deniable.errors import UnknownNameError
 from deniable.privacy.tables import Band, decoded_table
-from deniable.storage import commitments, experiments, promises, times
+from deniable.storage import commitments, experiments, promise_entries, times
 from deniable.storage.records import SCRATCH_PREFIX, Experiment, PublishedTable
 from deniable.storage.schema import StoredRow, arms, counters, decisions, segments, tables, writers
 from deniable.storage.schema import commitments as chained
@@ -76,7 +76,7 @@ def make(
     wanted = made_from.get("scores")
     if wanted is not None:
         commitments.record(connection, "scores", copy, **wanted)
-    detail = promises.table_detail(
+    detail = promise_entries.table_detail(
         1,
         copy.version,
         decoded_table(table.rows, len(copy.arms)),
@@ -105,7 +105,7 @@ def make(
 def _detail(experiment: Experiment, copy: Experiment, rows: int) -> JsonObject:
     """All of the promise; `rows` segments have one of their own in the table in force."""
     return {
-        **promises.create_detail(copy),
+        **promise_entries.create_detail(copy),
         "of": experiment.key,
         "status": "scratch",
         "version": copy.version,

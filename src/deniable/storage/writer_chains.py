@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from sqlalchemy import Column, Connection, select
 
 from deniable.storage import chain, promises, scratch
-from deniable.storage.account import SKEW
+from deniable.storage.account_rules import SKEW
 from deniable.storage.chain import GENESIS, pack_decision, pack_erasable
 from deniable.storage.commitments import Entry
 from deniable.storage.promises import Promise, PromisedTable
