@@ -60,7 +60,12 @@ def _members(experiment: Experiment) -> dict[str, object]:
         "holdout": experiment.holdout / 1000 or None,
         "default_arm": experiment.default_arm,
         "attribution_seconds": experiment.attribution_seconds,
-        "metrics": {metric.name: metric.cap for metric in experiment.metrics},
+        "metrics": {
+            metric.name: metric.cap
+            if metric.better == "more"
+            else {"cap": metric.cap, "better": metric.better}
+            for metric in experiment.metrics
+        },
         "winner": experiment.winner,
     }
 

@@ -22,7 +22,7 @@ def create_detail(experiment: Experiment) -> JsonObject:
         "holdout": experiment.holdout,
         "default_arm": experiment.default_arm,
         "attribution_seconds": experiment.attribution_seconds,
-        "metrics": [[metric.name, metric.cap_micro] for metric in experiment.metrics],
+        "metrics": [metric.plain for metric in experiment.metrics],
         "across_time": experiment.across_time,
     }
 

@@ -284,7 +284,7 @@ def _whole(detail: JsonObject) -> Promise | None:
         holdout=detail["holdout"],
         default_arm=detail["default_arm"],
         attribution_seconds=detail["attribution_seconds"],
-        metrics=tuple(Metric(name, cap) for name, cap in detail["metrics"]),
+        metrics=tuple(Metric(*one) for one in detail["metrics"]),
         slots=_slots(detail),
         version=detail.get("version", 1),
         status=detail.get("status", "draft"),
