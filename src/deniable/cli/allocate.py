@@ -49,7 +49,9 @@ def allocate(
     gap: Annotated[
         float, typer.Option(help="The part of the possible saving that may be missed.")
     ] = 1e-4,
-    time_limit: Annotated[float, typer.Option(help="Seconds before the best found is told.")] = 10,
+    time_limit: Annotated[
+        float, typer.Option(help="Seconds until the best allocation found so far is returned.")
+    ] = 10,
     compare: Annotated[bool, typer.Option("--compare", help="Every rule in one table.")] = False,
     what_if: Annotated[
         bool, typer.Option("--what-if", help="The optimum over other firm budgets.")
@@ -129,7 +131,7 @@ QUANTILES = (0.5, 0.9, 0.99, 0.999)
 
 @dataclass(frozen=True)
 class Extras:
-    """What is told beside the allocation: the rules always, the rest where asked for."""
+    """What is printed besides the allocation: the rules always, the rest on request."""
 
     outcomes: list[RuleOutcome]
     compared: bool

@@ -27,9 +27,9 @@ def reproduce(
     studies: Annotated[
         list[str] | None, typer.Argument(help="all, or names of studies; --list tells them.")
     ] = None,
-    out: Annotated[Path, typer.Option(help="The folder for results; taken up again.")] = Path(
-        "results"
-    ),
+    out: Annotated[
+        Path, typer.Option(help="Folder for the results; an interrupted run is resumed.")
+    ] = Path("results"),
     quick: Annotated[
         bool, typer.Option("--quick", help="Small numbers: see that it works.")
     ] = False,

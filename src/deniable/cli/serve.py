@@ -107,7 +107,7 @@ def _serve_workers(settings: Settings) -> None:
 
     require_expected(settings)
     sock = server.listening_socket(settings)
-    server.open_service(settings).close()  # a store that cannot be opened is told once, here
+    server.open_service(settings).close()  # a store that cannot be opened is reported once, here
     typer.echo(f"Deniable answers on {server.address(sock)} with {settings.workers} processes")
     workers.supervise(settings, sock)
 

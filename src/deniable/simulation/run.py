@@ -1,7 +1,7 @@
 """Runs: policies against environments, many repetitions, on as many processors as there are.
 
-Same seed, same results, whatever the number of workers, the order, or how often a run was broken off
-and taken up again.
+Same seed, same results, whatever the number of workers, the order, or how often a run was
+interrupted and resumed.
 """
 
 from __future__ import annotations
@@ -226,7 +226,7 @@ def _run(
 def compiling_notice(
     environment: Environment, policies: Sequence[Policy], kernel: Kernel = "leap"
 ) -> str | None:
-    """What to tell whoever waits for the first run after an installation; None for later runs."""
+    """The message shown while kernels compile in the first run after an installation; later None."""
     jobs = [make_job(environment, policy, kernel=kernel) for policy in policies]
     return None if all(is_compiled(job) for job in jobs) else "compiling the simulator (once)"
 

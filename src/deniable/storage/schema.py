@@ -82,7 +82,7 @@ experiments = Table(
     Column("exhausted", Boolean, nullable=False),  # only before migration 0004
     Column("table_number", Integer, nullable=False),  # the table in force; 0 before the first
     Column("has_tombstones", Boolean, nullable=False),
-    # Raised by every change; a writer that knows another revision reads the experiment anew.
+    # Raised by every change; a writer that knows another revision reads the experiment again.
     Column("revision", Integer, nullable=False),
     Column("created_at", BigInteger, nullable=False),
     Column("started_at", BigInteger),

@@ -1,4 +1,4 @@
-"""Reproduce: run studies into a folder, take up where a run was broken off, write the report."""
+"""Run studies into a folder, resume interrupted runs, write the report."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class DecideRoute:
         tally: its position in the tally.
         scope: what the API key must be allowed to do.
         answer: the body for a key, a document and a caller's id; empty for 204.
-        ofrep: whether problems are told in the shape of OFREP.
+        ofrep: whether errors have the shape of OFREP.
     """
 
     template: str
