@@ -261,7 +261,7 @@ def test_budgets_come_back_to_the_nano_nat(nano: int) -> None:
 
 
 def test_budgets_are_written_as_they_were_typed() -> None:
-    assert [nats(nano_down(nats)) for nats in (0.7, 0.3, 1.25, 6, 1e-9)] == [
+    assert [nats(nano_down(typed)) for typed in (0.7, 0.3, 1.25, 6, 1e-9)] == [
         0.7,
         0.3,
         1.25,

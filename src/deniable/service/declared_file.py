@@ -73,7 +73,7 @@ def _members(experiment: Experiment) -> dict[str, object]:
 def nats(nano: int) -> float:
     """The shortest number of nats that is rounded down to these nano-nats."""
     near = (nano / NANO, (nano + 1) / NANO, math.nextafter(nano / NANO, math.inf))
-    return min((nats for nats in near if nano_down(nats) == nano), key=lambda nats: len(repr(nats)))
+    return min((one for one in near if nano_down(one) == nano), key=lambda one: len(repr(one)))
 
 
 def slots_taken(experiment: Experiment) -> int:
