@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from deniable._types import JsonObject
-from deniable.audit.log_blocks import about, blocks
+from deniable.audit.log_blocks import UnreadableRowsError, about, blocks
 from deniable.audit.log_experiment import AuditedExperiment, LoggedExperiment
 from deniable.audit.log_links import Flags, Rows, shifted
 from deniable.audit.log_visitors import Visitors
@@ -159,6 +159,8 @@ def audit_log(
             reader.finish()
         except _Broken as problem:
             broken = problem
+        except UnreadableRowsError as problem:
+            broken = _Broken(f"cannot be read: {problem}", reader.rows + 1)
         found = () if broken else tuple(one.audited() for one in reader.opened())
     return LogAudit(
         problem=None if broken is None else str(broken),
