@@ -207,7 +207,8 @@ def _present_window_alone(
 
 
 def test_the_model_notices_what_is_freed_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(account_rules, "counts_until", _stopped_is_gone)
+    for module in (account, account_rules):
+        monkeypatch.setattr(module, "counts_until", _stopped_is_gone)
     with pytest.raises(AssertionError):
         run_state_machine_as_test(Accounts, settings=RUNS)
 
