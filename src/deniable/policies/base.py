@@ -221,7 +221,7 @@ def as_served(policy: Policy, trace_budget: float = 0.0) -> Policy:
         trace_budget: 0 for none.
     """
     if trace_budget and hasattr(policy, "trace_budget"):
-        return cast(Policy, replace(cast(Any, policy), trace_budget=trace_budget))
+        return cast(Policy, replace(cast(Published, policy), trace_budget=trace_budget))
     return cast(Policy, replace(policy, growth=GROWTH)) if isinstance(policy, Published) else policy
 
 
