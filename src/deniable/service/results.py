@@ -83,16 +83,8 @@ def results_of(evidence: Evidence) -> Results:
             for choice in found.choices
             if _possible(choice, experiment)
         ),
-<<<<<<< HEAD
         stop_rule=_stop_rule(shown, state, unit, experiment.status),
-        guardrails=tuple(
-            _guardrail(evidence, number, alpha, told)
-            for number in range(1, len(experiment.metrics))
-        ),
-=======
-        stop_rule=_stop_rule(shown, state, unit),
         guardrails=guardrails_of(evidence),
->>>>>>> main
         holdout=_holdout(evidence, best.gain, metric) if experiment.holdout else None,
         visitors=found.visitors,
         waiting=evidence.waiting,
