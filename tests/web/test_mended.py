@@ -82,7 +82,7 @@ def test_few_visitors_raise_no_alert_about_responses(service: Deniable) -> None:
 
     assert told(3) == []
     assert told(SILENT_AFTER - 1) == []
-    assert told(SILENT_AFTER) == ["Only 0.0% of the decisions had a response reported."]
+    assert told(SILENT_AFTER) == ["Only 0.0% of the decisions have a reported response."]
 
 
 def test_raising_the_budget_shows_before_and_after_first(site: Site) -> None:
@@ -91,7 +91,7 @@ def test_raising_the_budget_shows_before_and_after_first(site: Site) -> None:
         asked = send(client, "/", "/firm", budget="7", days="30")
         assert asked.status_code == 200
         assert firm.current().budget == 6
-        for words in ("Before", "After", "403 times", "1,100 times", "90 days", "30 days"):
+        for words in ("Before", "After", "404 times", "1,100 times", "90 days", "30 days"):
             assert words in asked.text, words
         token = token_of(asked)
         sure = {"form_token": token, "confirmed": "yes", "budget": "7", "days": "30"}
@@ -135,6 +135,7 @@ def test_a_draft_says_what_it_commits_and_whether_it_fits(site: Site) -> None:
 
 
 def test_a_stopped_experiment_is_not_told_to_stop(site: Site) -> None:
+    site.send_visitors(200)
     with site.signed_in("read") as client:
         running = client.get(f"/experiments/{EXPERIMENT}").text
         site.service.experiments.stop(EXPERIMENT, promote=_second_arm(site))
