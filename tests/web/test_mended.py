@@ -153,7 +153,8 @@ def test_budgets_are_told_as_odds_and_beliefs_by_severity(site: Site) -> None:
     with site.signed_in("read") as client:
         overview, page = client.get("/").text, client.get(f"/experiments/{EXPERIMENT}").text
     assert f'severity bad">{odds_words(6.0)}<' in overview
-    assert f'severity note">{odds_words(2.0)}<' in page
+    assert 'class="severity note"' in page
+    assert odds_words(2.0).removeprefix("odds") + "</strong>" in page
     assert odds_words(4.0) == "odds move at most 54.6 times: from 20% to at most 93.2%"
 
 
