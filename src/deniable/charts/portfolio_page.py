@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import altair as alt
+from altair.typing import ChartType
 
 from deniable.charts.experiments import ARM_COLOURS
 from deniable.charts.theme import ACCENT, BLUE, INK, STRATEGY_COLOURS
@@ -15,7 +15,7 @@ RULES = ("this allocation", "equal split", "zero", "random arms", "best for each
 _NUMBER = alt.Axis(format="~s", tickCount=6)
 
 
-def bars_chart() -> Any:
+def bars_chart() -> ChartType:
     """The largest budgets, one bar an experiment, coloured by strategy."""
     names = list(STRATEGY_COLOURS)
     colour = alt.Color(
@@ -34,7 +34,7 @@ def bars_chart() -> Any:
     ).properties(height=int(1.6 * HEIGHT))
 
 
-def gains_chart() -> Any:
+def gains_chart() -> ChartType:
     """What one more nat would save in some experiments; those with budget meet at lambda."""
     colour = alt.Color(
         "experiment:N",
@@ -62,7 +62,7 @@ def gains_chart() -> Any:
     ).properties(height=HEIGHT)
 
 
-def what_if_chart() -> Any:
+def what_if_chart() -> ChartType:
     """Clicks lost over the firm's budget; where the present one is."""
     line = (
         alt.Chart(alt.NamedData(name="what_if"))
@@ -81,7 +81,7 @@ def what_if_chart() -> Any:
     ).properties(height=HEIGHT)
 
 
-def rules_chart() -> Any:
+def rules_chart() -> ChartType:
     """The allocation against simpler rules."""
     colours = [BLUE, *["#999999"] * (len(RULES) - 1)]
     base = alt.Chart(alt.NamedData(name="rules")).encode(
@@ -96,7 +96,7 @@ def rules_chart() -> Any:
     )
 
 
-CHARTS: dict[str, Callable[[], Any]] = {
+CHARTS: dict[str, Callable[[], ChartType]] = {
     "bars": bars_chart,
     "gains": gains_chart,
     "what_if": what_if_chart,

@@ -7,7 +7,6 @@ import math
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from fractions import Fraction
-from typing import Any
 
 from deniable.documents import words
 from deniable.errors import NANO
@@ -221,7 +220,7 @@ def scope_words(scopes: Iterable[Scope]) -> str:
     return "; ".join(SCOPE_WORDS[scope] for scope in shown)  # type: ignore[index]
 
 
-FILTERS: dict[str, Callable[..., Any]] = {
+FILTERS: dict[str, Callable[..., str]] = {
     "capitalised": capitalised,
     "chance": chance,
     "event_words": event_words,
