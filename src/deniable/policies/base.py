@@ -6,9 +6,8 @@ tables that are published now and then, by an index, from a fixed distribution, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, cast
 
 import numpy as np
 
@@ -16,6 +15,9 @@ from deniable import _validation as check
 from deniable._validation import FloatArray
 from deniable.errors import NANO, InvalidArgumentError
 from deniable.privacy.epochs import GROWTH, TRACE_GROWTH
+
+if TYPE_CHECKING:
+    from deniable.policies.custom import MakeLearner
 
 LARGEST_GROWTH = 1000
 """From table to table; beyond it nothing would be learned."""
@@ -130,7 +132,7 @@ class LearnerRule:
         gate: the budget of the tables that its scores become; None: its choices are shown.
     """
 
-    learner: Callable[[int, int, int, np.random.Generator], Any]
+    learner: MakeLearner
     n_arms: int
     n_segments: int
     horizon: int

@@ -18,17 +18,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
 from queue import SimpleQueue
-from typing import Any
 
 from sqlalchemy import Connection, bindparam, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
+from deniable._types import JsonObject
 from deniable.errors import BrokenPromiseError, DeniableError
 from deniable.privacy.epochs import LEAST_NEW, due_at
 from deniable.privacy.noise import discrete_laplace
 from deniable.privacy.tables import Table, decoded_table
 from deniable.service.experiment_state import ExperimentState
-from deniable.storage import commitments, experiments, promises, scores, times
+from deniable.storage import commitments, experiments, promise_entries, promises, scores, times
 from deniable.storage.experiments import Growth
 from deniable.storage.records import Experiment, PublishedTable, Role
 from deniable.storage.schema import leases
@@ -256,7 +256,7 @@ def _put_into_force(
 
 
 def _store_table(connection: Connection, experiment: Experiment, made: PublishedTable) -> None:
-    detail = promises.table_detail(
+    detail = promise_entries.table_detail(
         made.number,
         made.version,
         decoded_table(made.rows, len(experiment.arms)),
@@ -274,7 +274,7 @@ def counts_now(
     experiment: Experiment,
     now: int,
     found: Mapping[tuple[int, int, int], tuple[int, int]],
-) -> dict[str, Any]:
+) -> JsonObject:
     """The counts of a table that would be made now; `found` is what `experiments.sums` gives."""
     windows = experiment.trace_nano is not None or experiment.attribution_seconds is not None
     return _counts(connection, experiment, now) if windows else _all_counts(experiment, found)
@@ -282,7 +282,7 @@ def counts_now(
 
 def _all_counts(
     experiment: Experiment, found: Mapping[tuple[int, int, int], tuple[int, int]]
-) -> dict[str, Any]:
+) -> JsonObject:
     """Shows and rewards of members by segment and arm, where nothing has to be waited for."""
     members = [
         [(int(Role.MEMBER), s, a) for a in range(len(experiment.arms))]
@@ -294,7 +294,7 @@ def _all_counts(
     }
 
 
-def _counts(connection: Connection, experiment: Experiment, now: int) -> dict[str, Any]:
+def _counts(connection: Connection, experiment: Experiment, now: int) -> JsonObject:
     """The same with an attribution window or a trace budget.
 
     A show counts when its attribution window has closed, or its reward came, whichever is first; the
@@ -336,7 +336,7 @@ def _noisy_counts(
     experiment: Experiment,
     found: Mapping[tuple[int, int, int], tuple[int, int, int, int]],
     closed: set[int],
-) -> dict[str, Any]:
+) -> JsonObject:
     """The noisy sums of the table in force, plus what is new since then, with fresh noise.
 
     `entered` says which part of each table's decisions is in the sums; of those that have closed

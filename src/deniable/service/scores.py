@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import get_args
 
 from sqlalchemy import Connection
 
+from deniable._types import JsonObject
 from deniable.errors import InvalidArgumentError, WrongStateError
 from deniable.privacy.epochs import due_at
 from deniable.service.drafts import NO_TRACE
@@ -157,7 +158,7 @@ def _in_order(
     )
 
 
-def _report(connection: Connection, experiment: Experiment, wanted: Wanted) -> dict[str, Any]:
+def _report(connection: Connection, experiment: Experiment, wanted: Wanted) -> JsonObject:
     """What a table made now would keep, and when the next one comes."""
     recipe = recipe_of(experiment)
     found = experiments.sums(connection, experiment)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sqlalchemy import bindparam, select
 
@@ -17,7 +17,7 @@ from deniable.service.visitors import VisitorHash, group_scope, normalised
 from deniable.storage import erasure, experiments, times
 from deniable.storage.erasure import Erasure
 from deniable.storage.records import MICRO, UNKNOWN_SEGMENT, Decision, Experiment, Role, Status
-from deniable.storage.schema import arms, decisions, rewards
+from deniable.storage.schema import StoredRow, arms, decisions, rewards
 from deniable.storage.schema import experiments as experiment_rows
 from deniable.storage.store import Store
 
@@ -173,7 +173,7 @@ class VisitorRequests:
         with self._approvals.asking(), self._store.read() as connection:
             self._approvals.require_erasure(connection, words, *exactly)
 
-    def _decision(self, live: Mapping[bytes, Live], row: Any) -> Decision:
+    def _decision(self, live: Mapping[bytes, Live], row: StoredRow) -> Decision:
         ids = DecisionIds(self._key, row.experiment_id)
         shown = row.id.hex() if row.table_number is None else ids.shown(row.id)
         return Decision(shown, live[row.experiment_id].arms[row.shown])
@@ -184,7 +184,7 @@ class VisitorRequests:
         return list({hashed(normalised(visitor)), hashed(visitor)})
 
 
-def _stored_decision(experiment: Experiment, row: Any) -> StoredDecision:
+def _stored_decision(experiment: Experiment, row: StoredRow) -> StoredDecision:
     if row.role is None:  # from before tables were published
         risk_nano = row.risk_nano
     else:
