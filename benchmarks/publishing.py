@@ -24,7 +24,7 @@ from typing import Any
 
 from benchmarks.service import _prepared, _wrk, served
 from benchmarks.timing import row
-from deniable.privacy.epochs import due_at
+from deniable.privacy.epochs import due_at, epochs_of
 from deniable.service.experiment_state import ExperimentStates
 from deniable.service.publisher import Publisher
 from deniable.service.service import Deniable
@@ -45,9 +45,10 @@ def tables_until(decisions: int) -> int:
     >>> tables_until(100), tables_until(100_000)
     (1, 100)
     """
-    count, due = 0, due_at(0, trace=False)
+    epochs = epochs_of(ARMS, SEGMENTS)
+    count, due = 0, due_at(0, epochs)
     while due <= decisions:
-        count, due = count + 1, due_at(due, trace=False)
+        count, due = count + 1, due_at(due, epochs)
     return count
 
 

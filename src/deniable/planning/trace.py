@@ -19,7 +19,6 @@ from deniable._validation import FloatArray
 from deniable.expectations.prior import Prior
 from deniable.policies.base import Published, checked_trace_budget
 from deniable.privacy.belief import highest_belief
-from deniable.privacy.epochs import GROWTH
 from deniable.strategies import STRATEGIES
 
 if TYPE_CHECKING:
@@ -123,7 +122,7 @@ def trace_costs(
         policy = strategy(n_arms, budget).policy()
         if not isinstance(policy, Published):
             continue
-        pair = (replace(policy, growth=GROWTH), replace(policy, trace_budget=trace_budget))
+        pair = (replace(policy, growth="service"), replace(policy, trace_budget=trace_budget))
         cases: list[Case] = [Case(world, one) for one in pair for world in worlds]
         frame = simulate_many(cases, REPETITIONS, seed, workers=1).frame
         plain, noisy = frame["regret"].to_numpy().reshape(2, WORLDS, REPETITIONS).mean(axis=2)

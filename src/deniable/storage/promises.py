@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
 
-from sqlalchemy import Connection, Select, bindparam, func, select
+from sqlalchemy import Connection, Select, bindparam, func, or_, select
 
 from deniable.errors import BrokenPromiseError
 from deniable.privacy.tables import Band, Table, stored_table
@@ -520,7 +520,9 @@ def _entries_query() -> Select[Any]:
         select(func.max(seq)).where(mine, kind.in_(kinds)).scalar_subquery()
         for kinds in (["table"], list(_FORGETTING))
     ]
-    return linked_query(mine, kind.in_(sorted(ACTS)) | (seq == newest[0]) | (seq == newest[1]))
+    # Not `in_`: its values are put into the statement anew for every run.
+    acts = or_(*(kind == name for name in sorted(ACTS)))
+    return linked_query(mine, acts | (seq == newest[0]) | (seq == newest[1]))
 
 
 _ENTRIES = _entries_query()
