@@ -1,7 +1,7 @@
 """Results of a large experiment: 5,000,000 decisions, 20 segments, 10 arms, counters made in bulk.
 
 Also the import of 1,000,000 rewards into a SQLite store. Limits: 100 ms of CPU
-(the best of several turns, since the machine may be busy) and 60 s.
+(the best of several turns, since the machine may be busy) and 60 s of CPU.
 """
 
 from __future__ import annotations
@@ -85,7 +85,9 @@ def fill(service: Deniable, key: str, decisions: int) -> int:
 
 
 def results_held(folder: Path) -> bool:
-    with open_service(f"sqlite:///{folder / 'results.db'}") as service:
+    """The first look of a service that has just been opened, and later ones; Python's imports apart."""
+    url = f"sqlite:///{folder / 'results.db'}"
+    with open_service(url) as service:
         service.firm.set(budget=3)
         service.experiments.create(
             "large",
@@ -96,18 +98,29 @@ def results_held(folder: Path) -> bool:
         )
         service.experiments.start("large")
         tables = fill(service, "large", DECISIONS)
-        seconds, cpu = [], []
-        for _ in range(15):
-            wall, busy = time.perf_counter(), time.process_time()
-            found = service.experiments.results("large")
-            seconds.append(time.perf_counter() - wall)
-            cpu.append(time.process_time() - busy)
-    print(
-        f"results of {found.visitors:,} decisions, {tables} tables, {SEGMENTS} segments, {ARMS} "
-        f"arms: {1000 * min(seconds):.0f} ms at best, median "
-        f"{1000 * statistics.median(seconds):.0f} ms; CPU {1000 * min(cpu):.0f} ms at best"
-    )
-    return min(cpu) < RESULTS_LIMIT_SECONDS
+        visitors = service.experiments.results("large").visitors
+    print(f"results of {visitors:,} decisions, {tables} tables, {SEGMENTS} segments, {ARMS} arms:")
+    looks: dict[str, list[tuple[float, float]]] = {"first look": [], "later looks": []}
+    for _ in range(7):
+        with open_service(url) as service:
+            service.experiments.get("large")
+            looks["first look"].append(_timed(service))
+            looks["later looks"] += [_timed(service) for _ in range(3)]
+    held = True
+    for what, times in looks.items():
+        wall, cpu = ([1000 * one for one in column] for column in zip(*times, strict=True))
+        print(
+            f"  {what}: {min(wall):.0f} ms at best, median {statistics.median(wall):.0f} ms; "
+            f"CPU {min(cpu):.0f} ms at best, median {statistics.median(cpu):.0f} ms"
+        )
+        held &= min(cpu) < 1000 * RESULTS_LIMIT_SECONDS
+    return held
+
+
+def _timed(service: Deniable) -> tuple[float, float]:
+    wall, busy = time.perf_counter(), time.process_time()
+    service.experiments.results("large")
+    return time.perf_counter() - wall, time.process_time() - busy
 
 
 def import_held(folder: Path) -> bool:
@@ -130,7 +143,7 @@ def import_held(folder: Path) -> bool:
                 f"import of {found.rows:,} rewards, {turn}: {found.applied:,} applied, "
                 f"{found.duplicate:,} duplicate: {seconds:.1f} s, CPU {cpu:.1f} s"
             )
-            held &= seconds < IMPORT_LIMIT_SECONDS
+            held &= cpu < IMPORT_LIMIT_SECONDS
     return held
 
 

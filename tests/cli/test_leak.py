@@ -55,14 +55,9 @@ def test_json_is_finite_and_whole(capsys: pytest.CaptureFixture[str], tmp_path: 
 
 def test_recipes_of_other_tools_agree(capsys: pytest.CaptureFixture[str]) -> None:
     """The three example files are one log in three tools' words."""
-    options = {
-        "growthbook.csv": [],
-        "ga4.jsonl": [],
-        "statsig.csv": ["--experiment", "name", "--segment", "user_dimensions.tier"],
-    }
     found = []
-    for name, more in options.items():
-        assert main(["leak", str(EXAMPLES / name), "--json", *more]) == 0
+    for name in ("growthbook.csv", "ga4.jsonl", "statsig.csv"):
+        assert main(["leak", str(EXAMPLES / name), "--json"]) == 0
         told = json.loads(capsys.readouterr().out)
         ratios = [experiment["worst_odds_ratio"] for experiment in told["experiments"]]
         found.append((told["visitors"], told["rows"], ratios, told["joint"]["met_most"]))

@@ -102,12 +102,20 @@ def test_layers_holdouts_metrics_and_trace_budgets(
     ok(capsys, "init", "--budget", "3")
     arms = ("--arm", "x", "--arm", "y", "--segment", "s", "--budget", "1", "--layer", "page")
     more = ("--holdout", ".1", "--trace-budget", ".5", "--metric", "click", "--metric", "spent=50")
-    made = json.loads(ok(capsys, "experiment", "create", "a", *arms, *more, "--json"))
+    less = ("--metric", "seconds=30:less", "--metric", "refund:less")
+    made = json.loads(ok(capsys, "experiment", "create", "a", *arms, *more, *less, "--json"))
     assert (made["layer"], made["holdout"], made["trace_nano"]) == ("page", 100, 5 * 10**8)
-    assert [(m["name"], m["cap_micro"]) for m in made["metrics"]] == [
-        ("click", 10**6),
-        ("spent", 50 * 10**6),
+    assert [(m["name"], m["cap_micro"], m["better"]) for m in made["metrics"]] == [
+        ("click", 10**6, "more"),
+        ("spent", 50 * 10**6, "more"),
+        ("seconds", 30 * 10**6, "less"),
+        ("refund", 10**6, "less"),
     ]
+    for wrong in ("seconds=30:fewer", "seconds=fast:less", "seconds=inf"):
+        bad = failed(capsys, "experiment", "create", "b", *arms, "--metric", wrong)
+        assert "NAME, NAME=CAP or NAME=CAP:less" in bad
+    only = failed(capsys, "experiment", "create", "b", *arms, "--metric", "refund:less")
+    assert "the first metric decides" in only
     ok(capsys, "experiment", "create", "b", *arms)
     ok(capsys, "experiment", "start", "a", "--share", ".6")
     assert "400 of its 1000 slots free" in failed(capsys, "experiment", "start", "b")

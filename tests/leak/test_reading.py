@@ -208,6 +208,81 @@ def test_an_aggregated_log_is_the_log_it_stands_for(tmp_path: Path) -> None:
     assert single.to_dict()["budgets"] == counted.to_dict()["budgets"]
 
 
+def test_json_lines_in_blocks_are_the_whole_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Blocks that end anywhere in a line, the last line without an end, compressed or not."""
+    path = written(visits(15, 400), tmp_path / "log.jsonl")
+    whole = {**measure_leak(path).to_dict(), "file": ""}
+    monkeypatch.setattr("deniable.leak.files._BLOCK", 333)
+    path.write_bytes(path.read_bytes().rstrip())
+    packed = tmp_path / "log.jsonl.gz"
+    packed.write_bytes(gzip.compress(b"\xef\xbb\xbf" + path.read_bytes()))
+    for file in (path, packed):
+        assert {**measure_leak(file).to_dict(), "file": ""} == whole
+
+
+def test_keys_are_guessed_where_no_column_fits(tmp_path: Path) -> None:
+    lines = '{"user":{"tier":"free","id":1},"arm":"x"}\n{"user":{"tier":"paid","id":2},"arm":"y"}\n'
+    found = read(lines, tmp_path, "log.jsonl")
+    assert dict(found.columns.used()) == {
+        "segment": "user.tier", "variant": "arm", "visitor": "user.id"
+    }  # fmt: skip
+    assert found.tally.visitors == 2
+    frame = pl.DataFrame({"u": [{"tier": "free"}, {"tier": "paid"}], "variant": ["x", "y"]})
+    assert measure_leak(written(frame, tmp_path / "log.parquet")).columns.segment == "u.tier"
+    # A column comes before a key with a likelier name, and only what is needed is guessed so.
+    header = find_columns(["tier", "variant", "at"], keys=["at.segment", "at.reward", "at.flag"])
+    assert dict(header.used()) == {"segment": "tier", "variant": "variant"}
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (b"segment,variant\na,x\nb,y,z\n", "line 3 has 3, the header 2"),
+        (b'segment,variant\n"a\nb",x\nb,y,z,z\n', "line 4 has 4, the header 2"),
+        (b"segment,variant\na,x\nb,\xe9\n", "line 3 is not UTF-8"),
+    ],
+)
+def test_the_line_that_cannot_be_read_is_named(text: bytes, line: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgumentError, match=line):
+        read(text, tmp_path)
+
+
+def test_spaces_in_a_header(tmp_path: Path) -> None:
+    assert totals(read(ROWS.replace("segment,variant", " segment , variant "), tmp_path)) == [
+        [80, 20],
+        [30, 70],
+    ]
+
+
+@pytest.mark.parametrize("size", [60, 20_000], ids=["at the start", "later"])
+def test_a_compressed_file_that_was_cut(size: int, tmp_path: Path) -> None:
+    rng = np.random.default_rng(16)
+    rows = "".join(f"a,x,{rng.integers(1 << 40)}\nb,y,1\n" for _ in range(20_000))
+    packed = gzip.compress(f"segment,variant,visitor\n{rows}".encode())[:size]
+    with pytest.raises(InvalidArgumentError, match="a gzip file that is whole"):
+        read(packed, tmp_path, "log.csv.gz")
+    lines = "".join(f'{{"segment":"a","variant":{rng.integers(1 << 40)}}}\n' for _ in range(9_000))
+    with pytest.raises(InvalidArgumentError, match="a gzip file that is whole"):
+        read(gzip.compress(lines.encode())[:size], tmp_path, "log.jsonl.gz")
+
+
+def test_a_line_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("deniable.leak.files._BLOCK", 1_000)
+    monkeypatch.setattr("deniable.leak.files._LONGEST_LINE", 5_000)
+    head = '{"segment":"a","variant":"x"}\n'
+    with pytest.raises(InvalidArgumentError, match="in every line"):
+        read(head + '{"segment":"' + "a" * 9_000, tmp_path, "log.jsonl")
+
+
+def test_progress_is_told_in_rows(tmp_path: Path) -> None:
+    told: list[int] = []
+    frame = visits(17, 300)
+    measure_leak(written(frame, tmp_path / "log.csv"), progress=told.append)
+    assert told[-1] == frame.height
+
+
 def test_halves_of_visitors_are_halves(tmp_path: Path) -> None:
     found = measure_leak(written(visits(12, 20_000), tmp_path / "log.csv"))
     sizes = np.sum([counts.shown.sum(axis=(1, 2)) for counts in found.tally.experiments], axis=0)

@@ -31,7 +31,7 @@ share = 0.25
 holdout = 0.1
 planned_visitors = 100000
 attribution_seconds = 3600
-metrics = {click = 1.0, spent = 50.5}
+metrics = {click = 1.0, spent = 50.5, seconds = {cap = 30.0, better = "less"}}
 
 [experiments."by.arm"]
 arms = [{key = "a", budget = 0.3}, {key = "b", budget = 0.7}, {key = "c", budget = 0.1}]
@@ -84,7 +84,11 @@ def test_a_file_leads_there_and_then_nothing_is_to_do(store_url: str) -> None:
         assert running.holdout == 100
         assert running.slots is not None
         assert sum(byte.bit_count() for byte in running.slots) == 250
-        assert [(m.name, m.cap) for m in running.metrics] == [("click", 1.0), ("spent", 50.5)]
+        assert [(m.name, m.cap, m.better) for m in running.metrics] == [
+            ("click", 1.0, "more"),
+            ("spent", 50.5, "more"),
+            ("seconds", 30.0, "less"),
+        ]
         assert service.experiments.get("by.arm").budgets == tuple(map(nano_down, (0.3, 0.7, 0.1)))
         text = written(service)
         copy = compare(text, service)
@@ -182,6 +186,7 @@ def test_adding_arms_and_segments(store_url: str) -> None:
         ("holdout = 0.1", "holdout = 0.2", "checkout.holdout: part of its promise"),
         ('status = "running"', "", "checkout.status: running cannot become draft"),
         ("spent = 50.5", "spent = 50", "checkout.metrics: part of its promise"),
+        ('better = "less"', 'better = "more"', "checkout.metrics: part of its promise"),
         ("budget = 6", "budget = 1", "firm.budget: 1.25 nats count already"),
         ("budget = 6", "budget = 7", "firm.budget: raising it needs `reason`"),
         (
@@ -222,6 +227,14 @@ def test_what_would_break_a_promise_is_refused(old: str, new: str, reason: str) 
         (
             '[experiments.e]\narms = ["a", "b"]\nsegments = ["s"]\nmetrics = {m = "x"}',
             "experiments.e.metrics",
+        ),
+        (
+            '[experiments.e]\narms = ["a", "b"]\nsegments = ["s"]\nmetrics = {m = {better = "no"}}',
+            "experiments.e.metrics",
+        ),
+        (
+            '[experiments.e]\narms = ["a", "b"]\nsegments = ["s"]\nmetrics = {m = {top = 1}}',
+            "experiments.e.metrics.m",
         ),
         ('[keys.k]\nscopes = ["everything"]', "keys.k.scopes"),
         ("users = 3", "users"),

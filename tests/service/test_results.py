@@ -12,17 +12,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sqlalchemy import update as changing
 from tests.service.support import running
 
+from deniable.errors import InvalidArgumentError
 from deniable.inference import intervals
 from deniable.inference.intervals import compare
 from deniable.inference.state import Batch, State, new_state, update
 from deniable.service.drafts import NewArm
 from deniable.service.evidence import evidence_of
+from deniable.service.result_health import health_of
 from deniable.service.result_records import Results
 from deniable.service.service import Deniable
-from deniable.storage import experiments, times
-from deniable.storage.records import MICRO, Metric
+from deniable.storage import experiments, schema, times
+from deniable.storage.records import MICRO, Better, Metric
 
 RATES = {"first": (0.40, 0.45, 0.75), "returning": (0.45, 0.80, 0.40)}
 ARMS = ("grey", "green", "large")
@@ -291,12 +294,18 @@ def test_small_cells_are_hidden(memory: Deniable) -> None:
     assert not any(one.differences for one in found.segments if one.segment != "large")
 
 
-def test_guardrails_have_their_own_sequences_and_alerts(memory: Deniable) -> None:
+@pytest.mark.parametrize("better", ["more", "less"])
+def test_guardrails_have_their_own_sequences_and_alerts(memory: Deniable, better: Better) -> None:
+    """An alert is for what got worse; whether that is more or less is part of the metric."""
     running(
         memory,
         arms=("old", "new"),
         segments=["s"],
-        metrics=[Metric("click"), Metric("seconds", 60 * MICRO), Metric("errors")],
+        metrics=[
+            Metric("click"),
+            Metric("seconds", 60 * MICRO, better),
+            Metric("errors", better="less"),
+        ],
     )
     rng = random.Random(11)
     for start in range(0, 4_000, 500):
@@ -309,16 +318,47 @@ def test_guardrails_have_their_own_sequences_and_alerts(memory: Deniable) -> Non
         memory.reward_batch(rewards)
     found = memory.experiments.results("checkout")
     seconds, errors = found.guardrails
-    [alert] = seconds.alerts
-    assert alert.startswith("seconds rose with new: +")
-    assert alert.endswith(" against old.")
+    [told], [] = (
+        (seconds.alerts, seconds.improved)
+        if better == "less"
+        else (seconds.improved, seconds.alerts)
+    )
+    assert told.startswith("seconds rose with new: +")
+    assert told.endswith(f" against old, and {better} is better.")
     [whole, *_] = seconds.differences
     assert whole.low is not None
     assert whole.high is not None
     assert whole.low < 10 < whole.high
-    assert errors.alerts == ()
+    assert errors.alerts == errors.improved == ()
     assert errors.differences[0].estimate is None  # nobody reported any: nothing is claimed
-    assert found.alerts == (alert,)
+    assert found.alerts == seconds.alerts
+    with memory._store.read() as connection:
+        health = health_of(connection, experiments.by_key(connection, "checkout"))
+    assert health.guardrails == seconds.alerts
+    assert memory.ledger.verify().sound
+
+
+def test_the_deciding_metric_is_one_of_which_more_is_better(memory: Deniable) -> None:
+    arms, metric = ["old", "new"], Metric("seconds", better="less")
+    with pytest.raises(InvalidArgumentError, match="the first metric decides"):
+        memory.experiments.create("a", arms=arms, segments=["s"], budget=1, metrics=[metric])
+    wrong = Metric("errors", better="fewer")  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgumentError, match="more or less"):
+        memory.experiments.create("a", arms=arms, segments=["s"], budget=1, metrics=[metric, wrong])
+
+
+def test_a_direction_that_was_changed_in_the_store_is_noticed(memory: Deniable) -> None:
+    running(
+        memory,
+        arms=("old", "new"),
+        segments=["s"],
+        metrics=[Metric("click"), Metric("errors", better="less")],
+    )
+    assert memory.experiments.get("checkout").metrics[1].better == "less"
+    with memory._store.begin() as connection:
+        stored = json.dumps([["click", MICRO], ["errors", MICRO]])
+        connection.execute(changing(schema.experiments).values(metrics=stored))
+    assert not memory.ledger.verify().sound
 
 
 def test_the_holdout_tells_what_personalisation_is_worth(memory: Deniable) -> None:

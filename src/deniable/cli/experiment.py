@@ -22,7 +22,7 @@ from deniable.strategies import DEFAULT_STRATEGY, table_rules
 
 if TYPE_CHECKING:
     from deniable.service.drafts import NewArm
-    from deniable.storage.records import Experiment, Metric
+    from deniable.storage.records import Better, Experiment, Metric
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="The life of an experiment.")
 
@@ -55,7 +55,10 @@ def create(
     ] = None,
     holdout: Annotated[float, typer.Option(help="Share of visitors held out, 0 to 0.5.")] = 0.0,
     metric: Annotated[
-        list[str] | None, typer.Option(help="NAME or NAME=CAP; the first one decides.")
+        list[str] | None,
+        typer.Option(
+            help="NAME, NAME=CAP or NAME=CAP:less (less is better); the first one decides."
+        ),
     ] = None,
     default_arm: Annotated[str | None, typer.Option(help="Before and after; the first.")] = None,
     attribution_seconds: Annotated[
@@ -224,6 +227,9 @@ def _arm(text: str) -> NewArm:
         raise InvalidArgumentError("arm", text, "KEY or KEY=BUDGET, such as new=.5") from None
 
 
+_BETTER: dict[str, Better] = {"": "more", "more": "more", "less": "less"}
+
+
 def _metrics(texts: list[str]) -> list[Metric]:
     from deniable.storage.records import MICRO, Metric
 
@@ -231,13 +237,14 @@ def _metrics(texts: list[str]) -> list[Metric]:
         return [Metric()]
     found = []
     for text in texts:
-        name, _, cap = text.partition("=")
+        told, _, direction = text.partition(":")
+        name, _, cap = told.partition("=")
         try:
-            found.append(Metric(name, round(float(cap or 1) * MICRO)))
-        except ValueError:
-            raise InvalidArgumentError(
-                "metric", text, "NAME or NAME=CAP, such as revenue=50"
-            ) from None
+            better = _BETTER[direction]
+            found.append(Metric(name, round(float(cap or 1) * MICRO), better))
+        except (ValueError, OverflowError, KeyError):
+            allowed = "NAME, NAME=CAP or NAME=CAP:less, such as revenue=50 or seconds=30:less"
+            raise InvalidArgumentError("metric", text, allowed) from None
     return found
 
 

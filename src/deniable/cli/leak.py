@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -59,20 +61,22 @@ def leak(
         raise InvalidArgumentError(
             "out", str(out), "a file that ends in .html, in a folder that exists"
         )
-    found = measure_leak(
-        file,
-        columns={
-            "segment": segment,
-            "variant": variant,
-            "visitor": visitor,
-            "time": time,
-            "count": count,
-            "reward": reward,
-            "experiment": experiment,
-        },
-        confidence=confidence,
-        budgets=numbers("budgets", budgets),
-    )
+    with _rows_read() as progress:
+        found = measure_leak(
+            file,
+            columns={
+                "segment": segment,
+                "variant": variant,
+                "visitor": visitor,
+                "time": time,
+                "count": count,
+                "reward": reward,
+                "experiment": experiment,
+            },
+            confidence=confidence,
+            budgets=numbers("budgets", budgets),
+            progress=progress,
+        )
     if as_json:
         typer.echo(json.dumps(found.to_dict(), indent=2, allow_nan=False))
     else:
@@ -83,3 +87,12 @@ def leak(
     if out is not None:
         out.write_text(found.html(), encoding="utf-8")
         typer.echo(f"report: {out}", err=True)
+
+
+@contextmanager
+def _rows_read() -> Iterator[Callable[[int], None]]:
+    """A line on standard error with the rows read so far, where that is a terminal."""
+    from rich.console import Console
+
+    with Console(stderr=True).status("reading") as line:
+        yield lambda rows: line.update(f"{rows:,} rows read")

@@ -102,10 +102,12 @@ def print_results(found: Results) -> None:
         typer.echo(f"  {_WHAT[what]}: {privacy}")
     typer.echo("")
     for guardrail in found.guardrails:
-        if not guardrail.alerts:
+        if not guardrail.alerts and not guardrail.improved:
             typer.echo(f"Guardrail {guardrail.metric}: nothing moved beyond chance.")
         for text in guardrail.alerts:
-            typer.echo(f"Guardrail: {text}")
+            typer.echo(f"Guardrail, worse: {text}")
+        for text in guardrail.improved:
+            typer.echo(f"Guardrail, better: {text}")
     if found.holdout is not None:
         held = found.holdout
         typer.echo(

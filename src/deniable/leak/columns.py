@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from deniable.errors import InvalidArgumentError
 
 REQUIRED = ("segment", "variant")
+KEYED = (*REQUIRED, "visitor")
+"""Roles that are guessed among the keys of objects too, where no column fits."""
 
 NAMES: dict[str, tuple[str, ...]] = {
     "segment": (
@@ -104,6 +106,7 @@ NAMES: dict[str, tuple[str, ...]] = {
         "testid",
         "testname",
         "campaign",
+        "name",
     ),
 }
 """Role -> names that it goes by, the likeliest first; lower case, letters and digits only."""
@@ -139,13 +142,18 @@ class Columns:
                 yield role, column
 
 
-def find_columns(header: Sequence[str], given: Mapping[str, str | None] | None = None) -> Columns:
+def find_columns(
+    header: Sequence[str],
+    given: Mapping[str, str | None] | None = None,
+    keys: Sequence[str] = (),
+) -> Columns:
     """The columns of a log with this header.
 
     Args:
         header: the log's column names.
         given: role -> column, where the caller knows better. `column.key` reads a key of a column of
             JSON objects; `-` reads nothing.
+        keys: such keys, as `column.key`, to guess from where no column fits.
 
     Raises:
         InvalidArgumentError: a given column that the log does not have, two roles for one column, or
@@ -161,13 +169,17 @@ def find_columns(header: Sequence[str], given: Mapping[str, str | None] | None =
         if column != NOTHING and not all(_exists(part, header) for part in parts):
             raise InvalidArgumentError(role, column, f"a column of the file: {_listed(header)}")
     taken = {part for column in named.values() for part in column.split(",")}
-    free = {_plain(name): name for name in reversed(header) if name not in taken}
+    objects = {key.partition(".")[0] for key in keys}
+    free = {_plain(name): name for name in reversed(header) if name not in taken | objects}
     found: dict[str, str | None] = {}
     for role, names in NAMES.items():
         if role in named:
             found[role] = None if named[role] == NOTHING else named[role]
         else:
-            found[role] = next((free[name] for name in names if name in free), None)
+            fitting = _inner(keys, taken) if role in KEYED else {}
+            found[role] = next(
+                (known[name] for known in (free, fitting) for name in names if name in known), None
+            )
             free = {plain: name for plain, name in free.items() if name != found[role]}
     for role in REQUIRED:
         if found[role] is None:
@@ -175,7 +187,7 @@ def find_columns(header: Sequence[str], given: Mapping[str, str | None] | None =
                 role,
                 named.get(role),
                 f"--{role} with one of the file's columns, none of which has a name that fits: "
-                f"{_listed(header)}",
+                f"{_listed([*(name for name in header if name in free.values()), *keys])}",
             )
     columns = Columns(**found, given=frozenset(named))  # type: ignore[arg-type]
     seen: dict[str, str] = {}
@@ -190,6 +202,14 @@ def find_columns(header: Sequence[str], given: Mapping[str, str | None] | None =
 
 def _exists(column: str, header: Sequence[str]) -> bool:
     return column in header or column.partition(".")[0] in header
+
+
+def _inner(keys: Sequence[str], taken: Collection[str]) -> dict[str, str]:
+    """Plain name -> `column.key`, by the key alone and by both together."""
+    free = [key for key in keys if key not in taken]
+    return {
+        form: key for key in reversed(free) for form in (_plain(key), _plain(key.partition(".")[2]))
+    }
 
 
 def _plain(name: str) -> str:

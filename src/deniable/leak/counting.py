@@ -8,7 +8,7 @@ independent.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -179,7 +179,10 @@ class _Exposures:
 
 
 def count_log(
-    pieces: Iterable[pl.DataFrame], columns: Columns, files: VisitorFiles | None
+    pieces: Iterable[pl.DataFrame],
+    columns: Columns,
+    files: VisitorFiles | None,
+    progress: Callable[[int], None] | None = None,
 ) -> Tally:
     """Count a log that comes in pieces.
 
@@ -187,6 +190,7 @@ def count_log(
         pieces: as `reading.batches` gives them.
         columns: which roles the log has.
         files: where visitors are joined; None for a log without ids.
+        progress: told the rows so far after each piece.
 
     Raises:
         InvalidArgumentError: a log without rows, or with more cells than anybody could compare.
@@ -197,6 +201,8 @@ def count_log(
         batch = piece.drop_nulls(needed)
         tally.rows += piece.height
         tally.skipped += piece.height - batch.height
+        if progress is not None:
+            progress(tally.rows)
         if not batch.height:
             continue
         cell, reward = cells.numbers(batch), _floats(batch, "reward")

@@ -1,26 +1,21 @@
-"""An exposure log as a stream of plain columns, whatever tool wrote it: CSV, Parquet or JSON lines.
+"""An exposure log as a stream of plain columns.
 
-The kind of a file is told by its first bytes, not by its name. Everything is read as text and turned
-into numbers here, so that what is wrong with a column is told in one sentence. Messages never quote a
-cell: it could be a visitor or a segment.
+Everything is read as text and turned into numbers here, so that what is wrong with a column is told in
+one sentence. Messages never quote a cell: it could be a visitor or a segment.
 """
 
 from __future__ import annotations
 
-import gzip
-import json
+import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from deniable.errors import InvalidArgumentError
 from deniable.leak.columns import Columns
+from deniable.leak.files import LogFile, json_pieces, what_is_wrong
 
 if TYPE_CHECKING:
     import polars as pl
-
-Kind = Literal["CSV", "Parquet", "JSON lines"]
 
 KEYS = ("experiment", "segment", "variant")
 """What identifies a cell of the counts; always present, as text."""
@@ -28,19 +23,10 @@ KEYS = ("experiment", "segment", "variant")
 ONE_EXPERIMENT = "all exposures"
 """The experiment's name where the log has no column for it."""
 
-READABLE = "a CSV, Parquet or JSON-lines file"
 _BATCH = 250_000
-_HEAD = 1 << 16
 _SAMPLE = 1_000
 _HASH_SEED = 20_240_229
 
-_REFUSED = {
-    b"PK\x03\x04": f"{READABLE}; this is an Excel or zip file: save the sheet as CSV",
-    b"\xd0\xcf\x11\xe0": f"{READABLE}; this is an Excel file: save the sheet as CSV",
-    b"%PDF": f"{READABLE}, not a PDF",
-    b"SQLite": f"{READABLE}, not a database",
-}
-_SEPARATORS = (",", ";", "\t", "|")
 _TIMES = (
     "%Y-%m-%dT%H:%M:%S%.f",
     "%Y-%m-%d %H:%M:%S%.f",
@@ -53,67 +39,6 @@ _TIMES = (
 )
 
 
-@dataclass(frozen=True)
-class LogFile:
-    """A file whose kind is known.
-
-    Attributes:
-        path: where it is.
-        kind: what it is.
-        header: its columns.
-        separator: between the fields of a CSV file.
-    """
-
-    path: Path
-    kind: Kind
-    header: tuple[str, ...]
-    separator: str = ","
-
-
-def open_log(path: str | Path) -> LogFile:
-    """Look at the first bytes of a file.
-
-    Raises:
-        InvalidArgumentError: an empty file, or one that is no log.
-        OSError: one that is missing or unreadable.
-
-    >>> open_log("exposures.xlsx")
-    Traceback (most recent call last):
-    ...
-    FileNotFoundError: [Errno 2] No such file or directory: 'exposures.xlsx'
-    """
-    source = Path(path)
-    with source.open("rb") as file:
-        start = file.read(_HEAD)
-    if start.startswith(b"\x1f\x8b"):
-        with gzip.open(source) as file:
-            start = file.read(_HEAD)
-    for magic, allowed in _REFUSED.items():
-        if start.startswith(magic):
-            raise InvalidArgumentError("file", source.name, allowed)
-    if start.startswith(b"PAR1"):
-        return LogFile(source, "Parquet", _parquet_header(source))
-    text = start.decode("utf-8-sig", errors="replace").lstrip()
-    if not text:
-        raise InvalidArgumentError("file", source.name, f"{READABLE} with rows; this one is empty")
-    if "\x00" in text:
-        raise InvalidArgumentError("file", source.name, f"{READABLE} in UTF-8")
-    if text.startswith("["):
-        raise InvalidArgumentError("file", source.name, "one JSON object a line, not a JSON array")
-    if text.startswith("{"):
-        return LogFile(source, "JSON lines", _keys(source.name, text))
-    first = text.splitlines()[0]
-    separator = max(_SEPARATORS, key=first.count)
-    header = tuple(_fields(first, separator))
-    if len(header) < 2:
-        raise InvalidArgumentError(
-            "file",
-            source.name,
-            "a header of two or more columns, separated by commas or semicolons",
-        )
-    return LogFile(source, "CSV", header, separator)
-
-
 def batches(log: LogFile, columns: Columns) -> Iterator[pl.DataFrame]:
     """The log in pieces, in its own order.
 
@@ -123,53 +48,66 @@ def batches(log: LogFile, columns: Columns) -> Iterator[pl.DataFrame]:
     """
     import polars as pl
 
+    readings: list[pl.Expr] = []
     try:
-        frame = _scan(log, columns)
-        schema = frame.collect_schema()
-        cells = frame.select(_cells(schema, column, role) for role, column in columns.used())
-        if columns.experiment is None:
-            cells = cells.with_columns(experiment=pl.lit(ONE_EXPERIMENT))
-        readings = [*map(pl.col, KEYS), pl.struct(KEYS).hash(_HASH_SEED).alias("key")]
-        if columns.visitor is not None:
-            hashed = pl.col("visitor").hash(_HASH_SEED)  # a null must stay one
-            readings.append(pl.when(pl.col("visitor").is_not_null()).then(hashed).alias("visitor"))
-        if columns.time is not None:
-            sample = cells.select("time").head(_SAMPLE).collect()["time"]
-            readings.append(_time(sample))
-        numbers = cells.collect_schema()
-        for role in ("count", "reward"):
-            if getattr(columns, role) is not None:
-                number = _number(role, numbers[role], decimal_comma=log.separator == ";")
-                bad = pl.col(role).is_not_null() & number.is_null()
-                readings += [number, bad.alias(f"bad_{role}")]
-        for batch in cells.select(readings).collect_batches(
-            chunk_size=_BATCH, maintain_order=True, engine="streaming"
-        ):
-            yield _checked(batch, columns)
-    except pl.exceptions.PolarsError:
-        raise InvalidArgumentError("file", log.path.name, _WHOLE[log.kind]) from None
+        for frame in _frames(log, columns):
+            cells = _roles(frame, columns)
+            readings = readings or _readings(cells, columns, decimal_comma=log.separator == ";")
+            for batch in cells.select(readings).collect_batches(
+                chunk_size=_BATCH, maintain_order=True, engine="streaming"
+            ):
+                yield _checked(batch, columns)
+    except (pl.exceptions.PolarsError, EOFError, zlib.error):
+        raise InvalidArgumentError("file", log.path.name, what_is_wrong(log)) from None
 
 
-_WHOLE = {
-    "CSV": "a CSV file in UTF-8 whose rows have as many fields as its header",
-    "Parquet": "a Parquet file that is whole",
-    "JSON lines": "one whole JSON object in every line",
-}
-
-
-def _scan(log: LogFile, columns: Columns) -> pl.LazyFrame:
+def _frames(log: LogFile, columns: Columns) -> Iterator[pl.LazyFrame]:
+    """The file as it is; JSON lines a block at a time, because Polars keeps the whole file."""
     import polars as pl
 
     if log.kind == "Parquet":
-        return pl.scan_parquet(log.path, glob=False)
-    if log.kind == "CSV":
-        return pl.scan_csv(log.path, separator=log.separator, infer_schema=False, glob=False)
-    used = {
-        part if part in log.header else part.partition(".")[0]
-        for _, column in columns.used()
-        for part in column.split(",")
-    }
-    return pl.scan_ndjson(log.path, schema=dict.fromkeys(sorted(used), pl.String))
+        yield pl.scan_parquet(log.path, glob=False)
+    elif log.kind == "CSV":
+        yield pl.scan_csv(log.path, separator=log.separator, infer_schema=False, glob=False)
+    else:
+        used = {
+            part if part in log.header else part.partition(".")[0]
+            for _, column in columns.used()
+            for part in column.split(",")
+        }
+        schema = dict.fromkeys(sorted(used), pl.String)
+        for piece in json_pieces(log):
+            yield pl.read_ndjson(piece, schema=schema).lazy()
+
+
+def _roles(frame: pl.LazyFrame, columns: Columns) -> pl.LazyFrame:
+    """The columns that are used, under the names of their roles."""
+    import polars as pl
+
+    schema = frame.collect_schema()
+    cells = frame.select(_cells(schema, column, role) for role, column in columns.used())
+    if columns.experiment is None:
+        cells = cells.with_columns(experiment=pl.lit(ONE_EXPERIMENT))
+    return cells
+
+
+def _readings(cells: pl.LazyFrame, columns: Columns, *, decimal_comma: bool) -> list[pl.Expr]:
+    """How each role is read, by the kind of its column and, for times, the form of the first rows."""
+    import polars as pl
+
+    readings = [*map(pl.col, KEYS), pl.struct(KEYS).hash(_HASH_SEED).alias("key")]
+    if columns.visitor is not None:
+        hashed = pl.col("visitor").hash(_HASH_SEED)  # a null must stay one
+        readings.append(pl.when(pl.col("visitor").is_not_null()).then(hashed).alias("visitor"))
+    if columns.time is not None:
+        readings.append(_time(cells.select("time").head(_SAMPLE).collect()["time"]))
+    kinds = cells.collect_schema()
+    for role in ("count", "reward"):
+        if getattr(columns, role) is not None:
+            number = _number(role, kinds[role], decimal_comma=decimal_comma)
+            bad = pl.col(role).is_not_null() & number.is_null()
+            readings += [number, bad.alias(f"bad_{role}")]
+    return readings
 
 
 def _cells(schema: pl.Schema, column: str, role: str) -> pl.Expr:
@@ -273,31 +211,3 @@ def _checked(batch: pl.DataFrame, columns: Columns) -> pl.DataFrame:
                 "count", columns.count, "a column of whole numbers, 0 or more"
             )
     return batch.select([name for name in batch.columns if not name.startswith("bad_")])
-
-
-def _parquet_header(source: Path) -> tuple[str, ...]:
-    import polars as pl
-
-    try:
-        return tuple(pl.read_parquet_schema(source))
-    except (pl.exceptions.PolarsError, OSError):
-        raise InvalidArgumentError("file", source.name, _WHOLE["Parquet"]) from None
-
-
-def _keys(name: str, text: str) -> tuple[str, ...]:
-    """The keys of the first lines, in order of their first appearance."""
-    lines = text.splitlines()
-    whole = lines[:-1] if len(lines) > 1 and not text.endswith("\n") else lines
-    keys: dict[str, None] = {}
-    try:
-        for line in filter(str.strip, whole[:_SAMPLE]):
-            keys |= dict.fromkeys(json.loads(line))
-    except (ValueError, TypeError):
-        raise InvalidArgumentError("file", name, _WHOLE["JSON lines"]) from None
-    return tuple(keys)
-
-
-def _fields(line: str, separator: str) -> list[str]:
-    import csv
-
-    return next(csv.reader([line], delimiter=separator))

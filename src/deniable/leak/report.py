@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -14,9 +14,10 @@ from deniable.errors import InvalidArgumentError
 from deniable.leak.budgets import BUDGETS, BudgetEffect, budget_effects, todays_reward
 from deniable.leak.columns import Columns, find_columns
 from deniable.leak.counting import Tally, count_log
+from deniable.leak.files import open_log
 from deniable.leak.joint import Joint, measure_jointly
 from deniable.leak.measuring import Estimate, ExperimentLeak, Guesses, SegmentBelief, measure
-from deniable.leak.reading import batches, open_log
+from deniable.leak.reading import batches
 from deniable.leak.visitors import VisitorFiles
 
 
@@ -156,6 +157,7 @@ def measure_leak(
     columns: Mapping[str, str | None] | None = None,
     confidence: float = 0.95,
     budgets: Sequence[float] = BUDGETS,
+    progress: Callable[[int], None] | None = None,
 ) -> Leak:
     """Measure what an exposure log tells a tracker; reads CSV, Parquet and JSON lines.
 
@@ -165,6 +167,7 @@ def measure_leak(
             visitor, time, count, reward, experiment.
         confidence: with which all limits hold together.
         budgets: in nats, to compare.
+        progress: told the number of rows read, from time to time.
 
     Raises:
         InvalidArgumentError: a file, a column or values that cannot be used.
@@ -178,9 +181,9 @@ def measure_leak(
         raise InvalidArgumentError("confidence", confidence, "a number above 0, below 1")
     considered = tuple(check.nonnegative("budgets", list(budgets)).tolist())
     log = open_log(path)
-    found = find_columns(log.header, columns)
+    found = find_columns(log.header, columns, log.keys)
     with VisitorFiles() if found.visitor is not None else nullcontext() as files:
-        tally = count_log(batches(log, found), found, files)
+        tally = count_log(batches(log, found), found, files, progress)
         usable = [counts for counts in tally.experiments if counts.informative]
         if not usable:
             _refuse(tally, found)

@@ -32,6 +32,7 @@ from deniable.storage.store import (
     NewDecision,
     NewDecisions,
     NewReward,
+    Shown,
     TryAgain,
 )
 
@@ -122,32 +123,29 @@ class Batch:
         Args:
             state: the experiment.
             rewards: (decision as it was shown, metric) -> value in millionths.
-            told: where to tell what became of each; None: nobody asks.
+            told: where to tell what became of each that is known; None: nobody asks.
         """
-        places = state.ids.places({decision for decision, _ in rewards})
-        shown = self._tx.shown(state.id, sorted(places))
-        stored = {places[decision]: decision for decision in shown}
-        before = self._tx.rewarded(state.id, sorted(shown))
+        known = self._shown(state, {decision for decision, _ in rewards})
+        before = self._tx.rewarded(state.id, sorted(stored for stored, _ in known.values()))
         window, now, writer = state.attribution, self._now, self._identity.writer
         seq, head = self._chain
         rows = []
-        for (given, metric), value in sorted(
-            rewards.items(), key=lambda one: (stored.get(one[0][0], b""), one[0][1])
+        # In the order of the keys, like new decisions.
+        for decision, metric, given, value in sorted(
+            (known[given][0], metric, given, value)
+            for (given, metric), value in rewards.items()
+            if given in known
         ):
-            decision = stored.get(given, b"")
-            what = shown.get(decision)
-            late = what is not None and window is not None and now - what.decided_at > window
+            what = known[given][1]
+            if (decision, metric) in before:
+                outcome = "duplicate"
+            elif window is not None and now - what.decided_at > window:
+                outcome = "late"
+            else:
+                outcome = "applied"
             if told is not None:
-                told[given, metric] = (
-                    "unknown"
-                    if what is None
-                    else "duplicate"
-                    if (decision, metric) in before
-                    else "late"
-                    if late
-                    else "applied"
-                )
-            if what is None or late or (decision, metric) in before:
+                told[given, metric] = outcome
+            if outcome != "applied":
                 continue
             seq += 1
             committed = reward_commitment(what.salt, metric, value)
@@ -172,6 +170,20 @@ class Batch:
         if not self._tx.extend(writer, owner, self._chain, self._now + LEASE_MICROSECONDS):
             raise TryAgain("this writer's chain was taken over")
         return self._chain
+
+    def _shown(self, state: ExperimentState, given: set[bytes]) -> dict[bytes, tuple[bytes, Shown]]:
+        """Decision as it was shown -> its id in the store and what is stored, where there is one.
+
+        Decisions from before ids had two forms are looked for among those that are missing.
+        """
+        places = {state.ids.stored(one): one for one in given}
+        found = self._tx.shown(state.id, sorted(places))
+        missing = [one for stored, one in places.items() if stored not in found]
+        if missing:
+            older = self._tx.shown(state.id, sorted(missing))
+            places |= dict(zip(older, older, strict=True))
+            found |= older
+        return {places[stored]: (stored, what) for stored, what in found.items()}
 
     def _known(self, state: ExperimentState, visitors: Sequence[bytes]) -> dict[bytes, Decision]:
         arms, as_shown = state.arm_keys, state.ids.shown

@@ -18,7 +18,6 @@ Decisions from before migration 0004 were shown as they are stored, and still ar
 from __future__ import annotations
 
 import hmac
-from collections.abc import Iterable
 from hashlib import blake2b
 
 _number = int.from_bytes
@@ -51,8 +50,3 @@ class DecisionIds:
     def stored(self, shown: bytes) -> bytes:
         """The id that is stored for one that was shown: the same step again."""
         return bytes.fromhex(self.shown(shown))
-
-    def places(self, shown: Iterable[bytes]) -> dict[bytes, bytes]:
-        """Id in the store -> id that was given, for both forms in which each may be stored."""
-        given = list(shown)
-        return {one: one for one in given} | {self.stored(one): one for one in given}

@@ -210,12 +210,22 @@ def _arm(where: str, given: object) -> tuple[NewArm, bool]:
     return arm, given.get("active", True) is True
 
 
+_METRICS = 'a table of NAME = CAP, or NAME = { cap = CAP, better = "less" }'
+
+
 def _metrics(where: str, given: Mapping[str, Any]) -> tuple[Metric, ...]:
-    caps = given.get("metrics", {"reward": 1.0})
-    numbers = isinstance(caps, dict) and all(type(cap) in (int, float) for cap in caps.values())
-    if not numbers:
-        raise InvalidArgumentError(f"{where}.metrics", caps, "a table of NAME = CAP")
-    return tuple(Metric(name, round(cap * MICRO)) for name, cap in caps.items())
+    told = given.get("metrics", {"reward": 1.0})
+    if not isinstance(told, dict):
+        raise InvalidArgumentError(f"{where}.metrics", told, _METRICS)
+    found = []
+    for name, one in told.items():
+        own = one if isinstance(one, dict) else {"cap": one}
+        _only(own, ("cap", "better"), f"{where}.metrics.{name}")
+        cap, better = own.get("cap", 1.0), own.get("better", "more")
+        if type(cap) not in (int, float) or better not in ("more", "less"):
+            raise InvalidArgumentError(f"{where}.metrics", told, _METRICS)
+        found.append(Metric(name, round(cap * MICRO), better))
+    return tuple(found)
 
 
 # -- comparing --------------------------------------------------------------------------------
@@ -471,7 +481,12 @@ def _members(experiment: Experiment) -> dict[str, object]:
         "holdout": experiment.holdout / 1000 or None,
         "default_arm": experiment.default_arm,
         "attribution_seconds": experiment.attribution_seconds,
-        "metrics": {metric.name: metric.cap for metric in experiment.metrics},
+        "metrics": {
+            metric.name: metric.cap
+            if metric.better == "more"
+            else {"cap": metric.cap, "better": metric.better}
+            for metric in experiment.metrics
+        },
         "winner": experiment.winner,
     }
 

@@ -100,6 +100,11 @@ def draft(
         if not 0 < metric.cap_micro <= LARGEST_REWARD * MICRO:
             allowed = f"a cap above 0, at most {LARGEST_REWARD:g}"
             raise InvalidArgumentError("metrics", metric.cap, allowed)
+        if metric.better not in ("more", "less"):
+            raise InvalidArgumentError("metrics", metric.better, "more or less")
+    if metrics[0].better != "more":
+        allowed = "more is better: the first metric decides; tables look for the most of it"
+        raise InvalidArgumentError("metrics", metrics[0].name, allowed)
     budgets = _arm_budgets(wanted, budget)
     if budgets[0] is not None and not kind.arm_budgets:
         allowed = f"one budget for all arms with the {strategy} strategy"

@@ -16,6 +16,7 @@ import json
 import math
 import threading
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import TypeAlias
@@ -131,19 +132,17 @@ class CounterCache:
         self._lock = threading.Lock()
 
     def read(self, connection: Connection, experiment: Experiment) -> IntArray:
-        """Rows of table, role, segment, arm, metric, shows, value and square."""
-        sums = experiments.counters_by_table(connection, experiment)
-        before = self._known.get(experiment.id, {})
-        grown = [number for number, own in sums.items() if before.get(number, ((), None))[0] != own]
-        now = {number: before[number] for number in sums.keys() - set(grown)}
-        if grown:  # the newest, as a rule
-            since, until = min(grown), max(grown)
-            found = experiments.result_counts(connection, experiment, since, until)
-            rows = np.fromiter(chain.from_iterable(found), dtype=np.int64).reshape(-1, 8)
-            starts = np.flatnonzero(np.diff(rows[:, 0])) + 1
-            now |= {
-                int(part[0, 0]): (sums[int(part[0, 0])], part) for part in np.split(rows, starts)
-            }
+        """Rows of table, role, segment, arm, metric, shows, value and square, each cell once."""
+        before = self._known.get(experiment.id)
+        if before is None:
+            now = _by_table(experiments.result_counts(connection, experiment))
+        else:
+            sums = experiments.counters_by_table(connection, experiment)
+            grown = [n for n, own in sums.items() if n not in before or before[n][0] != own]
+            now = {number: before[number] for number in sums.keys() - set(grown)}
+            if grown:  # the newest, as a rule
+                since, until = min(grown), max(grown)
+                now |= _by_table(experiments.result_counts(connection, experiment, since, until))
         with self._lock:
             self._known[experiment.id] = now
             self._known.move_to_end(experiment.id)
@@ -151,6 +150,18 @@ class CounterCache:
                 self._known.popitem(last=False)
         parts = [now[number][1] for number in sorted(now)]
         return np.concatenate(parts) if parts else np.empty((0, 8), dtype=np.int64)
+
+
+def _by_table(rows: Sequence[Sequence[int]]) -> dict[int, tuple[tuple[int, ...], IntArray]]:
+    """Table -> the sums of its shows, values and squares, and its cells, each added up over writers."""
+    each = np.fromiter(chain.from_iterable(rows), dtype=np.int64).reshape(-1, 8)
+    if not len(each):
+        return {}
+    new = np.flatnonzero((np.diff(each[:, :5], axis=0) != 0).any(axis=1)) + 1
+    starts = np.concatenate([[0], new])
+    cells = np.hstack([each[starts, :5], np.add.reduceat(each[:, 5:], starts)])
+    tables = np.split(cells, np.flatnonzero(np.diff(cells[:, 0])) + 1)
+    return {int(part[0, 0]): (tuple(part[:, 5:].sum(axis=0).tolist()), part) for part in tables}
 
 
 def evidence_of(

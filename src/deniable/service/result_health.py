@@ -25,7 +25,7 @@ from deniable.service.evidence import (
     first_state,
 )
 from deniable.service.result_records import unit_of
-from deniable.service.results import ALPHA
+from deniable.service.results import ALPHA, guardrails_of
 from deniable.service.small_cells import told_positions
 from deniable.storage import times
 from deniable.storage.records import MICRO, Experiment
@@ -56,6 +56,7 @@ class ResultHealth:
         log_e_value: evidence over all tables that draws do not follow them.
         delays: (share of the rewards, seconds within which they came); empty while there are few.
         alerts: one sentence each.
+        guardrails: one sentence for each metric that got worse.
     """
 
     tables: int
@@ -64,6 +65,7 @@ class ResultHealth:
     log_e_value: float
     delays: tuple[tuple[float, float], ...]
     alerts: tuple[str, ...]
+    guardrails: tuple[str, ...] = ()
 
     @property
     def as_designed(self) -> bool:
@@ -89,9 +91,9 @@ def health_of(
         )
     alerts += _drifted(settled)
     alerts += _novelty(settled)
-    return ResultHealth(
-        tables, worst, chance, log_e, delays_of(connection, experiment), tuple(alerts)
-    )
+    broken = [text for one in guardrails_of(settled) for text in one.alerts]
+    delays = delays_of(connection, experiment)
+    return ResultHealth(tables, worst, chance, log_e, delays, tuple(alerts), tuple(broken))
 
 
 def _draws(evidence: Evidence) -> tuple[int | None, float, float, int]:

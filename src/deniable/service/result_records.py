@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from deniable.inference.words import Unit
-from deniable.storage.records import Status
+from deniable.storage.records import Better, Status
 
 TOO_EARLY = "too early"
 
@@ -114,14 +114,18 @@ class Guardrail:
     Attributes:
         metric: its name.
         cap: its largest value.
+        better: whether more of it is better, or less.
         differences: every arm against the default, in the whole and by segment.
-        alerts: one sentence for each that moved beyond chance.
+        alerts: one sentence for each that got worse beyond chance.
+        improved: one for each that got better.
     """
 
     metric: str
     cap: float
+    better: Better
     differences: tuple[Difference, ...]
     alerts: tuple[str, ...]
+    improved: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -195,7 +199,7 @@ class Results:
 
     @property
     def alerts(self) -> tuple[str, ...]:
-        """What the guardrails say."""
+        """What got worse, by the guardrails."""
         return tuple(text for guardrail in self.guardrails for text in guardrail.alerts)
 
     def level(self, value: Estimate | Rate) -> str:

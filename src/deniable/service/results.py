@@ -84,10 +84,7 @@ def results_of(evidence: Evidence) -> Results:
             if _possible(choice, experiment)
         ),
         stop_rule=_stop_rule(shown, state, unit),
-        guardrails=tuple(
-            _guardrail(evidence, number, alpha, told)
-            for number in range(1, len(experiment.metrics))
-        ),
+        guardrails=guardrails_of(evidence),
         holdout=_holdout(evidence, best.gain, metric) if experiment.holdout else None,
         visitors=found.visitors,
         waiting=evidence.waiting,
@@ -307,6 +304,14 @@ def _at_most(share: float, unit: Unit) -> str:
     return f"{100 * share:.1f} points" if unit.cap is None else f"{unit.cap * share:,.3g}"
 
 
+def guardrails_of(evidence: Evidence) -> tuple[Guardrail, ...]:
+    """Every metric that does not decide, with its own confidence sequences."""
+    experiment = evidence.experiment
+    told = set(told_positions(evidence.all_shows, [arm.active for arm in experiment.arms]))
+    alpha, n_metrics = ALPHA / len(experiment.metrics), len(experiment.metrics)
+    return tuple(_guardrail(evidence, number, alpha, told) for number in range(1, n_metrics))
+
+
 def _guardrail(evidence: Evidence, number: int, alpha: float, told: set[int]) -> Guardrail:
     experiment = evidence.experiment
     metric = experiment.metrics[number]
@@ -319,17 +324,22 @@ def _guardrail(evidence: Evidence, number: int, alpha: float, told: set[int]) ->
         compared = {None: compared[None]}
     differences = tuple(one for place in compared.values() for one in place)
     unit = unit_of(metric.cap)
-    alerts = []
+    alerts: list[str] = []
+    improved: list[str] = []
     for one in differences:
         if one.low is None or one.high is None or one.low <= 0 <= one.high:
             continue
         where = "" if one.segment is None else f" for {one.segment}"
         moved = "rose" if one.low > 0 else "fell"
         change = unit.change(one.low / metric.cap, one.high / metric.cap)
-        alerts.append(
-            f"{metric.name} {moved} with {one.arm}{where}: {change} against {one.against}."
+        good = (one.low > 0) == (metric.better == "more")
+        (improved if good else alerts).append(
+            f"{metric.name} {moved} with {one.arm}{where}: {change} against {one.against}, "
+            f"and {metric.better} is better."
         )
-    return Guardrail(metric.name, metric.cap, differences, tuple(alerts))
+    return Guardrail(
+        metric.name, metric.cap, metric.better, differences, tuple(alerts), tuple(improved)
+    )
 
 
 def _holdout(evidence: Evidence, price: Value, metric: Metric) -> HoldoutEffect:

@@ -10,20 +10,20 @@ Messages name rows and columns, never what is in a cell: it could be a visitor.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from operator import itemgetter
 from pathlib import Path
-from typing import Any
 
 import polars as pl
-from sqlalchemy import Column, Connection, select
+from sqlalchemy import Connection
 
 from deniable.errors import InvalidArgumentError
 from deniable.service.decision_ids import DecisionIds
 from deniable.service.visitors import VisitorHash, normalised
 from deniable.storage import experiments
 from deniable.storage.records import MICRO, Experiment
-from deniable.storage.schema import decisions
 
 COLUMNS: dict[str, tuple[str, ...]] = {
     "decision": ("decision", "decision_id"),
@@ -38,7 +38,11 @@ COLUMNS: dict[str, tuple[str, ...]] = {
 AT_ONCE = 5_000
 """Rewards of one transaction."""
 
-LOOKED_UP_AT_ONCE = 10_000
+LOOKED_UP_AT_ONCE = 500
+"""Ids of one statement."""
+
+PROGRESS_ROWS = 10_000
+"""Rows that are looked up between two calls of the progress function."""
 
 MOST_UNKNOWN = 0.1
 """A file in which more than this share of ids is unknown is taken for the wrong file."""
@@ -87,8 +91,8 @@ class CheckedFile:
 
     Attributes:
         rows: how many there are.
-        rewards: (decision, metric, millionths) of those that are good and known, in the order of
-            the decisions.
+        rewards: (decision as it was shown, metric, millionths) of those that are good and known,
+            in the order of the store.
         unknown: rows whose decision is not stored.
         skipped: reason -> bad rows that were left out.
     """
@@ -142,7 +146,6 @@ def checked_file(
             path.name,
             f"ids that are known, but {unknown:,} of {len(rows):,} are not; nothing was applied",
         )
-    found.sort(key=lambda one: one[0])  # neighbours in the index; stable: the first row counts
     return CheckedFile(len(rows), found, unknown, {why: n for why, (n, _) in bad.items()})
 
 
@@ -304,52 +307,64 @@ def _resolved(
     key: bytes,
     progress: Progress,
 ) -> list[tuple[bytes, str | None, int]]:
-    """(decision, metric, millionths) of the rows whose decision is stored."""
-    found: list[tuple[bytes, str | None, int]] = []
+    """(decision as it was shown, metric, millionths) of the rows whose decision is stored."""
+    found: list[tuple[bytes, bytes, str | None, int]] = []
     done = 0
     for (name,), mine in good.group_by("of", maintain_order=True):
         experiment = bytes.fromhex(known[str(name)].id)
         hashed, ids = VisitorHash(key, experiment), DecisionIds(key, experiment)
-        for start in range(0, len(mine), LOOKED_UP_AT_ONCE):
-            part = mine.slice(start, LOOKED_UP_AT_ONCE)
+        for start in range(0, len(mine), PROGRESS_ROWS):
+            part = mine.slice(start, PROGRESS_ROWS)
             texts = part["identity"].to_list()
             if part["by_id"][0]:
                 wanted = list(map(_id_bytes, texts))
-                places = ids.places(wanted)
-                column = decisions.c.id
+                places = {ids.stored(one): one for one in wanted if one}
+                stored = {places[row]: row for row in _stored(connection, experiment, "id", places)}
+                older = [one for one in wanted if one and one not in stored]
+                stored |= {row: row for row in _stored(connection, experiment, "id", older)}
             else:
                 wanted = [hashed(normalised(text)) for text in texts]
-                places = dict(zip(wanted, wanted, strict=True))
-                column = decisions.c.visitor
-            stored = _stored(connection, experiment, column, places)
+                stored = _stored(connection, experiment, "visitor", wanted)
             values = zip(wanted, part["what"].to_list(), part["micro"].to_list(), strict=True)
-            found += [(stored[one], what, micro) for one, what, micro in values if one in stored]
+            found += [
+                (stored[one], ids.stored(stored[one]), what, micro)
+                for one, what, micro in values
+                if one in stored
+            ]
             done += len(part)
             progress("checking", done, len(good))
-    return found
+    # Neighbours in the index come together; the sort is stable, so that the first row counts.
+    found.sort(key=itemgetter(0))
+    return [row[1:] for row in found]
+
+
+@cache
+def _lookup(column: str, mark: str) -> str:
+    """Decisions that are not erased, by a list of ids or visitors that is filled up with NULL."""
+    marks = ", ".join([mark] * LOOKED_UP_AT_ONCE)
+    return (
+        f"SELECT {column}, id FROM decisions WHERE experiment_id = {mark} "
+        f"AND salt IS NOT NULL AND {column} IN ({marks})"
+    )
 
 
 def _stored(
-    connection: Connection, experiment: bytes, column: Column[bytes], places: Mapping[bytes, bytes]
+    connection: Connection, experiment: bytes, column: str, wanted: Collection[bytes]
 ) -> dict[bytes, bytes]:
-    """What was asked for -> the stored id of the decision, where there is one that is not erased.
+    """What was asked for -> the stored id of its decision, where there is one that is not erased.
 
-    Args:
-        connection: inside a transaction.
-        experiment: its id.
-        column: what is looked up.
-        places: value of the column -> what was asked for.
+    In the driver's own SQL: SQLAlchemy takes longer to write a list of ten thousand parameters than
+    SQLite to look them up.
     """
-    rows: Iterator[Any] = iter(
-        connection.execute(
-            select(column, decisions.c.id).where(
-                decisions.c.experiment_id == experiment,
-                column.in_(list(places)),
-                decisions.c.salt.is_not(None),
-            )
-        ).all()
-    )
-    return {places[row[0]]: row[1] for row in rows}
+    statement = _lookup(column, "?" if connection.dialect.paramstyle == "qmark" else "%s")
+    values = list(wanted)
+    found: dict[bytes, bytes] = {}
+    for start in range(0, len(values), LOOKED_UP_AT_ONCE):
+        part = values[start : start + LOOKED_UP_AT_ONCE]
+        padding = (None,) * (LOOKED_UP_AT_ONCE - len(part))
+        rows = connection.exec_driver_sql(statement, (experiment, *map(bytearray, part), *padding))
+        found.update((bytes(row[0]), bytes(row[1])) for row in rows)
+    return found
 
 
 def _id_bytes(text: str) -> bytes:

@@ -114,7 +114,7 @@ def _columns(draft: Experiment) -> dict[str, Any]:
         "trace_nano": draft.trace_nano,
         "layer": draft.layer,
         "holdout": draft.holdout,
-        "metrics": json.dumps([[metric.name, metric.cap_micro] for metric in draft.metrics]),
+        "metrics": json.dumps([metric.plain for metric in draft.metrics]),
         "default_arm": _position(draft, draft.default_arm),
         "attribution_seconds": draft.attribution_seconds,
     }
@@ -258,19 +258,22 @@ def counters_by_table(
         .where(counters.c.experiment_id == bytes.fromhex(experiment.id))
         .group_by(counters.c.table_number)
     )
-    return {row[0]: (row[1], row[2], row[3]) for row in rows}
+    return {row[0]: (row[1], row[2], row[3]) for row in rows if any(row[1:])}
 
 
 def result_counts(
-    connection: Connection, experiment: Experiment, since: int, until: int
+    connection: Connection, experiment: Experiment, since: int = 0, until: int | None = None
 ) -> Sequence[Sequence[int]]:
-    """What results are made from, over all writers, in the order of the counters' key.
+    """What results are made from, in the order of the counters' key; zeros are left out.
+
+    Each writer's counters are rows of their own: most cells have one writer, and summing them here
+    would take longer than everything else.
 
     Args:
         connection: to the store.
         experiment: whose.
         since: the first table.
-        until: the last table.
+        until: the last table; None: all that there are.
 
     Returns:
         Rows of table, role, segment, arm, metric, shows, value and square.
@@ -282,15 +285,18 @@ def result_counts(
         counters.c.arm,
         counters.c.metric,
     )
-    sums = (counters.c.shows, counters.c.value, counters.c.square)
-    return connection.execute(
-        select(*columns, *(cast(func.sum(one), BigInteger) for one in sums))
+    query = (
+        select(*columns, counters.c.shows, counters.c.value, counters.c.square)
         .where(
             counters.c.experiment_id == bytes.fromhex(experiment.id),
-            counters.c.table_number.between(since, until),
+            counters.c.table_number >= since,
+            (counters.c.shows > 0) | (counters.c.value > 0),  # a square is never above its value
         )
-        .group_by(*columns)
-    ).all()
+        .order_by(*columns)
+    )
+    if until is not None:
+        query = query.where(counters.c.table_number <= until)
+    return connection.execute(query).all()
 
 
 def held(connection: Connection, experiment: Experiment) -> Any:
@@ -433,7 +439,7 @@ def _experiment(row: Any, arm_rows: Sequence[Any], names: Sequence[str]) -> Expe
         holdout=row.holdout,
         default_arm=arm_rows[row.default_arm].key,
         attribution_seconds=row.attribution_seconds,
-        metrics=tuple(Metric(name, cap) for name, cap in json.loads(row.metrics)),
+        metrics=tuple(Metric(*one) for one in json.loads(row.metrics)),
         version=row.version,
         winner=None if row.winner is None else arm_rows[row.winner].key,
         exhausted=row.exhausted,

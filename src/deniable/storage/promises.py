@@ -109,7 +109,7 @@ def create_detail(experiment: Experiment) -> dict[str, Any]:
         "holdout": experiment.holdout,
         "default_arm": experiment.default_arm,
         "attribution_seconds": experiment.attribution_seconds,
-        "metrics": [[metric.name, metric.cap_micro] for metric in experiment.metrics],
+        "metrics": [metric.plain for metric in experiment.metrics],
         "across_time": experiment.across_time,
     }
 
@@ -382,7 +382,7 @@ def _whole(detail: Mapping[str, Any]) -> Promise | None:
         holdout=detail["holdout"],
         default_arm=detail["default_arm"],
         attribution_seconds=detail["attribution_seconds"],
-        metrics=tuple(Metric(name, cap) for name, cap in detail["metrics"]),
+        metrics=tuple(Metric(*one) for one in detail["metrics"]),
         slots=_slots(detail),
         version=detail.get("version", 1),
         status=detail.get("status", "draft"),

@@ -105,6 +105,9 @@ class Arm:
     active: bool = True
 
 
+Better: TypeAlias = Literal["more", "less"]
+
+
 @dataclass(frozen=True)
 class Metric:
     """A reward that an experiment records.
@@ -112,6 +115,7 @@ class Metric:
     Attributes:
         name: what callers name it by.
         cap_micro: the largest value, in millionths; values lie between 0 and this.
+        better: whether more of it is better, or less. Of the metric that decides more is.
 
     >>> Metric("click").cap
     1.0
@@ -119,11 +123,17 @@ class Metric:
 
     name: str = "reward"
     cap_micro: int = MICRO
+    better: Better = "more"
 
     @property
     def cap(self) -> float:
         """The largest value."""
         return self.cap_micro / MICRO
+
+    @property
+    def plain(self) -> list[str | int]:
+        """As it is stored and chained; `Metric(*plain)` reads it. "more" is left out."""
+        return [self.name, self.cap_micro, *([] if self.better == "more" else [self.better])]
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ def make(
             across_time=experiment.across_time,
             layer=None,
             holdout=0,
-            metrics=json.dumps([[metric.name, metric.cap_micro] for metric in experiment.metrics]),
+            metrics=json.dumps([metric.plain for metric in experiment.metrics]),
             table_number=0,
             has_tombstones=False,
             default_arm=positions[experiment.default_arm],

@@ -34,6 +34,7 @@ from deniable.storage.records import (
     MICRO,
     SCOPES,
     ApiKey,
+    Better,
     Cell,
     Commitment,
     Experiment,
@@ -100,10 +101,11 @@ class MetricRequest(_Request):
 
     name: Key
     cap: Annotated[float, Field(gt=0, le=LARGEST_REWARD, allow_inf_nan=False)] = 1.0
+    better: Better = "more"
 
     def metric(self) -> Metric:
         """As the use-case takes it."""
-        return Metric(self.name, round(self.cap * MICRO))
+        return Metric(self.name, round(self.cap * MICRO), self.better)
 
 
 class ExperimentRequest(_Request):
@@ -240,6 +242,7 @@ class MetricReply(BaseModel):
 
     name: str
     cap: float
+    better: Better
 
 
 class ExperimentReply(BaseModel):
@@ -282,7 +285,9 @@ class ExperimentReply(BaseModel):
             trace_budget=_nats(experiment.trace_nano),
             group=experiment.layer,
             holdout=experiment.holdout / 1000,
-            metrics=[MetricReply(name=m.name, cap=m.cap) for m in experiment.metrics],
+            metrics=[
+                MetricReply(name=m.name, cap=m.cap, better=m.better) for m in experiment.metrics
+            ],
             **taken,
         )
 
