@@ -16,6 +16,7 @@ from deniable.planning.trace import trace_costs
 from deniable.policies.greedy import ConstantPolicy
 from deniable.simulation.environment import Environment
 from deniable.simulation.run import simulate
+from deniable.strategies import STRATEGIES
 
 SIZES: dict[str, Any] = {"n_arms": 2, "horizon": 20_000, "n_segments": 2}
 
@@ -65,6 +66,15 @@ def test_costs_are_the_simulator_s(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         assert abs(told - wanted) < 4.5 * (high - low)  # each is 400 runs: over 12 deviations
     assert found[0].lost_with_trace - found[0].lost > 6 * found[0].error
+
+
+def test_every_strategy_has_its_cost() -> None:
+    """Noise costs each of them; half of it would be told as less."""
+    sizes: dict[str, Any] = {**SIZES, "horizon": 5_000, "lift": 0.5}
+    found = trace_costs(**sizes, budget=1.0, trace_budget=0.05)
+    assert [cost.strategy for cost in found] == list(STRATEGIES)
+    for cost in found:
+        assert cost.lost_with_trace - cost.lost > 4 * cost.error
 
 
 def test_less_trace_budget_costs_more() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,7 +17,7 @@ from deniable import _validation as check
 from deniable._extras import require
 from deniable._validation import FloatArray
 from deniable.expectations.prior import Prior
-from deniable.policies.base import Published, checked_trace_budget
+from deniable.policies.base import Published, as_served, checked_trace_budget
 from deniable.privacy.belief import highest_belief
 from deniable.strategies import STRATEGIES
 
@@ -28,7 +28,7 @@ RATE, LIFT = 0.1, 0.1
 """Base rate, and standard deviation of the arms' rates relative to it, where none are given."""
 
 WORLDS, REPETITIONS = 100, 4
-"""Draws of the click rates, and runs with each."""
+"""Draws of the click rates, and runs with each; one run where a table is a linear programme."""
 
 _OWN = 0.5  # the part of the variance between arms that differs by segment
 
@@ -120,12 +120,11 @@ def trace_costs(
     costs = []
     for name, strategy in STRATEGIES.items():
         policy = strategy(n_arms, budget).policy()
-        if not isinstance(policy, Published):
-            continue
-        pair = (replace(policy, growth="service"), replace(policy, trace_budget=trace_budget))
+        pair = (as_served(policy), as_served(policy, trace_budget))
+        runs = REPETITIONS if isinstance(policy, Published) else 1
         cases: list[Case] = [Case(world, one) for one in pair for world in worlds]
-        frame = simulate_many(cases, REPETITIONS, seed, workers=1).frame
-        plain, noisy = frame["regret"].to_numpy().reshape(2, WORLDS, REPETITIONS).mean(axis=2)
+        frame = simulate_many(cases, runs, seed, workers=1).frame
+        plain, noisy = frame["regret"].to_numpy().reshape(2, WORLDS, runs).mean(axis=2)
         error = float((noisy - plain).std(ddof=1)) / math.sqrt(WORLDS)
         costs.append(TraceCost(name, float(plain.mean()), float(noisy.mean()), error))
     return tuple(costs)

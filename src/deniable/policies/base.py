@@ -224,14 +224,14 @@ def as_served(policy: Policy, trace_budget: float = 0.0) -> Policy:
     """The policy as the service runs it: learning from table to table, with noise where there is any.
 
     Args:
-        policy: any; one that publishes tables anyway, or none, stays as it is.
+        policy: any; one that publishes tables anyway takes the trace budget, others stay as they are.
         trace_budget: 0 for none.
     """
-    if not isinstance(policy, Published):
-        return policy
-    if trace_budget:
-        return cast(Policy, replace(policy, trace_budget=trace_budget))
-    return cast(Policy, replace(policy, growth="service"))
+    if trace_budget and hasattr(policy, "trace_budget"):
+        return cast(Policy, replace(cast(Any, policy), trace_budget=trace_budget))
+    if isinstance(policy, Published):
+        return cast(Policy, replace(policy, growth="service"))
+    return policy
 
 
 def checked_trace_budget(value: float) -> float:
