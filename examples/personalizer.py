@@ -17,6 +17,7 @@ any ASGI server.
 import asyncio
 from collections import OrderedDict
 from collections.abc import Sequence
+from math import e
 from random import Random
 from typing import Annotated, Any
 
@@ -165,7 +166,7 @@ def main() -> None:
     print(
         f"liked article shown: first {sum(first) / 300:.0%}, last {sum(last) / 300:.0%} of visitors"
     )
-    print(f"at most {2.718281828 / (1 + 2.718281828):.0%} are possible at a budget of 1")
+    print(f"expected with the best table at a budget of 1: {e / (1 + e):.0%}")
     print(f"The promise is {'kept by every table' if kept else 'BROKEN'}.")
 
 

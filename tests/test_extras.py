@@ -128,6 +128,7 @@ MISSING: list[tuple[list[str], str]] = [
     (["reproduce", "all"], "all"),
     (["plan", "--arms", "2", "--visitors", "100", "--chart", "plan.svg"], "charts"),
     (["allocate", "firm.csv", "--firm-budget", "3"], "data"),
+    (["allocate", "--illustration"], "data"),
     (["leak", "log.csv"], "data"),
 ]
 

@@ -345,6 +345,30 @@ def test_a_file_that_is_no_log_is_one_line_and_status_2(
     assert said.err.count("\n") == 1
 
 
+@pytest.mark.parametrize("ending", ["parquet", "csv.gz", "jsonl.gz"])
+def test_a_file_of_which_bytes_are_missing_or_changed_names_the_first_row_that_is_lost(
+    folder: Path, tmp_path: Path, ending: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sound = (folder / f"all.{ending}").read_bytes()
+    rows = audit_log(folder / f"all.{ending}").rows
+    path = tmp_path / f"log.{ending}"
+    middle = len(sound) // 2
+    least = 1 if ending == "parquet" else 60  # the last bytes of a gzip file hold no row
+    for content in (
+        sound[:middle],
+        sound[:-least],
+        sound[:middle] + bytes(200) + sound[middle + 200 :],
+    ):
+        path.write_bytes(content)
+        found = audit_log(path)
+        assert not found.sound
+        assert found.row is not None
+        assert 1 <= found.row <= rows + 1
+        assert f"row {found.row:,}" in found.verdict
+        assert main(["audit", "log", str(path)]) == 1
+        assert "The log does NOT hold" in capsys.readouterr().out
+
+
 def test_the_command_exports_audits_and_tells_by_its_status(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

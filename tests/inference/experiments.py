@@ -65,6 +65,54 @@ def thompson(budget: float) -> Rule:
     return table
 
 
+def one_table_for_two(lifts: FloatArray, budget: float) -> FloatArray:
+    """The best table of two segments and two arms within a budget, for many experiments at once.
+
+    Args:
+        lifts: how much better the second arm is, in the first segments of all experiments and then,
+            in the same order, in the second segments. Segments come equally often.
+        budget: between the two segments.
+
+    The best one is a corner: one arm for both, which tells nothing, or each its better arm, randomised.
+    """
+    halves = np.split(lifts, 2)
+    more = 1 / (1 + np.exp(-budget))
+    apart = [np.where(half > 0, more, 1 - more) for half in halves]
+    corners = [(0.0, 0.0), (1.0, 1.0), tuple(apart)]
+    allowed = np.sign(halves[0]) != np.sign(halves[1])
+    worth = np.stack([first * halves[0] + second * halves[1] for first, second in corners])
+    worth[2] = np.where(allowed, worth[2], -np.inf)
+    chosen = worth.argmax(axis=0)
+    second = np.concatenate(
+        [np.select([chosen == 0, chosen == 1], [0.0, 1.0], part) for part in apart]
+    )
+    return np.column_stack([1 - second, second])
+
+
+def joint(budget: float, draws: int = 16) -> Rule:
+    """Two runs are the two segments of one experiment: the mean of best tables for drawn rates."""
+
+    def table(state: State, n: int, rng: np.random.Generator) -> FloatArray:
+        mean = (1 + state.rewards) / (10 + state.shows)
+        deviation = np.sqrt(mean * (1 - mean) / (10 + state.shows))
+        tables = []
+        for _ in range(draws):
+            first, second = (mean + deviation * rng.normal(size=mean.shape)).T
+            tables.append(one_table_for_two(second - first, budget))
+        return np.asarray(np.mean(tables, axis=0))
+
+    return table
+
+
+def gated(budget: float) -> Rule:
+    """As joint, but for the scores of a model outside, which change their mind from batch to batch."""
+
+    def table(state: State, n: int, rng: np.random.Generator) -> FloatArray:
+        return one_table_for_two(rng.normal(size=state.n_segments), budget)
+
+    return table
+
+
 def retiring(budget: float, after: int) -> Rule:
     """As constant, but the arm with the lowest rate is hardly shown any more after some visitors."""
 

@@ -13,6 +13,9 @@ from tests.inference.experiments import (
     arm_budgets,
     constant,
     dynamic,
+    gated,
+    joint,
+    one_table_for_two,
     retiring,
     run,
     same,
@@ -21,6 +24,8 @@ from tests.inference.experiments import (
 
 from deniable.inference.intervals import combine, of_sums
 from deniable.inference.state import State, Sums
+from deniable.strategies.gate import gate
+from deniable.strategies.joint_lp import best_table
 
 ALPHA = 0.05
 
@@ -55,7 +60,8 @@ def outcome(setting: Setting, seed: int) -> Outcome:
         outside = (seen.low > target) | (seen.high < target)
         missed |= (outside & seen.ready).any(axis=1)
         missed_exact |= ((seen.exact_low > target) | (seen.exact_high < target)).any(axis=1)
-        deviation = np.sqrt(sums.variance) / sums.weight
+        with np.errstate(invalid="ignore"):  # nobody was randomised yet
+            deviation = np.sqrt(sums.variance) / sums.weight
         peeked |= (np.abs(sums.estimate - target) > z * deviation).any(axis=1)
         found |= (((seen.low > 0) | (seen.high < 0)) & seen.ready).any(axis=1)
         found_exact |= ((seen.exact_low > 0) | (seen.exact_high < 0)).any(axis=1)
@@ -101,6 +107,14 @@ SETTINGS = {
     "three arms, budget 2": Setting(constant(2.0), same(0.1, 0.1, 0.12), typical=rare(2.0, 3)),
     "arm budgets .5 1 2": Setting(arm_budgets([0.5, 1.0, 2.0]), same(0.1, 0.12, 0.1), typical=0.1),
     "thompson, budget 3": Setting(thompson(3.0), same(0.1, 0.1), typical=rare(3.0)),
+    "A/A, joint 1.0": Setting(joint(1.0), same(0.1, 0.1), typical=rare(1.0), runs=4000),
+    "A/A, joint 5.0": Setting(joint(5.0), same(0.1, 0.1), typical=0.1, runs=4000),
+    "small lift, joint 3.0": Setting(joint(3.0), same(0.1, 0.11), typical=0.1, runs=4000),
+    "drift, joint 1.0": Setting(
+        joint(1.0), lambda t: (0.15 - 0.1 * t, 0.15 - 0.1 * t), typical=0.1, runs=4000
+    ),
+    "A/A, gate 1.0": Setting(gated(1.0), same(0.1, 0.1), typical=rare(1.0), runs=4000),
+    "small lift, gate 3.0": Setting(gated(3.0), same(0.1, 0.11), typical=rare(3.0), runs=4000),
     "retiring arm": Setting(retiring(1.0, 5000), same(0.1, 0.12, 0.11), typical=rare(1.0, 3)),
     "revenue": Setting(constant(1.0), same(0.2, 0.2), values=(0.05, 0.2, 1.0), typical=rare(1.0)),
     "drift, both arms": Setting(
@@ -122,6 +136,20 @@ def test_covers_at_all_looks(name: str) -> None:
     assert found.ready > 0.95  # by the end there was something to be wrong about
     assert found.asymptotic <= ALPHA
     assert found.exact <= ALPHA
+
+
+def test_tables_for_two_segments_are_those_of_the_strategy() -> None:
+    """The rule of the simulation against the product's solver, and against its gate."""
+    rng = np.random.default_rng(3)
+    for budget in (0.1, 1.0, 5.0):
+        rates = rng.random((20, 2, 2))  # experiments, segments, arms
+        lifts = rates[:, :, 1] - rates[:, :, 0]
+        ours = one_table_for_two(np.concatenate([lifts[:, 0], lifts[:, 1]]), budget)
+        for place, rate in enumerate(rates):
+            rows = np.array([ours[place], ours[place + len(rates)]])
+            worth = 0.5 * float((rows * rate).sum())
+            assert worth == pytest.approx(best_table(rate.T, [0.5, 0.5], budget).value, abs=1e-9)
+            assert rows == pytest.approx(gate(rate, budget=budget).table, abs=1e-6)
 
 
 def test_widths() -> None:

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from deniable.cli import main
 from deniable.errors import InvalidArgumentError
 from deniable.privacy.composition import nano_down
-from deniable.service.declared import Difference, _nats, compare, written
+from deniable.service.declared import Difference, compare
+from deniable.service.firm_file import nats, written
 from deniable.service.service import Deniable
 from deniable.service.service import open as open_service
 
@@ -110,7 +111,7 @@ def test_a_life_by_files(store_url: str) -> None:
         )
         assert compare(replanned, service).refused == [
             "by.arm.arms: fixed when it was created",
-            "by.arm.budget: fixed when it was created",
+            "by.arm.budget: fixed when it was created (not set; the file says 1.0)",
         ]
         stopped = changed('status = "running"', 'status = "stopped"\nwinner = "green"')
         assert take(compare(stopped, service)) == ["checkout: stop, promote green"]
@@ -126,7 +127,7 @@ def test_a_draft_may_have_another_budget(store_url: str) -> None:
     with open_service(store_url) as service:
         take(compare(one, service))
         two = one.replace("= 1", '= 2\nstrategy = "constant"')
-        assert take(compare(two, service)) == ["e: constant, 2 nats"]
+        assert take(compare(two, service)) == ["e: constant, 2 nats instead of dynamic, 1 nats"]
         assert service.experiments.get("e").budget == 2.0
         assert compare(two, service).steps == []
 
@@ -178,12 +179,24 @@ def test_adding_arms_and_segments(store_url: str) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
-        ("budget = 1.25", "budget = 1.26", "checkout.budget: part of its promise"),
+        (
+            "budget = 1.25",
+            "budget = 1.26",
+            "checkout.budget: part of its promise (1.25; the file says 1.26)",
+        ),
         ('["grey", ', '["grey", "third", ', "checkout.arms: part of its promise"),
         ('["new", ', '["newcomers", ', "checkout.segments: part of its promise"),
         ("share = 0.25", "share = 0.5", "checkout.share: fixed when it started"),
-        ('layer = "shop"', 'layer = "mail"', "checkout.layer: part of its promise"),
-        ("holdout = 0.1", "holdout = 0.2", "checkout.holdout: part of its promise"),
+        (
+            'layer = "shop"',
+            'layer = "mail"',
+            "checkout.layer: part of its promise (shop; the file says mail)",
+        ),
+        (
+            "holdout = 0.1",
+            "holdout = 0.2",
+            "checkout.holdout: part of its promise (0.1; the file says 0.2)",
+        ),
         ('status = "running"', "", "checkout.status: running cannot become draft"),
         ("spent = 50.5", "spent = 50", "checkout.metrics: part of its promise"),
         ('better = "less"', 'better = "more"', "checkout.metrics: part of its promise"),
@@ -256,11 +269,11 @@ def test_mistakes_are_named(text: str, field: str) -> None:
 @given(st.integers(0, 40 * 10**9))
 def test_budgets_come_back_to_the_nano_nat(nano: int) -> None:
     """Fails where the written number, read again, would be rounded down to the one below."""
-    assert nano_down(json.loads(json.dumps(_nats(nano)))) == nano
+    assert nano_down(json.loads(json.dumps(nats(nano)))) == nano
 
 
 def test_budgets_are_written_as_they_were_typed() -> None:
-    assert [_nats(nano_down(nats)) for nats in (0.7, 0.3, 1.25, 6, 1e-9)] == [
+    assert [nats(nano_down(one)) for one in (0.7, 0.3, 1.25, 6, 1e-9)] == [
         0.7,
         0.3,
         1.25,
@@ -292,7 +305,14 @@ def test_the_command(
     capsys.readouterr()
     assert main(["apply", str(file), "--yes"]) == 2
     assert "nothing was done: 1 of the wanted" in capsys.readouterr().err
+    capsys.readouterr()
     assert main(["apply", str(tmp_path / "none.toml")]) == 2
+    assert "none.toml: No such file or directory" in capsys.readouterr().err
+    assert main(["apply", str(tmp_path / "store.db")]) == 2
+    assert "a TOML file in UTF-8" in capsys.readouterr().err
+    file.write_text("[firm]\nbudget = 6\nwindow_days\n", "utf-8")
+    assert main(["apply", str(file)]) == 2
+    assert "line 3" in capsys.readouterr().err
     assert main(["export"]) == 2
     assert main(["export", "checkout", "--to", str(copy)]) == 2
 

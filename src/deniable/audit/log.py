@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from deniable.audit.log_blocks import about, blocks
+from deniable.audit.log_blocks import UnreadableRowsError, about, blocks
 from deniable.audit.log_experiment import AuditedExperiment, LoggedExperiment
 from deniable.audit.log_links import Flags, Rows, shifted
 from deniable.audit.log_visitors import Visitors
@@ -158,6 +158,8 @@ def audit_log(
             reader.finish()
         except _Broken as problem:
             broken = problem
+        except UnreadableRowsError as problem:
+            broken = _Broken(f"cannot be read: {problem}", reader.rows + 1)
         found = () if broken else tuple(one.audited() for one in reader.opened())
     return LogAudit(
         problem=None if broken is None else str(broken),

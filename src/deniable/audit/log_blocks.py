@@ -12,7 +12,7 @@ import gzip
 import json
 import zlib
 from collections.abc import Iterator
-from io import BufferedReader
+from io import SEEK_END, BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,8 +29,13 @@ WIDTHS = {"experiment": 16, "id": 16, "visitor": 16, "salt": 16, "commitment": 3
 TEXT = ("kind", "detail")
 COLUMNS = LogRow._fields
 
+_MAGIC = b"PAR1"
 _ROWS = 1 << 17
 _BYTES, _PART = 1 << 25, 1 << 20
+
+
+class UnreadableRowsError(Exception):
+    """The file is a log of which no more rows can be read; says why."""
 
 
 def ending_of(path: Path) -> str:
@@ -46,6 +51,7 @@ def blocks(path: Path) -> Iterator[pl.DataFrame]:
 
     Raises:
         InvalidArgumentError: the file is not a log of this format.
+        UnreadableRowsError: it was cut off or damaged, so that further rows cannot be read.
     """
     ending = ending_of(path)
     path.open("rb").close()  # a missing file is told as such
@@ -79,16 +85,36 @@ def _parquet(path: Path) -> Iterator[pl.DataFrame]:
     import polars as pl
     from polars.exceptions import PolarsError
 
+    if _cut_off(path):
+        raise UnreadableRowsError(
+            "the Parquet file was cut off, and no row can be read without its end, which says where "
+            "they are"
+        )
     try:
         lazy = pl.scan_parquet(path)
         columns = lazy.collect_schema().names()
         height = lazy.select(pl.len()).collect().item()
     except (PolarsError, OSError) as error:
-        raise _unknown(path, "is not Parquet, or was cut off") from error
+        raise _unknown(path, "is not Parquet, or its end was changed") from error
     if tuple(columns) != COLUMNS:
         raise _unknown(path, "has other columns")
     for start in range(0, height, _ROWS):
-        yield _typed(lazy.slice(start, _ROWS).collect())
+        try:
+            block = lazy.slice(start, _ROWS).collect()
+        except (PolarsError, OSError) as error:
+            raise UnreadableRowsError("these bytes of the Parquet file were changed") from error
+        yield _typed(block)
+
+
+def _cut_off(path: Path) -> bool:
+    """Whether a Parquet file lacks its end: it begins and ends with the same four bytes."""
+    with path.open("rb") as file:
+        begins = file.read(len(_MAGIC)) == _MAGIC
+        size = file.seek(0, SEEK_END)
+        if not begins or size < 3 * len(_MAGIC):
+            return False  # too short to be one
+        file.seek(-len(_MAGIC), SEEK_END)
+        return file.read() != _MAGIC
 
 
 def _lines(path: Path, ending: str) -> Iterator[pl.DataFrame]:
@@ -110,13 +136,18 @@ def _pieces(file: BufferedReader | gzip.GzipFile, path: Path) -> Iterator[bytes]
     """The file in pieces of whole lines; the last may lack the end of its line."""
     parts: list[bytes] = []
     size = 0
+    begun = False
     while True:
         try:
             part = file.read1(_PART)
         except EOFError:  # a compressed file that was cut off: its last rows are missing
             part = b""
         except (gzip.BadGzipFile, zlib.error) as error:
-            raise _unknown(path, "is not gzip, or was damaged") from error
+            if not begun:
+                raise _unknown(path, "is not gzip, or was damaged") from error
+            yield b"".join(parts).rpartition(b"\n")[0]
+            raise UnreadableRowsError("the compressed bytes were changed") from error
+        begun = True
         if not part:
             break
         parts.append(part)

@@ -9,15 +9,9 @@ import numpy as np
 
 from deniable.charts.theme import ACCENT, INK, rows, themed, values
 from deniable.portfolio.allocation import allocate
-from deniable.portfolio.problem import Portfolio
+from deniable.portfolio.illustration import TWO_EXPERIMENTS
 from deniable.theory.best_budget import best_dynamic_budget
 from deniable.theory.elasticity import dynamic_gain
-
-TWO_EXPERIMENTS = Portfolio.of(
-    [{"id": "A", "arms": 2, "visitors": 1000}, {"id": "B", "arms": 2, "visitors": 10_000}],
-    form="paper",
-)
-"""Experiment A with 1,000 visitors and B with 10,000, two arms each."""
 
 _COLOURS = alt.Scale(domain=["A", "B"], range=["#CC79A7", "#0072B2"])
 _STAGES = ("equal split", "half-way", "optimal")

@@ -63,24 +63,27 @@ def allocate(
     from deniable.cli.sections import print_sections
     from deniable.portfolio.allocation import allocate as solve
     from deniable.portfolio.problem import Portfolio
-    from deniable.portfolio.table import check_out_path, read_rows, write_allocation
 
     if chart is not None:
         from deniable.charts.save import check_chart_path, save_chart
 
         check_chart_path(chart)
     if out is not None:
+        from deniable.portfolio.table import check_out_path, write_allocation
+
         check_out_path(out)
     if rows < 0:
         raise InvalidArgumentError("rows", rows, "a whole number, 0 or more")
     assumed = 0
     if illustration:
-        from deniable.charts.illustration import TWO_EXPERIMENTS, two_experiments
+        from deniable.portfolio.illustration import TWO_EXPERIMENTS
 
         experiments, firm_budget, regime = TWO_EXPERIMENTS, firm_budget or 4.0, "dynamic"
     elif portfolio is None:
         raise InvalidArgumentError("portfolio", None, "a file, or --illustration")
     else:
+        from deniable.portfolio.table import read_rows
+
         given = read_rows(portfolio)
         assumed = sum(not (row.get("segments") or row.get("shares")) for row in given)
         experiments = Portfolio.of(given, form=form, objective=objective)  # type: ignore[arg-type]
@@ -103,6 +106,8 @@ def allocate(
         typer.echo(f"allocation: {out}", err=True)
     if chart is not None:
         if illustration:
+            from deniable.charts.illustration import two_experiments
+
             drawing = two_experiments()
         else:
             from deniable.charts.portfolio import allocation_chart

@@ -40,10 +40,8 @@ def apply(
 
     try:
         text = file.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidArgumentError(
-            "file", str(file), f"a text file ({type(error).__name__})"
-        ) from None
+    except UnicodeDecodeError:
+        raise InvalidArgumentError("file", str(file), "a TOML file in UTF-8") from None
     with opened(store, key_file) as service:
         found = compare(text, service)
         if not as_json:

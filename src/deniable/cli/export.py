@@ -32,8 +32,8 @@ def export(
     key_file: KeyFile = "",
 ) -> None:
     """Write an experiment's decisions. Every shape but `public` holds segments: keep it safe."""
-    from deniable.service.declared import written
     from deniable.service.export import Shape
+    from deniable.service.firm_file import written
 
     if to is not None:
         if experiment is not None:

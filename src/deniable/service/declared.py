@@ -8,37 +8,28 @@ added to it, and the step says what that does to the promise.
 
 from __future__ import annotations
 
-import json
-import math
-import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from deniable.errors import NANO, InvalidArgumentError, UnknownNameError
+from deniable.errors import InvalidArgumentError, UnknownNameError
 from deniable.privacy.composition import nano_down
-from deniable.service.drafts import NewArm, draft
+from deniable.service.firm_file import (
+    Wanted,
+    members,
+    nats,
+    only,
+    parsed,
+    slots_of,
+    tables,
+    wanted_experiment,
+)
 from deniable.service.people import Invitation, checked_name
 from deniable.service.service import Deniable
-from deniable.storage.records import MICRO, ROLES, SCOPES, SLOTS, Experiment, Metric, Status
-from deniable.strategies import DEFAULT_STRATEGY
+from deniable.storage.records import ROLES, SCOPES, SLOTS, Experiment, Status
 
-SETTINGS = (
-    "segments",
-    "budget",
-    "strategy",
-    "across_time",
-    "trace_budget",
-    "planned_visitors",
-    "layer",
-    "holdout",
-    "default_arm",
-    "attribution_seconds",
-)
-"""Members of an experiment that `create` takes as they are."""
-_OTHERS = ("arms", "metrics", "share", "status", "winner")
 _NEXT: dict[tuple[Status, Status], tuple[str, ...]] = {
     ("draft", "running"): ("start",),
     ("draft", "paused"): ("start", "pause"),
@@ -78,18 +69,6 @@ class Difference:
     left_alone: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """An experiment as a file wants it."""
-
-    made: Experiment
-    arms: tuple[NewArm, ...]
-    off: tuple[str, ...]
-    share: float
-    status: Status
-    winner: str | None
-
-
 def compare(text: str, service: Deniable) -> Difference:
     r"""How the store differs from the file.
 
@@ -103,132 +82,17 @@ def compare(text: str, service: Deniable) -> Difference:
     ...     [step.words for step in found.steps]
     ['firm: at most 3 nats in any 90 days']
     """
-    document = _parsed(text)
+    document = parsed(text)
     found = Difference()
     _compare_firm(document.get("firm"), service, found)
     stored = {experiment.key: experiment for experiment in service.experiments.all()}
-    wanted = {key: _wanted(key, given) for key, given in _tables(document, "experiments")}
+    wanted = {key: wanted_experiment(key, given) for key, given in tables(document, "experiments")}
     for key, want in wanted.items():
         _compare_experiment(key, want, stored.get(key), service, found)
-    _compare_keys(dict(_tables(document, "keys")), service, found)
-    _compare_users(dict(_tables(document, "users")), service, found)
+    _compare_keys(dict(tables(document, "keys")), service, found)
+    _compare_users(dict(tables(document, "users")), service, found)
     found.left_alone = [key for key in stored if key not in wanted]
     return found
-
-
-def written(service: Deniable) -> str:
-    """The store as a file that `compare` reads: applied to it, it changes nothing."""
-    firm = service.firm.current()
-    parts = [_table("firm", {"budget": _nats(firm.budget_nano), "window_days": firm.window_days})]
-    parts += [
-        _table(f"experiments.{_text(experiment.key)}", _members(experiment))
-        for experiment in service.experiments.all()
-    ]
-    parts += [
-        _table(f"keys.{_text(key.label)}", {"scopes": list(key.scopes)})
-        for key in service.keys.all()
-        if key.revoked_at is None
-    ]
-    parts += [
-        _table(
-            f"users.{_text(user.name)}",
-            {"role": user.role, "disabled": True if user.disabled_at else None},
-        )
-        for user in service.people.all()
-    ]
-    return "\n".join(parts)
-
-
-# -- reading ----------------------------------------------------------------------------------
-
-
-def _parsed(text: str) -> dict[str, Any]:
-    try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InvalidArgumentError("file", str(error), "TOML") from None
-    _only(document, ("firm", "experiments", "keys", "users"), "file")
-    return document
-
-
-def _tables(document: Mapping[str, Any], name: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    found = document.get(name, {})
-    if not isinstance(found, dict) or not all(isinstance(item, dict) for item in found.values()):
-        raise InvalidArgumentError(name, "...", f"tables [{name}.NAME]")
-    yield from found.items()
-
-
-def _only(given: Mapping[str, Any], allowed: Sequence[str], where: str) -> None:
-    for name in given:
-        if name not in allowed:
-            raise InvalidArgumentError(where, name, f"only {', '.join(allowed)}")
-
-
-def _wanted(key: str, given: Mapping[str, Any]) -> Wanted:
-    where = f"experiments.{key}"
-    _only(given, (*SETTINGS, *_OTHERS), where)
-    for name in ("arms", "segments"):
-        if not isinstance(given.get(name), list):
-            raise InvalidArgumentError(f"{where}.{name}", given.get(name), "a list")
-    status = given.get("status", "draft")
-    if status not in ("draft", "running", "paused", "stopped"):
-        raise InvalidArgumentError(f"{where}.status", status, "draft, running, paused or stopped")
-    share = given.get("share", 1.0)
-    if not isinstance(share, int | float) or not 0.001 <= share <= 1:
-        raise InvalidArgumentError(f"{where}.share", share, "0.001 to 1")
-    arms = [_arm(f"{where}.arms", arm) for arm in given["arms"]]
-    winner = given.get("winner")
-    if winner is not None and (status != "stopped" or winner not in [a.key for a, _ in arms]):
-        raise InvalidArgumentError(f"{where}.winner", winner, "an arm, where status is stopped")
-    settings: dict[str, Any] = {name: given.get(name) for name in SETTINGS}
-    settings |= {
-        "strategy": given.get("strategy", DEFAULT_STRATEGY),
-        "across_time": given.get("across_time", False),
-        "holdout": given.get("holdout", 0.0),
-    }
-    new, metrics = tuple(arm for arm, _ in arms), _metrics(where, given)
-    try:
-        made = draft(key, arms=new, metrics=metrics, **settings)
-    except InvalidArgumentError as error:
-        raise InvalidArgumentError(
-            f"{where}.{error.argument}", error.value, error.allowed
-        ) from None
-    except TypeError:
-        raise InvalidArgumentError(where, "...", "texts, numbers and lists as documented") from None
-    off = tuple(arm.key for arm, active in arms if not active)
-    return Wanted(made, new, off, float(share), status, winner)
-
-
-def _arm(where: str, given: object) -> tuple[NewArm, bool]:
-    """An arm, and whether it is on."""
-    if isinstance(given, str):
-        return NewArm(given), True
-    if not isinstance(given, dict) or "key" not in given:
-        raise InvalidArgumentError(where, given, "keys, or tables with a key")
-    _only(given, ("key", "label", "budget", "active"), where)
-    arm = NewArm(given["key"], given.get("label", ""), given.get("budget"))
-    return arm, given.get("active", True) is True
-
-
-_METRICS = 'a table of NAME = CAP, or NAME = { cap = CAP, better = "less" }'
-
-
-def _metrics(where: str, given: Mapping[str, Any]) -> tuple[Metric, ...]:
-    told = given.get("metrics", {"reward": 1.0})
-    if not isinstance(told, dict):
-        raise InvalidArgumentError(f"{where}.metrics", told, _METRICS)
-    found = []
-    for name, one in told.items():
-        own = one if isinstance(one, dict) else {"cap": one}
-        _only(own, ("cap", "better"), f"{where}.metrics.{name}")
-        cap, better = own.get("cap", 1.0), own.get("better", "more")
-        if type(cap) not in (int, float) or better not in ("more", "less"):
-            raise InvalidArgumentError(f"{where}.metrics", told, _METRICS)
-        found.append(Metric(name, round(cap * MICRO), better))
-    return tuple(found)
-
-
-# -- comparing --------------------------------------------------------------------------------
 
 
 def _compare_firm(given: object, service: Deniable, found: Difference) -> None:
@@ -236,7 +100,7 @@ def _compare_firm(given: object, service: Deniable, found: Difference) -> None:
         return
     if not isinstance(given, dict):
         raise InvalidArgumentError("firm", given, "a table [firm]")
-    _only(given, ("budget", "window_days", "reason"), "firm")
+    only(given, ("budget", "window_days", "reason"), "firm")
     budget, days = given.get("budget"), given.get("window_days", 90)
     if not isinstance(budget, int | float) or type(days) is not int:
         raise InvalidArgumentError("firm", given, "budget (a number) and window_days (whole days)")
@@ -254,6 +118,8 @@ def _compare_firm(given: object, service: Deniable, found: Difference) -> None:
         if days < now.window_days:
             found.refused.append("firm.window_days: shortening it needs `reason`")
     words = f"firm: at most {budget:g} nats in any {days} days"
+    if now is not None:
+        words += f" instead of {now.budget:g} in any {now.window_days}"
     setting = partial(
         service.firm.set, budget=budget, window_days=days, reason=given.get("reason", "")
     )
@@ -272,10 +138,10 @@ def _compare_experiment(
             key,
             arms=want.arms,
             segments=made.segments,
-            budget=None if made.arm_specific else _nats(made.budget_nano),
+            budget=None if made.arm_specific else nats(made.budget_nano),
             strategy=made.strategy,
             across_time=made.across_time,
-            trace_budget=None if made.trace_nano is None else _nats(made.trace_nano),
+            trace_budget=None if made.trace_nano is None else nats(made.trace_nano),
             planned_visitors=made.planned_visitors,
             layer=made.layer,
             holdout=made.holdout / 1000,
@@ -315,13 +181,23 @@ def _compare_settings(
     for name in changed:
         if name not in free:
             why = "fixed when it was created" if stored.status == "draft" else "part of its promise"
-            found.refused.append(f"{key}.{name}: {why}")
+            found.refused.append(f"{key}.{name}: {why}{_both(name, stored, want.made)}")
     if changed and set(changed) <= free:
         plan = {key: (want.made.budget_nano, want.made.strategy)}
-        words = f"{key}: {want.made.strategy}, {want.made.budget:g} nats"
+        words = f"{key}: {want.made.strategy}, {want.made.budget:g} nats "
+        words += f"instead of {stored.strategy}, {stored.budget:g} nats"
         found.steps.append(Step(words, _silent(partial(service.experiments.replan, plan))))
-    if stored.slots is not None and round(want.share * SLOTS) != _slots(stored):
+    if stored.slots is not None and round(want.share * SLOTS) != slots_of(stored):
         found.refused.append(f"{key}.share: fixed when it started")
+
+
+def _both(name: str, stored: Experiment, made: Experiment) -> str:
+    """What a setting is and what the file says; nothing for lists, which may name segments."""
+    now, then = members(stored).get(name), members(made).get(name)
+    if isinstance(now, list | dict) or isinstance(then, list | dict):
+        return ""
+    now, then = ("not set" if value is None else value for value in (now, then))
+    return f" ({now}; the file says {then})"
 
 
 def _compare_size(
@@ -373,7 +249,7 @@ def _compare_status(
 def _compare_keys(wanted: dict[str, dict[str, Any]], service: Deniable, found: Difference) -> None:
     known = {key.label: key for key in service.keys.all() if key.revoked_at is None}
     for label, given in wanted.items():
-        _only(given, ("scopes",), f"keys.{label}")
+        only(given, ("scopes",), f"keys.{label}")
         scopes = given.get("scopes")
         if not isinstance(scopes, list) or not scopes or not set(scopes) <= set(SCOPES):
             raise InvalidArgumentError(
@@ -396,7 +272,7 @@ def _compare_users(wanted: dict[str, dict[str, Any]], service: Deniable, found: 
             name = checked_name(given_name)
         except InvalidArgumentError as error:
             raise InvalidArgumentError("users", given_name, error.allowed) from None
-        _only(given, ("role", "disabled"), where)
+        only(given, ("role", "disabled"), where)
         role, disabled = given.get("role"), given.get("disabled", False)
         if role not in ROLES:
             raise InvalidArgumentError(f"{where}.role", role, f"one of {', '.join(ROLES)}")
@@ -435,9 +311,6 @@ def _silent(act: Callable[[], object]) -> Callable[[], None]:
     return done
 
 
-# -- writing ----------------------------------------------------------------------------------
-
-
 def _fixed(experiment: Experiment) -> dict[str, Any]:
     """What `create` fixes, by name."""
     return {
@@ -454,67 +327,3 @@ def _fixed(experiment: Experiment) -> dict[str, Any]:
         "attribution_seconds": experiment.attribution_seconds,
         "metrics": experiment.metrics,
     }
-
-
-def _members(experiment: Experiment) -> dict[str, object]:
-    """An experiment's members in a file; what is None is left out."""
-    arms = [
-        {
-            "key": arm.key,
-            "label": arm.label or None,
-            "budget": None if arm.budget_nano is None else _nats(arm.budget_nano),
-            "active": None if arm.active else False,
-        }
-        for arm in experiment.arms
-    ]
-    return {
-        "status": experiment.status,
-        "arms": arms,
-        "segments": list(experiment.segments),
-        "budget": None if experiment.arm_specific else _nats(experiment.budget_nano),
-        "strategy": experiment.strategy,
-        "across_time": experiment.across_time or None,
-        "trace_budget": None if experiment.trace_nano is None else _nats(experiment.trace_nano),
-        "planned_visitors": experiment.planned_visitors,
-        "layer": experiment.layer,
-        "share": None if experiment.slots is None else _slots(experiment) / SLOTS,
-        "holdout": experiment.holdout / 1000 or None,
-        "default_arm": experiment.default_arm,
-        "attribution_seconds": experiment.attribution_seconds,
-        "metrics": {
-            metric.name: metric.cap
-            if metric.better == "more"
-            else {"cap": metric.cap, "better": metric.better}
-            for metric in experiment.metrics
-        },
-        "winner": experiment.winner,
-    }
-
-
-def _nats(nano: int) -> float:
-    """The shortest number of nats that is rounded down to these nano-nats."""
-    near = (nano / NANO, (nano + 1) / NANO, math.nextafter(nano / NANO, math.inf))
-    return min((nats for nats in near if nano_down(nats) == nano), key=lambda nats: len(repr(nats)))
-
-
-def _slots(experiment: Experiment) -> int:
-    return sum(byte.bit_count() for byte in experiment.slots or b"")
-
-
-def _table(name: str, members: Mapping[str, object]) -> str:
-    lines = [f"{key} = {_value(value)}" for key, value in members.items() if value is not None]
-    return "\n".join([f"[{name}]", *lines, ""])
-
-
-def _value(value: object) -> str:
-    """A value in TOML, whose texts and lists are those of JSON but for the braces of tables."""
-    if isinstance(value, dict):
-        members = [f"{_text(k)} = {_value(v)}" for k, v in value.items() if v is not None]
-        return f"{{{', '.join(members)}}}"
-    if isinstance(value, list):
-        return f"[{', '.join(map(_value, value))}]"
-    return _text(value) if isinstance(value, str) else json.dumps(value)
-
-
-def _text(value: str) -> str:
-    return json.dumps(value, ensure_ascii=False)

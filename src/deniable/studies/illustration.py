@@ -6,7 +6,8 @@ import numpy as np
 import polars as pl
 
 from deniable import Allocation, allocate, best_dynamic_budget, dynamic_gain
-from deniable.charts.illustration import TWO_EXPERIMENTS, two_experiments
+from deniable.charts.illustration import two_experiments
+from deniable.portfolio.illustration import TWO_EXPERIMENTS
 from deniable.studies.context import Context
 from deniable.studies.contract import Claim, Figure, StudyResult, judged
 
