@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-import numpy as np
 import pytest
 from sqlalchemy import select
 from tests.service.support import running, serving
@@ -38,7 +37,7 @@ def same(service: Deniable, known: RunningSums | None = None) -> bool:
         all_of_it = sums.sums(connection, one)
         grown = known.growth(connection, bytes.fromhex(one.id))
     assert mine.decisions == all_of_it.decisions == grown.decisions
-    return bool(np.array_equal(mine.cells, all_of_it.cells))
+    return mine == all_of_it
 
 
 @pytest.mark.parametrize("delay", [0, 1, 5, 30])
@@ -72,6 +71,24 @@ def test_without_being_told_a_late_reward_is_missed() -> None:
         assert same(service, RunningSums())
         untold.stored(None, {})  # it is not known what was stored
         assert same(service, untold)
+
+
+def test_a_reward_that_is_told_during_an_older_transaction_enters_with_the_next(
+    tmp_path: Path,
+) -> None:
+    with serving(f"sqlite:///{tmp_path}/store.db") as service:
+        running(service)
+        decisions = []
+        for number in range(3 * WIDTH):
+            decisions.append(visited(service, number)[0])
+            assert same(service)
+            assert service.experiments.publish("checkout") is not None
+        one = experiment(service)
+        with service._store.read() as connection:
+            sums.sums(connection, one)  # from here on it sees the store as it is now
+            service.reward_batch([(decisions[0], 1)])
+            service._publisher.sums.total(connection, one)
+        assert same(service)
 
 
 def test_rewards_that_another_process_stores_enter_too(tmp_path: Path) -> None:

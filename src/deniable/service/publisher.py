@@ -287,8 +287,12 @@ def counts_now(
     """The counts of a table that would be made now, where `found` are the sums of its counters."""
     if experiment.trace_nano is not None or experiment.attribution_seconds is not None:
         return _counts(connection, experiment, now)
-    shows, rewards = found.cells.tolist()
-    return {"shows": shows, "rewards": rewards}
+    width = len(experiment.arms)
+    starts = range(0, len(found.shows), width)
+    return {
+        "shows": [found.shows[start : start + width].tolist() for start in starts],
+        "rewards": [found.rewards[start : start + width].tolist() for start in starts],
+    }
 
 
 def _counts(connection: Connection, experiment: Experiment, now: int) -> dict[str, Any]:

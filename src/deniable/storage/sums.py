@@ -11,12 +11,11 @@ anything. So the sums are always those of all counters.
 from __future__ import annotations
 
 import threading
+from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, Connection, ScalarSelect, Table, bindparam, func, select
 
 from deniable.storage.records import Experiment, Role
@@ -29,8 +28,6 @@ from deniable.storage.schema import (
     tables,
     writers,
 )
-
-Whole: TypeAlias = NDArray[np.int64]
 
 FRESH = 1
 """Tables before the one in force that are read every time."""
@@ -47,11 +44,13 @@ class Sums(NamedTuple):
 
     Attributes:
         decisions: stored, of every kind.
-        cells: shows of members and the sums of their rewards, by segment and arm, (2, J, K).
+        shows: of members, segment by segment, arm by arm.
+        rewards: the sums of their rewards, in the same order.
     """
 
     decisions: int
-    cells: Whole
+    shows: array[int]
+    rewards: array[int]
 
 
 class Growth(NamedTuple):
@@ -70,17 +69,19 @@ def sums(
     connection: Connection, experiment: Experiment, first: int = 0, last: int = LAST_TABLE
 ) -> Sums:
     """The sums over some tables, all by default, and over all writers."""
-    decisions, cells = 0, np.zeros(_shape(experiment), np.int64)
+    width, empty = len(experiment.arms), bytes(8 * _cells(experiment))
+    decisions, shows, rewards = 0, array("q", empty), array("q", empty)
     wanted = {"identity": bytes.fromhex(experiment.id), "first": first, "last": last}
     for role, segment, arm, shown, value in connection.execute(_SUMS, wanted).all():
         decisions += int(shown)
         if role == Role.MEMBER and segment >= 0:
-            cells[:, segment, arm] = shown, value
-    return Sums(decisions, cells)
+            shows[segment * width + arm] = int(shown)
+            rewards[segment * width + arm] = int(value)
+    return Sums(decisions, shows, rewards)
 
 
-def _shape(experiment: Experiment) -> tuple[int, int, int]:
-    return 2, len(experiment.segments), len(experiment.arms)
+def _cells(experiment: Experiment) -> int:
+    return len(experiment.segments) * len(experiment.arms)
 
 
 @dataclass(slots=True)
@@ -94,11 +95,16 @@ class _Block:
 
 
 class _Remembered:
-    """The blocks of one experiment, as of what other writers had stored."""
+    """The blocks of one experiment, as of what other writers had stored.
+
+    `again` is the oldest table that has to be read once more: its new reward was told after the
+    transaction had begun that read it, and may not have been seen.
+    """
 
     def __init__(self) -> None:
         self.blocks: list[_Block] = []
         self.others: dict[int, int] = {}
+        self.again = LAST_TABLE
 
 
 class RunningSums:
@@ -127,10 +133,11 @@ class RunningSums:
         """The sums over all tables of an experiment."""
         table = experiment.table_number
         with self._lock:
+            identity = bytes.fromhex(experiment.id)
             if self._in_doubt:
                 self._in_doubt = False
                 self._known.clear()
-            identity = bytes.fromhex(experiment.id)
+                self._oldest[identity] = 0
             known = self._known.setdefault(identity, _Remembered())
             others = {
                 writer: seq
@@ -138,14 +145,15 @@ class RunningSums:
                 if writer != self._writer
             }
             blocks = known.blocks
-            oldest = self._oldest.pop(identity, table)
-            while blocks and blocks[-1].last >= oldest:
+            told = self._oldest.pop(identity, LAST_TABLE)
+            while blocks and blocks[-1].last >= min(told, known.again):
                 blocks.pop()
+            known.again = told
             if others != known.others:
                 blocks.clear()
                 known.others = others
             if blocks:
-                grown = blocks[-1].sums.cells.shape != _shape(experiment)
+                grown = len(blocks[-1].sums.shows) != _cells(experiment)
                 if grown or blocks[-1].last >= table:  # or an older state of the store
                     blocks.clear()
             last = table - FRESH - 1
@@ -154,8 +162,11 @@ class RunningSums:
                 first, size = wanted
                 blocks.append(_Block(first, last, size, sums(connection, experiment, first, last)))
             found = [sums(connection, experiment, _behind(blocks)), *(b.sums for b in blocks)]
+        decisions, shows, rewards = zip(*found, strict=True)
         return Sums(
-            sum(one.decisions for one in found), np.sum([one.cells for one in found], axis=0)
+            sum(decisions),
+            array("q", map(sum, zip(*shows, strict=True))),
+            array("q", map(sum, zip(*rewards, strict=True))),
         )
 
     def growth(self, connection: Connection, identity: bytes) -> Growth:
