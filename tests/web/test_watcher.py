@@ -13,6 +13,7 @@ from tests.web.site import EXPERIMENT, create_demo
 from deniable.service.demo import Simulator
 from deniable.service.service import Deniable
 from deniable.storage import samples
+from deniable.storage.records import Better, Metric
 from deniable.storage.samples import MOST, Sample
 from deniable.storage.schema import counters
 from deniable.web.alerts import alerts
@@ -53,6 +54,29 @@ def test_a_planted_fault_is_noticed_and_told(watched: Deniable) -> None:
     bad = [one for one in told if one.kind == "bad"]
     assert [one.experiment for one in bad] == [EXPERIMENT]
     assert "designed proportions" in bad[0].text
+
+
+@pytest.mark.parametrize(("better", "n_told"), [("less", 1), ("more", 0)])
+def test_a_guardrail_that_got_worse_is_told(service: Deniable, better: Better, n_told: int) -> None:
+    """The second arm has all the refunds; whether that is worse is up to the metric."""
+    service.firm.set(budget=3)
+    metrics = [Metric("click"), Metric("refund", better=better)]
+    service.experiments.create("e", arms=["a", "b"], segments=["s"], budget=1, metrics=metrics)
+    service.experiments.start("e")
+    for start in range(0, 3_000, 300):
+        names = [(f"v{number}", "s") for number in range(start, start + 300)]
+        service.reward_batch(
+            [
+                (one.id, float(one.arm == "b" and place % 2), "refund")
+                for place, one in enumerate(service.decide_batch("e", names))
+            ]
+        )
+    watcher = Watcher(service)
+    watcher.look()
+    standing = Standing(service.experiments.get("e"), service.experiments.counts("e"))
+    told = alerts(service.firm.current(), [standing], watcher.health, service.figures)
+    guardrails = [one for one in told if one.text.startswith("Guardrail: refund rose with b: +")]
+    assert [one.kind for one in guardrails] == ["note"] * n_told
 
 
 @pytest.mark.parametrize(("sigmas", "suspicious"), [(0, False), (3, False), (9, True)])
