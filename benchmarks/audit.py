@@ -29,7 +29,13 @@ from deniable.privacy.tables import Table
 from deniable.service.drafts import draft
 from deniable.service.publisher import recipe_of
 from deniable.service.service import open as open_service
-from deniable.storage import account, commitments, experiments, promises, times
+from deniable.storage import (
+    account_rules,
+    commitments,
+    experiments,
+    promise_entries,
+    times,
+)
 from deniable.storage.chain import GENESIS, commitment, decision_hash
 from deniable.storage.connect import connect
 from deniable.storage.records import Experiment, Metric, PublishedTable
@@ -140,9 +146,11 @@ def _started(connection: Connection, key: str, tables: list[Table]) -> bytes:
         metrics=(Metric(),),
     )
     created = experiments.insert_draft(connection, planned)
-    commitments.record(connection, "create", created, **promises.create_detail(created))
+    commitments.record(connection, "create", created, **promise_entries.create_detail(created))
     recipe = recipe_of(created)
-    detail = promises.commit_detail(created, None) | promises.band_detail(recipe.fixed_band())
+    detail = promise_entries.commit_detail(created, None) | promise_entries.band_detail(
+        recipe.fixed_band()
+    )
     commitments.record(connection, "start", created, created.cost_nano, **detail)
     now = times.now()
     running = experiments.change(connection, created, status="running", started_at=now)
@@ -172,7 +180,7 @@ def _publish(
         number, version, strategy, times.as_datetime(times.now()), 0, counts, table.encoded()
     )
     experiments.add_table(connection, experiment, stored)
-    detail = promises.table_detail(number, version, table, counts, 0, strategy)
+    detail = promise_entries.table_detail(number, version, table, counts, 0, strategy)
     commitments.record(connection, "table", experiment, **detail)
 
 
@@ -216,7 +224,7 @@ def decide(path: str, ids: Sequence[bytes], tables: Sequence[Table], total: int,
     database.execute(
         "INSERT INTO writers (id, lease_until, seq, head) VALUES (?, 0, ?, ?)", (by, seq, head)
     )
-    hour = (at + seq) // account.HOUR
+    hour = (at + seq) // account_rules.HOUR
     database.executemany("INSERT INTO answers VALUES (?, ?, ?)", [(one, by, hour) for one in ids])
     database.execute("CREATE UNIQUE INDEX decisions_visitor ON decisions (visitor)")
     database.execute("COMMIT")

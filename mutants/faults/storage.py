@@ -92,14 +92,14 @@ FAULTS = (
         LEASES,
     ),
     Fault(
-        "storage/postgres_hot.py",
+        "storage/postgres.py",
         'lease_until = %b WHERE id = %b AND owner = %b"',
         'lease_until = %b WHERE id = %b AND (owner = %b OR TRUE)"',
         "a writer that lost its lease writes into another one's chain (PostgreSQL)",
         LEASES,
     ),
     Fault(
-        "storage/postgres_hot.py",
+        "storage/postgres.py",
         '_CHAIN = b"SELECT seq, head FROM writers WHERE id = %b AND owner = %b"',
         '_CHAIN = b"SELECT seq, head FROM writers WHERE id = %b AND (owner = %b OR TRUE)"',
         "a writer that lost its lease goes on from another one's end (PostgreSQL)",
@@ -120,7 +120,7 @@ FAULTS = (
         ("tests/service/test_facade.py::test_rewards_count_once", "tests/service/test_leases.py"),
     ),
     Fault(
-        "storage/account.py",
+        "storage/account_rules.py",
         "return [one for one in found if one.until is None or one.until > now]",
         "return [one for one in found if one.until is None]",
         "an experiment that was stopped no longer counts",
@@ -148,14 +148,14 @@ FAULTS = (
         (f"{TESTS}/test_account.py::test_a_refused_start_names_what_remains",),
     ),
     Fault(
-        "storage/account.py",
+        "storage/account_rules.py",
         "return (hour + 1) * HOUR + SKEW",
         "return hour * HOUR",
         "what was answered late in an hour is freed too early",
         ACCOUNT,
     ),
     Fault(
-        "storage/account.py",
+        "storage/account_rules.py",
         "split = [(one.slots & group, nano + one.cost_nano) for group, nano in sums.items()]",
         "split = [(one.slots & group, max(nano, one.cost_nano)) for group, nano in sums.items()]",
         "slots that overlap do not add up",

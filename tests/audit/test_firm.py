@@ -10,7 +10,7 @@ import pytest
 from deniable.audit.firm import DAY, HOUR, SKEW, Account, Life, recomputed, within
 from deniable.audit.firm_report import TableTally
 from deniable.privacy.tables import Table
-from deniable.storage import account
+from deniable.storage import account_rules
 from deniable.storage.commitments import Entry
 from deniable.storage.promises import Promise, PromisedTable
 from deniable.storage.records import Metric
@@ -126,10 +126,12 @@ def test_every_moment_agrees_with_the_service_and_with_brute_force(seed: int) ->
         assert nano == brute_force(found, at)
         if any(entry.kind == "restore" for entry in chain.entries):
             continue  # the service's account tells debits apart only by when they were recorded
-        known = account.settings_of(entry for entry in chain.entries if entry.recorded_at <= at)
+        known = account_rules.settings_of(
+            entry for entry in chain.entries if entry.recorded_at <= at
+        )
         begun = {life.experiment_id for life in found.lives if life.started <= at}
-        counted = account.counted(chain.entries, {}, at, known)
-        assert nano == account.total_nano(o for o in counted if o.experiment_id in begun)
+        counted = account_rules.counted(chain.entries, {}, at, known)
+        assert nano == account_rules.total_nano(o for o in counted if o.experiment_id in begun)
 
 
 def test_the_peak_is_the_largest_of_all_moments() -> None:

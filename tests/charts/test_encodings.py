@@ -20,12 +20,12 @@ from deniable.charts.results import rates_with_bands
 from deniable.charts.simulation import clicks_chart, regret_chart
 from deniable.charts.studies_clicks import total_clicks
 from deniable.charts.studies_firm import firm_clicks
-from deniable.charts.studies_groups import group_chart
-from deniable.charts.studies_tracker import belief_ranges
 from deniable.planning.plan import plan
 from deniable.policies.greedy import ConstantPolicy, DynamicPolicy
 from deniable.simulation.environment import Environment
 from deniable.simulation.results import SimulationResult
+from deniable.studies.groups import group_chart
+from deniable.studies.tracker import belief_ranges
 
 POLICIES = (ConstantPolicy(1), DynamicPolicy(1))
 ENVIRONMENT = Environment([[0.1, 0.2], [0.2, 0.1]], 100)

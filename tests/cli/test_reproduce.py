@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from deniable.cli import main
-from deniable.cli.study_progress import StudyProgress
+from deniable.cli.reproduce import StudyProgress
 from deniable.studies.registry import STUDIES
 
 

@@ -10,7 +10,7 @@ from tests.service.support import serving
 from deniable.errors import NANO, InsufficientBudgetError, InvalidArgumentError
 from deniable.service.service import Deniable
 from deniable.storage import times
-from deniable.storage.account import DAY
+from deniable.storage.account_rules import DAY
 
 
 def spend(service: Deniable, key: str) -> None:

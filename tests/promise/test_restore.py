@@ -13,7 +13,7 @@ from deniable.cli import main
 from deniable.errors import NANO, InsufficientBudgetError
 from deniable.service.service import open as open_service
 from deniable.storage import times
-from deniable.storage.account import DAY
+from deniable.storage.account_rules import DAY
 
 
 @pytest.fixture

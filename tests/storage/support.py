@@ -10,7 +10,14 @@ from typing import Any
 from sqlalchemy import Connection, Engine, create_engine, insert, select, update
 
 from deniable.privacy.tables import Band, Table, band
-from deniable.storage import account, chain, commitments, experiments, promises, times
+from deniable.storage import (
+    account,
+    chain,
+    commitments,
+    experiments,
+    promise_entries,
+    times,
+)
 from deniable.storage.chain import GENESIS
 from deniable.storage.records import MICRO, Arm, Experiment, Metric, Role
 from deniable.storage.schema import counters, decisions, metadata, rewards, tables, writers
@@ -70,7 +77,7 @@ def draft(
         revision=1,
     )
     made = experiments.insert_draft(connection, planned)
-    commitments.record(connection, "create", made, **promises.create_detail(made))
+    commitments.record(connection, "create", made, **promise_entries.create_detail(made))
     return made
 
 
@@ -87,7 +94,7 @@ def start(connection: Connection, experiment: Experiment, share: int = 1000) -> 
     slots = None
     if experiment.layer is not None:
         slots = account.take_slots(connection, experiment.layer, share)
-    detail = promises.band_detail(fixed_band(experiment))
+    detail = promise_entries.band_detail(fixed_band(experiment))
     account.commit(connection, experiment, "start", slots, **detail)
     running = changed(connection, experiment, status="running", slots=slots, started_at=times.now())
     return publish(connection, running)
@@ -98,7 +105,7 @@ def publish(connection: Connection, experiment: Experiment) -> Experiment:
     fixed = fixed_band(experiment)
     table = Table((fixed.zero,) * len(experiment.segments), fixed.zero)
     counts, number = b"[]", experiment.table_number + 1
-    detail = promises.table_detail(
+    detail = promise_entries.table_detail(
         number, experiment.version, table, counts, 0, experiment.strategy, None
     )
     commitments.record(connection, "table", experiment, **detail)
@@ -118,7 +125,7 @@ def publish(connection: Connection, experiment: Experiment) -> Experiment:
 
 
 def stop(connection: Connection, experiment: Experiment) -> Experiment:
-    detail = promises.stop_detail(None, account.last_hour(connection, experiment))
+    detail = promise_entries.stop_detail(None, account.last_hour(connection, experiment))
     commitments.record(connection, "stop", experiment, **detail)
     return changed(connection, experiment, status="stopped", stopped_at=times.now())
 

@@ -28,8 +28,8 @@ from deniable.errors import (
     UnknownNameError,
     WrongStateError,
 )
-from deniable.storage import account, commitments, promises, times
-from deniable.storage.account import DAY, HOUR
+from deniable.storage import account, account_rules, commitments, promises, times
+from deniable.storage.account_rules import DAY, HOUR
 from deniable.storage.records import SLOTS
 from deniable.storage.schema import answers
 from deniable.storage.schema import commitments as chain
@@ -126,7 +126,7 @@ class Accounts(RuleBasedStateMachine):
             started = start(self.connection, made, share)
         except (InsufficientBudgetError, WrongStateError):
             return multiple()
-        slots = 0 if started.slots is None else account.slots_bitmap(started.slots)
+        slots = 0 if started.slots is None else account_rules.slots_bitmap(started.slots)
         self.costs[key] = (cost * NAT, layer, slots)
         self.answer(key, 0)
         return key
@@ -196,16 +196,19 @@ def test_no_window_exceeds_the_budget() -> None:
     run_state_machine_as_test(Accounts, settings=RUNS)
 
 
-def _stopped_is_gone(life: account._Life, _settings: object) -> int | None:
+def _stopped_is_gone(life: account_rules.Life, _settings: object) -> int | None:
     return life.answered
 
 
-def _present_window_alone(life: account._Life, known: list[account.Setting]) -> int | None:
+def _present_window_alone(
+    life: account_rules.Life, known: list[account_rules.Setting]
+) -> int | None:
     return None if life.answered is None else life.answered + known[-1].window_days * DAY
 
 
 def test_the_model_notices_what_is_freed_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(account, "_until", _stopped_is_gone)
+    for module in (account, account_rules):
+        monkeypatch.setattr(module, "counts_until", _stopped_is_gone)
     with pytest.raises(AssertionError):
         run_state_machine_as_test(Accounts, settings=RUNS)
 
@@ -213,7 +216,7 @@ def test_the_model_notices_what_is_freed_too_early(monkeypatch: pytest.MonkeyPat
 def test_the_present_window_alone_would_free_what_counts(
     connection: Connection, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(account, "_until", _present_window_alone)
+    monkeypatch.setattr(account_rules, "counts_until", _present_window_alone)
     assert not _shortening_frees_nothing(connection, clock)
 
 
@@ -351,7 +354,7 @@ def test_layers_cost_their_dearest_slot(connection: Connection, clock: Clock) ->
     first = start(connection, draft(connection, "a", budget_nano=3 * NAT, layer="page"), 400)
     second = start(connection, draft(connection, "b", budget_nano=2 * NAT, layer="page"), 600)
     assert account.current_firm(connection).committed_nano == 3 * NAT
-    bitmaps = [account.slots_bitmap(one.slots or b"") for one in (first, second)]
+    bitmaps = [account_rules.slots_bitmap(one.slots or b"") for one in (first, second)]
     assert bitmaps == [(1 << 400) - 1, ((1 << 600) - 1) << 400]
     assert account.free_slots(connection, "page") == []
     stop(connection, first)
@@ -360,13 +363,13 @@ def test_layers_cost_their_dearest_slot(connection: Connection, clock: Clock) ->
     clock.now += 91 * DAY
     assert account.free_slots(connection, "page") == list(range(400))
     third = draft(connection, "c", budget_nano=NAT, layer="page")
-    assert account.slots_bitmap(start(connection, third, 100).slots or b"") == (1 << 100) - 1
+    assert account_rules.slots_bitmap(start(connection, third, 100).slots or b"") == (1 << 100) - 1
 
 
 def test_slots_that_overlap_add_up(connection: Connection, clock: Clock) -> None:
     set_firm(connection, 3)
     start(connection, draft(connection, "a", budget_nano=2 * NAT, layer="page"), 500)
-    overlapping = account.bitmap_slots(1 << 499)
+    overlapping = account_rules.bitmap_slots(1 << 499)
     with pytest.raises(InsufficientBudgetError) as refused:
         account.commit(
             connection,
@@ -381,13 +384,13 @@ def test_a_layer_costs_what_every_slot_by_itself_says(connection: Connection) ->
     """The sums over sets of slots against the sums over slots."""
     patterns = [0b1011, 0b1110, 0b0110 << 990, (1 << 1000) - 1, 1 << 999, 0]
     users = [
-        account.Counted(bytes([i]) * 16, "page", slots, 3 + 2 * i, None)
+        account_rules.Counted(bytes([i]) * 16, "page", slots, 3 + 2 * i, None)
         for i, slots in enumerate(patterns)
     ]
     by_slot = max(
         sum(one.cost_nano for one in users if one.slots >> slot & 1) for slot in range(SLOTS)
     )
-    assert account.total_nano(users) == max(by_slot, max(one.cost_nano for one in users))
+    assert account_rules.total_nano(users) == max(by_slot, max(one.cost_nano for one in users))
 
 
 def test_a_row_at_odds_with_the_ledger_does_not_start(connection: Connection, clock: Clock) -> None:

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, func, insert, select
 from tests.storage.support import KEY, NAT, Writer, draft, load, start, stop
 
 from deniable.storage import account, erasure, times
-from deniable.storage.account import DAY
+from deniable.storage.account_rules import DAY
 from deniable.storage.connect import connect
 from deniable.storage.erasure import HOLD_SECONDS, REST, Pace
 from deniable.storage.ledger import verify

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, delete, insert, select, update
 from tests.storage.support import NAT, Writer, changed, draft, load, publish, start
 
 from deniable.storage import account, chain, commitments, erasure
-from deniable.storage.account import HOUR
+from deniable.storage.account_rules import HOUR
 from deniable.storage.chain import GENESIS
 from deniable.storage.connect import connect
 from deniable.storage.ledger import Verification, verify

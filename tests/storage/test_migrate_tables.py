@@ -14,8 +14,8 @@ from tests.storage.old_store import KEY, NAT, OldStore
 
 from deniable.service.service import open as open_service
 from deniable.service.visitors import VisitorHash
-from deniable.storage import account, experiments, ledger, promises, times
-from deniable.storage.account import DAY
+from deniable.storage import account, account_rules, experiments, ledger, promises, times
+from deniable.storage.account_rules import DAY
 from deniable.storage.connect import connect
 from deniable.storage.migrate import migrate
 from deniable.storage.postgres import PostgresStore
@@ -127,9 +127,9 @@ def test_what_counts_is_carried_over(url: str) -> None:
         # The group costs 1 (its members are apart), `alone` 2, the debit of the erasure 1/2.
         assert firm.committed_nano == 7 * NAT // 2
         later = times.now() + 91 * DAY
-        assert account.total_nano(account.counting(connection, later)) == 3 * NAT
+        assert account_rules.total_nano(account.counting(connection, later)) == 3 * NAT
         bitmaps = [
-            account.slots_bitmap(experiments.by_key(connection, key).slots or b"")
+            account_rules.slots_bitmap(experiments.by_key(connection, key).slots or b"")
             for key in ("left", "right")
         ]
         assert sorted(bitmaps) == [(1 << 500) - 1, ((1 << 500) - 1) << 500]

@@ -12,7 +12,7 @@ from tests.portable_sql import LACKS, SPREAD, Lack, lacking, watching
 from tests.postgres import PostgresServer
 
 from deniable.service.service import open as open_service
-from deniable.storage import postgres_hot
+from deniable.storage import postgres as postgres_store
 from deniable.storage.connect import connect
 from deniable.storage.schema import metadata
 
@@ -87,7 +87,7 @@ def test_the_whole_life_of_a_store_is_portable(
         assert f"{start} " in sent, start
     for table in metadata.tables:
         assert table in sent
-    hot = [value.decode() for value in vars(postgres_hot).values() if isinstance(value, bytes)]
+    hot = [value.decode() for value in vars(postgres_store).values() if isinstance(value, bytes)]
     assert len(hot) > 8
     assert all(lacking(statement) == [] for statement in hot)
 

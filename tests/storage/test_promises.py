@@ -14,8 +14,8 @@ from tests.storage.support import NAT, changed, draft, empty_store, fixed_band, 
 
 from deniable.errors import BrokenPromiseError
 from deniable.privacy.tables import Table
-from deniable.storage import account, commitments, experiments, promises
-from deniable.storage.account import bitmap_slots
+from deniable.storage import account, commitments, experiments, promise_entries, promises
+from deniable.storage.account_rules import bitmap_slots
 from deniable.storage.records import Metric
 from deniable.storage.schema import commitments as entries
 from deniable.storage.schema import experiments as rows
@@ -55,7 +55,7 @@ def test_a_promise_says_all_that_was_promised(connection: Connection) -> None:
 def test_every_act_changes_the_promise(connection: Connection) -> None:
     running = start(connection, draft(connection, "a", arm_budgets=(NAT, NAT, NAT)))
     off = experiments.switch_off(connection, running, "arm1")
-    detail = promises.switch_off_detail("arm1", off.version, None, "given the time")
+    detail = promise_entries.switch_off_detail("arm1", off.version, None, "given the time")
     commitments.record(connection, "switch_off", off, **detail)
     commitments.record(connection, "pause", off)
     paused = publish(connection, changed(connection, off, status="paused"))
@@ -66,7 +66,7 @@ def test_every_act_changes_the_promise(connection: Connection) -> None:
     assert promise.last_table.number == 2
     stopped = changed(connection, paused, status="stopped", winner=2)
     assert promises.differences(stopped, promise) == ["status", "winner"]
-    detail = promises.stop_detail("arm2", account.last_hour(connection, paused))
+    detail = promise_entries.stop_detail("arm2", account.last_hour(connection, paused))
     commitments.record(connection, "stop", paused, **detail)
     assert promises.check(connection, stopped).winner == "arm2"
 
@@ -75,7 +75,7 @@ def test_a_draft_can_be_planned_again(connection: Connection) -> None:
     planned = changed(connection, draft(connection, "a"), budget_nano=2 * NAT, strategy="dynamic")
     with pytest.raises(BrokenPromiseError, match="budget_nano, strategy"):
         promises.check(connection, planned)
-    commitments.record(connection, "replan", planned, **promises.replan_detail(planned))
+    commitments.record(connection, "replan", planned, **promise_entries.replan_detail(planned))
     assert promises.check(connection, planned).budget_nano == 2 * NAT
 
 
@@ -162,6 +162,6 @@ def test_a_table_is_what_was_chained(connection: Connection) -> None:
 
 def test_worst_ratios_are_exact() -> None:
     table = Table(rows=((2**63, 2**63), (2**62, 3 * 2**62)), zero=(2**63, 2**63))
-    detail = promises.table_detail(3, 2, table, b"{}", 100, "constant", None)
+    detail = promise_entries.table_detail(3, 2, table, b"{}", 100, "constant", None)
     assert [Fraction(ratio) for ratio in detail["ratios"]] == [Fraction(2), Fraction(3, 2)]
     assert detail["rows"] == table.digest()

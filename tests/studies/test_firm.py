@@ -14,8 +14,8 @@ from deniable import ConstantPolicy, ExperimentData, Portfolio, RandomPolicy
 from deniable.datasets.experiment import data_folder
 from deniable.studies import firm
 from deniable.studies.context import Context
+from deniable.studies.firm import summary_claims
 from deniable.studies.firm_clicks import divisions, policy_of, simulate_firm
-from deniable.studies.firm_summary import summary_claims
 from deniable.studies.portfolio_data import load_firm
 
 

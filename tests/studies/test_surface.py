@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from deniable.expectations.surface import Question, reach
-from deniable.studies import surface, surface_fit, surface_runs
+from deniable.studies import surface, surface_runs
 
 
 @pytest.fixture(autouse=True)
@@ -61,7 +61,7 @@ def test_the_fit_finds_a_curve_that_it_can_have() -> None:
     gain = rng.gamma(9, 1 / 9, true.shape)
     lost = (1 - true) * gain * np.exp(0.2 * rng.standard_normal(true.shape) - 0.02)
     known = (1 - reach("constant", asked)) * gain
-    found = surface_fit.fit_entry("constant", asked, lost, gain, known)
+    found = surface.fit_entry("constant", asked, lost, gain, known)
     error = found.shares(asked) - true
     assert np.sqrt(np.mean(error**2)) < 0.02
     low, high = found.spreads(asked)

@@ -14,8 +14,8 @@ import math
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
-from typing import Any
 
+from deniable._types import JsonObject
 from deniable.audit.promise import Promise
 from deniable.errors import NANO
 from deniable.privacy.serving import SPACE, exp_floor
@@ -62,7 +62,7 @@ class ArmProof:
         """Whether the promise is kept, in exact arithmetic."""
         return self.promised_ratio is not None and self.promised_ratio <= self.bound
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Plain numbers; fractions as text, so that nothing is rounded."""
         ratio, across = self.promised_ratio, self.ratio_across_time
         return {

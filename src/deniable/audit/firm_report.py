@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from fractions import Fraction
-from typing import Any
 
+from deniable._types import JsonObject
 from deniable.audit.checks import Check, chain_check
 from deniable.audit.exact import ACROSS_TIME
 from deniable.audit.firm import Account, counts_until
@@ -149,7 +149,7 @@ class FirmAudit:
             f"{counted(self.decisions, 'decision')}."
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Plain numbers, words and lists: ready for JSON."""
         return {
             "made_at": self.made_at.isoformat(),

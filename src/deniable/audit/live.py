@@ -11,11 +11,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from deniable._types import JsonObject
 from deniable._validation import FloatArray
 from deniable.audit.checks import Check
 from deniable.audit.live_power import cell_limits, noticed_excess, power
@@ -59,7 +60,7 @@ class StoredDraw(NamedTuple):
 class Service(Protocol):
     """The running service, as canaries meet it."""
 
-    def decide(self, visitors: Sequence[tuple[str, str | None]]) -> list[dict[str, Any]] | None:
+    def decide(self, visitors: Sequence[tuple[str, str | None]]) -> list[JsonObject] | None:
         """The answers as sent, for visitors and their segments; None where they are refused."""
 
     def stored(self) -> Iterator[StoredDraw]:
@@ -109,7 +110,7 @@ class LiveAudit:
             f"budget of {budget:g} would have been noticed with {self.power:.1%}; {smallest} with 99%."
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Plain numbers, words and lists: ready for JSON."""
         return {
             "sound": self.sound,
@@ -232,7 +233,7 @@ class _Canaries:
     def _segment(self, number: int) -> str | None:
         return self._names[number % len(self._names)]
 
-    def _take(self, here: range, answers: list[dict[str, Any]] | None) -> None:
+    def _take(self, here: range, answers: list[JsonObject] | None) -> None:
         if answers is None:
             self._refused[here[0] % len(self._chosen)] += len(here)
             return
@@ -306,7 +307,7 @@ class _Canaries:
         return Check("stored as answered", "kept", f"{found:,} answers are stored as they are.")
 
 
-def _id(answer: dict[str, Any]) -> bytes:
+def _id(answer: JsonObject) -> bytes:
     try:
         raw = bytes.fromhex(answer["decision"])
     except (KeyError, TypeError, ValueError):

@@ -26,12 +26,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from deniable._types import JsonObject
 from deniable.audit.log_blocks import UnreadableRowsError, about, blocks
 from deniable.audit.log_experiment import AuditedExperiment, LoggedExperiment
 from deniable.audit.log_links import Flags, Rows, shifted
 from deniable.audit.log_visitors import Visitors
 from deniable.errors import BrokenPromiseError
-from deniable.storage.account import SKEW
+from deniable.storage.account_rules import SKEW
 from deniable.storage.chain import GENESIS, commitment_hash
 from deniable.storage.commitments import Entry
 from deniable.storage.log_rows import (
@@ -104,7 +105,7 @@ class LogAudit:
             f"{self.decisions - self.closed:,} decisions."
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Plain numbers, words and lists: ready for JSON."""
         return {
             "sound": self.sound,
@@ -254,7 +255,7 @@ class _Reader:
 
     # -- single rows -------------------------------------------------------------------------
 
-    def _one(self, row: dict[str, Any]) -> None:
+    def _one(self, row: JsonObject) -> None:
         number = self.rows + 1
         try:
             {
@@ -268,7 +269,7 @@ class _Reader:
             raise _Broken("cannot be read", number) from error
         self.rows = number
 
-    def _commitment(self, row: dict[str, Any], number: int) -> None:
+    def _commitment(self, row: JsonObject, number: int) -> None:
         place, previous = self.ends[0]
         kind, _, text = row["detail"].partition(" ")
         seq, identity, amount, at = row["seq"], row["experiment"], row["value"], row["time"]
@@ -295,7 +296,7 @@ class _Reader:
                 raise _Broken(str(error), number) from error
         self._entries.clear()
 
-    def _table(self, row: dict[str, Any], number: int) -> None:
+    def _table(self, row: JsonObject, number: int) -> None:
         detail = json.loads(row["detail"])
         experiment = self.experiments.get(row["experiment"])
         problem = (
@@ -306,7 +307,7 @@ class _Reader:
         if problem is not None:
             raise _Broken(f"table {row['table']} {problem}", number)
 
-    def _end(self, row: dict[str, Any], number: int) -> None:
+    def _end(self, row: JsonObject, number: int) -> None:
         writer, end = row["writer"], (row["seq"], row["hash"])
         if writer in self._ended:
             raise _Broken(f"the end of chain {writer} is there twice", number)
@@ -318,7 +319,7 @@ class _Reader:
             raise _Broken(f"the end of chain {writer} is not that of its rows", number)
         self.ends.setdefault(writer, have)
 
-    def _log_end(self, row: dict[str, Any], number: int) -> None:
+    def _log_end(self, row: JsonObject, number: int) -> None:
         left = sorted(set(self.ends) - self._ended)
         if left:
             raise _Broken(f"the end of chain {left[0]} was removed", number)

@@ -11,11 +11,12 @@ import csv
 import gzip
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from io import SEEK_END, BufferedReader
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from deniable._types import JsonObject
 from deniable.errors import InvalidArgumentError
 from deniable.storage.log_rows import FORMAT, FORMAT_VERSION, LogRow
 
@@ -60,7 +61,7 @@ def blocks(path: Path) -> Iterator[pl.DataFrame]:
     return _lines(path, ending)
 
 
-def about(block: pl.DataFrame, path: Path) -> dict[str, Any]:
+def about(block: pl.DataFrame, path: Path) -> JsonObject:
     """What the first row of a log says that it is."""
     try:
         told = json.loads(block["detail"][0] if block["kind"][0] == "F" else "null")
@@ -192,7 +193,7 @@ def _jsonl(piece: bytes) -> pl.DataFrame:
         )
 
 
-def _parsed(line: bytes, schema: dict[str, Any]) -> dict[str, Any]:
+def _parsed(line: bytes, schema: Mapping[str, object]) -> JsonObject:
     import polars as pl
 
     try:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from deniable._types import JsonObject
 from deniable.audit.checks import Check, exact_checks
 from deniable.audit.evidence import Cells, Evidence
 from deniable.audit.evidence import evidence as evidence_of
@@ -51,7 +52,7 @@ class AuditedExperiment:
         """Whether no check found the promise broken."""
         return all(check.outcome != "broken" for check in self.checks)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Ready for JSON."""
         return {
             "experiment": self.key,

@@ -8,7 +8,7 @@ row. The encoding is that of `storage.chain`.
 from __future__ import annotations
 
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -128,7 +128,7 @@ class Rows:
             outside[here] = wrong
         return found, outside
 
-    def _committed(self, kind: str, here: Any) -> tuple[Bytes, Flags]:
+    def _committed(self, kind: str, here: NDArray[np.intp]) -> tuple[Bytes, Flags]:
         """The commitments of rows of one kind: those that are given, or made from open values."""
         found = self.raw("commitment")[here]
         wrong = np.zeros(here.size, dtype=bool)

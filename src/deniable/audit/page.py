@@ -5,21 +5,24 @@ Words, tables and pictures are inside; there is no script, and nothing is fetche
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from math import exp
-from typing import Any
+from typing import TYPE_CHECKING
 
 from deniable.audit.checks import Check
 from deniable.audit.exact import ACROSS_TIME, decimal
 from deniable.audit.firm_report import FirmAudit, counted
 from deniable.audit.report import Audit
+from deniable.charts.save import chart_svg
 from deniable.errors import NANO
 from deniable.privacy.belief import highest_belief
 from deniable.privacy.serving import SPACE
 from deniable.storage.times import as_datetime
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
 PRIOR = 0.1
 WIDTH = 820
@@ -52,7 +55,7 @@ class Part:
     text: str = ""
     header: tuple[str, ...] = ()
     rows: tuple[tuple[str, ...], ...] = ()
-    pictures: tuple[Any, ...] = ()
+    pictures: tuple[Markup, ...] = ()
     words: int = 1
     small: bool = False
 
@@ -121,7 +124,9 @@ def experiment_page(found: Audit) -> str:
                 "worst that each arm can tell, and its budget (mark)."
                 if found.draws
                 else "The worst that each arm can tell, and its budget (mark).",
-                pictures=(_svg(found.chart(), "arms-", "Arms shown, and the worst case of each"),),
+                pictures=(
+                    chart_svg(found.chart(), "arms-", "Arms shown, and the worst case of each"),
+                ),
             ),
             Part("What this audit would have noticed", found.power),
         ],
@@ -146,7 +151,7 @@ def firm_page(found: FirmAudit) -> str:
     ]
     budget = 0.0 if last is None else last.setting.budget_nano / NANO
     days = 0 if last is None else last.setting.window_days
-    picture: tuple[Any, ...] = ()
+    picture: tuple[Markup, ...] = ()
     if found.account.points:
         from deniable.charts.audit import account_chart
 
@@ -156,7 +161,7 @@ def firm_page(found: FirmAudit) -> str:
         ]
         points.append((found.made_at.isoformat(), *points[-1][1:]))
         drawn = account_chart(points, width=WIDTH)
-        picture = (_svg(drawn, "account-", "What counted over time, under the firm's budget"),)
+        picture = (chart_svg(drawn, "account-", "What counted over time, under the firm's budget"),)
     return _rendered(
         title="Audit of the firm",
         found=found,
@@ -227,7 +232,7 @@ def _rendered(
     found: Audit | FirmAudit,
     facts: str,
     promise: Sequence[str],
-    picture: Any,
+    picture: Markup | None,
     figures: Sequence[tuple[str, str, str]],
     parts: Sequence[Part],
 ) -> str:
@@ -264,7 +269,7 @@ def _promise_words(budget: float, across_time: bool) -> tuple[str, ...]:
     )
 
 
-def _people(budget: float) -> Any:
+def _people(budget: float) -> Markup:
     from deniable.charts.leak import people_picture
 
     after = float(highest_belief(PRIOR, budget))
@@ -272,7 +277,7 @@ def _people(budget: float) -> Any:
     drawn = people_picture(
         round(100 * PRIOR), round(100 * after), "Belief in a segment", words=words
     )
-    return _svg(drawn, "people-", f"Of 100 people like this visitor: {words}")
+    return chart_svg(drawn, "people-", f"Of 100 people like this visitor: {words}")
 
 
 def _checks_part(checks: Sequence[Check]) -> Part:
@@ -288,17 +293,6 @@ def _checks_part(checks: Sequence[Check]) -> Part:
     ]
     width = 4 if any(row[3] for row in rows) else 3
     return Part("Every check", "", header[:width], tuple(row[:width] for row in rows), words=3)
-
-
-def _svg(chart: Any, prefix: str, label: str) -> Any:
-    from markupsafe import Markup
-
-    from deniable.charts.save import inline_svg
-    from deniable.charts.theme import themed
-
-    drawn = io.StringIO()
-    themed(chart).save(drawn, format="svg")
-    return Markup(inline_svg(drawn.getvalue(), prefix, label))
 
 
 def _tables(found: Audit) -> int:

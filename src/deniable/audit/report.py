@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING
 
+from deniable._types import JsonObject
 from deniable.audit.adversary import ProvenRisk, proven_risk
 from deniable.audit.beliefs import Beliefs, realized_beliefs
 from deniable.audit.checks import (
@@ -36,6 +37,9 @@ from deniable.audit.evidence import (
 from deniable.audit.exact import VersionProof, exact_proof
 from deniable.audit.promise import Lottery, Promise
 from deniable.errors import NANO
+
+if TYPE_CHECKING:
+    from altair.typing import ChartType
 
 
 @dataclass(frozen=True)
@@ -88,7 +92,7 @@ class Audit:
             return "There are no draws yet that could be off."
         return self.evidence.power.words
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Plain numbers, words and lists: ready for JSON. Segments are numbers, never names."""
         return {
             "experiment": self.promise.name,
@@ -119,7 +123,7 @@ class Audit:
             "heads": dict(self.heads),
         }
 
-    def chart(self) -> Any:
+    def chart(self) -> ChartType:
         """Observed against designed shares, and beliefs against the bound, as an Altair chart."""
         from deniable.charts.audit import audit_chart
         from deniable.charts.theme import themed
@@ -203,7 +207,7 @@ def audit(
     )
 
 
-def evidence_figures(found: Evidence) -> dict[str, Any]:
+def evidence_figures(found: Evidence) -> JsonObject:
     """Plain numbers: ready for JSON and for the ledger. Logarithms are cut off at 700."""
     overall, weakest = found.power.overall, found.power.weakest
     return {

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import altair as alt
+from altair.typing import ChartType
 
 from deniable.charts.spending import spending_chart
 from deniable.charts.theme import ACCENT, INK, values
@@ -16,7 +16,7 @@ _SHARES = alt.Scale(domain=["observed", "designed"], range=["#0072B2", "#999999"
 
 def audit_chart(
     *, arms: Sequence[tuple[str, int, float]], ratios: Sequence[tuple[str, float, float]]
-) -> Any:
+) -> ChartType:
     """Two panels: shares of arms, observed and designed; worst move of odds against the budget.
 
     Args:
@@ -29,7 +29,7 @@ def audit_chart(
     return alt.hconcat(*panels).resolve_scale(color="independent")
 
 
-def _shares(arms: Sequence[tuple[str, int, float]]) -> Any:
+def _shares(arms: Sequence[tuple[str, int, float]]) -> ChartType:
     total = sum(observed for _, observed, _ in arms) or 1
     records = [
         {"arm": name, "share": count / total, "which": which}
@@ -49,7 +49,7 @@ def _shares(arms: Sequence[tuple[str, int, float]]) -> Any:
     )
 
 
-def _ratios(ratios: Sequence[tuple[str, float, float]]) -> Any:
+def _ratios(ratios: Sequence[tuple[str, float, float]]) -> ChartType:
     records = [{"arm": name, "worst": worst, "budget": cap} for name, worst, cap in ratios]
     names = [name for name, _, _ in ratios]
     base = alt.Chart(
@@ -63,7 +63,7 @@ def _ratios(ratios: Sequence[tuple[str, float, float]]) -> Any:
     return bars + cap + words.encode(x="budget:Q", text=alt.Text("budget:Q", format=".3~g"))
 
 
-def account_chart(points: Sequence[tuple[str, float, float]], *, width: int) -> Any:
+def account_chart(points: Sequence[tuple[str, float, float]], *, width: int) -> ChartType:
     """What counted over time, under what was promised.
 
     Args:

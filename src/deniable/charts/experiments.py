@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from itertools import cycle
-from typing import Any
 
 import altair as alt
+from altair.typing import ChartType
 
 from deniable.charts.theme import ACCENT, BENCHMARK_COLOURS, INK, STRATEGY_COLOURS, utc_axis
 
@@ -71,12 +71,12 @@ def arm_colours(arms: Sequence[str]) -> list[str]:
     return [named[arm] if arm in named else next(others) for arm in arms]
 
 
-def arm_scale(arms: Sequence[str]) -> Any:
+def arm_scale(arms: Sequence[str]) -> alt.Scale:
     """The scale of arm colours."""
     return alt.Scale(domain=list(arms), range=arm_colours(arms))
 
 
-def totals_over_time(arms: Sequence[str], title: str) -> Any:
+def totals_over_time(arms: Sequence[str], title: str) -> ChartType:
     """Running totals by arm; dataset `totals`: time (ISO), arm, total."""
     base = alt.Chart(alt.NamedData("totals"), height=HEIGHT).encode(
         x=utc_axis("time", ticks=5),
@@ -97,12 +97,12 @@ def totals_over_time(arms: Sequence[str], title: str) -> Any:
     )
 
 
-def hover_points(base: Any, *tooltip: Any) -> Any:
+def hover_points(base: ChartType, *tooltip: alt.Tooltip) -> ChartType:
     """Unseen points, wide enough to be met by a pointer, that tell their values."""
     return base.mark_point(filled=True, size=HOVER_SIZE, opacity=0).encode(tooltip=list(tooltip))
 
 
-def segment_risks(n_segments: int, cap: float) -> Any:
+def segment_risks(n_segments: int, cap: float) -> ChartType:
     """Risk of each segment's next visitor as a bar up to the cap; dataset `risks`: segment, risk."""
     bars = (
         alt.Chart(alt.NamedData("risks"), height=26 * n_segments)
@@ -124,7 +124,7 @@ def segment_risks(n_segments: int, cap: float) -> Any:
     return bars + line
 
 
-def regret_against_bound() -> Any:
+def regret_against_bound() -> ChartType:
     """Clicks lost over visitors, small and large ones; dataset `regret`: visitors, clicks, series."""
     series = list(REGRET_SERIES)
     colours = [STRATEGY_COLOURS["dynamic"], BENCHMARK_COLOURS["random"], INK]

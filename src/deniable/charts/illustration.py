@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import altair as alt
 import numpy as np
+from altair.typing import ChartType
 
+from deniable._validation import FloatArray
 from deniable.charts.theme import ACCENT, INK, rows, themed, values
 from deniable.portfolio.allocation import allocate
 from deniable.portfolio.illustration import TWO_EXPERIMENTS
@@ -17,7 +17,7 @@ _COLOURS = alt.Scale(domain=["A", "B"], range=["#CC79A7", "#0072B2"])
 _STAGES = ("equal split", "half-way", "optimal")
 
 
-def two_experiments(firm_budgets: tuple[float, ...] = (4.0, 1.5)) -> Any:
+def two_experiments(firm_budgets: tuple[float, ...] = (4.0, 1.5)) -> ChartType:
     """A row a firm budget; from an equal split, half-way, to the optimum, dynamic strategy only."""
     panels = []
     for firm in firm_budgets:
@@ -30,7 +30,7 @@ def two_experiments(firm_budgets: tuple[float, ...] = (4.0, 1.5)) -> Any:
     return themed(alt.concat(*panels, columns=len(_STAGES)).resolve_scale(x="shared", y="shared"))
 
 
-def _panel(title: str, budgets: Any, then: Any) -> Any:
+def _panel(title: str, budgets: FloatArray, then: FloatArray) -> ChartType:
     lines, points, arrows = [], [], []
     for i, name in enumerate(TWO_EXPERIMENTS.ids):
         visitors = int(TWO_EXPERIMENTS.visitors[i])

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import NamedTuple
 
 import altair as alt
 import numpy as np
+from altair.typing import ChartType
 
-from deniable.charts.theme import ACCENT, INK, STRATEGY_COLOURS, rows, values
+from deniable.charts.theme import ACCENT, INK, STRATEGY_COLOURS, Records, rows, values
 from deniable.privacy.belief import highest_belief
 
 PERSON = (
@@ -24,7 +25,7 @@ _BLUE = STRATEGY_COLOURS["dynamic"]
 _BUDGET_COLOURS = ("#0072B2", "#009E73", "#CC79A7")
 
 
-def people(before: int, after: int) -> list[dict[str, Any]]:
+def people(before: int, after: int) -> Records:
     """100 people in rows of 20: those a tracker counted in before, those it adds, the rest.
 
     >>> [person["state"] for person in people(1, 3)][:4]
@@ -40,7 +41,9 @@ def people(before: int, after: int) -> list[dict[str, Any]]:
     ]
 
 
-def people_picture(before: int, after: int, title: str, *, words: str, width: int = 320) -> Any:
+def people_picture(
+    before: int, after: int, title: str, *, words: str, width: int = 320
+) -> ChartType:
     """The belief in one segment, before and after, out of 100 people.
 
     Args:
@@ -71,7 +74,7 @@ def people_picture(before: int, after: int, title: str, *, words: str, width: in
     )
 
 
-def ratio_chart(spans: Sequence[tuple[str, float, float, float]], *, width: int = 420) -> Any:
+def ratio_chart(spans: Sequence[tuple[str, float, float, float]], *, width: int = 420) -> ChartType:
     """Odds ratios with their limits on a logarithmic axis; an open end is drawn as an arrow.
 
     Args:
@@ -117,6 +120,24 @@ def ratio_chart(spans: Sequence[tuple[str, float, float, float]], *, width: int 
     return lines + points + arrows + words
 
 
+class BudgetFigures(NamedTuple):
+    """What budgets would change: beliefs in one segment, and the rewards.
+
+    Attributes:
+        budgets: in nats.
+        segment: the one that is shown.
+        before: the belief in it before anything is seen.
+        today: the belief in it after what is seen today.
+        costs: (budget, mechanism, relative change of the rewards, its standard error or None).
+    """
+
+    budgets: list[float]
+    segment: str
+    before: float
+    today: float
+    costs: list[tuple[float, str, float, float | None]]
+
+
 def budget_beliefs(
     budgets: Sequence[float],
     *,
@@ -125,7 +146,7 @@ def budget_beliefs(
     today: float,
     width: int = 420,
     height: int = 200,
-) -> Any:
+) -> ChartType:
     """The most a tracker could believe of a segment under each budget, beside before and today."""
     grid = np.linspace(0, max(budgets), 121)
     curve = alt.Chart(values(rows(budget=grid, belief=highest_belief(before, grid))))
@@ -145,7 +166,7 @@ def budget_beliefs(
     )
 
 
-def _level(belief: float, text: str, colour: str, width: int, *, dy: int) -> Any:
+def _level(belief: float, text: str, colour: str, width: int, *, dy: int) -> ChartType:
     """A dashed line with its name at the right end, above or below."""
     base = alt.Chart(values(rows(belief=[belief]))).encode(y="belief:Q")
     word = base.mark_text(align="right", dx=-4, dy=dy, fontSize=11, color=colour)
@@ -159,7 +180,7 @@ def budget_costs(
     reward: str,
     width: int = 420,
     height: int = 200,
-) -> Any:
+) -> ChartType:
     """Change of the rewards against today under each budget; bars are 95% intervals.
 
     Args:
@@ -202,7 +223,7 @@ def budget_costs(
     return (zero + bars + lines).properties(width=width, height=height)
 
 
-def _budget_axis(budgets: Sequence[float]) -> Any:
+def _budget_axis(budgets: Sequence[float]) -> alt.X:
     axis = alt.Axis(values=list(budgets), format="~g")
     scale = alt.Scale(domain=[0, max(1.03 * max(budgets), 0.1)], nice=False)
     return alt.X("budget:Q", title="privacy budget, nats", scale=scale, axis=axis)
@@ -219,23 +240,27 @@ def leak_chart(
     title: str,
     beliefs: Sequence[tuple[str, int, int, str]],
     spans: Sequence[tuple[str, float, float, float]],
-    budgets: dict[str, Any],
+    budgets: BudgetFigures,
     reward: str,
-) -> Any:
+) -> ChartType:
     """Everything: people, ratios, budgets.
 
     Args:
         title: of the whole.
         beliefs: (segment, before, after, words) out of 100, for each picture.
         spans: for `ratio_chart`.
-        budgets: budgets, segment, before, today and costs, as the two budget charts take them.
+        budgets: what the two budget charts show.
         reward: what is counted.
     """
     pictures = [people_picture(b, a, name, words=words) for name, b, a, words in beliefs]
-    figures = dict(budgets)
-    priced = figures.pop("costs")
-    bound = budget_beliefs(**figures, width=_HALF)
-    costs = [budget_costs(priced, reward=reward, width=_HALF)] if priced else []
+    bound = budget_beliefs(
+        budgets.budgets,
+        segment=budgets.segment,
+        before=budgets.before,
+        today=budgets.today,
+        width=_HALF,
+    )
+    costs = [budget_costs(budgets.costs, reward=reward, width=_HALF)] if budgets.costs else []
     return alt.vconcat(
         alt.hconcat(*pictures, spacing=36),
         ratio_chart(spans, width=2 * _HALF),

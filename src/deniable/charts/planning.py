@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import altair as alt
 import numpy as np
+from altair.typing import ChartType
 
+from deniable._types import Record
 from deniable.charts.strategies import belief_bounds
 from deniable.charts.theme import (
     ACCENT,
     BLUE,
     INK,
+    Records,
     ordered_scale,
     powers_of_ten,
     rows,
@@ -48,8 +51,6 @@ ABOVE = 1.15
 
 # A mark without words is not shown; it stays in the data, because no axis can be made from none.
 _IF_TOLD = alt.condition("datum.text == ''", alt.value(0), alt.value(1))
-
-Records: TypeAlias = list[dict[str, Any]]
 
 if TYPE_CHECKING:
 
@@ -83,10 +84,10 @@ if TYPE_CHECKING:
         @property
         def strategies(self) -> Mapping[str, Summary]: ...  # noqa: D102
         @property
-        def expected(self) -> Any: ...  # noqa: D102
+        def expected(self) -> ChartType: ...  # noqa: D102
 
 
-def plan_chart(plan: Planned) -> Any:
+def plan_chart(plan: Planned) -> ChartType:
     """The finished figure of a plan: what to expect where that is known, then belief and bounds."""
     expected = () if plan.expected is None else ("expected",)
     shown = (*expected, "belief", "schedule", "regret", "elasticity")
@@ -198,7 +199,7 @@ def _expected(plan: Planned) -> dict[str, Records]:
     }
 
 
-def _without(record: dict[str, Any], *names: str) -> dict[str, Any]:
+def _without(record: Record, *names: str) -> Record:
     return {name: value for name, value in record.items() if name not in names}
 
 
@@ -236,7 +237,7 @@ def _short(records: Records) -> Records:
     ]
 
 
-def expected_panel() -> Any:
+def expected_panel() -> ChartType:
     """Expected clicks lost over the budget; dashed, what is lost without any."""
     lines = _over_budget("expected", "clicks lost, expected", alt.Axis(format="~s"), field="lost")
     band = (
@@ -250,7 +251,7 @@ def expected_panel() -> Any:
     return _sized(alt.layer(band, rule, lines, _chosen(HEIGHT - 14), label))
 
 
-def belief_panel() -> Any:
+def belief_panel() -> ChartType:
     """The least and the most a tracker can believe, over all priors, at one budget."""
     base = alt.Chart(alt.NamedData(name="belief"))
     area = base.mark_area(opacity=0.25, color=BLUE, line={"strokeWidth": 1.5}).encode(
@@ -269,7 +270,7 @@ def belief_panel() -> Any:
     )
 
 
-def schedule_panel() -> Any:
+def schedule_panel() -> ChartType:
     """Share of random arms over a segment's visitors, every strategy."""
     return _sized(
         alt.Chart(alt.NamedData(name="schedule"))
@@ -287,7 +288,7 @@ def schedule_panel() -> Any:
     )
 
 
-def regret_panel() -> Any:
+def regret_panel() -> ChartType:
     """Clicks lost at most over the budget; a point at each strategy's best budget."""
     best = alt.Chart(alt.NamedData(name="best")).encode(x="budget:Q", y="regret:Q")
     colour = strategy_encodings(orient="bottom", title=None)["color"]
@@ -303,7 +304,7 @@ def regret_panel() -> Any:
     return _sized(alt.layer(lines, rule, _chosen(HEIGHT - 14), label, points, *words))
 
 
-def parts_panel() -> Any:
+def parts_panel() -> ChartType:
     """What the bound at this budget is made of, one bar for each strategy."""
     kinds = list(PARTS.values())
     return (
@@ -325,7 +326,7 @@ def parts_panel() -> Any:
     )
 
 
-def elasticity_panel() -> Any:
+def elasticity_panel() -> ChartType:
     """Percent of the bound per percent of budget; below zero is too random, above too greedy."""
     zero = alt.Chart(alt.NamedData(name="zero")).encode(y="y:Q")
     words = [
@@ -347,7 +348,7 @@ class Panel(NamedTuple):
     """
 
     title: str
-    make: Callable[[], Any]
+    make: Callable[[], ChartType]
     datasets: tuple[str, ...]
 
 
@@ -370,7 +371,7 @@ PANELS: dict[str, Panel] = {
 """Every chart of a plan, by name."""
 
 
-def arm_plan_chart(*, budgets: Sequence[float], horizon: int, prior: float) -> Any:
+def arm_plan_chart(*, budgets: Sequence[float], horizon: int, prior: float) -> ChartType:
     """Shown arm by greedy arm as a heat map, beliefs by arm, random arms over time."""
     names = [f"arm {i + 1}" for i in range(len(budgets))]
     matrix = ArmConstantStrategy(list(budgets)).mechanism(1).matrix
@@ -430,7 +431,7 @@ def arm_plan_chart(*, budgets: Sequence[float], horizon: int, prior: float) -> A
     return themed(chart.resolve_scale(color="independent", strokeDash="independent"))
 
 
-def _over_budget(name: str, label: str, axis: Any, field: str = "") -> Any:
+def _over_budget(name: str, label: str, axis: alt.Axis, field: str = "") -> ChartType:
     return (
         alt.Chart(alt.NamedData(name=name))
         .mark_line(clip=True)
@@ -447,22 +448,24 @@ def _over_budget(name: str, label: str, axis: Any, field: str = "") -> Any:
     )
 
 
-def _chosen(height: float = 0) -> Any:
+def _chosen(height: float = 0) -> ChartType:
     base = alt.Chart(alt.NamedData(name="chosen")).encode(x="budget:Q")
     word = _words(base.encode(y=alt.value(height)), color=ACCENT, align="left", dx=5, dy=6)
     return base.mark_rule(color=ACCENT, strokeWidth=2) + word
 
 
-def _words(base: Any, field: str = "text:N", *, color: str = INK, **place: Any) -> Any:
+def _words(
+    base: ChartType, field: str = "text:N", *, color: str = INK, **place: str | float
+) -> ChartType:
     """Text with a halo, so that it can be read over lines."""
     text = base.encode(text=field)
     halo = text.mark_text(fontSize=11, stroke="white", strokeWidth=4, opacity=0.85, **place)
     return halo + text.mark_text(fontSize=11, color=color, **place)
 
 
-def _unit() -> Any:
+def _unit() -> ChartType:
     return alt.Scale(domain=[0, 1])
 
 
-def _sized(chart: Any) -> Any:
+def _sized(chart: ChartType) -> ChartType:
     return chart.properties(height=HEIGHT)

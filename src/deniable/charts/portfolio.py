@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
-from typing import Any
 
 import altair as alt
 import numpy as np
+from altair.typing import ChartType
 
 from deniable.charts.theme import ACCENT, INK, STRATEGY_COLOURS, rows, themed, values
 from deniable.errors import NANO
@@ -33,7 +33,7 @@ _RULE_COLOURS = {
 }
 
 
-def allocation_chart(found: Allocation, *, compared: bool = False, n_points: int = 25) -> Any:
+def allocation_chart(found: Allocation, *, compared: bool = False, n_points: int = 25) -> ChartType:
     """Budgets as bars, marginal gains meeting at lambda, the what-if curve; and the rules if asked.
 
     Args:
@@ -72,7 +72,7 @@ def allocation_html(found: Allocation, most: int = 25) -> str:
     return f"<p>{escape(words)}</p>{table}\n{svg}"
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     return (
         f"{value:,.4g}"
         if isinstance(value, float)
@@ -87,7 +87,7 @@ def _loss_title(found: Allocation | None) -> str:
     return "expected loss" if expected else "total regret bound"
 
 
-def budget_bars(found: Allocation, *, width: int = 920, height: int = 190) -> Any:
+def budget_bars(found: Allocation, *, width: int = 920, height: int = 190) -> ChartType:
     """The largest budgets, one bar an experiment, coloured by strategy."""
     frame = found.frame().head(MOST_BARS)
     shown = frame.filter(frame["budget_nano"] > 0)
@@ -115,7 +115,7 @@ def budget_bars(found: Allocation, *, width: int = 920, height: int = 190) -> An
     return bars + words.encode(text=alt.Text("budget:Q", format=".2f"))
 
 
-def gain_chart(found: Allocation, *, width: int = 400, height: int = 210) -> Any:
+def gain_chart(found: Allocation, *, width: int = 400, height: int = 210) -> ChartType:
     """Marginal gains over the budget for some experiments; points where they meet lambda."""
     lines, points = [], []
     for row in _some(found):
@@ -156,7 +156,7 @@ def gain_chart(found: Allocation, *, width: int = 400, height: int = 210) -> Any
 
 def what_if_chart(
     curve: WhatIf, found: Allocation | None = None, *, width: int = 400, height: int = 210
-) -> Any:
+) -> ChartType:
     """Least total regret over the firm budget; the allocation's place as a point."""
     line = (
         alt.Chart(
@@ -197,7 +197,7 @@ def what_if_chart(
 
 def rules_chart(
     outcomes: Sequence[RuleOutcome], *, title: str = "total regret bound", width: int = 400
-) -> Any:
+) -> ChartType:
     """Total regret by rule; what a rule would cost is written on its bar."""
     records = [
         {

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import altair as alt
 import numpy as np
+from altair.typing import ChartType
 
 from deniable.charts.theme import ACCENT, INK, rows, themed, values
 from deniable.portfolio.layers import LayerDesign
 
 
-def layers_chart(design: LayerDesign) -> Any:
+def layers_chart(design: LayerDesign) -> ChartType:
     """Expected loss over the number of layers, beside one big sum; and the layers' shares."""
     return themed(alt.vconcat(loss_chart(design), shares_chart(design)))
 
 
-def loss_chart(design: LayerDesign, *, width: int = 620, height: int = 220) -> Any:
+def loss_chart(design: LayerDesign, *, width: int = 620, height: int = 220) -> ChartType:
     """The what-if curve; a rule marks every visitor in every experiment."""
     points = rows(layers=list(design.n_layers), loss=design.losses)
     line = alt.Chart(
@@ -53,7 +52,7 @@ def loss_chart(design: LayerDesign, *, width: int = 620, height: int = 220) -> A
     )
 
 
-def shares_chart(design: LayerDesign, *, width: int = 620) -> Any:
+def shares_chart(design: LayerDesign, *, width: int = 620) -> ChartType:
     """One bar a layer, divided by the shares of its experiments."""
     records = design.rows()
     base = alt.Chart(

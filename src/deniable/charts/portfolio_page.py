@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import altair as alt
+from altair.typing import ChartType
 
 from deniable.charts.theme import ACCENT, INK, STRATEGY_COLOURS
 
@@ -14,7 +14,7 @@ RULES = ("this allocation", "equal split", "zero", "random arms", "best for each
 _NUMBER = alt.Axis(format="~s", tickCount=6)
 
 
-def bars_chart() -> Any:
+def bars_chart() -> ChartType:
     """The largest budgets, one bar an experiment, coloured by strategy."""
     names = list(STRATEGY_COLOURS)
     colour = alt.Color(
@@ -33,7 +33,7 @@ def bars_chart() -> Any:
     ).properties(height=int(1.6 * HEIGHT))
 
 
-def gains_chart() -> Any:
+def gains_chart() -> ChartType:
     """What one more nat would save in some experiments; those with budget meet at lambda."""
     colour = alt.Color(
         "experiment:N",
@@ -61,7 +61,7 @@ def gains_chart() -> Any:
     ).properties(height=HEIGHT)
 
 
-def what_if_chart() -> Any:
+def what_if_chart() -> ChartType:
     """Clicks lost over the firm's budget; where the present one is."""
     line = (
         alt.Chart(alt.NamedData(name="what_if"))
@@ -80,7 +80,7 @@ def what_if_chart() -> Any:
     ).properties(height=HEIGHT)
 
 
-def rules_chart() -> Any:
+def rules_chart() -> ChartType:
     """The allocation against simpler rules."""
     colours = ["#0072B2", "#E69F00", "#999999", "#009E73"]
     base = alt.Chart(alt.NamedData(name="rules")).encode(
@@ -95,7 +95,7 @@ def rules_chart() -> Any:
     )
 
 
-CHARTS: dict[str, Callable[[], Any]] = {
+CHARTS: dict[str, Callable[[], ChartType]] = {
     "bars": bars_chart,
     "gains": gains_chart,
     "what_if": what_if_chart,

@@ -6,17 +6,18 @@ Like those of `experiments.py`, the charts are made without data: each names its
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import altair as alt
+from altair.typing import ChartType
 
+from deniable._types import Record
 from deniable.charts.experiments import arm_scale
-from deniable.charts.theme import BLUE, INK, themed
+from deniable.charts.theme import BLUE, INK, Records, themed
 
 HEIGHT = 200
 
 
-def lift_sequence(arms: Sequence[str], default: str, share: bool) -> Any:
+def lift_sequence(arms: Sequence[str], default: str, share: bool) -> ChartType:
     """Lifts against the default arm with their confidence sequences, over visitors.
 
     Dataset `lifts`: arm, visitors, estimate, low, high.
@@ -57,7 +58,7 @@ def lift_sequence(arms: Sequence[str], default: str, share: bool) -> Any:
     return bands + lines + points + nothing
 
 
-def rates_with_bands(arms: Sequence[str], n_segments: int, share: bool) -> Any:
+def rates_with_bands(arms: Sequence[str], n_segments: int, share: bool) -> ChartType:
     """Mean reward of each arm in each segment; dataset `rates`: segment, arm, estimate, low, high."""
     arms_drawn = max(2, len(arms))
     base = alt.Chart(
@@ -85,7 +86,7 @@ def rates_with_bands(arms: Sequence[str], n_segments: int, share: bool) -> Any:
     return spans + points
 
 
-def traffic_by_arm(arms: Sequence[str]) -> Any:
+def traffic_by_arm(arms: Sequence[str]) -> ChartType:
     """Share of the visitors that each arm had; dataset `traffic`: visitors, arm, share."""
     return (
         alt.Chart(alt.NamedData("traffic"), height=HEIGHT)
@@ -114,7 +115,7 @@ def traffic_by_arm(arms: Sequence[str]) -> Any:
     )
 
 
-def delay_curve() -> Any:
+def delay_curve() -> ChartType:
     """Share of the rewards that had come after a time; dataset `delays`: hours, share."""
     return (
         alt.Chart(alt.NamedData("delays"), height=HEIGHT)
@@ -135,44 +136,45 @@ def delay_curve() -> Any:
     )
 
 
-def lifts_and_rates(figures: Any) -> Any:
+def lifts_and_rates(
+    *,
+    arms: Sequence[str],
+    default: str,
+    share: bool,
+    places: Sequence[str | None],
+    lifts: Sequence[Record],
+    rates: Records,
+) -> ChartType:
     """One picture for a file: lifts of the whole and the largest segments, then all rates.
 
     Args:
-        figures: a `deniable.service.result_figures.ResultFigures`.
+        arms: all of them.
+        default: the arm that the others are compared with.
+        share: whether rewards are shares.
+        places: segments with a panel of their own; None for all together.
+        lifts: of the dataset of `lift_sequence`, with their segment.
+        rates: of the dataset of `rates_with_bands`.
     """
-    share = figures.results.cap == 1
     panels = []
-    for place in figures.places:
-        panel = lift_sequence(figures.arms, figures.results.default_arm, share).properties(
-            title=place or "all segments",
-            width=320,
-            data=alt.Data(values=_of_place(figures, place)),
+    for place in places:
+        own = [record for record in lifts if record["segment"] == place]
+        panel = lift_sequence(arms, default, share).properties(
+            title=place or "all segments", width=320, data=alt.Data(values=own)
         )
         for layer in panel.layer[:3]:
             layer.data = alt.Undefined
         panels.append(panel)
-    known = [
-        {"segment": one.segment, "arm": one.arm, "estimate": one.estimate, "low": one.low}
-        | {"high": one.high}
-        for one in figures.results.rates
-        if one.estimate is not None
-    ]
-    if not known:
+    if not rates:
         nothing = alt.Chart(alt.Data(values=[{"text": "Too early to say anything."}]))
         return themed(nothing.mark_text(fontSize=14).encode(text="text:N"))
-    rates = rates_with_bands(figures.arms, len({one["segment"] for one in known}), share)
-    rates = rates.properties(title="mean reward", width=320, data=alt.Data(values=known))
-    for layer in rates.layer:
+    bands = rates_with_bands(arms, len({one["segment"] for one in rates}), share)
+    bands = bands.properties(title="mean reward", width=320, data=alt.Data(values=rates))
+    for layer in bands.layer:
         layer.data = alt.Undefined
-    return themed(alt.concat(*panels, rates, columns=2).resolve_scale(y="independent"))
+    return themed(alt.concat(*panels, bands, columns=2).resolve_scale(y="independent"))
 
 
-def _of_place(figures: Any, place: str | None) -> list[dict[str, Any]]:
-    return [record for record in figures.lifts if record["segment"] == place]
-
-
-def _colour(arms: Sequence[str], named: Sequence[str] | None = None) -> Any:
+def _colour(arms: Sequence[str], named: Sequence[str] | None = None) -> alt.Color:
     shown = {} if named is None else {"values": list(named)}
     return alt.Color(
         "arm:N",

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import re
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from deniable.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from altair.typing import ChartType
+    from markupsafe import Markup
 
 FORMATS = (".svg", ".png", ".pdf", ".html")
 
@@ -22,7 +27,7 @@ def check_chart_path(path: str | Path, argument: str = "chart") -> Path:
     return target
 
 
-def save_chart(chart: Any, path: str | Path, *, argument: str = "chart") -> Path:
+def save_chart(chart: ChartType, path: str | Path, *, argument: str = "chart") -> Path:
     """Write the chart in the format of the file's ending and return its path.
 
     HTML carries its scripts inside, from the installed renderer: no network, no CDN.
@@ -35,6 +40,17 @@ def save_chart(chart: Any, path: str | Path, *, argument: str = "chart") -> Path
     else:
         chart.save(str(target), format=target.suffix.lower()[1:])
     return target
+
+
+def chart_svg(chart: ChartType, prefix: str, label: str) -> Markup:
+    """The chart in the house style, as an SVG for an HTML page; see `inline_svg`."""
+    from markupsafe import Markup
+
+    from deniable.charts.theme import themed
+
+    drawn = io.StringIO()
+    themed(chart).save(drawn, format="svg")
+    return Markup(inline_svg(drawn.getvalue(), prefix, label))
 
 
 def inline_svg(svg: str, prefix: str, label: str) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import altair as alt
+from altair.typing import ChartType
 
 from deniable.charts.theme import (
     BENCHMARK_COLOURS,
@@ -24,7 +24,7 @@ from deniable.theory.regret import constant_regret, dynamic_regret, nonprivate_r
 WIDTH, HEIGHT = 380, 300
 
 
-def result_chart(result: SimulationResult, environment: Environment) -> Any:
+def result_chart(result: SimulationResult, environment: Environment) -> ChartType:
     """One environment's part of a result as a chart, in the house style."""
     rows = result.frame.filter(result.frame["environment"] == environment.name)
     used = set(rows["policy"])
@@ -35,7 +35,7 @@ def result_chart(result: SimulationResult, environment: Environment) -> Any:
 
 def simulation_chart(
     result: SimulationResult, environment: Environment, policies: Sequence[Policy]
-) -> Any:
+) -> ChartType:
     """Clicks at the horizon and, where there are checkpoints before it, regret on the way."""
     clicks = clicks_chart(result, environment, policies)
     if result.frame["visitors"].n_unique() < 3:
@@ -47,7 +47,7 @@ def simulation_chart(
 
 def clicks_chart(
     result: SimulationResult, environment: Environment, policies: Sequence[Policy]
-) -> Any:
+) -> ChartType:
     """Mean clicks at the horizon, best policy on top: 95% of the repetitions, 95% of the mean."""
     value = "clicks" if environment.is_plain else "reward"
     rows = result.summary(value).to_dicts()
@@ -75,7 +75,7 @@ def clicks_chart(
 
 def regret_chart(
     result: SimulationResult, environment: Environment, policies: Sequence[Policy]
-) -> Any:
+) -> ChartType:
     """Mean pseudo-regret over visitors on log axes, with the theory's bounds dashed above it."""
     table = [row for row in result.summary("regret").to_dicts() if row["mean"] > 0]
     bounds = [

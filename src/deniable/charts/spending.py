@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import altair as alt
+from altair.typing import ChartType
 
 from deniable.charts.theme import ACCENT, STRATEGY_COLOURS, utc_axis
 
 
-def spending_chart(data: Any = None) -> Any:
+def spending_chart(data: alt.Data | None = None) -> ChartType:
     """Steps of committed nats under the firm's budget; reads the dataset `spending` if not given one."""
     base = alt.Chart(alt.NamedData(name="spending") if data is None else data).encode(
         x=utc_axis("time", ticks=6)

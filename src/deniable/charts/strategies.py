@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import altair as alt
 import numpy as np
+from altair.typing import ChartType
+from numpy.typing import ArrayLike
 
-from deniable.charts.theme import ACCENT, INK, ordered_scale, powers_of_ten, rows, values
+from deniable._validation import Floats
+from deniable.charts.theme import ACCENT, INK, Records, ordered_scale, powers_of_ten, rows, values
 from deniable.privacy.belief import belief_curve, highest_belief
 from deniable.strategies import STRATEGIES
 
@@ -21,7 +23,7 @@ def belief_bounds(
     marked: Sequence[tuple[float, float]] = ((0.2, 0.05), (0.2, 1)),
     width: int = 420,
     height: int = 320,
-) -> Any:
+) -> ChartType:
     """The lowest and highest posterior for each prior, one pair of curves a budget.
 
     Args:
@@ -61,7 +63,7 @@ def belief_bounds(
     return (diagonal + lines + _points(marked)).properties(width=width, height=height)
 
 
-def _points(marked: Sequence[tuple[float, float]]) -> Any:
+def _points(marked: Sequence[tuple[float, float]]) -> ChartType:
     points = [
         {"prior": p, "belief": float(b), "text": f"{p:.0%} → {float(b):.1%}"}
         for p, b in ((p, highest_belief(p, risk)) for p, risk in marked)
@@ -90,7 +92,7 @@ def strategy_panels(
     budgets: Sequence[float] = (0.05, 0.5, 1, 3, 5),
     width: int = 220,
     height: int = 220,
-) -> Any:
+) -> ChartType:
     """Three panels over the visitor's clock: the paper's figure of this strategy."""
     names = [f"{budget:g}" for budget in budgets]
     colours, dashes = ordered_scale(names)
@@ -146,14 +148,14 @@ def elasticity_panels(
     largest_budget: float = 7,
     width: int = 220,
     height: int = 220,
-) -> Any:
+) -> ChartType:
     """One panel for each number of arms, one line for each number of visitors, in the paper's form.
 
     A point marks each best budget. There the elasticity crosses zero, or ends, where the cap never binds
     beyond it and the elasticity stays 0.
     """
 
-    def elasticity(n_arms: int, horizon: int, budget: Any) -> Any:
+    def elasticity(n_arms: int, horizon: int, budget: ArrayLike) -> Floats:
         return STRATEGIES[strategy].elasticity(n_arms, horizon, budget, form="paper")
 
     names = [f"{horizon:,}" for horizon in horizons]
@@ -179,7 +181,7 @@ def elasticity_panels(
         "visitors:N", sort=names, scale=alt.Scale(domain=names, range=dashes), title="visitors"
     )
 
-    def of_panel(records: list[dict[str, Any]], n_arms: int) -> Any:
+    def of_panel(records: Records, n_arms: int) -> ChartType:
         return alt.Chart(values(r for r in records if r["panel"] == f"{n_arms} arms"))
 
     return alt.hconcat(

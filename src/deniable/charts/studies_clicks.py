@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import altair as alt
+from altair.typing import ChartType
 
-from deniable.charts.theme import BENCHMARK_COLOURS, INK, STRATEGY_COLOURS, themed, values
+from deniable.charts.theme import BENCHMARK_COLOURS, INK, STRATEGY_COLOURS, Records, themed, values
 
 if TYPE_CHECKING:
     import polars as pl
@@ -33,7 +34,7 @@ def total_clicks(
     rows: str | None = None,
     width: int = 215,
     height: int = 190,
-) -> Any:
+) -> ChartType:
     """Panels of mean clicks with 95% intervals.
 
     Args:
@@ -66,7 +67,7 @@ def total_clicks(
     return themed(alt.vconcat(*drawn))
 
 
-def _panel(records: list[dict[str, Any]], budgets: Sequence[float], *, title: str) -> Any:
+def _panel(records: Records, budgets: Sequence[float], *, title: str) -> ChartType:
     place = {budget: index for index, budget in enumerate(budgets)}
     end = len(budgets)
     for record in records:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import altair as alt
+from altair.typing import ChartType
 
-from deniable.charts.theme import ACCENT, INK, themed, values
+from deniable.charts.theme import ACCENT, INK, Records, themed, values
 
 if TYPE_CHECKING:
     import polars as pl
@@ -26,7 +27,7 @@ _REGIME_APART = {"flexible": -0.11, "constant": 0.0, "dynamic": 0.11}
 
 def summary_panels(
     arms: Sequence[int], visitors: Sequence[int], rates: Sequence[float], uplifts: Sequence[float]
-) -> Any:
+) -> ChartType:
     """Four panels: arms and visitors an experiment, click rates and uplifts an arm.
 
     Args:
@@ -73,7 +74,7 @@ def summary_panels(
 
 def _histogram(
     records: list[dict[str, float]], title: str, x: str, y: str, step: float, size: dict[str, int]
-) -> Any:
+) -> ChartType:
     return (
         alt.Chart(values(records), title=title, **size)
         .mark_bar(color="#0072B2")
@@ -89,7 +90,7 @@ def _histogram(
     )
 
 
-def firm_clicks(table: pl.DataFrame, upper: float, perfect: float) -> Any:
+def firm_clicks(table: pl.DataFrame, upper: float, perfect: float) -> ChartType:
     """Median improvement over random arms by firm budget; quartiles as bars; differences written.
 
     Args:
@@ -144,7 +145,7 @@ def firm_clicks(table: pl.DataFrame, upper: float, perfect: float) -> Any:
     )
 
 
-def _level(height: float, words: str, dash: list[int], *, below: bool = False) -> Any:
+def _level(height: float, words: str, dash: list[int], *, below: bool = False) -> ChartType:
     base = alt.Chart(values([{"y": height, "text": words}])).encode(y="y:Q")
     text = base.mark_text(align="left", dx=6, dy=9 if below else -7, fontSize=10, color=INK)
     return base.mark_rule(color=INK, opacity=0.7, strokeDash=dash) + text.encode(
@@ -152,7 +153,7 @@ def _level(height: float, words: str, dash: list[int], *, below: bool = False) -
     )
 
 
-def _differences(records: list[dict[str, Any]], place: dict[float, int], x: Any) -> Any:
+def _differences(records: Records, place: dict[float, int], x: alt.X) -> ChartType:
     """The regret-based median minus the equal split's, flexible regime, above the points."""
     medians = {
         (row["rule"], row["firm_budget"]): row for row in records if row["regime"] == "flexible"

@@ -6,12 +6,18 @@ And what all figures need: records as chart data, ticks, and time as pages tell 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TypeAlias
 
 import altair as alt
 import numpy as np
+from altair.typing import ChartType
+from numpy.typing import ArrayLike, NDArray
 
+from deniable._types import Record
 from deniable.strategies import STRATEGIES
+
+Records: TypeAlias = list[Record]
+"""The data of a chart."""
 
 _COLOURS = ("#D55E00", "#0072B2", "#882255", "#117733", "#44AA99", "#999933")
 _LINES = ([6, 3], [1, 0], [2, 2], [9, 3, 2, 3], [4, 2], [1, 3])
@@ -26,7 +32,7 @@ def strategy_colours() -> dict[str, str]:
     return {name: _COLOURS[i % len(_COLOURS)] for i, name in enumerate(STRATEGIES)}
 
 
-def strategy_encodings(**legend: Any) -> dict[str, Any]:
+def strategy_encodings(**legend: str | int | None) -> dict[str, alt.Color | alt.StrokeDash]:
     """Colour and dash by the field `strategy`, for every strategy there is."""
     colours = strategy_colours()
     dashes = [_LINES[i % len(_LINES)] for i in range(len(colours))]
@@ -69,7 +75,7 @@ ACCENT = "#B3261E"
 INK, GRID = "#2B2B2B", "#E3E3E3"
 
 
-def themed(chart: Any) -> Any:
+def themed(chart: ChartType) -> ChartType:
     """The finished chart in the house style; apply it once, to the outermost chart."""
     text = {"labelColor": INK, "titleColor": INK, "labelFontSize": 11, "titleFontSize": 12}
     return chart.configure(
@@ -99,7 +105,7 @@ def ordered_scale(values: list[str]) -> tuple[list[str], list[list[int]]]:
     return colours, dashes
 
 
-def rows(**columns: Any) -> list[dict[str, Any]]:
+def rows(**columns: ArrayLike) -> Records:
     """Records from columns that broadcast against each other; numbers become plain floats.
 
     >>> rows(budget=[1, 2], strategy="dynamic")
@@ -110,7 +116,7 @@ def rows(**columns: Any) -> list[dict[str, Any]]:
     return [dict(zip(columns, values, strict=True)) for values in zip(*plain, strict=True)]
 
 
-def values(*groups: Iterable[Mapping[str, Any]]) -> alt.Data:
+def values(*groups: Iterable[Mapping[str, object]]) -> alt.Data:
     """Chart data from records, or from several lists of them."""
     return alt.Data(values=[dict(record) for group in groups for record in group])
 
@@ -124,7 +130,7 @@ def powers_of_ten(largest: float) -> list[float]:
     return [10.0**power for power in range(int(np.log10(max(largest, 1)) + 1e-9) + 1)]
 
 
-def _plain(array: Any) -> list[Any]:
+def _plain(array: NDArray[np.generic]) -> list[float | str | None]:
     if array.dtype.kind in "iuf":
         return [float(x) if np.isfinite(x) else None for x in array]
     return [str(x) for x in array]
@@ -145,7 +151,7 @@ _TIME_FORMATS = {
 """How a tick is written, by what it is a multiple of: the default would be 12 hours."""
 
 
-def utc_axis(field: str, *, ticks: int) -> Any:
+def utc_axis(field: str, *, ticks: int) -> alt.X:
     """The horizontal axis of a chart over time; the field holds ISO times with their offset."""
     axis = alt.Axis(format=_TIME_FORMATS, tickCount=ticks, labelOverlap=True, labelSeparation=8)
     return alt.X(f"{field}:T", title="time (UTC)", scale=alt.Scale(type="utc"), axis=axis)

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from deniable.errors import InvalidArgumentError
+from deniable._types import JsonObject
+from deniable.errors import NANO, InvalidArgumentError
+from deniable.expectations.prior import SEGMENTS
+from deniable.planning.report import Section
+from deniable.portfolio.allocation import Allocation
+from deniable.portfolio.participation import RealizedRisk, realized_risk
+from deniable.portfolio.rules import RuleOutcome, compare_rules
+from deniable.portfolio.whatif import WhatIf, budget_for_share
+from deniable.portfolio.whatif import what_if as curve_of
 from deniable.strategies import STRATEGIES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 app = typer.Typer(add_completion=False)
 
@@ -37,7 +49,9 @@ def allocate(
     gap: Annotated[
         float, typer.Option(help="The part of the possible saving that may be missed.")
     ] = 1e-4,
-    time_limit: Annotated[float, typer.Option(help="Seconds before the best found is told.")] = 10,
+    time_limit: Annotated[
+        float, typer.Option(help="Seconds until the best allocation found so far is returned.")
+    ] = 10,
     compare: Annotated[bool, typer.Option("--compare", help="Every rule in one table.")] = False,
     what_if: Annotated[
         bool, typer.Option("--what-if", help="The optimum over other firm budgets.")
@@ -59,7 +73,6 @@ def allocate(
     chart: Annotated[Path | None, typer.Option(help="Draw to FILE.(svg|png|pdf|html).")] = None,
 ) -> None:
     """Divide a firm's privacy budget over its experiments, with a proof of how good it is."""
-    from deniable.cli.allocation_report import Extras, allocation_sections
     from deniable.cli.sections import print_sections
     from deniable.portfolio.allocation import allocate as solve
     from deniable.portfolio.problem import Portfolio
@@ -115,3 +128,205 @@ def allocate(
             drawing = allocation_chart(found, compared=compare)
         save_chart(drawing, chart)
         typer.echo(f"chart: {chart}", err=True)
+
+
+_JUDGED = {"expected": "expected loss", "bound": "regret bound"}
+QUANTILES = (0.5, 0.9, 0.99, 0.999)
+
+
+@dataclass(frozen=True)
+class Extras:
+    """What is printed besides the allocation: the rules always, the rest on request."""
+
+    outcomes: list[RuleOutcome]
+    compared: bool
+    curve: WhatIf | None
+    share: float | None
+    share_budget: float | None
+    risk: RealizedRisk | None
+
+    @classmethod
+    def of(
+        cls,
+        found: Allocation,
+        *,
+        compare: bool,
+        what_if: bool,
+        share: float | None,
+        participation: float | None,
+    ) -> Extras:
+        """Compute what was asked for."""
+        portfolio, regime = found.portfolio, found.regime
+        return cls(
+            compare_rules(found),
+            compare,
+            curve_of(portfolio, regime=regime, n_points=13) if what_if else None,
+            share,
+            None if share is None else budget_for_share(portfolio, share, regime=regime),
+            None
+            if participation is None
+            else realized_risk(portfolio, found.budgets_nano, participation),
+        )
+
+    def to_dict(self) -> JsonObject:
+        """As plain numbers, for JSON."""
+        told: JsonObject = {}
+        if self.compared:
+            told["rules"] = [
+                {
+                    "rule": outcome.rule,
+                    "total_regret": outcome.total_regret,
+                    "cost": outcome.cost_nano / NANO,
+                    "affordable": outcome.affordable,
+                }
+                for outcome in self.outcomes
+            ]
+        if self.curve is not None:
+            told["what_if"] = {
+                "firm_budget": self.curve.firm_budgets.tolist(),
+                "total_regret": self.curve.total_regret.tolist(),
+                "shadow_value": self.curve.shadow_value.tolist(),
+            }
+        if self.share_budget is not None:
+            told["budget_for_share"] = {"share": self.share, "firm_budget": self.share_budget}
+        if self.risk is not None:
+            told["realized_risk"] = {
+                "worst_case": self.risk.worst_case,
+                "mean": self.risk.mean,
+                "quantiles": {str(q): self.risk.quantile(q) for q in QUANTILES},
+            }
+        return told
+
+
+def allocation_sections(
+    found: Allocation, extras: Extras, rows: int, assumed: int = 0
+) -> list[Section]:
+    """The allocation, told to a person; `assumed` experiments named no segments."""
+    expected = found.portfolio.objective == "expected"
+    return [
+        Section(
+            f"{found.portfolio.size:,} experiments, firm budget {found.firm_budget:g}, "
+            f"{found.regime} regime, judged by the {_JUDGED[found.portfolio.objective]}",
+            _verdict(found, extras),
+        ),
+        _experiments(found, rows, assumed),
+        _rules(extras, "expected loss" if expected else "total regret"),
+        *_optional(extras),
+        Section("Certificate", _certificate(found)),
+    ]
+
+
+def _verdict(found: Allocation, extras: Extras) -> str:
+    by_rule = {outcome.rule: outcome.total_regret for outcome in extras.outcomes}
+    funded = int((found.budgets_nano > 0).sum())
+    return (
+        f"{funded:,} of them get budget, {found.spent_nano / NANO:.9g} nats in all. {_total(found)} "
+        f"{found.total_regret:,.0f}: {_less(found.total_regret, by_rule['equal split'])} "
+        f"than with an equal split, {_less(found.total_regret, by_rule['zero'])} than with none. "
+        f"One more nat would save about {found.shadow_value:,.4g} (lambda)."
+    )
+
+
+def _total(found: Allocation) -> str:
+    if found.portfolio.objective == "expected":
+        return "The expected loss is"
+    return "The total regret bound is"
+
+
+def _less(value: float, other: float) -> str:
+    return f"{(other - value) / other:.1%} less" if other > 0 else "no less"
+
+
+def _experiments(found: Allocation, rows: int, assumed: int) -> Section:
+    frame = found.frame()
+    shown = frame if rows == 0 else frame.head(rows)
+    grouped = any(group is not None for group in found.portfolio.groups)
+    expected = found.portfolio.objective == "expected"
+    lost = "expected loss" if expected else "regret bound"
+    header = ("experiment", "arms", "visitors", "segments", *(("group",) if grouped else ()),
+              "strategy", "budget", lost, "saved", "marginal gain")  # fmt: skip
+    body = tuple(
+        (
+            row["id"],
+            f"{row['arms']}",
+            f"{row['visitors']:,}",
+            f"{row['segments']}",
+            *((row["group"] or "",) if grouped else ()),
+            row["strategy"],
+            f"{row['budget']:.6f}",
+            f"{row['regret']:,.0f}",
+            f"{row['saved']:,.0f}",
+            f"{row['marginal_gain']:,.4g}",
+        )
+        for row in shown.iter_rows(named=True)
+    )
+    hidden = frame.height - shown.height
+    text = f"The {rows} largest budgets; {hidden:,} more with --rows 0. " if hidden else ""
+    alone = int((found.portfolio.segments == 1).sum()) if found.portfolio.form == "summed" else 0
+    if alone:
+        have = "experiment has" if alone == 1 else "experiments have"
+        text += f"{alone:,} {have} one segment: nothing can leak there and no budget is needed."
+    if assumed and found.portfolio.form == "summed":
+        name = "experiment names" if assumed == 1 else "experiments name"
+        text += f"{assumed:,} {name} no segments: {SEGMENTS} of one size are assumed."
+    return Section("Budgets", text, header, body)
+
+
+def _rules(extras: Extras, title: str) -> Section:
+    shown = extras.outcomes
+    if not extras.compared:
+        shown = [o for o in shown if o.rule in ("optimal", "equal split", "zero", "random arms")]
+    zero = next(o.total_regret for o in extras.outcomes if o.rule == "zero")
+    body = tuple(
+        (
+            outcome.rule,
+            f"{outcome.total_regret:,.0f}",
+            f"{(zero - outcome.total_regret) / zero:.2%}" if zero else "0%",
+            f"{outcome.cost_nano / NANO:.6g}",
+            "yes" if outcome.affordable else "no",
+        )
+        for outcome in shown
+    )
+    header = ("rule", title, "saved against zero", "costs", "within the budget")
+    words = "; ".join(f"{name}, {kind.at_zero}" for name, kind in STRATEGIES.items())
+    text = f"Zero is budget 0 with the best strategy there ({words}); random arms is the paper's sense."
+    return Section("Against other rules", text, header, body)
+
+
+def _optional(extras: Extras) -> Iterator[Section]:
+    if extras.curve is not None:
+        curve = extras.curve
+        columns = (curve.firm_budgets, curve.total_regret, curve.share_of_gain, curve.shadow_value)
+        body = tuple(
+            (f"{budget:.4g}", f"{regret:,.0f}", f"{part:.1%}", f"{price:,.4g}")
+            for budget, regret, part, price in zip(*columns, strict=True)
+        )
+        header = ("firm budget", "total regret", "share of the largest gain", "lambda")
+        text = f"Beyond {curve.unlimited_cost:.6g} nats nothing is gained."
+        yield Section("What if", text, header, body)
+    if extras.share_budget is not None:
+        yield Section(
+            "Least budget",
+            f"{extras.share_budget:g} nats reach {extras.share:.4g} of what an unlimited firm "
+            "budget saves.",
+        )
+    if extras.risk is not None:
+        risk = extras.risk
+        told = ", ".join(f"{q:.1%} stay at or below {risk.quantile(q):.4g}" for q in QUANTILES)
+        yield Section(
+            "Realized risk",
+            f"Worst case {risk.worst_case:.6g} nats, for a visitor who meets every experiment. Of "
+            f"visitors who meet this share at random: mean {risk.mean:.4g}; {told}.",
+        )
+
+
+def _certificate(found: Allocation) -> str:
+    named = (
+        "an expected loss" if found.portfolio.objective == "expected" else "a total regret bound"
+    )
+    return (
+        f"{found.certificate} No allocation has {named} below {found.lower_bound:,.3f}; this one has "
+        f"{found.total_regret:,.3f} and saves {found.total_saved:,.3f}. "
+        f"{found.nodes} node{'s' if found.nodes > 1 else ''}, {found.seconds * 1000:,.0f} ms."
+        + ("" if found.certified else " Try a larger --time-limit.")
+    )

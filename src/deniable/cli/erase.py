@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from deniable.cli.erasures import print_erasure
-from deniable.cli.stores import DEFAULT_STORE, AsJson, KeyFile, Store, opened
+from deniable.cli.stores import DEFAULT_STORE, AsJson, KeyFile, Store, opened, print_erasure
 
 app = typer.Typer(add_completion=False)
 

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 
 from deniable._numbers import whole
 from deniable.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor
-
+    from deniable.studies.registry import Study
     from deniable.studies.reproduce import Finished
 
 app = typer.Typer(add_completion=False)
+
+_LINES = 10  # of progress for a simulation, where there is no terminal
 
 
 @app.command()
@@ -25,9 +27,9 @@ def reproduce(
     studies: Annotated[
         list[str] | None, typer.Argument(help="all, or names of studies; --list tells them.")
     ] = None,
-    out: Annotated[Path, typer.Option(help="The folder for results; taken up again.")] = Path(
-        "results"
-    ),
+    out: Annotated[
+        Path, typer.Option(help="Folder for the results; an interrupted run is resumed.")
+    ] = Path("results"),
     quick: Annotated[
         bool, typer.Option("--quick", help="Small numbers: see that it works.")
     ] = False,
@@ -60,10 +62,10 @@ def reproduce(
         raise InvalidArgumentError("seed", seed, "a whole number, 0 or more")
     folder = _data(data)
 
-    from deniable.cli.study_progress import StudyProgress
+    from deniable.simulation.run import dask_executor
     from deniable.studies.reproduce import reproduce as run
 
-    with _cluster(dask) as executor, StudyProgress() as progress:
+    with dask_executor(dask) as executor, StudyProgress() as progress:
         done = run(
             chosen,
             out,
@@ -102,18 +104,62 @@ def _summary(done: list[Finished]) -> str:
     return "; ".join([f"studies: {len(done)}", *told])
 
 
-@contextmanager
-def _cluster(address: str | None) -> Iterator[Executor | None]:
-    """Workers of a Dask scheduler as an executor; none without an address."""
-    if address is None:
-        yield None
-        return
-    try:
-        import distributed
-    except ImportError:
-        raise InvalidArgumentError(
-            "dask", address, "an installed Dask: pip install 'deniable[cluster]'"
-        ) from None
-    connect: Any = distributed.Client
-    with connect(address, timeout=10) as client:
-        yield client.get_executor()
+class StudyProgress:
+    """Told when a study starts, how its simulation gets on, and when it ends.
+
+    Where there is no terminal, a line for each study's start, each tenth of its simulation, and its end.
+    """
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console or Console(stderr=True, highlight=False)
+        self._study = ""
+        self._told = 0
+        self._bar = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            console=self._console,
+            transient=True,
+        )
+        self._task = self._bar.add_task("", total=None)
+
+    def __enter__(self) -> StudyProgress:
+        self._bar.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._bar.__exit__(kind, error, trace)
+
+    def started(self, study: Study) -> None:
+        """A study begins."""
+        self._study, self._told = study.name, 0
+        self._bar.reset(self._task, description=study.name, total=None)
+        if not self._console.is_terminal:
+            self._console.print(f"{study.name:<16} started")
+
+    def repetitions(self, done: int, total: int) -> None:
+        """Repetitions of the simulation that is running."""
+        self._bar.update(self._task, completed=done, total=total)
+        part = _LINES * done // total if total else 0
+        if part < self._told:  # the study's next simulation
+            self._told = 0
+        if not self._console.is_terminal and part > self._told:
+            self._told = part
+            self._console.print(f"{self._study:<16} {done:,} of {total:,} repetitions")
+
+    def finished(self, done: Finished) -> None:
+        """A study is over."""
+        told = "found" if done.found else f"{done.seconds:.1f} s"
+        self._console.print(f"{done.study.name:<16} {told:>8}  {_counts(done)}")
+
+
+def _counts(done: Finished) -> str:
+    claims = done.record.claims
+    held = sum(claim.verdict == "holds" for claim in claims)
+    return f"{held} of {len(claims)} claims hold" if claims else ""

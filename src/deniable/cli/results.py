@@ -18,6 +18,9 @@ from deniable.cli.stores import (
 )
 
 if TYPE_CHECKING:
+    from altair.typing import ChartType
+
+    from deniable.service.result_figures import ResultFigures
     from deniable.service.result_records import Difference, Results
 
 app = typer.Typer(add_completion=False)
@@ -49,17 +52,33 @@ def results(
         evidence = service.experiments.evidence(key)
         found = service.experiments.results(key)
     if chart is not None:
-        from deniable.charts.results import lifts_and_rates
         from deniable.charts.save import save_chart
         from deniable.service.result_figures import figures_of
 
-        save_chart(lifts_and_rates(figures_of(evidence)), chart)
+        save_chart(_picture(figures_of(evidence)), chart)
     if as_json:
         print_json(found.to_dict())
         return
     print_results(found)
     if chart is not None:
         typer.echo(f"Chart: {chart}")
+
+
+def _picture(figures: ResultFigures) -> ChartType:
+    from deniable.charts.results import lifts_and_rates
+
+    known = [one for one in figures.results.rates if one.estimate is not None]
+    return lifts_and_rates(
+        arms=figures.arms,
+        default=figures.results.default_arm,
+        share=figures.results.cap == 1,
+        places=figures.places,
+        lifts=figures.lifts,
+        rates=[
+            {name: getattr(one, name) for name in ("segment", "arm", "estimate", "low", "high")}
+            for one in known
+        ],
+    )
 
 
 def print_results(found: Results) -> None:

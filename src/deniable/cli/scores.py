@@ -10,6 +10,7 @@ from typing import Annotated, Any, cast
 
 import typer
 
+from deniable._types import JsonObject
 from deniable.cli.stores import DEFAULT_STORE, AsJson, KeyFile, Store, opened, print_json
 from deniable.errors import InvalidArgumentError
 
@@ -44,9 +45,9 @@ def put(
     typer.echo(f"{report.experiment}: {told} {report.words}")
 
 
-def _json(file: Path) -> Any:
+def _json(file: Path) -> JsonObject:
     try:
-        given = json.loads(file.read_text("utf-8"))
+        given: JsonObject = json.loads(file.read_text("utf-8"))
     except ValueError:  # also text that is not UTF-8
         raise InvalidArgumentError("file", file.name, _ALLOWED) from None
     return given

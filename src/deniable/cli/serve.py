@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,10 +11,15 @@ from deniable.cli.stores import require_expected
 from deniable.errors import InvalidArgumentError
 from deniable.service.settings import Settings, flag, load, variable
 
+if TYPE_CHECKING:
+    from deniable.service.http.app import Application, Options
+    from deniable.service.http.tracing import Traced
+    from deniable.service.http.workers import Inherited
+
 app = typer.Typer(add_completion=False)
 
 
-def serve(**flags: Any) -> None:
+def serve(**flags: object) -> None:
     """Serve decisions over HTTP, on SQLite or PostgreSQL, in one process or several.
 
     SIGTERM ends it without losing anything that was acknowledged.
@@ -38,7 +43,7 @@ def serve(**flags: Any) -> None:
 def _parameters() -> list[inspect.Parameter]:
     """A flag for every setting; the environment and the file are read by the settings themselves."""
     config = typer.Option(help="TOML file with any of these settings. [DENIABLE_CONFIG]")
-    annotations: dict[str, Any] = {}
+    annotations: dict[str, object] = {}
     for name, field in Settings.model_fields.items():
         negative = "/--no-" + name.replace("_", "-") if field.annotation is bool else ""
         meaning = f"{field.description} [{variable(name)}; default: {field.default}]"
@@ -56,7 +61,7 @@ serve.__signature__ = inspect.Signature(_parameters())  # type: ignore[attr-defi
 app.command()(serve)
 
 
-def application(settings: Settings, options: Any) -> Any:
+def application(settings: Settings, options: Options) -> Application | Traced:
     """The application on the store of the settings, pages included."""
     from deniable.service.http.app import create_app
     from deniable.service.http.server import open_service
@@ -80,7 +85,7 @@ def application(settings: Settings, options: Any) -> Any:
     return app if provider is None else Traced(app, provider)
 
 
-def _serve_as_worker(settings: Settings, inherited: Any) -> None:
+def _serve_as_worker(settings: Settings, inherited: Inherited) -> None:
     from deniable.service.http import server
 
     app = application(settings, server.options_of(settings, inherited.tally))
@@ -102,7 +107,7 @@ def _serve_workers(settings: Settings) -> None:
 
     require_expected(settings)
     sock = server.listening_socket(settings)
-    server.open_service(settings).close()  # a store that cannot be opened is told once, here
+    server.open_service(settings).close()  # a store that cannot be opened is reported once, here
     typer.echo(f"Deniable answers on {server.address(sock)} with {settings.workers} processes")
     workers.supervise(settings, sock)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from deniable._extras import require
+from deniable._types import JsonObject
 from deniable.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def simulate(
     """Run policies on known click rates: total clicks and regret, with 95% intervals."""
     require("numba", extra="simulate")
     require("polars", extra="simulate")
-    flags: dict[str, Any] = {
+    flags: JsonObject = {
         "rates": _numbers("rates", rates),
         "visitors": _number("visitors", visitors),
         "policies": policies.split(",") if policies is not None else None,
@@ -132,7 +133,7 @@ def simulate(
         _print(chosen, result)
 
 
-def _scenario(path: Path | None, flags: dict[str, Any]) -> Scenario:
+def _scenario(path: Path | None, flags: JsonObject) -> Scenario:
     from deniable.simulation.scenario import make_scenario, read_scenario, read_values
 
     if path is None:
@@ -146,13 +147,17 @@ def _run(
 ) -> SimulationResult:
     from contextlib import ExitStack
 
-    from deniable.simulation.run import Progress, compiling_notice, no_progress, progress_bar
+    from deniable.simulation.run import (
+        Progress,
+        compiling_notice,
+        dask_executor,
+        no_progress,
+        progress_bar,
+    )
     from deniable.simulation.run import simulate as run
 
     with ExitStack() as stack:
-        executor = None
-        if dask is not None:
-            executor = stack.enter_context(_dask_client(dask)).get_executor()
+        executor = stack.enter_context(dask_executor(dask))
         progress: Progress = no_progress
         notice = compiling_notice(scenario.environment, scenario.policies, scenario.kernel)
         if sys.stderr.isatty():
@@ -184,24 +189,13 @@ def _curve(scenario: Scenario) -> tuple[int, ...]:
     return tuple(sorted({int(point) for point in points}))
 
 
-def _dask_client(address: str) -> Any:
-    try:
-        import distributed
-    except ImportError:
-        raise InvalidArgumentError(
-            "dask", address, "an installed Dask: pip install 'deniable[cluster]'"
-        ) from None
-    connect: Any = distributed.Client
-    return connect(address, timeout=10)
-
-
 def _at_horizon(scenario: Scenario, result: SimulationResult, value: str) -> pl.DataFrame:
     import polars as pl
 
     return result.summary(value).filter(pl.col("visitors") == scenario.environment.horizon)
 
 
-def _document(scenario: Scenario, result: SimulationResult) -> dict[str, Any]:
+def _document(scenario: Scenario, result: SimulationResult) -> JsonObject:
     from deniable.simulation.results import VALUES
 
     keys = ("mean", "low", "high", "median", "q25", "q75", "q025", "q975")

@@ -19,6 +19,7 @@ from deniable.errors import WrongStateError
 if TYPE_CHECKING:
     from deniable.service.service import Deniable
     from deniable.service.settings import Settings
+    from deniable.storage.erasure import Erasure
 
 Store = Annotated[
     str,
@@ -167,3 +168,11 @@ def _plain(value: object) -> object:
     if is_dataclass(value) and not isinstance(value, type):
         return asdict(value)
     raise TypeError(f"no JSON for {type(value).__name__}")
+
+
+def print_erasure(outcome: Erasure, as_json: bool) -> None:
+    """Say how many decisions were stripped of their visitor."""
+    if as_json:
+        print_json(outcome)
+        return
+    typer.echo(f"{outcome.decisions:,} decisions forgotten; counters and ledger keep their totals")

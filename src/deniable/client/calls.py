@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import httpx2 as httpx
 
+from deniable._types import JsonObject
 from deniable.errors import DeniableError
 from deniable.storage.records import Decision, GateReport
 
@@ -39,7 +40,7 @@ class Call(Generic[T]):
     """One request and how to read its answer."""
 
     path: str
-    body: dict[str, Any]
+    body: JsonObject
     read: Callable[[Any], T]
     method: str = "POST"
 
@@ -121,27 +122,27 @@ def unreachable(error: httpx.TransportError) -> ServiceError:
     return ServiceError(None, "unreachable", f"no answer: {type(error).__name__}")
 
 
-def _reward(given: Reward) -> dict[str, Any]:
-    body: dict[str, Any] = {"decision": given[0], "value": given[1]}
+def _reward(given: Reward) -> JsonObject:
+    body: JsonObject = {"decision": given[0], "value": given[1]}
     if len(given) > 2 and given[2] is not None:
         body["metric"] = given[2]
     return body
 
 
-def _decision(found: Any) -> Decision:
+def _decision(found: JsonObject) -> Decision:
     return Decision(found["decision"], found["arm"])
 
 
-def _flags(found: Any) -> dict[str, Decision]:
+def _flags(found: JsonObject) -> dict[str, Decision]:
     return {
         flag["key"]: Decision(flag["metadata"]["decision"], flag["variant"])
         for flag in found["flags"]
     }
 
 
-def _report(found: Any) -> GateReport:
+def _report(found: JsonObject) -> GateReport:
     return GateReport(**{field.name: found[field.name] for field in fields(GateReport)})
 
 
-def _nothing(_found: Any) -> None:
+def _nothing(_found: object) -> None:
     return None

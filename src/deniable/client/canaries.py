@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 import httpx2 as httpx
 
+from deniable._types import JsonObject
 from deniable.audit.live import ScratchCopy, StoredDraw
 from deniable.client import calls
 from deniable.client.calls import ServiceError
@@ -55,7 +56,7 @@ class Canaries:
         assert self._copy is not None
         return self._copy
 
-    def decide(self, visitors: Sequence[tuple[str, str | None]]) -> list[dict[str, Any]] | None:
+    def decide(self, visitors: Sequence[tuple[str, str | None]]) -> list[JsonObject] | None:
         """The answers as sent; None where they are refused."""
         call = calls.decide_batch(self.copy.key, visitors)
         response = self._sent("POST", call.path, call.body)
@@ -95,7 +96,7 @@ class Canaries:
             self._http.close()
 
     def _sent(
-        self, method: str, path: str, body: Any = None, *, retries: int = _RETRIES
+        self, method: str, path: str, body: object = None, *, retries: int = _RETRIES
     ) -> httpx.Response:
         """The answer to a request, which is sent again where the service cannot answer just now."""
         for attempt in range(retries + 1):
@@ -114,7 +115,7 @@ class Canaries:
         return response
 
 
-def _copy(found: dict[str, Any]) -> ScratchCopy:
+def _copy(found: JsonObject) -> ScratchCopy:
     return ScratchCopy(
         key=found["key"],
         arms=tuple(found["arms"]),

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 import httpx2 as httpx
 
+from deniable._types import JsonObject
 from deniable.client import calls
 from deniable.client.calls import Call, Reward
 from deniable.errors import InvalidArgumentError
@@ -17,7 +18,7 @@ from deniable.storage.records import Decision, GateReport
 T = TypeVar("T")
 
 
-def _options(url: str, api_key: str, timeout_seconds: float) -> dict[str, Any]:
+def _options(url: str, api_key: str, timeout_seconds: float) -> JsonObject:
     if not url.startswith(("http://", "https://")):
         raise InvalidArgumentError("url", url, "http://... or https://...")
     return {

@@ -87,7 +87,7 @@ class Facts:
     Attributes:
         height: the last entry that was read.
         head: its hash, hexadecimal.
-        at: the time that the account is told for.
+        at: the time of the account.
         promise: what is promised, with all published tables.
         told: the same as the entries say it.
         proofs: each version in exact arithmetic.

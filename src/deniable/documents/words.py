@@ -17,10 +17,10 @@ from deniable.errors import NANO
 from deniable.privacy.serving import exp_floor
 
 PRIORS = (Fraction(1, 100), Fraction(1, 10), Fraction(1, 5), Fraction(1, 2))
-"""Beliefs of a watcher before it sees an arm, for which the limits are told."""
+"""Beliefs of a watcher before it sees an arm, for which limits are stated."""
 
 MOST_LISTED = 40
-"""Lines of an account that are told one by one."""
+"""Lines of an account that are listed one by one."""
 
 MOST_NAMED = 12
 """Names in a sentence."""

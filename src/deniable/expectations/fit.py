@@ -10,11 +10,12 @@ the segments of an experiment, by 1 - h.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol, SupportsFloat, TypeAlias, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from deniable._validation import FloatArray
 from deniable.errors import InvalidTableError
@@ -59,7 +60,20 @@ class FittedPrior:
         return {"lift": self.lift, "heterogeneity": self.heterogeneity}
 
 
-def fit_prior(past_experiments: Iterable[Mapping[str, Any]] | Any) -> FittedPrior:
+class Frame(Protocol):
+    """A Polars or a pandas frame."""
+
+    @property
+    def columns(self) -> object:
+        """Names of the columns."""
+
+
+_Cell: TypeAlias = tuple[Hashable, Hashable]  # arm and segment
+
+
+def fit_prior(
+    past_experiments: Iterable[Mapping[str, object]] | Frame,
+) -> FittedPrior:
     """The prior that past experiments suggest, by empirical Bayes.
 
     Args:
@@ -105,8 +119,8 @@ class _Test:
 
     rates: FloatArray
     shows: FloatArray
-    arm: Any
-    segment: Any
+    arm: NDArray[np.int64]
+    segment: NDArray[np.int64]
     rate: float
 
     @property
@@ -127,7 +141,7 @@ class _Likelihood:
     rates: FloatArray
     noise: FloatArray
     mean: FloatArray
-    test: Any
+    test: NDArray[np.int64]
     segmented: list[_Alike]
 
     @classmethod
@@ -164,8 +178,8 @@ class _Alike:
     rates: FloatArray
     noise: FloatArray
     mean: FloatArray
-    arm: Any
-    segment: Any
+    arm: NDArray[np.int64]
+    segment: NDArray[np.int64]
 
     @classmethod
     def of(cls, tests: list[_Test]) -> list[_Alike]:
@@ -211,16 +225,16 @@ def _top(x: FloatArray, y: FloatArray) -> float:
     return float(x[i] * (x[i + 1] / x[i]) ** shift)
 
 
-def _rows(given: Any) -> list[Any]:
+def _rows(given: Iterable[Mapping[str, object]] | Frame) -> list[object]:
     if hasattr(given, "to_dicts"):  # Polars
         return list(given.to_dicts())
     if hasattr(given, "to_dict") and hasattr(given, "columns"):  # pandas
         return list(given.to_dict("records"))
-    return list(given)
+    return list(cast(Iterable[object], given))
 
 
-def _tests(rows: list[Any]) -> list[_Test]:
-    cells: dict[Any, dict[tuple[Any, Any], list[float]]] = {}
+def _tests(rows: list[object]) -> list[_Test]:
+    cells: dict[Hashable, dict[_Cell, list[float]]] = {}
     wrong: list[tuple[int, str]] = []
     for number, row in enumerate(rows, start=1):
         if not isinstance(row, Mapping):
@@ -246,7 +260,7 @@ def _tests(rows: list[Any]) -> list[_Test]:
     return [_test(cell) for cell in cells.values()]
 
 
-def _test(cells: dict[tuple[Any, Any], list[float]]) -> _Test:
+def _test(cells: dict[_Cell, list[float]]) -> _Test:
     kept = {where: sums for where, sums in cells.items() if sums[0] > 0}
     counts = np.array(list(kept.values())).reshape(-1, 2)
     arms = {arm: number for number, arm in enumerate(dict.fromkeys(arm for arm, _ in kept))}
@@ -262,7 +276,7 @@ def _test(cells: dict[tuple[Any, Any], list[float]]) -> _Test:
     )
 
 
-def _count(value: Any) -> float | None:
+def _count(value: SupportsFloat | str) -> float | None:
     try:
         number = float(value)
     except (TypeError, ValueError):

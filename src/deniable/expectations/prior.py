@@ -19,10 +19,10 @@ from deniable._validation import FloatArray, Floats
 from deniable.errors import InvalidArgumentError
 
 LIFT, HETEROGENEITY = 0.05, 0.5
-"""Where nobody says: arms differ by 5% of the base rate, half of it (as variance) by segment."""
+"""Defaults: arms differ by 5% of the base rate, half of it (as variance) by segment."""
 
 SEGMENTS = 2
-"""Where nobody says: with one segment there is nothing to protect."""
+"""Default number of segments; with one there is nothing to protect."""
 
 _CLIP = 20
 _STEPS = np.linspace(-9.0, 9.0, 3601)  # of the normal distribution; trapezoids of width .005

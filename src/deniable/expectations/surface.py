@@ -20,12 +20,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from deniable._blocks import BLOCK
+from deniable._types import JsonObject
 from deniable._validation import FloatArray
 from deniable.strategies import STRATEGIES
 
@@ -64,7 +64,7 @@ class Question:
     budget: FloatArray
 
     @classmethod
-    def of(cls, **given: Any) -> Question:
+    def of(cls, **given: ArrayLike) -> Question:
         """The same from anything that broadcasts; values are taken as they are."""
         values = np.broadcast_arrays(*(np.asarray(value, np.float64) for value in given.values()))
         return cls(**dict(zip(given, values, strict=True)))
@@ -84,7 +84,7 @@ class Question:
         """The number of groups that a table tells apart: min(J, K)."""
         return np.minimum(self.segments, self.arms)
 
-    def part(self, where: Any) -> Question:
+    def part(self, where: NDArray[np.bool_]) -> Question:
         """The question at some places."""
         return Question(*(getattr(self, name)[where] for name in self.__dataclass_fields__))
 
@@ -108,7 +108,7 @@ class Polynomial:
     weights: FloatArray
 
     @classmethod
-    def read(cls, stored: Mapping[str, Any]) -> Polynomial:
+    def read(cls, stored: JsonObject) -> Polynomial:
         """From what `stored` returned."""
         return cls(
             tuple(stored["names"]),
@@ -118,7 +118,7 @@ class Polynomial:
             np.array(stored["weights"], np.float64),
         )
 
-    def stored(self) -> dict[str, Any]:
+    def stored(self) -> JsonObject:
         """Plain lists, for JSON."""
         return {
             "names": list(self.names),
@@ -290,7 +290,7 @@ def surface() -> dict[str, Entry]:
     return read_entries(json.loads(text)["entries"])
 
 
-def read_entries(stored: Mapping[str, Any]) -> dict[str, Entry]:
+def read_entries(stored: JsonObject) -> dict[str, Entry]:
     """Entries from what a file holds."""
     return {
         name: Entry(

@@ -34,7 +34,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -191,7 +190,7 @@ class State:
 
     def to_json(self) -> str:
         """As text; `state_from_json` restores it to the last bit."""
-        return json.dumps({"format": FORMAT, **_plain(self)}, allow_nan=False)
+        return json.dumps({"format": FORMAT, **_fields(self)}, allow_nan=False)
 
 
 def new_state(
@@ -389,9 +388,13 @@ def state_from_json(text: str) -> State:
         raise InvalidArgumentError("text", text, "what State.to_json wrote") from None
 
 
-def _plain(value: Any) -> Any:
+def _fields(value: State | Sums) -> dict[str, object]:
+    return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+
+
+def _plain(value: object) -> object:
     if isinstance(value, State | Sums):
-        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+        return _fields(value)
     return value.tolist() if isinstance(value, np.ndarray) else value
 
 

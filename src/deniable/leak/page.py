@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import io
 from importlib.resources import files
-from typing import Any
 
 from deniable.charts.leak import budget_beliefs, budget_costs, people_picture, ratio_chart
-from deniable.charts.save import inline_svg
-from deniable.charts.theme import themed
+from deniable.charts.save import chart_svg
 from deniable.leak import words
 from deniable.leak.report import Leak
 
@@ -23,7 +20,6 @@ def report_page(leak: Leak) -> str:
     template = (files("deniable.leak") / "report.html").read_text(encoding="utf-8")
     page = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(template)
     budgets = words.budget_points(leak)
-    costs = budgets.pop("costs")
     return page.render(
         leak=leak,
         size=words.size_words(leak),
@@ -33,29 +29,37 @@ def report_page(leak: Leak) -> str:
             {
                 "words": told,
                 "segment": name,
-                "svg": _svg(people_picture(before, after, name, words=told), f"people{i}-", told),
+                "svg": chart_svg(
+                    people_picture(before, after, name, words=told), f"people{i}-", told
+                ),
             }
             for i, (name, before, after, told) in enumerate(words.belief_pictures(leak))
         ],
         beliefs=words.beliefs_section(leak.worst, _ROWS),
         variants=words.variants_section(leak, _ROWS),
-        ratios=_svg(
+        ratios=chart_svg(
             ratio_chart(words.ratio_spans(leak), width=2 * _WIDTH),
             "ratios-",
             "Odds ratios of the variants that tell most, with limits",
         ),
         budgets=words.budgets_section(leak),
-        bound=_svg(
-            budget_beliefs(**budgets, width=_WIDTH),
+        bound=chart_svg(
+            budget_beliefs(
+                budgets.budgets,
+                segment=budgets.segment,
+                before=budgets.before,
+                today=budgets.today,
+                width=_WIDTH,
+            ),
             "bound-",
             "The largest belief under each budget",
         ),
-        costs=_svg(
-            budget_costs(costs, reward=leak.reward_word, width=_WIDTH),
+        costs=chart_svg(
+            budget_costs(budgets.costs, reward=leak.reward_word, width=_WIDTH),
             "costs-",
             f"Change in {leak.reward_word} under each budget",
         )
-        if costs
+        if budgets.costs
         else None,
         experiments=words.experiments_section(leak, _ROWS),
         joint=words.joint_sections(leak, _ROWS),
@@ -98,12 +102,3 @@ def _figures(leak: Leak) -> list[tuple[str, str, str]]:
             )
         )
     return told
-
-
-def _svg(chart: Any, prefix: str, label: str) -> Any:
-    """A chart that stands in the page as it is."""
-    from markupsafe import Markup
-
-    drawn = io.StringIO()
-    themed(chart).save(drawn, format="svg")
-    return Markup(inline_svg(drawn.getvalue(), prefix, label))

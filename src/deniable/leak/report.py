@@ -7,9 +7,10 @@ from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from deniable import _validation as check
+from deniable._types import JsonObject
 from deniable.errors import InvalidArgumentError
 from deniable.leak.budgets import BUDGETS, BudgetEffect, budget_effects, todays_reward
 from deniable.leak.columns import Columns, find_columns
@@ -19,6 +20,9 @@ from deniable.leak.joint import Joint, measure_jointly
 from deniable.leak.measuring import Estimate, ExperimentLeak, Guesses, SegmentBelief, measure
 from deniable.leak.reading import batches
 from deniable.leak.visitors import VisitorFiles
+
+if TYPE_CHECKING:
+    from altair.typing import ChartType
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +105,7 @@ class Leak:
             return None
         return first, last
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Plain numbers, words and lists: ready for JSON. Infinite ratios are None."""
         period = self.period
         return {
@@ -128,7 +132,7 @@ class Leak:
             "budgets": [asdict(effect) for effect in self.budgets],
         }
 
-    def chart(self) -> Any:
+    def chart(self) -> ChartType:
         """Beliefs as people out of 100, the variants that tell most, what budgets would change."""
         from deniable.charts.leak import leak_chart
         from deniable.charts.theme import themed
@@ -240,11 +244,11 @@ def _finite(value: float) -> float | None:
     return value if abs(value) < float("inf") else None
 
 
-def _guesses(guesses: Guesses | None) -> dict[str, Any] | None:
+def _guesses(guesses: Guesses | None) -> JsonObject | None:
     return None if guesses is None else asdict(guesses)
 
 
-def _experiment(leak: ExperimentLeak) -> dict[str, Any]:
+def _experiment(leak: ExperimentLeak) -> JsonObject:
     return {
         "experiment": leak.experiment,
         "visitors": leak.visitors,
@@ -256,7 +260,7 @@ def _experiment(leak: ExperimentLeak) -> dict[str, Any]:
     }
 
 
-def _joint(joint: Joint) -> dict[str, Any]:
+def _joint(joint: Joint) -> JsonObject:
     return {
         **asdict(joint),
         "moved": [

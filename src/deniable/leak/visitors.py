@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,7 +42,7 @@ class VisitorFiles:
         self.by_segment: FloatArray = np.zeros((2, 0))
         self._last_time: int | None = None
         self._in_order = True
-        self._kind: np.dtype[Any] | None = None
+        self._kind: np.dtype[np.void] | None = None
         self._folder = TemporaryDirectory(prefix="deniable-leak-")
         self._files = [(Path(self._folder.name) / f"{i:02}").open("wb") for i in range(N_FILES)]
 
@@ -64,11 +63,14 @@ class VisitorFiles:
         self,
         visitor: NDArray[np.uint64],
         cell: _Ints,
-        time: NDArray[Any] | None,
-        reward: NDArray[Any] | None,
+        time: NDArray[np.int64] | None,
+        reward: FloatArray | None,
     ) -> None:
         """Write exposures in the order of the log."""
-        fields = {"visitor": (visitor, "<u8"), "cell": (cell, "<i4")}
+        fields: dict[str, tuple[NDArray[np.uint64] | _Ints | FloatArray, str]] = {
+            "visitor": (visitor, "<u8"),
+            "cell": (cell, "<i4"),
+        }
         if time is not None:
             fields["time"] = (time, "<i8")
             self._in_order &= bool((time[1:] >= time[:-1]).all())
@@ -106,8 +108,8 @@ class VisitorFiles:
         return sums
 
     def _first_exposures(
-        self, records: NDArray[Any], cells: _Ints, sums: FloatArray
-    ) -> NDArray[Any]:
+        self, records: NDArray[np.void], cells: _Ints, sums: FloatArray
+    ) -> NDArray[np.void]:
         kind = np.dtype([("visitor", "<u8"), ("cell", "<i4")])
         if not records.size:
             return np.empty(0, dtype=kind)

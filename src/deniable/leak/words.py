@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import ceil, floor, inf
-from typing import Any
+from typing import TYPE_CHECKING
 
 from deniable.leak.budgets import MechanismCost
-from deniable.leak.measuring import Estimate, ExperimentLeak, Guesses, SegmentBelief
+from deniable.leak.measuring import Estimate, ExperimentLeak, Guesses, SegmentBelief, VariantLeak
 from deniable.leak.report import Leak
 from deniable.planning.report import Section
+
+if TYPE_CHECKING:
+    from deniable.charts.leak import BudgetFigures
 
 ROWS = 10
 _PICTURES = 3
@@ -319,8 +322,10 @@ def ratio_spans(leak: Leak) -> list[tuple[str, float, float, float]]:
     ]
 
 
-def budget_points(leak: Leak) -> dict[str, Any]:
+def budget_points(leak: Leak) -> BudgetFigures:
     """The figures of the budget charts."""
+    from deniable.charts.leak import BudgetFigures
+
     total = leak.todays_reward
     costs = [
         (
@@ -333,13 +338,13 @@ def budget_points(leak: Leak) -> dict[str, Any]:
         for cost in effect.costs
         if total and cost.change is not None
     ]
-    return {
-        "budgets": [effect.budget for effect in leak.budgets],
-        "segment": short(leak.headline.segment),
-        "before": leak.headline.before,
-        "today": leak.headline.after.value,
-        "costs": costs,
-    }
+    return BudgetFigures(
+        budgets=[effect.budget for effect in leak.budgets],
+        segment=short(leak.headline.segment),
+        before=leak.headline.before,
+        today=leak.headline.after.value,
+        costs=costs,
+    )
 
 
 def out_of_100(belief: SegmentBelief) -> tuple[int, int]:
@@ -418,7 +423,7 @@ def _leading(found: ExperimentLeak) -> list[SegmentBelief]:
     return sorted(found.beliefs, key=rise, reverse=True)
 
 
-def _variants(leak: Leak) -> list[tuple[str, Any]]:
+def _variants(leak: Leak) -> list[tuple[str, VariantLeak]]:
     every = [
         (found.experiment, variant) for found in leak.experiments for variant in found.variants
     ]

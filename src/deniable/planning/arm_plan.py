@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from deniable import _validation as check
+from deniable._types import JsonObject
 from deniable.errors import InvalidArgumentError
 from deniable.expectations.prior import SEGMENTS
 from deniable.privacy.belief import highest_belief
@@ -20,6 +21,9 @@ from deniable.theory.arm_specific import (
     heterogeneity_gap,
 )
 from deniable.theory.regret import constant_regret
+
+if TYPE_CHECKING:
+    from altair.typing import ChartType
 
 
 @dataclass(frozen=True)
@@ -78,11 +82,11 @@ class ArmPlan:
     symmetric_regret: float
     exploration_first_dynamic: float
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Plain numbers, words and lists: ready for JSON."""
         return asdict(self)
 
-    def chart(self) -> Any:
+    def chart(self) -> ChartType:
         """The matrix, the beliefs and the schedule, as an Altair chart."""
         from deniable.charts.planning import arm_plan_chart
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from deniable import _validation as check
 from deniable._extras import require
@@ -19,6 +20,7 @@ from deniable._validation import FloatArray
 from deniable.expectations.expected import RIVALS, Expected, expected_loss, has_surface
 from deniable.expectations.prior import Prior
 from deniable.expectations.surface import PERFECT, POOLED, RANDOM
+from deniable.policies.base import Policy
 from deniable.privacy.belief import highest_belief
 from deniable.strategies import STRATEGIES
 
@@ -128,7 +130,7 @@ class Asked:
         equal = shares is None or np.allclose(shares, 1 / len(shares), rtol=1e-6, atol=0)
         return bool(equal) and not self.trace_budget
 
-    def look_up(self, strategy: str, budgets: Any = 0.0) -> Expected:
+    def look_up(self, strategy: str, budgets: ArrayLike = 0.0) -> Expected:
         """The surface's answer."""
         return expected_loss(
             strategy,
@@ -289,7 +291,7 @@ def simulated_outcomes(
         Environment(rates, asked.horizon, asked.shares, name=f"draw {number}")
         for number, rates in enumerate(drawn)
     ]
-    rivals: dict[str, Any] = {
+    rivals: dict[str, Policy] = {
         RANDOM: RandomPolicy(),
         POOLED: PooledPolicy(),
         PERFECT: PerfectPolicy(),

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from deniable import _validation as check
+from deniable._types import JsonObject
 from deniable.expectations.prior import HETEROGENEITY, Prior
 from deniable.expectations.prior import LIFT as USUAL_LIFT
 from deniable.planning.expectation import Expectation, expectation
@@ -30,6 +31,9 @@ from deniable.privacy.belief import highest_belief, lowest_belief
 from deniable.strategies import STRATEGIES
 from deniable.strategies.base import Reading, Strategy
 from deniable.strategies.rules import Grade
+
+if TYPE_CHECKING:
+    from altair.typing import ChartType
 
 GRID = (0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 7.0)
 """Budgets in the table of every plan, in nats."""
@@ -155,7 +159,7 @@ class Plan:
     trace: TracePromise | None = None
     expected: Expectation | None = None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Plain numbers, words and lists: ready for JSON."""
         return asdict(self)
 
@@ -179,7 +183,7 @@ class Plan:
             lift=lift,
         )
 
-    def chart(self) -> Any:
+    def chart(self) -> ChartType:
         """Clicks lost as expected, belief, schedules, bounds and elasticities, as an Altair chart."""
         from deniable.charts.planning import plan_chart
 

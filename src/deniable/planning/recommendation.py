@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from deniable import _validation as check
+from deniable._validation import Floats
 from deniable.errors import InvalidArgumentError
 from deniable.expectations.prior import SEGMENTS, Prior
 from deniable.planning.expectation import NEAR_LOST, TOP, Asked, Choice, choose
@@ -82,7 +83,7 @@ class Sizes:
         size = (self.n_arms, self.horizon, self.n_segments, self.shares)
         return Asked(*size, prior, trace or 0.0)
 
-    def regret(self, strategy: type[Strategy], budget: Any) -> Any:
+    def regret(self, strategy: type[Strategy], budget: ArrayLike) -> Floats:
         """The strategy's bound."""
         return strategy.regret(
             self.n_arms, self.horizon, budget, self.n_segments, shares=self.shares

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING
 
 from deniable.planning.arm_plan import ArmPlan
 from deniable.planning.plan import Plan, StrategySummary
 from deniable.planning.trace import TraceCost
 from deniable.strategies.rules import GRADE_WORDS
+
+if TYPE_CHECKING:
+    from altair.typing import ChartType
 
 
 @dataclass(frozen=True)
@@ -335,7 +338,7 @@ def arm_cost_words(plan: ArmPlan) -> str:
     return f"{words}; it is above the {plan.horizon:,} visitors and says nothing about clicks."
 
 
-def sections_html(sections: Sequence[Section], chart: Any) -> str:
+def sections_html(sections: Sequence[Section], chart: ChartType) -> str:
     """The sections and the chart as one HTML fragment, static and self-contained."""
     import vl_convert
 

@@ -6,9 +6,8 @@ tables that are published now and then, by an index, from a fixed distribution, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, cast
 
 import numpy as np
 
@@ -16,6 +15,9 @@ from deniable import _validation as check
 from deniable._validation import FloatArray
 from deniable.errors import NANO, InvalidArgumentError
 from deniable.privacy.epochs import LEAST_NEW, Epochs, epochs_of
+
+if TYPE_CHECKING:
+    from deniable.policies.custom import MakeLearner
 
 LARGEST_GROWTH = 1000
 """From table to table; beyond it nothing would be learned."""
@@ -132,7 +134,7 @@ class LearnerRule:
         gate: the budget of the tables that its scores become; None: its choices are shown.
     """
 
-    learner: Callable[[int, int, int, np.random.Generator], Any]
+    learner: MakeLearner
     n_arms: int
     n_segments: int
     horizon: int
@@ -228,7 +230,7 @@ def as_served(policy: Policy, trace_budget: float = 0.0) -> Policy:
         trace_budget: 0 for none.
     """
     if trace_budget and hasattr(policy, "trace_budget"):
-        return cast(Policy, replace(cast(Any, policy), trace_budget=trace_budget))
+        return cast(Policy, replace(cast(Published, policy), trace_budget=trace_budget))
     if isinstance(policy, Published):
         return cast(Policy, replace(policy, growth="service"))
     return policy

@@ -10,12 +10,13 @@ import math
 import time
 from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from deniable import _validation as check
+from deniable._types import JsonObject
 from deniable._validation import FloatArray
 from deniable.errors import NANO
 from deniable.policies.base import Policy
@@ -45,6 +46,7 @@ from deniable.strategies import STRATEGIES
 
 if TYPE_CHECKING:
     import polars as pl
+    from altair.typing import ChartType
 
 CERTIFIED_GAP = 1e-4
 TIME_LIMIT = 10.0
@@ -144,7 +146,7 @@ class Allocation:
         )
         return {name: STRATEGIES[kind](int(k), float(b)).policy() for name, k, kind, b in rows}
 
-    def chart(self, *, compared: bool = False) -> Any:
+    def chart(self, *, compared: bool = False) -> ChartType:
         """Budgets, marginal gains and the what-if curve, as an Altair chart.
 
         Args:
@@ -164,7 +166,7 @@ class Allocation:
         """One row an experiment, largest budget first."""
         import polars as pl
 
-        columns: dict[str, Any] = {
+        columns: dict[str, list[str | None] | list[str] | IntArray | FloatArray] = {
             "id": list(self.portfolio.ids),
             "arms": self.portfolio.arms,
             "visitors": self.portfolio.visitors,
@@ -182,7 +184,7 @@ class Allocation:
         frame = pl.DataFrame(columns, schema_overrides=schema)
         return frame.sort(["budget_nano", "id"], descending=[True, False])
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Everything as plain numbers, for JSON."""
         return {
             "regime": self.regime,
@@ -427,7 +429,7 @@ def _prepare(portfolio: Portfolio, curves: Curves) -> tuple[Losses, Pieces, Sket
 def _twins(portfolio: Portfolio) -> IntArray | None:
     """A label for each unit, equal for loners that are interchangeable; None where no two are."""
     rows = portfolio.loners
-    columns: list[Any] = [
+    columns: list[IntArray | FloatArray] = [
         *(portfolio.arms, portfolio.segments, portfolio.strategy_codes),
         *(portfolio.visitors, portfolio.min_nano, portfolio.max_nano, portfolio.worth),
     ]

@@ -9,8 +9,8 @@ falls with the budget would do as well.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -137,7 +137,7 @@ class BoundCurves(Curves):
             chosen = np.flatnonzero(code == which)
             if chosen.size:
                 rows = curve[chosen]
-                evaluate: Any = getattr(STRATEGIES[name], formula)
+                evaluate: Callable[..., FloatArray] = getattr(STRATEGIES[name], formula)
                 result[chosen] = evaluate(
                     self.arms[rows],
                     self.visitors[rows],

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 
 from deniable._validation import FloatArray
-from deniable.portfolio.curves import KNOTS, build_curves, expected_table
+from deniable.portfolio.curves import KNOTS, IntArray, build_curves, expected_table
 from deniable.portfolio.problem import Knowledge, Portfolio
 
 STEPS = 20
@@ -73,7 +72,7 @@ class LayerProblem:
         return found
 
 
-def reduced(portfolio: Portfolio, rows: Any, shares: FloatArray) -> Portfolio:
+def reduced(portfolio: Portfolio, rows: IntArray, shares: FloatArray) -> Portfolio:
     """Some of the experiments, each with a part of its visitors; a row may occur many times."""
     known = portfolio.known
     assert known is not None

@@ -18,14 +18,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from deniable import _validation as check
+from deniable._types import JsonObject, Record
 from deniable._validation import FloatArray
 from deniable.errors import NANO, InvalidArgumentError
 from deniable.portfolio.allocation import Allocation, allocate
+from deniable.portfolio.curves import IntArray
 from deniable.portfolio.layer_search import (
     IMPOSSIBLE,
     STEPS,
@@ -40,6 +42,7 @@ from deniable.portfolio.problem import Portfolio, check_regime, firm_nano, requi
 
 if TYPE_CHECKING:
     import polars as pl
+    from altair.typing import ChartType
 
 MOST_EXPERIMENTS = 200
 
@@ -105,7 +108,7 @@ class LayerDesign:
         """What the layers save against one big sum."""
         return self.one_sum_loss - self.total_loss
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[Record]:
         """One row an experiment: its layer, share, visitors, strategy and budget."""
         place = {name: row for row, name in enumerate(self.allocation.portfolio.ids)}
         return [
@@ -128,7 +131,7 @@ class LayerDesign:
 
         return pl.DataFrame(self.rows())
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Everything as plain numbers, for JSON; None for what is impossible."""
         return {
             "firm_budget": self.firm_budget,
@@ -145,7 +148,7 @@ class LayerDesign:
             "certified": self.certified,
         }
 
-    def chart(self) -> Any:
+    def chart(self) -> ChartType:
         """Loss over the number of layers, and who shares the best ones, as an Altair chart."""
         from deniable.charts.portfolio_layers import layers_chart
 
@@ -286,7 +289,7 @@ def _allocated(
     return allocate(held, held.cost(budgets) / NANO, regime=problem.regime), certified
 
 
-def _subset(portfolio: Portfolio, rows: Any) -> Portfolio:
+def _subset(portfolio: Portfolio, rows: IntArray) -> Portfolio:
     some = reduced(portfolio, rows, np.ones(rows.size))
     return replace(some, ids=tuple(portfolio.ids[row] for row in rows))
 

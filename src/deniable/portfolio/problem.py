@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeAlias, get_args
+from typing import TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -92,7 +92,7 @@ class Portfolio:
     @classmethod
     def of(
         cls,
-        experiments: Iterable[Mapping[str, Any]],
+        experiments: Iterable[Mapping[str, object]],
         *,
         form: Form = "summed",
         objective: str | None = None,
@@ -112,8 +112,8 @@ class Portfolio:
         """
         rows = clean_rows(list(experiments), check_form(form))
         objective = _objective(rows, form, objective)
-        least = [_first(row.committed, row.min_budget, 0.0) for row in rows]
-        most = [_first(row.committed, row.max_budget, None) for row in rows]
+        least = [_first(row.committed, row.min_budget) or 0.0 for row in rows]
+        most = [_first(row.committed, row.max_budget) for row in rows]
         min_nano = np.array([nano(value, up=True) for value in least], dtype=np.int64)
         held = np.array([row.committed is not None for row in rows], dtype=bool)
         max_nano = np.array(
@@ -275,7 +275,7 @@ def check_regime(regime: str) -> str:
     return regime
 
 
-def require_portfolio(given: Any) -> None:
+def require_portfolio(given: object) -> None:
     """Raise InvalidArgumentError for rows, files and whatever else is no Portfolio."""
     if not isinstance(given, Portfolio):
         allowed = "a Portfolio: Portfolio.of(rows)"
@@ -328,5 +328,5 @@ def _objective(rows: list[Row], form: Form, objective: str | None) -> str:
     return "expected"
 
 
-def _first(*values: float | None) -> Any:
+def _first(*values: float | None) -> float | None:
     return next((value for value in values if value is not None), None)

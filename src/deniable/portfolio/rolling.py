@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
+from deniable._types import Record
 from deniable.errors import NANO, InvalidArgumentError
 from deniable.portfolio.allocation import Allocation, allocate
 from deniable.portfolio.problem import Portfolio, check_regime, firm_nano
@@ -42,8 +42,8 @@ class RollingBudget:
     reserve: float = 0.0
     release_ended: bool = False
     form: Form = "summed"
-    _rows: dict[str, dict[str, Any]] = field(default_factory=dict)
-    _ended: dict[str, dict[str, Any]] = field(default_factory=dict)
+    _rows: dict[str, Record] = field(default_factory=dict)
+    _ended: dict[str, Record] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_regime(self.regime)
@@ -65,7 +65,7 @@ class RollingBudget:
         return portfolio.cost(portfolio.min_nano) / NANO
 
     def start(
-        self, experiments: Iterable[Mapping[str, Any]], *, reserve: float | None = None
+        self, experiments: Iterable[Mapping[str, object]], *, reserve: float | None = None
     ) -> Allocation:
         """Allocate what is left to new experiments, and commit it.
 
@@ -107,6 +107,6 @@ class RollingBudget:
                 raise InvalidArgumentError("ids", name, f"a running experiment: {running}")
             self._ended[name] = self._rows.pop(name)
 
-    def _counted(self) -> list[dict[str, Any]]:
+    def _counted(self) -> list[Record]:
         ended = [] if self.release_ended else list(self._ended.values())
         return [*ended, *self._rows.values()]

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from deniable.errors import InvalidTableError
 from deniable.expectations.prior import SEGMENTS
@@ -44,7 +43,7 @@ class Row:
     value: float | None = None
 
 
-def clean_rows(raw: Sequence[Any], form: Form = "summed") -> list[Row]:
+def clean_rows(raw: Sequence[object], form: Form = "summed") -> list[Row]:
     """Every row checked and typed; InvalidTableError with all that is wrong otherwise.
 
     >>> clean_rows([{"id": "a", "arms": 1, "visitors": 9}, {"id": "b", "arms": 2}])
@@ -55,6 +54,7 @@ def clean_rows(raw: Sequence[Any], form: Form = "summed") -> list[Row]:
     """
     if not raw:
         raise InvalidTableError([(0, "the table has no experiments")])
+    given = [row for row in raw if isinstance(row, Mapping)]
     problems: list[tuple[int, str]] = [
         (number, f"row {number}: expected columns {', '.join(COLUMNS)}")
         for number, row in enumerate(raw, start=1)
@@ -62,13 +62,13 @@ def clean_rows(raw: Sequence[Any], form: Form = "summed") -> list[Row]:
     ]
     if problems:
         raise InvalidTableError(problems)
-    unknown = {key for row in raw for key in row} - set(COLUMNS)
+    unknown = {key for row in given for key in row} - set(COLUMNS)
     problems += [
         (0, f"unknown column {name!r}: expected {', '.join(COLUMNS)}") for name in sorted(unknown)
     ]
-    names = Counter(_text(row.get("id")) for row in raw)
+    names = Counter(_text(row.get("id")) for row in given)
     rows = []
-    for number, values in enumerate(raw, start=1):
+    for number, values in enumerate(given, start=1):
         wrong: list[str] = []
         row = _row(values, wrong, form)
         if row.id and names[row.id] > 1:
@@ -81,7 +81,7 @@ def clean_rows(raw: Sequence[Any], form: Form = "summed") -> list[Row]:
     return rows
 
 
-def _row(values: Mapping[str, Any], wrong: list[str], form: Form) -> Row:
+def _row(values: Mapping[str, object], wrong: list[str], form: Form) -> Row:
     name = _text(values.get("id"))
     if name is None:
         wrong.append("id is missing")
@@ -145,7 +145,7 @@ def _number(value: object) -> float | None:
         return None
 
 
-def _count(values: Mapping[str, Any], column: str, least: int, wrong: list[str]) -> int:
+def _count(values: Mapping[str, object], column: str, least: int, wrong: list[str]) -> int:
     value = values.get(column)
     if _missing(value):
         wrong.append(f"{column} is missing")
@@ -158,7 +158,7 @@ def _count(values: Mapping[str, Any], column: str, least: int, wrong: list[str])
     return int(number)
 
 
-def _amount(values: Mapping[str, Any], column: str, wrong: list[str]) -> float | None:
+def _amount(values: Mapping[str, object], column: str, wrong: list[str]) -> float | None:
     value = values.get(column)
     if _missing(value):
         return None
@@ -177,7 +177,10 @@ _PARTS = {
 
 
 def _part(
-    values: Mapping[str, Any], column: str, within: tuple[str, Any], wrong: list[str]
+    values: Mapping[str, object],
+    column: str,
+    within: tuple[str, Callable[[float], bool]],
+    wrong: list[str],
 ) -> float | None:
     value, (words, good) = values.get(column), within
     if _missing(value):
@@ -189,7 +192,7 @@ def _part(
     return number
 
 
-def _worth(values: Mapping[str, Any], wrong: list[str]) -> float | None:
+def _worth(values: Mapping[str, object], wrong: list[str]) -> float | None:
     value = values.get("value")
     if _missing(value):
         return None
@@ -200,7 +203,7 @@ def _worth(values: Mapping[str, Any], wrong: list[str]) -> float | None:
     return number
 
 
-def _shares(values: Mapping[str, Any], wrong: list[str]) -> tuple[float, ...] | None:
+def _shares(values: Mapping[str, object], wrong: list[str]) -> tuple[float, ...] | None:
     """Parts of the visitors by segment: a list, or text with spaces or slashes between."""
     value = values.get("shares")
     if isinstance(value, str) and value.strip():

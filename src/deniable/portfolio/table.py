@@ -9,8 +9,8 @@ import re
 import tomllib
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
 
+from deniable._types import Record
 from deniable.errors import InvalidArgumentError, InvalidTableError
 from deniable.portfolio.allocation import Allocation
 from deniable.portfolio.problem import Portfolio
@@ -40,7 +40,7 @@ def read_portfolio(
     return Portfolio.of(read_rows(path), form=form, objective=objective)
 
 
-def read_rows(path: str | Path) -> list[dict[str, Any]]:
+def read_rows(path: str | Path) -> list[Record]:
     """The rows of a portfolio file as they stand."""
     source = Path(path)
     ending = source.suffix.lower()
@@ -67,7 +67,7 @@ def read_rows(path: str | Path) -> list[dict[str, Any]]:
     return frame.rename(str.strip).to_dicts()
 
 
-def csv_rows(text: str) -> list[dict[str, Any]]:
+def csv_rows(text: str) -> list[Record]:
     r"""The rows of a CSV text; cells stay text, so that what is wrong with one is told with its row.
 
     Fields are separated by commas, semicolons or tabs, whichever the first line has most of. Where it
@@ -130,7 +130,7 @@ def write_allocation(allocation: Allocation, path: str | Path) -> Path:
     return target
 
 
-def _toml(source: Path) -> list[dict[str, Any]]:
+def _toml(source: Path) -> list[Record]:
     try:
         document = tomllib.loads(source.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

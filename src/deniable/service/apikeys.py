@@ -9,15 +9,14 @@ import os
 from base64 import urlsafe_b64encode
 from collections.abc import Sequence
 from hashlib import sha256
-from typing import Any
 
 from sqlalchemy import Connection, insert, select, update
 
 from deniable.errors import InvalidArgumentError, UnknownNameError
 from deniable.storage import commitments, times
-from deniable.storage.account import HOUR
+from deniable.storage.account_rules import HOUR
 from deniable.storage.records import SCOPES, ApiKey, Scope
-from deniable.storage.schema import api_keys
+from deniable.storage.schema import StoredRow, api_keys
 from deniable.storage.store import Store
 
 PREFIX = "dnb_"
@@ -117,7 +116,7 @@ def _one(connection: Connection, identity: bytes) -> ApiKey:
     return key_of(row)
 
 
-def key_of(row: Any) -> ApiKey:
+def key_of(row: StoredRow) -> ApiKey:
     """A row of `api_keys` as a record."""
     hour = row.last_used_hour
     return ApiKey(

@@ -14,14 +14,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from sqlalchemy import Connection, delete, insert, select, update
 
 from deniable.errors import ApprovalNeededError, UnknownNameError, WrongStateError
 from deniable.storage import actors, commitments, firm_settings, times
 from deniable.storage.firm_settings import FirmSettings
-from deniable.storage.schema import approvals
+from deniable.storage.schema import StoredRow, approvals
 from deniable.storage.store import Store
 
 Kind: TypeAlias = Literal["start", "budget", "erase", "rules"]
@@ -214,7 +214,7 @@ class Approvals:
         return hmac.digest(self._key, repr((kind, exactly)).encode("utf-8", "replace"), "sha256")
 
 
-def _request(row: Any) -> Request:
+def _request(row: StoredRow) -> Request:
     return Request(
         id=row.id.hex(),
         kind=row.kind,

@@ -6,18 +6,26 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection, Select, func, select
+from sqlalchemy import Connection, func, select
 
+from deniable._types import JsonObject
 from deniable.audit.promise import AuditedTable, Lottery, Promise
 from deniable.errors import NANO, BrokenPromiseError, InvalidTableError
 from deniable.privacy.tables import stored_table
-from deniable.storage import account, commitments, experiments, promises, scores, times
+from deniable.storage import (
+    account_rules,
+    commitments,
+    experiments,
+    promises,
+    scores,
+    times,
+)
 from deniable.storage.commitments import Entry
 from deniable.storage.ledger import Verification, chained, verify
 from deniable.storage.records import SLOTS, Experiment
-from deniable.storage.schema import answers, counters, decisions, rewards, tables, tombstones
+from deniable.storage.schema import Query, answers, counters, decisions, rewards, tables, tombstones
 from deniable.storage.schema import commitments as commitment_rows
 from deniable.storage.store import Store
 
@@ -182,7 +190,9 @@ def _chain_checks(
     return found
 
 
-def _counted(connection: Connection, experiment: Experiment) -> tuple[Counter[Any], int]:
+def _counted(
+    connection: Connection, experiment: Experiment
+) -> tuple[Counter[tuple[int, int, int, int]], int]:
     """Shows by (table, role, segment, arm) from the counters, and how many decisions were erased."""
     mine = bytes.fromhex(experiment.id)
     keys = (counters.c.table_number, counters.c.role, counters.c.segment, counters.c.arm)
@@ -195,7 +205,9 @@ def _counted(connection: Connection, experiment: Experiment) -> tuple[Counter[An
         )
         .group_by(*keys)
     )
-    cells = Counter({tuple(row[:4]): int(row[4]) for row in rows if row[4]})
+    cells = Counter(
+        {(number, role, segment, arm): int(n) for number, role, segment, arm, n in rows if n}
+    )
     erased = connection.execute(
         select(func.count()).where(
             decisions.c.experiment_id == mine,
@@ -283,7 +295,7 @@ def _lines(
             problems[identity].append(f"its row is not what the ledger says: {', '.join(wrong)}")
         if stones.get(identity, 0) != said[identity].tombstones:
             problems[identity].append("tombstones were removed or added")
-        newest = last_decided.get(identity, 0) // account.HOUR
+        newest = last_decided.get(identity, 0) // account_rules.HOUR
         if row.cost_nano and answered.get(identity, 0) < newest:
             problems[identity].append("its last answer was moved back behind its newest decision")
     tallies = {identity: TableTally(promise) for identity, promise in said.items()}
@@ -355,7 +367,7 @@ def _frame(connection: Connection, experiment: Experiment) -> pl.DataFrame:
     import polars as pl
 
     whole = dict.fromkeys(_COLUMNS, pl.Int64)
-    schema: dict[str, Any] = {**whole, "visitor": pl.Binary}
+    schema: JsonObject = {**whole, "visitor": pl.Binary}
     with connection.execution_options(yield_per=_PAGE).execute(_query(experiment)) as found:
         pages = [
             pl.DataFrame([tuple(row) for row in page], schema=schema, orient="row")
@@ -364,7 +376,7 @@ def _frame(connection: Connection, experiment: Experiment) -> pl.DataFrame:
     return pl.concat(pages) if pages else pl.DataFrame(schema=schema)
 
 
-def _query(experiment: Experiment) -> Select[Any]:
+def _query(experiment: Experiment) -> Query:
     return (
         select(
             decisions.c.visitor,

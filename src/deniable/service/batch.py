@@ -57,7 +57,7 @@ _NOTHING = (0, 0, 0, 0)
 
 
 class Batch:
-    """The work of one transaction. A failed one is thrown away and made anew.
+    """The work of one transaction. A failed one is discarded and built again.
 
     Args:
         transaction: the store's.

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
+from deniable._types import JsonObject
 from deniable.errors import InvalidArgumentError, UnknownNameError
 from deniable.privacy.composition import nano_down
 from deniable.service.firm_file import (
@@ -246,7 +246,7 @@ def _compare_status(
         found.steps.append(Step(f"{key}: {act}{promoted}", _silent(calls[act])))
 
 
-def _compare_keys(wanted: dict[str, dict[str, Any]], service: Deniable, found: Difference) -> None:
+def _compare_keys(wanted: dict[str, JsonObject], service: Deniable, found: Difference) -> None:
     known = {key.label: key for key in service.keys.all() if key.revoked_at is None}
     for label, given in wanted.items():
         only(given, ("scopes",), f"keys.{label}")
@@ -263,7 +263,7 @@ def _compare_keys(wanted: dict[str, dict[str, Any]], service: Deniable, found: D
             found.refused.append(f"keys.{label}.scopes: revoke the key and create another one")
 
 
-def _compare_users(wanted: dict[str, dict[str, Any]], service: Deniable, found: Difference) -> None:
+def _compare_users(wanted: dict[str, JsonObject], service: Deniable, found: Difference) -> None:
     """People by name; one whom the file does not name is left alone."""
     known = {user.name: user for user in service.people.all()}
     for given_name, given in wanted.items():
@@ -311,7 +311,7 @@ def _silent(act: Callable[[], object]) -> Callable[[], None]:
     return done
 
 
-def _fixed(experiment: Experiment) -> dict[str, Any]:
+def _fixed(experiment: Experiment) -> JsonObject:
     """What `create` fixes, by name."""
     return {
         "arms": [(arm.key, arm.label, arm.budget_nano) for arm in experiment.arms],

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection, func, or_, select
+from sqlalchemy import ColumnElement, Connection, func, or_, select
 
 from deniable.errors import BrokenPromiseError, InvalidArgumentError, UnknownNameError
 from deniable.storage import actors, commitments, experiments, promises, times
@@ -362,7 +362,7 @@ def _tables(
     return tuple(found)
 
 
-def _issued(connection: Connection, *conditions: Any) -> list[Issued]:
+def _issued(connection: Connection, *conditions: ColumnElement[bool]) -> list[Issued]:
     """Documents by their entries, oldest first."""
     entries = commitments.linked(connection, rows.c.kind == KIND, *conditions)
     wanted = {entry.experiment_id for entry in entries}

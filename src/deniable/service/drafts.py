@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from deniable._types import JsonObject
 from deniable.errors import NANO, InvalidArgumentError, WrongStateError
 from deniable.service.jobs import LARGEST_REWARD
 from deniable.service.publisher import first_table
@@ -165,7 +165,7 @@ def nats_text(nano: int) -> str:
     return next(text for text in texts if nano_down(float(text)) == nano)
 
 
-def arguments_of(experiment: Experiment) -> dict[str, Any]:
+def arguments_of(experiment: Experiment) -> JsonObject:
     """The arguments of `draft`, key apart, that make an experiment like this one."""
     return {
         "arms": [NewArm(arm.key, arm.label, _nats(arm.budget_nano)) for arm in experiment.arms],

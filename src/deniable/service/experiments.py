@@ -1,4 +1,4 @@
-"""Experiments: from draft to stopped, what they counted, and what they look like over time.
+"""Experiments, from draft to stopped: everything that changes one.
 
 What carries the promise (arms, segments, strategy, budgets) is fixed by `create`. Starting commits the
 budget against the firm's in the same transaction, takes the slots of the layer, and publishes the
@@ -9,13 +9,10 @@ change of the arms is a new version of the promise.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from fractions import Fraction
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection
-from sqlalchemy.exc import IntegrityError
 
 from deniable.errors import NANO, InvalidArgumentError, UnknownNameError, WrongStateError
 from deniable.privacy.serving import exp_floor
@@ -34,36 +31,35 @@ from deniable.service.drafts import (
     checked_text,
     draft,
 )
-from deniable.service.draw_check import DrawCheck, draw_check
+from deniable.service.experiment_views import ExperimentViews
 from deniable.service.publisher import Publisher, first_table, put_first_table, recipe_of
-from deniable.storage import account, commitments, experiments, listing, promises, samples
-from deniable.storage.listing import Found, Labels, Search
+from deniable.storage import (
+    account,
+    commitments,
+    experiments,
+    listing,
+    promise_entries,
+    promises,
+)
+from deniable.storage.listing import Labels
 from deniable.storage.records import (
-    Cell,
-    Commitment,
     Experiment,
     Metric,
     PublishedTable,
     Status,
 )
-from deniable.storage.samples import Sample
 from deniable.storage.store import Store
 from deniable.strategies import DEFAULT_STRATEGY, table_rules
 from deniable.strategies.rules import Grade
 
-if TYPE_CHECKING:
-    from deniable.service.evidence import CounterCache, Evidence
-    from deniable.service.result_health import ResultHealth
-    from deniable.service.result_records import Results
-
 T = TypeVar("T")
 
 
-class Experiments:
-    """The part of `Deniable` that changes and shows experiments."""
+class Experiments(ExperimentViews):
+    """The part of `Deniable` that changes experiments; what shows them is inherited."""
 
     def __init__(self, store: Store, publisher: Publisher, approvals: Approvals) -> None:
-        self._store = store
+        super().__init__(store)
         self._publisher = publisher
         self._approvals = approvals
 
@@ -126,7 +122,9 @@ class Experiments:
 
         def create(connection: Connection) -> Experiment:
             created = experiments.insert_draft(connection, planned)
-            commitments.record(connection, "create", created, **promises.create_detail(created))
+            commitments.record(
+                connection, "create", created, **promise_entries.create_detail(created)
+            )
             return created
 
         return self._changed(create)
@@ -153,7 +151,9 @@ class Experiments:
                     arguments["default_arm"] = None
             planned = draft(key, **{**arguments, **changes})
             changed = experiments.redraft(connection, before, planned)
-            commitments.record(connection, "redraft", changed, **promises.create_detail(changed))
+            commitments.record(
+                connection, "redraft", changed, **promise_entries.create_detail(changed)
+            )
             return changed
 
         return self._changed(change)
@@ -232,7 +232,7 @@ class Experiments:
                 experiment,
                 "start",
                 slots,
-                **promises.band_detail(recipe_of(experiment).fixed_band()),
+                **promise_entries.band_detail(recipe_of(experiment).fixed_band()),
             )
             started = experiments.change(
                 connection,
@@ -268,7 +268,7 @@ class Experiments:
             experiment = _in_state(connection, key, "running", "paused")
             winner = None if promote is None else _position(experiment, promote)
             last_answer = account.last_hour(connection, experiment)
-            detail = promises.stop_detail(promote, last_answer)
+            detail = promise_entries.stop_detail(promote, last_answer)
             commitments.record(connection, "stop", experiment, **detail)
             return experiments.change(
                 connection,
@@ -296,7 +296,7 @@ class Experiments:
             old = promises.promise_of(connection, experiment).band
             changed = experiments.switch_off(connection, experiment, arm)
             band, grade = _new_band(old, changed)
-            detail = promises.switch_off_detail(arm, changed.version, band, grade)
+            detail = promise_entries.switch_off_detail(arm, changed.version, band, grade)
             commitments.record(connection, "switch_off", changed, **detail)
             put_first_table(connection, changed)
             return experiments.by_key(connection, key)
@@ -331,7 +331,7 @@ class Experiments:
             old = promises.check(connection, experiment).band
             changed = experiments.add_arm(connection, experiment, new)
             band, grade = _new_band(old, changed)
-            detail = promises.add_arm_detail(new, changed.version, band, grade)
+            detail = promise_entries.add_arm_detail(new, changed.version, band, grade)
             commitments.record(connection, "add_arm", changed, **detail)
             put_first_table(connection, changed)
             return experiments.by_key(connection, key)
@@ -359,7 +359,7 @@ class Experiments:
             name = added_segment(experiment, segment)
             promises.check(connection, experiment)
             changed = experiments.add_segment(connection, experiment, name)
-            detail = promises.add_segment_detail(name, changed.table_number)
+            detail = promise_entries.add_segment_detail(name, changed.table_number)
             commitments.record(connection, "add_segment", changed, **detail)
             return changed
 
@@ -380,137 +380,9 @@ class Experiments:
             ]
         )
 
-    # -- looking -----------------------------------------------------------------------------
-
-    def get(self, key: str) -> Experiment:
-        """One experiment, or UnknownNameError."""
-        with self._store.read() as connection:
-            return experiments.by_key(connection, key)
-
-    def all(self) -> list[Experiment]:
-        """All of them, oldest first."""
-        with self._store.read() as connection:
-            return experiments.everything(connection)
-
-    def find(self, wanted: Search) -> Found:
-        """One page of a search, in order, with labels and how many there are altogether."""
-        with self._store.read() as connection:
-            return listing.search(connection, wanted)
-
-    def totals(self) -> dict[str, int]:
-        """Status -> how many experiments have it."""
-        with self._store.read() as connection:
-            return listing.totals(connection)
-
-    def labels(self, key: str) -> Labels:
-        """Owner and tags of an experiment."""
-        with self._store.read() as connection:
-            identity = bytes.fromhex(experiments.by_key(connection, key).id)
-            return listing.labels_of(connection, [identity]).get(identity, Labels())
-
-    def used_labels(self) -> tuple[list[str], list[str]]:
-        """All owners and all tags, to choose from."""
-        with self._store.read() as connection:
-            return listing.used(connection, "owner"), listing.used(connection, "tag")
-
-    def counts(self, key: str) -> list[Cell]:
-        """Shows and clicks of each arm in each segment, over all writers. Private."""
-        with self._store.read() as connection:
-            return experiments.cells(connection, experiments.by_key(connection, key))
-
-    def decisions(self) -> int:
-        """How many are stored, of all experiments, from the counters."""
-        with self._store.read() as connection:
-            return experiments.decisions(connection)
-
-    def all_counts(self, wanted: Sequence[Experiment]) -> dict[str, list[Cell]]:
-        """Experiment key -> shows and clicks of each arm in each segment. Private."""
-        with self._store.read() as connection:
-            return experiments.all_cells(connection, wanted)
-
-    def tables(self, key: str, number: int | None = None) -> list[PublishedTable]:
-        """The published tables, oldest first, or the one with this number. Private."""
-        with self._store.read() as connection:
-            return experiments.published(connection, experiments.by_key(connection, key), number)
-
-    def tables_in_force(self, wanted: Sequence[Experiment]) -> dict[str, PublishedTable]:
-        """Experiment key -> the table that visitors are drawn from now, of those started. Private."""
-        with self._store.read() as connection:
-            return {
-                experiment.key: experiments.published(
-                    connection, experiment, experiment.table_number
-                )[0]
-                for experiment in wanted
-                if experiment.table_number
-            }
-
     def publish(self, key: str) -> PublishedTable | None:
         """Publish the next table now, due or not. None: another process is publishing."""
         return self._publisher.publish(key)
-
-    def events(self, key: str) -> list[Commitment]:
-        """What people did to one experiment, oldest first; no publications, nor a model's scores."""
-        with self._store.read() as connection:
-            experiment = experiments.by_key(connection, key)
-            found = commitments.entries(connection, experiment)
-        return [entry for entry in found if entry.kind not in ("scores", "table")]
-
-    def draw_check(self, experiment: Experiment) -> DrawCheck:
-        """How often each arm was shown, against what the published tables say."""
-        with self._store.read() as connection:
-            return draw_check(connection, experiment)
-
-    def evidence(self, key: str) -> Evidence:
-        """What inference may use of an experiment: sums by settled table. Private."""
-        from deniable.service.evidence import evidence_of
-
-        with self._store.read() as connection:
-            return evidence_of(connection, experiments.by_key(connection, key), self._cache)
-
-    def results(self, key: str) -> Results:
-        """What an experiment has learned so far, valid at any look. Private."""
-        from deniable.service.results import results_of
-
-        return results_of(self.evidence(key))
-
-    def result_health(self, experiment: Experiment) -> ResultHealth:
-        """Whether draws, rewards and rates of an experiment are sound. Private."""
-        from deniable.service.result_health import health_of
-
-        with self._store.read() as connection:
-            return health_of(connection, experiment, self._cache)
-
-    @cached_property
-    def _cache(self) -> CounterCache:
-        from deniable.service.evidence import CounterCache
-
-        return CounterCache()
-
-    # -- totals over time --------------------------------------------------------------------
-
-    def samples(self, key: str) -> list[Sample]:
-        """The totals of one experiment over time, oldest first."""
-        with self._store.read() as connection:
-            return samples.of(connection, experiments.by_key(connection, key))
-
-    def sampled(self) -> dict[str, tuple[int, int, int]]:
-        """Experiment id -> stored times of its first and last sample, and how many it has."""
-        with self._store.read() as connection:
-            return samples.latest(connection)
-
-    def add_samples(self, taken: Sequence[tuple[Experiment, Sample]]) -> None:
-        """Remember totals. Losing some to another process that does the same is no harm."""
-
-        def add(connection: Connection) -> None:
-            for experiment, sample in taken:
-                samples.add(connection, experiment, sample)
-
-        with suppress(IntegrityError):
-            self._store.retried(add)
-
-    def thin_samples(self, experiment: Experiment) -> None:
-        """Drop some of an experiment's samples where it has too many."""
-        self._store.retried(lambda connection: samples.thin(connection, experiment))
 
     def _moved(self, key: str, kind: str, before: tuple[Status, ...], after: Status) -> Experiment:
         def move(connection: Connection) -> Experiment:
@@ -576,5 +448,5 @@ def _replanned(connection: Connection, key: str, budget_nano: int, strategy: str
     if rule.follows_scores and changed.trace_nano is not None:
         raise InvalidArgumentError("trace_budget", changed.trace_nano / NANO, NO_TRACE)
     first_table(changed)  # checked exactly, before it can ever be drawn from
-    commitments.record(connection, "replan", changed, **promises.replan_detail(changed))
+    commitments.record(connection, "replan", changed, **promise_entries.replan_detail(changed))
     return changed

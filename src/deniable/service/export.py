@@ -13,20 +13,21 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
 
-from sqlalchemy import Connection, Select, select
+from sqlalchemy import Connection, select
 
+from deniable._types import JsonObject
 from deniable.errors import InvalidArgumentError
 from deniable.privacy.serving import SPACE, ServingTable, arm_specific_table
 from deniable.privacy.tables import Table, decoded_table
 from deniable.service.decision_ids import DecisionIds
 from deniable.storage import experiments, promises, times
 from deniable.storage.records import MICRO, Experiment, Role
-from deniable.storage.schema import decisions, rewards
+from deniable.storage.schema import Query, StoredRow, decisions, rewards
 
 Shape: TypeAlias = Literal["private", "public", "open-bandit", "vowpal-wabbit"]
-_Record: TypeAlias = dict[str, Any]
+_Record: TypeAlias = JsonObject
 
 _PAGE = 2_000
 
@@ -44,7 +45,7 @@ def export(
     with closing(log.rows()) as rows:
         if shape == "vowpal-wabbit":
             return _write_lines(path, map(log.vowpal_wabbit, rows))
-        record: Callable[[Any], _Record] = {
+        record: Callable[[StoredRow], _Record] = {
             "private": log.private,
             "public": log.public,
             "open-bandit": log.open_bandit,
@@ -72,7 +73,7 @@ class DecisionLog:
             for table in experiments.published(connection, experiment)
         }
 
-    def rows(self) -> Generator[Any, None, None]:
+    def rows(self) -> Generator[StoredRow, None, None]:
         """The stored decisions in order of time, each with its reward (None: none yet)."""
         query = self._query().order_by(
             decisions.c.decided_at, decisions.c.writer_id, decisions.c.seq
@@ -80,7 +81,7 @@ class DecisionLog:
         with self._connection.execution_options(yield_per=_PAGE).execute(query) as found:
             yield from found
 
-    def _query(self) -> Select[Any]:
+    def _query(self) -> Query:
         return (
             select(decisions, rewards.c.value.label("reward"))
             .outerjoin(
@@ -95,7 +96,7 @@ class DecisionLog:
             )
         )
 
-    def propensities(self, row: Any) -> list[float]:
+    def propensities(self, row: StoredRow) -> list[float]:
         """The probability of each arm for this visitor, 0 for arms that were off."""
         if row.table_number is not None:
             drawn_from = row.segment if row.role == Role.MEMBER else -1
@@ -108,7 +109,7 @@ class DecisionLog:
             chances[position] = old.count(index, greedy) / SPACE
         return chances
 
-    def private(self, row: Any) -> _Record:
+    def private(self, row: StoredRow) -> _Record:
         """Everything; never leaves the trusted zone."""
         arms = self._experiment.arms
         chances = self.propensities(row)
@@ -127,7 +128,7 @@ class DecisionLog:
             "reward": self._reward(row),
         }
 
-    def public(self, row: Any) -> _Record:
+    def public(self, row: StoredRow) -> _Record:
         """What anybody who watches the page sees anyway."""
         return {
             "experiment": self._experiment.key,
@@ -136,7 +137,7 @@ class DecisionLog:
             "arm": self._experiment.arms[row.shown].key,
         }
 
-    def open_bandit(self, row: Any) -> _Record:
+    def open_bandit(self, row: StoredRow) -> _Record:
         """The columns of the Open Bandit Dataset; a decision without a reward counts as no click."""
         return {
             "timestamp": times.as_datetime(row.decided_at).isoformat(sep=" "),
@@ -147,7 +148,7 @@ class DecisionLog:
             "user_feature_0": self._segment(row),
         }
 
-    def vowpal_wabbit(self, row: Any) -> str:
+    def vowpal_wabbit(self, row: StoredRow) -> str:
         """One line of Vowpal Wabbit's contextual bandit format: `action:cost:probability | features`.
 
         Actions are numbered from 1; the cost of a success is -1.
@@ -156,17 +157,17 @@ class DecisionLog:
         chance = self.propensities(row)[row.shown]
         return f"{row.shown + 1}:{cost:g}:{chance:.17g} | segment={_feature(self._segment(row))}"
 
-    def _decision(self, row: Any) -> str:
+    def _decision(self, row: StoredRow) -> str:
         return row.id.hex() if row.table_number is None else self._ids.shown(row.id)
 
-    def _reward(self, row: Any) -> float | None:
+    def _reward(self, row: StoredRow) -> float | None:
         """In the metric's unit; whole numbers as such."""
         if row.reward is None:
             return None
         value = int(row.reward)
         return value / MICRO if value % MICRO else value // MICRO
 
-    def _segment(self, row: Any) -> str | None:
+    def _segment(self, row: StoredRow) -> str | None:
         return None if row.segment < 0 else self._experiment.segments[row.segment]
 
     @cached_property

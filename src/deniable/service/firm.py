@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 from sqlalchemy import Connection
 
+from deniable._types import JsonObject
 from deniable.errors import InvalidArgumentError
 from deniable.service.approvals import Approvals
 from deniable.service.drafts import MAX_DAYS
 from deniable.storage import account, commitments, firm_settings
-from deniable.storage.account import Balance, Counted
+from deniable.storage.account import Balance
+from deniable.storage.account_rules import Counted
 from deniable.storage.firm_settings import FirmSettings
 from deniable.storage.records import Firm
 from deniable.storage.store import Store
@@ -96,7 +98,7 @@ class FirmBudget:
         """
         from deniable.privacy.composition import nano_down
 
-        given: dict[str, Any] = {
+        given: JsonObject = {
             "approve_budget": approve_budget,
             "approve_erasure": approve_erasure,
         }

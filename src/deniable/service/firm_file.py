@@ -7,8 +7,8 @@ import math
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from deniable._types import JsonObject
 from deniable.errors import NANO, InvalidArgumentError
 from deniable.privacy.composition import nano_down
 from deniable.service.drafts import NewArm, draft
@@ -44,7 +44,7 @@ class Wanted:
     winner: str | None
 
 
-def parsed(text: str) -> dict[str, Any]:
+def parsed(text: str) -> JsonObject:
     """The file's tables."""
     try:
         document = tomllib.loads(text)
@@ -54,7 +54,7 @@ def parsed(text: str) -> dict[str, Any]:
     return document
 
 
-def tables(document: Mapping[str, Any], name: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def tables(document: JsonObject, name: str) -> Iterator[tuple[str, JsonObject]]:
     """The tables [name.KEY], each with its key."""
     found = document.get(name, {})
     if not isinstance(found, dict) or not all(isinstance(item, dict) for item in found.values()):
@@ -62,14 +62,14 @@ def tables(document: Mapping[str, Any], name: str) -> Iterator[tuple[str, dict[s
     yield from found.items()
 
 
-def only(given: Mapping[str, Any], allowed: Sequence[str], where: str) -> None:
+def only(given: JsonObject, allowed: Sequence[str], where: str) -> None:
     """Refuse a member that is not known."""
     for name in given:
         if name not in allowed:
             raise InvalidArgumentError(where, name, f"only {', '.join(allowed)}")
 
 
-def wanted_experiment(key: str, given: Mapping[str, Any]) -> Wanted:
+def wanted_experiment(key: str, given: JsonObject) -> Wanted:
     """The experiment of one table, checked as a draft would be."""
     where = f"experiments.{key}"
     only(given, (*SETTINGS, *_OTHERS), where)
@@ -86,7 +86,7 @@ def wanted_experiment(key: str, given: Mapping[str, Any]) -> Wanted:
     winner = given.get("winner")
     if winner is not None and (status != "stopped" or winner not in [a.key for a, _ in arms]):
         raise InvalidArgumentError(f"{where}.winner", winner, "an arm, where status is stopped")
-    settings: dict[str, Any] = {name: given.get(name) for name in SETTINGS}
+    settings: JsonObject = {name: given.get(name) for name in SETTINGS}
     settings |= {
         "strategy": given.get("strategy", DEFAULT_STRATEGY),
         "across_time": given.get("across_time", False),
@@ -119,7 +119,7 @@ def _arm(where: str, given: object) -> tuple[NewArm, bool]:
 _METRICS = 'a table of NAME = CAP, or NAME = { cap = CAP, better = "less" }'
 
 
-def _metrics(where: str, given: Mapping[str, Any]) -> tuple[Metric, ...]:
+def _metrics(where: str, given: JsonObject) -> tuple[Metric, ...]:
     told = given.get("metrics", {"reward": 1.0})
     if not isinstance(told, dict):
         raise InvalidArgumentError(f"{where}.metrics", told, _METRICS)

@@ -43,7 +43,7 @@ class DecideJob:
         return len(self.visitors)
 
     def finish(self) -> None:
-        """Tell whoever waits."""
+        """Notify the waiting caller."""
         self.done(self)
 
 
@@ -71,7 +71,7 @@ class RewardJob:
         return [decision for decision, _, _ in self.rewards]
 
     def finish(self) -> None:
-        """Tell whoever waits."""
+        """Notify the waiting caller."""
         self.done(self)
 
 

@@ -79,7 +79,7 @@ def _normalised(password: str) -> str:
 
 
 class _Turn:
-    """A bound on memory: who waits for too long is told to try again."""
+    """A bound on memory: a caller that waits too long is asked to try again."""
 
     def __enter__(self) -> None:
         if not _turns.acquire(timeout=_PATIENCE_SECONDS):

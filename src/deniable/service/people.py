@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 from sqlalchemy import Connection, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
@@ -28,7 +28,7 @@ from deniable.errors import (
 from deniable.service import passwords
 from deniable.storage import commitments, times
 from deniable.storage.records import ROLES, User, UserRole
-from deniable.storage.schema import attempts, invites, sessions, users
+from deniable.storage.schema import StoredRow, attempts, invites, sessions, users
 from deniable.storage.store import Store
 
 T = TypeVar("T")
@@ -275,7 +275,7 @@ class People:
 
         return self._store.retried(alone)
 
-    def _invited(self, connection: Connection, token: str) -> Any:
+    def _invited(self, connection: Connection, token: str) -> StoredRow | None:
         if not _TOKEN.fullmatch(token):
             return None
         return connection.execute(
@@ -369,7 +369,7 @@ def checked_name(name: str) -> str:
     return lowered
 
 
-def user_of(row: Any) -> User:
+def user_of(row: StoredRow) -> User:
     """A row of `users` as a record."""
     return User(
         id=row.id.hex(),
@@ -390,14 +390,14 @@ def _hashed(token: str) -> bytes:
     return sha256(token.encode("ascii", "replace")).digest()
 
 
-def _row(connection: Connection, name: str) -> Any:
+def _row(connection: Connection, name: str) -> StoredRow:
     row = _found(connection, name.strip().lower())
     if row is None:
         raise UnknownNameError("person", name)
     return row
 
 
-def _found(connection: Connection, name: str) -> Any:
+def _found(connection: Connection, name: str) -> StoredRow | None:
     """The row of this name; where nobody can have it, the store is asked for nobody all the same."""
     asked = name if _NAME.fullmatch(name) else ""  # some stores fail at what no name may hold
     return connection.execute(select(users).where(users.c.name == asked)).one_or_none()

@@ -18,17 +18,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
 from queue import SimpleQueue
-from typing import Any
 
 from sqlalchemy import Connection, bindparam, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
+from deniable._types import JsonObject
 from deniable.errors import BrokenPromiseError, DeniableError
 from deniable.privacy.epochs import LEAST_NEW, due_at, epochs_of
 from deniable.privacy.noise import discrete_laplace
 from deniable.privacy.tables import Table, decoded_table
 from deniable.service.experiment_state import ExperimentState
-from deniable.storage import commitments, experiments, promises, scores, times
+from deniable.storage import commitments, experiments, promise_entries, promises, scores, times
 from deniable.storage.records import Experiment, PublishedTable
 from deniable.storage.schema import leases
 from deniable.storage.store import Store
@@ -268,7 +268,7 @@ def _put_into_force(
 
 
 def _store_table(connection: Connection, experiment: Experiment, made: PublishedTable) -> None:
-    detail = promises.table_detail(
+    detail = promise_entries.table_detail(
         made.number,
         made.version,
         decoded_table(made.rows, len(experiment.arms)),
@@ -281,9 +281,7 @@ def _store_table(connection: Connection, experiment: Experiment, made: Published
     experiments.add_table(connection, experiment, made)
 
 
-def counts_now(
-    connection: Connection, experiment: Experiment, now: int, found: Sums
-) -> dict[str, Any]:
+def counts_now(connection: Connection, experiment: Experiment, now: int, found: Sums) -> JsonObject:
     """The counts of a table that would be made now, where `found` are the sums of its counters."""
     if experiment.trace_nano is not None or experiment.attribution_seconds is not None:
         return _counts(connection, experiment, now)
@@ -295,7 +293,7 @@ def counts_now(
     }
 
 
-def _counts(connection: Connection, experiment: Experiment, now: int) -> dict[str, Any]:
+def _counts(connection: Connection, experiment: Experiment, now: int) -> JsonObject:
     """The same with an attribution window or a trace budget.
 
     A show counts when its attribution window has closed, or its reward came, whichever is first; the
@@ -337,7 +335,7 @@ def _noisy_counts(
     experiment: Experiment,
     found: Mapping[tuple[int, int, int], tuple[int, int, int, int]],
     closed: set[int],
-) -> dict[str, Any]:
+) -> JsonObject:
     """The noisy sums of the table in force, plus what is new since then, with fresh noise.
 
     `entered` says which part of each table's decisions is in the sums; of those that have closed

@@ -6,11 +6,11 @@ Like the verdict, figures leave out what is not reliable yet and segments with s
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from deniable.inference.intervals import combine, of_sums, segment_shares
+from deniable._types import Record
+from deniable.inference.intervals import Intervals, combine, of_sums, segment_shares
 from deniable.inference.state import State, update_all
 from deniable.service.evidence import Evidence, first_state
 from deniable.service.result_records import Results
@@ -38,8 +38,8 @@ class ResultFigures:
 
     results: Results
     arms: tuple[str, ...]
-    lifts: tuple[dict[str, Any], ...]
-    traffic: tuple[dict[str, Any], ...]
+    lifts: tuple[Record, ...]
+    traffic: tuple[Record, ...]
     places: tuple[str | None, ...]
 
 
@@ -53,8 +53,8 @@ def figures_of(evidence: Evidence, results: Results | None = None) -> ResultFigu
     n_pairs = len(names) * (len(names) - 1) // 2
     n_shown = n_pairs * (len(experiment.segments) + (len(experiment.segments) > 1))
     each = ALPHA / len(experiment.metrics) / n_shown
-    lifts: list[dict[str, Any]] = []
-    traffic: list[dict[str, Any]] = []
+    lifts: list[Record] = []
+    traffic: list[Record] = []
     state, start = first_state(evidence, pairs), 0
     for end in _cuts(len(evidence.numbers)):
         part = slice(start, end)
@@ -90,7 +90,7 @@ def _cuts(n_tables: int) -> list[int]:
 
 def _lifts(
     evidence: Evidence, state: State, each: float, told: list[int], names: list[str]
-) -> list[dict[str, Any]]:
+) -> list[Record]:
     experiment = evidence.experiment
     cap = experiment.metrics[0].cap
     scale = 100 if cap == 1 else cap  # points
@@ -98,7 +98,9 @@ def _lifts(
     found = of_sums(state.between, planned, state.rate, each, -1.0, exact=False)
     records = []
 
-    def record(place: str | None, visitors: float, row: int, at: tuple[int, ...], of: Any) -> None:
+    def record(
+        place: str | None, visitors: float, row: int, at: tuple[int, ...], of: Intervals
+    ) -> None:
         if of.ready[at]:
             values = (of.estimate[at], of.low[at], of.high[at])
             ends = zip(("estimate", "low", "high"), (scale * float(v) for v in values), strict=True)

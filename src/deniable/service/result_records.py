@@ -6,8 +6,8 @@ Numbers are in the unit of the metric, and None before they are reliable.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
 
+from deniable._types import JsonObject
 from deniable.inference.words import Unit
 from deniable.storage.records import Better, Status
 
@@ -223,7 +223,7 @@ class Results:
         """What is known about an arm in a segment that may be told."""
         return next(one for one in self.rates if (one.segment, one.arm) == (segment, arm))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """As plain values, for JSON."""
         return asdict(self)
 

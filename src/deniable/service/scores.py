@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import get_args
 
 from sqlalchemy import Connection
 
+from deniable._types import JsonObject
 from deniable.errors import InvalidArgumentError, WrongStateError
 from deniable.service.drafts import NO_TRACE
 from deniable.service.publisher import counts_now, next_due, recipe_of
@@ -157,7 +158,7 @@ def _in_order(
     )
 
 
-def _report(connection: Connection, experiment: Experiment, wanted: Wanted) -> dict[str, Any]:
+def _report(connection: Connection, experiment: Experiment, wanted: Wanted) -> JsonObject:
     """What a table made now would keep, and when the next one comes."""
     recipe = recipe_of(experiment)
     found = sums(connection, experiment)

@@ -18,7 +18,7 @@ from deniable.errors import StoreUnavailableError, UnknownNameError
 from deniable.service.apikeys import key_of
 from deniable.service.people import SECOND, user_of
 from deniable.storage import times
-from deniable.storage.account import HOUR
+from deniable.storage.account_rules import HOUR
 from deniable.storage.records import ApiKey, User
 from deniable.storage.schema import api_keys, sessions, users
 from deniable.storage.store import Store

@@ -11,10 +11,11 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from deniable._types import JsonObject
 from deniable.errors import InvalidArgumentError
 
 PREFIX = "DENIABLE_"
@@ -167,7 +168,7 @@ def flag(name: str) -> str:
 
 
 def load(
-    flags: Mapping[str, Any] | None = None, environment: Mapping[str, str] | None = None
+    flags: Mapping[str, object] | None = None, environment: Mapping[str, str] | None = None
 ) -> Settings:
     """The settings in force.
 
@@ -178,7 +179,7 @@ def load(
     env = os.environ if environment is None else environment
     given = {name: value for name, value in (flags or {}).items() if value is not None}
     file = given.pop("config", None) or env.get(CONFIG)
-    from_file = _read(Path(file)) if file else {}
+    from_file = _read(Path(str(file))) if file else {}
     _checked(from_file, {}, strict=True)  # text where a number belongs is a mistake in a file
     named = {variable(name): name for name in Settings.model_fields}
     from_environment = {name: env[known] for known, name in named.items() if known in env}
@@ -186,16 +187,14 @@ def load(
     return _checked({**from_file, **from_environment, **given}, sources)
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> JsonObject:
     try:
         return tomllib.loads(path.read_text("utf-8"))
     except tomllib.TOMLDecodeError as error:
         raise InvalidArgumentError("config", str(path), f"TOML ({error})") from None
 
 
-def _checked(
-    values: dict[str, Any], sources: Mapping[str, str], *, strict: bool = False
-) -> Settings:
+def _checked(values: JsonObject, sources: Mapping[str, str], *, strict: bool = False) -> Settings:
     try:
         return Settings.model_validate(values, strict=strict)
     except ValidationError as error:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy import select
 
@@ -17,7 +16,7 @@ from deniable.service.visitors import VisitorHash, group_scope, normalised
 from deniable.storage import erasure, experiments, times
 from deniable.storage.erasure import Erasure
 from deniable.storage.records import MICRO, UNKNOWN_SEGMENT, Decision, Experiment, Role, Status
-from deniable.storage.schema import decisions, rewards
+from deniable.storage.schema import StoredRow, decisions, rewards
 from deniable.storage.store import Store
 
 
@@ -160,7 +159,7 @@ class VisitorRequests:
         with self._approvals.asking(), self._store.read() as connection:
             self._approvals.require_erasure(connection, words, *exactly)
 
-    def _decision(self, live: Mapping[bytes, Experiment], row: Any) -> Decision:
+    def _decision(self, live: Mapping[bytes, Experiment], row: StoredRow) -> Decision:
         ids = DecisionIds(self._key, row.experiment_id)
         shown = row.id.hex() if row.table_number is None else ids.shown(row.id)
         return Decision(shown, live[row.experiment_id].arms[row.shown].key)
@@ -174,7 +173,7 @@ class VisitorRequests:
         return list({hashed(normalised(visitor)), hashed(visitor)})
 
 
-def _stored_decision(experiment: Experiment, row: Any) -> StoredDecision:
+def _stored_decision(experiment: Experiment, row: StoredRow) -> StoredDecision:
     if row.role is None:  # from before tables were published
         risk_nano = row.risk_nano
     else:

@@ -1,4 +1,4 @@
-"""Webhook: what enters the ledger is told to one address of the firm's, signed, in order, at least once.
+"""Webhook: ledger entries are sent to one address of the firm, signed, in order, at least once.
 
 A message says which kind of entry, of which experiment, by whom and when: never a visitor, a segment, an
 arm or a budget. One process at a time sends; where the other side does not answer 2xx, the same message
@@ -64,7 +64,7 @@ def signature(secret: bytes, moment: int, body: bytes) -> str:
 
 
 def message(entry: Commitment) -> bytes:
-    """What is told of an entry."""
+    """What is sent about an entry."""
     told = {
         "id": entry.seq,
         "kind": entry.kind,

@@ -20,6 +20,7 @@ from deniable.simulation.workers import Batch
 
 if TYPE_CHECKING:
     import polars as pl
+    from altair.typing import ChartType
 
 VALUES = ("clicks", "reward", "regret")
 KEYS = ("environment", "policy", "risk_cap", "visitors")
@@ -86,7 +87,9 @@ class SimulationResult:
 
         return self.frame.filter(pl.col("visitors") == pl.col("visitors").max().over("environment"))
 
-    def to_pandas(self, table: Literal["frame", "arms"] = "frame") -> Any:
+    def to_pandas(
+        self, table: Literal["frame", "arms"] = "frame"
+    ) -> Any:  # pandas is not a dependency
         """The frame, or the one by segment and arm, for pandas: plain columns, a plain index.
 
         Whole numbers stay whole, names are strings, and nothing is shared with this result.
@@ -101,7 +104,7 @@ class SimulationResult:
             {name: chosen[name].to_numpy(writable=True) for name in chosen.columns}
         )
 
-    def chart(self, environment: str | None = None) -> Any:
+    def chart(self, environment: str | None = None) -> ChartType:
         """Clicks at the horizon, best on top, and regret on the way to it, as an Altair chart.
 
         Args:
@@ -152,7 +155,7 @@ class Described:
         return np.flatnonzero(np.isin(self.checkpoints, self.asked))
 
 
-def summary_html(rows: Sequence[Mapping[str, Any]], charts: Sequence[Any]) -> str:
+def summary_html(rows: Sequence[Mapping[str, object]], charts: Sequence[ChartType]) -> str:
     """A table and charts as HTML for notebooks, static and self-contained."""
     heads = ("environment", "policy", "visitors", "repetitions", "mean", "low", "high", "median")
     head = "".join(f"<th>{name}</th>" for name in heads)
@@ -172,7 +175,7 @@ def _cell(value: object) -> str:
     return f"{value:,.1f}" if isinstance(value, float) else str(value)
 
 
-def _svg(chart: Any) -> str:
+def _svg(chart: ChartType) -> str:
     import vl_convert
 
     return str(vl_convert.vegalite_to_svg(chart.to_dict()))

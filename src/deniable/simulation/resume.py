@@ -1,4 +1,4 @@
-"""Finished batches as Parquet files in a folder, so that a long run can be taken up again.
+"""Finished batches as Parquet files in a folder, so that a long run can be resumed.
 
 A manifest says which run the folder belongs to. Files are written under another name and renamed when
 complete, so that whatever has its final name is whole.

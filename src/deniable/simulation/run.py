@@ -1,7 +1,7 @@
 """Runs: policies against environments, many repetitions, on as many processors as there are.
 
-Same seed, same results, whatever the number of workers, the order, or how often a run was broken off
-and taken up again.
+Same seed, same results, whatever the number of workers, the order, or how often a run was
+interrupted and resumed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from deniable import _validation as check
 from deniable.errors import InvalidArgumentError
@@ -226,9 +226,26 @@ def _run(
 def compiling_notice(
     environment: Environment, policies: Sequence[Policy], kernel: Kernel = "leap"
 ) -> str | None:
-    """What to tell whoever waits for the first run after an installation; None for later runs."""
+    """The message shown while kernels compile in the first run after an installation; later None."""
     jobs = [make_job(environment, policy, kernel=kernel) for policy in policies]
     return None if all(is_compiled(job) for job in jobs) else "compiling the simulator (once)"
+
+
+@contextmanager
+def dask_executor(address: str | None) -> Iterator[Executor | None]:
+    """The workers of a Dask scheduler as an executor; None without an address."""
+    if address is None:
+        yield None
+        return
+    try:
+        import distributed
+    except ImportError:
+        raise InvalidArgumentError(
+            "dask", address, "an installed Dask: pip install 'deniable[cluster]'"
+        ) from None
+    connect: Any = distributed.Client  # has no annotations
+    with connect(address, timeout=10) as client:
+        yield client.get_executor()
 
 
 @contextmanager

@@ -39,6 +39,7 @@ from pathlib import Path
 from typing import Any
 
 from deniable import _validation as check
+from deniable._types import JsonObject
 from deniable.errors import InvalidArgumentError
 from deniable.policies.base import Growth, Policy, Published, checked_trace_budget
 from deniable.policies.catalogue import Settings, policy_named
@@ -47,7 +48,7 @@ from deniable.simulation.environment import LONGEST_HORIZON, Environment
 from deniable.simulation.job import KERNELS, Kernel
 from deniable.strategies import STRATEGIES
 
-DEFAULTS: dict[str, Any] = {
+DEFAULTS: JsonObject = {
     "name": "experiment",
     "shares": None,
     # Not every strategy: joint takes half a minute to compile, for whoever asks for it.
@@ -111,7 +112,7 @@ def read_scenario(path: str | PathLike[str]) -> Scenario:
     return make_scenario(read_values(path))
 
 
-def read_values(path: str | PathLike[str]) -> dict[str, Any]:
+def read_values(path: str | PathLike[str]) -> JsonObject:
     """What a TOML file says, as it says it."""
     if not isinstance(path, str | PathLike):
         raise InvalidArgumentError("scenario", path, "a path")

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sqlalchemy import (
     ColumnElement,
     Connection,
-    Select,
     bindparam,
     func,
     insert,
@@ -17,11 +16,19 @@ from sqlalchemy import (
     update,
 )
 
+from deniable._types import JsonObject
 from deniable.errors import BrokenPromiseError
 from deniable.storage import actors, times
 from deniable.storage.chain import GENESIS, commitment_hash
 from deniable.storage.records import Commitment, Experiment
-from deniable.storage.schema import COMMITMENT_CHAIN, commitments, experiments, writers
+from deniable.storage.schema import (
+    COMMITMENT_CHAIN,
+    Query,
+    StoredRow,
+    commitments,
+    experiments,
+    writers,
+)
 
 
 class Entry(NamedTuple):
@@ -31,7 +38,7 @@ class Entry(NamedTuple):
     kind: str
     experiment_id: bytes | None
     amount_nano: int
-    detail: dict[str, Any]
+    detail: JsonObject
     recorded_at: int
 
 
@@ -83,7 +90,7 @@ def append(
     kind: str,
     experiment_id: bytes | None,
     amount_nano: int,
-    detail: dict[str, Any],
+    detail: JsonObject,
     recorded_at: int,
 ) -> None:
     """Append one entry, given by the experiment's id and with its time."""
@@ -183,7 +190,7 @@ def kinds_of(connection: Connection) -> dict[str, int]:
     return {row[0]: row[1] for row in connection.execute(query)}
 
 
-def _commitment(row: Any) -> Commitment:
+def _commitment(row: StoredRow) -> Commitment:
     return Commitment(
         seq=row.seq,
         kind=row.kind,
@@ -213,7 +220,7 @@ def linked(
     return checked(connection, linked_query(*conditions, newest=newest))
 
 
-def linked_query(*conditions: ColumnElement[bool], newest: int | None = None) -> Select[Any]:
+def linked_query(*conditions: ColumnElement[bool], newest: int | None = None) -> Query:
     """The statement of `linked`, for conditions with parameters: made once, run often."""
     before = commitments.alias("before")
     return (
@@ -225,7 +232,7 @@ def linked_query(*conditions: ColumnElement[bool], newest: int | None = None) ->
     )
 
 
-def checked(connection: Connection, query: Select[Any], **parameters: object) -> list[Entry]:
+def checked(connection: Connection, query: Query, **parameters: object) -> list[Entry]:
     """The entries that a `linked_query` finds; see `linked`."""
     found = []
     for row in reversed(connection.execute(query, parameters).all()):
@@ -263,7 +270,7 @@ def check_complete(connection: Connection) -> None:
         )
 
 
-def link_of(previous: bytes, row: Any) -> bytes:
+def link_of(previous: bytes, row: StoredRow) -> bytes:
     """The hash that a row of the table must have behind this one."""
     return commitment_hash(
         previous,

@@ -20,14 +20,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, insert, select, update
 
 from deniable.storage import account, commitments, experiments, promises
 from deniable.storage.chain import commitment, old_commitment, reward_commitment
 from deniable.storage.records import Experiment
-from deniable.storage.schema import decisions, memberships, rewards, tombstones
+from deniable.storage.schema import StoredRow, decisions, memberships, rewards, tombstones
 from deniable.storage.schema import experiments as experiment_rows
 from deniable.storage.store import Store
 
@@ -206,7 +205,7 @@ def _old_pages(
         last = ids[-1]
 
 
-def _old(experiment: Experiment, before: int) -> tuple[Any, ...]:
+def _old(experiment: Experiment, before: int) -> tuple[ColumnElement[bool], ...]:
     return (
         decisions.c.experiment_id == bytes.fromhex(experiment.id),
         decisions.c.salt.is_not(None),
@@ -274,7 +273,7 @@ def _timed(
     return work(connection), began
 
 
-def _committed(row: Any) -> bytes:
+def _committed(row: StoredRow) -> bytes:
     """The commitment to what a decision loses."""
     if row.table_number is not None:
         return commitment(row.visitor, row.salt, row.segment, row.shown)

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from typing import Any
 
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
     Connection,
-    Select,
     bindparam,
     cast,
     delete,
@@ -22,11 +20,14 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import IntegrityError
 
+from deniable._types import JsonObject
 from deniable.errors import UnknownNameError, WrongStateError
 from deniable.privacy.tables import encoded_size, stored_table
 from deniable.storage import times
 from deniable.storage.records import Arm, Cell, Experiment, Metric, PublishedTable, Role
 from deniable.storage.schema import (
+    Query,
+    StoredRow,
     arms,
     counters,
     experiments,
@@ -104,7 +105,7 @@ def discard(connection: Connection, experiment: Experiment) -> None:
     connection.execute(delete(experiments).where(experiments.c.id == identity))
 
 
-def _columns(draft: Experiment) -> dict[str, Any]:
+def _columns(draft: Experiment) -> JsonObject:
     """What a person chose."""
     return {
         "strategy": draft.strategy,
@@ -299,7 +300,7 @@ def result_counts(
     return connection.execute(query).all()
 
 
-def held(connection: Connection, experiment: Experiment) -> Any:
+def held(connection: Connection, experiment: Experiment) -> StoredRow:
     """Status, version, table and number of segments of an experiment, held until the end."""
     return connection.execute(_HELD, {"identity": bytes.fromhex(experiment.id)}).one()
 
@@ -395,7 +396,7 @@ def matching(connection: Connection, condition: ColumnElement[bool]) -> list[Exp
     return _matching(connection, _whole(condition))
 
 
-def _whole(condition: ColumnElement[bool]) -> tuple[Select[Any], Select[Any], Select[Any]]:
+def _whole(condition: ColumnElement[bool]) -> tuple[Query, Query, Query]:
     """Statements that read the experiments that a condition holds for, their arms, their segments."""
     those = select(experiments.c.id).where(condition)
     return (
@@ -407,11 +408,11 @@ def _whole(condition: ColumnElement[bool]) -> tuple[Select[Any], Select[Any], Se
 
 def _matching(
     connection: Connection,
-    statements: tuple[Select[Any], Select[Any], Select[Any]],
+    statements: tuple[Query, Query, Query],
     **parameters: object,
 ) -> list[Experiment]:
     rows, arm_rows, segment_rows = (connection.execute(s, parameters).all() for s in statements)
-    arms_of: dict[bytes, list[Any]] = {row.id: [] for row in rows}
+    arms_of: dict[bytes, list[StoredRow]] = {row.id: [] for row in rows}
     names_of: dict[bytes, list[str]] = {row.id: [] for row in rows}
     for row in arm_rows:
         arms_of[row.experiment_id].append(row)
@@ -420,7 +421,7 @@ def _matching(
     return [_experiment(row, arms_of[row.id], names_of[row.id]) for row in rows]
 
 
-def _experiment(row: Any, arm_rows: Sequence[Any], names: Sequence[str]) -> Experiment:
+def _experiment(row: StoredRow, arm_rows: Sequence[StoredRow], names: Sequence[str]) -> Experiment:
     return Experiment(
         id=row.id.hex(),
         key=row.key,

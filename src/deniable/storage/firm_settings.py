@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields
-from typing import Any
 
 from sqlalchemy import Connection
 
+from deniable._types import JsonObject
 from deniable.errors import NANO
 from deniable.storage.commitments import linked, lock_chain, record
 from deniable.storage.schema import commitments
@@ -76,7 +76,7 @@ def read(connection: Connection) -> FirmSettings:
     return of_detail(newest[0].detail) if newest else FirmSettings()
 
 
-def of_detail(detail: dict[str, Any]) -> FirmSettings:
+def of_detail(detail: JsonObject) -> FirmSettings:
     """The settings of an entry; members that this version does not know are left out."""
     known = {field.name for field in fields(FirmSettings)}
     return FirmSettings(**{name: value for name, value in detail.items() if name in known})

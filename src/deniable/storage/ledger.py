@@ -22,7 +22,6 @@ from collections import Counter
 from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
 
 from sqlalchemy import Connection, func, select, true
 
@@ -32,6 +31,7 @@ from deniable.storage.chain import GENESIS
 from deniable.storage.commitments import Entry, link_of
 from deniable.storage.schema import (
     COMMITMENT_CHAIN,
+    StoredRow,
     commitments,
     counters,
     decisions,
@@ -150,7 +150,7 @@ def chains_behind(
     return behind, {name: end for name, end in noted.items() if name not in behind}
 
 
-def _commitment_chain(connection: Connection, end: Any, told: Told) -> None:
+def _commitment_chain(connection: Connection, end: StoredRow, told: Told) -> None:
     """Check it, and gather what it says."""
     previous, place = GENESIS, 0
     query = select(commitments).order_by(commitments.c.seq)
@@ -273,7 +273,7 @@ def _totals(connection: Connection, told: Told, counted: Counted) -> None:
 
 
 def _missing(
-    connection: Connection, source: Source, rows: Iterable[Any], counted: Counted
+    connection: Connection, source: Source, rows: Iterable[StoredRow], counted: Counted
 ) -> tuple[int, int]:
     """How many shows and rewards the counters of a table have beyond its rows, which are erased."""
     stored: dict[tuple[Cell, int], list[int]] = {}

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
@@ -175,7 +174,7 @@ _VISITORS = (
     )
     .scalar_subquery()
 )
-_ORDER_BY: dict[str, ColumnElement[Any]] = {
+_ORDER_BY: dict[str, ColumnElement[str] | ColumnElement[int]] = {
     "name": func.lower(experiments.c.key),
     "status": experiments.c.status,
     "budget": experiments.c.budget_nano,

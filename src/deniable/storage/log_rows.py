@@ -13,13 +13,15 @@ import heapq
 import json
 from collections.abc import Collection, Generator, Iterator
 from contextlib import closing
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, Table, select
 
 from deniable.storage import chain, scratch, times
 from deniable.storage.schema import (
     COMMITMENT_CHAIN,
+    Query,
+    StoredRow,
     commitments,
     decisions,
     rewards,
@@ -161,20 +163,20 @@ def _chained(connection: Connection, wanted: Collection[bytes] | None) -> Iterat
             yield _decision(row, is_open) if hasattr(row, "visitor") else _reward(row, is_open)
 
 
-def _stream(connection: Connection, table: Any, query: Any) -> Generator[Any, None, None]:
+def _stream(connection: Connection, table: Table, query: Query) -> Generator[StoredRow, None, None]:
     ordered = query.order_by(table.c.writer_id, table.c.seq)
     with connection.execute(ordered.execution_options(yield_per=_PAGE)) as rows:
         yield from rows
 
 
-def _rewards() -> Any:
+def _rewards() -> Query:
     mine = (decisions.c.experiment_id == rewards.c.experiment_id) & (
         decisions.c.id == rewards.c.decision_id
     )
     return select(rewards, decisions.c.salt).outerjoin(decisions, mine)
 
 
-def _decision(row: Any, is_open: bool) -> LogRow:
+def _decision(row: StoredRow, is_open: bool) -> LogRow:
     old = row.table_number is None
     kept = LogRow(
         OLD if old else DECISION,
@@ -199,7 +201,7 @@ def _decision(row: Any, is_open: bool) -> LogRow:
     return kept._replace(visitor=row.visitor, salt=row.salt, segment=row.segment, shown=row.shown)
 
 
-def _reward(row: Any, is_open: bool) -> LogRow:
+def _reward(row: StoredRow, is_open: bool) -> LogRow:
     kept = LogRow(
         REWARD,
         writer=row.writer_id,

@@ -12,18 +12,18 @@ What each of these entries holds is defined here, by the functions that end in `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from typing import Any
 
-from sqlalchemy import Connection, Select, bindparam, func, or_, select
+from sqlalchemy import Connection, bindparam, func, or_, select
 
+from deniable._types import JsonObject
 from deniable.errors import BrokenPromiseError
 from deniable.privacy.tables import Band, Table, stored_table
 from deniable.storage.commitments import Entry, checked, linked, linked_query
-from deniable.storage.records import Arm, Experiment, Metric
-from deniable.storage.schema import commitments, tables
+from deniable.storage.records import Experiment, Metric
+from deniable.storage.schema import Query, StoredRow, commitments, tables
 
 _FORGETTING = ("erase", "purge")
 DRAFTING = {"create", "redraft", "replan"}
@@ -94,104 +94,6 @@ class Promise:
     across_time: bool = False
     arms_since: tuple[int, ...] = ()
     segments_since: tuple[int, ...] = ()
-
-
-def create_detail(experiment: Experiment) -> dict[str, Any]:
-    """The entries `create` and `redraft`: everything that is promised before the start."""
-    return {
-        "key": experiment.key,
-        "arms": [[arm.key, arm.budget_nano] for arm in experiment.arms],
-        "segments": list(experiment.segments),
-        "strategy": experiment.strategy,
-        "budget_nano": experiment.budget_nano,
-        "trace_nano": experiment.trace_nano,
-        "layer": experiment.layer,
-        "holdout": experiment.holdout,
-        "default_arm": experiment.default_arm,
-        "attribution_seconds": experiment.attribution_seconds,
-        "metrics": [metric.plain for metric in experiment.metrics],
-        "across_time": experiment.across_time,
-    }
-
-
-def replan_detail(experiment: Experiment) -> dict[str, Any]:
-    """The entry `replan`: what changed of a draft."""
-    return {
-        "budget_nano": experiment.budget_nano,
-        "trace_nano": experiment.trace_nano,
-        "strategy": experiment.strategy,
-        "across_time": experiment.across_time,
-    }
-
-
-def commit_detail(experiment: Experiment, slots: bytes | None) -> dict[str, Any]:
-    """What the account adds to the entries `start` and `resume`."""
-    return {
-        "layer": experiment.layer,
-        "slots": None if slots is None else slots.hex(),
-        "budget_nano": experiment.budget_nano,
-        "trace_nano": experiment.trace_nano,
-    }
-
-
-def band_detail(band: Band | None) -> dict[str, Any]:
-    """The band, for `start`, `switch_off` and `add_arm`; None for a strategy that has none."""
-    if band is None:
-        return {"band": None}
-    rows = {"floors": band.floors, "ceilings": band.ceilings, "zero": band.zero}
-    return {"band": {name: list(row) for name, row in rows.items()}}
-
-
-def switch_off_detail(arm: str, version: int, band: Band | None, grade: str) -> dict[str, Any]:
-    """The entry `switch_off`: the arm, the new version with its band, and the promise's grade."""
-    return {"arm": arm, "version": version, "grade": grade, **band_detail(band)}
-
-
-def add_arm_detail(arm: Arm, version: int, band: Band | None, grade: str) -> dict[str, Any]:
-    """The entry `add_arm`: the arm with its own budget, and the rest as in `switch_off`."""
-    own = {"budget_nano": arm.budget_nano}
-    return {**switch_off_detail(arm.key, version, band, grade), **own}
-
-
-def add_segment_detail(segment: str, after: int) -> dict[str, Any]:
-    """The entry `add_segment`: its name, and the table in force, which has no row for it."""
-    return {"segment": segment, "after": after}
-
-
-def stop_detail(winner: str | None, last_answer: int | None) -> dict[str, Any]:
-    """The entry `stop`.
-
-    Args:
-        winner: the promoted arm.
-        last_answer: the hour of the last answer at a risk (`account.last_hour`); None: there was none.
-    """
-    return {"winner": winner, "last_answer": last_answer}
-
-
-def table_detail(
-    number: int,
-    version: int,
-    table: Table,
-    counts: bytes,
-    decisions: int,
-    strategy: str,
-    late_band: Band | None = None,
-) -> dict[str, Any]:
-    """The entry `table`: digests of a table and of what it was made from, and its worst ratios.
-
-    `late_band` was not fixed at the start; every table from the first one inside names it.
-    """
-    ratios = [f"{ratio.numerator}/{ratio.denominator}" for ratio in table.worst_ratios()]
-    return {
-        "number": number,
-        "version": version,
-        "strategy": strategy,
-        "rows": table.digest(),
-        "counts": sha256(counts).hexdigest(),
-        "decisions": decisions,
-        "ratios": ratios,
-        **({} if late_band is None else band_detail(late_band)),
-    }
 
 
 def discarded(kinds: Iterable[str]) -> bool:
@@ -313,7 +215,7 @@ def promised_tables(connection: Connection, experiment: Experiment) -> list[Prom
     return [promised_table(e) for e in linked(connection, mine, commitments.c.kind == "table")]
 
 
-def table_problem(row: Any, chained: PromisedTable | None) -> str | None:
+def table_problem(row: StoredRow | None, chained: PromisedTable | None) -> str | None:
     """What is wrong with a stored table, by its entry in the chain; None where it is sound."""
     if chained is None:
         return "is not in the ledger"
@@ -366,7 +268,7 @@ _SAME = (
 """Fields that a row and a promise have in common and that must be equal."""
 
 
-def _whole(detail: Mapping[str, Any]) -> Promise | None:
+def _whole(detail: JsonObject) -> Promise | None:
     """The promise of an entry `create` or `migrate`; None for one from before migration 0004."""
     if not isinstance(detail["segments"], list):
         return None
@@ -396,12 +298,12 @@ def _whole(detail: Mapping[str, Any]) -> Promise | None:
     )
 
 
-def _slots(detail: Mapping[str, Any]) -> bytes | None:
+def _slots(detail: JsonObject) -> bytes | None:
     text = detail.get("slots")
     return None if text is None else bytes.fromhex(text)
 
 
-def _band(detail: Mapping[str, Any]) -> Band | None:
+def _band(detail: JsonObject) -> Band | None:
     rows = detail.get("band")
     if rows is None:
         return None
@@ -513,7 +415,7 @@ ACTS = KINDS - {"table", *_FORGETTING}
 """Kinds of which an experiment has few entries; of the others only the newest is read."""
 
 
-def _entries_query() -> Select[Any]:
+def _entries_query() -> Query:
     mine = commitments.c.experiment_id == bindparam("experiment")
     kind, seq = commitments.c.kind, commitments.c.seq
     newest = [

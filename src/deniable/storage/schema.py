@@ -13,6 +13,8 @@ copy for finding and showing, and a copy that disagrees stops the experiment.
 
 from __future__ import annotations
 
+from typing import Any, TypeAlias
+
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -23,6 +25,8 @@ from sqlalchemy import (
     LargeBinary,
     MetaData,
     PrimaryKeyConstraint,
+    Row,
+    Select,
     SmallInteger,
     String,
     Table,
@@ -33,6 +37,12 @@ from sqlalchemy import (
 
 HEAD = "0007"
 """The newest migration; a store at this revision needs none."""
+
+StoredRow: TypeAlias = "Row[*tuple[Any, ...]]"
+"""A row that a query found; its columns are attributes. Only the query knows their types."""
+
+Query: TypeAlias = "Select[*tuple[Any, ...]]"
+"""A query for such rows."""
 
 metadata = MetaData()
 
@@ -72,7 +82,7 @@ experiments = Table(
     Column("exhausted", Boolean, nullable=False),  # only before migration 0004
     Column("table_number", Integer, nullable=False),  # the table in force; 0 before the first
     Column("has_tombstones", Boolean, nullable=False),
-    # Raised by every change; a writer that knows another revision reads the experiment anew.
+    # Raised by every change; a writer that knows another revision reads the experiment again.
     Column("revision", Integer, nullable=False),
     Column("created_at", BigInteger, nullable=False),
     Column("started_at", BigInteger),

@@ -6,18 +6,18 @@ follows the newest entry before its own; that is what an auditor checks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from sqlalchemy import Connection
 
+from deniable._types import JsonObject
 from deniable.storage.commitments import Entry, linked
 from deniable.storage.records import Experiment
 from deniable.storage.schema import commitments
 from deniable.strategies.rules import Wanted
 
 
-def detail(wanted: Wanted) -> dict[str, Any]:
+def detail(wanted: Wanted) -> JsonObject:
     """As the chain and the counts of a table hold them."""
     return {"what": wanted.kind, "rows": [list(row) for row in wanted.rows]}
 
@@ -46,5 +46,5 @@ def by_table(entries: Iterable[Entry]) -> dict[int, Wanted]:
     return found
 
 
-def _wanted(told: Mapping[str, Any]) -> Wanted:
+def _wanted(told: JsonObject) -> Wanted:
     return Wanted(told["what"], tuple(map(tuple, told["rows"])))

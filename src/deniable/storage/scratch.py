@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, delete, func, insert, select
 
+from deniable._types import JsonObject
 from deniable.errors import UnknownNameError
 from deniable.privacy.tables import Band, decoded_table
-from deniable.storage import commitments, experiments, promises, times
+from deniable.storage import commitments, experiments, promise_entries, times
 from deniable.storage.records import SCRATCH_PREFIX, Experiment, PublishedTable
-from deniable.storage.schema import arms, counters, decisions, segments, tables, writers
+from deniable.storage.schema import StoredRow, arms, counters, decisions, segments, tables, writers
 from deniable.storage.schema import commitments as chained
 from deniable.storage.schema import experiments as rows_of_experiments
 
@@ -76,7 +76,7 @@ def make(
     wanted = made_from.get("scores")
     if wanted is not None:
         commitments.record(connection, "scores", copy, **wanted)
-    detail = promises.table_detail(
+    detail = promise_entries.table_detail(
         1,
         copy.version,
         decoded_table(table.rows, len(copy.arms)),
@@ -102,10 +102,10 @@ def make(
     return experiments.by_key(connection, key)
 
 
-def _detail(experiment: Experiment, copy: Experiment, rows: int) -> dict[str, Any]:
+def _detail(experiment: Experiment, copy: Experiment, rows: int) -> JsonObject:
     """All of the promise; `rows` segments have one of their own in the table in force."""
     return {
-        **promises.create_detail(copy),
+        **promise_entries.create_detail(copy),
         "of": experiment.key,
         "status": "scratch",
         "version": copy.version,
@@ -172,7 +172,7 @@ def sweep(connection: Connection, identity: bytes) -> bool:
     return connection.execute(delete(decisions).where(mine, decisions.c.id.in_(some))).rowcount > 0
 
 
-def stored(connection: Connection, copy: Experiment, after: bytes, limit: int) -> list[Any]:
+def stored(connection: Connection, copy: Experiment, after: bytes, limit: int) -> list[StoredRow]:
     """Decisions of a copy behind this id, in the order of their ids."""
     query = (
         select(

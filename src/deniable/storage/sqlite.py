@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
@@ -166,7 +166,7 @@ def _connected(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _prepare(connection: Any, _record: object = None) -> None:
+def _prepare(connection: sqlite3.Connection, _record: object = None) -> None:
     connection.isolation_level = None
     cursor = connection.cursor()
     # The timeout first: switching to the write-ahead log may have to wait for another process.

@@ -14,7 +14,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import chain as flatten
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 from deniable.storage.store import (
     OWN_COLUMNS,
@@ -34,7 +34,9 @@ LARGE, SMALL = 256, 64
 STATEMENTS = 512
 """Prepared statements that a connection keeps: all sizes of all kinds."""
 
-_Row = Sequence[Any]
+_Value: TypeAlias = bytes | bytearray | int | str | None
+_Row: TypeAlias = Sequence[_Value]
+_Given = TypeVar("_Given", bound=Sequence[object])
 
 _ADD_COUNTS = (
     "ON CONFLICT (experiment_id, table_number, role, segment, arm, metric, writer_id) "
@@ -43,7 +45,7 @@ _ADD_COUNTS = (
 )
 
 
-def _pieces(rows: Sequence[_Row]) -> Iterator[tuple[int, Sequence[_Row]]]:
+def _pieces(rows: Sequence[_Given]) -> Iterator[tuple[int, Sequence[_Given]]]:
     """The rows in pieces of the prepared sizes, largest first."""
     start = 0
     while left := len(rows) - start:
@@ -174,8 +176,8 @@ class SqliteTransaction:
         ).fetchone()
         return found
 
-    def _found(self, statement: str, fixed: _Row, wanted: Sequence[bytes]) -> list[Any]:
-        found: list[Any] = []
+    def _found(self, statement: str, fixed: _Row, wanted: Sequence[bytes]) -> list[tuple[Any, ...]]:
+        found: list[tuple[Any, ...]] = []
         for start in range(0, len(wanted), LARGE):
             part = wanted[start : start + LARGE]
             size = len(part) if len(part) <= SMALL else LARGE

@@ -13,16 +13,18 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, TypeAlias
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Column, Connection, select
 
 from deniable.storage import chain, promises, scratch
-from deniable.storage.account import SKEW
+from deniable.storage.account_rules import SKEW
 from deniable.storage.chain import GENESIS, pack_decision, pack_erasable
 from deniable.storage.commitments import Entry
 from deniable.storage.promises import Promise, PromisedTable
 from deniable.storage.records import MICRO
 from deniable.storage.schema import (
     COMMITMENT_CHAIN,
+    Query,
+    StoredRow,
     decisions,
     rewards,
 )
@@ -136,7 +138,7 @@ def name_of(writer: int) -> str:
 
 def follow_writers(
     connection: Connection,
-    ends: dict[int, Any],
+    ends: dict[int, StoredRow],
     told: Told,
     caps: Mapping[bytes, tuple[int, ...]],
     counted: Counted,
@@ -173,8 +175,8 @@ def _small_cache(connection: Connection) -> Generator[None, None, None]:
 
 
 def _follow(
-    decided: Iterable[Any],
-    rewarded: Iterable[Any],
+    decided: Iterable[StoredRow],
+    rewarded: Iterable[StoredRow],
     heads: _Heads,
     told: Told,
     caps: Mapping[bytes, tuple[int, ...]],
@@ -251,7 +253,7 @@ def _follow(
 
 
 def _follow_one(
-    row: Any,
+    row: StoredRow,
     heads: _Heads,
     told: Told,
     caps: Mapping[bytes, tuple[int, ...]],
@@ -288,7 +290,7 @@ def _follow_one(
         _count_reward(row, caps, counted)
 
 
-def _decision_columns() -> tuple[Any, ...]:
+def _decision_columns() -> tuple[Column[Any], ...]:
     """Those of every decision, in the order in which `_follow` reads them; then those of few."""
     c = decisions.c
     return (
@@ -299,14 +301,14 @@ def _decision_columns() -> tuple[Any, ...]:
 
 
 def _stream(
-    connection: Connection, writer: Any, seq: Any, query: Any
-) -> Generator[Any, None, None]:
+    connection: Connection, writer: Column[int], seq: Column[int], query: Query
+) -> Generator[StoredRow, None, None]:
     ordered = query.order_by(writer, seq).execution_options(yield_per=_PAGE)
     with connection.execute(ordered) as rows:
         yield from rows
 
 
-def _rewards() -> Any:
+def _rewards() -> Query:
     """Rewards with what is needed of their decisions."""
     return select(
         rewards,
@@ -322,14 +324,18 @@ def _rewards() -> Any:
     )
 
 
-def _decision_link(previous: bytes, row: Any) -> bytes | None:
+def _decision_link(previous: bytes, row: StoredRow) -> bytes | None:
     """The hash that a decision must have; None where values are missing."""
     old = row.table_number is None
     committed = row.commitment
     if row.salt is not None:
-        values = (row.greedy, row.shown, row.clock, row.risk_nano) if old else (row.shown,)
-        values = (row.visitor, row.salt, row.segment, *values)
-        committed = None if None in values else _committed(old, values)
+        who = (row.visitor, row.salt, row.segment)
+        if old:
+            then = (*who, row.greedy, row.shown, row.clock, row.risk_nano)
+            committed = None if None in then else chain.old_commitment(*then)
+        else:
+            now = (*who, row.shown)
+            committed = None if None in now else chain.commitment(*now)
     if committed is None or (not old and row.role is None):
         return None
     kept = (row.experiment_id, row.id, row.version)
@@ -339,11 +345,7 @@ def _decision_link(previous: bytes, row: Any) -> bytes | None:
     return chain.decision_hash(previous, *kept, row.table_number, row.role, *where)
 
 
-def _committed(old: bool, values: tuple[Any, ...]) -> bytes:
-    return chain.old_commitment(*values) if old else chain.commitment(*values)
-
-
-def _reward_link(previous: bytes, row: Any) -> bytes | None:
+def _reward_link(previous: bytes, row: StoredRow) -> bytes | None:
     """The hash that a reward must have; None where it and its decision do not fit together."""
     if (row.value is None) != (row.salt is None):
         return None
@@ -364,7 +366,7 @@ def _reward_link(previous: bytes, row: Any) -> bytes | None:
     )
 
 
-def _check_table(row: Any, told: Told, place: int) -> None:
+def _check_table(row: StoredRow, told: Told, place: int) -> None:
     """A decision was drawn from a table of its experiment that had been published by then."""
     if row.table_number is None:
         problem = None if told.migrated else "has the form of an older store"
@@ -379,7 +381,7 @@ def _check_table(row: Any, told: Told, place: int) -> None:
         raise Broken(f"decision {row.id.hex()} {problem}", name_of(row.writer_id), place, row.id)
 
 
-def _count_decision(row: Any, counted: Counted) -> None:
+def _count_decision(row: StoredRow, counted: Counted) -> None:
     counted.decisions += 1
     if row.salt is None:
         counted.erased[row.experiment_id] += 1
@@ -392,7 +394,7 @@ def _count_decision(row: Any, counted: Counted) -> None:
         counted.last[row.experiment_id] = max(last, row.decided_at)
 
 
-def _count_reward(row: Any, caps: Mapping[bytes, tuple[int, ...]], counted: Counted) -> None:
+def _count_reward(row: StoredRow, caps: Mapping[bytes, tuple[int, ...]], counted: Counted) -> None:
     if row.value is None:
         counted.erased_rewards[row.experiment_id] += 1
         return
@@ -405,6 +407,6 @@ def _count_reward(row: Any, caps: Mapping[bytes, tuple[int, ...]], counted: Coun
     cells[cell, row.metric] = (rewarded + 1, value + row.value, square + added)
 
 
-def _placed(row: Any, counted: Counted) -> tuple[Source, Cell]:
+def _placed(row: StoredRow, counted: Counted) -> tuple[Source, Cell]:
     cell = (row.role or 0, row.segment, row.shown)
     return (row.experiment_id, row.table_number or 0), counted.names.setdefault(cell, cell)

@@ -14,11 +14,10 @@ later, about as one over the square root of the visitors. So the switch is made 
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from deniable._compile import compiled_with_arrays
+from deniable._validation import FloatArray
 from deniable.strategies.joint_kernel import (
     PERTURBATION,
     Counts,
@@ -37,7 +36,7 @@ _NEVER_SHOWN = 2.0**-32  # an arm below this in all segments is 0 in all
 
 
 @compiled_with_arrays
-def write_lottery(counts: Counts, setup: Setup, table: Any) -> None:
+def write_lottery(counts: Counts, setup: Setup, table: FloatArray) -> None:
     """Before the switch: the mean row of the joint strategy's table, for everybody."""
     posterior = posterior_of(counts.shows, counts.clicks, counts.noise)
     write_draws(posterior, setup, table)
@@ -46,7 +45,7 @@ def write_lottery(counts: Counts, setup: Setup, table: Any) -> None:
 
 
 @compiled_with_arrays
-def floors_now(counts: Counts, setup: Setup, floors: Any) -> Any:
+def floors_now(counts: Counts, setup: Setup, floors: FloatArray) -> bool:
     """Whether to switch now; writes the floors l_a that hold from then on, (K,)."""
     posterior = posterior_of(counts.shows, counts.clicks, counts.noise)
     shape = posterior.variance.shape
@@ -76,7 +75,7 @@ def floors_now(counts: Counts, setup: Setup, floors: Any) -> Any:
 
 
 @compiled_with_arrays
-def write_inside(counts: Counts, setup: Setup, floors: Any, table: Any) -> None:
+def write_inside(counts: Counts, setup: Setup, floors: FloatArray, table: FloatArray) -> None:
     """After the switch: the mean of the best tables inside the band, over the same draws."""
     posterior = posterior_of(counts.shows, counts.clicks, counts.noise)
     n_arms, n_segments = table.shape
@@ -94,7 +93,9 @@ def write_inside(counts: Counts, setup: Setup, floors: Any, table: Any) -> None:
 
 
 @compiled_with_arrays
-def fill_band(values: Any, floors: Any, weakest: Any, table: Any) -> None:
+def fill_band(
+    values: FloatArray, floors: FloatArray, weakest: FloatArray, table: FloatArray
+) -> None:
     """The best table with entries in [l_a, e^g l_a]: floors first, then the best arms filled up."""
     n_arms, n_segments = values.shape
     for s in range(n_segments):
@@ -111,7 +112,7 @@ def fill_band(values: Any, floors: Any, weakest: Any, table: Any) -> None:
 
 
 @compiled_with_arrays
-def _same_for_all(shares: Any, table: Any) -> None:
+def _same_for_all(shares: FloatArray, table: FloatArray) -> None:
     """Every column becomes the mean over the segments, by share."""
     for a in range(table.shape[0]):
         mean = 0.0

@@ -9,11 +9,12 @@ behave alike are pooled and segments that differ are not.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from deniable._compile import compiled_with_arrays
+from deniable._validation import FloatArray
 
 OWN_SPREADS = np.array([0.0, 0.02, 0.05, 0.1, 0.2, 0.4])
 ARM_SPREADS = np.array([0.02, 0.05, 0.1, 0.2, 0.4, 1.0])
@@ -37,17 +38,17 @@ class Posterior(NamedTuple):
     """
 
     visitors: float
-    shares: Any
-    base: Any
-    variance: Any
-    running: Any
-    mean: Any
-    shared: Any
-    alone: Any
+    shares: FloatArray
+    base: FloatArray
+    variance: FloatArray
+    running: FloatArray
+    mean: FloatArray
+    shared: FloatArray
+    alone: FloatArray
 
 
 @compiled_with_arrays
-def posterior_of(shows: Any, clicks: Any, noise: Any) -> Any:
+def posterior_of(shows: FloatArray, clicks: FloatArray, noise: FloatArray) -> Posterior:
     """The posterior of counts, (K, J) each, whose click rates have this much variance added."""
     visitors, shares = arrivals(shows)
     relative, variance = np.empty(shows.shape), np.empty(shows.shape)
@@ -59,7 +60,12 @@ def posterior_of(shows: Any, clicks: Any, noise: Any) -> Any:
 
 @compiled_with_arrays
 def draw_values(
-    posterior: Any, k: Any, samples: Any, scale: Any, own_scale: Any, values: Any
+    posterior: Posterior,
+    k: int,
+    samples: int,
+    scale: float,
+    own_scale: float,
+    values: FloatArray,
 ) -> None:
     """Write share x rate of draw k of `samples`, a function of its arguments.
 
@@ -93,7 +99,7 @@ def draw_values(
 
 
 @compiled_with_arrays
-def arrivals(shows: Any) -> Any:
+def arrivals(shows: FloatArray) -> tuple[float, FloatArray]:
     """Visitors so far, and the estimated share of each segment."""
     n_arms, n_segments = shows.shape
     shares = np.zeros(n_segments)
@@ -108,7 +114,13 @@ def arrivals(shows: Any) -> Any:
 
 
 @compiled_with_arrays
-def fit(shows: Any, clicks: Any, noise: Any, relative: Any, variance: Any) -> Any:
+def fit(
+    shows: FloatArray,
+    clicks: FloatArray,
+    noise: FloatArray,
+    relative: FloatArray,
+    variance: FloatArray,
+) -> FloatArray:
     """Base rates by segment; writes each cell's deviation relative to its base, and its variance.
 
     A fit of arm x segment factors gives the variances, so that a cell without clicks has one too.
@@ -152,7 +164,7 @@ def fit(shows: Any, clicks: Any, noise: Any, relative: Any, variance: Any) -> An
 
 
 @compiled_with_arrays
-def spread_weights(relative: Any, variance: Any) -> Any:
+def spread_weights(relative: FloatArray, variance: FloatArray) -> FloatArray:
     """Posterior weight of each pair of spreads (own, arm), flattened; they sum to 1."""
     n_arms, n_segments = relative.shape
     weights = np.empty(OWN_SPREADS.size * ARM_SPREADS.size)
@@ -184,7 +196,9 @@ def spread_weights(relative: Any, variance: Any) -> Any:
 
 
 @compiled_with_arrays
-def moments(relative: Any, variance: Any, weights: Any) -> Any:
+def moments(
+    relative: FloatArray, variance: FloatArray, weights: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Posterior of the cells' deviations over all pairs of spreads, each (K, J).
 
     Returns the mean, the deviation that an arm's cells share, and the variance of each cell's own:
@@ -222,7 +236,9 @@ def moments(relative: Any, variance: Any, weights: Any) -> Any:
 
 
 @compiled_with_arrays
-def gain_in_deviations(change: Any, mean: Any, shared: Any, alone: Any) -> Any:
+def gain_in_deviations(
+    change: FloatArray, mean: FloatArray, shared: FloatArray, alone: FloatArray
+) -> float:
     """Posterior mean over standard deviation of sum change x deviation; infinite where nothing moves."""
     n_arms, n_segments = change.shape
     gain, variance = 0.0, 0.0
@@ -237,7 +253,7 @@ def gain_in_deviations(change: Any, mean: Any, shared: Any, alone: Any) -> Any:
 
 
 @compiled_with_arrays
-def normal(seed: Any, index: Any) -> Any:
+def normal(seed: np.uint64, index: np.uint64) -> float:
     """A standard normal number that is a function of its arguments (Box and Muller)."""
     first = _word(seed, np.uint64(2) * index)
     second = _word(seed, np.uint64(2) * index + np.uint64(1))
@@ -246,7 +262,7 @@ def normal(seed: Any, index: Any) -> Any:
 
 
 @compiled_with_arrays
-def _word(seed: Any, index: Any) -> Any:
+def _word(seed: np.uint64, index: np.uint64) -> np.uint64:
     """64 bits from two counters: SplitMix64 (Steele, Lea and Flood 2014), twice."""
     word = seed
     for _ in range(2):

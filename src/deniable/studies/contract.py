@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 if TYPE_CHECKING:
     import polars as pl
+    from altair.typing import ChartType
 
     from deniable.studies.context import Context
 
@@ -67,7 +68,7 @@ class Figure:
 
     name: str
     caption: str
-    chart: Any
+    chart: ChartType
     data: pl.DataFrame
 
 

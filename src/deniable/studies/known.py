@@ -17,7 +17,6 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -33,7 +32,7 @@ REGIME = "constant"
 HEADLINES = {"clickability_test_id": "experiment", "impressions": "shows"}
 """Columns of the public archive of headline tests, and what they are called here."""
 
-Row = Mapping[str, Any]
+Row = Mapping[str, str | float]
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ def compare(
         firm_budgets: in nats.
         regime: which strategies may be used; *constant* gains nothing without budget.
     """
-    tests: dict[Any, list[Row]] = {}
+    tests: dict[str | float, list[Row]] = {}
     for row in rows:
         tests.setdefault(row["experiment"], []).append(row)
     names = [name for name, own in tests.items() if _countable(own)]
@@ -95,7 +94,7 @@ def shrunken_lift(own: Sequence[Row], fitted: FittedPrior) -> float:
     return float(np.clip(lift, 1e-4, 1.0))
 
 
-def read_tests(path: Path | None) -> list[dict[str, Any]]:
+def read_tests(path: Path | None) -> list[dict[str, str | float]]:
     """Rows of a CSV file, or ASOS from the data folder; every line of an archive is an arm."""
     if path is None:
         return [
@@ -108,7 +107,7 @@ def read_tests(path: Path | None) -> list[dict[str, Any]]:
         raise InvalidArgumentError("path", str(path), "a CSV file")
     with path.open(newline="", encoding="utf-8-sig") as source:
         lines = list(csv.DictReader(source))
-    rows: list[dict[str, Any]] = []
+    rows: list[dict[str, str | float]] = []
     for number, line in enumerate(lines):
         row = {HEADLINES.get(name, name): value for name, value in line.items()}
         rows.append({"arm": number, **row})

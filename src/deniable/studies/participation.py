@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import altair as alt
 import numpy as np
 import polars as pl
+from altair.typing import ChartType
 
 from deniable import RealizedRisk, allocate, equal_split, realized_risk, sampled_risk
-from deniable.charts.studies_participation import risk_distributions
+from deniable.charts.studies_firm import RULE_COLOURS
+from deniable.charts.theme import ACCENT, themed, values
 from deniable.studies.context import Context
 from deniable.studies.contract import Claim, Figure, StudyResult, judged
 from deniable.studies.firm_clicks import SOLVER_SECONDS
@@ -128,3 +131,41 @@ def _agrees(exact: RealizedRisk, sampled: RealizedRisk) -> Claim:
         judged(off < 0.3 and abs(exact.mean - sampled.mean) < 0.1),
         "The distribution is computed on a grid and rounded up; visitors are drawn one by one.",
     )
+
+
+def risk_distributions(curve: pl.DataFrame, firm_budget: float) -> ChartType:
+    """A panel a share of experiments met; one line a rule, the worst case in red.
+
+    Args:
+        curve: columns rule, share, risk, part.
+        firm_budget: the worst case.
+    """
+    panels = []
+    for (share,), rows in curve.group_by("share", maintain_order=True):
+        lines = (
+            alt.Chart(values(rows.to_dicts()), title=f"{share:.0%} of experiments met")
+            .mark_line(interpolate="step-after")
+            .encode(
+                x=alt.X("risk:Q", title="total risk of a visitor"),
+                y=alt.Y("part:Q", title="part of visitors", axis=alt.Axis(format=".0%")),
+                color=alt.Color(
+                    "rule:N",
+                    title="rule",
+                    scale=alt.Scale(domain=list(RULE_COLOURS), range=list(RULE_COLOURS.values())),
+                ),
+                strokeDash=alt.StrokeDash(
+                    "rule:N",
+                    title="rule",
+                    scale=alt.Scale(domain=list(RULE_COLOURS), range=[[1, 0], [5, 3]]),
+                ),
+            )
+        )
+        worst = alt.Chart(values([{"risk": firm_budget, "text": "worst case"}])).encode(x="risk:Q")
+        word = worst.mark_text(align="right", dx=-4, color=ACCENT, fontSize=11)
+        layers = (
+            lines,
+            worst.mark_rule(color=ACCENT, strokeWidth=1.5),
+            word.encode(y=alt.value(195), text="text:N"),
+        )
+        panels.append(alt.layer(*layers).properties(width=215, height=210))
+    return themed(alt.hconcat(*panels))

@@ -11,8 +11,9 @@ import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from deniable._types import JsonObject
 from deniable.charts.save import save_chart
 from deniable.studies.contract import Claim, Figure, StudyResult
 
@@ -56,7 +57,7 @@ def read_record(folder: Path) -> Record | None:
     if not file.exists():
         return None
     try:
-        known: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        known: JsonObject = json.loads(file.read_text(encoding="utf-8"))
         return Record(
             fingerprint=known["fingerprint"],
             quick=known["quick"],

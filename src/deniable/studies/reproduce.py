@@ -1,4 +1,4 @@
-"""Reproduce: run studies into a folder, take up where a run was broken off, write the report."""
+"""Run studies into a folder, resume interrupted runs, write the report."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from deniable.simulation.workers import worker_processes
 from deniable.studies.context import DATA_FILES, Context
 from deniable.studies.publish import FORMATS, Record, read_record, write_study, write_text
 from deniable.studies.registry import STUDIES, Study
-from deniable.studies.report import report_html
-from deniable.studies.summary import summary_markdown
+from deniable.studies.report import report_html, summary_markdown
 
 UNFINISHED = "unfinished"
 """The folder of the simulations of a study that is not finished, inside the study's folder."""

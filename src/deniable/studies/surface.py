@@ -10,16 +10,36 @@ from __future__ import annotations
 import json
 import math
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 import typer
+from numpy.typing import ArrayLike, NDArray
 
+from deniable._validation import FloatArray
 from deniable.expectations import surface as shipped
-from deniable.expectations.surface import BEST_PRIVATE, POOLED, RANDOM, Question, entry_of
+from deniable.expectations.surface import (
+    BEST_PRIVATE,
+    COORDINATES,
+    ONE_SEGMENT,
+    POOLED,
+    QUANTILES,
+    RANDOM,
+    Entry,
+    Polynomial,
+    Question,
+    coordinates,
+    entry_of,
+    private_part,
+    product_degrees,
+    reach,
+    spread_coordinates,
+)
 from deniable.studies import surface_runs as runs
+from deniable.studies.surface_runs import LIFTS, MOST_BUDGET, SIGNALS, VISITORS, domain_of
 
 app = typer.Typer(add_completion=False, help=__doc__)
 
@@ -66,8 +86,6 @@ def fit(
     ),
 ) -> None:
     """Write the surface from the rows."""
-    from deniable.studies.surface_fit import fit_entry
-
     entries: dict[str, object] = {}
     for name in runs.names():
         rows = runs.read_runs(folder, name)
@@ -114,8 +132,6 @@ class Difference:
 
 def compare(strategy: str, asked: Question, repetitions: int, seed: int) -> Difference:
     """Simulate many draws of the rates at one prior."""
-    from deniable.studies.surface_fit import expected_rows
-
     name = entry_of(strategy, int(asked.segments))
     assert name is not None
     rng = np.random.default_rng([seed, 1])
@@ -173,3 +189,201 @@ def summary(name: str, found: list[Difference]) -> str:
 
 if __name__ == "__main__":
     app()
+
+
+_WEIGHT = {
+    "arms": 1.0,
+    "segments": 1.0,
+    "heterogeneity": 1.0,
+    "explored": 0.8,
+    "signal": 0.5,
+    "visitors": 1.0,
+    "lift": 1.5,
+}
+"""What a degree in each coordinate costs: the signal may bend most."""
+
+_DEGREE, _EXACT_DEGREE = 2.5, 5.0
+"""The most of a term by these weights, by runs that were left out of the fit. The best private table
+needs no runs, so that its surface can bend more."""
+
+_SPREAD_DEGREE, _HIGHEST = 2.0, 8
+_RIDGE = 0.02
+_LEAST_LOST = 1e-4
+Curve = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
+"""From the polynomial's values to shares, and their derivatives."""
+
+
+def fit_entry(
+    name: str, asked: Question, lost: FloatArray, gain: FloatArray, known: FloatArray
+) -> Entry:
+    """The surface of one strategy from its rows; see `surface_runs.run_row`."""
+    if name == RANDOM:
+        return Entry(name, None, _spreads(name, asked, lost))
+    start = _blank(name, _names(name), _EXACT_DEGREE if name == BEST_PRIVATE else _DEGREE)
+    at = coordinates(name, asked)
+    terms = start.terms(at)
+    reached = np.ones(lost.shape) if name == BEST_PRIVATE else reach(name, asked)
+    curve: Curve = (
+        _private(asked, at["explored"]) if name == BEST_PRIVATE else lambda z: _logistic(z, reached)
+    )
+    weights, precision = np.zeros(len(start.degrees)), np.ones(lost.shape)
+    if "segments" not in start.names and name != POOLED:  # each segment is a run of its own
+        precision = asked.segments / asked.segments.mean()
+    total = start.degrees.sum(axis=1)
+    penalty = _RIDGE * (1.0 + total) ** 2 * (total > 0)
+    for _ in range(3):
+        share, _ = curve(terms @ weights)
+        wanted = expected_rows(name, share, asked, lost, gain, known)
+        weights = _least_squares(terms, wanted, precision, curve, weights, penalty)
+    share, _ = curve(terms @ weights)
+    fitted = replace(start, weights=weights)
+    return Entry(name, fitted, _spreads(name, asked, lost / np.maximum(1 - share, _LEAST_LOST)))
+
+
+def expected_rows(
+    name: str,
+    share: ArrayLike,
+    asked: Question,
+    lost: FloatArray,
+    gain: FloatArray,
+    known: FloatArray,
+) -> FloatArray:
+    """One minus the clicks lost, less what is only luck of the draw of the rates.
+
+    With learned part l, a run loses about l x known + (1 - l) x gain. The expectations of both are
+    known, so that what they deviate by can be taken off without bias, whatever l is.
+    """
+    share = np.asarray(share)
+    if name == BEST_PRIVATE:
+        alone = np.sqrt(asked.shared)
+        part = (share - alone) / np.maximum(1 - alone, 1e-9)
+        return np.asarray(1 - lost + (1 - np.clip(part, 0, 1)) * (known - (1 - alone)))
+    reached = reach(name, asked)
+    learned = share / np.maximum(reached, 1e-9)
+    return np.asarray(1 - lost + learned * (known - (1 - reached)) + (1 - learned) * (gain - 1))
+
+
+def _logistic(z: FloatArray, reached: FloatArray) -> tuple[FloatArray, FloatArray]:
+    learned = 1 / (1 + np.exp(-np.clip(z, -30, 30)))
+    return reached * learned, reached * learned * (1 - learned)
+
+
+def _private(asked: Question, explored: FloatArray) -> Curve:
+    alone = np.sqrt(asked.shared)
+
+    def curve(z: FloatArray) -> tuple[FloatArray, FloatArray]:
+        z = np.clip(z, -10, 4)
+        part = private_part(explored, z)
+        return alone + (1 - alone) * part, (1 - alone) * (1 - part) * -explored * np.exp(z)
+
+    return curve
+
+
+def _least_squares(
+    terms: FloatArray,
+    wanted: FloatArray,
+    precision: FloatArray,
+    curve: Curve,
+    weights: FloatArray,
+    penalty: FloatArray,
+) -> FloatArray:
+    """Levenberg-Marquardt, weighted, with a penalty that grows with the degree."""
+    damping = 1.0
+
+    def cost(trial: FloatArray) -> float:
+        missed = wanted - curve(terms @ trial)[0]
+        return float(precision @ missed**2 + penalty @ trial**2)
+
+    best = cost(weights)
+    for _ in range(40):
+        share, slope = curve(terms @ weights)
+        bent = terms * slope[:, None]
+        square = (bent * precision[:, None]).T @ bent
+        downhill = bent.T @ (precision * (wanted - share)) - penalty * weights
+        step = np.linalg.solve(
+            square + np.diag(penalty + damping * (np.diag(square) + 1e-9)), downhill
+        )
+        now = cost(weights + step)
+        if now < best:
+            weights, gained, best = weights + step, best - now, now
+            damping = max(damping / 5, 1e-9)
+            if gained < 1e-7 * best and damping < 1e-4:
+                break
+        else:
+            damping *= 4
+    return weights
+
+
+def _spreads(name: str, asked: Question, relative: FloatArray) -> tuple[Polynomial, ...]:
+    """Quantiles of log(lost / mean lost), linear in the terms."""
+    chosen: tuple[str, ...] = COORDINATES[:3] if name == RANDOM else COORDINATES
+    if name in (POOLED, BEST_PRIVATE):
+        chosen = tuple(one for one in chosen if one != "explored" or name == BEST_PRIVATE)
+    if name.endswith(ONE_SEGMENT):
+        chosen = tuple(one for one in chosen if one not in ("segments", "heterogeneity"))
+    start = _blank(name, chosen, _SPREAD_DEGREE, whole=True)
+    terms = start.terms(spread_coordinates(asked))
+    wanted = np.log(np.maximum(relative, _LEAST_LOST))
+    return tuple(replace(start, weights=_quantile(terms, wanted, q)) for q in QUANTILES)
+
+
+def _quantile(terms: FloatArray, wanted: FloatArray, part: float) -> FloatArray:
+    """Linear quantile regression, by reweighted least squares (Hunter and Lange's majorization)."""
+    weights = np.linalg.lstsq(terms, wanted, rcond=None)[0]
+    small = 1e-3
+    ridge = 1e-6 * len(wanted) * np.eye(terms.shape[1])
+    for _ in range(200):
+        missed = wanted - terms @ weights
+        scale = 1 / (small + np.abs(missed))
+        scaled = terms * scale[:, None]
+        target = scaled.T @ wanted + (2 * part - 1) * terms.sum(axis=0)
+        moved = np.linalg.solve(scaled.T @ terms + ridge, target)
+        if np.abs(moved - weights).max() < 1e-6:
+            break
+        weights = moved
+    return np.asarray(weights, np.float64)
+
+
+def _names(name: str) -> tuple[str, ...]:
+    """The coordinates of a surface's share."""
+    plain = name.removesuffix(ONE_SEGMENT)
+    learning = ("signal", "visitors", "lift")
+    if name == BEST_PRIVATE:
+        return ("arms", "segments", "heterogeneity", "explored")
+    if plain == POOLED:
+        return ("arms", *learning)
+    if domain_of(name).segments[0] == 1:
+        return ("arms", "explored", *learning)
+    return ("arms", "segments", "heterogeneity", "explored", *learning)
+
+
+def _blank(name: str, names: tuple[str, ...], degree: float, whole: bool = False) -> Polynomial:
+    """A polynomial without weights on the surface's domain.
+
+    Args:
+        name: of the surface.
+        names: of the coordinates.
+        degree: the most of a term, by the weights of the coordinates.
+        whole: whether the coordinates are the whole experiment's, or a segment's where it learns alone.
+    """
+    domain = domain_of(name)
+    most = domain.segments[1]
+    alone = domain.segments[0] == 1 and most > 1 and not whole
+    ends: dict[str, tuple[float, float]] = {
+        "arms": (np.log(2), np.log(domain.arms)),
+        "segments": (np.log(domain.segments[0]), np.log(most)),
+        "heterogeneity": (0.0, 1.0),
+        "explored": (float(np.log(2) - np.logaddexp(0, MOST_BUDGET)), 0.0),
+        "signal": (np.log(SIGNALS[0] / (most if alone else 1)), np.log(SIGNALS[1])),
+        "visitors": (np.log(VISITORS[0] / (most if alone else 1)), np.log(VISITORS[1])),
+        "lift": (np.log(LIFTS[0] / (most**0.5 if alone else 1)), np.log(LIFTS[1])),
+    }
+    weights = [_WEIGHT[one] if not whole else 1.0 for one in names]
+    degrees: NDArray[np.int64] = product_degrees(degree, weights, _HIGHEST)
+    return Polynomial(
+        names,
+        np.array([ends[one][0] for one in names]),
+        np.array([ends[one][1] for one in names]),
+        degrees,
+        np.zeros(len(degrees)),
+    )

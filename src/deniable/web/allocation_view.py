@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
-from typing import Any
 
 import numpy as np
 
+from deniable._types import JsonObject, Record
 from deniable.errors import NANO, InvalidArgumentError, InvalidTableError
 from deniable.portfolio.allocation import Allocation, Allocator, gap_words
+from deniable.portfolio.curves import IntArray
 from deniable.portfolio.problem import OBJECTIVES, Portfolio
 from deniable.portfolio.rows import COLUMNS
 from deniable.portfolio.rules import RuleOutcome, best_budgets, compare_rules, zero_budgets
@@ -36,10 +37,10 @@ RULE_NAMES = {
     "random arms": "random arms",
 }
 
-Row = Mapping[str, Any]
+Row = Record
 
 
-def checked_rows(rows: Sequence[Row]) -> list[dict[str, Any]]:
+def checked_rows(rows: Sequence[Row]) -> list[JsonObject]:
     """The rows with the known columns only, without what is empty; checked by `Portfolio.of`."""
     if len(rows) > MOST_EXPERIMENTS:
         raise InvalidTableError([(0, f"{len(rows):,} experiments; at most {MOST_EXPERIMENTS:,}")])
@@ -48,7 +49,7 @@ def checked_rows(rows: Sequence[Row]) -> list[dict[str, Any]]:
     return [{column: row.get(column) for column in COLUMNS} for row in plain]
 
 
-def question(rows: Sequence[Row], objective: str, usual: Mapping[str, Any]) -> str:
+def question(rows: Sequence[Row], objective: str, usual: JsonObject) -> str:
     """Rows and objective as text; rows without a base rate have the usual one."""
     known = [{**row, **(usual if row.get("base_rate") is None else {})} for row in rows]
     if objective not in ("", *OBJECTIVES):
@@ -65,7 +66,7 @@ def allocator(text: str, regime: str) -> Allocator:
     return Allocator(Portfolio.of(rows, objective=objective), regime)
 
 
-def view(found: Allocation) -> dict[str, Any]:
+def view(found: Allocation) -> JsonObject:
     """Numbers, sentences and chart data of one allocation."""
     outcomes = compare_rules(found)
     by_rule = {outcome.rule: outcome.total_regret for outcome in outcomes}
@@ -105,21 +106,21 @@ def what_if(text: str, regime: str, points: int = 13) -> list[dict[str, float]]:
 
 
 @cache
-def specifications() -> dict[str, dict[str, Any]]:
+def specifications() -> dict[str, JsonObject]:
     """The charts as Vega-Lite, without data."""
     from deniable.charts.portfolio_page import CHARTS
 
     return {name: make().to_dict(validate=False) for name, make in CHARTS.items()}
 
 
-def filled(name: str, datasets: Mapping[str, Sequence[Row]]) -> dict[str, Any]:
+def filled(name: str, datasets: Mapping[str, Sequence[Row]]) -> JsonObject:
     """One chart with its data; what is not known yet is empty."""
     from deniable.charts.portfolio_page import DATASETS
 
     return {**specifications()[name], "datasets": {d: datasets.get(d, []) for d in DATASETS[name]}}
 
 
-def _line(found: Allocation, row: int, has_all: bool) -> dict[str, Any]:
+def _line(found: Allocation, row: int, has_all: bool) -> JsonObject:
     return {
         "id": found.portfolio.ids[row],
         "strategy": found.strategies[row],
@@ -131,9 +132,7 @@ def _line(found: Allocation, row: int, has_all: bool) -> dict[str, Any]:
     }
 
 
-def _datasets(
-    found: Allocation, outcomes: Sequence[RuleOutcome]
-) -> dict[str, list[dict[str, Any]]]:
+def _datasets(found: Allocation, outcomes: Sequence[RuleOutcome]) -> dict[str, list[JsonObject]]:
     order = np.argsort(-found.budgets_nano, kind="stable")
     top = [int(row) for row in order[:MOST_BARS] if found.budgets_nano[row] > 0]
     gains, dots = [], []
@@ -167,7 +166,7 @@ def _datasets(
     }
 
 
-def _some(found: Allocation, order: Any) -> list[int]:
+def _some(found: Allocation, order: IntArray) -> list[int]:
     """Experiments that can use more, from the largest budget to the smallest, evenly picked.
 
     Those without budget come only where there are few with one.
@@ -181,7 +180,7 @@ def _some(found: Allocation, order: Any) -> list[int]:
     return [int(pool[place]) for place in places]
 
 
-def _gain_curve(found: Allocation, row: int) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def _gain_curve(found: Allocation, row: int) -> tuple[list[JsonObject], JsonObject]:
     own = np.full(60, found.curve[row])
     grid = np.linspace(0, float(found.curves.useful[found.curve[row]]), 62)[1:-1]
     heights = found.curves.gain(own, grid)
@@ -198,7 +197,7 @@ def _gain_curve(found: Allocation, row: int) -> tuple[list[dict[str, Any]], dict
     return curve, dot
 
 
-def _cut(gains: list[dict[str, Any]], dots: Sequence[Row], price: float) -> list[dict[str, Any]]:
+def _cut(gains: list[JsonObject], dots: Sequence[Row], price: float) -> list[JsonObject]:
     """Curves up to a height at which the points where they meet can still be seen."""
     top = 1.8 * max([price, 1e-9, *(dot["gain"] for dot in dots)])
     seen = [point for point in gains if 0 <= point["gain"] <= top]
@@ -206,7 +205,7 @@ def _cut(gains: list[dict[str, Any]], dots: Sequence[Row], price: float) -> list
     return seen or [point for point in gains if point["gain"] >= 0]
 
 
-def _tables(found: Allocation, outcomes: Sequence[RuleOutcome]) -> dict[str, Any]:
+def _tables(found: Allocation, outcomes: Sequence[RuleOutcome]) -> JsonObject:
     order, best = np.argsort(-found.budgets_nano, kind="stable")[:MOST_BARS], found.has_all
     return {
         "bars": {

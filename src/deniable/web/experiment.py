@@ -6,11 +6,11 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
+from deniable._types import JsonObject
 from deniable.charts.experiments import ARM_COLOURS, arm_colours
 from deniable.privacy.serving import SPACE
 from deniable.privacy.tables import decoded_table
@@ -114,7 +114,7 @@ def live(request: Request, _viewer: Reader, service: Service, key: str) -> Respo
     )
 
 
-def _values(request: Request, service: Deniable, found: Experiment) -> dict[str, Any]:
+def _values(request: Request, service: Deniable, found: Experiment) -> JsonObject:
     """Everything that the parts fill in."""
     now = datetime.now(UTC)
     standing = Standing(found, service.experiments.counts(found.key))
@@ -192,7 +192,7 @@ def _learned(request: Request, service: Deniable, standing: Standing) -> Learned
 
 def _table(
     found: Experiment, published: PublishedTable, before: PublishedTable | None
-) -> dict[str, Any]:
+) -> JsonObject:
     """The table in force as chances, the zero row last: what all rows share, and what is tailored."""
     table = decoded_table(published.rows, len(found.arms))
     rows = [*zip(found.segments, table.rows, strict=True)][:MOST_ROWS]
@@ -252,7 +252,7 @@ def _offers_across_time(found: Experiment) -> bool:
     return table_rules()[found.strategy].offers_across_time
 
 
-def _segment(standing: Standing, position: int) -> dict[str, Any]:
+def _segment(standing: Standing, position: int) -> JsonObject:
     """One segment that may be told apart: its visitors and the rate of each arm that is on."""
     shows, clicks = standing.shows[position], standing.clicks[position]
     arms = [(i, arm) for i, arm in enumerate(standing.experiment.arms) if arm.active]
@@ -265,7 +265,7 @@ def _segment(standing: Standing, position: int) -> dict[str, Any]:
     }
 
 
-def _charts(values: dict[str, Any]) -> list[PageChart]:
+def _charts(values: JsonObject) -> list[PageChart]:
     """What was learned first, then what happened."""
     wanted = ("experiment", "standing", "samples", "risks", "bound")
     checked = None if values["health"] is None else values["health"].learned

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from deniable._types import JsonObject
 from deniable.errors import DeniableError, InvalidArgumentError
 from deniable.service.drafts import NewArm, nats_text
 from deniable.service.http.guard import Service
@@ -190,7 +189,7 @@ def create(request: Request, form: DraftSubmission, service: Service) -> Respons
     return answers.redirect(request, f"/experiments/{created.key}", message)
 
 
-_UNSET: dict[str, Any] = {
+_UNSET: JsonObject = {
     "budget": None,
     "planned_visitors": None,
     "attribution_seconds": None,
@@ -200,10 +199,10 @@ _UNSET: dict[str, Any] = {
 """What an empty field of the form says about a draft."""
 
 
-def _arguments(form: Form) -> dict[str, Any]:
+def _arguments(form: Form) -> JsonObject:
     """The form as arguments of `create`, the key apart."""
     budgets = [fields.number("arm_budgets", part) for part in form.text("arm_budgets").split()]
-    optional: dict[str, Any] = {}
+    optional: JsonObject = {}
     if form.text("planned_visitors"):
         planned = fields.whole("planned_visitors", form.text("planned_visitors"))
         optional["planned_visitors"] = planned

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
+from deniable._types import JsonObject
 from deniable.errors import UnknownNameError
 from deniable.service.http.guard import service_of
 from deniable.service.service import Deniable
@@ -114,11 +114,11 @@ def export(request: Request, viewer: Reader) -> Response:
 
 
 @cache
-def specification() -> dict[str, Any]:
+def specification() -> JsonObject:
     """The chart of what is committed, without data."""
     from deniable.charts.spending import spending_chart
 
-    made: dict[str, Any] = spending_chart().to_dict(validate=False)
+    made: JsonObject = spending_chart().to_dict(validate=False)
     return made
 
 
@@ -128,7 +128,7 @@ def _decisions(service: Deniable) -> int:
 
 
 def _chosen(
-    service: Deniable, asked: dict[str, Any], first: int, limit: int
+    service: Deniable, asked: JsonObject, first: int, limit: int
 ) -> tuple[list[Commitment], int]:
     """The entries that a filter lets through, newest first.
 
@@ -145,7 +145,7 @@ def _chosen(
     )
 
 
-def _asked(request: Request) -> dict[str, Any]:
+def _asked(request: Request) -> JsonObject:
     given = request.query_params
     return {
         "experiment": given.get("experiment", "")[:128],
@@ -155,7 +155,7 @@ def _asked(request: Request) -> dict[str, Any]:
     }
 
 
-def _query(asked: dict[str, Any]) -> str:
+def _query(asked: JsonObject) -> str:
     return urlencode({k: "yes" if v is True else v for k, v in asked.items() if v})
 
 

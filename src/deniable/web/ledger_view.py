@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
+from deniable._types import JsonObject
 from deniable.documents.making import KINDS as DOCUMENTS
 from deniable.errors import NANO
 from deniable.storage import times
@@ -116,7 +116,7 @@ def cells(found: Iterable[Entry]) -> Iterator[tuple[object, ...]]:
         yield (entry.seq, entry.time.isoformat(), entry.kind, name, *amounts, entry.told, entry.by)
 
 
-def latest_audits(ledger: Sequence[Commitment]) -> dict[str | None, dict[str, Any]]:
+def latest_audits(ledger: Sequence[Commitment]) -> dict[str | None, JsonObject]:
     """Experiment (None: the firm) -> its newest recorded audit: time, verdict, power and figures."""
     newest = {line.experiment: line for line in ledger if line.kind == "audit"}
     return {
@@ -130,7 +130,7 @@ def latest_audits(ledger: Sequence[Commitment]) -> dict[str | None, dict[str, An
     }
 
 
-def spending(balances: Sequence[Balance]) -> list[dict[str, Any]]:
+def spending(balances: Sequence[Balance]) -> list[JsonObject]:
     """Committed and available nats over time, for the chart."""
     points = [
         _point(times.as_datetime(one.since), one.committed_nano / NANO, one.budget_nano / NANO)
@@ -141,7 +141,7 @@ def spending(balances: Sequence[Balance]) -> list[dict[str, Any]]:
     return points
 
 
-def _point(time: datetime, committed: float, budget: float) -> dict[str, Any]:
+def _point(time: datetime, committed: float, budget: float) -> JsonObject:
     return {"time": _stamp(time), "committed": committed, "budget": budget}
 
 
@@ -149,12 +149,12 @@ def _stamp(time: datetime) -> str:
     return time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _detail(line: Commitment) -> dict[str, Any]:
+def _detail(line: Commitment) -> JsonObject:
     found = json.loads(line.detail or "{}")
     return found if isinstance(found, dict) else {}
 
 
-def _told(kind: str, detail: Mapping[str, Any]) -> str:
+def _told(kind: str, detail: JsonObject) -> str:
     budget = nats(detail.get("budget_nano", 0) / NANO)
     strategy = detail.get("strategy", "")
     if kind == "firm":
@@ -217,7 +217,7 @@ def _told(kind: str, detail: Mapping[str, Any]) -> str:
     return ""
 
 
-def _by(kind: str, detail: Mapping[str, Any]) -> str:
+def _by(kind: str, detail: JsonObject) -> str:
     """Who did it; documents say it in words already."""
     return str(detail.get("by", "")) if kind == "document" else in_words(detail.get("by"))
 
@@ -234,7 +234,7 @@ _ACCESS = {
 }
 
 
-def _access(detail: Mapping[str, Any]) -> str:
+def _access(detail: JsonObject) -> str:
     """What changed about people and keys."""
     words = {
         "user": detail.get("user", ""),

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING
 
+from deniable._types import Record
 from deniable.charts import experiments as figures
 from deniable.storage.records import Experiment
 from deniable.storage.samples import Sample
 from deniable.web.risks import SegmentRisk, regret_bound
 from deniable.web.standing import Standing
 from deniable.web.wording import nats, whole
+
+if TYPE_CHECKING:
+    from altair.typing import ChartType
 
 CURVE_POINTS = 40
 _UNITS = {"shows": "visitors", "clicks": "successes"}
@@ -25,12 +29,12 @@ class PageChart:
     name: str
     title: str
     summary: str
-    template: dict[str, Any]
-    datasets: dict[str, list[dict[str, Any]]]
-    table: dict[str, Any]
+    template: Record
+    datasets: dict[str, list[Record]]
+    table: Record
 
     @property
-    def spec(self) -> dict[str, Any]:
+    def spec(self) -> Record:
         """The specification with its data."""
         return {**self.template, "datasets": self.datasets}
 
@@ -161,7 +165,7 @@ def prepare() -> None:
 
 
 @lru_cache(maxsize=512)
-def template(made: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
+def template(made: Callable[..., ChartType], *arguments: object) -> Record:
     """A chart's specification without data: making one is slow, and they are few."""
-    found: dict[str, Any] = made(*arguments).to_dict(validate=False)
+    found: Record = made(*arguments).to_dict(validate=False)
     return found

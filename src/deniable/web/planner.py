@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from io import BytesIO, StringIO
-from typing import Any, Literal
+from typing import Literal
 from urllib.parse import parse_qsl
 
 import numpy as np
@@ -17,6 +17,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
+from deniable._types import JsonObject, Record
 from deniable.errors import DeniableError, InvalidArgumentError
 from deniable.planning import report
 from deniable.planning.plan import Plan
@@ -38,7 +39,7 @@ _TYPED = ("key", "arm_names", "segment_names", "group", "strategy", "across_time
 """What a draft needs beside the plan; kept where it is refused."""
 
 
-def view(setting: Setting) -> dict[str, Any]:
+def view(setting: Setting) -> JsonObject:
     """Everything the page shows: the plan, its words, and the data of its charts."""
     from deniable.charts.planning import plan_data
 
@@ -101,7 +102,7 @@ def outcomes(planned: Plan) -> list[dict[str, str]]:
 
 
 @lru_cache(maxsize=4)
-def specifications(strategies: tuple[str, ...]) -> dict[str, dict[str, Any]]:
+def specifications(strategies: tuple[str, ...]) -> dict[str, JsonObject]:
     """The charts as Vega-Lite, without data, for these strategies."""
     from deniable.charts.planning import PANELS
 
@@ -225,7 +226,7 @@ def create(request: Request, form: DraftSubmission) -> Response:
         return _page(request, form.viewer, read_setting({}), refused=wrong, typed=typed)
     planned = setting.plan()
     chosen = typed["strategy"]
-    strategy: Any = chosen if chosen in planned.strategies else planned.recommendation.strategy
+    strategy = chosen if chosen in planned.strategies else planned.recommendation.strategy
     try:
         created = service_of(request).experiments.create(
             typed["key"],
@@ -246,7 +247,7 @@ def create(request: Request, form: DraftSubmission) -> Response:
 
 
 def _picture(setting: Setting, ending: str) -> bytes:
-    chart: Any = (setting.arm_plan() or setting.plan()).chart()
+    chart = (setting.arm_plan() or setting.plan()).chart()
     file: StringIO | BytesIO = StringIO() if ending == "svg" else BytesIO()
     chart.save(file, format=ending)
     found = file.getvalue()
@@ -281,7 +282,7 @@ def _icons(planned: Plan) -> dict[str, int]:
     }
 
 
-def _tables(planned: Plan, data: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
+def _tables(planned: Plan, data: Mapping[str, Sequence[Record]]) -> JsonObject:
     """A few rows of each chart: the numbers behind the picture."""
     priors = (0.01, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
     beliefs = [[f"{p:.0%}", f"{float(highest_belief(p, planned.budget)):.1%}"] for p in priors]
@@ -312,7 +313,7 @@ def _tables(planned: Plan, data: Mapping[str, Sequence[Mapping[str, Any]]]) -> d
     }
 
 
-def _known(records: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[str]:
+def _known(records: Sequence[Record], names: Sequence[str]) -> list[str]:
     """The strategies that are in the data."""
     there = {record["strategy"] for record in records}
     return [name for name in names if name in there]
@@ -320,13 +321,13 @@ def _known(records: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[s
 
 def _wide(
     label: str,
-    records: Sequence[Mapping[str, Any]],
+    records: Sequence[Record],
     x: str,
     y: str,
     form: str,
     names: Sequence[str],
     says_nothing_from: float = np.inf,
-) -> dict[str, Any]:
+) -> JsonObject:
     """A row for each x, a column for each strategy, about a dozen rows."""
 
     def written(value: float | None) -> str:

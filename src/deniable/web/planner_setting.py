@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import urlencode
 
 from deniable._numbers import number, numbers, whole
+from deniable._types import JsonObject
 from deniable.errors import InvalidArgumentError
 from deniable.expectations.prior import HETEROGENEITY, LIFT
 from deniable.planning.arm_plan import ArmPlan, plan_arms
@@ -79,7 +79,7 @@ class Setting:
 
     def query(self) -> str:
         """The setting as a query string."""
-        pairs: dict[str, Any] = {
+        pairs: JsonObject = {
             "arms": self.arms,
             "visitors": self.visitors,
             "segments": self.segments,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
+from deniable._types import JsonObject
 from deniable.errors import (
     NANO,
     DeniableError,
@@ -52,7 +52,7 @@ class Ours:
         reserve: what stopped, erased and left-out experiments have taken of it.
     """
 
-    rows: list[dict[str, Any]]
+    rows: list[JsonObject]
     left_out: list[str]
     firm_budget: float
     reserve: float
@@ -142,7 +142,7 @@ def _joint_nano(experiments: Sequence[Experiment]) -> int:
     return sum(layers.values())
 
 
-def _row(experiment: Experiment) -> dict[str, Any]:
+def _row(experiment: Experiment) -> JsonObject:
     held = experiment.status != "draft" or experiment.arm_specific
     return {
         "id": experiment.key,
@@ -157,7 +157,7 @@ def _row(experiment: Experiment) -> dict[str, Any]:
     }
 
 
-async def _answered(request: Request, work: Any) -> Response:
+async def _answered(request: Request, work: Callable[[JsonObject], JsonObject]) -> Response:
     try:
         asked = await request.json()
         if not isinstance(asked, dict):
@@ -168,18 +168,18 @@ async def _answered(request: Request, work: Any) -> Response:
         return JSONResponse({"wrong": told[:600]}, 422, answers.HEADERS)
 
 
-def _quick(asked: dict[str, Any]) -> dict[str, Any]:
+def _quick(asked: JsonObject) -> JsonObject:
     rows, text, regime, available = _question(asked)
     found = allocation_view.allocator(text, regime).allocate(available, **allocation_view.QUICK)
     return {"rows": rows, **allocation_view.view(found)}
 
 
-def _curve(asked: dict[str, Any]) -> dict[str, Any]:
+def _curve(asked: JsonObject) -> JsonObject:
     _, text, regime, _ = _question(asked)
     return {"what_if": allocation_view.what_if(text, regime)}
 
 
-def _question(asked: dict[str, Any]) -> tuple[list[dict[str, Any]], str, str, float]:
+def _question(asked: JsonObject) -> tuple[list[JsonObject], str, str, float]:
     """The rows as given, the question as text for the solver, the regime and the budget."""
     csv = asked.get("csv")
     raw = csv_rows(csv) if isinstance(csv, str) else asked.get("rows")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from deniable._types import Record
 from deniable.charts import results as drawings
 from deniable.service.result_figures import ResultFigures
 from deniable.service.result_health import ResultHealth
@@ -92,9 +91,7 @@ def _rates(figures: ResultFigures) -> PageChart:
 
 def _traffic(figures: ResultFigures) -> PageChart:
     place = {arm: number for number, arm in enumerate(figures.arms)}
-    records: list[dict[str, Any]] = [
-        {**one, "position": place[one["arm"]]} for one in figures.traffic
-    ]
+    records: list[Record] = [{**one, "position": place[one["arm"]]} for one in figures.traffic]
     if len({one["visitors"] for one in records}) == 1:  # an area needs two ends
         records = [{**one, "visitors": 0} for one in records] + records
     last = records[-len(figures.arms) :]

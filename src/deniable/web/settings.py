@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, cast
+from typing import cast
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from deniable._types import JsonObject
 from deniable.errors import NANO, DeniableError, InvalidArgumentError, UnknownNameError
 from deniable.service import passwords
 from deniable.service.firm import LONGEST_NAME
@@ -207,7 +208,7 @@ def _page(
     where: str = "",
     wrong: str = "",
     form: Form | None = None,
-    **once: Any,
+    **once: object,
 ) -> Response:
     """The page.
 
@@ -255,7 +256,7 @@ def _page(
     )
 
 
-def _firm_values(service: Deniable, form: Form | None) -> dict[str, Any]:
+def _firm_values(service: Deniable, form: Form | None) -> JsonObject:
     """The firm's settings as the form shows them, or as they were typed."""
     if form is not None:
         names = ("firm_name", "start_above", "approve_budget", "approve_erasure")

@@ -6,7 +6,6 @@ import json
 import math
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from typing import Any
 
 from deniable.errors import NANO
 from deniable.storage.actors import in_words
@@ -188,7 +187,7 @@ def scope_words(scopes: Iterable[Scope]) -> str:
     return "; ".join(SCOPE_WORDS[scope] for scope in shown)  # type: ignore[index]
 
 
-FILTERS: dict[str, Callable[..., Any]] = {
+FILTERS: dict[str, Callable[..., str]] = {
     "capitalised": capitalised,
     "chance": chance,
     "event_words": event_words,

@@ -8,12 +8,13 @@ from __future__ import annotations
 import shutil
 import tempfile
 from pathlib import Path as FilePath
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Body, Depends, Path, Query, Request
 from fastapi.responses import FileResponse
 from starlette.background import BackgroundTask
 
+from deniable._types import JsonObject
 from deniable.service.http import models
 from deniable.service.http.guard import Service, authenticator_of, require
 from deniable.service.http.messages import EXPERIMENT_KEY
@@ -22,7 +23,7 @@ from deniable.service.result_records import Results
 from deniable.storage.records import Metric, Scope
 
 
-def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+def problems(*statuses: int) -> dict[int | str, JsonObject]:
     """The refusals of a route, for its documentation; some are common to all."""
     schema = {"$ref": "#/components/schemas/ProblemReply"}
     return {

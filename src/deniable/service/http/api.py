@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from importlib.metadata import version
-from typing import Any
 
 import orjson
 from fastapi import APIRouter, Depends, FastAPI, Request, Response
@@ -13,6 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from starlette.exceptions import HTTPException
 
+from deniable._types import JsonObject
 from deniable.errors import DeniableError
 from deniable.service.http import (
     administration,
@@ -229,7 +229,7 @@ async def _not_valid(request: Request, error: Exception) -> Response:
     return await _told(request, problem)
 
 
-def _document(api: FastAPI, limits: Limits) -> dict[str, Any]:
+def _document(api: FastAPI, limits: Limits) -> JsonObject:
     """The whole document, made once."""
     if api.openapi_schema is None:
         made = get_openapi(
@@ -244,7 +244,7 @@ def _document(api: FastAPI, limits: Limits) -> dict[str, Any]:
     return api.openapi_schema
 
 
-def _hot_paths(limits: Limits) -> dict[str, Any]:
+def _hot_paths(limits: Limits) -> JsonObject:
     decisions = "/v1/experiments/{key}/decisions"
     return {
         decisions: _post(
@@ -286,8 +286,8 @@ def _hot_paths(limits: Limits) -> dict[str, Any]:
     }
 
 
-def _list_of(member: str, schema: dict[str, Any], limit: int | None) -> dict[str, Any]:
-    items: dict[str, Any] = {"type": "array", "items": schema}
+def _list_of(member: str, schema: JsonObject, limit: int | None) -> JsonObject:
+    items: JsonObject = {"type": "array", "items": schema}
     if limit is not None:
         items.update(minItems=1, maxItems=limit)
     return {
@@ -301,14 +301,14 @@ def _list_of(member: str, schema: dict[str, Any], limit: int | None) -> dict[str
 def _post(
     name: str,
     summary: str,
-    request: dict[str, Any],
-    reply: dict[str, Any] | None,
+    request: JsonObject,
+    reply: JsonObject | None,
     *,
     keyed: bool = False,
     ofrep: bool = False,
-) -> dict[str, Any]:
+) -> JsonObject:
     if reply is None:
-        responses: dict[str, Any] = {"204": {"description": "Counted, or nothing to count."}}
+        responses: JsonObject = {"204": {"description": "Counted, or nothing to count."}}
     else:
         responses = {"200": _response("Answered.", "application/json", reply)}
     for status in (400, 401, 403, *((404,) if keyed else ()), 413, 415, 503):
@@ -331,5 +331,5 @@ def _post(
     return {"post": operation}
 
 
-def _response(description: str, media_type: str, schema: dict[str, Any]) -> dict[str, Any]:
+def _response(description: str, media_type: str, schema: JsonObject) -> JsonObject:
     return {"description": description, "content": {media_type: {"schema": schema}}}

@@ -12,10 +12,11 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from fastapi import APIRouter, FastAPI
 
+from deniable._types import JsonObject
 from deniable.service.asynchronous import AsyncDecisions
 from deniable.service.http import ofrep
 from deniable.service.http.api import HEALTH_PATHS, make_api
@@ -285,7 +286,7 @@ def _repeated(body: bytes) -> Receive:
     """A `receive` that gives a body that was read already, then waits for ever as a quiet client."""
     given = False
 
-    async def receive() -> dict[str, Any]:
+    async def receive() -> JsonObject:
         nonlocal given
         if given:
             await asyncio.Event().wait()

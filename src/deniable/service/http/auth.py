@@ -134,7 +134,7 @@ class Authenticator:
         return caller
 
     def authenticate(self, secret: str) -> Caller | None:
-        """The caller with this secret, asked anew: for signing people in."""
+        """The caller with this secret, not from the cache: for signing people in."""
         key = self._keys.authenticate(secret) if secret.isascii() else None
         if key is not None:
             self._note_use(key)

@@ -8,10 +8,10 @@ has waited; a request that arrives whole costs it one counter.
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from deniable._types import JsonObject
 from deniable.service.http.problems import MEDIA_TYPE, Problem
 
 HEADER_LIMIT = 16_384
@@ -139,7 +139,7 @@ def limited(
     request_seconds: float, idle_seconds: float, connection_limit: int
 ) -> type[LimitedProtocol]:
     """The protocol with these limits."""
-    limits: dict[str, Any] = {
+    limits: JsonObject = {
         "request_seconds": request_seconds,
         "idle_seconds": idle_seconds,
         "connection_limit": connection_limit,

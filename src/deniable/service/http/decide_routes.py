@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import orjson
 
+from deniable._types import JsonObject
 from deniable.errors import OverloadedError
 from deniable.service.asynchronous import AsyncDecisions
 from deniable.service.http.auth import Authenticator
@@ -38,7 +39,7 @@ from deniable.service.http.problems import Problem
 from deniable.storage.records import SCRATCH_PREFIX
 from deniable.storage.records import Scope as KeyScope
 
-Answer: TypeAlias = Callable[[str, dict[str, Any], str], Awaitable[bytes]]
+Answer: TypeAlias = Callable[[str, JsonObject, str], Awaitable[bytes]]
 
 _EXPERIMENTS = "/v1/experiments/"
 _FLAGS = "/ofrep/v1/evaluate/flags/"
@@ -53,7 +54,7 @@ class DecideRoute:
         tally: its position in the tally.
         scope: what the API key must be allowed to do.
         answer: the body for a key, a document and a caller's id; empty for 204.
-        ofrep: whether problems are told in the shape of OFREP.
+        ofrep: whether errors have the shape of OFREP.
         items: the member that holds a batch; None: the route is for one visitor or reward.
     """
 
@@ -147,30 +148,30 @@ class DecideRoutes:
         if self._service.crowded(caller, max(1, size)):
             raise OverloadedError("too many decisions and rewards are waiting")
 
-    async def _one_decision(self, key: str, document: dict[str, Any], caller: str) -> bytes:
+    async def _one_decision(self, key: str, document: JsonObject, caller: str) -> bytes:
         visitor, segment = visitor_and_segment(document)
         found = await self._service.decide(known_key(key), (visitor,), (segment,), caller)
         decision, arm = found[0]
         body = orjson.dumps({"decision": decision, "arm": arm})
         return padded(body, [arm], self._service.longest_arm(key))
 
-    async def _many_decisions(self, key: str, document: dict[str, Any], caller: str) -> bytes:
+    async def _many_decisions(self, key: str, document: JsonObject, caller: str) -> bytes:
         wanted = items(document, "visitors", self._limits.batch)
         visitors, segments = zip(*map(visitor_and_segment, wanted), strict=True)
         found = await self._service.decide(known_key(key), visitors, segments, caller)
         body = orjson.dumps({"decisions": [{"decision": i, "arm": arm} for i, arm in found]})
         return padded(body, [arm for _, arm in found], self._service.longest_arm(key))
 
-    async def _one_reward(self, _key: str, document: dict[str, Any], caller: str) -> bytes:
+    async def _one_reward(self, _key: str, document: JsonObject, caller: str) -> bytes:
         await self._service.reward((decision_and_value(document),), caller)
         return b""
 
-    async def _many_rewards(self, _key: str, document: dict[str, Any], caller: str) -> bytes:
+    async def _many_rewards(self, _key: str, document: JsonObject, caller: str) -> bytes:
         wanted = items(document, "rewards", self._limits.batch)
         await self._service.reward([decision_and_value(item) for item in wanted], caller)
         return b""
 
-    async def _one_flag(self, key: str, document: dict[str, Any], caller: str) -> bytes:
+    async def _one_flag(self, key: str, document: JsonObject, caller: str) -> bytes:
         visitor, segment = context_of(document)
         found = await self._service.decide(known_key(key), (visitor,), (segment,), caller)
         body = orjson.dumps(evaluation(key, found[0]))

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 import orjson
 
+from deniable._types import JsonObject
 from deniable.service.http.problems import MEDIA_TYPE, Problem
 from deniable.service.jobs import LARGEST_REWARD, LONGEST_NAME
 from deniable.storage.records import SCRATCH_PREFIX
@@ -44,7 +45,7 @@ Python counts \\x1c to \\x1f as white space; other dialects of regular expressio
 _REWARD_MEMBERS = frozenset({"decision", "value"})
 _REWARD_AND_METRIC = frozenset({"decision", "value", "metric"})
 
-VISITOR_SCHEMA: dict[str, Any] = {
+VISITOR_SCHEMA: JsonObject = {
     "type": "object",
     "required": ["visitor"],
     "additionalProperties": False,
@@ -58,7 +59,7 @@ VISITOR_SCHEMA: dict[str, Any] = {
         "segment": {"type": ["string", "null"], "maxLength": LONGEST_NAME},
     },
 }
-REWARD_SCHEMA: dict[str, Any] = {
+REWARD_SCHEMA: JsonObject = {
     "type": "object",
     "required": ["decision", "value"],
     "additionalProperties": False,
@@ -78,7 +79,7 @@ REWARD_SCHEMA: dict[str, Any] = {
         },
     },
 }
-DECISION_SCHEMA: dict[str, Any] = {
+DECISION_SCHEMA: JsonObject = {
     "type": "object",
     "required": ["decision", "arm"],
     "additionalProperties": False,
@@ -169,7 +170,7 @@ def too_large(limit: int) -> Problem:
     )
 
 
-def parse_object(body: bytes, content_type: bytes | None) -> dict[str, Any]:
+def parse_object(body: bytes, content_type: bytes | None) -> JsonObject:
     """The body as a JSON object; the problem 415 or 400 where it is none."""
     if content_type is not None and content_type != _JSON[1] and not _says_json(content_type):
         raise Problem(415, "not-json", "send the body as application/json")
@@ -211,14 +212,14 @@ def known_key(key: str) -> str:
     return key
 
 
-def visitor_and_segment(document: Any) -> tuple[Any, Any]:
+def visitor_and_segment(document: object) -> tuple[Any, Any]:
     """The members of one request for a decision; the service checks their values."""
     if type(document) is not dict or not document.keys() <= _VISITOR_MEMBERS:
         raise invalid("body", "an object with the members `visitor` and, optionally, `segment`")
     return document.get("visitor"), document.get("segment")
 
 
-def decision_and_value(document: Any) -> tuple[str, float, str | None]:
+def decision_and_value(document: object) -> tuple[str, float, str | None]:
     """The members of one reward: decision, value and metric."""
     if type(document) is not dict or document.keys() not in (_REWARD_MEMBERS, _REWARD_AND_METRIC):
         raise invalid("body", "an object with `decision`, `value` and, optionally, `metric`")
@@ -233,7 +234,7 @@ def decision_and_value(document: Any) -> tuple[str, float, str | None]:
     return decision, value, metric
 
 
-def items(document: dict[str, Any], member: str, limit: int) -> list[Any]:
+def items(document: JsonObject, member: str, limit: int) -> list[object]:
     """The only member of a batch: a list of 1 to `limit` items."""
     found = document.get(member)
     if len(document) != 1 or type(found) is not list or not 1 <= len(found) <= limit:

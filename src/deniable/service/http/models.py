@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.fields import FieldInfo
 
+from deniable._types import JsonObject
 from deniable.errors import NANO
 from deniable.privacy.tables import decoded_table
 from deniable.service.drafts import (
@@ -145,7 +146,7 @@ class DraftRequest(_Request):
     default_arm: Key | None = None
     attribution_seconds: Annotated[int, Field(ge=1, le=MAX_SECONDS, strict=True)] | None = None
 
-    def changes(self) -> dict[str, Any]:
+    def changes(self) -> JsonObject:
         """What was given, as the use-case takes it."""
         given = {name: getattr(self, name) for name in self.model_fields_set}
         if "arms" in given:

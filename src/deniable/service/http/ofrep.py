@@ -7,10 +7,9 @@ tells the decisions that are stored and never draws: asking for all flags must n
 
 from __future__ import annotations
 
-from typing import Any
-
 import orjson
 
+from deniable._types import JsonObject
 from deniable.service.http.problems import Problem
 from deniable.service.jobs import LONGEST_NAME, checked_segment
 from deniable.storage.records import Decision
@@ -23,7 +22,7 @@ BULK_PATH = "/ofrep/v1/evaluate/flags"
 _ERROR_CODES = {404: "FLAG_NOT_FOUND", 400: "PARSE_ERROR", 422: "INVALID_CONTEXT"}
 
 
-def evaluation(key: str, decision: Decision) -> dict[str, Any]:
+def evaluation(key: str, decision: Decision) -> JsonObject:
     """A successful evaluation.
 
     >>> evaluation("checkout", Decision("0a", "new"))["variant"]
@@ -38,7 +37,7 @@ def evaluation(key: str, decision: Decision) -> dict[str, Any]:
     }
 
 
-def context_of(document: dict[str, Any]) -> tuple[str, str | None]:
+def context_of(document: JsonObject) -> tuple[str, str | None]:
     """Visitor and segment of an evaluation request; other members of the context do not matter."""
     context = document.get("context")
     if type(context) is not dict:
@@ -60,7 +59,7 @@ def refusal(key: str | None, problem: Problem) -> tuple[int, bytes]:
     code = _ERROR_CODES.get(problem.status, "GENERAL")
     if problem.code == "targeting-key":
         code = "TARGETING_KEY_MISSING"
-    body: dict[str, Any] = {"errorCode": code, "errorDetails": problem.detail}
+    body: JsonObject = {"errorCode": code, "errorDetails": problem.detail}
     if key is not None:
         body = {"key": key, **body}
     return 400 if problem.status == 422 else problem.status, orjson.dumps(body)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends
 from pydantic import BaseModel, ConfigDict, PlainValidator, WithJsonSchema, model_validator
@@ -52,7 +52,7 @@ class ScoresRequest(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _members(cls, given: Any) -> Any:
+    def _members(cls, given: object) -> object:
         if isinstance(given, dict) and not set(given) <= set(cls.model_fields):
             raise ValueError("expected the members kind and scores, and no other")
         return given

@@ -14,9 +14,10 @@ import asyncio
 import threading
 from contextlib import suppress
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from deniable._extras import is_installed, require
+from deniable._types import JsonObject
 from deniable.errors import InvalidArgumentError
 from deniable.service.http.app import Application
 from deniable.service.http.messages import Message, Receive, Scope, Send, header
@@ -120,5 +121,5 @@ def _parent(scope: Scope) -> Context:
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
     given = header(scope, b"traceparent")
-    carrier: dict[str, Any] = {} if given is None else {"traceparent": given.decode("latin-1")}
+    carrier: JsonObject = {} if given is None else {"traceparent": given.decode("latin-1")}
     return TraceContextTextMapPropagator().extract(carrier, Context())

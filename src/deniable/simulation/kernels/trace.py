@@ -8,11 +8,10 @@ same in millionths, as the service counts them), whether anything entered it or 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from deniable._compile import compiled
 from deniable.simulation.kernels.random_numbers import failures_before_success
-from deniable.simulation.kernels.state import WordArray
+from deniable.simulation.kernels.state import IntArray, WordArray
 
 REWARD = 1_000_000
 """A click, in the millionths that rewards are counted in."""
@@ -29,7 +28,12 @@ def discrete_laplace(scale: float, state: WordArray) -> int:
 
 @compiled
 def enter_counts(
-    new_shows: Any, new_clicks: Any, trace_budget: float, state: WordArray, shows: Any, rewards: Any
+    new_shows: IntArray,
+    new_clicks: IntArray,
+    trace_budget: float,
+    state: WordArray,
+    shows: IntArray,
+    rewards: IntArray,
 ) -> None:
     """Add what is new since the last publication to the sums that tables are functions of.
 

@@ -1,4 +1,4 @@
-"""A smaller index of visitors for SQLite, which has to make the table anew for that."""
+"""A smaller index of visitors for SQLite, which has to rebuild the table for that."""
 
 from alembic import op
 

@@ -107,7 +107,7 @@ def _new_tables() -> None:
 
 
 def _columns() -> None:
-    """Columns are added, not tables made anew: others refer to experiments, and decisions are many."""
+    """Columns are added and no table is rebuilt: others refer to experiments, and decisions are many."""
     metrics = json.dumps([["reward", _MILLION]])
     for column in (
         sa.Column("trace_nano", sa.BigInteger),

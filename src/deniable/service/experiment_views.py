@@ -1,0 +1,164 @@
+"""What is known about experiments: settings, counters, tables, results, totals over time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import IntegrityError
+
+from deniable.service.draw_check import DrawCheck, draw_check
+from deniable.storage import (
+    commitments,
+    experiments,
+    listing,
+    samples,
+)
+from deniable.storage.listing import Found, Labels, Search
+from deniable.storage.records import (
+    Cell,
+    Commitment,
+    Experiment,
+    PublishedTable,
+)
+from deniable.storage.samples import Sample
+from deniable.storage.store import Store
+
+if TYPE_CHECKING:
+    from deniable.service.evidence import CounterCache, Evidence
+    from deniable.service.result_health import ResultHealth
+    from deniable.service.result_records import Results
+
+
+class ExperimentViews:
+    """The half of `Deniable.experiments` that reads; and remembers totals, to be read later."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def get(self, key: str) -> Experiment:
+        """One experiment, or UnknownNameError."""
+        with self._store.read() as connection:
+            return experiments.by_key(connection, key)
+
+    def all(self) -> list[Experiment]:
+        """All of them, oldest first."""
+        with self._store.read() as connection:
+            return experiments.everything(connection)
+
+    def find(self, wanted: Search) -> Found:
+        """One page of a search, in order, with labels and how many there are altogether."""
+        with self._store.read() as connection:
+            return listing.search(connection, wanted)
+
+    def totals(self) -> dict[str, int]:
+        """Status -> how many experiments have it."""
+        with self._store.read() as connection:
+            return listing.totals(connection)
+
+    def labels(self, key: str) -> Labels:
+        """Owner and tags of an experiment."""
+        with self._store.read() as connection:
+            identity = bytes.fromhex(experiments.by_key(connection, key).id)
+            return listing.labels_of(connection, [identity]).get(identity, Labels())
+
+    def used_labels(self) -> tuple[list[str], list[str]]:
+        """All owners and all tags, to choose from."""
+        with self._store.read() as connection:
+            return listing.used(connection, "owner"), listing.used(connection, "tag")
+
+    def counts(self, key: str) -> list[Cell]:
+        """Shows and clicks of each arm in each segment, over all writers. Private."""
+        with self._store.read() as connection:
+            return experiments.cells(connection, experiments.by_key(connection, key))
+
+    def decisions(self) -> int:
+        """How many are stored, of all experiments, from the counters."""
+        with self._store.read() as connection:
+            return experiments.decisions(connection)
+
+    def all_counts(self, wanted: Sequence[Experiment]) -> dict[str, list[Cell]]:
+        """Experiment key -> shows and clicks of each arm in each segment. Private."""
+        with self._store.read() as connection:
+            return experiments.all_cells(connection, wanted)
+
+    def tables(self, key: str, number: int | None = None) -> list[PublishedTable]:
+        """The published tables, oldest first, or the one with this number. Private."""
+        with self._store.read() as connection:
+            return experiments.published(connection, experiments.by_key(connection, key), number)
+
+    def tables_in_force(self, wanted: Sequence[Experiment]) -> dict[str, PublishedTable]:
+        """Experiment key -> the table that visitors are drawn from now, of those started. Private."""
+        with self._store.read() as connection:
+            return {
+                experiment.key: experiments.published(
+                    connection, experiment, experiment.table_number
+                )[0]
+                for experiment in wanted
+                if experiment.table_number
+            }
+
+    def events(self, key: str) -> list[Commitment]:
+        """What people did to one experiment, oldest first; no publications, nor a model's scores."""
+        with self._store.read() as connection:
+            experiment = experiments.by_key(connection, key)
+            found = commitments.entries(connection, experiment)
+        return [entry for entry in found if entry.kind not in ("scores", "table")]
+
+    def draw_check(self, experiment: Experiment) -> DrawCheck:
+        """How often each arm was shown, against what the published tables say."""
+        with self._store.read() as connection:
+            return draw_check(connection, experiment)
+
+    def evidence(self, key: str) -> Evidence:
+        """What inference may use of an experiment: sums by settled table. Private."""
+        from deniable.service.evidence import evidence_of
+
+        with self._store.read() as connection:
+            return evidence_of(connection, experiments.by_key(connection, key), self._cache)
+
+    def results(self, key: str) -> Results:
+        """What an experiment has learned so far, valid at any look. Private."""
+        from deniable.service.results import results_of
+
+        return results_of(self.evidence(key))
+
+    def result_health(self, experiment: Experiment) -> ResultHealth:
+        """Whether draws, rewards and rates of an experiment are sound. Private."""
+        from deniable.service.result_health import health_of
+
+        with self._store.read() as connection:
+            return health_of(connection, experiment, self._cache)
+
+    @cached_property
+    def _cache(self) -> CounterCache:
+        from deniable.service.evidence import CounterCache
+
+        return CounterCache()
+
+    def samples(self, key: str) -> list[Sample]:
+        """The totals of one experiment over time, oldest first."""
+        with self._store.read() as connection:
+            return samples.of(connection, experiments.by_key(connection, key))
+
+    def sampled(self) -> dict[str, tuple[int, int, int]]:
+        """Experiment id -> stored times of its first and last sample, and how many it has."""
+        with self._store.read() as connection:
+            return samples.latest(connection)
+
+    def add_samples(self, taken: Sequence[tuple[Experiment, Sample]]) -> None:
+        """Remember totals. Losing some to another process that does the same is no harm."""
+
+        def add(connection: Connection) -> None:
+            for experiment, sample in taken:
+                samples.add(connection, experiment, sample)
+
+        with suppress(IntegrityError):
+            self._store.retried(add)
+
+    def thin_samples(self, experiment: Experiment) -> None:
+        """Drop some of an experiment's samples where it has too many."""
+        self._store.retried(lambda connection: samples.thin(connection, experiment))

@@ -1,0 +1,243 @@
+"""What counts against the firm's budget, and until when: entries of the chain in, amounts out.
+
+
+An experiment counts from its start, through pauses and idle time, until W days after its last answer
+with an arm that was drawn at a risk. While it runs or is paused it counts without an end. The entry
+`stop` fixes the hour of the last answer; a later hour in the table `answers` (a writer whose clock is
+behind) moves it on, an earlier one never moves it back. Hours are rounded up, and one more is added
+for clocks that differ between machines.
+
+When W changes, answers that were given while a longer window was in force keep that window, so that
+shortening it frees nothing that counts already. A longer window counts everything inside it.
+
+Experiments without a layer cost the sum of their budgets. A layer costs the largest sum over its
+slots, because a visitor has one slot. Experiments that stopped before groups became layers have no
+slots: their members belong to nobody else, so the layer costs at least the largest of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from deniable.storage.commitments import Entry
+from deniable.storage.records import SLOTS
+
+HOUR = 3_600_000_000
+
+
+DAY = 24 * HOUR
+
+
+SKEW = HOUR
+"""How far apart the clocks of two machines may be."""
+
+
+EVERY_SLOT = (1 << SLOTS) - 1
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A budget and a window, from a time on."""
+
+    since: int
+    budget_nano: int
+    window_days: int
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What counts against the firm's budget.
+
+    Attributes:
+        experiment_id: whose cost it is; empty for debits: of erasures before migration 0004, and of
+            restored stores.
+        layer: its layer, or None.
+        slots: the layer's slots that it used, as a bitmap: bit i is slot i.
+        cost_nano: budget and trace budget.
+        until: when it no longer counts; None while it runs or is paused.
+    """
+
+    experiment_id: bytes
+    layer: str | None
+    slots: int
+    cost_nano: int
+    until: int | None
+
+
+@dataclass
+class Life:
+    """What the chain says about one experiment's time."""
+
+    started: int
+    layer: str | None = None
+    slots: int = 0
+    cost_nano: int = 0
+    answered: int | None = field(default=None)  # the end of the last answer; None while it is live
+
+
+def settings_of(entries: Iterable[Entry]) -> list[Setting]:
+    """The firm's settings, oldest first."""
+    return [
+        Setting(entry.recorded_at, entry.detail["budget_nano"], entry.detail["window_days"])
+        for entry in entries
+        if entry.experiment_id is None
+        and entry.kind in ("firm", "migrate")
+        and entry.detail["budget_nano"] is not None
+    ]
+
+
+def counted(
+    entries: Sequence[Entry],
+    hours: Mapping[bytes, int],
+    now: int,
+    settings: Sequence[Setting] | None = None,
+) -> list[Counted]:
+    """What counts at a time.
+
+    Args:
+        entries: of the kinds that the account needs, oldest first.
+        hours: experiment -> the last hour (since 1970) in which it answered, over all writers.
+        now: the time.
+        settings: the firm's settings; those of the entries if not given.
+    """
+    known = settings_of(entries) if settings is None else settings
+    lives, debits = lives_of(entries)
+    move_to_answers(lives, hours)
+    found = [
+        Counted(identity, life.layer, life.slots, life.cost_nano, counts_until(life, known))
+        for identity, life in (*lives.items(), *debits)
+    ]
+    return [one for one in found if one.until is None or one.until > now]
+
+
+def total_nano(counting: Iterable[Counted]) -> int:
+    """What these cost together.
+
+    >>> def one(layer, slots, cost):
+    ...     return Counted(bytes(16), layer, slots, cost, None)
+    >>> total_nano([one(None, 0, 2), one(None, 0, 1), one("page", 0b011, 3), one("page", 0b110, 5)])
+    11
+    """
+    alone = 0
+    layers: dict[str, list[Counted]] = {}
+    for one in counting:
+        if one.layer is None:
+            alone += one.cost_nano
+        else:
+            layers.setdefault(one.layer, []).append(one)
+    return alone + sum(map(layer_nano, layers.values()))
+
+
+def end_of_hour(hour: int) -> int:
+    """When the answers of an hour have surely been given, as a stored time."""
+    return (hour + 1) * HOUR + SKEW
+
+
+def slots_bitmap(slots: bytes) -> int:
+    """Stored slots as a bitmap: slot i is bit i % 8 of byte i // 8.
+
+    >>> slots_bitmap(bytes([0b101]) + bytes(124))
+    5
+    """
+    return int.from_bytes(slots, "little")
+
+
+def bitmap_slots(bitmap: int) -> bytes:
+    """A bitmap as it is stored.
+
+    >>> list(bitmap_slots(5)[:2]), len(bitmap_slots(5))
+    ([5, 0], 125)
+    """
+    return bitmap.to_bytes(SLOTS // 8, "little")
+
+
+def lives_of(entries: Iterable[Entry]) -> tuple[dict[bytes, Life], list[tuple[bytes, Life]]]:
+    """Experiments that were ever started; debits of old erasures and of restored stores."""
+    lives: dict[bytes, Life] = {}
+    debits: list[tuple[bytes, Life]] = []
+    for entry in entries:
+        identity, detail, at = entry.experiment_id, entry.detail, entry.recorded_at
+        if entry.kind == "migrate" and identity is None:
+            debits = [
+                (b"", Life(started=since, cost_nano=amount, answered=since + SKEW))
+                for amount, since in detail["debits"]
+            ]
+        elif entry.kind == "restore":
+            debits = debits + [
+                (
+                    b"",
+                    Life(
+                        started=at,
+                        layer=again["layer"],
+                        slots=_detail_slots(again),
+                        cost_nano=again["cost_nano"],
+                        answered=at + SKEW,
+                    ),
+                )
+                for again in detail["debits"]
+            ]
+        elif identity is None:
+            continue
+        elif entry.kind == "migrate" and detail["started_at"] is not None:
+            lives[identity] = Life(
+                started=detail["started_at"],
+                layer=detail["layer"],
+                slots=_detail_slots(detail),
+                cost_nano=entry.amount_nano,
+                answered=detail["answered_until"],
+            )
+        elif entry.kind in ("start", "resume") and "slots" in detail:
+            life = lives.setdefault(identity, Life(started=at))
+            life.layer = detail["layer"]
+            life.slots |= _detail_slots(detail)
+            life.cost_nano = max(life.cost_nano, entry.amount_nano)
+            life.answered = None
+        elif entry.kind == "stop" and identity in lives:
+            lives[identity].answered = _last_answer(lives[identity], entry)
+    return lives, debits
+
+
+def move_to_answers(lives: Mapping[bytes, Life], hours: Mapping[bytes, int]) -> None:
+    """Move the end of stopped experiments to their last answer, where that is later."""
+    for identity, life in lives.items():
+        if life.answered is not None and identity in hours:
+            life.answered = max(life.answered, end_of_hour(hours[identity]))
+
+
+def _last_answer(life: Life, stop: Entry) -> int:
+    """When the last answer was surely given, by the entry of the stop."""
+    hour = stop.detail.get("last_answer", -1)
+    if hour == -1:
+        return stop.recorded_at + SKEW
+    return max(life.started + SKEW, 0 if hour is None else end_of_hour(hour))
+
+
+def counts_until(life: Life, settings: Sequence[Setting]) -> int | None:
+    """When it no longer counts. Answers keep the window that was in force when they were given."""
+    if life.answered is None or not settings:
+        return None
+    # Answers that were given before a setting's end were surely given by then.
+    ends = [*(later.since + HOUR + SKEW for later in settings[1:]), None]
+    return max(
+        (life.answered if end is None else min(life.answered, end)) + setting.window_days * DAY
+        for setting, end in zip(settings, ends, strict=True)
+        if end is None or end > life.started
+    )
+
+
+def layer_nano(users: Sequence[Counted]) -> int:
+    """The largest sum over slots, and at least the largest cost of one without slots."""
+    sums = {EVERY_SLOT: 0}  # disjoint sets of slots -> what their users cost together
+    largest = 0
+    for one in users:
+        largest = max(largest, one.cost_nano)
+        split = [(one.slots & group, nano + one.cost_nano) for group, nano in sums.items()]
+        rest = [(group & ~one.slots, nano) for group, nano in sums.items()]
+        sums = {group: nano for group, nano in (*split, *rest) if group}
+    return max(largest, *sums.values())
+
+
+def _detail_slots(detail: Mapping[str, object]) -> int:
+    text = detail["slots"]
+    return 0 if text is None else slots_bitmap(bytes.fromhex(str(text)))

@@ -1,0 +1,107 @@
+"""What the chain says about an experiment: the details of each kind of entry, as they are written."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+from deniable._types import JsonObject
+from deniable.privacy.tables import Band, Table
+from deniable.storage.records import Arm, Experiment
+
+
+def create_detail(experiment: Experiment) -> JsonObject:
+    """The entries `create` and `redraft`: everything that is promised before the start."""
+    return {
+        "key": experiment.key,
+        "arms": [[arm.key, arm.budget_nano] for arm in experiment.arms],
+        "segments": list(experiment.segments),
+        "strategy": experiment.strategy,
+        "budget_nano": experiment.budget_nano,
+        "trace_nano": experiment.trace_nano,
+        "layer": experiment.layer,
+        "holdout": experiment.holdout,
+        "default_arm": experiment.default_arm,
+        "attribution_seconds": experiment.attribution_seconds,
+        "metrics": [metric.plain for metric in experiment.metrics],
+        "across_time": experiment.across_time,
+    }
+
+
+def replan_detail(experiment: Experiment) -> JsonObject:
+    """The entry `replan`: what changed of a draft."""
+    return {
+        "budget_nano": experiment.budget_nano,
+        "trace_nano": experiment.trace_nano,
+        "strategy": experiment.strategy,
+        "across_time": experiment.across_time,
+    }
+
+
+def commit_detail(experiment: Experiment, slots: bytes | None) -> JsonObject:
+    """What the account adds to the entries `start` and `resume`."""
+    return {
+        "layer": experiment.layer,
+        "slots": None if slots is None else slots.hex(),
+        "budget_nano": experiment.budget_nano,
+        "trace_nano": experiment.trace_nano,
+    }
+
+
+def band_detail(band: Band | None) -> JsonObject:
+    """The band, for `start`, `switch_off` and `add_arm`; None for a strategy that has none."""
+    if band is None:
+        return {"band": None}
+    rows = {"floors": band.floors, "ceilings": band.ceilings, "zero": band.zero}
+    return {"band": {name: list(row) for name, row in rows.items()}}
+
+
+def switch_off_detail(arm: str, version: int, band: Band | None, grade: str) -> JsonObject:
+    """The entry `switch_off`: the arm, the new version with its band, and the promise's grade."""
+    return {"arm": arm, "version": version, "grade": grade, **band_detail(band)}
+
+
+def add_arm_detail(arm: Arm, version: int, band: Band | None, grade: str) -> JsonObject:
+    """The entry `add_arm`: the arm with its own budget, and the rest as in `switch_off`."""
+    own = {"budget_nano": arm.budget_nano}
+    return {**switch_off_detail(arm.key, version, band, grade), **own}
+
+
+def add_segment_detail(segment: str, after: int) -> JsonObject:
+    """The entry `add_segment`: its name, and the table in force, which has no row for it."""
+    return {"segment": segment, "after": after}
+
+
+def stop_detail(winner: str | None, last_answer: int | None) -> JsonObject:
+    """The entry `stop`.
+
+    Args:
+        winner: the promoted arm.
+        last_answer: the hour of the last answer at a risk (`account.last_hour`); None: there was none.
+    """
+    return {"winner": winner, "last_answer": last_answer}
+
+
+def table_detail(
+    number: int,
+    version: int,
+    table: Table,
+    counts: bytes,
+    decisions: int,
+    strategy: str,
+    late_band: Band | None = None,
+) -> JsonObject:
+    """The entry `table`: digests of a table and of what it was made from, and its worst ratios.
+
+    `late_band` was not fixed at the start; every table from the first one inside names it.
+    """
+    ratios = [f"{ratio.numerator}/{ratio.denominator}" for ratio in table.worst_ratios()]
+    return {
+        "number": number,
+        "version": version,
+        "strategy": strategy,
+        "rows": table.digest(),
+        "counts": sha256(counts).hexdigest(),
+        "decisions": decisions,
+        "ratios": ratios,
+        **({} if late_band is None else band_detail(late_band)),
+    }
