@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -319,6 +320,19 @@ def test_a_table_of_other_scores_than_the_chain_has_is_caught(
         visited(service, 100)
     assert service.experiments.get("hero").table_number == 2
     assert replayed(service) == "broken"
+
+
+def test_a_table_that_follows_the_chain_but_names_other_scores_is_caught(service: Deniable) -> None:
+    """What a table names is what an outsider replays it from."""
+    service.scores.put("hero", SCORES)
+    visited(service, 100)
+    promise = service.audits.promise("hero")
+    table = promise.tables[-1]
+    assert table.wanted is not None
+    assert promise.replays(table)
+    turned = Wanted(table.wanted.kind, table.wanted.rows[::-1])
+    for named in (None, turned):
+        assert not promise.replays(replace(table, wanted=named))
 
 
 def test_a_ratio_above_the_budget_is_never_published_and_is_caught(

@@ -23,6 +23,7 @@ ENVIRONMENT = "DENIABLE_VISITOR_KEY"
 KEY_BYTES = 32
 
 _INNER, _OUTER = (bytes(byte ^ pad for byte in range(256)) for pad in (0x36, 0x5C))
+"""The two paddings of HMAC (RFC 2104), as translations of a byte."""
 
 
 class VisitorHash:

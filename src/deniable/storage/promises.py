@@ -188,8 +188,7 @@ def chained_table(
 
 def tombstones_of(connection: Connection, experiment: Experiment) -> int:
     """How many tombstones an experiment must have: erasures say it in their entries."""
-    mine = commitments.c.experiment_id == bytes.fromhex(experiment.id)
-    newest = linked(connection, mine, commitments.c.kind.in_(_FORGETTING), newest=1)
+    newest = checked(connection, _NEWEST_ERASURE, identity=bytes.fromhex(experiment.id))
     return int(newest[0].detail.get("tombstones", 0)) if newest else 0
 
 
@@ -432,4 +431,10 @@ _ENTRIES = _entries_query()
 
 _TABLE = select(tables).where(
     tables.c.experiment_id == bindparam("experiment"), tables.c.number == bindparam("table")
+)
+
+_NEWEST_ERASURE = linked_query(
+    commitments.c.experiment_id == bindparam("identity"),
+    commitments.c.kind.in_(_FORGETTING),
+    newest=1,
 )

@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx2 as httpx
 import pytest
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, eventually
 from tests.service.http.site import DECISIONS, EXPERIMENT, Site, running_site
 
 from deniable.service.engine import Engine
@@ -128,7 +128,7 @@ def test_too_many_requests_in_flight_are_refused(
         assert site.client.get("/v1/firm", headers=site.headers()).status_code == 503
         assert site.decide("v-1")  # decide and reward have their own limit
         assert site.client.get("/healthz").status_code == 200  # and these have none
-        assert site.client.get("/readyz").status_code == 200
+        eventually(lambda: site.client.get("/readyz").status_code == 200, "it is ready")
         go.set()
     assert done == [200, 200]
     assert site.client.get("/v1/firm", headers=site.headers()).status_code == 200
