@@ -15,7 +15,6 @@ from deniable.planning import trace
 from deniable.planning.trace import trace_costs
 from deniable.policies.greedy import ConstantPolicy
 from deniable.policies.tables import JointPolicy
-from deniable.privacy.epochs import GROWTH
 from deniable.simulation.environment import Environment
 from deniable.simulation.run import simulate
 
@@ -56,7 +55,7 @@ def test_costs_are_the_simulator_s(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trace, "_rates", lambda *_: [rates] * trace.WORLDS)
     found = trace_costs(**SIZES, budget=1.0, trace_budget=0.2)
     world = Environment(rates, 20_000)
-    policies = [ConstantPolicy(1, growth=GROWTH), ConstantPolicy(1, trace_budget=0.2)]
+    policies = [ConstantPolicy(1, growth="service"), ConstantPolicy(1, trace_budget=0.2)]
     lost = simulate(world, policies, repetitions=400, seed=9, workers=1).summary("regret")
     for told, wanted, low, high in zip(
         (found[0].lost, found[0].lost_with_trace),

@@ -26,6 +26,7 @@ from deniable.service.service import Deniable
 from deniable.service.service import open as open_service
 from deniable.storage import promises, scores
 from deniable.storage.records import Experiment, PublishedTable
+from deniable.storage.sums import Sums
 from deniable.strategies.gate import GateRule
 from deniable.strategies.making import Recipe
 from deniable.strategies.rules import Wanted
@@ -248,8 +249,10 @@ def test_scores_that_come_while_a_table_is_made_are_followed(
         running(service, "hero", arms=ARMS, segments=SEGMENTS, strategy="gate")
         service.scores.put("hero", SCORES)
 
-        def made_slowly(connection: Connection, experiment: Experiment) -> PublishedTable:
-            table = made(connection, experiment)
+        def made_slowly(
+            connection: Connection, experiment: Experiment, found: Sums
+        ) -> PublishedTable:
+            table = made(connection, experiment, found)
             monkeypatch.setattr(publisher, "next_table", made)
             late.append(service.scores.put("hero", OTHER).recorded)
             return table

@@ -24,7 +24,7 @@ from deniable.policies.base import (
     Rule,
     TableRule,
 )
-from deniable.privacy.epochs import LEAST_NEW, TRACE_GROWTH
+from deniable.privacy.epochs import TRACE_GROWTH
 from deniable.simulation.environment import LONGEST_HORIZON, Environment
 
 if TYPE_CHECKING:
@@ -319,7 +319,7 @@ def _publishing(rule: TableRule) -> tables.Publishing:
     from deniable.simulation.kernels import tables
 
     return tables.Publishing(
-        rule.weights, rule.bonus, rule.scheduled, rule.growth, LEAST_NEW, rule.trace_budget
+        rule.weights, rule.bonus, rule.scheduled, *rule.epochs, rule.trace_budget
     )
 
 

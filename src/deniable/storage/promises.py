@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
-from sqlalchemy import Connection, bindparam, func, select
+from sqlalchemy import Connection, bindparam, func, or_, select
 
 from deniable._types import JsonObject
 from deniable.errors import BrokenPromiseError
@@ -421,7 +421,9 @@ def _entries_query() -> Query:
         select(func.max(seq)).where(mine, kind.in_(kinds)).scalar_subquery()
         for kinds in (["table"], list(_FORGETTING))
     ]
-    return linked_query(mine, kind.in_(sorted(ACTS)) | (seq == newest[0]) | (seq == newest[1]))
+    # Not `in_`: its values are put into the statement anew for every run.
+    acts = or_(*(kind == name for name in sorted(ACTS)))
+    return linked_query(mine, acts | (seq == newest[0]) | (seq == newest[1]))
 
 
 _ENTRIES = _entries_query()
