@@ -16,9 +16,9 @@ def test_the_firms_figures(empty_site: Site) -> None:
     with empty_site.signed_in("read") as client:
         page = client.get("/").text
     found = dict(re.findall(r"<div><dt>([^<]+)</dt><dd>([^<]+)</dd>", page))
-    assert found["Committed"] == "1.25"
-    assert found["Free"] == "3.75"
-    assert found["Budget"] == "5"
+    assert found["Committed"] == "1.25 nats"
+    assert found["Free"] == "3.75 nats"
+    assert found["Budget"] == "5 nats"
     assert found["Window"] == "30 days"
     assert re.search(r'<meter[^>]* value="0\.25"', page)
     assert "25% committed" in page
