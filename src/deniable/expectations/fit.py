@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from deniable._validation import FloatArray
-from deniable.errors import InvalidTableError
+from deniable.errors import InvalidArgumentError, InvalidTableError
 from deniable.expectations.prior import HETEROGENEITY, Prior
 
 COLUMNS = ("experiment", "arm", "shows", "clicks")
@@ -67,6 +67,7 @@ def fit_prior(past_experiments: Iterable[Mapping[str, Any]] | Any) -> FittedPrio
             or a Polars or pandas frame.
 
     Raises:
+        InvalidArgumentError: it is no table.
         InvalidTableError: lists every bad row, or says that there is no experiment to learn from.
 
     >>> rows = [
@@ -216,6 +217,8 @@ def _rows(given: Any) -> list[Any]:
         return list(given.to_dicts())
     if hasattr(given, "to_dict") and hasattr(given, "columns"):  # pandas
         return list(given.to_dict("records"))
+    if not isinstance(given, Iterable):
+        raise InvalidArgumentError("past_experiments", given, "rows, or a frame")
     return list(given)
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import typer
 
 from deniable.expectations import surface as shipped
-from deniable.expectations.surface import BEST_PRIVATE, POOLED, RANDOM, Question, entry_of
+from deniable.expectations.surface import BEST_PRIVATE, POOLED, RANDOM, Question, surface_name
 from deniable.studies import surface_runs as runs
 
 app = typer.Typer(add_completion=False, help=__doc__)
@@ -26,11 +26,10 @@ app = typer.Typer(add_completion=False, help=__doc__)
 FILES = {
     RANDOM: 20,
     BEST_PRIVATE: 30,
-    POOLED: 8,
+    POOLED: 16,
     "constant": 16,
     "dynamic": 24,
-    "joint": 24,
-    "joint/1": 19,
+    "joint": 15,
 }
 """Thousands of rows of each surface that ships."""
 
@@ -64,14 +63,20 @@ def fit(
     target: Annotated[Path, typer.Option(help="The file to write.")] = Path(
         "src/deniable/expectations/surface.json"
     ),
+    only: Annotated[
+        list[str] | None, typer.Option(help="Surfaces to fit; the file keeps its others.")
+    ] = None,
 ) -> None:
     """Write the surface from the rows."""
     from deniable.studies.surface_fit import fit_entry
 
-    entries: dict[str, object] = {}
+    kept = json.loads(target.read_text())["entries"] if only else {}
+    entries: dict[str, object] = {name: kept[name] for name in runs.names() if name in kept}
     for name in runs.names():
-        rows = runs.read_runs(folder, name)
-        entry = fit_entry(name, *rows)
+        if only and name not in only:
+            continue
+        asked, rows = runs.read_runs(folder, name)
+        entry = fit_entry(name, asked, rows)
         entries[name] = {
             "share": None if entry.share is None else entry.share.stored(),
             "spread": [one.stored() for one in entry.spread],
@@ -82,7 +87,7 @@ def fit(
             json.dumps({"seed": runs.SEED, "entries": entries}, separators=(",", ":"))
         )
         terms = 0 if entry.share is None else len(entry.share.weights)
-        typer.echo(f"{name}: {rows[1].size:,} rows, {terms} terms")
+        typer.echo(f"{name}: {rows.lost.size:,} rows, {terms} terms")
     shipped.surface.cache_clear()
 
 
@@ -116,20 +121,20 @@ def compare(strategy: str, asked: Question, repetitions: int, seed: int) -> Diff
     """Simulate many draws of the rates at one prior."""
     from deniable.studies.surface_fit import expected_rows
 
-    name = entry_of(strategy, int(asked.segments))
-    assert name is not None
+    entry = shipped.surface()[surface_name(strategy, int(asked.segments))]
     rng = np.random.default_rng([seed, 1])
-    rows = np.array([runs.run_row(name.strategy, asked, rng) for _ in range(repetitions)])
-    told = float(name.shares(asked))
-    y = expected_rows(name.strategy, told, asked, *rows.T)
-    low, high = (float(part) * (1 - told) for part in name.spreads(asked))
+    each = [runs.run_row(strategy, asked, rng) for _ in range(repetitions)]
+    rows = runs.Rows(*np.array(each).T)
+    told = float(entry.shares(asked))
+    y = expected_rows(entry.strategy, told, asked, rows)
+    low, high = (float(part) * (1 - told) for part in entry.spreads(asked))
     return Difference(
         strategy,
         asked,
         told,
         float(y.mean()),
         float(y.std(ddof=1)) / math.sqrt(repetitions),
-        float(((rows[:, 0] >= low) & (rows[:, 0] <= high)).mean()),
+        float(((rows.lost >= low) & (rows.lost <= high)).mean()),
     )
 
 
@@ -151,8 +156,7 @@ def check(
         for number, asked in enumerate(runs.draw_questions(name, priors, rng)):
             if time.monotonic() - begun > seconds:
                 break
-            strategy = name.removesuffix(shipped.ONE_SEGMENT)
-            found.append(compare(strategy, asked, repetitions, seed + number))
+            found.append(compare(name, asked, repetitions, seed + number))
         if found:
             typer.echo(summary(name, found))
 
