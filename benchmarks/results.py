@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from sqlalchemy import insert
 
-from deniable.privacy.epochs import due_at
+from deniable.privacy.epochs import due_at, epochs_of
 from deniable.service.publisher import recipe_of
 from deniable.service.service import Deniable
 from deniable.service.service import open as open_service
@@ -48,7 +48,7 @@ def fill(service: Deniable, key: str, decisions: int) -> int:
             published.append(
                 PublishedTable(number, 1, experiment.strategy, moment, total, b"{}", made.encoded())
             )
-        new = min(due_at(total, trace=False), decisions) - total
+        new = min(due_at(total, epochs_of(ARMS, SEGMENTS)), decisions) - total
         by_segment = rng.multinomial(new, np.full(SEGMENTS, 1 / SEGMENTS))
         for j, row in enumerate(made.rows):
             chances = np.array([entry / 2**64 for entry in row])

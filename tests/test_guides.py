@@ -55,7 +55,7 @@ NOT_RUN = {
         "useradd": "needs root, and changes the machine",
         "python3 -m venv /opt": "needs root and a package registry",
         "install ": "needs root, and changes the machine",
-        "alias deniable-here": "names the service's user; the commands that use it are run",
+        "deniable_here()": "names the service's user; the commands that use it are run",
         "systemctl": "needs systemd as its first process",
         "docker": "needs a container engine and a registry",
         "kubectl": "needs a cluster; tests/test_service_docs.py checks the manifests",
@@ -66,7 +66,7 @@ NOT_RUN = {
 }
 """Page -> beginnings of command lines that are not run, each with the reason."""
 
-SPELLED = {"docs/operate.md": {"deniable-here ": "deniable "}}
+SPELLED = {"docs/operate.md": {"deniable_here ": "deniable "}}
 """Page -> beginnings that stand for others."""
 
 COPIED = {

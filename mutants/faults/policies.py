@@ -9,10 +9,10 @@ POLICIES = ("tests/policies/test_policies.py",)
 FAULTS = (
     Fault(
         "policies/greedy.py",
-        "            return self.published(explored, bonus, scheduled=False)\n"
+        "            return self.published(explored, bonus, rates.shape[1], scheduled=False)\n"
         "        return fixed_rule(explored, bonus)\n\n\n"
         "@dataclass(frozen=True)\nclass DynamicPolicy",
-        "            return self.published(explored, bonus, scheduled=False)\n"
+        "            return self.published(explored, bonus, rates.shape[1], scheduled=False)\n"
         "        return fixed_rule(explored, bonus * 0.99)\n\n\n"
         "@dataclass(frozen=True)\nclass DynamicPolicy",
         "the constant policy shows the greedy arm too rarely",

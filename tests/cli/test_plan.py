@@ -68,7 +68,11 @@ def test_a_trace_budget(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*options.split(), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["trace"]["total"] == 1.5
-    assert [cost["strategy"] for cost in told["trace_costs"]] == ["constant", "dynamic"]
+    assert [cost["strategy"] for cost in told["trace_costs"]] == [
+        "constant",
+        "dynamic",
+        "joint",
+    ]
 
 
 @pytest.mark.parametrize(

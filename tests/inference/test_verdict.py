@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -58,6 +59,27 @@ def test_two_winners_in_words() -> None:
         "Every segment is decided; stopping now is safe."
     )
     assert found.n_comparisons == 9  # 3 pairs in 2 segments and in the whole
+
+
+def test_one_arm_that_wins_two_segments_is_one_winner() -> None:
+    found = judged(state_of([[0.2, 0.3], [0.12, 0.25]], 9000))
+    assert [(w.segment, w.arm) for w in found.winners] == [
+        ("first-visit", "large"),
+        ("returning", "large"),
+    ]
+    said = sentences(found)[0]
+    assert re.fullmatch(
+        r"One winner: large for first-visit \(.* points\) and returning \(.* points\)\.", said
+    )
+
+
+def test_an_experiment_that_has_ended_is_not_told_what_to_do() -> None:
+    decided = sentences(judged(state_of([[0.2, 0.3], [0.12, 0.25]], 9000)), stopped=True)
+    assert decided[-1] == "Every segment is decided."
+    assert decided[1].startswith("The last table: ")
+    still = judged(state_of([[0.2, 0.201], [0.12, 0.12]], 900), visitors_per_day=100)
+    assert sentences(still, stopped=True)[-1] == "Undecided for first-visit and returning."
+    assert "more" in sentences(still)[-1] or "too close" in sentences(still)[-1]
 
 
 def test_the_default_arm_can_win() -> None:

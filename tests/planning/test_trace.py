@@ -14,7 +14,7 @@ from deniable.errors import InvalidArgumentError
 from deniable.planning import trace
 from deniable.planning.trace import trace_costs
 from deniable.policies.greedy import ConstantPolicy
-from deniable.privacy.epochs import GROWTH
+from deniable.policies.tables import JointPolicy
 from deniable.simulation.environment import Environment
 from deniable.simulation.run import simulate
 
@@ -55,7 +55,7 @@ def test_costs_are_the_simulator_s(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trace, "_rates", lambda *_: [rates] * trace.WORLDS)
     found = trace_costs(**SIZES, budget=1.0, trace_budget=0.2)
     world = Environment(rates, 20_000)
-    policies = [ConstantPolicy(1, growth=GROWTH), ConstantPolicy(1, trace_budget=0.2)]
+    policies = [ConstantPolicy(1, growth="service"), ConstantPolicy(1, trace_budget=0.2)]
     lost = simulate(world, policies, repetitions=400, seed=9, workers=1).summary("regret")
     for told, wanted, low, high in zip(
         (found[0].lost, found[0].lost_with_trace),
@@ -66,6 +66,21 @@ def test_costs_are_the_simulator_s(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         assert abs(told - wanted) < 4.5 * (high - low)  # each is 400 runs: over 12 deviations
     assert found[0].lost_with_trace - found[0].lost > 6 * found[0].error
+
+
+def test_the_joint_strategy_s_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same for joint, whose tables double their visitors where there is noise."""
+    rates = np.array([[0.3, 0.2], [0.2, 0.3]])
+    monkeypatch.setattr(trace, "_rates", lambda *_: [rates] * trace.WORLDS)
+    found = {cost.strategy: cost for cost in trace_costs(**SIZES, budget=1.0, trace_budget=0.1)}
+    assert list(found) == ["constant", "dynamic", "joint"]  # the gate learns from no counts
+    joint = found["joint"]
+    world = Environment(rates, 20_000)
+    policies = [JointPolicy(1), JointPolicy(1, trace_budget=0.1)]
+    lost = simulate(world, policies, repetitions=100, seed=9, workers=1).summary("regret")
+    assert abs(joint.lost - lost["mean"][0]) < 5 * (lost["high"] - lost["low"])[0]
+    assert abs(joint.lost_with_trace - lost["mean"][1]) < 5 * (lost["high"] - lost["low"])[1]
+    assert joint.lost_with_trace - joint.lost > 6 * joint.error
 
 
 def test_less_trace_budget_costs_more() -> None:

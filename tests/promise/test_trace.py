@@ -28,10 +28,10 @@ from deniable.privacy.serving import exp_floor
 from deniable.privacy.tables import decoded_table
 from deniable.service import publisher
 from deniable.service.service import Deniable
-from deniable.storage import experiments, times
-from deniable.storage.experiments import Growth
+from deniable.storage import experiments, sums, times
 from deniable.storage.records import MICRO, PublishedTable
 from deniable.storage.schema import counters
+from deniable.storage.sums import Growth
 
 CERTAIN = 1e-9
 ETA = 0.5
@@ -369,15 +369,15 @@ def test_when_a_table_appears_depends_on_no_segment_and_no_reward(
     times_of = [appeared(*history) for history in histories]
     assert times_of[0] == times_of[1] == times_of[2]
     assert len(times_of[0]) >= 3
-    real = experiments.growth
+    real = sums.growth
 
-    def faulty(connection: Connection, identity: bytes) -> Growth:
+    def faulty(connection: Connection, identity: bytes, first: int = 0) -> Growth:
         mine = counters.c.experiment_id == identity
         values = connection.execute(select(func.sum(counters.c.value)).where(mine)).scalar() or 0
-        grown = real(connection, identity)
+        grown = real(connection, identity, first)
         return grown._replace(decisions=grown.decisions + int(values) // MICRO // 4)
 
-    monkeypatch.setattr(experiments, "growth", faulty)
+    monkeypatch.setattr(sums, "growth", faulty)
     times_of = [appeared(*history) for history in histories]
     assert len({tuple(one) for one in times_of}) > 1
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.loops import run_apart
+from tests.patience import PATIENCE, eventually
 from tests.service.support import running, serving, shows
 
 from deniable.errors import OverloadedError, StoreUnavailableError
@@ -28,7 +29,7 @@ def hanging() -> Iterator[threading.Event]:
 
     def held(engine: Engine, jobs: Any) -> None:
         asked.set()
-        go.wait(60)
+        go.wait(PATIENCE)
         run(engine, jobs)
 
     with pytest.MonkeyPatch.context() as patch:
@@ -116,7 +117,7 @@ def test_overload_refuses_what_waited_too_long(
         go, run = threading.Semaphore(0), slow.engine.run
 
         def held(jobs: Any) -> None:
-            go.acquire(timeout=60)
+            go.acquire(timeout=PATIENCE)
             run(jobs)
 
         monkeypatch.setattr(slow.engine, "run", held)
@@ -146,7 +147,7 @@ def test_overload_refuses_what_waited_too_long(
             go.release()
         for _ in range(jobs):
             go.release()
-        assert all(done.acquire(timeout=60) for _ in range(jobs))
+        assert all(done.acquire(timeout=PATIENCE) for _ in range(jobs))
         slow.close()
         assert not all(answered["batch"]), "more came than could be stored"
         assert slow.figures.refused == sum(not good for told in answered.values() for good in told)
@@ -158,7 +159,7 @@ def test_readiness_is_what_a_decision_needs(service: Deniable, monkeypatch: Any)
 
     running(service)
     kept = {f"v-{n}": service.decide("checkout", f"v-{n}", "a") for n in range(5)}
-    assert service.ready()
+    eventually(service.ready, "a probe passes")
     assert shows(service) == 5
     assert {visitor: service.decide("checkout", visitor, "b") for visitor in kept} == kept
     assert service.ledger.verify().problem is None
@@ -169,4 +170,4 @@ def test_readiness_is_what_a_decision_needs(service: Deniable, monkeypatch: Any)
     with monkeypatch.context() as patch:
         patch.setattr(Batch, "decide", broken)
         assert not service.ready()
-    assert service.ready()
+    eventually(service.ready, "a probe passes again")

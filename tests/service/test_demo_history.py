@@ -4,7 +4,19 @@ import json
 
 import pytest
 
-from deniable.service.demo import DELIVERY, EXPERIMENTS, LIVE, Simulator, prepare, tracker_score
+from deniable.service.demo import (
+    DELIVERY,
+    EXPERIMENTS,
+    FIRM_NAME,
+    LIVE,
+    MANAGER,
+    OFFICER,
+    PEOPLE,
+    Simulator,
+    only_demo,
+    prepare,
+    tracker_score,
+)
 from deniable.service.demo_history import DAY, DRAFTS, NEWSLETTER, PHOTOS, opened
 from deniable.service.service import Deniable
 from deniable.service.service import open as open_service
@@ -51,6 +63,24 @@ def test_the_month_went_through_the_service(month: tuple[Deniable, int]) -> None
     assert 0.5 <= firm.remaining <= firm.budget - 2
     for one in LIVE:  # tables were published while it learned
         assert service.experiments.get(one.key).table_number > 1
+
+
+def test_people_with_names_did_it(month: tuple[Deniable, int]) -> None:
+    service, _ = month
+    assert {user.name: user.role for user in service.people.all()} == PEOPLE
+    acts = [one for one in service.ledger.entries() if one.kind not in ("key", "table", "access")]
+    assert {"create", "start", "pause", "stop", "note", "audit", "firm"} <= {a.kind for a in acts}
+    assert all(one.actor for one in acts)
+    deciding = next(one for one in service.ledger.entries() if one.kind == "stop")
+    assert deciding.actor == f"user:{MANAGER}"
+    issued = service.documents.all(NEWSLETTER.key)
+    assert [(one.kind, one.firm, one.actor) for one in issued] == [
+        ("statement", FIRM_NAME, OFFICER)
+    ]
+    prepare(service)
+    assert only_demo(service)  # nobody knows these people's passwords
+    service.people.invite("somebody@real.example", "viewer")
+    assert not only_demo(service)
 
 
 def test_the_clock_is_the_systems_again() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from deniable.service.service import Deniable
 from deniable.service.service import open as open_service
 from deniable.storage import promises, scores
 from deniable.storage.records import Experiment, PublishedTable
+from deniable.storage.sums import Sums
 from deniable.strategies.gate import GateRule
 from deniable.strategies.making import Recipe
 from deniable.strategies.rules import Wanted
@@ -247,8 +249,10 @@ def test_scores_that_come_while_a_table_is_made_are_followed(
         running(service, "hero", arms=ARMS, segments=SEGMENTS, strategy="gate")
         service.scores.put("hero", SCORES)
 
-        def made_slowly(connection: Connection, experiment: Experiment) -> PublishedTable:
-            table = made(connection, experiment)
+        def made_slowly(
+            connection: Connection, experiment: Experiment, found: Sums
+        ) -> PublishedTable:
+            table = made(connection, experiment, found)
             monkeypatch.setattr(publisher, "next_table", made)
             late.append(service.scores.put("hero", OTHER).recorded)
             return table
@@ -316,6 +320,19 @@ def test_a_table_of_other_scores_than_the_chain_has_is_caught(
         visited(service, 100)
     assert service.experiments.get("hero").table_number == 2
     assert replayed(service) == "broken"
+
+
+def test_a_table_that_follows_the_chain_but_names_other_scores_is_caught(service: Deniable) -> None:
+    """What a table names is what an outsider replays it from."""
+    service.scores.put("hero", SCORES)
+    visited(service, 100)
+    promise = service.audits.promise("hero")
+    table = promise.tables[-1]
+    assert table.wanted is not None
+    assert promise.replays(table)
+    turned = Wanted(table.wanted.kind, table.wanted.rows[::-1])
+    for named in (None, turned):
+        assert not promise.replays(replace(table, wanted=named))
 
 
 def test_a_ratio_above_the_budget_is_never_published_and_is_caught(

@@ -26,7 +26,7 @@ from deniable.policies.greedy import (
     ConstantPolicy,
     DynamicPolicy,
 )
-from deniable.privacy.epochs import GROWTH, TRACE_GROWTH, due_at
+from deniable.privacy.epochs import TRACE_GROWTH, due_at
 from deniable.privacy.noise import discrete_laplace
 from deniable.simulation.environment import Environment
 from deniable.simulation.job import make_job, run_repetition
@@ -45,8 +45,8 @@ MILLION = 10**6
 Private: TypeAlias = ConstantPolicy | DynamicPolicy | ArmConstantPolicy | ArmDynamicPolicy
 
 CASES: dict[str, tuple[Private, str, tuple[float, ...]]] = {
-    "constant": (ConstantPolicy(2, growth=GROWTH), "constant", (2, 2, 2)),
-    "dynamic": (DynamicPolicy(3, growth=GROWTH), "dynamic", (3, 3, 3)),
+    "constant": (ConstantPolicy(2, growth="service"), "constant", (2, 2, 2)),
+    "dynamic": (DynamicPolicy(3, growth="service"), "dynamic", (3, 3, 3)),
     "constant, trace": (ConstantPolicy(2, trace_budget=0.5), "constant", (2, 2, 2)),
     "dynamic, trace": (DynamicPolicy(3, trace_budget=0.5), "dynamic", (3, 3, 3)),
     "by arm, trace": (ArmConstantPolicy((1, 2, 3), trace_budget=1), "constant", (1, 2, 3)),
@@ -96,7 +96,7 @@ def _reference_run(
             )
             table = recipe.table(recipe.counts(shows, rewards))
             rows = [list(accumulate(row)) for row in table.rows]
-            due = due_at(visitor, trace=trace_nano is not None, growth=policy.growth)
+            due = due_at(visitor, policy.epochs(width, len(SHARES)))
         s = int(rng.random() >= SHARES[0])
         place = rng.getrandbits(64)
         a = sum(place >= end for end in rows[s])
@@ -152,7 +152,7 @@ def _with_fault(**replaced: Callable[..., Any]) -> Samples:
     rule = job.rule
     assert isinstance(rule, TableRule)
     publishing = tables.Publishing(
-        rule.weights, rule.bonus, rule.scheduled, rule.growth, 100, rule.trace_budget
+        rule.weights, rule.bonus, rule.scheduled, *rule.epochs, rule.trace_budget
     )
     samples = []
     with pytest.MonkeyPatch.context() as patch:
@@ -240,7 +240,7 @@ def test_noise_adds_the_variance_that_strategies_are_told() -> None:
 def test_results_say_how_tables_are_published() -> None:
     policies: list[ConstantPolicy | DynamicPolicy] = [
         ConstantPolicy(1),
-        ConstantPolicy(1, growth=GROWTH),
+        ConstantPolicy(1, growth="service"),
         ConstantPolicy(1, trace_budget=0.3),
         DynamicPolicy(1, growth=1.5, trace_budget=0.3),
     ]
@@ -249,12 +249,12 @@ def test_results_say_how_tables_are_published() -> None:
     )
     assert result.summary("clicks")["policy"].to_list() == [
         "constant(1)",
-        "constant(1, growth 1.05)",
+        "constant(1, published)",
         "constant(1, trace 0.3)",
         "dynamic(1, growth 1.5, trace 0.3)",
     ]
-    assert policies[2].epoch_growth == TRACE_GROWTH
-    assert policies[0].epoch_growth is None
+    assert policies[2].epochs(2, 1).growth == TRACE_GROWTH
+    assert not policies[0].publishes
 
 
 @pytest.mark.parametrize(
@@ -280,6 +280,6 @@ def test_bad_options_are_named(options: dict[str, float], argument: str) -> None
 def test_counts_of_the_longest_runs_stay_exact() -> None:
     """10^12 visitors: sums in millionths stay within 64 bits."""
     page = Environment([0.99, 0.98], horizon=10**12)
-    result = simulate(page, [ConstantPolicy(3, growth=GROWTH)], repetitions=2, workers=1)
+    result = simulate(page, [ConstantPolicy(3, growth="service")], repetitions=2, workers=1)
     lost = result.summary("regret")["mean"].item()
     assert lost == pytest.approx(10**12 * 0.01 * 0.0474, rel=0.01)

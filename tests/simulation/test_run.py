@@ -80,6 +80,8 @@ def test_the_frame_is_tidy_and_adds_up() -> None:
     assert (sums["shows"] == sums["visitors"]).all()
     assert (sums["clicks"] == result.frame["clicks"]).all()
     assert np.allclose(sums["regret"], result.frame["regret"])
+    lost_by_show = result.arms["regret"] / result.arms["shows"]
+    assert {round(lost, 9) for lost in lost_by_show if not np.isnan(lost)} == {0.0, 0.02, 0.1}
     growing = result.frame.sort("policy", "repetition", "visitors")
     steps = growing.with_columns(pl.col("clicks").diff().over("policy", "repetition"))["clicks"]
     assert (steps.drop_nulls() >= 0).all()

@@ -147,9 +147,9 @@ def test_publishing_and_trace_budgets_are_for_private_policies() -> None:
     given = {"rates": [0.3, 0.2], "visitors": 10, "policies": names, "budgets": [1, 2]}
     as_served = make_scenario({**given, "publishing": "service"})
     assert [policy.label for policy in as_served.policies] == [
-        "constant(1, growth 1.05)",
-        "dynamic(1, growth 1.05)",
-        "arm-dynamic(1, 2, growth 1.05)",
+        "constant(1, published)",
+        "dynamic(1, published)",
+        "arm-dynamic(1, 2, published)",
         "random",
     ]
     traced = make_scenario({**given, "publishing": "service", "trace_budget": 0.5})

@@ -65,6 +65,32 @@ def test_postgres_waits_for_its_disk_whatever_the_server_says(postgres: Postgres
         store.close()
 
 
+def test_a_network_that_is_gone_without_a_word_is_noticed(postgres: PostgresServer) -> None:
+    """By every connection: the writer's, readers' and administration's."""
+    store: Any = connect(postgres.new_database())
+    wanted = {
+        "connect_timeout": "3",
+        "tcp_user_timeout": "10000",
+        "keepalives": "1",
+        "keepalives_idle": "5",
+        "keepalives_interval": "2",
+        "keepalives_count": "3",
+    }
+
+    def told(connection: psycopg.Connection[Any]) -> dict[str, str]:
+        set_here = {option.keyword.decode(): option.val for option in connection.pgconn.info}
+        return {name: (set_here[name] or b"").decode() for name in wanted}
+
+    try:
+        with store.hot():
+            assert told(store._hot) == wanted
+        for opened in (store.begin, store.read):
+            with opened() as connection:
+                assert told(connection.connection.driver_connection) == wanted
+    finally:
+        store.close()
+
+
 @pytest.mark.parametrize("limit", [1, 3])
 def test_old_replies_are_forgotten(tmp_path: Path, limit: int) -> None:
     """An answer is kept for the time that was asked for, and not for ever."""

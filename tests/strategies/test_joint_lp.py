@@ -7,9 +7,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from tests.rational import exp_bounds
-from tests.strategies.lp_oracle import by_highs, exactly
+from tests.strategies.lp_oracle import by_highs as oracle
+from tests.strategies.lp_oracle import exactly
 
 from deniable.errors import InvalidArgumentError
+from deniable.strategies import joint_lp
+from deniable.strategies.joint_highs import by_highs
 from deniable.strategies.joint_interior import interior_point
 from deniable.strategies.joint_lp import GAP, best_table, dual_bound, lowest_ratio
 
@@ -79,7 +82,7 @@ def test_against_highs(n_arms: int, n_segments: int, budget: float) -> None:
     for _ in range(4):
         rates, shares = _draw(rng, n_arms, n_segments)
         best = best_table(rates, shares, budget)
-        want = by_highs(rates * shares, float(np.exp(budget)))
+        want = oracle(rates * shares, float(np.exp(budget)))
         assert best.value == pytest.approx(want, abs=1e-9)
         assert best.gap <= GAP
 
@@ -131,6 +134,58 @@ def test_the_interior_point_method_agrees_with_the_simplex_method(budget: float)
         value = float((values * table).sum())
         assert value == pytest.approx(best_table(rates, shares, budget).value, abs=1e-9)
         assert 0 <= dual_bound(values, weakest, prices) - value + 1e-12 < GAP
+
+
+def _hard(seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Very unequal rates and shares: the simplex method runs out of pivots, the other out of digits."""
+    rng = np.random.default_rng(seed)
+    rates = np.clip(rng.lognormal(-5, 2, (34, 40)), 0, 1)
+    shares = rng.dirichlet(np.full(40, 0.3))
+    return rates, shares / shares.sum()
+
+
+@pytest.mark.parametrize("seed", [24, 27, 51])
+def test_highs_proves_what_the_others_leave_open(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rates, shares = _hard(seed)
+    best = best_table(rates, shares, 1.0)
+    assert best.gap <= GAP
+    low, high = best.table.min(axis=1), best.table.max(axis=1)
+    assert (high <= low * np.exp(1) * (1 + 1e-9)).all()
+    assert best.value == pytest.approx((rates * shares * best.table).sum())
+    # Without SciPy the table is still served, and its gap says what is not proved.
+    monkeypatch.setattr(joint_lp, "is_installed", lambda module: module != "scipy")
+    unproved = best_table(rates, shares, 1.0)
+    assert GAP < unproved.gap < 1e-8
+    assert best.value - 1e-12 <= unproved.value + unproved.gap
+
+
+def test_a_method_that_lies_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The gap comes from the prices' own check, so a wrong answer is not kept."""
+    rates, shares = _hard(24)
+
+    def wrong(values: np.ndarray, weakest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return np.full(values.shape, 1 / len(values)), np.zeros(values.shape[1])
+
+    monkeypatch.setattr(joint_lp, "by_highs", wrong)
+    best = best_table(rates, shares, 1.0)
+    assert GAP < best.gap < 1e-8
+    assert best.table.max() > 2 / len(rates)
+
+
+@pytest.mark.parametrize("budget", [0.1, 1, 3, 8])
+def test_highs_agrees_with_the_simplex_method(budget: float) -> None:
+    rng = np.random.default_rng(int(100 * budget))
+    for n_arms, n_segments in [(2, 2), (8, 5), (5, 12)]:
+        rates, shares = _draw(rng, n_arms, n_segments)
+        values, weakest = rates * shares, lowest_ratio(budget, n_arms)
+        found = by_highs(values, weakest)
+        assert found is not None
+        table, prices = found
+        value = float((values * table).sum())
+        assert value == pytest.approx(best_table(rates, shares, budget).value, abs=1e-9)
+        assert -1e-12 < dual_bound(values, weakest, prices) - value < GAP
 
 
 def test_two_segments_in_closed_form() -> None:

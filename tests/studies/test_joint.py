@@ -9,10 +9,13 @@ import numpy as np
 import polars as pl
 import pytest
 
-from deniable import Environment
+from deniable import Environment, simulate
+from deniable.policies.tables import JointPolicy
 from deniable.studies import joint
 from deniable.studies.context import Context
+from deniable.studies.contract import Claim
 from deniable.studies.joint_bound import optimistic_regret
+from deniable.studies.joint_horizon import TOLD, horizon_claim, horizon_table
 from deniable.theory.joint import joint_regret
 
 
@@ -32,6 +35,33 @@ def test_shares_lie_between_random_and_perfect(tmp_path: Path) -> None:
     assert joint.share_of(table, "opposite", "joint", 3.0) > 0.8
     assert (table["low"] <= table["share"]).all()
     assert (table["share"] <= table["high"]).all()
+
+
+def test_a_horizon_that_is_wrong(tmp_path: Path) -> None:
+    """The rows name what was told; the truth is the joint policy itself."""
+    rates = np.array([[0.4, 0.1], [0.1, 0.4]])
+    places = {"opposite": Environment(rates, 20_000, name="opposite")}
+    table = horizon_table(Context(kept=tmp_path, quick=True), places, 4)
+    assert table["told_visitors"].to_list() == [20_000, 2_000, 200_000, 0]
+    assert (table["low"] <= table["share"]).all()
+    assert (table["share"] <= table["high"]).all()
+    limit = 2 * math.e / (1 + math.e) - 1
+    assert (table["share"] <= limit + 0.02).all()
+    same = simulate(places["opposite"], [JointPolicy(1)], repetitions=4, seed=0, workers=1)
+    gain = joint.perfect_gain(places["opposite"])
+    assert table["share"][0] == pytest.approx(1 - same.summary("regret")["mean"].item() / gain)
+
+
+def test_the_claim_about_the_horizon_follows_its_numbers() -> None:
+    def claim(*shares: float) -> Claim:
+        rows = {"world": ["w"] * 4, "told": list(TOLD), "share": list(shares)}
+        return horizon_claim(pl.DataFrame(rows))
+
+    near = claim(0.8, 0.77, 0.81, 0.79)
+    assert near.verdict == "holds"
+    assert "told a tenth: 3.0 on average, 3.0 at most (w)" in near.ours
+    assert claim(0.8, 0.8, 0.72, 0.8).verdict == "holds in part"
+    assert claim(0.8, 0.8, 0.8, 0.6).verdict == "does not hold"
 
 
 def _table(**shares: list[float]) -> pl.DataFrame:

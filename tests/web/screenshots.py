@@ -25,7 +25,7 @@ SHOTS: tuple[tuple[str, str, Theme, int, int], ...] = (
     # name, path, theme, width, height; a height of 0 is the whole page
     ("login", "", "light", 1000, 640),
     ("overview", "/", "light", 1200, 0),
-    ("overview-dark-phone", "/", "dark", 390, 0),
+    ("overview-dark-phone", "/", "dark", 390, 1900),
     ("experiments", "/experiments", "light", 1200, 0),
     ("experiment-new", "/experiments/new", "light", 1000, 0),
     ("experiment", f"/experiments/{EXPERIMENT}", "light", 1200, 1560),

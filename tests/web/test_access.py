@@ -7,6 +7,7 @@ import time
 
 import httpx2 as httpx
 import pytest
+from tests.patience import PATIENCE
 from tests.web.site import EXPERIMENT, HTML, Site, send, sign_in, token_of
 
 from deniable.web.sessions import COOKIE, Session, Signer
@@ -24,7 +25,7 @@ def test_whoever_is_not_signed_in_is_sent_to_the_sign_in_page(demo_site: Site, p
 
 
 def test_a_program_that_is_not_signed_in_gets_401_and_no_redirect(demo_site: Site) -> None:
-    answer = httpx.get(f"{demo_site.url}/experiments/{EXPERIMENT}/live")
+    answer = httpx.get(f"{demo_site.url}/experiments/{EXPERIMENT}/live", timeout=PATIENCE)
     assert answer.status_code == 401
     assert answer.headers["content-type"] == "application/problem+json"
 
@@ -69,7 +70,9 @@ def test_a_session_made_for_a_decide_only_key_is_refused_all_the_same(demo_site:
     _, key = demo_site.service.keys.create("decides", ["decide"])
     cookie = _session(demo_site, key.id)
     for path in (*PAGES, f"/experiments/{EXPERIMENT}/live"):
-        answer = httpx.get(demo_site.url + path, cookies={COOKIE: cookie}, headers=HTML)
+        answer = httpx.get(
+            demo_site.url + path, cookies={COOKIE: cookie}, headers=HTML, timeout=PATIENCE
+        )
         assert answer.status_code == 403, path
 
 
@@ -100,7 +103,7 @@ def test_an_expired_session_is_over(demo_site: Site) -> None:
         if kept_seconds is not None:
             demo_site.service.sessions.begin(token, seconds=kept_seconds, key=key.id)
         cookie = signer.written(Session(token, expires))
-        answer = httpx.get(demo_site.url, cookies={COOKIE: cookie}, headers=HTML)
+        answer = httpx.get(demo_site.url, cookies={COOKIE: cookie}, headers=HTML, timeout=PATIENCE)
         assert answer.status_code == status, token
 
 
@@ -119,9 +122,16 @@ def test_a_session_cannot_be_stretched_or_guessed(demo_site: Site) -> None:
         "\u00e9" * 20,
     ):
         cookie = f"{COOKIE}={forged}".encode("latin-1")
-        answer = httpx.get(demo_site.url, headers=[(b"accept", b"text/html"), (b"cookie", cookie)])
+        answer = httpx.get(
+            demo_site.url,
+            headers=[(b"accept", b"text/html"), (b"cookie", cookie)],
+            timeout=PATIENCE,
+        )
         assert answer.status_code == 303, forged
-    assert httpx.get(demo_site.url, cookies={COOKIE: good}, headers=HTML).status_code == 200
+    assert (
+        httpx.get(demo_site.url, cookies={COOKIE: good}, headers=HTML, timeout=PATIENCE).status_code
+        == 200
+    )
 
 
 def test_the_cookie_is_unseen_by_scripts_and_stays_on_our_pages(demo_site: Site) -> None:

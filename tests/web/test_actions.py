@@ -40,13 +40,13 @@ def test_from_an_empty_store_to_a_winner(empty_site: Site, browser: Browser) -> 
 
         page.get_by_role("link", name="I know my budget").click()
         page.get_by_label("Name").fill("first one!")
-        page.get_by_label("Arms, one a line").fill("old: As it was\nnew: The new one")
-        page.get_by_label("Segments, one a line").fill("a\nb")
+        page.get_by_label("Arms, one per line").fill("old: As it was\nnew: The new one")
+        page.get_by_label("Segments, one per line").fill("a\nb")
         page.get_by_label("Budget, in nats").fill("1,5")
         page.get_by_role("button", name="Save the draft").click()
         expect(page.get_by_role("alert")).to_be_visible()
         expect(page.get_by_label("Name")).to_have_attribute("aria-invalid", "true")
-        expect(page.get_by_label("Arms, one a line")).to_have_value(
+        expect(page.get_by_label("Arms, one per line")).to_have_value(
             "old: As it was\nnew: The new one"
         )
         opened.complaints.clear()  # the refusal's status on the console
@@ -56,7 +56,7 @@ def test_from_an_empty_store_to_a_winner(empty_site: Site, browser: Browser) -> 
         assert service.experiments.get("first").budget == 1.5
 
         confirm(opened, "Start", "Start")
-        expect(page.get_by_role("status")).to_contain_text("It runs")
+        expect(page.get_by_role("status")).to_contain_text("The experiment is running")
         assert service.firm.current().remaining == 1.5
 
         visit(service, "first", 0, 400)
@@ -76,7 +76,7 @@ def test_from_an_empty_store_to_a_winner(empty_site: Site, browser: Browser) -> 
 
         page.get_by_role("link", name="Promote and stop…").click()
         expect(page.get_by_role("dialog").locator(".says")).to_contain_text(
-            "count until the firm’s window after the last answer has passed"
+            "counts until the firm’s window after the last answer has passed"
         )
         page.get_by_role("radio", name="new").check()
         page.get_by_role("button", name="Promote and stop").click()
@@ -113,14 +113,16 @@ def test_stop_without_a_winner_and_switch_off_an_arm(site: Site, browser: Browse
     with tab(browser, site, secret=site.secret("admin")) as opened:
         page = opened.page
         opened.open(f"/experiments/{EXPERIMENT}")
-        page.get_by_role("link", name="Switch off…").click()
+        page.get_by_role("link", name="Switch an arm off…").click()
         expect(page.get_by_role("dialog").locator(".says")).to_contain_text(
             "does not know on which day"
         )
         page.get_by_role("radio", name="grey").check()
-        page.get_by_role("button", name="Switch off").click()
+        page.get_by_role("button", name="Switch an arm off").click()
         expect(page.locator("#leaderboard")).to_contain_text("switched off")
-        assert page.get_by_role("link", name="Switch off…").count() == 0  # two arms must stay
+        assert (
+            page.get_by_role("link", name="Switch an arm off…").count() == 0
+        )  # two arms must stay
         confirm(opened, "Stop for good", "Stop for good")
         expect(page.locator(".message.note")).to_contain_text("default arm grey")
         opened.assert_well_behaved()

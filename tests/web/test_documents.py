@@ -205,11 +205,12 @@ def test_a_statement_prints_after_an_arm_was_switched_off(site: Site, browser: B
 
 
 @pytest.mark.parametrize("width", [1200, 390])
+@pytest.mark.parametrize("path", [STATEMENT, "/", f"/experiments/{EXPERIMENT}"])
 def test_words_are_explained_where_they_stand(
-    demo_site: Site, browser: Browser, width: int
+    demo_site: Site, browser: Browser, path: str, width: int
 ) -> None:
     with tab(browser, demo_site, secret=demo_site.secret("read"), width=width) as opened:
-        opened.open(STATEMENT)
+        opened.open(path)
         term = opened.page.locator(".term", has_text="odds").first
         tip = opened.page.locator(f"#{term.get_attribute('aria-describedby')}")
         expect(tip).to_be_hidden()

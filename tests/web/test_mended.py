@@ -25,6 +25,7 @@ from deniable.web.alerts import SILENT_AFTER, alerts
 from deniable.web.portfolio import experiments_of
 from deniable.web.standing import Standing
 from deniable.web.watcher import Health
+from deniable.web.wording import odds_words
 
 
 def test_the_sign_in_page_names_a_command_that_works(
@@ -81,7 +82,7 @@ def test_few_visitors_raise_no_alert_about_responses(service: Deniable) -> None:
 
     assert told(3) == []
     assert told(SILENT_AFTER - 1) == []
-    assert told(SILENT_AFTER) == ["Only 0.0% of the decisions had a response reported."]
+    assert told(SILENT_AFTER) == ["Only 0.0% of the decisions have a reported response."]
 
 
 def test_raising_the_budget_shows_before_and_after_first(site: Site) -> None:
@@ -90,7 +91,7 @@ def test_raising_the_budget_shows_before_and_after_first(site: Site) -> None:
         asked = send(client, "/", "/firm", budget="7", days="30")
         assert asked.status_code == 200
         assert firm.current().budget == 6
-        for words in ("Before", "After", "403 times", "1,100 times", "90 days", "30 days"):
+        for words in ("Before", "After", "404 times", "1,100 times", "90 days", "30 days"):
             assert words in asked.text, words
         token = token_of(asked)
         sure = {"form_token": token, "confirmed": "yes", "budget": "7", "days": "30"}
@@ -114,11 +115,47 @@ def test_drafts_and_promoted_experiments_show_no_random_arms(site: Site) -> None
     site.service.experiments.create("later", arms=["a", "b"], segments=["s"], budget=1)
     site.service.experiments.stop(EXPERIMENT, promote=_second_arm(site))
     with site.signed_in("read") as client:
-        for key, arm in (("later", "a"), (EXPERIMENT, _second_arm(site))):
-            text = html.unescape(client.get(f"/experiments/{key}").text)
-            figure = text[text.index("Random arms now") :][:200]
-            assert "100%" not in figure
-            assert f"everybody gets “{arm}”" in figure
+        draft = client.get("/experiments/later").text
+        assert "Random arms now" not in draft
+        assert "everybody is shown <bdi><strong>a</strong></bdi>" in draft
+        text = html.unescape(client.get(f"/experiments/{EXPERIMENT}").text)
+        figure = text[text.index("Random arms now") :][:200]
+        assert "100%" not in figure
+        assert f"everybody gets “{_second_arm(site)}”" in figure
+
+
+def test_a_draft_says_what_it_commits_and_whether_it_fits(site: Site) -> None:
+    for key, budget in (("small", 1), ("large", 5.5)):  # 3 of the firm's 6 nats are free
+        site.service.experiments.create(key, arms=["a", "b"], segments=["s"], budget=budget)
+    with site.signed_in("read") as client:
+        small, large = (client.get(f"/experiments/{key}").text for key in ("small", "large"))
+    assert "<dd>1 nat</dd>" in small
+    assert "It does not fit" not in small
+    assert "It does not fit: 5.5 nats are needed and 3 nats are free." in large
+
+
+def test_a_stopped_experiment_is_not_told_to_stop(site: Site) -> None:
+    site.send_visitors(200)
+    with site.signed_in("read") as client:
+        running = client.get(f"/experiments/{EXPERIMENT}").text
+        site.service.experiments.stop(EXPERIMENT, promote=_second_arm(site))
+        stopped = client.get(f"/experiments/{EXPERIMENT}").text
+    assert "The table in force" in running
+    assert "until the next one is published" in running
+    assert "The last table" in stopped
+    assert "Nobody is drawn from it any more." in stopped
+    assert "The experiment has stopped: nothing more will be learned." in stopped
+    for words in ("Keep running", "stopping now is safe", "until the next one is published"):
+        assert words not in stopped
+
+
+def test_budgets_are_told_as_odds_and_beliefs_by_severity(site: Site) -> None:
+    with site.signed_in("read") as client:
+        overview, page = client.get("/").text, client.get(f"/experiments/{EXPERIMENT}").text
+    assert f'severity bad">{odds_words(6.0)}<' in overview
+    assert 'class="severity note"' in page
+    assert odds_words(2.0).removeprefix("odds") + "</strong>" in page
+    assert odds_words(4.0) == "odds move at most 54.6 times: from 20% to at most 93.2%"
 
 
 def _second_arm(site: Site) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import httpx2 as httpx
 import pytest
+from tests.patience import PATIENCE
 from tests.web.site import EXPERIMENT, HOSTILE, Site, running_site, send, sign_in, token_of
 
 from deniable.service import demo, passwords
@@ -76,11 +77,14 @@ def test_an_api_key_is_the_actor_too(site: Site) -> None:
     answer = httpx.post(
         f"{site.url}/v1/experiments/{EXPERIMENT}/pause",
         headers={"authorization": f"Bearer {secret}"},
+        timeout=PATIENCE,
     )
     assert answer.status_code == 200
     assert site.service.ledger.entries()[-1].actor == "key:deploy"
     reading = site.secret("read")
-    listed = httpx.get(f"{site.url}/v1/ledger", headers={"authorization": f"Bearer {reading}"})
+    listed = httpx.get(
+        f"{site.url}/v1/ledger", headers={"authorization": f"Bearer {reading}"}, timeout=PATIENCE
+    )
     assert listed.json()[-2]["by"] == "key:deploy"  # then a key was made
     assert site.service.ledger.entries()[-1].actor is None
 
@@ -255,11 +259,15 @@ def test_a_key_is_shown_once_and_ends_when_revoked(site: Site) -> None:
         assert found is not None
         assert found[1] not in admin.get("/settings").text
         headers = {"authorization": f"Bearer {found[1]}"}
-        assert httpx.get(f"{site.url}/v1/firm", headers=headers).status_code == 200
+        assert (
+            httpx.get(f"{site.url}/v1/firm", headers=headers, timeout=PATIENCE).status_code == 200
+        )
         key = next(key for key in site.service.keys.all() if key.label == "shop")
         assert set(key.scopes) == {"decide", "read"}
         send(admin, "/settings", "/settings/keys/revoke", key=key.id)
-        assert httpx.get(f"{site.url}/v1/firm", headers=headers).status_code == 401
+        assert (
+            httpx.get(f"{site.url}/v1/firm", headers=headers, timeout=PATIENCE).status_code == 401
+        )
         for fields in ({"label": ""}, {"label": "x"}, {"label": "x", "scope": "root"}):
             assert send(admin, "/settings", "/settings/keys", **fields).status_code == 422
         assert send(admin, "/settings", "/settings/keys/revoke", key="xx").status_code == 303

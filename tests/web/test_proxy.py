@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import httpx2 as httpx
 import pytest
 from starlette.requests import Request
+from tests.patience import PATIENCE
 from tests.web.site import EXPERIMENT, Site, running_site, token_of
 
 from deniable.errors import InvalidArgumentError
@@ -73,7 +74,9 @@ def proxied(service: Deniable) -> Iterator[Site]:
 
 
 def test_a_proxy_signs_in_whom_it_names(proxied: Site) -> None:
-    with httpx.Client(base_url=proxied.url, headers={"accept": "text/html"}) as client:
+    with httpx.Client(
+        base_url=proxied.url, headers={"accept": "text/html"}, timeout=PATIENCE
+    ) as client:
         assert client.get("/").status_code == 303
         ada = {"remote-user": "Ada"}
         page = client.get("/", headers=ada)
@@ -96,4 +99,4 @@ def test_it_is_off_unless_configured_and_from_listed_addresses_only(proxied: Sit
     for proxy in (TrustedProxy(), TrustedProxy.of("Remote-User", "10.0.0.7")):
         proxied.app.api.state.proxy = proxy
         headers = {"accept": "text/html", "remote-user": "ada"}
-        assert httpx.get(proxied.url, headers=headers).status_code == 303
+        assert httpx.get(proxied.url, headers=headers, timeout=PATIENCE).status_code == 303

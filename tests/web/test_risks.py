@@ -71,8 +71,8 @@ def test_the_moment_the_cap_binds() -> None:
     assert first.expected == pytest.approx(
         NOW + timedelta(days=10) * (186 / 400), abs=timedelta(hours=1)
     )
-    assert waiting_words(first, NOW) == "at its visitor 587, at this pace in about 5 days"
-    assert waiting_words(second, NOW) == "since its visitor 587"
+    assert waiting_words(first, NOW) == "at visitor 587, at this pace in about 5 days"
+    assert waiting_words(second, NOW) == "since visitor 587"
     constant = risks(standing([(50, 50), (50, 50), (0, 0)], strategy="constant"))
     assert waiting_words(constant[0], NOW) == "from the first visitor"
 

@@ -9,6 +9,7 @@ import httpx2 as httpx
 import pytest
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
+from tests.patience import PATIENCE
 from tests.web.site import EXPERIMENT, Site, create_demo, running_site
 
 from deniable.service.service import open as open_service
@@ -175,7 +176,7 @@ def test_each_role_may_do_what_its_scopes_say(site: Site, role: UserRole) -> Non
     """As a person in the pages, and with an API key of the same scopes over HTTP."""
     secret, _ = site.service.keys.create(f"as {role}", ROLES[role])
     user = site.service.people.invite(f"one-{role}", role).user
-    with httpx.Client(base_url=site.url, timeout=120) as client:
+    with httpx.Client(base_url=site.url, timeout=PATIENCE) as client:
         for (method, path), rule in RULES.items():
             answer = _asked(site, client, method, path, user.id, secret)
             kind = _kind(answer)
@@ -185,7 +186,7 @@ def test_each_role_may_do_what_its_scopes_say(site: Site, role: UserRole) -> Non
 
 
 def test_whoever_is_not_signed_in_may_do_nothing(site: Site) -> None:
-    with httpx.Client(base_url=site.url) as client:
+    with httpx.Client(base_url=site.url, timeout=PATIENCE) as client:
         for (method, path), rule in RULES.items():
             answer = client.request(method, _filled(path), json={})
             refused = answer.status_code == 401
@@ -194,7 +195,7 @@ def test_whoever_is_not_signed_in_may_do_nothing(site: Site) -> None:
 
 def test_a_form_without_a_token_does_nothing(site: Site) -> None:
     user = site.service.people.invite("tokenless", "admin").user
-    with httpx.Client(base_url=site.url) as client:
+    with httpx.Client(base_url=site.url, timeout=PATIENCE) as client:
         for (method, path), rule in RULES.items():
             if method == "GET" or path.startswith(("/v1/", "/ofrep/")) or rule == "anybody":
                 continue

@@ -8,18 +8,19 @@ from pathlib import Path
 
 import httpx2 as httpx
 import pytest
+from tests.patience import PATIENCE
 from tests.web.site import Site
 
 from deniable.web import static
 
 
 def test_files_are_compressed_and_kept_for_good(demo_site: Site) -> None:
-    answer = httpx.get(demo_site.url + static.address("site.css"))
+    answer = httpx.get(demo_site.url + static.address("site.css"), timeout=PATIENCE)
     assert answer.status_code == 200
     assert answer.headers["content-encoding"] == "gzip"
     assert "immutable" in answer.headers["cache-control"]
     assert answer.headers["content-type"].startswith("text/css")
-    plain = httpx.get(answer.url, headers={"accept-encoding": "identity"})
+    plain = httpx.get(answer.url, headers={"accept-encoding": "identity"}, timeout=PATIENCE)
     assert "content-encoding" not in plain.headers
     assert plain.text == answer.text
 
@@ -29,7 +30,9 @@ def test_files_are_compressed_and_kept_for_good(demo_site: Site) -> None:
     ["/static/0000/site.css", "/static/{}/nothing.css", "/static/{}/..%2Fpages.py", "/static"],
 )
 def test_nothing_else_is_served(demo_site: Site, path: str) -> None:
-    assert httpx.get(demo_site.url + path.format(static.digest())).status_code == 404
+    assert (
+        httpx.get(demo_site.url + path.format(static.digest()), timeout=PATIENCE).status_code == 404
+    )
 
 
 def test_the_chart_library_interprets_and_is_small_enough() -> None:

@@ -133,7 +133,7 @@ def test_alerts_are_told_in_words(service: Deniable) -> None:
     silent = experiment_of(exhausted=True, planned_visitors=1_000)
     cells = cells_of(silent, [(900, 900), (0, 0), (0, 0)], [(0, 0)] * 3)
     told = [a.text for a in alerts(firm, [Standing(silent, cells)], {}, service.figures)]
-    assert any("Only 0.05 of the firm’s 1 nats are free" in text for text in told)
+    assert any("Only 0.05 of the firm’s 1 nat are free" in text for text in told)
     assert any("No budget is left" in text for text in told)
-    assert any("not one success" in text for text in told)
+    assert any("not a single success" in text for text in told)
     assert any("as planned" in text for text in told)

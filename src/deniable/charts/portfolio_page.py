@@ -7,7 +7,8 @@ from collections.abc import Callable
 import altair as alt
 from altair.typing import ChartType
 
-from deniable.charts.theme import ACCENT, INK, STRATEGY_COLOURS
+from deniable.charts.experiments import ARM_COLOURS
+from deniable.charts.theme import ACCENT, BLUE, INK, STRATEGY_COLOURS
 
 HEIGHT = 240
 RULES = ("this allocation", "equal split", "zero", "random arms", "best for each")
@@ -20,7 +21,7 @@ def bars_chart() -> ChartType:
     colour = alt.Color(
         "strategy:N",
         scale=alt.Scale(domain=names, range=list(STRATEGY_COLOURS.values())),
-        legend=alt.Legend(orient="top", title=None),
+        legend=alt.Legend(orient="top", title=None, columns=2),
     )
     base = alt.Chart(alt.NamedData(name="bars")).encode(
         y=alt.Y("id:N", sort=None, title=None, axis=alt.Axis(labelLimit=140)),
@@ -29,7 +30,7 @@ def bars_chart() -> ChartType:
     words = base.mark_text(align="left", dx=4, fontSize=11, color=INK)
     return (
         base.mark_bar(size=13).encode(color=colour)
-        + words.encode(text=alt.Text("budget:Q", format=".2f"))
+        + words.encode(text=alt.Text("budget:Q", format=".2~f"))
     ).properties(height=int(1.6 * HEIGHT))
 
 
@@ -38,8 +39,8 @@ def gains_chart() -> ChartType:
     colour = alt.Color(
         "experiment:N",
         sort=None,
-        scale=alt.Scale(scheme="tableau10"),
-        legend=alt.Legend(orient="bottom", title=None, columns=2, labelLimit=160),
+        scale=alt.Scale(range=list(ARM_COLOURS)),
+        legend=alt.Legend(orient="bottom", title=None, columns=2, labelLimit=115),
     )
     lines = (
         alt.Chart(alt.NamedData(name="gains"))
@@ -82,7 +83,7 @@ def what_if_chart() -> ChartType:
 
 def rules_chart() -> ChartType:
     """The allocation against simpler rules."""
-    colours = ["#0072B2", "#E69F00", "#999999", "#009E73"]
+    colours = [BLUE, *["#999999"] * (len(RULES) - 1)]
     base = alt.Chart(alt.NamedData(name="rules")).encode(
         y=alt.Y("rule:N", sort=list(RULES), title=None, axis=alt.Axis(labelLimit=120)),
         x=alt.X("regret:Q", title="clicks lost", axis=_NUMBER),

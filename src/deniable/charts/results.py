@@ -44,7 +44,7 @@ def lift_sequence(arms: Sequence[str], default: str, share: bool) -> ChartType:
         ],
     )
     title = "lift, in points" if share else "difference"
-    ends = alt.Y("low:Q", title=title, axis=alt.Axis(format=_format(share), tickCount=5))
+    ends = alt.Y("low:Q", title=title, axis=alt.Axis(format="+,.3~g", tickCount=5))
     bands = base.mark_area(opacity=0.18, interpolate="monotone").encode(y=ends, y2="high:Q")
     lines = base.mark_line(interpolate="monotone").encode(y=alt.Y("estimate:Q", title=title))
     points = base.mark_point(filled=True, size=18, opacity=1).encode(
@@ -76,7 +76,10 @@ def rates_with_bands(arms: Sequence[str], n_segments: int, share: bool) -> Chart
         ],
     )
     scale = alt.Scale(zero=False, nice=True)
-    mean = {"title": "mean reward", "axis": alt.Axis(format=_level_format(share), tickCount=6)}
+    mean = {
+        "title": "mean reward",
+        "axis": alt.Axis(format="~%" if share else ",.3~g", tickCount=6),
+    }
     spans = base.mark_rule(strokeWidth=4, opacity=0.4).encode(
         x=alt.X("low:Q", scale=scale, **mean), x2="high:Q"
     )
@@ -115,13 +118,17 @@ def traffic_by_arm(arms: Sequence[str]) -> ChartType:
     )
 
 
-def delay_curve() -> ChartType:
-    """Share of the rewards that had come after a time; dataset `delays`: hours, share."""
+def delay_curve(unit: str) -> ChartType:
+    """Share of the rewards that had come after a time; dataset `delays`: minutes, hours, share.
+
+    Args:
+        unit: minutes or hours. The data has both, so that a page that stays open is never wrong.
+    """
     return (
         alt.Chart(alt.NamedData("delays"), height=HEIGHT)
-        .mark_line(point=True, color=BLUE, interpolate="monotone")
+        .mark_line(point=True, color=BLUE, interpolate="linear")
         .encode(
-            x=alt.X("hours:Q", title="hours after the decision", axis=alt.Axis(tickCount=5)),
+            x=alt.X(f"{unit}:Q", title=f"{unit} after the decision", axis=alt.Axis(tickCount=4)),
             y=alt.Y(
                 "share:Q",
                 title="share of rewards",
@@ -129,7 +136,7 @@ def delay_curve() -> ChartType:
                 axis=alt.Axis(format="~%", tickCount=5),
             ),
             tooltip=[
-                alt.Tooltip("hours:Q", format=",.3~g"),
+                alt.Tooltip(f"{unit}:Q", format=",.3~g"),
                 alt.Tooltip("share:Q", format=".0%"),
             ],
         )

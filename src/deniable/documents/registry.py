@@ -133,7 +133,7 @@ def _composition(facts: Facts) -> Section:
                 f"{words.counted(account.window_days, 'day')}",
             ),
             Field("Counts on this date", f"epsilon {words.nats(account.counting_nano)}"),
-            Field("Over windows", "basic composition, without an end"),
+            Field("Over windows", "basic composition, without limit"),
         ]
     return Section("Composition", (Fields(tuple(rows)),))
 

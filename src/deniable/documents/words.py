@@ -252,18 +252,18 @@ def grade_words(facts: Facts) -> str:
         )
     if promise.late and facts.settled is None:
         return (
-            "This promise is across time: it holds also for a watcher who does not know when a "
+            "This promise is across time: it also holds for a watcher who does not know when a "
             "visitor first came. So far everybody has the same chances, whatever their segment."
         )
     if promise.late and facts.settled is not None:
         return (
-            "This promise is across time: it holds also for a watcher who does not know when a "
+            "This promise is across time: it also holds for a watcher who does not know when a "
             f"visitor first came, among all visitors first drawn since {moment(facts.settled)}. "
             "Before that everybody had the same chances, whatever their segment; whether somebody "
             "came before is not hidden."
         )
     return (
-        "This promise is across time: it holds also for a watcher who does not know when a "
+        "This promise is across time: it also holds for a watcher who does not know when a "
         "visitor first came."
     )
 

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from deniable.inference.verdict import Undecided, Verdict
 
 
-def sentences(found: Verdict, *, cap: float | None = None) -> list[str]:
+def sentences(found: Verdict, *, cap: float | None = None, stopped: bool = False) -> list[str]:
     """The verdict in plain words, most important first. Rates are in per cent, lifts in points.
 
     Args:
         found: the verdict.
         cap: the largest reward, where rewards are amounts: they are told in their own unit.
+        stopped: whether the experiment has ended, so that nothing is left to wait for.
 
     >>> from deniable.inference.state import Batch, new_state, update
     >>> from deniable.inference.verdict import verdict
@@ -41,7 +42,7 @@ def sentences(found: Verdict, *, cap: float | None = None) -> list[str]:
     each = next(choice for choice in found.choices if choice.what == "winners")
     inside = next((choice for choice in found.choices if choice.what == "within"), None)
     if not found.too_early:
-        said.append(f"Keep running: {unit.level(keep.value.estimate)}.")
+        said.append(f"{keeping(stopped)}: {unit.level(keep.value.estimate)}.")
         said.append(f"{_capital(str(top.arm))} for everybody: {unit.level(top.value.estimate)}.")
         if len(found.segments) > 1 and inside is None:
             said.append(f"Each segment its best arm: {unit.level(each.value.estimate)}.")
@@ -55,11 +56,14 @@ def sentences(found: Verdict, *, cap: float | None = None) -> list[str]:
     waiting = {item.lift.segment for item in found.undecided} | set(found.too_early)
     stuck = [place for place in found.segments if place not in known and place not in waiting]
     if len(known) == len(found.segments):
-        said.append("Every segment is decided; stopping now is safe.")
+        decided = "Every segment is decided"
+        said.append(f"{decided}." if stopped else f"{decided}; stopping now is safe.")
     open_still = [item for item in found.undecided if item.lift.segment not in found.too_early]
-    if open_still:
+    if open_still and stopped:
+        said.append(f"{_undecided(open_still)}.")
+    elif open_still:
         said.append(_when_decided(open_still))
-    if stuck:
+    if stuck and not stopped:
         said.append(f"No winner will be found for {_listed(stuck)} while the table stays as it is.")
     said += [
         f"{_capital(arm)} has retired for {segment}; its comparisons there have stopped."
@@ -70,6 +74,15 @@ def sentences(found: Verdict, *, cap: float | None = None) -> list[str]:
     return said
 
 
+def keeping(stopped: bool) -> str:
+    """What leaving things as they are is called.
+
+    >>> keeping(False), keeping(True)
+    ('Keep running', 'The last table')
+    """
+    return "The last table" if stopped else "Keep running"
+
+
 class Unit:
     """How rewards are told: as shares in per cent, or as amounts up to a cap.
 
@@ -77,7 +90,7 @@ class Unit:
         cap: the largest amount; None for shares.
 
     >>> Unit(None).level(0.123), Unit(None).change(0.01, -0.02), Unit(50).level(0.123)
-    ('12.3%', '+1.0 to -2.0 points', '6.15')
+    ('12.3%', '+1.0 to −2.0 points', '6.15')
     """
 
     def __init__(self, cap: float | None) -> None:
@@ -90,31 +103,38 @@ class Unit:
         return f"{100 * value:.1f}%" if self.cap is None else f"{self.cap * value:,.4g}"
 
     def change(self, low: float, high: float) -> str:
-        """From where to where a difference lies."""
-        if self.cap is None:
-            return f"{100 * low:+.1f} to {100 * high:+.1f} points"
-        return f"{self.cap * low:+,.3g} to {self.cap * high:+,.3g}"
+        """From where to where a difference lies, with real minus signs."""
+        told = (
+            f"{100 * low:+.1f} to {100 * high:+.1f} points"
+            if self.cap is None
+            else f"{self.cap * low:+,.3g} to {self.cap * high:+,.3g}"
+        )
+        return told.replace("-", "−")
 
 
 def _who_won(found: Verdict, unit: Unit) -> str:
     if not found.winners:
         return "No winner yet."
-    parts = []
+    places: dict[str, list[str]] = {}  # by arm: one arm that wins two segments is one winner
     for winner in found.winners:
         lift = winner.lift
         told = ""
         if lift is not None and lift.ready:
             told = f" ({unit.change(lift.low, lift.high)})"
-        parts.append(f"{winner.arm} for {winner.segment}{told}")
+        places.setdefault(winner.arm, []).append(f"{winner.segment}{told}")
     number = {1: "One winner", 2: "Two winners", 3: "Three winners"}.get(
-        len(parts), f"{len(parts)} winners"
+        len(places), f"{len(places)} winners"
     )
-    return f"{number}: {', '.join(parts)}."
+    return f"{number}: {', '.join(f'{arm} for {_listed(where)}' for arm, where in places.items())}."
+
+
+def _undecided(undecided: Sequence[Undecided]) -> str:
+    places = tuple(dict.fromkeys(str(item.lift.segment) for item in undecided))
+    return f"Undecided for {_listed(places)}"
 
 
 def _when_decided(undecided: Sequence[Undecided]) -> str:
-    places = tuple(dict.fromkeys(str(item.lift.segment) for item in undecided))
-    head = f"Undecided for {_listed(places)}"
+    head = _undecided(undecided)
     longest = max(item.visitors for item in undecided)
     if math.isinf(longest):
         return f"{head}; the arms are too close to say when."

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -280,7 +280,7 @@ def simulated_outcomes(
     require("polars", extra="simulate")
     from deniable.policies.base import as_served
     from deniable.policies.benchmarks import PerfectPolicy, RandomPolicy
-    from deniable.policies.tables import JointPolicy, PooledPolicy
+    from deniable.policies.tables import PooledPolicy
     from deniable.simulation.environment import LONGEST_HORIZON, Environment
     from deniable.simulation.run import Case, simulate_many
 
@@ -301,8 +301,6 @@ def simulated_outcomes(
     for budget in budgets:
         policy = rivals.get(strategy) or STRATEGIES[strategy](asked.n_arms, budget).policy()
         policy = as_served(policy, asked.trace_budget)
-        if asked.trace_budget and isinstance(policy, JointPolicy):
-            policy = replace(policy, trace_budget=asked.trace_budget)
         frame = simulate_many([Case(one, policy) for one in truths], 1, seed, workers=1).frame
         lost: FloatArray = frame["regret"].to_numpy()
         low, high = np.quantile(lost, (0.1, 0.9))

@@ -14,7 +14,7 @@ import numpy as np
 from deniable import _validation as check
 from deniable._validation import FloatArray
 from deniable.errors import NANO, InvalidArgumentError
-from deniable.privacy.epochs import GROWTH, TRACE_GROWTH
+from deniable.privacy.epochs import LEAST_NEW, Epochs, epochs_of
 
 if TYPE_CHECKING:
     from deniable.policies.custom import MakeLearner
@@ -23,6 +23,8 @@ LARGEST_GROWTH = 1000
 """From table to table; beyond it nothing would be learned."""
 
 RuleKind: TypeAlias = Literal["fixed", "dynamic", "arm-dynamic"]
+Growth: TypeAlias = float | Literal["service"]
+"""The factor by which visitors grow from table to table; "service": by the service's own rule."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,14 +59,14 @@ class TableRule:
         weights: (K,), summing to 1.
         bonus: the largest b.
         scheduled: b = min(bonus, 1 - exploration_n) on the segment's clock n; else b is the bonus.
-        growth: of the visitors of all segments together, from table to table.
+        epochs: how the visitors of all segments together grow from table to table.
         trace_budget: noise on the counts; 0 for none.
     """
 
     weights: FloatArray
     bonus: float
     scheduled: bool
-    growth: float
+    epochs: Epochs
     trace_budget: float
 
 
@@ -173,13 +175,13 @@ class Published:
 
     Attributes:
         growth: a table is published when the visitors have grown by this factor, and by 100;
-            `GROWTH` is what the service does. None: it learns after every visitor, as in the paper,
-            unless there is a trace budget.
+            "service": when the service would (`privacy/epochs.py`). None: it learns after every
+            visitor, as in the paper, unless there is a trace budget.
         trace_budget: what anybody is ever shown later tells about a visitor, in nats, at most. Tables
             are then made from noisy counts, and visitors double from table to table by default.
     """
 
-    growth: float | None = None
+    growth: Growth | None = None
     trace_budget: float | None = None
 
     def __post_init__(self) -> None:
@@ -189,26 +191,33 @@ class Published:
             object.__setattr__(self, "trace_budget", checked_trace_budget(self.trace_budget))
 
     @property
-    def epoch_growth(self) -> float | None:
-        """The growth in use; None where there are no tables."""
-        if self.growth is None and self.trace_budget is not None:
-            return TRACE_GROWTH
-        return self.growth
+    def publishes(self) -> bool:
+        """Whether it learns from table to table."""
+        return self.growth is not None or self.trace_budget is not None
+
+    def epochs(self, n_arms: int, n_segments: int) -> Epochs:
+        """How far it is from table to table."""
+        if isinstance(self.growth, float):
+            return Epochs(self.growth, LEAST_NEW)
+        return epochs_of(n_arms, n_segments, trace=self.trace_budget is not None)
 
     def labelled(self, budgets: str) -> str:
         """The label of a policy with these budgets."""
-        growth = "" if self.growth is None else f", growth {shortest(self.growth)}"
+        growth = f", growth {shortest(self.growth)}" if isinstance(self.growth, float) else ""
+        if self.growth == "service":
+            growth = ", published"
         trace = "" if self.trace_budget is None else f", trace {shortest(self.trace_budget)}"
         return f"({budgets}{growth}{trace})"
 
-    def published(self, explored: FloatArray, bonus: float, *, scheduled: bool) -> TableRule:
+    def published(
+        self, explored: FloatArray, bonus: float, n_segments: int, *, scheduled: bool
+    ) -> TableRule:
         """The rule of tables with these probabilities by arm and this bonus for the greedy arm."""
-        assert self.epoch_growth is not None
         return TableRule(
             weights=explored / explored.sum(),
             bonus=bonus,
             scheduled=scheduled,
-            growth=self.epoch_growth,
+            epochs=self.epochs(explored.size, n_segments),
             trace_budget=self.trace_budget or 0.0,
         )
 
@@ -217,14 +226,14 @@ def as_served(policy: Policy, trace_budget: float = 0.0) -> Policy:
     """The policy as the service runs it: learning from table to table, with noise where there is any.
 
     Args:
-        policy: any; one that publishes tables anyway, or none, stays as it is.
+        policy: any; one that publishes tables anyway takes the trace budget, others stay as they are.
         trace_budget: 0 for none.
     """
-    if not isinstance(policy, Published):
-        return policy
-    if trace_budget:
-        return cast(Policy, replace(policy, trace_budget=trace_budget))
-    return cast(Policy, replace(policy, growth=GROWTH))
+    if trace_budget and hasattr(policy, "trace_budget"):
+        return cast(Policy, replace(cast(Published, policy), trace_budget=trace_budget))
+    if isinstance(policy, Published):
+        return cast(Policy, replace(policy, growth="service"))
+    return policy
 
 
 def checked_trace_budget(value: float) -> float:
@@ -235,10 +244,13 @@ def checked_trace_budget(value: float) -> float:
     return budget
 
 
-def _growth(value: float) -> float:
+def _growth(value: Growth) -> Growth:
+    if value == "service":
+        return value
     growth = check.single("growth", check.nonnegative("growth", value))
     if not 1 < growth <= LARGEST_GROWTH:
-        raise InvalidArgumentError("growth", value, f"a factor above 1, up to {LARGEST_GROWTH}")
+        allowed = f"a factor above 1, up to {LARGEST_GROWTH}, or 'service'"
+        raise InvalidArgumentError("growth", value, allowed)
     return growth
 
 

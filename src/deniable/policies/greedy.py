@@ -18,6 +18,7 @@ from deniable._validation import FloatArray
 from deniable.errors import InvalidArgumentError
 from deniable.policies.base import (
     GreedyRule,
+    Growth,
     Published,
     TableRule,
     decaying_rule,
@@ -63,8 +64,8 @@ class ConstantPolicy(Published):
         n_arms = rates.shape[0]
         explored = np.full(n_arms, float(exploration_from_risk(n_arms, self.budget)) / n_arms)
         bonus = float(exploitation_from_risk(n_arms, self.budget))
-        if self.epoch_growth is not None:
-            return self.published(explored, bonus, scheduled=False)
+        if self.publishes:
+            return self.published(explored, bonus, rates.shape[1], scheduled=False)
         return fixed_rule(explored, bonus)
 
 
@@ -100,9 +101,10 @@ class DynamicPolicy(Published):
     def rule(self, rates: FloatArray, horizon: int) -> GreedyRule | TableRule:
         """The decaying schedule with the budget's exploration as its floor."""
         n_arms = rates.shape[0]
-        if self.epoch_growth is not None:
+        if self.publishes:
             bonus = float(exploitation_from_risk(n_arms, self.budget))
-            return self.published(np.full(n_arms, 1 / n_arms), bonus, scheduled=True)
+            explored = np.full(n_arms, 1 / n_arms)
+            return self.published(explored, bonus, rates.shape[1], scheduled=True)
         return decaying_rule(
             n_arms,
             floor=float(exploration_from_risk(n_arms, self.budget)),
@@ -122,7 +124,7 @@ class _ArmBudgets(Published):
         self,
         budgets: Sequence[float],
         *,
-        growth: float | None = None,
+        growth: Growth | None = None,
         trace_budget: float | None = None,
     ) -> None:
         super().__init__(growth=growth, trace_budget=trace_budget)
@@ -155,8 +157,8 @@ class ArmConstantPolicy(_ArmBudgets):
     def rule(self, rates: FloatArray, horizon: int) -> GreedyRule | TableRule:
         """One exploration by arm for all clocks."""
         explored, bonus = _weighted(self.budgets, rates.shape[0])
-        if self.epoch_growth is not None:
-            return self.published(explored, bonus, scheduled=False)
+        if self.publishes:
+            return self.published(explored, bonus, rates.shape[1], scheduled=False)
         return fixed_rule(explored, bonus)
 
 
@@ -180,8 +182,8 @@ class ArmDynamicPolicy(_ArmBudgets):
         """The schedule with a cap for each arm; in published tables, weights and a scheduled bonus."""
         n_arms = rates.shape[0]
         explored, bonus = _weighted(self.budgets, n_arms)
-        if self.epoch_growth is not None:
-            return self.published(explored, bonus, scheduled=True)
+        if self.publishes:
+            return self.published(explored, bonus, rates.shape[1], scheduled=True)
         if max(self.budgets) == 0:
             return fixed_rule(np.full(n_arms, 1 / n_arms), 0.0)
         caps = np.asarray(self.budgets)

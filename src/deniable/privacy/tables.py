@@ -22,7 +22,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from hashlib import sha256
 from itertools import accumulate
 
@@ -75,6 +75,10 @@ class Table:
         The zero row counts as a segment. An arm that no row shows has the ratio 1; one that some rows
         show and others do not is proof of the segment, and raises BrokenPromiseError.
         """
+        return self._worst_ratios
+
+    @cached_property
+    def _worst_ratios(self) -> tuple[Fraction, ...]:
         columns = zip(*self.rows, self.zero, strict=True)
         return tuple(_ratio(min(column), max(column)) for column in columns)
 
@@ -88,8 +92,13 @@ class Table:
 
     def encoded(self) -> bytes:
         """The table as bytes: the zero row, then the segments' rows."""
-        entries = (entry for row in (self.zero, *self.rows) for entry in row)
-        return b"".join(entry.to_bytes(_ENTRY_BYTES, "little") for entry in entries)
+        return b"".join(
+            [
+                entry.to_bytes(_ENTRY_BYTES, "little")
+                for row in (self.zero, *self.rows)
+                for entry in row
+            ]
+        )
 
     def digest(self) -> str:
         """SHA-256 of the encoded table, hexadecimal."""
@@ -197,10 +206,10 @@ class Band:
 
     def holds(self, rows: Iterable[Row]) -> bool:
         """Whether every entry of these rows lies inside."""
+        columns = zip(*rows, strict=True)
         return all(
-            floor <= entry <= ceiling
-            for row in rows
-            for floor, entry, ceiling in zip(self.floors, row, self.ceilings, strict=True)
+            floor <= min(column) and max(column) <= ceiling
+            for floor, column, ceiling in zip(self.floors, columns, self.ceilings, strict=True)
         )
 
     def row(self, greedy: Sequence[int], bonus: Fraction) -> Row:

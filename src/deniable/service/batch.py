@@ -84,6 +84,7 @@ class Batch:
         self._events: Counter[ExperimentState] = Counter()
         self.answers: list[tuple[DecideJob, list[Decision]]] = []
         self.new_decisions: Counter[ExperimentState] = Counter()
+        self.rewarded: dict[bytes, int] = {}  # experiment -> the oldest table with a new reward
 
     @property
     def changed(self) -> bool:
@@ -153,6 +154,8 @@ class Batch:
             share = value / state.metrics[metric].cap_micro
             cell = (state, what.table_number, what.role, what.segment, what.shown, metric)
             self._count(cell, 0, 1, value, round(share * share * MICRO))
+            if what.table_number < self.rewarded.setdefault(state.id, what.table_number):
+                self.rewarded[state.id] = what.table_number
         if not rows:
             return
         if self._tx.add_rewards(rows) < len(rows):

@@ -19,13 +19,21 @@ from functools import lru_cache
 from deniable.errors import DeniableError, UnknownNameError
 from deniable.service.drafts import NewArm
 from deniable.service.service import Deniable
-from deniable.storage.records import Cell, Decision
+from deniable.storage.records import Cell, Decision, UserRole
 
 _log = logging.getLogger("deniable.demo")
 
 LABEL = "demo: admin"
 VISITOR_PREFIX = "demo-visitor-"
 FIRM_BUDGET = 3.0
+FIRM_NAME = "Example Shop"
+PEOPLE: dict[str, UserRole] = {
+    "ada@shop.example": "privacy-officer",
+    "ben@shop.example": "manager",
+    "cleo@shop.example": "analyst",
+}
+"""Name -> role. Nobody knows their passwords; `.example` is nobody's domain."""
+OFFICER, MANAGER, ANALYST = PEOPLE
 BURST = 200
 VISITORS_PER_STEP = 10
 SECONDS_PER_STEP = 1.0
@@ -136,7 +144,8 @@ def visit(
 def only_demo(service: Deniable) -> bool:
     """Whether nobody but the demo uses the store: then its pages may be entered by one click."""
     live = [key.label for key in service.keys.all() if key.revoked_at is None]
-    return not service.people.all() and set(live) <= {LABEL}
+    people = {user.name for user in service.people.all()}
+    return people <= set(PEOPLE) and set(live) <= {LABEL}
 
 
 class Simulator(threading.Thread):

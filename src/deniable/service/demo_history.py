@@ -6,14 +6,20 @@ written by hand, so the ledger, the tables and the audit of the month are as rea
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable
 from datetime import timedelta
 
 from deniable.service.demo import (
+    ANALYST,
     DELIVERY,
     EXPERIMENTS,
     FIRM_BUDGET,
+    FIRM_NAME,
+    MANAGER,
+    OFFICER,
+    PEOPLE,
     VISITOR_PREFIX,
     DemoExperiment,
     visit,
@@ -21,6 +27,7 @@ from deniable.service.demo import (
 from deniable.service.drafts import NewArm
 from deniable.service.service import Deniable
 from deniable.storage import times
+from deniable.storage.actors import acting
 from deniable.storage.records import Decision
 
 DAYS = 30
@@ -142,7 +149,7 @@ def _live(
     visitors: int,
     rng: random.Random,
 ) -> None:
-    service.firm.set(budget=FIRM_BUDGET)
+    _found_firm(service)
     running: list[DemoExperiment] = []
     for day in range(DAYS):
         clock.wait(minutes=40 + 37 * day % 180)  # nobody acts at the same time every day
@@ -162,6 +169,16 @@ def _live(
         clock.time = end - (DAYS - day - 1) * DAY
 
 
+def _found_firm(service: Deniable) -> None:
+    """People with passwords that nobody knows, and what the firm may spend."""
+    with acting("shell", "operator"):
+        for name, role in PEOPLE.items():
+            service.people.accept(service.people.invite(name, role).token, os.urandom(16).hex())
+    with acting("user", OFFICER):
+        service.firm.set(budget=FIRM_BUDGET)
+        service.firm.change_settings(name=FIRM_NAME)
+
+
 def _label(service: Deniable, experiment: DemoExperiment) -> None:
     owner, tags = LABELS[experiment.key]
     service.experiments.label(experiment.key, owner=owner, tags=tags)
@@ -169,23 +186,27 @@ def _label(service: Deniable, experiment: DemoExperiment) -> None:
 
 def _acts(service: Deniable, day: int, running: list[DemoExperiment]) -> None:
     """What people do on a day."""
-    if day in STARTS:
-        STARTS[day].create(service)
-        _label(service, STARTS[day])
-        STARTS[day].start(service)
-        running.append(STARTS[day])
-    if day in DRAFTED:
-        DRAFTED[day].create(service)
-        _label(service, DRAFTED[day])
-    if day == DECIDED:
-        service.experiments.stop(NEWSLETTER.key, promote="voucher")
-        service.experiments.note(NEWSLETTER.key, "Both segments prefer the voucher, so all get it.")
-        running.remove(NEWSLETTER)
-    if day == AUDITED:
-        service.audits.run(NEWSLETTER.key, record=True)
-    if day == PAUSED:
-        service.experiments.pause(PHOTOS.key)
-        service.experiments.note(PHOTOS.key, "Paused: the video makes the page slow on phones.")
-        running.remove(PHOTOS)
-    if day == CHECKED:
-        service.audits.firm(record=True)
+    drafted = STARTS.get(day) or DRAFTED.get(day)
+    if drafted:
+        with acting("user", ANALYST):
+            drafted.create(service)
+            _label(service, drafted)
+    with acting("user", MANAGER):
+        if day in STARTS:
+            STARTS[day].start(service)
+            running.append(STARTS[day])
+        if day == DECIDED:
+            service.experiments.stop(NEWSLETTER.key, promote="voucher")
+            told = "Both segments prefer the voucher, so everybody gets it."
+            service.experiments.note(NEWSLETTER.key, told)
+            running.remove(NEWSLETTER)
+        if day == PAUSED:
+            service.experiments.pause(PHOTOS.key)
+            service.experiments.note(PHOTOS.key, "Paused: the video makes the page slow on phones.")
+            running.remove(PHOTOS)
+    with acting("user", OFFICER):
+        if day == AUDITED:
+            service.audits.run(NEWSLETTER.key, record=True)
+            service.documents.issue(NEWSLETTER.key, "statement")
+        if day == CHECKED:
+            service.audits.firm(record=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from sqlalchemy import select
@@ -58,6 +58,7 @@ class Engine:
         key: of the visitors' HMACs.
         publish: makes the first table of an experiment that has none, before it is drawn from.
         grown: told the experiments that may have grown enough for the next table.
+        stored: told after every transaction which writer has stored rewards for which tables.
         scratch: whether this is the engine of a scratch copy, with a chain of its own.
     """
 
@@ -68,12 +69,14 @@ class Engine:
         *,
         publish: Callable[[str], object],
         grown: Callable[[ExperimentState], None],
+        stored: Callable[[int | None, Mapping[bytes, int]], None],
         scratch: bool = False,
     ) -> None:
         self._store = store
         self._key = key
         self._publish = publish
         self._grown = grown
+        self._told = stored
         self._states = ExperimentStates(store, key, scratch=scratch)
         self._claim = claim_scratch if scratch else claim
         self._copies: dict[str, Engine] = {}
@@ -102,6 +105,7 @@ class Engine:
                 self._key,
                 publish=self._publish,
                 grown=lambda _state: None,
+                stored=lambda _writer, _rewarded: None,
                 scratch=True,
             )
         return self._copies[key]
@@ -120,6 +124,7 @@ class Engine:
             if not self.failing:  # once, not for every batch of a long outage
                 _log.error("decisions cannot be stored: %s", type(error).__name__)
             self.failing = True
+            self._told(None, {})  # it may have been stored all the same
             if isinstance(error, StoreUnavailableError):
                 # Waiting for a store that hangs takes at most half of the time.
                 took = time.monotonic() - began
@@ -227,6 +232,7 @@ class Engine:
             if batch.changed or (not deciding and not rewarding):  # an empty batch probes the store
                 chain = batch.store()
         self._chain = chain
+        self._told(identity.writer, batch.rewarded)
         self._finish(batch, states, deciding, unstored, now)
         for job, error in refused.items():
             job.error = error

@@ -90,7 +90,7 @@ class Experiments(ExperimentViews):
             segments: the segments that are learned apart, 1 or more.
             budget: the cap on every visitor's risk in nats; left out where the arms have budgets.
             strategy: how tables are made from counts.
-            across_time: ask for a promise that holds also where the time of the first visit is not
+            across_time: ask for a promise that also holds where the time of the first visit is not
                 known. Some strategies keep it anyway; for others it costs clicks.
             trace_budget: the cap on what later tables tell about a visitor, in nats; None: no promise.
             planned_visitors: for people, and for strategies that plan ahead.

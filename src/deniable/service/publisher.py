@@ -1,11 +1,11 @@
 """The publisher: makes the next table of an experiment when the experiment has grown enough.
 
 Serving draws from the table in force and learns nothing; this is where learning happens. A table is due
-when the stored decisions of all segments together have grown by 5%, and by 100. When one appears
-therefore depends on nobody's segment and on no reward. A table is a function of the counts that are
-stored with it, is checked in exact arithmetic, and is stored and chained before anything is drawn from
-it. One process at a time publishes for an experiment, under a lease; whatever fails, the table in
-force stays.
+when the stored decisions of all segments together have grown enough (`privacy/epochs.py`). When one
+appears therefore depends on nobody's segment and on no reward. A table is a function of the counts
+that are stored with it, is checked in exact arithmetic, and is stored and chained before anything is
+drawn from it. One process at a time publishes for an experiment, under a lease; whatever fails, the
+table in force stays.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from sqlalchemy.exc import IntegrityError
 
 from deniable._types import JsonObject
 from deniable.errors import BrokenPromiseError, DeniableError
-from deniable.privacy.epochs import LEAST_NEW, due_at
+from deniable.privacy.epochs import LEAST_NEW, due_at, epochs_of
 from deniable.privacy.noise import discrete_laplace
 from deniable.privacy.tables import Table, decoded_table
 from deniable.service.experiment_state import ExperimentState
 from deniable.storage import commitments, experiments, promise_entries, promises, scores, times
-from deniable.storage.experiments import Growth
-from deniable.storage.records import Experiment, PublishedTable, Role
+from deniable.storage.records import Experiment, PublishedTable
 from deniable.storage.schema import leases
 from deniable.storage.store import Store
+from deniable.storage.sums import Growth, RunningSums, Sums, sums
 from deniable.strategies.making import Recipe
 
 _log = logging.getLogger("deniable")
@@ -63,6 +63,7 @@ class Publisher:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._owner = os.urandom(16)
+        self.sums = RunningSums()
         self._waiting: SimpleQueue[ExperimentState | None] = SimpleQueue()
         self._noticed: set[bytes] = set()
         self._thread: threading.Thread | None = None
@@ -113,7 +114,8 @@ class Publisher:
                 experiment = experiments.by_key(connection, key)
                 live = experiment.status in ("running", "paused")
                 if live and after in (None, experiment.table_number):
-                    made = (experiment, next_table(connection, experiment))
+                    found = self.sums.total(connection, experiment)
+                    made = (experiment, next_table(connection, experiment, found))
         finally:  # the lease ends with the transaction that puts the table into force
             stored = self._store.retried(lambda connection: self._end(connection, name, made))
         return stored
@@ -135,8 +137,8 @@ class Publisher:
         """Publish if due; else say after how many more decisions to look again."""
         try:
             with self._store.read() as connection:
-                grown = experiments.growth(connection, state.id)
-            left = _due(grown) - grown.decisions
+                grown = self.sums.growth(connection, state.id)
+            left = next_due(grown) - grown.decisions
             if left <= 0:
                 self.publish(state.key, after=grown.table)
             # Other writers decide too: look more often than this one alone would have to.
@@ -172,18 +174,28 @@ class Publisher:
             return False
 
 
-def _due(grown: Growth) -> int:
-    return due_at(grown.published, trace=grown.trace) if grown.table else 0
+def next_due(grown: Growth) -> int:
+    """The number of decisions at which the next table is due."""
+    if not grown.table:
+        return 0
+    return due_at(grown.published, epochs_of(grown.arms, grown.segments, trace=grown.trace))
 
 
-def next_table(connection: Connection, experiment: Experiment) -> PublishedTable:
+def next_table(
+    connection: Connection, experiment: Experiment, found: Sums | None = None
+) -> PublishedTable:
     """The next table of an experiment from what is stored now.
+
+    Args:
+        connection: inside a transaction.
+        experiment: whose.
+        found: the sums of its counters, where they were read already.
 
     Raises:
         BrokenPromiseError: the row is not what the chain says. A table made from a changed row would
             be chained, and go on being served after the row was changed back.
     """
-    found = experiments.sums(connection, experiment)
+    found = sums(connection, experiment) if found is None else found
     promise = promises.check(connection, experiment)
     now = commitments.moment(connection)
     recipe = recipe_of(experiment)
@@ -206,7 +218,7 @@ def next_table(connection: Connection, experiment: Experiment) -> PublishedTable
         version=experiment.version,
         strategy=experiment.strategy,
         published_at=times.as_datetime(now),
-        decisions=sum(shows for shows, _ in found.values()),
+        decisions=found.decisions,
         counts=json.dumps(counts, separators=(",", ":")).encode(),
         rows=made.encoded(),
     )
@@ -269,28 +281,15 @@ def _store_table(connection: Connection, experiment: Experiment, made: Published
     experiments.add_table(connection, experiment, made)
 
 
-def counts_now(
-    connection: Connection,
-    experiment: Experiment,
-    now: int,
-    found: Mapping[tuple[int, int, int], tuple[int, int]],
-) -> JsonObject:
-    """The counts of a table that would be made now; `found` is what `experiments.sums` gives."""
-    windows = experiment.trace_nano is not None or experiment.attribution_seconds is not None
-    return _counts(connection, experiment, now) if windows else _all_counts(experiment, found)
-
-
-def _all_counts(
-    experiment: Experiment, found: Mapping[tuple[int, int, int], tuple[int, int]]
-) -> JsonObject:
-    """Shows and rewards of members by segment and arm, where nothing has to be waited for."""
-    members = [
-        [(int(Role.MEMBER), s, a) for a in range(len(experiment.arms))]
-        for s in range(len(experiment.segments))
-    ]
+def counts_now(connection: Connection, experiment: Experiment, now: int, found: Sums) -> JsonObject:
+    """The counts of a table that would be made now, where `found` are the sums of its counters."""
+    if experiment.trace_nano is not None or experiment.attribution_seconds is not None:
+        return _counts(connection, experiment, now)
+    width = len(experiment.arms)
+    starts = range(0, len(found.shows), width)
     return {
-        "shows": [[found.get(cell, (0, 0))[0] for cell in row] for row in members],
-        "rewards": [[found.get(cell, (0, 0))[1] for cell in row] for row in members],
+        "shows": [found.shows[start : start + width].tolist() for start in starts],
+        "rewards": [found.rewards[start : start + width].tolist() for start in starts],
     }
 
 

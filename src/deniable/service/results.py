@@ -20,7 +20,7 @@ from deniable.inference.intervals import Comparisons, compare, segment_shares
 from deniable.inference.off_policy import Value, arm_values
 from deniable.inference.state import State
 from deniable.inference.verdict import Choice, Lift, Verdict, verdict
-from deniable.inference.words import Unit, sentences
+from deniable.inference.words import Unit, keeping, sentences
 from deniable.privacy.serving import SPACE
 from deniable.service.evidence import Evidence
 from deniable.service.result_records import (
@@ -36,7 +36,7 @@ from deniable.service.result_records import (
 )
 from deniable.service.small_cells import told_positions
 from deniable.storage import times
-from deniable.storage.records import MICRO, Experiment, Metric
+from deniable.storage.records import MICRO, Experiment, Metric, Status
 from deniable.strategies.making import Recipe
 
 ALPHA = 0.05
@@ -83,7 +83,7 @@ def results_of(evidence: Evidence) -> Results:
             for choice in found.choices
             if _possible(choice, experiment)
         ),
-        stop_rule=_stop_rule(shown, state, unit),
+        stop_rule=_stop_rule(shown, state, unit, experiment.status),
         guardrails=guardrails_of(evidence),
         holdout=_holdout(evidence, best.gain, metric) if experiment.holdout else None,
         visitors=found.visitors,
@@ -133,7 +133,8 @@ def _without_small_cells(found: Verdict, told: set[str]) -> Verdict:
 def _worded(shown: Verdict, unit: Unit, evidence: Evidence) -> list[str]:
     if evidence.experiment.status == "draft":
         return ["Not started yet."]
-    said = sentences(shown, cap=unit.cap)
+    stopped = evidence.experiment.status == "stopped"
+    said = sentences(shown, cap=unit.cap, stopped=stopped)
     if evidence.waiting:
         said.append(f"{evidence.waiting:,} visitors are not counted yet: rewards may still come.")
     if evidence.older:
@@ -251,10 +252,12 @@ def _possible(choice: Choice, experiment: Experiment) -> bool:
 
 
 def _choice(choice: Choice, experiment: Experiment, metric: Metric) -> ChoiceResult:
-    budget = f"{experiment.budget:g} nats"
+    nats = "nat" if experiment.budget == 1 else "nats"
+    budget = f"{experiment.budget:g} {nats}"
+    stopped = experiment.status == "stopped"
     title, privacy = {
         "keep": (
-            "Keep running",
+            keeping(stopped),
             f"The promise stays as it is, and its {budget} go on counting.",
         ),
         "promote": (
@@ -281,7 +284,9 @@ def _choice(choice: Choice, experiment: Experiment, metric: Metric) -> ChoiceRes
     )
 
 
-def _stop_rule(shown: Verdict, state: State, unit: Unit) -> str:
+def _stop_rule(shown: Verdict, state: State, unit: Unit, status: Status) -> str:
+    if status == "stopped":
+        return "The experiment has stopped: nothing more will be learned."
     if shown.segments and len(shown.winners) == len(shown.segments):
         return "Nothing is left to decide: stop, or keep running for what the table earns."
     rule = "Stop when every segment has a winner. You may stop earlier: the intervals stay valid."

@@ -15,12 +15,12 @@ from sqlalchemy import Connection
 
 from deniable._types import JsonObject
 from deniable.errors import InvalidArgumentError, WrongStateError
-from deniable.privacy.epochs import due_at
 from deniable.service.drafts import NO_TRACE
-from deniable.service.publisher import counts_now, recipe_of
+from deniable.service.publisher import counts_now, next_due, recipe_of
 from deniable.storage import commitments, experiments, scores
 from deniable.storage.records import Experiment, GateReport
 from deniable.storage.store import Store
+from deniable.storage.sums import growth, sums
 from deniable.strategies.gate import GateRule
 from deniable.strategies.rules import Kind, Wanted
 
@@ -161,16 +161,16 @@ def _in_order(
 def _report(connection: Connection, experiment: Experiment, wanted: Wanted) -> JsonObject:
     """What a table made now would keep, and when the next one comes."""
     recipe = recipe_of(experiment)
-    found = experiments.sums(connection, experiment)
+    found = sums(connection, experiment)
     counts = counts_now(connection, experiment, commitments.moment(connection), found)
     seen = recipe.counts(counts["shows"], counts["rewards"], wanted=wanted)
     gated = GateRule.gated(recipe.active_budgets, seen)
     assert gated is not None
-    grown = experiments.growth(connection, bytes.fromhex(experiment.id))
+    grown = growth(connection, bytes.fromhex(experiment.id))
     return {
         "wanted": gated.wanted,
         "kept": gated.kept,
         "table": grown.table,
         "decisions": grown.decisions,
-        "next_at": due_at(grown.published, trace=False) if grown.table else None,
+        "next_at": next_due(grown) if grown.table else None,
     }

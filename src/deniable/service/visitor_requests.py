@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
-from sqlalchemy import select
+from sqlalchemy import bindparam, select
 
 from deniable.errors import NANO
 from deniable.service.approvals import Approvals
@@ -16,7 +17,8 @@ from deniable.service.visitors import VisitorHash, group_scope, normalised
 from deniable.storage import erasure, experiments, times
 from deniable.storage.erasure import Erasure
 from deniable.storage.records import MICRO, UNKNOWN_SEGMENT, Decision, Experiment, Role, Status
-from deniable.storage.schema import StoredRow, decisions, rewards
+from deniable.storage.schema import StoredRow, arms, decisions, rewards
+from deniable.storage.schema import experiments as experiment_rows
 from deniable.storage.store import Store
 
 
@@ -43,6 +45,27 @@ class StoredDecision:
     reward: float | None
 
 
+class Live(NamedTuple):
+    """An experiment that runs or is paused: its key, and the keys of its arms."""
+
+    key: str
+    arms: list[str]
+
+
+_LIVE = (
+    select(experiment_rows.c.id, experiment_rows.c.key, arms.c.key)
+    .join(arms, arms.c.experiment_id == experiment_rows.c.id)
+    .where(experiment_rows.c.status.in_(("running", "paused")))
+    .order_by(experiment_rows.c.created_at, experiment_rows.c.key, arms.c.position)
+)
+_KNOWN = select(
+    decisions.c.experiment_id, decisions.c.id, decisions.c.shown, decisions.c.table_number
+).where(
+    decisions.c.experiment_id.in_(bindparam("ids", expanding=True)),
+    decisions.c.visitor.in_(bindparam("wanted", expanding=True)),
+)
+
+
 class VisitorRequests:
     """The part of `Deniable` that answers for single visitors."""
 
@@ -54,28 +77,19 @@ class VisitorRequests:
     def decisions(self, visitor: str) -> dict[str, Decision]:
         """Experiment key -> this visitor's decision, of those that run or are paused and have one.
 
-        Nothing is drawn. One statement, whatever it finds.
+        Nothing is drawn.
         """
         return {experiment.key: decision for experiment, decision in self.known(visitor)}
 
-    def known(self, visitor: str) -> list[tuple[Experiment, Decision]]:
-        """The same, with the experiments themselves."""
-        checked_visitor(visitor)
+    def known(self, visitor: str) -> list[tuple[Live, Decision]]:
+        """The same, with what is shown of the experiments. Two statements, whatever there is."""
+        name = normalised(checked_visitor(visitor))
         with self._store.read() as connection:
-            live = {
-                bytes.fromhex(experiment.id): experiment
-                for experiment in experiments.everything(connection)
-                if experiment.status in ("running", "paused")
-            }
-            wanted = [self._hash(identity, visitor) for identity in live]
-            rows = connection.execute(
-                select(
-                    decisions.c.experiment_id,
-                    decisions.c.id,
-                    decisions.c.shown,
-                    decisions.c.table_number,
-                ).where(decisions.c.experiment_id.in_(list(live)), decisions.c.visitor.in_(wanted))
-            ).all()
+            live: dict[bytes, Live] = {}
+            for identity, key, arm in connection.execute(_LIVE):
+                live.setdefault(identity, Live(key, [])).arms.append(arm)
+            wanted = [VisitorHash(self._key, identity)(name) for identity in live]
+            rows = connection.execute(_KNOWN, {"ids": list(live), "wanted": wanted}).all()
         return [(live[row.experiment_id], self._decision(live, row)) for row in rows]
 
     def stored(self, visitor: str) -> list[StoredDecision]:
@@ -159,13 +173,10 @@ class VisitorRequests:
         with self._approvals.asking(), self._store.read() as connection:
             self._approvals.require_erasure(connection, words, *exactly)
 
-    def _decision(self, live: Mapping[bytes, Experiment], row: StoredRow) -> Decision:
+    def _decision(self, live: Mapping[bytes, Live], row: StoredRow) -> Decision:
         ids = DecisionIds(self._key, row.experiment_id)
         shown = row.id.hex() if row.table_number is None else ids.shown(row.id)
-        return Decision(shown, live[row.experiment_id].arms[row.shown].key)
-
-    def _hash(self, scope: bytes, visitor: str) -> bytes:
-        return VisitorHash(self._key, scope)(normalised(visitor))
+        return Decision(shown, live[row.experiment_id].arms[row.shown])
 
     def _hashes(self, scope: bytes, visitor: str) -> list[bytes]:
         """As stored now, and as it was before ids were normalised."""

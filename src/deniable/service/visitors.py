@@ -22,6 +22,9 @@ from deniable.storage.schema import commitments, facts
 ENVIRONMENT = "DENIABLE_VISITOR_KEY"
 KEY_BYTES = 32
 
+_INNER, _OUTER = (bytes(byte ^ pad for byte in range(256)) for pad in (0x36, 0x5C))
+"""The two paddings of HMAC (RFC 2104), as translations of a byte."""
+
 
 class VisitorHash:
     """The stored form of visitors within one scope (an experiment's id, or a group).
@@ -36,8 +39,8 @@ class VisitorHash:
 
     def __init__(self, key: bytes, scope: bytes) -> None:
         block = (key if len(key) <= 64 else sha256(key).digest()).ljust(64, b"\0")
-        self._inner = sha256(bytes(byte ^ 0x36 for byte in block) + scope)
-        self._outer = sha256(bytes(byte ^ 0x5C for byte in block))
+        self._inner = sha256(block.translate(_INNER) + scope)
+        self._outer = sha256(block.translate(_OUTER))
 
     def __call__(self, visitor: str) -> bytes:
         """HMAC-SHA256(key, scope + visitor), the first 16 bytes."""

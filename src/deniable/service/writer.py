@@ -85,7 +85,13 @@ class Writer:
         queue_seconds: float | None = None,
         batch_limit: int = 5_000,
     ) -> None:
-        self.engine = Engine(store, key, publish=publisher.publish, grown=publisher.grown)
+        self.engine = Engine(
+            store,
+            key,
+            publish=publisher.publish,
+            grown=publisher.grown,
+            stored=publisher.sums.stored,
+        )
         self._key = key
         self._durable = store.durable  # nothing to sync: no thread, each job at once
         self._batch_size = BatchSize(most=batch_limit)

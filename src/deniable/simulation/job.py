@@ -24,7 +24,7 @@ from deniable.policies.base import (
     Rule,
     TableRule,
 )
-from deniable.privacy.epochs import LEAST_NEW
+from deniable.privacy.epochs import TRACE_GROWTH
 from deniable.simulation.environment import LONGEST_HORIZON, Environment
 
 if TYPE_CHECKING:
@@ -284,7 +284,8 @@ def _run_epoch_rule(leap: bool, rule: EpochRule, setting: Setting) -> tuple[Coun
 
     n_segments, n_arms = setting.rates.shape
     maker = TableMaker(rule.kind, n_arms, n_segments, rule.told_horizon, rule.budget)
-    publishing = epochs.Publishing(first_epoch(n_arms, n_segments), GROWTH, rule.trace_budget)
+    growth = TRACE_GROWTH - 1 if rule.trace_budget else GROWTH  # as the service does with noise
+    publishing = epochs.Publishing(first_epoch(n_arms, n_segments), growth, rule.trace_budget)
     return epochs.run_epochs(leap, publishing, maker.next_table, setting)
 
 
@@ -318,7 +319,7 @@ def _publishing(rule: TableRule) -> tables.Publishing:
     from deniable.simulation.kernels import tables
 
     return tables.Publishing(
-        rule.weights, rule.bonus, rule.scheduled, rule.growth, LEAST_NEW, rule.trace_budget
+        rule.weights, rule.bonus, rule.scheduled, *rule.epochs, rule.trace_budget
     )
 
 

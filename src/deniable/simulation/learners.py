@@ -21,7 +21,7 @@ from deniable._validation import FloatArray
 from deniable.errors import InvalidArgumentError
 from deniable.policies.base import LearnerRule
 from deniable.policies.custom import Learner, Scoring
-from deniable.privacy.epochs import due_at
+from deniable.privacy.epochs import due_at, epochs_of
 from deniable.simulation.kernels.late_rewards import Worth
 from deniable.simulation.kernels.run import Setting
 from deniable.strategies.joint_lp import best_table
@@ -95,7 +95,8 @@ class _Shown:
             [(arm + 1) / rule.n_arms for arm in range(rule.n_arms)] for _ in range(rule.n_segments)
         ]
         self._visitors = np.zeros(rule.n_segments)
-        self._due = due_at(0, trace=False)
+        self._epochs = epochs_of(rule.n_arms, rule.n_segments)
+        self._due = due_at(0, self._epochs)
 
     def arm(self, segment: int, lot: float, visitor: int) -> int:
         """The arm for the visitor with this number; `lot` is uniform on [0, 1)."""
@@ -126,7 +127,7 @@ class _Shown:
         wanted = (scores - lowest) / ((scores.max() - lowest) or 1.0)
         table = best_table(wanted.T, self._visitors / visitors, budget).table
         self._rows = np.cumsum(table.T, axis=1).tolist()
-        self._due = due_at(visitors, trace=False)
+        self._due = due_at(visitors, self._epochs)
 
 
 def _visitors(

@@ -41,10 +41,9 @@ from typing import Any
 from deniable import _validation as check
 from deniable._types import JsonObject
 from deniable.errors import InvalidArgumentError
-from deniable.policies.base import Policy, Published, checked_trace_budget
+from deniable.policies.base import Growth, Policy, Published, checked_trace_budget
 from deniable.policies.catalogue import Settings, policy_named
 from deniable.policies.tables import JointPolicy
-from deniable.privacy.epochs import GROWTH
 from deniable.simulation.environment import LONGEST_HORIZON, Environment
 from deniable.simulation.job import KERNELS, Kernel
 from deniable.strategies import STRATEGIES
@@ -71,7 +70,7 @@ DEFAULTS: JsonObject = {
 }
 """Keys that may be left out; `rates` and `visitors` may not."""
 
-PUBLISHING: dict[str, float | None] = {"visitor": None, "service": GROWTH}
+PUBLISHING: dict[str, Growth | None] = {"visitor": None, "service": "service"}
 """When private policies learn: after every visitor, or in tables as the service publishes them."""
 
 KEYS = ("rates", "visitors", *DEFAULTS)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from sqlalchemy import (
     BigInteger,
@@ -301,32 +300,6 @@ def result_counts(
     return connection.execute(query).all()
 
 
-def sums(
-    connection: Connection, experiment: Experiment
-) -> dict[tuple[int, int, int], tuple[int, int]]:
-    """(role, segment, arm) -> shows and value over all tables and writers, summed by the database."""
-    rows = connection.execute(_SUMS, {"identity": bytes.fromhex(experiment.id)})
-    return {(role, segment, arm): (int(s), int(v)) for role, segment, arm, s, v in rows}
-
-
-class Growth(NamedTuple):
-    """How far an experiment has come since its last table."""
-
-    decisions: int  # stored, of every kind
-    writers: int  # that stored them
-    table: int  # the number of the one in force; 0 before the first
-    published: int  # decisions that were stored by then
-    trace: bool  # whether it has a trace budget
-
-
-def growth(connection: Connection, identity: bytes) -> Growth:
-    """One statement, for the publisher who looks often."""
-    total, writers, number, published, trace = connection.execute(
-        _GROWTH, {"identity": identity}
-    ).one()
-    return Growth(int(total), int(writers), number, int(published), bool(trace))
-
-
 def held(connection: Connection, experiment: Experiment) -> StoredRow:
     """Status, version, table and number of segments of an experiment, held until the end."""
     return connection.execute(_HELD, {"identity": bytes.fromhex(experiment.id)}).one()
@@ -413,6 +386,8 @@ def _position(experiment: Experiment, arm: str) -> int:
 
 def by_ids(connection: Connection, ids: Sequence[bytes]) -> list[Experiment]:
     """The experiments with these ids, oldest first."""
+    if len(ids) == 1:  # after every publication
+        return _matching(connection, _BY_ID, identity=ids[0])
     return _matching(connection, _BY_IDS, ids=list(ids))
 
 
@@ -481,30 +456,8 @@ def _experiment(row: StoredRow, arm_rows: Sequence[StoredRow], names: Sequence[s
 
 # Statements of every publication are made once: to make one takes longer than to run it.
 _BY_KEY = _whole(experiments.c.key == bindparam("key"))
+_BY_ID = _whole(experiments.c.id == bindparam("identity"))
 _BY_IDS = _whole(experiments.c.id.in_(bindparam("ids", expanding=True)))
-_CELL = (counters.c.role, counters.c.segment, counters.c.arm)
-_MINE = counters.c.experiment_id == bindparam("identity")
-_SUMS = (
-    select(*_CELL, func.sum(counters.c.shows), func.sum(counters.c.value))
-    .where(_MINE, counters.c.metric == 0)
-    .group_by(*_CELL)
-)
-_GROWTH = (
-    select(
-        select(func.coalesce(func.sum(counters.c.shows), 0)).where(_MINE).scalar_subquery(),
-        select(func.count(counters.c.writer_id.distinct())).where(_MINE).scalar_subquery(),
-        experiments.c.table_number,
-        func.coalesce(tables.c.decisions, 0),
-        experiments.c.trace_nano.is_not(None),
-    )
-    .select_from(experiments)
-    .outerjoin(
-        tables,
-        (tables.c.experiment_id == experiments.c.id)
-        & (tables.c.number == experiments.c.table_number),
-    )
-    .where(experiments.c.id == bindparam("identity"))
-)
 _HELD = (
     select(
         experiments.c.status,

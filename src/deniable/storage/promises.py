@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
-from sqlalchemy import Connection, bindparam, func, select
+from sqlalchemy import Connection, bindparam, func, or_, select
 
 from deniable._types import JsonObject
 from deniable.errors import BrokenPromiseError
@@ -188,8 +188,7 @@ def chained_table(
 
 def tombstones_of(connection: Connection, experiment: Experiment) -> int:
     """How many tombstones an experiment must have: erasures say it in their entries."""
-    mine = commitments.c.experiment_id == bytes.fromhex(experiment.id)
-    newest = linked(connection, mine, commitments.c.kind.in_(_FORGETTING), newest=1)
+    newest = checked(connection, _NEWEST_ERASURE, identity=bytes.fromhex(experiment.id))
     return int(newest[0].detail.get("tombstones", 0)) if newest else 0
 
 
@@ -422,7 +421,9 @@ def _entries_query() -> Query:
         select(func.max(seq)).where(mine, kind.in_(kinds)).scalar_subquery()
         for kinds in (["table"], list(_FORGETTING))
     ]
-    return linked_query(mine, kind.in_(sorted(ACTS)) | (seq == newest[0]) | (seq == newest[1]))
+    # Not `in_`: its values are put into the statement anew for every run.
+    acts = or_(*(kind == name for name in sorted(ACTS)))
+    return linked_query(mine, acts | (seq == newest[0]) | (seq == newest[1]))
 
 
 _ENTRIES = _entries_query()
@@ -430,4 +431,10 @@ _ENTRIES = _entries_query()
 
 _TABLE = select(tables).where(
     tables.c.experiment_id == bindparam("experiment"), tables.c.number == bindparam("table")
+)
+
+_NEWEST_ERASURE = linked_query(
+    commitments.c.experiment_id == bindparam("identity"),
+    commitments.c.kind.in_(_FORGETTING),
+    newest=1,
 )

@@ -9,13 +9,15 @@ the others. So the programme has J equalities and implicit columns:
 
 The best pattern of an arm at dual prices v is {s : V(a, s) > v_s}, so that pricing costs K J. The
 revised simplex keeps the inverse of a J x J basis; the right side is perturbed against cycling. Many
-segments, or a gap that it leaves, are for the interior-point method. The result carries its dual gap:
-prices, shifted until they are feasible, bound the value from above.
+segments, or a gap that it leaves, are for the interior-point method, and a gap that this leaves too for
+HiGHS, where SciPy is installed. The result carries its dual gap: prices, shifted until they are
+feasible, bound the value from above. That holds whichever method found the table.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,8 +26,10 @@ from numpy.typing import ArrayLike
 
 from deniable import _validation as check
 from deniable._compile import compiled_with_arrays
+from deniable._extras import is_installed
 from deniable._validation import FloatArray
 from deniable.errors import InvalidArgumentError
+from deniable.strategies.joint_highs import by_highs
 from deniable.strategies.joint_interior import interior_point
 from deniable.strategies.rules import LARGEST
 
@@ -81,15 +85,32 @@ def best_table(rates: ArrayLike, shares: ArrayLike, budget: ArrayLike) -> BestTa
     if n_segments <= _FEW_SEGMENTS or 1 - weakest.min() < _SAME_ROW:
         pivots = int(solve(values, weakest, _PERTURBATION, False, space, table))
         gap = float(dual_bound(values, weakest, space[3])) - float((values * table).sum())
-    if gap > GAP:
-        table, prices = interior_point(values, weakest)
-        gap = float(dual_bound(values, weakest, prices)) - float((values * table).sum())
-    if gap > GAP:  # budgets near 0, where both methods run out of digits
-        row, ones = np.empty_like(values), np.ones(n_arms)
-        solve(values, ones, _PERTURBATION, False, space, row)
-        other = float(dual_bound(values, weakest, space[3])) - float((values * row).sum())
-        table, gap = (row, other) if other < gap else (table, gap)
+    for method in _OTHER_METHODS:
+        if gap <= GAP:
+            break
+        found = method(values, weakest)
+        if found is not None:
+            other, prices = found
+            left = float(dual_bound(values, weakest, prices)) - float((values * other).sum())
+            table, gap = (other, left) if left < gap else (table, gap)
     return BestTable(table, float((values * table).sum()), max(gap, 0.0), pivots)
+
+
+def _one_row(values: FloatArray, weakest: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """One arm for everybody: for budgets near 0, where the other methods run out of digits."""
+    table, prices = np.empty_like(values), np.empty(values.shape[1])
+    _same_row(values, prices, table)
+    return table, prices
+
+
+def _highs(values: FloatArray, weakest: FloatArray) -> tuple[FloatArray, FloatArray] | None:
+    return by_highs(values, weakest) if is_installed("scipy") else None
+
+
+_OTHER_METHODS: tuple[
+    Callable[[FloatArray, FloatArray], tuple[FloatArray, FloatArray] | None], ...
+] = (interior_point, _one_row, _highs)
+"""What is tried in turn where the simplex method leaves a gap; the smallest gap is kept."""
 
 
 def lowest_ratio(budget: ArrayLike, n_arms: int) -> FloatArray:

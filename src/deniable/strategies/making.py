@@ -156,6 +156,8 @@ class Recipe:
         )
 
     def _over_all_arms(self, row: Row) -> Row:
+        if len(self.active) == len(self.budgets):
+            return row
         entries = dict(zip(self.active, row, strict=True))
         return tuple(entries.get(arm, 0) for arm in range(len(self.budgets)))
 

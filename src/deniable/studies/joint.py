@@ -20,6 +20,7 @@ from deniable.strategies.joint_lp import best_table
 from deniable.studies.context import Context
 from deniable.studies.contract import Claim, Figure, StudyResult, judged
 from deniable.studies.joint_bound import optimistic_regret
+from deniable.studies.joint_horizon import horizon_claim, horizon_table
 from deniable.theory.joint import joint_regret
 
 BUDGETS = (0.1, 0.5, 1.0, 2.0, 3.0)
@@ -59,6 +60,7 @@ def run(context: Context) -> StudyResult:
     """Shares of perfect information by world, budget and strategy; real data; the bound."""
     table = shares_table(context, worlds(), context.scale(100, 10))
     matches = matching_budgets(table)
+    horizons = horizon_table(context, worlds(), context.scale(100, 10))
     real = _real_data(context)
     bound = bounds_table(context.seed, context.scale(20, 3))
     drawn = table.filter(pl.col("world") != "8 items, 5 segments")
@@ -68,7 +70,7 @@ def run(context: Context) -> StudyResult:
         f"{repetitions} repetitions with 95% intervals. Limit: the best private table "
         "with known rates."
     )
-    tables = {"shares": table, "matching_budgets": matches, "bound": bound}
+    tables = {"shares": table, "matching_budgets": matches, "bound": bound, "horizons": horizons}
     skipped = (
         "SKIPPED: ASOS and Open Bandit. Their files were not given (DENIABLE_DATA, or --data)."
         if real is None
@@ -96,6 +98,7 @@ def run(context: Context) -> StudyResult:
             _matching(matches),
             _losses(table),
             _across(table),
+            horizon_claim(horizons),
             *([] if real is None else [_on_real_data(real)]),
             _bound(bound),
         ),

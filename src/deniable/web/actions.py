@@ -18,7 +18,7 @@ from deniable.web import answers, fields
 from deniable.web.access import Runner, RunSubmission
 from deniable.web.overview import current_firm
 from deniable.web.standing import Standing
-from deniable.web.wording import factor, nats
+from deniable.web.wording import factor, in_nats, nats, odds_words
 
 router = APIRouter()
 
@@ -38,6 +38,7 @@ class Action:
         names: what is to be named, as the label of a field; empty: nothing.
         final: whether it cannot be undone.
         leaves: the page that comes next, where the experiment is gone.
+        seldom: whether its button is a small one.
     """
 
     title: str
@@ -50,6 +51,7 @@ class Action:
     names: str = ""
     final: bool = False
     leaves: str = ""
+    seldom: bool = False
 
 
 @router.get("/experiments/{key}/do/{name}")
@@ -108,11 +110,10 @@ def _action(name: str) -> Action:
 
 def _starting(experiment: Experiment, firm: Firm | None) -> list[str]:
     said = [
-        f"Commits {nats(experiment.cost_nano / NANO)} nats of the firm’s budget. They count until "
-        "the firm’s window after the last answer has passed, also if you stop early.",
-        "From then on the arm a visitor sees may depend on the visitor’s segment. Whoever watches "
-        f"which arm is shown can move the odds of any segment by a factor of at most "
-        f"{factor(experiment.budget)}.",
+        f"Commits {in_nats(experiment.cost_nano / NANO)} of the firm’s budget. This counts until "
+        "the firm’s window after the last answer has passed, even if you stop early.",
+        "From then on, the arm a visitor sees may depend on the visitor’s segment. When a watcher "
+        f"sees the arm, its {odds_words(experiment.budget)}.",
         "Strategy and budget can no longer be changed. Arms can be switched off, arms and segments "
         "added; the ledger keeps what each does to the promise.",
     ]
@@ -126,25 +127,26 @@ def _starting(experiment: Experiment, firm: Firm | None) -> list[str]:
             "experiments of its fullest slot cost together."
         )
     elif after < 0:
-        said.insert(0, f"Only {nats(firm.remaining)} nats are free, so this will be refused.")
+        verb = "is" if firm.remaining == 1 else "are"
+        said.insert(0, f"Only {in_nats(firm.remaining)} {verb} free, so this will be refused.")
     else:
-        said.append(f"{nats(after)} of {nats(firm.budget)} nats will be left free.")
+        said.append(f"{nats(after)} of {in_nats(firm.budget)} will be left free.")
     return said
 
 
 def _discarding(experiment: Experiment, _firm: Firm | None) -> list[str]:
     return [
-        "Nobody was ever drawn for by this draft, and nothing was committed.",
-        "Your site is answered “no such experiment” from now on, instead of the default arm "
+        "This draft never served anybody, and nothing was committed.",
+        "From now on your site gets the answer “no such experiment” instead of the default arm "
         f"“{experiment.default_arm}”.",
-        "The name can be used again. The ledger keeps that the draft was there.",
+        "The name can be used again. The ledger keeps a record of the draft.",
     ]
 
 
 def _pausing(_experiment: Experiment, _firm: Firm | None) -> list[str]:
     return [
         "Visitors who have seen an arm keep it.",
-        "New visitors get an arm of the zero row, which tells nothing about them.",
+        "New visitors get an arm that says nothing about them.",
         "No budget is spent while it is paused, and none is given back.",
     ]
 
@@ -152,7 +154,7 @@ def _pausing(_experiment: Experiment, _firm: Firm | None) -> list[str]:
 def _resuming(experiment: Experiment, _firm: Firm | None) -> list[str]:
     return [
         "New visitors are again shown arms that may depend on their segment, within the same "
-        f"promise as before: a factor of at most {factor(experiment.budget)}.",
+        f"promise as before: {odds_words(experiment.budget)}.",
         "Nothing more is committed: the budget was committed at the start.",
     ]
 
@@ -161,11 +163,11 @@ def _ending(shown: str, experiment: Experiment) -> list[str]:
     return [
         f"From now on everybody is shown {shown}, whatever their segment and whatever they saw "
         "before. It cannot be started again.",
-        "An arm that everybody gets tells nothing about anybody: from now on this experiment adds "
+        "An arm that everybody gets says nothing about anybody: from now on this experiment adds "
         "no risk for new visitors.",
-        "What was shown until now stays covered by the promise: a factor of at most "
-        f"{factor(experiment.budget)} for each visitor. Those {nats(experiment.budget)} nats "
-        "count until the firm’s window after the last answer has passed.",
+        "What was shown until now stays covered by the promise. Its "
+        f"{in_nats(experiment.budget)} of budget counts until the firm’s window after the last "
+        "answer has passed.",
     ]
 
 
@@ -176,8 +178,8 @@ def _stopping(experiment: Experiment, _firm: Firm | None) -> list[str]:
 def _promoting(experiment: Experiment, _firm: Firm | None) -> list[str]:
     return [
         *_ending("the arm you choose", experiment),
-        "Whoever watches will notice which arm won. That is a conclusion from all visitors "
-        "together; the promise is about the arm that each single visitor was shown.",
+        "Anybody who watches the site will see which arm won. That is a conclusion about all "
+        "visitors together; the promise is about the arm that each single visitor was shown.",
     ]
 
 
@@ -189,14 +191,14 @@ def _switching(experiment: Experiment, _firm: Firm | None) -> list[str]:
         "Its grade is “given the time”, unless the new tables fit between the old bounds: among "
         "visitors who first came after the change, odds move by a factor of at most "
         f"{factor(experiment.budget)}, as before. A tracker who does not know on which day a "
-        "visitor first came could learn more, because the same arm is shown with other chances "
-        "before and after the change. The statement and the ledger will say so.",
+        "visitor first came could learn more, because the chances of an arm differ before and after "
+        "the change. The statement and the ledger will say so.",
     ]
 
 
 def _adding_arm(experiment: Experiment, _firm: Firm | None) -> list[str]:
     said = [
-        "From now on new visitors can get the new arm. Visitors who have an arm keep it.",
+        "From now on, new visitors can get the new arm. Visitors who have an arm keep it.",
         "A table with the new arm is published at once, checked against the same budget. It is "
         f"version {experiment.version + 1} of the promise.",
         "Its grade is “given the time”: among visitors who first came after the change, odds move by "
@@ -204,25 +206,26 @@ def _adding_arm(experiment: Experiment, _firm: Firm | None) -> list[str]:
         "that the visitor came after it was added, and a tracker who does not know on which day a "
         "visitor first came could learn more from the other arms too. The statement and the ledger "
         "will say so.",
-        f"Nothing more is committed: {nats(experiment.cost_nano / NANO)} nats count, as before.",
+        f"Nothing more is committed: {in_nats(experiment.cost_nano / NANO)}, as before.",
     ]
     if experiment.across_time and table_rules()[experiment.strategy].offers_across_time:
         said.insert(
             2,
-            "The new version begins with the same chances for everybody, and fixes its floors anew.",
+            "The new version begins with the same chances for everybody, and then fixes new lowest "
+            "chances.",
         )
     if experiment.arm_specific:
         said.append(
-            f"Its own budget can be at most {nats(experiment.budget)} nats, the largest of the other "
-            "arms: more was not committed."
+            f"Its own budget can be at most {in_nats(experiment.budget)}, the largest of the other "
+            "arms, because no more was committed."
         )
     return said
 
 
 def _adding_segment(experiment: Experiment, _firm: Firm | None) -> list[str]:
     return [
-        "Until the next table, visitors of this segment get an arm of the zero row, as they did so "
-        "far. The next table comes on schedule and has a row for them.",
+        "Until the next table, visitors of this segment get an arm that says nothing about them, "
+        "as they do now. The next table is published on schedule and has a row for them.",
         "Visitors who came before keep their arm, and stay in “anybody else”.",
         "The promise and its version stay as they are: the new row keeps the same budget as all "
         f"others, a factor of at most {factor(experiment.budget)}. Nothing more is committed.",
@@ -245,7 +248,7 @@ ACTIONS: dict[str, Action] = {
     "start": Action(
         "Start this experiment?",
         "Start",
-        "It runs.",
+        "The experiment is running.",
         ("draft",),
         lambda service, key, text: service.experiments.start(
             key, share=fields.number("share", text("share")) / 100 if text("share") else 1.0
@@ -261,11 +264,12 @@ ACTIONS: dict[str, Action] = {
         _discarding,
         final=True,
         leaves="/experiments",
+        seldom=True,
     ),
     "pause": Action(
         "Pause this experiment?",
         "Pause",
-        "It is paused: new visitors get an arm that tells nothing about them.",
+        "It is paused: new visitors get an arm that says nothing about them.",
         ("running",),
         lambda service, key, _: service.experiments.pause(key),
         _pausing,
@@ -273,7 +277,7 @@ ACTIONS: dict[str, Action] = {
     "resume": Action(
         "Resume this experiment?",
         "Resume",
-        "It runs again.",
+        "The experiment is running again.",
         ("paused",),
         lambda service, key, _: service.experiments.resume(key),
         _resuming,
@@ -290,13 +294,14 @@ ACTIONS: dict[str, Action] = {
     ),
     "switch-off": Action(
         "Switch an arm off?",
-        "Switch off",
+        "Switch an arm off",
         "The arm is off for new visitors.",
         ("running", "paused"),
         lambda service, key, text: service.experiments.switch_off(key, text("arm")),
         _switching,
         chooses_arm=True,
         final=True,
+        seldom=True,
     ),
     "add-arm": Action(
         "Add an arm?",
@@ -307,6 +312,7 @@ ACTIONS: dict[str, Action] = {
         _adding_arm,
         names="Key of the new arm",
         final=True,
+        seldom=True,
     ),
     "add-segment": Action(
         "Add a segment?",
@@ -317,6 +323,7 @@ ACTIONS: dict[str, Action] = {
         _adding_segment,
         names="Name of the new segment",
         final=True,
+        seldom=True,
     ),
     "stop": Action(
         "Stop this experiment?",

@@ -11,7 +11,7 @@ from deniable.storage.records import Experiment, Firm
 from deniable.web.answers import MessageKind
 from deniable.web.standing import Standing
 from deniable.web.watcher import Health
-from deniable.web.wording import nats, percent, whole
+from deniable.web.wording import in_nats, nats, percent, whole
 
 SILENT_AFTER = 1_000
 """Visitors after which missing responses mean something: somebody forgot to send them."""
@@ -54,8 +54,8 @@ def _of_the_firm(firm: Firm | None, now: datetime) -> list[Alert]:
         found.append(
             Alert(
                 "note",
-                f"Only {nats(firm.remaining)} of the firm’s {nats(firm.budget)} nats are free: "
-                "further experiments may not fit.",
+                f"Only {nats(firm.remaining)} of the firm’s {in_nats(firm.budget)} are free: "
+                "another experiment may not fit.",
             )
         )
     return found
@@ -83,7 +83,11 @@ def _of_one(standing: Standing, health: Health | None) -> list[Alert]:
     key, found = experiment.key, []
     if health is not None and not health.as_designed:
         found.append(
-            Alert("bad", "Arms do not come in the designed proportions. Pause it and look.", key)
+            Alert(
+                "bad",
+                "Arms are not shown in the designed proportions. Pause it and investigate.",
+                key,
+            )
         )
     if health is not None and health.as_designed and health.learned is not None:
         found += [Alert("note", text, key) for text in health.learned.alerts]
@@ -92,12 +96,16 @@ def _of_one(standing: Standing, health: Health | None) -> list[Alert]:
         found.append(Alert("bad", "No budget is left: new visitors get random arms.", key))
     if standing.visitors >= SILENT_AFTER and standing.successes == 0:
         found.append(
-            Alert("bad", f"{whole(standing.visitors)} visitors and not one success reported.", key)
+            Alert(
+                "bad",
+                f"{whole(standing.visitors)} visitors and not a single success reported.",
+                key,
+            )
         )
     elif health is not None and health.check.decisions >= SILENT_AFTER:
         rewarded = health.check.rewarded / health.check.decisions
         if rewarded < 0.01:
-            told = f"Only {percent(rewarded)} of the decisions had a response reported."
+            told = f"Only {percent(rewarded)} of the decisions have a reported response."
             found.append(Alert("note", told, key))
     if _planned_is_over(experiment, standing.visitors):
         found.append(Alert("note", "It has seen as many visitors as planned: time to decide.", key))

@@ -12,6 +12,7 @@ from starlette.responses import JSONResponse, Response
 
 from deniable._types import JsonObject
 from deniable.charts.experiments import ARM_COLOURS, arm_colours
+from deniable.errors import NANO
 from deniable.privacy.serving import SPACE
 from deniable.privacy.tables import decoded_table
 from deniable.service.http.guard import Service
@@ -28,6 +29,7 @@ from deniable.web.actions import possible
 from deniable.web.alerts import SILENT_AFTER
 from deniable.web.integration import snippets
 from deniable.web.live_charts import PageChart
+from deniable.web.overview import current_firm
 from deniable.web.risks import (
     random_share,
     regret_bound,
@@ -41,7 +43,7 @@ from deniable.web.watcher import Watcher, sample_of
 router = APIRouter()
 
 PRIVACY_OF = {
-    "keep": "Keep running",
+    "keep": "As it is",
     "promote": "One arm for everybody",
     "within": "Best arms within the promise",
     "winners": "Best arms without a promise",
@@ -84,6 +86,8 @@ def experiment(request: Request, viewer: Reader, service: Service, key: str) -> 
         charts=charts,
         lift_charts=[one.name for one in charts if one.name.startswith("lift-")],
         actions=possible(found),
+        firm=current_firm(service),
+        cost=found.cost_nano / NANO,
         labels=service.experiments.labels(key),
         snippets=snippets(found, str(request.base_url).rstrip("/")),
         **values,

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from markupsafe import Markup, escape
 
 WORDS: dict[str, str] = {
+    "arm": "One of the versions that the experiment shows: a button, a photo, an offer.",
     "nat": "The unit of privacy budgets. 1 nat lets the odds be multiplied by at most 2.72, 2 nats by "
     "7.39, 3 nats by 20.1.",
     "odds": "A chance divided by the chance of the opposite. 20% is odds of 1 to 4; twice those "
@@ -18,10 +19,14 @@ WORDS: dict[str, str] = {
     "segment": "The group that the firm puts a visitor in. It is the secret that is protected.",
     "watcher": "Anybody outside of the firm who sees what visitors are shown: an analytics script, an "
     "advertising network, a browser extension.",
+    "tracker": "A watcher who follows people over many pages to learn about them.",
+    "across time": "The promise also holds for a watcher who does not know when a visitor first came.",
+    "given the time": "The promise holds for a watcher who knows when a visitor first came. One who "
+    "does not could learn a little more, because chances change over time.",
 }
 """Word -> what it means, in at most two sentences."""
 
-_FOUND = re.compile(r"\b(nat|odds|segment|watcher)(s?)\b")
+_FOUND = re.compile(rf"\b({'|'.join(WORDS)})(s?)\b")
 
 
 def glossed(text: str, prefix: str) -> Markup:
@@ -49,7 +54,7 @@ def _parts(text: str, prefix: str) -> Iterator[Markup]:
         told.add(word)
         yield escape(text[end : found.start()])
         end = found.end()
-        name = f"{prefix}-{word}"
+        name = f"{prefix}-{word.replace(' ', '-')}"
         yield Markup(
             '<span class="term" tabindex="0" aria-describedby="{0}">{1}</span>'
             '<span class="tip" role="tooltip" id="{0}">{2}</span>'

@@ -13,7 +13,7 @@ from deniable.storage.records import Experiment
 from deniable.storage.samples import Sample
 from deniable.web.risks import SegmentRisk, regret_bound
 from deniable.web.standing import Standing
-from deniable.web.wording import nats, whole
+from deniable.web.wording import in_nats, nats, whole
 
 if TYPE_CHECKING:
     from altair.typing import ChartType
@@ -137,8 +137,8 @@ def _risks(experiment: Experiment, risks: Sequence[SegmentRisk]) -> PageChart:
     at_cap = sum(risk.bound for risk in risks)
     return PageChart(
         "risks-chart",
-        "Risk of the current visitor, against the cap",
-        f"The dashed line is the cap of {nats(experiment.budget)} nats. "
+        "Risk of the next visitor, against the cap",
+        f"The dashed line is the cap of {in_nats(experiment.budget)}. "
         f"{at_cap} of {len(risks)} shown here have reached it; no visitor can be above it.",
         template(figures.segment_risks, len(risks), experiment.budget),
         {

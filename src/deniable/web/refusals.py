@@ -16,20 +16,20 @@ from deniable.web.access import viewer_of
 _PROGRAMS = ("/v1/", "/ofrep/")
 
 WORDS = {
-    400: ("That request makes no sense to us", "Go back and try again."),
+    400: ("We cannot read that request", "Go back and try again."),
     403: (
         "Not allowed",
         "Your role or API key does not include this. An admin can change that under Settings.",
     ),
-    404: ("There is nothing here", "It may have been renamed, or the address has a typing error."),
-    405: ("This address takes no such request", "Go back and use the buttons of the page."),
+    404: ("There is nothing here", "It may have been removed, or the address has a typing error."),
+    405: ("That cannot be done at this address", "Go back and use the buttons on the page."),
     429: ("Too many attempts", "Wait a while, then try again."),
     409: ("That cannot be done now", "Nothing was changed."),
-    413: ("That was too long", "Nothing was changed. Send less at once."),
+    413: ("That was too long", "Nothing was changed. Send less at a time."),
     422: ("Something in the form is not right", "Nothing was changed. Go back and correct it."),
     500: (
         "Something went wrong here",
-        "It is not your fault. Whoever runs the service finds it in the log.",
+        "It is not your fault. Whoever runs the service will find it in the log.",
     ),
     503: ("The service is busy", "Nothing was changed. Try again in a moment."),
 }

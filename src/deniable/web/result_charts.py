@@ -117,12 +117,18 @@ def _traffic(figures: ResultFigures) -> PageChart:
 
 def _delays(health: ResultHealth) -> PageChart:
     half, most = health.delays[5][1], health.delays[9][1]
+    long = max(seconds for _, seconds in health.delays) >= 2 * 3600
     return PageChart(
         "delay-chart",
         "Rewards by delay",
         f"Half of the rewards came within {duration(half)}, nine in ten within {duration(most)}.",
-        template(drawings.delay_curve),
-        {"delays": [{"hours": seconds / 3600, "share": share} for share, seconds in health.delays]},
+        template(drawings.delay_curve, "hours" if long else "minutes"),
+        {
+            "delays": [
+                {"minutes": seconds / 60, "hours": seconds / 3600, "share": share}
+                for share, seconds in health.delays
+            ]
+        },
         {
             "columns": ["Share of rewards", "Within"],
             "rows": [[percent(share, 0), duration(seconds)] for share, seconds in health.delays],

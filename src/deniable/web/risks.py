@@ -157,8 +157,8 @@ def waiting_words(risk: SegmentRisk, now: datetime | None = None) -> str:
     if risk.binds_at <= 1:
         return "from the first visitor"
     if risk.bound:
-        return f"since its visitor {risk.binds_at:,.0f}"
-    words = f"at its visitor {risk.binds_at:,.0f}" if risk.binds_at < 1e15 else "practically never"
+        return f"since visitor {risk.binds_at:,.0f}"
+    words = f"at visitor {risk.binds_at:,.0f}" if risk.binds_at < 1e15 else "practically never"
     if risk.expected is None:
         return words
     return f"{words}, at this pace {_away(risk.expected - (now or datetime.now(UTC)))}"

@@ -6,7 +6,9 @@ import json
 import math
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from fractions import Fraction
 
+from deniable.documents import words
 from deniable.errors import NANO
 from deniable.storage.actors import in_words
 from deniable.storage.records import SCOPES, Commitment, Scope
@@ -59,16 +61,47 @@ def nats(budget: float) -> str:
     return f"{budget:.4g}" if abs(budget) < 1e4 else whole(budget)
 
 
-def factor(budget: float) -> str:
-    """How far a budget lets odds move.
+def in_nats(budget: float) -> str:
+    """A budget with its unit.
 
-    >>> factor(1.0), factor(0.0), factor(12.0)
-    ('2.72', '1', '163,000')
+    >>> in_nats(1.0), in_nats(0.5)
+    ('1 nat', '0.5 nats')
     """
-    if budget > 30:
-        return "more than a trillion"
-    odds = math.exp(budget)
-    return f"{odds:.3g}" if odds < 100 else whole(float(f"{odds:.3g}"))
+    return f"{nats(budget)} nat{'' if budget == 1 else 's'}"
+
+
+def factor(budget: float) -> str:
+    """How far a budget lets odds move, rounded up as in the documents.
+
+    >>> factor(1.0), factor(0.0), factor(0.4), factor(12.0)
+    ('2.72', '1', '1.5', '163,000')
+    """
+    return "more than a trillion" if budget > 30 else words.factor(math.ceil(budget * NANO))
+
+
+def odds_words(budget: float) -> str:
+    """What a budget lets a watcher do: to the odds, and to a belief of 20%.
+
+    >>> odds_words(1.0)
+    'odds move at most 2.72 times: from 20% to at most 40.5%'
+    """
+    belief = "practically 100%" if budget > 30 else words.at_most(_after(budget))
+    return f"odds move at most {factor(budget)} times: from 20% to at most {belief}"
+
+
+def severity(budget: float) -> str:
+    """How grave that is: good up to a coin flip, bad from four in five on.
+
+    >>> severity(1.0), severity(2.0), severity(4.0)
+    ('good', 'note', 'bad')
+    """
+    if budget > 30 or _after(budget) > Fraction(4, 5):
+        return "bad"
+    return "good" if _after(budget) <= Fraction(1, 2) else "note"
+
+
+def _after(budget: float) -> Fraction:
+    return words.highest(Fraction(1, 5), math.ceil(budget * NANO))
 
 
 def duration(seconds: float) -> str:
@@ -113,7 +146,7 @@ _EVENTS = {
     "switch_off": "Arm switched off",
     "add_arm": "Arm added",
     "add_segment": "Segment added",
-    "exhaust": "Budget exhausted: new visitors get an arm that tells nothing",
+    "exhaust": "Budget exhausted: new visitors get an arm that says nothing about them",
     "migrate": "Store migrated; the first table was published",
     "erase": "Visitors erased on request",
     "purge": "Old visitors purged",
@@ -129,29 +162,29 @@ _EVENTS = {
 
 def event_words(event: Commitment) -> str:
     """What happened to an experiment, and what it took of the firm's budget."""
-    words = _EVENTS.get(event.kind, event.kind.replace("_", " ").capitalize())
+    told = _EVENTS.get(event.kind, event.kind.replace("_", " ").capitalize())
     detail = json.loads(event.detail)
     if event.kind == "note":
-        words = f"“{detail.get('text', '')}”"
+        told = f"“{detail.get('text', '')}”"
     if event.kind == "label":
         named = [f"owner {detail['owner']}"] if detail.get("owner") else []
-        words += f": {', '.join([*named, *map(str, detail.get('tags', ()))]) or 'none'}"
+        told += f": {', '.join([*named, *map(str, detail.get('tags', ()))]) or 'none'}"
     if event.kind == "audit" and "sound" in detail:
-        words += ": kept" if detail["sound"] else ": not kept"
+        told += ": kept" if detail["sound"] else ": not kept"
     if event.kind == "stop" and detail.get("winner"):
-        words += f"; everybody gets {detail['winner']}"
+        told += f"; everybody gets {detail['winner']}"
     if event.kind in ("switch_off", "add_arm"):
-        words += f": {detail.get('arm')}"
+        told += f": {detail.get('arm')}"
         if detail.get("grade"):
-            words += f"; version {detail.get('version')}, {detail['grade']}"
+            told += f"; version {detail.get('version')}, {detail['grade']}"
     if event.kind == "export":
-        words += f", in the shape {detail.get('shape')}"
+        told += f", in the shape {detail.get('shape')}"
     if event.amount_nano:
-        words += f", {nats(event.amount_nano / NANO)} nats committed"
+        told += f", {in_nats(event.amount_nano / NANO)} committed"
     by = (
         event.actor if event.kind == "document" else in_words(event.actor)
     )  # which are words already
-    return f"{words}, by {by}" if by else words
+    return f"{told}, by {by}" if by else told
 
 
 def role_name(role: str) -> str:
@@ -164,15 +197,15 @@ def role_name(role: str) -> str:
 
 
 SCOPE_WORDS: dict[Scope, str] = {
-    "decide": "ask for arms",
+    "decide": "request arms",
     "reward": "report rewards",
-    "scores": "give a model’s scores",
-    "read": "look at everything but single visitors",
-    "draft": "make and change drafts",
+    "scores": "send a model’s scores",
+    "read": "see everything but single visitors",
+    "draft": "create and change drafts",
     "run": "start, pause, stop and promote",
     "audit": "record audits",
-    "privacy": "set the firm’s budget, answer visitors, issue documents, export",
-    "admin": "manage people and keys, and do everything else",
+    "privacy": "set the firm’s budget, answer visitors’ requests, issue documents, export",
+    "admin": "do everything, including managing people and keys",
 }
 
 
@@ -180,7 +213,7 @@ def scope_words(scopes: Iterable[Scope]) -> str:
     """What scopes allow, in one sentence.
 
     >>> scope_words(("read", "draft"))
-    'look at everything but single visitors; make and change drafts'
+    'see everything but single visitors; create and change drafts'
     """
     given = set(scopes)
     shown = ["admin"] if "admin" in given else [scope for scope in SCOPES if scope in given]
@@ -198,7 +231,10 @@ FILTERS: dict[str, Callable[..., str]] = {
     "whole": whole,
     "percent": percent,
     "nats": nats,
+    "in_nats": in_nats,
     "factor": factor,
+    "odds_words": odds_words,
+    "severity": severity,
     "duration": duration,
     "moment": moment,
     "day": day,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import platform
 import re
-import time
 from importlib.metadata import version
 from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
+from tests.patience import eventually
 from tests.service.http.site import Site
 
 from deniable.service.figures import Figures
@@ -29,12 +29,13 @@ def _samples(text: str) -> dict[str, list[tuple[dict[str, str], float]]]:
 
 def test_a_healthy_service(site: Site) -> None:
     site.decide("v-1")
-    deadline = time.monotonic() + 60
-    while True:  # figures are taken over every second
-        found = _samples(site.client.get("/metrics").text)
-        if found["deniable_new_decisions_total"][0][1] == 1.0:
-            break
-        assert time.monotonic() < deadline
+    found: dict[str, list[tuple[dict[str, str], float]]] = {}
+
+    def counted() -> bool:  # figures are taken over every second
+        found.update(_samples(site.client.get("/metrics").text))
+        return found["deniable_new_decisions_total"][0][1] == 1.0
+
+    eventually(counted, "the decision is counted")
     (labels, value), *more = found["deniable_build_info"]
     assert (labels, value, more) == (
         {"version": version("deniable"), "python": platform.python_version()},

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx2 as httpx
 import pytest
+from tests.patience import PATIENCE, eventually
 from tests.postgres import PostgresServer
 from tests.service.http.process import Server, serving
 from tests.service.http.site import DECISIONS, EXPERIMENT, Site, running_site
@@ -19,8 +19,6 @@ from tests.service.http.site import DECISIONS, EXPERIMENT, Site, running_site
 from deniable.service.http.app import Options
 from deniable.service.service import Deniable
 from deniable.service.service import open as open_service
-
-WAIT_SECONDS = 60
 
 
 def _prepare(service: Deniable) -> str:
@@ -30,20 +28,13 @@ def _prepare(service: Deniable) -> str:
     return service.keys.create("test", ["admin"])[0]
 
 
-def _eventually(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + WAIT_SECONDS
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
-
-
 def _ready(site: Site) -> int:
     return site.client.get("/readyz").status_code
 
 
 def _becomes(site: Site, status: int) -> None:
     """Readiness is remembered for a second."""
-    _eventually(lambda: _ready(site) == status)
+    eventually(lambda: _ready(site) == status, f"readiness is {status}")
 
 
 def _check_outage(site: Site, kept: dict[str, Any]) -> None:
@@ -146,7 +137,7 @@ def _decide(server: Server, secret: str, visitor: str) -> httpx.Response:
         server.url + DECISIONS,
         json={"visitor": visitor, "segment": "a"},
         headers={"Authorization": f"Bearer {secret}"},
-        timeout=WAIT_SECONDS,
+        timeout=PATIENCE,
     )
 
 
@@ -174,18 +165,19 @@ def test_postgres_hangs(
         for number in range(5):
             answer = _decide(server, secret, f"w-{number}")
             assert (answer.status_code, answer.json().keys()) == (200, first.keys())
-        assert httpx.get(f"{server.url}/readyz", timeout=WAIT_SECONDS).status_code == 503
-        metrics = httpx.get(f"{server.url}/metrics", timeout=WAIT_SECONDS).text
+        assert httpx.get(f"{server.url}/readyz", timeout=PATIENCE).status_code == 503
+        metrics = httpx.get(f"{server.url}/metrics", timeout=PATIENCE).text
         assert "deniable_store_failing 1.0" in metrics
         own_postgres.resume()
-        _eventually(
-            lambda: httpx.get(f"{server.url}/readyz", timeout=WAIT_SECONDS).status_code == 200
+        eventually(
+            lambda: httpx.get(f"{server.url}/readyz", timeout=PATIENCE).status_code == 200,
+            "the service is ready again",
         )
         assert _decide(server, secret, "v-1").json() == first
         own_postgres.hang()
         _decide(server, secret, "v-2")
         server.process.send_signal(signal.SIGTERM)
-        assert server.process.wait(WAIT_SECONDS) in (0, 1)
+        assert server.process.wait(PATIENCE) in (0, 1)
     own_postgres.resume()
     with open_service(store) as service:
         assert service.ledger.verify().sound

@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx2 as httpx
 import pytest
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, eventually
 from tests.service.http.site import DECISIONS, EXPERIMENT, Site, running_site
 
 from deniable.service.engine import Engine
@@ -88,6 +88,28 @@ def test_a_crowded_caller_is_refused_before_its_body_is_parsed(
     assert site.service.figures.decisions == before
 
 
+def test_who_is_refused_depends_on_no_segment(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The size of a request is the number of its visitors, whatever their segments are called."""
+    sizes: list[int] = []
+
+    def crowded(_caller: object, size: int) -> bool:
+        sizes.append(size)
+        return True
+
+    monkeypatch.setattr(site.service, "crowded", crowded)
+    for segment in ("a", "{{ a }}", '{"visitor"'):
+        one = {"visitor": "v", "segment": segment}
+        ofrep = {"context": {"targetingKey": "v", "segment": segment}}
+        for path, body in (
+            (DECISIONS, one),
+            ("/ofrep/v1/evaluate/flags/checkout", ofrep),
+            (f"{DECISIONS}/batch", {"visitors": [one] * 3}),
+        ):
+            answer = site.client.post(path, json=body, headers=site.headers())
+            assert answer.status_code == 503
+    assert sizes == [1, 1, 3] * 3
+
+
 def test_too_many_requests_in_flight_are_refused(
     make_site: Callable[..., Site], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -106,7 +128,7 @@ def test_too_many_requests_in_flight_are_refused(
         assert site.client.get("/v1/firm", headers=site.headers()).status_code == 503
         assert site.decide("v-1")  # decide and reward have their own limit
         assert site.client.get("/healthz").status_code == 200  # and these have none
-        assert site.client.get("/readyz").status_code == 200
+        eventually(lambda: site.client.get("/readyz").status_code == 200, "it is ready")
         go.set()
     assert done == [200, 200]
     assert site.client.get("/v1/firm", headers=site.headers()).status_code == 200

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
-import tempfile
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx2 as httpx
 import psutil
 import pytest
+from tests.patience import PATIENCE, eventually
 from tests.service.http.process import Server, serving
 from tests.service.http.site import DECISIONS, EXPERIMENT
 
 from deniable.service.service import open as open_service
-
-WAIT_SECONDS = 60
 
 
 @pytest.fixture
@@ -32,13 +28,6 @@ def secret(tmp_path: Path) -> str:
         return service.keys.create("test", ["admin"])[0]
 
 
-def _eventually(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + WAIT_SECONDS
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
-
-
 def _family(server: Server) -> list[psutil.Process]:
     found: list[psutil.Process] = psutil.Process(server.process.pid).children(recursive=True)
     return found
@@ -47,7 +36,7 @@ def _family(server: Server) -> list[psutil.Process]:
 def _decided(url: str, secret: str, visitor: str) -> httpx.Response:
     headers = {"Authorization": f"Bearer {secret}"}
     body = {"visitor": visitor, "segment": "a"}
-    return httpx.post(url + DECISIONS, json=body, headers=headers, timeout=WAIT_SECONDS)
+    return httpx.post(url + DECISIONS, json=body, headers=headers, timeout=PATIENCE)
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
@@ -59,43 +48,47 @@ def test_signals_end_it_in_good_order(
         assert _decided(server.url, secret, "v").status_code == 200
         family = _family(server)
         server.process.send_signal(number)
-        assert server.process.wait(WAIT_SECONDS) == 0
+        assert server.process.wait(PATIENCE) == 0
         assert not any(process.is_running() for process in family)
 
 
-def test_workers_end_with_their_supervisor(tmp_path: Path, secret: str) -> None:
-    before = set(os.listdir(tempfile.gettempdir()))
+def test_workers_end_with_their_supervisor(
+    tmp_path: Path, secret: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setenv("TMPDIR", str(scratch))
     with serving(tmp_path, "--workers", "2", patient=False) as server:
         family = _family(server)
         assert len(family) == 2
         server.process.kill()
-        server.process.wait(WAIT_SECONDS)
-        psutil.wait_procs(family, WAIT_SECONDS)
+        server.process.wait(PATIENCE)
+        psutil.wait_procs(family, PATIENCE)
         assert not any(process.is_running() for process in family)
         port = server.url.rpartition(":")[2]
-        left = {name for name in os.listdir(tempfile.gettempdir()) if "deniable" in name} - before
-        assert not left
+        assert not list(scratch.iterdir())
     with serving(tmp_path, "--port", port, patient=False) as server:
         assert _decided(server.url, secret, "v").status_code == 200
 
 
 def test_a_worker_that_dies_is_replaced_and_counters_go_on(tmp_path: Path, secret: str) -> None:
     def counted() -> int:
-        lines = httpx.get(f"{server.url}/metrics", timeout=WAIT_SECONDS).text.splitlines()
+        lines = httpx.get(f"{server.url}/metrics", timeout=PATIENCE).text.splitlines()
         name = "deniable_new_decisions_total "
         return int(float(next(line for line in lines if line.startswith(name)).split()[1]))
 
     with serving(tmp_path, "--workers", "2") as server:
         for number in range(20):
             assert _decided(server.url, secret, f"v-{number}").status_code == 200
-        _eventually(lambda: counted() == 20)
+        eventually(lambda: counted() == 20, "20 are counted")
         first = _family(server)
         for process in first:
             process.kill()
-        _eventually(lambda: len(set(_family(server)) - set(first)) == 2)
+        eventually(lambda: len(set(_family(server)) - set(first)) == 2, "both are replaced")
         for number in range(20, 40):
-            _eventually(lambda n=number: _answers(server.url, secret, f"v-{n}"))  # type: ignore[misc]
-        _eventually(lambda: counted() == 40)
+            visitor = f"v-{number}"
+            eventually(lambda v=visitor: _answers(server.url, secret, v), visitor)  # type: ignore[misc]
+        eventually(lambda: counted() == 40, "40 are counted")
         assert server.terminate() == 0
 
 
@@ -111,7 +104,7 @@ def test_a_restart_on_an_inherited_socket_turns_nobody_away(tmp_path: Path, secr
     ended, failures, answered = threading.Event(), list[str](), list[int]()
 
     def visit(client_number: int) -> None:
-        with httpx.Client(base_url=url, timeout=WAIT_SECONDS) as client:
+        with httpx.Client(base_url=url, timeout=PATIENCE) as client:
             for number in range(1_000_000):
                 if ended.is_set():
                     return
@@ -132,7 +125,7 @@ def test_a_restart_on_an_inherited_socket_turns_nobody_away(tmp_path: Path, secr
 
     def more(count: int = 100) -> None:
         wanted = len(answered) + count
-        _eventually(lambda: len(answered) >= wanted or bool(failures))
+        eventually(lambda: len(answered) >= wanted or bool(failures), "visitors are answered")
 
     with socket.socket() as sock, ThreadPoolExecutor(8) as pool:
         sock.bind(("127.0.0.1", 0))
@@ -152,7 +145,7 @@ def test_a_restart_on_an_inherited_socket_turns_nobody_away(tmp_path: Path, secr
                 more()
                 ended.set()
                 for done in visits:
-                    done.result(WAIT_SECONDS)
+                    done.result(PATIENCE)
         finally:
             ended.set()
     assert failures == []

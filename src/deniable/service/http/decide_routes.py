@@ -55,6 +55,7 @@ class DecideRoute:
         scope: what the API key must be allowed to do.
         answer: the body for a key, a document and a caller's id; empty for 204.
         ofrep: whether errors have the shape of OFREP.
+        items: the member that holds a batch; None: the route is for one visitor or reward.
     """
 
     template: str
@@ -62,6 +63,7 @@ class DecideRoute:
     scope: KeyScope
     answer: Answer
     ofrep: bool = False
+    items: str | None = None
 
 
 class DecideRoutes:
@@ -80,14 +82,24 @@ class DecideRoutes:
         decisions = f"{_EXPERIMENTS}{{key}}/decisions"
         self._decide = DecideRoute(decisions, at("decide"), "decide", self._one_decision)
         self._decide_batch = DecideRoute(
-            f"{decisions}/batch", at("decide_batch"), "decide", self._many_decisions
+            f"{decisions}/batch",
+            at("decide_batch"),
+            "decide",
+            self._many_decisions,
+            items="visitors",
         )
         self._ofrep = DecideRoute(
             f"{_FLAGS}{{key}}", at("ofrep"), "decide", self._one_flag, ofrep=True
         )
         rewards = (
             DecideRoute("/v1/rewards", at("reward"), "reward", self._one_reward),
-            DecideRoute("/v1/rewards/batch", at("reward_batch"), "reward", self._many_rewards),
+            DecideRoute(
+                "/v1/rewards/batch",
+                at("reward_batch"),
+                "reward",
+                self._many_rewards,
+                items="rewards",
+            ),
         )
         self._fixed = {route.template: route for route in rewards}
 
@@ -121,13 +133,20 @@ class DecideRoutes:
         # A scratch copy answers nobody but auditors; whether there is one makes no difference.
         caller.require("audit" if key.startswith(SCRATCH_PREFIX) else route.scope)
         body = await read_body(scope, receive, self._limits.body)
-        if self._service.crowded(caller.id, max(1, body.count(b"{") - 1)):
-            raise OverloadedError("too many decisions and rewards are waiting")
+        if route.items is None:
+            self._refuse_if_crowded(caller.id, 1)  # before it is parsed: refusing must cost little
         document = parse_object(body, header(scope, b"content-type"))
+        if route.items is not None:  # counted, not guessed: a guess could depend on segments' names
+            given = document.get(route.items)
+            self._refuse_if_crowded(caller.id, len(given) if isinstance(given, list) else 1)
         answered = await route.answer(key, document, caller.id)
         status = 200 if answered else 204
         await send_json(send, status, answered)
         return status
+
+    def _refuse_if_crowded(self, caller: str, size: int) -> None:
+        if self._service.crowded(caller, max(1, size)):
+            raise OverloadedError("too many decisions and rewards are waiting")
 
     async def _one_decision(self, key: str, document: JsonObject, caller: str) -> bytes:
         visitor, segment = visitor_and_segment(document)

@@ -15,7 +15,6 @@ const ownReserve = reserve.value;
 const show = (id) => { document.getElementById(id).hidden = false; };
 const text = (id, value) => { document.getElementById(id).textContent = value; };
 const number = (value) => value.toLocaleString("en", { maximumFractionDigits: 0 });
-const compact = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
 const short = (value) => value.toLocaleString("en", { maximumSignificantDigits: 4 });
 
 let rows = state.rows;
@@ -81,7 +80,7 @@ function build() {
     line.setAttribute("role", "row");
     const name = cell(line, row.id, "th");
     name.scope = "row"; name.className = "name"; name.setAttribute("role", "rowheader");
-    const notes = [`${row.arms} arms, ${compact.format(Number(row.visitors))} visitors`, row.group && `group ${row.group}`,
+    const notes = [`${row.arms} arms, ${number(Number(row.visitors))} visitors`, row.group && `group ${row.group}`,
       !example && drafts.has(row.id) && "draft"].filter(Boolean);
     for (const note of notes) name.append(Object.assign(document.createElement("small"), { textContent: note }));
     cell(line, "", "td", "Budget").className = "number budget";
@@ -100,10 +99,10 @@ function showLines(lines) {
   const places = document.getElementById("lines").rows;
   lines.forEach((line, place) => {
     const row = places[place];
-    row.querySelector(".budget").textContent = line.budget.toFixed(3);
+    row.querySelector(".budget").textContent = short(line.budget);
     row.querySelector(".regret").textContent = number(line.regret);
     row.querySelector(".saved").textContent = number(line.saved);
-    row.querySelector(".gain").textContent = line.at_best ? "0" : line.budget > 0 ? compact.format(line.gain) : "–";
+    row.querySelector(".gain").textContent = line.at_best ? "0" : line.budget > 0 ? number(line.gain) : "–";
     const select = row.querySelector("select");
     if (select) select.options[0].textContent = `best: ${line.strategy}`;
   });
@@ -169,7 +168,7 @@ async function drawCurve() {
     curve = answer.what_if;
     document.getElementById("what_if-rows").replaceChildren(...curve.map((point) => {
       const row = document.createElement("tr");
-      cell(row, point.firm_budget.toFixed(3)).className = "number";
+      cell(row, short(point.firm_budget)).className = "number";
       cell(row, number(point.regret)).className = "number";
       return row;
     }));

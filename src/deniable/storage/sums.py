@@ -1,0 +1,267 @@
+"""Sums of an experiment's counters: what tables are made from, and when the next one is due.
+
+Counters are kept by table, because results need them so: 200 cells in 100 tables are 20,000 rows, too
+many to add up for every publication. Shows of a table that was replaced never change; its rewards may
+still come. So `RunningSums` reads the newest tables every time and remembers the others in blocks
+(`WIDTH` blocks of one size become one of the next). Blocks are read again from the oldest table on for
+which this process's own writer has stored a reward, and all of them where another writer has stored
+anything. So the sums are always those of all counters.
+"""
+
+from __future__ import annotations
+
+import threading
+from array import array
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from sqlalchemy import ColumnElement, Connection, ScalarSelect, Table, bindparam, func, select
+
+from deniable.storage.records import Experiment, Role
+from deniable.storage.schema import (
+    COMMITMENT_CHAIN,
+    arms,
+    counters,
+    experiments,
+    segments,
+    tables,
+    writers,
+)
+
+FRESH = 1
+"""Tables before the one in force that are read every time."""
+
+WIDTH = 4
+"""Blocks of one size that become one block."""
+
+LAST_TABLE = 2**31 - 1
+"""Above every table's number."""
+
+
+class Sums(NamedTuple):
+    """Sums over some tables of an experiment.
+
+    Attributes:
+        decisions: stored, of every kind.
+        shows: of members, segment by segment, arm by arm.
+        rewards: the sums of their rewards, in the same order.
+    """
+
+    decisions: int
+    shows: array[int]
+    rewards: array[int]
+
+
+class Growth(NamedTuple):
+    """How far an experiment has come since its last table."""
+
+    decisions: int  # stored, of every kind
+    writers: int  # that stored them lately
+    table: int  # the number of the one in force; 0 before the first
+    published: int  # decisions that were stored by then
+    trace: bool  # whether it has a trace budget
+    arms: int
+    segments: int
+
+
+def sums(
+    connection: Connection, experiment: Experiment, first: int = 0, last: int = LAST_TABLE
+) -> Sums:
+    """The sums over some tables, all by default, and over all writers."""
+    width, empty = len(experiment.arms), bytes(8 * _cells(experiment))
+    decisions, shows, rewards = 0, array("q", empty), array("q", empty)
+    wanted = {"identity": bytes.fromhex(experiment.id), "first": first, "last": last}
+    for role, segment, arm, shown, value in connection.execute(_SUMS, wanted).all():
+        decisions += int(shown)
+        if role == Role.MEMBER and segment >= 0:
+            shows[segment * width + arm] = int(shown)
+            rewards[segment * width + arm] = int(value)
+    return Sums(decisions, shows, rewards)
+
+
+def _cells(experiment: Experiment) -> int:
+    return len(experiment.segments) * len(experiment.arms)
+
+
+@dataclass(slots=True)
+class _Block:
+    """Sums over the tables from one number to another; about WIDTH^size of them."""
+
+    first: int
+    last: int
+    size: int
+    sums: Sums
+
+
+class _Remembered:
+    """The blocks of one experiment, as of what other writers had stored.
+
+    `again` is the oldest table that has to be read once more: its new reward was told after the
+    transaction had begun that read it, and may not have been seen.
+    """
+
+    def __init__(self) -> None:
+        self.blocks: list[_Block] = []
+        self.others: dict[int, int] = {}
+        self.again = LAST_TABLE
+
+
+class RunningSums:
+    """The sums of many experiments, remembered between publications. Safe for threads."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, _Remembered] = {}
+        self._writer: int | None = None
+        self._oldest: dict[bytes, int] = {}  # experiment -> the oldest table with a new reward
+        self._in_doubt = False
+        self._lock = threading.Lock()
+
+    def stored(self, writer: int | None, rewarded: Mapping[bytes, int]) -> None:
+        """What this process's writer has just stored. Called by its thread alone; waits for nobody.
+
+        Args:
+            writer: its number; None: it is not known what was stored.
+            rewarded: experiment -> the oldest table whose decisions got rewards.
+        """
+        if writer != self._writer:
+            self._writer, self._in_doubt = writer, True
+        for experiment, table in rewarded.items():
+            self._oldest[experiment] = min(table, self._oldest.get(experiment, table))
+
+    def total(self, connection: Connection, experiment: Experiment) -> Sums:
+        """The sums over all tables of an experiment."""
+        table = experiment.table_number
+        with self._lock:
+            identity = bytes.fromhex(experiment.id)
+            if self._in_doubt:
+                self._in_doubt = False
+                self._known.clear()
+                self._oldest[identity] = 0
+            known = self._known.setdefault(identity, _Remembered())
+            others = {
+                writer: seq
+                for writer, seq in connection.execute(_WRITERS)
+                if writer != self._writer
+            }
+            blocks = known.blocks
+            told = self._oldest.pop(identity, LAST_TABLE)
+            while blocks and blocks[-1].last >= min(told, known.again):
+                blocks.pop()
+            known.again = told
+            if others != known.others:
+                blocks.clear()
+                known.others = others
+            if blocks:
+                grown = len(blocks[-1].sums.shows) != _cells(experiment)
+                if grown or blocks[-1].last >= table:  # or an older state of the store
+                    blocks.clear()
+            last = table - FRESH - 1
+            wanted = _next_block(blocks, last)
+            if wanted is not None:
+                first, size = wanted
+                blocks.append(_Block(first, last, size, sums(connection, experiment, first, last)))
+            found = [sums(connection, experiment, _behind(blocks)), *(b.sums for b in blocks)]
+        decisions, shows, rewards = zip(*found, strict=True)
+        return Sums(
+            sum(decisions),
+            array("q", map(sum, zip(*shows, strict=True))),
+            array("q", map(sum, zip(*rewards, strict=True))),
+        )
+
+    def growth(self, connection: Connection, identity: bytes) -> Growth:
+        """How far the experiment with this id has come, in one statement."""
+        with self._lock:
+            known = self._known.get(identity)
+            blocks = [] if known is None else known.blocks
+            first, before = _behind(blocks), sum(block.sums.decisions for block in blocks)
+        found = growth(connection, identity, first)
+        if blocks and found.table < first:  # an older state of the store
+            return growth(connection, identity)
+        return found._replace(decisions=found.decisions + before)
+
+
+def growth(connection: Connection, identity: bytes, first: int = 0) -> Growth:
+    """How far an experiment has come, with the decisions from this table on."""
+    row = connection.execute(_GROWTH, {"identity": identity, "first": first}).one()
+    decisions, n_writers, table, published, trace, n_arms, n_segments = row
+    return Growth(int(decisions), n_writers, table, int(published), bool(trace), n_arms, n_segments)
+
+
+def _next_block(blocks: list[_Block], last: int) -> tuple[int, int] | None:
+    """First table and size of the block to be read next; those that become part of it are removed."""
+    first = _behind(blocks)
+    if first > last:
+        return None
+    size = _size(last - first + 1)
+    while [block.size for block in blocks[1 - WIDTH :]] == [size] * (WIDTH - 1):
+        first = blocks[1 - WIDTH].first
+        del blocks[1 - WIDTH :]
+        size += 1
+    return first, size
+
+
+def _behind(blocks: list[_Block]) -> int:
+    """The first table that is in no block."""
+    return blocks[-1].last + 1 if blocks else 0
+
+
+def _size(count: int) -> int:
+    """The size of a block of so many tables.
+
+    >>> [_size(count) for count in (1, 3, 4, 17)]
+    [0, 0, 1, 2]
+    """
+    size = 0
+    while count >= WIDTH ** (size + 1):
+        size += 1
+    return size
+
+
+_WRITERS = select(writers.c.id, writers.c.seq).where(writers.c.id != COMMITMENT_CHAIN)
+
+# Made once: to make a statement takes longer than to run it.
+_MINE = counters.c.experiment_id == bindparam("identity")
+_CELL = (counters.c.role, counters.c.segment, counters.c.arm)
+_SUMS = (
+    select(*_CELL, func.sum(counters.c.shows), func.sum(counters.c.value))
+    .where(
+        _MINE,
+        counters.c.metric == 0,
+        counters.c.table_number.between(bindparam("first"), bindparam("last")),
+    )
+    .group_by(*_CELL)
+)
+
+
+def _recent(what: ColumnElement[int]) -> ScalarSelect[int]:
+    """Of an experiment's counters from some table on."""
+    return (
+        select(what).where(_MINE, counters.c.table_number >= bindparam("first")).scalar_subquery()
+    )
+
+
+def _owned(table: Table) -> ScalarSelect[int]:
+    """How many rows of a table an experiment has."""
+    mine = table.c.experiment_id == bindparam("identity")
+    return select(func.count()).select_from(table).where(mine).scalar_subquery()
+
+
+_GROWTH = (
+    select(
+        _recent(func.coalesce(func.sum(counters.c.shows), 0)),
+        _recent(func.count(counters.c.writer_id.distinct())),
+        experiments.c.table_number,
+        func.coalesce(tables.c.decisions, 0),
+        experiments.c.trace_nano.is_not(None),
+        _owned(arms),
+        _owned(segments),
+    )
+    .select_from(experiments)
+    .outerjoin(
+        tables,
+        (tables.c.experiment_id == experiments.c.id)
+        & (tables.c.number == experiments.c.table_number),
+    )
+    .where(experiments.c.id == bindparam("identity"))
+)
