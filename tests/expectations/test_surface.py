@@ -13,6 +13,9 @@ from deniable.expectations import surface as surfaces
 from deniable.expectations.expected import RIVALS, expected_loss
 from deniable.expectations.prior import best_rate, mean_rate
 from deniable.expectations.surface import Question, best_private, surface
+from deniable.policies.tables import JointPolicy
+from deniable.simulation.environment import Environment
+from deniable.simulation.job import make_job, run_repetition
 from deniable.strategies import STRATEGIES
 from deniable.studies.surface import Difference, compare
 from deniable.studies.surface_runs import draw_questions, names
@@ -97,6 +100,19 @@ def test_where_everybody_likes_the_same_pooled_loses_what_one_segment_would() ->
     pooled = expected_loss("pooled", **USUAL, heterogeneity=0.0)
     alone = expected_loss("pooled", **USUAL | {"n_segments": 1}, heterogeneity=0.7)
     assert float(pooled.lost) == pytest.approx(float(alone.lost))
+
+
+def test_with_one_segment_the_joint_strategy_is_one_bandit_for_everybody() -> None:
+    """Its simulator says so too: the same counts at any budget, and the law of the pooled policy."""
+    one = USUAL | {"n_segments": 1}
+    pooled = expected_loss("pooled", **one)
+    for budget in (0.0, 1.0, 8.0):
+        joint = expected_loss("joint", **one, budgets=budget)
+        assert float(joint.lost) == pytest.approx(float(pooled.lost), rel=1e-12)
+    page = Environment([0.1, 0.11, 0.105], 20_000)
+    job = {budget: make_job(page, JointPolicy(budget)) for budget in (0.0, 4.0)}
+    shows = [run_repetition(job[budget], 5, 0)[0].tolist() for budget in job]
+    assert shows[0] == shows[1]
 
 
 def test_arrays_are_many_scalars() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,11 @@ import polars as pl
 import pytest
 
 from deniable.errors import InvalidArgumentError, InvalidTableError
+from deniable.expectations.fit import fit_prior
 from deniable.portfolio.allocation import allocate
 from deniable.portfolio.problem import Portfolio, firm_nano, nano
+from deniable.portfolio.rows import clean_rows
+from deniable.portfolio.rules import compare_rules
 from deniable.portfolio.table import read_portfolio, write_allocation
 
 GOOD: dict[str, Any] = {"id": "a", "arms": 2, "visitors": 1000}
@@ -161,3 +165,24 @@ def test_an_allocation_is_written_as_csv_and_json(tmp_path: Path) -> None:
 )
 def test_the_firms_budget_is_rounded_down(nats: float, exact: int) -> None:
     assert firm_nano("firm_budget", nats) == exact
+
+
+def test_names_of_python_arguments_are_columns_too() -> None:
+    spelled = [{"id": "a", "n_arms": 3, "horizon": 900, "n_segments": 4}]
+    usual = [{"id": "a", "arms": 3, "visitors": 900, "segments": 4}]
+    assert clean_rows(spelled) == clean_rows(usual)
+    with pytest.raises(InvalidTableError, match="unknown column 'n_arms'"):
+        clean_rows([{"id": "a", "n_arms": 3, "arms": 2, "visitors": 9}])
+
+
+@pytest.mark.parametrize(
+    ("call", "argument"),
+    [(Portfolio.of, "experiments"), (fit_prior, "past_experiments"), (compare_rules, "allocation")],
+)
+@pytest.mark.parametrize("given", [None, 3])
+def test_what_is_no_table_is_refused_by_name(
+    call: Callable[[Any], object], argument: str, given: object
+) -> None:
+    with pytest.raises(InvalidArgumentError) as caught:
+        call(given)
+    assert caught.value.argument == argument

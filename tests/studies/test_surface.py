@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -26,11 +28,11 @@ def test_runs_go_on_where_they_were(tmp_path: Path) -> None:
     del runs  # interrupted
     again = [(name, number) for name, number, _ in surface_runs.make_runs(tmp_path, wanted)]
     assert again == [("random", 1), ("random", 2)]
-    asked, lost, gain, known = surface_runs.read_runs(tmp_path, "random")
-    assert lost.shape == gain.shape == known.shape == (120,)
-    assert (lost == surface_runs.make_chunk("random", 0)[:, -3].tolist()
-            + surface_runs.make_chunk("random", 1)[:, -3].tolist()
-            + surface_runs.make_chunk("random", 2)[:, -3].tolist()).all()  # fmt: skip
+    asked, rows = surface_runs.read_runs(tmp_path, "random")
+    assert {part.shape for part in rows} == {(120,)}
+    place = surface_runs.COLUMNS.index("lost")
+    made = [surface_runs.make_chunk("random", number)[:, place] for number in range(3)]
+    assert (rows.lost == np.concatenate(made)).all()
     low, high = surface_runs.SIGNALS
     assert ((asked.signal >= low) & (asked.signal <= high)).all()
 
@@ -38,15 +40,16 @@ def test_runs_go_on_where_they_were(tmp_path: Path) -> None:
 def test_random_arms_lose_the_gain_on_average(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(surface_runs, "CHUNK", 3000)
     rows = surface_runs.make_chunk("random", 0)
-    assert rows[:, -3].mean() == pytest.approx(1, abs=0.03)
+    place = surface_runs.COLUMNS.index("lost")
+    assert rows[:, place].mean() == pytest.approx(1, abs=0.03)
 
 
 def test_a_run_loses_between_nothing_and_a_bit_more_than_everything() -> None:
     rng = np.random.default_rng(3)
     for asked in surface_runs.draw_questions("constant", 5, rng):
-        lost, gain, known = surface_runs.run_row("constant", asked, rng)
-        assert 0 <= known <= gain
-        assert 0 <= lost < 4
+        row = surface_runs.run_row("constant", asked, rng)
+        assert 0 <= row.known <= row.gain
+        assert 0 <= row.lost < 4
 
 
 def test_the_fit_finds_a_curve_that_it_can_have() -> None:
@@ -61,7 +64,9 @@ def test_the_fit_finds_a_curve_that_it_can_have() -> None:
     gain = rng.gamma(9, 1 / 9, true.shape)
     lost = (1 - true) * gain * np.exp(0.2 * rng.standard_normal(true.shape) - 0.02)
     known = (1 - reach("constant", asked)) * gain
-    found = surface.fit_entry("constant", asked, lost, gain, known)
+    unjudged = np.full(true.shape, np.nan)
+    rows = surface_runs.Rows(lost, gain, known, unjudged, unjudged)
+    found = surface.fit_entry("constant", asked, rows)
     error = found.shares(asked) - true
     assert np.sqrt(np.mean(error**2)) < 0.02
     low, high = found.spreads(asked)
@@ -76,3 +81,21 @@ def test_the_command_tells_what_it_made(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "random 2:" in done.output
     assert len(list(tmp_path.glob("random-*.npy"))) == 2
+
+
+def test_one_surface_can_be_fitted_and_the_others_kept(tmp_path: Path) -> None:
+    shipped = files("deniable.expectations").joinpath("surface.json").read_text(encoding="utf-8")
+    target = tmp_path / "surface.json"
+    target.write_text(shipped, encoding="utf-8")
+    folder = str(tmp_path / "rows")
+    CliRunner().invoke(
+        surface.app, ["make", "--folder", folder, "--only", "random", "--files", "3"]
+    )
+    done = CliRunner().invoke(
+        surface.app, ["fit", "--folder", folder, "--target", str(target), "--only", "random"]
+    )
+    assert done.exit_code == 0, done.output
+    before, after = (json.loads(text)["entries"] for text in (shipped, target.read_text()))
+    assert list(before) == list(after)
+    changed = [name for name in before if before[name] != after[name]]
+    assert changed == ["random"]

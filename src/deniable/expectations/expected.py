@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,7 +20,15 @@ from deniable.expectations.prior import (
     checked_lift,
     mean_rate,
 )
-from deniable.expectations.surface import ONE_SEGMENT, PERFECT, POOLED, RANDOM, Question, surface
+from deniable.expectations.surface import (
+    PERFECT,
+    POOLED,
+    RANDOM,
+    Entry,
+    Question,
+    surface,
+    surface_name,
+)
 from deniable.strategies import STRATEGIES
 
 RIVALS = (RANDOM, POOLED, PERFECT)
@@ -32,16 +42,34 @@ class Expected:
     Attributes:
         clicks: expected, of all visitors.
         lost: expected clicks lost against perfect information, which shows every segment its best arm.
-        low: 10% quantile of the clicks lost, over the prior and the luck of learning.
-        high: 90% quantile.
         on_surface: whether the surface was fitted there; elsewhere its edge is taken.
+        strategy: whose.
+        asked: where.
     """
 
     clicks: FloatArray
     lost: FloatArray
-    low: FloatArray
-    high: FloatArray
     on_surface: NDArray[np.bool_]
+    strategy: str
+    asked: Question
+
+    @property
+    def low(self) -> FloatArray:
+        """10% quantile of the clicks lost, over the prior and the luck of learning."""
+        return self.lost * self._spreads[0]
+
+    @property
+    def high(self) -> FloatArray:
+        """90% quantile."""
+        return self.lost * self._spreads[1]
+
+    @cached_property
+    def _spreads(self) -> tuple[FloatArray, FloatArray]:
+        """Both relative to the mean; computed where they are looked at, as many callers do not."""
+        low, high = np.ones(self.lost.shape), np.ones(self.lost.shape)
+        for where, entry in _entries(self.strategy, self.asked):
+            low[where], high[where] = entry.spreads(self.asked.part(where))
+        return low, high
 
 
 def has_surface(strategy: str) -> bool:
@@ -88,31 +116,21 @@ def expected_loss(
         heterogeneity=check.probability("heterogeneity", heterogeneity),
         budget=check.nonnegative("budgets", budgets),
     )
-    share, low, high, covered = _looked_up(strategy, asked)
+    share, covered = np.ones(asked.arms.shape), np.ones(asked.arms.shape, bool)
+    for where, entry in _entries(strategy, asked):
+        part = asked.part(where)
+        share[where], covered[where] = entry.shares(part), entry.covers(part)
     best = asked.visitors * np.asarray(best_rate(asked.arms, asked.base_rate, asked.lift))
     gain = best - asked.visitors * np.asarray(mean_rate(asked.base_rate, asked.lift))
     lost = (1 - share) * gain
-    return Expected(best - lost, lost, low * lost, high * lost, covered)
+    return Expected(best - lost, lost, covered, strategy, asked)
 
 
-def _looked_up(
-    strategy: str, asked: Question
-) -> tuple[FloatArray, FloatArray, FloatArray, NDArray[np.bool_]]:
-    """Share of the gain, the two quantiles of the loss relative to its mean, and where it is known."""
-    shape = asked.arms.shape
+def _entries(strategy: str, asked: Question) -> Iterator[tuple[NDArray[np.bool_], Entry]]:
+    """Which surface holds where; none for perfect information."""
     if strategy == PERFECT:
-        return np.ones(shape), np.ones(shape), np.ones(shape), np.ones(shape, bool)
-    found = surface()
-    results = [np.empty(shape), np.empty(shape), np.empty(shape), np.empty(shape, bool)]
+        return
     one = asked.segments == 1
-    for where, name in ((one, strategy + ONE_SEGMENT), (~one, strategy)):
-        entry = found.get(name, found[strategy])
-        if not where.any():
-            continue
-        part = asked.part(where)
-        for result, value in zip(
-            results, (entry.shares(part), *entry.spreads(part), entry.covers(part)), strict=True
-        ):
-            result[where] = value
-    share, low, high, covered = results
-    return share, low, high, covered.astype(bool)
+    for where, name in ((one, surface_name(strategy, 1)), (~one, strategy)):
+        if where.any():
+            yield where, surface()[name]

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable._validation import FloatArray
-from deniable.errors import InvalidTableError
+from deniable.errors import InvalidArgumentError, InvalidTableError
 from deniable.expectations.prior import HETEROGENEITY, Prior
 
 COLUMNS = ("experiment", "arm", "shows", "clicks")
@@ -81,6 +81,7 @@ def fit_prior(
             or a Polars or pandas frame.
 
     Raises:
+        InvalidArgumentError: it is no table.
         InvalidTableError: lists every bad row, or says that there is no experiment to learn from.
 
     >>> rows = [
@@ -230,6 +231,8 @@ def _rows(given: Iterable[Mapping[str, object]] | Frame) -> list[object]:
         return list(given.to_dicts())
     if hasattr(given, "to_dict") and hasattr(given, "columns"):  # pandas
         return list(given.to_dict("records"))
+    if not isinstance(given, Iterable):
+        raise InvalidArgumentError("past_experiments", given, "rows, or a frame")
     return list(cast(Iterable[object], given))
 
 

@@ -32,9 +32,6 @@ from deniable.strategies import STRATEGIES
 POOLED, RANDOM, PERFECT, BEST_PRIVATE = "pooled", "random", "perfect", "best-private"
 """What strategies are compared with, and the table that is best with known rates."""
 
-ONE_SEGMENT = "/1"
-"""Ends the name of the surface for one segment, of a strategy that learns from all segments at once."""
-
 QUANTILES = (0.1, 0.9)
 """Of the clicks lost, over the prior: four experiments in five lie between."""
 
@@ -198,12 +195,13 @@ class Entry:
 
 def reach(strategy: str, asked: Question) -> FloatArray:
     """The share of the gain that is left once all was learned."""
-    name = strategy.removesuffix(ONE_SEGMENT)
-    if name == POOLED:
+    if strategy == POOLED:
         return np.sqrt(asked.shared)
-    if name == BEST_PRIVATE or name not in STRATEGIES:
+    if strategy == BEST_PRIVATE or strategy not in STRATEGIES:
         return np.ones(asked.arms.shape)
-    explored = STRATEGIES[name].explored(asked.arms, asked.visitors / asked.segments, asked.budget)
+    explored = STRATEGIES[strategy].explored(
+        asked.arms, asked.visitors / asked.segments, asked.budget
+    )
     return best_private(asked) if explored is None else 1 - explored
 
 
@@ -231,25 +229,23 @@ def private_part(explored: FloatArray, fitted: FloatArray) -> FloatArray:
 
 def coordinates(strategy: str, asked: Question) -> dict[str, FloatArray]:
     """Where the surface of a strategy is looked at."""
-    name = strategy.removesuffix(ONE_SEGMENT)
     plain = {
         "arms": np.log(asked.arms),
         "segments": np.log(asked.segments),
         "heterogeneity": asked.heterogeneity,
     }
-    if name == POOLED:  # one segment with the lifts of the segments' mean
+    if strategy == POOLED:  # one segment with the lifts of the segments' mean
         return plain | _learning(asked.signal * asked.shared, asked.visitors,
                                  asked.lift * np.sqrt(asked.shared))  # fmt: skip
-    if name in STRATEGIES:
+    if strategy in STRATEGIES:
         alone = asked.visitors / asked.segments
-        explored = STRATEGIES[name].explored_last(asked.arms, alone, asked.budget)
+        explored = STRATEGIES[strategy].explored_last(asked.arms, alone, asked.budget)
         if explored is not None:
             learning = _learning(asked.signal / asked.segments, alone, asked.lift)
             return plain | {"explored": np.log(explored)} | learning
-    sides = asked.arms if strategy.endswith(ONE_SEGMENT) else asked.sides
     return (
         plain
-        | {"explored": log_exploration(sides, asked.budget)}
+        | {"explored": log_exploration(asked.sides, asked.budget)}
         | _learning(asked.signal, asked.visitors, asked.lift)
     )
 
@@ -275,12 +271,19 @@ def _learning(signal: FloatArray, visitors: FloatArray, lift: FloatArray) -> dic
     return {name: np.log(np.maximum(part, 1e-300)) for name, part in parts.items()}
 
 
-def entry_of(strategy: str, n_segments: int) -> Entry | None:
-    """The surface of a strategy for so many segments; None where none was made."""
-    found = surface()
-    if n_segments == 1 and strategy + ONE_SEGMENT in found:
-        return found[strategy + ONE_SEGMENT]
-    return found.get(strategy)
+def learns_apart(strategy: str) -> bool:
+    """Whether every segment learns from its own visitors alone."""
+    return strategy in STRATEGIES and STRATEGIES[strategy].explored(2, 100, 1.0) is not None
+
+
+def surface_name(strategy: str, n_segments: int) -> str:
+    """Which surface holds: with one segment, whoever learns from all together is one bandit for all.
+
+    >>> surface_name("joint", 1), surface_name("joint", 2), surface_name("constant", 1)
+    ('pooled', 'joint', 'constant')
+    """
+    together = strategy in STRATEGIES and not learns_apart(strategy)
+    return POOLED if together and n_segments == 1 else strategy
 
 
 @lru_cache(maxsize=1)

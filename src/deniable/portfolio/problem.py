@@ -110,6 +110,8 @@ class Portfolio:
         >>> Portfolio.of(rows).objective
         'expected'
         """
+        if not isinstance(experiments, Iterable):
+            raise InvalidArgumentError("experiments", experiments, "rows: a list of mappings")
         rows = clean_rows(list(experiments), check_form(form))
         objective = _objective(rows, form, objective)
         least = [_first(row.committed, row.min_budget) or 0.0 for row in rows]

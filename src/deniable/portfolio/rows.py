@@ -18,6 +18,8 @@ KNOWN = ("base_rate", "lift", "heterogeneity", "shares", "value")
 """What may be known about an experiment: with a base rate, what it will lose can be expected."""
 OPTIONAL = ("segments", "strategy", "min_budget", "max_budget", "committed", "group", *KNOWN)
 COLUMNS = REQUIRED + OPTIONAL
+SYNONYMS = {"n_arms": "arms", "n_segments": "segments", "horizon": "visitors"}
+"""What Python arguments are called elsewhere in the library."""
 _LARGEST_COUNT = 10**15
 _LARGEST_BUDGET = 1e6
 _LARGEST_WORTH = 1e12
@@ -62,6 +64,7 @@ def clean_rows(raw: Sequence[object], form: Form = "summed") -> list[Row]:
     ]
     if problems:
         raise InvalidTableError(problems)
+    given = [_in_columns(row) for row in given]
     unknown = {key for row in given for key in row} - set(COLUMNS)
     problems += [
         (0, f"unknown column {name!r}: expected {', '.join(COLUMNS)}") for name in sorted(unknown)
@@ -79,6 +82,11 @@ def clean_rows(raw: Sequence[object], form: Form = "summed") -> list[Row]:
     if problems:
         raise InvalidTableError(problems)
     return rows
+
+
+def _in_columns(row: Mapping[str, object]) -> Mapping[str, object]:
+    """The row by the names of columns; a synonym beside its column stays, and is refused."""
+    return {key if SYNONYMS.get(key, key) in row else SYNONYMS[key]: row[key] for key in row}
 
 
 def _row(values: Mapping[str, object], wrong: list[str], form: Form) -> Row:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from deniable._validation import FloatArray
-from deniable.errors import NANO
+from deniable.errors import NANO, InvalidArgumentError
 from deniable.portfolio.allocation import Allocation
 from deniable.portfolio.curves import Curves, build_curves, expected_table
 from deniable.portfolio.problem import (
@@ -151,6 +151,8 @@ def compare_rules(allocation: Allocation) -> list[RuleOutcome]:
     [('optimal', 5938), ('best budgets', 5612), ('equal split', 7375), ('zero', 14031),
      ('random arms', 11000)]
     """
+    if not isinstance(allocation, Allocation):
+        raise InvalidArgumentError("allocation", allocation, "an Allocation: allocate(...)")
     portfolio = allocation.portfolio
     optimal = RuleOutcome(
         "optimal",

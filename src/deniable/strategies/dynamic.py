@@ -81,17 +81,13 @@ class DynamicStrategy(SymmetricStrategy):
 
     @classmethod
     def explored(cls, n_arms: ArrayLike, visitors: ArrayLike, budget: ArrayLike) -> FloatArray:
-        """The schedule by Gauss quadrature up to where the budget binds, then the budget's."""
+        """The schedule up to where the budget binds, then the budget's."""
         arms, end, cap = np.broadcast_arrays(n_arms, visitors, budget)
         ends = np.maximum(end, 1).astype(np.float64)
         binds = np.minimum(np.maximum(exhaustion_root(arms, cap), 1.0), ends)
-        # The schedule falls like the cube root of the clock: as a function of x with clock = binds
-        # x^(3/2) it is nearly straight.
-        clock = binds[..., None] * _NODES**1.5
-        with np.errstate(divide="ignore", invalid="ignore"):
-            share = np.minimum(1.0, np.cbrt(arms[..., None] * np.log(clock) / clock))
-        share = np.where(clock < math.e, 1.0, share)
-        scheduled = binds * (share * (1.5 * np.sqrt(_NODES) * _WEIGHTS)).sum(axis=-1)
+        # Many experiments and budgets share few pairs: a budget binds at the same clock in all.
+        pairs, place = np.unique(arms.ravel() + 1j * binds.ravel(), return_inverse=True)
+        scheduled = _scheduled(pairs.real, pairs.imag)[place].reshape(binds.shape)
         late = (ends - binds) * np.asarray(exploration_from_risk(arms, cap))
         return np.asarray(np.minimum((scheduled + late) / ends, 1.0))
 
@@ -105,3 +101,16 @@ class DynamicStrategy(SymmetricStrategy):
     def policy(self) -> DynamicPolicy:
         """The falling schedule with the budget's exploration as its floor."""
         return DynamicPolicy(self.budget)
+
+
+def _scheduled(arms: FloatArray, clock: FloatArray) -> FloatArray:
+    """Random arms of the schedule up to a clock, by Gauss quadrature.
+
+    The schedule falls like the cube root of the clock n: as a function of x, n = clock x^(3/2), it is
+    nearly straight.
+    """
+    n = clock[:, None] * _NODES**1.5
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = np.minimum(1.0, np.cbrt(arms[:, None] * np.log(n) / n))
+    share = np.where(n < math.e, 1.0, share)
+    return np.asarray(clock * (share @ (1.5 * np.sqrt(_NODES) * _WEIGHTS)))

@@ -24,7 +24,6 @@ from deniable.expectations import surface as shipped
 from deniable.expectations.surface import (
     BEST_PRIVATE,
     COORDINATES,
-    ONE_SEGMENT,
     POOLED,
     QUANTILES,
     RANDOM,
@@ -32,25 +31,25 @@ from deniable.expectations.surface import (
     Polynomial,
     Question,
     coordinates,
-    entry_of,
+    learns_apart,
     private_part,
     product_degrees,
     reach,
     spread_coordinates,
+    surface_name,
 )
 from deniable.studies import surface_runs as runs
-from deniable.studies.surface_runs import LIFTS, MOST_BUDGET, SIGNALS, VISITORS, domain_of
+from deniable.studies.surface_runs import LIFTS, MOST_BUDGET, SIGNALS, VISITORS, Rows, domain_of
 
 app = typer.Typer(add_completion=False, help=__doc__)
 
 FILES = {
     RANDOM: 20,
     BEST_PRIVATE: 30,
-    POOLED: 8,
+    POOLED: 16,
     "constant": 16,
     "dynamic": 24,
-    "joint": 24,
-    "joint/1": 19,
+    "joint": 15,
 }
 """Thousands of rows of each surface that ships."""
 
@@ -84,12 +83,18 @@ def fit(
     target: Annotated[Path, typer.Option(help="The file to write.")] = Path(
         "src/deniable/expectations/surface.json"
     ),
+    only: Annotated[
+        list[str] | None, typer.Option(help="Surfaces to fit; the file keeps its others.")
+    ] = None,
 ) -> None:
     """Write the surface from the rows."""
-    entries: dict[str, object] = {}
+    kept = json.loads(target.read_text())["entries"] if only else {}
+    entries: dict[str, object] = {name: kept[name] for name in runs.names() if name in kept}
     for name in runs.names():
-        rows = runs.read_runs(folder, name)
-        entry = fit_entry(name, *rows)
+        if only and name not in only:
+            continue
+        asked, rows = runs.read_runs(folder, name)
+        entry = fit_entry(name, asked, rows)
         entries[name] = {
             "share": None if entry.share is None else entry.share.stored(),
             "spread": [one.stored() for one in entry.spread],
@@ -100,7 +105,7 @@ def fit(
             json.dumps({"seed": runs.SEED, "entries": entries}, separators=(",", ":"))
         )
         terms = 0 if entry.share is None else len(entry.share.weights)
-        typer.echo(f"{name}: {rows[1].size:,} rows, {terms} terms")
+        typer.echo(f"{name}: {rows.lost.size:,} rows, {terms} terms")
     shipped.surface.cache_clear()
 
 
@@ -132,20 +137,20 @@ class Difference:
 
 def compare(strategy: str, asked: Question, repetitions: int, seed: int) -> Difference:
     """Simulate many draws of the rates at one prior."""
-    name = entry_of(strategy, int(asked.segments))
-    assert name is not None
+    entry = shipped.surface()[surface_name(strategy, int(asked.segments))]
     rng = np.random.default_rng([seed, 1])
-    rows = np.array([runs.run_row(name.strategy, asked, rng) for _ in range(repetitions)])
-    told = float(name.shares(asked))
-    y = expected_rows(name.strategy, told, asked, *rows.T)
-    low, high = (float(part) * (1 - told) for part in name.spreads(asked))
+    each = [runs.run_row(strategy, asked, rng) for _ in range(repetitions)]
+    rows = runs.Rows(*np.array(each).T)
+    told = float(entry.shares(asked))
+    y = expected_rows(entry.strategy, told, asked, rows)
+    low, high = (float(part) * (1 - told) for part in entry.spreads(asked))
     return Difference(
         strategy,
         asked,
         told,
         float(y.mean()),
         float(y.std(ddof=1)) / math.sqrt(repetitions),
-        float(((rows[:, 0] >= low) & (rows[:, 0] <= high)).mean()),
+        float(((rows.lost >= low) & (rows.lost <= high)).mean()),
     )
 
 
@@ -167,8 +172,7 @@ def check(
         for number, asked in enumerate(runs.draw_questions(name, priors, rng)):
             if time.monotonic() - begun > seconds:
                 break
-            strategy = name.removesuffix(shipped.ONE_SEGMENT)
-            found.append(compare(strategy, asked, repetitions, seed + number))
+            found.append(compare(name, asked, repetitions, seed + number))
         if found:
             typer.echo(summary(name, found))
 
@@ -202,7 +206,7 @@ _WEIGHT = {
 }
 """What a degree in each coordinate costs: the signal may bend most."""
 
-_DEGREE, _EXACT_DEGREE = 2.5, 5.0
+_DEGREE, _DEGREES = 2.5, {BEST_PRIVATE: 5.0, POOLED: 3.0}
 """The most of a term by these weights, by runs that were left out of the fit. The best private table
 needs no runs, so that its surface can bend more."""
 
@@ -213,13 +217,12 @@ Curve = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
 """From the polynomial's values to shares, and their derivatives."""
 
 
-def fit_entry(
-    name: str, asked: Question, lost: FloatArray, gain: FloatArray, known: FloatArray
-) -> Entry:
-    """The surface of one strategy from its rows; see `surface_runs.run_row`."""
+def fit_entry(name: str, asked: Question, rows: Rows) -> Entry:
+    """The surface of one strategy from its rows."""
+    lost = rows.lost
     if name == RANDOM:
         return Entry(name, None, _spreads(name, asked, lost))
-    start = _blank(name, _names(name), _EXACT_DEGREE if name == BEST_PRIVATE else _DEGREE)
+    start = _blank(name, _names(name), _DEGREES.get(name, _DEGREE))
     at = coordinates(name, asked)
     terms = start.terms(at)
     reached = np.ones(lost.shape) if name == BEST_PRIVATE else reach(name, asked)
@@ -227,40 +230,38 @@ def fit_entry(
         _private(asked, at["explored"]) if name == BEST_PRIVATE else lambda z: _logistic(z, reached)
     )
     weights, precision = np.zeros(len(start.degrees)), np.ones(lost.shape)
-    if "segments" not in start.names and name != POOLED:  # each segment is a run of its own
+    if learns_apart(name):  # each segment is a run of its own
         precision = asked.segments / asked.segments.mean()
     total = start.degrees.sum(axis=1)
     penalty = _RIDGE * (1.0 + total) ** 2 * (total > 0)
     for _ in range(3):
         share, _ = curve(terms @ weights)
-        wanted = expected_rows(name, share, asked, lost, gain, known)
+        wanted = expected_rows(name, share, asked, rows)
         weights = _least_squares(terms, wanted, precision, curve, weights, penalty)
     share, _ = curve(terms @ weights)
     fitted = replace(start, weights=weights)
     return Entry(name, fitted, _spreads(name, asked, lost / np.maximum(1 - share, _LEAST_LOST)))
 
 
-def expected_rows(
-    name: str,
-    share: ArrayLike,
-    asked: Question,
-    lost: FloatArray,
-    gain: FloatArray,
-    known: FloatArray,
-) -> FloatArray:
-    """One minus the clicks lost, less what is only luck of the draw of the rates.
+def expected_rows(name: str, share: ArrayLike, asked: Question, rows: Rows) -> FloatArray:
+    """Shares of the gain with little luck in them; their means are right whatever `share` is.
 
-    With learned part l, a run loses about l x known + (1 - l) x gain. The expectations of both are
-    known, so that what they deviate by can be taken off without bias, whatever l is.
+    With learned part l, a run loses about l x known + (1 - l) x gain, whose expectations are known: what
+    they deviate by is taken off. Before much was learned, what the shown arms gain given the counts is
+    better still, less a part of what the best arms would (0 on average). The parts have the least noise.
     """
     share = np.asarray(share)
     if name == BEST_PRIVATE:
         alone = np.sqrt(asked.shared)
         part = (share - alone) / np.maximum(1 - alone, 1e-9)
-        return np.asarray(1 - lost + (1 - np.clip(part, 0, 1)) * (known - (1 - alone)))
+        return np.asarray(1 - rows.lost + (1 - np.clip(part, 0, 1)) * (rows.known - (1 - alone)))
     reached = reach(name, asked)
     learned = share / np.maximum(reached, 1e-9)
-    return np.asarray(1 - lost + learned * (known - (1 - reached)) + (1 - learned) * (gain - 1))
+    known, gain = rows.known - (1 - reached), rows.gain - 1
+    plain = 1 - rows.lost + learned * known + (1 - learned) * gain
+    early = rows.shown - (1.4 - 0.4 * learned) * rows.best
+    judged = early + learned**3 * (1 - rows.lost + known - early)
+    return np.where(np.isnan(judged), plain, judged)
 
 
 def _logistic(z: FloatArray, reached: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -319,8 +320,6 @@ def _spreads(name: str, asked: Question, relative: FloatArray) -> tuple[Polynomi
     chosen: tuple[str, ...] = COORDINATES[:3] if name == RANDOM else COORDINATES
     if name in (POOLED, BEST_PRIVATE):
         chosen = tuple(one for one in chosen if one != "explored" or name == BEST_PRIVATE)
-    if name.endswith(ONE_SEGMENT):
-        chosen = tuple(one for one in chosen if one not in ("segments", "heterogeneity"))
     start = _blank(name, chosen, _SPREAD_DEGREE, whole=True)
     terms = start.terms(spread_coordinates(asked))
     wanted = np.log(np.maximum(relative, _LEAST_LOST))
@@ -346,13 +345,12 @@ def _quantile(terms: FloatArray, wanted: FloatArray, part: float) -> FloatArray:
 
 def _names(name: str) -> tuple[str, ...]:
     """The coordinates of a surface's share."""
-    plain = name.removesuffix(ONE_SEGMENT)
     learning = ("signal", "visitors", "lift")
     if name == BEST_PRIVATE:
         return ("arms", "segments", "heterogeneity", "explored")
-    if plain == POOLED:
+    if name == POOLED:
         return ("arms", *learning)
-    if domain_of(name).segments[0] == 1:
+    if learns_apart(name):
         return ("arms", "explored", *learning)
     return ("arms", "segments", "heterogeneity", "explored", *learning)
 

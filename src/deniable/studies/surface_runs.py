@@ -7,33 +7,39 @@ service publishes them. Clicks lost are in units of what perfect information gai
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from deniable._validation import FloatArray
 from deniable.expectations.prior import Prior, best_rate, mean_rate
 from deniable.expectations.surface import (
     BEST_PRIVATE,
-    ONE_SEGMENT,
     POOLED,
     RANDOM,
     Question,
+    learns_apart,
     reach,
 )
 from deniable.policies.base import Policy, as_served
 from deniable.policies.tables import PooledPolicy
 from deniable.strategies import STRATEGIES
+from deniable.studies.surface_posterior import learned
+
+Counts: TypeAlias = NDArray[np.int64]
 
 SEED = 20_260
 CHUNK = 1000
 """Rows of a file: what an interrupted run loses at most."""
 
 FIELDS = ("arms", "visitors", "segments", "base_rate", "lift", "heterogeneity", "budget")
-COLUMNS = (*FIELDS, "lost", "gain", "known")
+COLUMNS = (*FIELDS, "lost", "gain", "known", "shown", "best")
 
 MOST_BUDGET = 8.0
 SIGNALS = (0.02, 1e6)
@@ -41,6 +47,13 @@ VISITORS = (1e3, 1e10)
 LIFTS = (0.002, 0.5)
 RATES = (0.002, 0.6)
 LEAST_CLICKS = 20
+
+MOST_JUDGED = 300.0
+"""The largest signal at which rows are judged by their counts; above, little luck is left."""
+
+LEAST_APART, MOST_LIFT = 0.01, 0.3
+"""Where the posterior is exact: heterogeneity (for its grid), and the lift of pooled segments (for the
+mean of clipped rates)."""
 
 
 @dataclass(frozen=True)
@@ -58,22 +71,14 @@ class Domain:
 
 def domain_of(name: str) -> Domain:
     """The sizes that the surface of this name covers."""
-    if name.endswith(ONE_SEGMENT):
-        return Domain(20, (1, 1))
-    by_segment = name in STRATEGIES and STRATEGIES[name].explored(2, 100, 1.0) is not None
-    if by_segment or name in (POOLED, RANDOM):
+    if name in (POOLED, RANDOM) or learns_apart(name):
         return Domain(50, (1, 20))
     return Domain(20, (2, 10))
 
 
 def names() -> tuple[str, ...]:
     """Everything that has a surface, what others need first."""
-    found = [RANDOM, BEST_PRIVATE, POOLED]
-    for name, strategy in STRATEGIES.items():
-        found.append(name)
-        if strategy.explored(2, 100, 1.0) is None:
-            found.append(name + ONE_SEGMENT)
-    return tuple(found)
+    return (RANDOM, BEST_PRIVATE, POOLED, *STRATEGIES)
 
 
 def draw_questions(name: str, count: int, rng: np.random.Generator) -> list[Question]:
@@ -105,52 +110,102 @@ def draw_questions(name: str, count: int, rng: np.random.Generator) -> list[Ques
     return found
 
 
-def run_row(name: str, asked: Question, rng: np.random.Generator) -> tuple[float, float, float]:
-    """One run: clicks lost, what perfect information gains, what is lost with known rates.
+class Rows(NamedTuple):
+    """Many runs; see Row."""
 
-    All in units of the expected gain of perfect information. The last two are what the run would have
-    been without learning; their expectations are known, which takes most of the noise away.
+    lost: FloatArray
+    gain: FloatArray
+    known: FloatArray
+    shown: FloatArray
+    best: FloatArray
+
+
+class Row(NamedTuple):
+    """One run, in units of the expected gain of perfect information.
+
+    The expectations of all but the first are known or the strategy's own, which takes most of the noise
+    away: see `surface.expected_rows`.
+
+    Attributes:
+        lost: clicks lost.
+        gain: what perfect information gains with these rates.
+        known: what is lost with these rates once they are known.
+        shown: what the shown arms are expected to gain, given the counts; NaN where not computed.
+        best: what the best arms are expected to have more than usual, given the counts.
     """
-    rates, horizon = _rates(asked, rng), int(asked.visitors)
-    means = rates.mean(axis=0)
-    unit = float(
-        best_rate(asked.arms, asked.base_rate, asked.lift) - mean_rate(asked.base_rate, asked.lift)
-    )
+
+    lost: float
+    gain: float
+    known: float
+    shown: float
+    best: float
+
+
+def run_row(name: str, asked: Question, rng: np.random.Generator) -> Row:
+    """One run at this prior: rates, and the strategy's luck."""
+    rates = _rates(asked, rng)
+    usual = float(mean_rate(asked.base_rate, asked.lift))
+    unit = float(best_rate(asked.arms, asked.base_rate, asked.lift)) - usual
     best = float(rates.max(axis=0).mean())
-    gain = (best - float(means.mean())) / unit
+    gain = (best - float(rates.mean())) / unit
+    pooled = (best - float(rates.mean(axis=1).max())) / unit
     if name == RANDOM:
-        return gain, gain, gain
+        return Row(gain, gain, gain, math.nan, math.nan)
     if name == BEST_PRIVATE:
-        pooled = (best - float(rates.mean(axis=1).max())) / unit
-        return (best - _private_value(rates, asked)) / unit, gain, pooled
-    lost = run_lost(name, asked, rates, int(rng.integers(2**62))) / (unit * horizon)
+        lost = (best - _private_value(rates, asked)) / unit
+        return Row(lost, gain, pooled, math.nan, math.nan)
+    lost, shows, clicks = _run(name, asked, rates, int(rng.integers(2**62)))
     if name == POOLED:
-        known = (best - float(rates.mean(axis=1).max())) / unit
-    elif domain_of(name).segments == (1, 1):
-        known = 0.0
-    elif domain_of(name).segments[0] == 1:
+        known = pooled
+    elif learns_apart(name):
         known = float(1 - reach(name, asked)) * gain
     else:
         known = (best - _private_value(rates, asked)) / unit
-    return lost, gain, known
+    shown, better = _judged(name, asked, shows, clicks)
+    return Row(lost / unit, gain, known, (shown - usual) / unit, better / unit)
 
 
 def run_lost(name: str, asked: Question, rates: FloatArray, seed: int) -> float:
     """Clicks lost in one run with these rates: the sum of the shown arms' gaps."""
+    return _run(name, asked, rates, seed)[0] * float(asked.visitors)
+
+
+def _run(name: str, asked: Question, rates: FloatArray, seed: int) -> tuple[float, Counts, Counts]:
+    """Clicks lost by visitor, and shows and clicks by segment and arm."""
     from deniable.simulation.environment import Environment
     from deniable.simulation.job import make_job, run_repetition
 
     truth = Environment(rates, int(asked.visitors))
-    shows, _ = run_repetition(make_job(truth, policy_of(name, asked)), seed, 0)
-    return float((shows[-1].T * truth.gaps).sum())
+    shows, clicks = run_repetition(make_job(truth, policy_of(name, asked)), seed, 0)
+    return float((shows[-1].T * truth.gaps).sum()) / truth.horizon, shows[-1], clicks[-1]
+
+
+def _judged(name: str, asked: Question, shows: Counts, clicks: Counts) -> tuple[float, float]:
+    """Expected rate of the shown arms given the counts, and how much better the best are than usual."""
+    rate, lift, part = (
+        float(getattr(asked, key)) for key in ("base_rate", "lift", "heterogeneity")
+    )
+    signal, total = float(asked.signal), float(asked.visitors)
+    if name == POOLED:  # segments do not matter to it: one with their mean rates
+        lift *= math.sqrt(float(asked.shared))
+        signal *= float(asked.shared)
+        exact = asked.segments == 1 or asked.lift <= MOST_LIFT
+        shows, clicks, part = (*(x.sum(axis=0, keepdims=True) for x in (shows, clicks)), 1.0)
+    else:
+        exact = part >= LEAST_APART and not learns_apart(name)
+    if not exact or signal > MOST_JUDGED:
+        return math.nan, math.nan
+    found = learned(Prior(rate, lift, part), shows, clicks, signal)
+    usual = float(best_rate(asked.arms, rate, lift))
+    shown = float((found.rates * shows).sum() / total)
+    return shown, float(found.best @ shows.sum(axis=1) / total) - usual
 
 
 def policy_of(name: str, asked: Question) -> Policy:
     """What the simulator runs."""
     if name == POOLED:
         return PooledPolicy()
-    strategy = STRATEGIES[name.removesuffix(ONE_SEGMENT)]
-    return as_served(strategy(int(asked.arms), float(asked.budget)).policy())
+    return as_served(STRATEGIES[name](int(asked.arms), float(asked.budget)).policy())
 
 
 def _rates(asked: Question, rng: np.random.Generator) -> FloatArray:
@@ -202,21 +257,17 @@ def make_runs(
             yield name, number, time.monotonic() - started
 
 
-def read_runs(folder: Path, name: str) -> tuple[Question, FloatArray, FloatArray, FloatArray]:
-    """All rows of a surface: the questions, lost, gain, known."""
-    paths = sorted(folder.glob(f"{_plain(name)}-*.npy"))
+def read_runs(folder: Path, name: str) -> tuple[Question, Rows]:
+    """All rows of a surface, and what was asked."""
+    paths = sorted(folder.glob(f"{name}-*.npy"))
     rows = np.concatenate([np.load(path) for path in paths if ".part" not in path.name])
     at = dict(zip(COLUMNS, rows.T, strict=True))
     asked = Question.of(**{field: at[field] for field in FIELDS})
-    return asked, at["lost"], at["gain"], at["known"]
+    return asked, Rows(**{field: at[field] for field in Rows._fields})
 
 
 def _path(folder: Path, name: str, number: int) -> Path:
-    return folder / f"{_plain(name)}-{number:03}.npy"
-
-
-def _plain(name: str) -> str:
-    return name.replace(ONE_SEGMENT, "_one")
+    return folder / f"{name}-{number:03}.npy"
 
 
 def _log_uniform(rng: np.random.Generator, low: float, high: float) -> float:

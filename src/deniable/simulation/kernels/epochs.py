@@ -79,6 +79,8 @@ def _published_counts(
     """
     shows = np.maximum(sums[0].T, 0).astype(float, order="C")
     clicks = np.clip(sums[1].T / REWARD, 0, shows).astype(float, order="C")
+    if not trace_budget:
+        return shows, clicks, np.zeros(shows.shape)
     seen = np.maximum(shows, 1)
     variance = [
         noise_variance(published, trace_budget, n, c / n)

@@ -1,0 +1,81 @@
+"""Click rates after a run, given its counts: takes most of the luck out of the rows of the surface.
+
+What a strategy showed is worth its arms' true click rates, which were drawn from the prior. The expected
+rates given the counts have the same mean over many runs and vary less: little was learned where the
+signal is small, so that hardly any luck is left. Both posterior means are exact up to the grid, because
+arms are drawn independently of each other and how they came to be shown does not matter.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deniable._validation import FloatArray
+from deniable.expectations.prior import Prior
+
+_WIDTH = 5.5
+"""Standard deviations of the lifts on each side of the grid."""
+
+_FEWEST = 121
+_PER_ROOT_SIGNAL = 11
+
+
+class Learned(NamedTuple):
+    """What the counts say.
+
+    Attributes:
+        rates: expected click rates by segment and arm, (J, K).
+        best: expected rate of each segment's best arm, (J,).
+    """
+
+    rates: FloatArray
+    best: FloatArray
+
+
+def learned(
+    prior: Prior, shows: NDArray[np.int64], clicks: NDArray[np.int64], signal: float
+) -> Learned:
+    """Posterior means, given shows and clicks by segment and arm, (J, K).
+
+    Args:
+        prior: of the click rates. Heterogeneity 1: every segment is judged by its own counts.
+        shows: by segment and arm.
+        clicks: the same.
+        signal: T p d^2 / (1 - p), by which the grid is made fine enough.
+
+    >>> found = learned(Prior(0.1, 0.1, 1.0), np.array([[0, 0]]), np.array([[0, 0]]), 1.0)
+    >>> found.rates.round(6).tolist(), found.best.round(4).tolist()
+    ([[0.1, 0.1]], [0.1056])
+    """
+    points = max(_FEWEST, math.ceil(_PER_ROOT_SIGNAL * math.sqrt(signal)))
+    z = np.linspace(-_WIDTH, _WIDTH, points)
+    rate = prior.clipped(z)
+    logs = clicks[..., None] * np.log(rate) + (shows - clicks)[..., None] * np.log1p(-rate)
+    weight = _likelihood(logs)
+    if len(shows) == 1 or prior.heterogeneity == 1:
+        weight *= np.exp(-(z**2) / 2)
+    else:
+        weight *= _shared(weight, z, prior.heterogeneity)
+    weight /= weight.sum(axis=-1, keepdims=True)
+    below = np.cumsum(weight, axis=-1).prod(axis=1)  # that no arm of the segment is better
+    return Learned(weight @ rate, np.diff(below, axis=-1, prepend=0.0) @ rate)
+
+
+def _shared(likelihood: FloatArray, z: FloatArray, part: float) -> FloatArray:
+    """Density of a cell's lift given the counts of the arm's other segments, (J, K, points)."""
+    segments, arms, points = likelihood.shape
+    given = np.exp(-((z - math.sqrt(1 - part) * z[:, None]) ** 2) / (2 * part))
+    given /= given.sum(axis=1, keepdims=True)  # (the arm's shared lift, the cell's)
+    seen = likelihood.reshape(-1, points) @ given.T
+    logs = np.log(np.maximum(seen, 1e-300)).reshape(segments, arms, points)
+    others = logs.sum(axis=0) - logs - z**2 / 2
+    found = _likelihood(others).reshape(-1, points) @ given
+    return np.asarray(found.reshape(segments, arms, points))
+
+
+def _likelihood(logs: FloatArray) -> FloatArray:
+    return np.asarray(np.exp(logs - logs.max(axis=-1, keepdims=True)))
