@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from tests.web.site import Site
 
 SCORES = {"new": {"a": 0.1, "b": 0.3, "c": 0.2}, "returning": {"a": 0.3, "b": 0.1, "c": 0.2}}
@@ -32,7 +34,7 @@ def test_every_page_shows_a_gate(empty_site: Site) -> None:
             assert answer.status_code == 200, path
             pages[path] = answer.text
         promise = client.get("/ledger/promises/hero").text
-    assert "gate strategy, given the time" in pages["/experiments/hero"]
+    assert re.search("gate strategy, <span[^>]*>given the time<", pages["/experiments/hero"])
     assert "Scores received" in pages["/ledger"]
     assert "Scores of a model outside, for the next table." in pages["/ledger"]
     assert "gate strategy" in promise

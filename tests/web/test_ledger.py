@@ -59,7 +59,7 @@ def test_published_tables_do_not_flood_the_ledger(site: Site) -> None:
         site.service.experiments.publish(EXPERIMENT)
     with site.signed_in("read") as client:
         page = client.get("/ledger").text
-        assert "7 published tables are left out" in page
+        assert "7 published tables are hidden" in page
         assert "Table published" not in page.split("<tbody")[-1]
         listed = client.get("/ledger", params={"kind": "table"}).text
         assert listed.split("<tbody")[-1].count("Table published") == 7
