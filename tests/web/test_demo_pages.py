@@ -71,7 +71,8 @@ def test_the_score_on_the_screen_is_the_services_and_moves(month: Site, browser:
 
 
 @pytest.mark.parametrize(
-    ("width", "theme"), [(390, "dark"), (768, "light"), (1280, "dark"), (1440, "light")]
+    ("width", "theme"),
+    [(390, "dark"), (768, "light"), (964, "light"), (1280, "dark"), (1440, "light")],
 )
 def test_every_width_and_theme(month: Site, browser: Browser, width: int, theme: Theme) -> None:
     with tab(browser, month, secret=month.secret("admin"), width=width, theme=theme) as screen:
