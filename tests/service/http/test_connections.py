@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from http.client import HTTPResponse
 from pathlib import Path
 
 import httpx2 as httpx
@@ -54,6 +55,14 @@ def _until_closed(sock: socket.socket) -> bytes:
     return received
 
 
+def _status(sock: socket.socket) -> int:
+    """The status of one answer, which is read to its end."""
+    answer = HTTPResponse(sock)
+    answer.begin()
+    answer.read()
+    return answer.status
+
+
 def _decides(server: Server, secret: str) -> bool:
     headers = {"Authorization": f"Bearer {secret}"}
     body = {"visitor": "v", "segment": "a"}
@@ -84,7 +93,7 @@ def test_a_body_larger_than_the_header_limit_is_no_header(server: Server, secret
         length = f"Content-Length: {len(body)}\r\n\r\n"
         for _ in range(2):  # on the same connection
             sock.sendall((head + length).encode() + body)
-            assert sock.recv(65_536).startswith(b"HTTP/1.1 200 ")
+            assert _status(sock) == 200
 
 
 def test_trailers_have_a_limit(server: Server, secret: str) -> None:
