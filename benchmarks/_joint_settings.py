@@ -2,8 +2,8 @@
 
 Setting i is drawn from its seed and i alone; simulations of it use the seed (RUN_SEED, i, repetition).
 Numbers below 160 are from SEED: the even ones are for tuning; the odd ones were held out from an earlier
-version of the rule, and have been looked at since. Numbers from 2,000 on are from JUDGED_SEED, drawn
-after that, to judge the rule as it is now; they were run once.
+version of the rule, and have been looked at since, as have numbers 2,000 to 2,047. Numbers from 3,000
+on are from JUDGED_SEED, drawn after that, to judge the rule as it is now.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 
 SEED = 20_140
 RUN_SEED = 20_141
-JUDGED_SEED = 61_803
-JUDGED = range(2000, 2048)
+EARLIER_SEED = 61_803
+EARLIER = range(2000, 2048)
+JUDGED_SEED = 27_182
+JUDGED = range(3000, 3048)
 BUDGETS = (0.1, 0.5, 1.0, 2.0, 3.0)
 HORIZONS = (10_000, 30_000, 100_000, 300_000, 1_000_000)
 WORLDS = ("alike", "close", "mixed", "unrelated", "opposite")
@@ -48,7 +50,8 @@ def setting(number: int) -> Setting:
     The worlds differ in how much is shared: all (alike), 90% of the variance (close), half (mixed),
     nothing (unrelated); opposite segments see the same arms in reversed order.
     """
-    rng = np.random.default_rng([JUDGED_SEED if number in JUDGED else SEED, number])
+    seed = JUDGED_SEED if number in JUDGED else EARLIER_SEED if number in EARLIER else SEED
+    rng = np.random.default_rng([seed, number])
     world = WORLDS[rng.integers(len(WORLDS))]
     n_arms = round(float(np.exp(rng.uniform(np.log(2), np.log(20)))))
     n_segments = round(float(np.exp(rng.uniform(np.log(2), np.log(20)))))
@@ -76,5 +79,5 @@ def tuning() -> list[Setting]:
 
 
 def judged() -> list[Setting]:
-    """The settings that were run once, after the rule was final."""
+    """The settings that are run after the rule is final."""
     return [setting(i) for i in JUDGED]

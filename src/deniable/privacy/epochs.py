@@ -59,6 +59,19 @@ def epochs_of(n_arms: int, n_segments: int, *, trace: bool = False) -> Epochs:
     return Epochs(1 + step, max(LEAST_NEW, by_segment * n_segments))
 
 
+def simulated_epochs(n_arms: int, n_segments: int, *, trace: bool = False) -> Epochs:
+    """How the simulator publishes the joint strategy and one bandit for everybody.
+
+    As the service does up to 8 arms. With more arms the service publishes more often, up to five times;
+    their tables take long to make, and tables that are 5% apart lose little (docs/joint.md).
+
+    >>> simulated_epochs(2, 2) == epochs_of(2, 2), simulated_epochs(20, 5)
+    (True, Epochs(growth=1.05, least=300))
+    """
+    served = epochs_of(n_arms, n_segments, trace=trace)
+    return served._replace(growth=max(served.growth, 1 + LARGEST_STEP))
+
+
 def due_at(decisions: int, epochs: Epochs) -> int:
     """The number of decisions at which the table after one of `decisions` is due.
 

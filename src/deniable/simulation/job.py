@@ -24,7 +24,7 @@ from deniable.policies.base import (
     Rule,
     TableRule,
 )
-from deniable.privacy.epochs import TRACE_GROWTH
+from deniable.privacy.epochs import simulated_epochs
 from deniable.simulation.environment import LONGEST_HORIZON, Environment
 
 if TYPE_CHECKING:
@@ -280,12 +280,12 @@ def _shown(rule: FixedRule, job: Job) -> FloatArray:
 def _run_epoch_rule(leap: bool, rule: EpochRule, setting: Setting) -> tuple[Counts, Counts]:
     # Imported here: these take seconds to compile, for whoever uses these policies alone.
     from deniable.simulation.kernels import epochs
-    from deniable.strategies.joint_rule import GROWTH, TableMaker, first_epoch
+    from deniable.strategies.joint_rule import TableMaker
 
     n_segments, n_arms = setting.rates.shape
     maker = TableMaker(rule.kind, n_arms, n_segments, rule.told_horizon, rule.budget)
-    growth = TRACE_GROWTH - 1 if rule.trace_budget else GROWTH  # as the service does with noise
-    publishing = epochs.Publishing(first_epoch(n_arms, n_segments), growth, rule.trace_budget)
+    between = simulated_epochs(n_arms, n_segments, trace=rule.trace_budget > 0)
+    publishing = epochs.Publishing(between, rule.trace_budget)
     return epochs.run_epochs(leap, publishing, maker.next_table, setting)
 
 

@@ -2,9 +2,10 @@
 
 The rule draws rates from the posterior with counted pseudo-random numbers, finds the best private table
 for each draw, and serves their mean. Draws are pulled towards the posterior mean as the horizon comes
-nearer, so it is Thompson sampling, cooled down. The paper's dynamic table is served instead as long as
-the new one's gain over it is below z posterior standard deviations: it explores all arms of all
-segments, which tells worlds apart. A mean of tables that keep the budget keeps it too.
+nearer, so it is Thompson sampling, cooled down. It is mixed with the paper's dynamic table, which
+explores all arms of all segments and so tells worlds apart. The weight of the new table is its gain over
+the dynamic one, in posterior standard deviations, divided by z, and at most 1: weak evidence does not
+end exploring. A mean of tables that keep the budget keeps it too.
 """
 
 from __future__ import annotations
@@ -87,8 +88,10 @@ def write_joint(counts: Counts, setup: Setup, table: Any) -> None:
         dynamic = dynamic_table(shows, counts.clicks, posterior.visitors, weakest[0])
         left = math.log(ahead(posterior.visitors, setup.horizon))
         z = math.sqrt(tuning.doubt_rising * left + tuning.doubt)
-        if deviations_ahead(table, dynamic, posterior) < z:
-            table[:] = dynamic
+        weight = min(1.0, max(0.0, deviations_ahead(table, dynamic, posterior) / z))
+        for a in range(shows.shape[0]):
+            for s in range(n_segments):
+                table[a, s] = weight * table[a, s] + (1.0 - weight) * dynamic[a, s]
     mix_floor(posterior.visitors, n_segments, tuning.keep, table)
 
 

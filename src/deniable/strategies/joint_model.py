@@ -177,15 +177,19 @@ def spread_weights(relative: FloatArray, variance: FloatArray) -> FloatArray:
         fitness = 0.0
         for a in range(n_arms):
             precision, total, squares, logs = 1.0 / common, 0.0, 0.0, 0.0
+            product = 1.0  # logarithms are slow: one for many factors
             for s in range(n_segments):
                 if variance[a, s] < _UNSEEN:
                     part = 1.0 / (variance[a, s] + own)
                     precision += part
                     total += part * relative[a, s]
                     squares += part * relative[a, s] ** 2
-                    logs -= math.log(part)
+                    product *= part
+                    if not 1e-200 < product < 1e200:
+                        logs -= math.log(product)
+                        product = 1.0
             fitness -= 0.5 * (squares - total * total / precision)
-            fitness -= 0.5 * freedom * (logs + math.log(precision * common))
+            fitness -= 0.5 * freedom * (logs + math.log(precision * common / product))
         weights[i] = fitness
         highest = max(highest, fitness)
     total = 0.0

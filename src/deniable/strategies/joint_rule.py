@@ -22,12 +22,12 @@ from deniable.strategies.joint_lp import lowest_ratio, workspace
 from deniable.strategies.rules import LARGEST
 
 TUNING = Tuning(
-    samples=16.0,
+    samples=8.0,
     curiosity=0.3,
     own_curiosity=0.7,
     keep=0.05,
-    doubt_rising=0.5,
-    doubt=0.5,
+    doubt_rising=2.0,
+    doubt=2.0,
 )
 """Chosen on the tuning settings of docs/joint.md."""
 
@@ -36,10 +36,6 @@ FULL_DOUBT = 0.3
 response shows the best arm with this probability beyond chance. Below, little can be lost by it."""
 
 KEEP = TUNING.keep
-
-GROWTH = 0.25
-"""An epoch is this part of all visitors before it."""
-
 
 def joint_table(
     shows: ArrayLike,
@@ -134,7 +130,7 @@ def switch_floors(
 
 
 def first_epoch(n_arms: int, n_segments: int) -> int:
-    """Visitors of the first epoch, in which all arms are equally likely.
+    """Visitors, at least, that everything is learned from; before, all arms are equally likely.
 
     >>> first_epoch(8, 5)
     80
@@ -173,6 +169,8 @@ class TableMaker:
     def next_table(self, shows: FloatArray, clicks: FloatArray, noise: FloatArray) -> FloatArray:
         """The next table; across time, the switch is remembered."""
         counts = Counts(shows, clicks, noise)
+        if shows.sum() < first_epoch(*shows.shape):
+            return np.full(shows.shape, 1 / len(shows))
         if self._kind == "pooled":
             return self.pooled(counts)
         if self._kind == "joint":

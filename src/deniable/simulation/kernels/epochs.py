@@ -10,12 +10,12 @@ The loop over epochs is Python: compiled as one piece with all that it calls it 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
+from deniable.privacy.epochs import Epochs, due_at
 from deniable.simulation.kernels.run import Setting, enter_phase, record_of, serve
 from deniable.simulation.kernels.state import FloatArray, IntArray
 from deniable.simulation.kernels.trace import REWARD, enter_counts, noise_variance
@@ -28,13 +28,11 @@ class Publishing(NamedTuple):
     """When tables are published, and from what.
 
     Attributes:
-        first: visitors of the first epoch, in which all arms are equally likely.
-        growth: every further epoch as a part of the visitors before it.
+        epochs: how far it is from table to table; in the first all arms are equally likely.
         trace_budget: noise on the counts that tables are made of; 0 for none.
     """
 
-    first: int
-    growth: float
+    epochs: Epochs
     trace_budget: float
 
 
@@ -48,20 +46,24 @@ def run_epochs(
     entered = np.zeros((2, *shape), np.int64)  # shows and clicks that are in the sums
     sums = np.zeros((2, *shape), np.int64)  # shows and rewards that tables are made of
     rows = np.cumsum(np.full(shape, 1 / shape[1]), axis=1)
-    done, due, published = 0, publishing.first, 0
+    exact = np.zeros(shape[::-1])
+    done, due, published = 0, due_at(0, publishing.epochs), 0
     for i, point in enumerate(setting.checkpoints.tolist()):
         enter_phase(setting, i)
         while done < point:
             if done == due:
                 published += 1
-                new = np.stack([record.shows, record.clicks]) - entered
-                entered += new
-                enter_counts(
-                    new[0], new[1], publishing.trace_budget, setting.state, sums[0], sums[1]
-                )
-                counts = _published_counts(sums, published, publishing.trace_budget)
+                if publishing.trace_budget:
+                    new = np.stack([record.shows, record.clicks]) - entered
+                    entered += new
+                    enter_counts(
+                        new[0], new[1], publishing.trace_budget, setting.state, sums[0], sums[1]
+                    )
+                    counts = _noisy_counts(sums, published, publishing.trace_budget)
+                else:
+                    counts = (*map(_by_arm, (record.shows, record.clicks)), exact)
                 np.cumsum(next_table(*counts).T, axis=1, out=rows)
-                due = done + math.ceil(done * publishing.growth)
+                due = due_at(done, publishing.epochs)
             visitors = min(due, point) - done
             serve(leap, visitors, rows, setting, parts, record)
             done += visitors
@@ -70,7 +72,12 @@ def run_epochs(
     return record.all_shows, record.all_clicks
 
 
-def _published_counts(
+def _by_arm(counts: IntArray) -> FloatArray:
+    """Counts by segment and arm as floats by arm and segment."""
+    return np.ascontiguousarray(counts.T, np.float64)
+
+
+def _noisy_counts(
     sums: IntArray, published: int, trace_budget: float
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Shows, clicks and the variance that noise adds to click rates, (K, J) each.
@@ -79,8 +86,6 @@ def _published_counts(
     """
     shows = np.maximum(sums[0].T, 0).astype(float, order="C")
     clicks = np.clip(sums[1].T / REWARD, 0, shows).astype(float, order="C")
-    if not trace_budget:
-        return shows, clicks, np.zeros(shows.shape)
     seen = np.maximum(shows, 1)
     variance = [
         noise_variance(published, trace_budget, n, c / n)
