@@ -115,13 +115,14 @@ def run(settings: list[Setting], folder: Path, seconds: float) -> dict[int, Foun
 
 
 def _unsure(setting: Setting, own: Found, policy: str) -> bool:
-    """Whether further repetitions count: not of rivals that are clearly behind another rival."""
+    """Whether further repetitions count: not of a bandit far behind dynamic, nor the other way."""
     if setting.perfect_gain < LEAST_GAIN or error(own[policy]) <= PRECISION:
         return False
     if policy not in RIVALS or not all(len(own.get(rival, ())) >= FEWEST for rival in RIVALS):
         return True
+    others = ("pooled", "Thompson") if policy == "dynamic" else ("dynamic",)
     at_most = np.mean(own[policy]) + 4 * error(own[policy])
-    return bool(at_most > max(np.mean(own[rival]) for rival in RIVALS))
+    return bool(at_most > min(np.mean(own[other]) for other in others))
 
 
 def _read(folder: Path, setting: Setting) -> Found:

@@ -13,7 +13,7 @@ from deniable.expectations import surface as surfaces
 from deniable.expectations.expected import RIVALS, expected_loss
 from deniable.expectations.prior import best_rate, mean_rate
 from deniable.expectations.surface import Question, best_private, surface
-from deniable.policies.tables import JointPolicy
+from deniable.policies.tables import JointPolicy, PooledPolicy
 from deniable.simulation.environment import Environment
 from deniable.simulation.job import make_job, run_repetition
 from deniable.strategies import STRATEGIES
@@ -113,6 +113,18 @@ def test_with_one_segment_the_joint_strategy_is_one_bandit_for_everybody() -> No
     job = {budget: make_job(page, JointPolicy(budget)) for budget in (0.0, 4.0)}
     shows = [run_repetition(job[budget], 5, 0)[0].tolist() for budget in job]
     assert shows[0] == shows[1]
+
+
+def test_at_budget_0_the_joint_strategy_is_one_bandit_for_everybody() -> None:
+    """On the surface, and in the simulator to the last visitor; with a budget neither."""
+    pooled = expected_loss("pooled", **USUAL)
+    joint = expected_loss("joint", **USUAL, budgets=np.array([0.0, 1e-9, 1.0]))
+    assert joint.lost[:2] == pytest.approx(float(pooled.lost), rel=1e-4)
+    assert joint.lost[2] != pytest.approx(float(pooled.lost), rel=1e-4)
+    page = Environment([[0.1, 0.2], [0.11, 0.17], [0.105, 0.19]], 20_000)
+    policies = (PooledPolicy(), JointPolicy(0), JointPolicy(2))
+    shows = [run_repetition(make_job(page, policy), 5, 0)[0].tolist() for policy in policies]
+    assert shows[0] == shows[1] != shows[2]
 
 
 def test_arrays_are_many_scalars() -> None:

@@ -6,7 +6,6 @@ the simulator but the rule itself.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +22,7 @@ from deniable.policies.tables import (
     JointPolicy,
     PooledPolicy,
 )
+from deniable.privacy.epochs import Epochs, epochs_of
 from deniable.simulation.environment import Environment
 from deniable.simulation.job import make_job, run_repetition
 from deniable.simulation.kernels.epochs import Publishing, run_epochs
@@ -31,8 +31,7 @@ from deniable.simulation.kernels.run import Setting
 from deniable.simulation.run import simulate
 from deniable.strategies.joint_lp import best_table
 from deniable.strategies.joint_rule import (
-    GROWTH,
-    first_epoch,
+    TableMaker,
     joint_table,
     lottery_table,
     pooled_table,
@@ -42,7 +41,7 @@ from deniable.strategies.joint_rule import (
 Table = NDArray[np.float64]
 RATES = np.array([[0.5, 0.2], [0.2, 0.4], [0.3, 0.3]])
 SHARES = np.array([0.7, 0.3])
-HORIZON = 120
+HORIZON = 450
 WORLD = Environment(RATES, HORIZON, SHARES)
 BEST = best_table(RATES, SHARES, 1).table
 
@@ -67,17 +66,15 @@ CASES: dict[str, tuple[Policy, Rule]] = {
 
 
 def _by_steps(
-    name: str, rng: np.random.Generator, growth: float = GROWTH, shares: Table = SHARES
+    name: str, rng: np.random.Generator, least: int = 100, shares: Table = SHARES
 ) -> list[float]:
-    """One repetition, visitor by visitor, in plain Python."""
+    """One repetition, visitor by visitor, in plain Python; a table every so many visitors."""
     shows, clicks = np.zeros(RATES.shape), np.zeros(RATES.shape)
     table = BEST if name == "best private" else np.full(RATES.shape, 1 / 3)
-    until = first_epoch(*RATES.shape)
     floors: list[Table] = []
     for visitor in range(HORIZON):
-        if visitor == until:
+        if visitor and visitor % least == 0:
             table = CASES[name][1](shows, clicks, floors)
-            until += math.ceil(visitor * growth)
         s = int(rng.random() >= shares[0])
         a = min(int(np.searchsorted(np.cumsum(table[:, s]), rng.random(), "right")), 2)
         shows[a, s] += 1
@@ -102,7 +99,7 @@ def test_epochs_are_steps_in_law(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "fault", [{"growth": 3.0}, {"shares": np.array([0.65, 0.35])}], ids=["epochs", "shares"]
+    "fault", [{"least": 150}, {"shares": np.array([0.65, 0.35])}], ids=["epochs", "shares"]
 )
 def test_planted_faults_are_found(fault: dict[str, Any]) -> None:
     rng = np.random.default_rng(3)
@@ -115,6 +112,28 @@ def test_a_wrong_rule_is_found() -> None:
     rng = np.random.default_rng(4)
     wrong = np.array([_by_steps("pooled", rng) for _ in range(600)])
     assert least_p_value(_epoch_sample(JointPolicy(1)), wrong) < NEVER
+
+
+def test_tables_come_when_the_service_s_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to 8 arms; with more, 5% apart. Until there are enough counts all arms are equally likely."""
+    seen: list[tuple[float, bool]] = []
+    right = TableMaker.next_table
+
+    def noted(self: TableMaker, shows: Table, clicks: Table, noise: Table) -> Table:
+        table = right(self, shows, clicks, noise)
+        seen.append((float(shows.sum()), bool((table == table[0, 0]).all())))
+        return table
+
+    monkeypatch.setattr(TableMaker, "next_table", noted)
+    for n_arms, growth in ((8, 1.05), (40, 1.05)):
+        seen.clear()
+        rates = np.linspace(0.1, 0.5, n_arms)[:, None].repeat(3, axis=1)
+        run_repetition(make_job(Environment(rates, 20_000), JointPolicy(1)), 1, 1)
+        due, wanted = 0, []
+        while (due := max(due + epochs_of(n_arms, 3).least, int(due * growth))) < 20_000:
+            wanted.append(due)
+        assert [visitors for visitors, _ in seen] == wanted
+        assert [uniform for _, uniform in seen] == [t < 2 * n_arms * 3 for t in wanted]
 
 
 def test_same_seeds_on_any_number_of_workers() -> None:
@@ -137,8 +156,8 @@ def test_same_seeds_on_any_number_of_workers() -> None:
 
 def test_a_checkpoint_only_notes() -> None:
     """The same law with checkpoints inside epochs: all visitors are there, counts never fall."""
-    shows, clicks = run_repetition(make_job(WORLD, JointPolicy(1), checkpoints=[1, 13, 50]), 1, 1)
-    assert shows.sum(axis=(1, 2)).tolist() == [1, 13, 50, 120]
+    shows, clicks = run_repetition(make_job(WORLD, JointPolicy(1), checkpoints=[1, 130, 200]), 1, 1)
+    assert shows.sum(axis=(1, 2)).tolist() == [1, 130, 200, HORIZON]
     assert (np.diff(shows, axis=0) >= 0).all()
     assert (np.diff(clicks, axis=0) >= 0).all()
     assert (clicks <= shows).all()
@@ -175,7 +194,7 @@ def test_noise_of_a_trace_budget() -> None:
         np.array([10**4]),
         generator_state(np.random.SeedSequence(2)),
     )
-    run_epochs(True, Publishing(1000, 1.0, 0.5), keep, setting)
+    run_epochs(True, Publishing(Epochs(2.0, 1000), 0.5), keep, setting)
     assert [round(float(c[0].sum()), -3) for c in got] == [1000, 2000, 4000, 8000]
     for published, (shows, clicks, variance) in enumerate(got, 1):
         assert (shows >= clicks).all()
@@ -184,7 +203,7 @@ def test_noise_of_a_trace_budget() -> None:
         want = 2 * published * (4 / 0.5) ** 2 * (1 + rate**2) / shows**2
         assert variance == pytest.approx(want)
     assert got[0][0].sum() != 1000  # noise there is
-    run_epochs(True, Publishing(1000, 1.0, 0.0), keep, setting)
+    run_epochs(True, Publishing(Epochs(2.0, 1000), 0.0), keep, setting)
     assert got[-1][0].sum() == 8000
     assert not got[-1][2].any()
 

@@ -24,6 +24,8 @@ from deniable.strategies.joint_model import (
     spread_weights,
 )
 from deniable.strategies.joint_rule import (
+    TUNING,
+    TableMaker,
     joint_table,
     lottery_table,
     pooled_table,
@@ -148,6 +150,49 @@ def test_without_evidence_the_table_is_the_dynamic_one() -> None:
     assert table == pytest.approx(dynamic_table(shows, clicks, 160.0, np.exp(-3.0)))
     tied = dynamic_table(shows, np.full((2, 2), 12.0), 160.0, 0.1)
     assert tied == pytest.approx(np.full((2, 2), 0.5))
+
+
+def test_the_dynamic_table_is_left_as_evidence_grows() -> None:
+    """Segments that agree: from the dynamic table to one arm for all, and never back."""
+    shares = []
+    for shows in (100.0, 1_000.0, 4_000.0, 20_000.0, 100_000.0):
+        clicks = shows * np.array([[0.31, 0.31], [0.30, 0.30]])
+        table = joint_table(np.full((2, 2), shows), clicks, 10**6, 1, keep=0)
+        shares.append(float(table[0].min()))
+    assert shares == sorted(shares)
+    assert shares[0] < 0.8 < 0.99 < shares[-1]
+
+
+def test_at_budget_0_it_is_one_bandit_for_everybody() -> None:
+    rng = np.random.default_rng(6)
+    shows = rng.integers(50, 900, (4, 3)).astype(float)
+    clicks = rng.binomial(shows.astype(int), 0.3).astype(float)
+    noise = rng.random((4, 3)) / 1000
+    table = joint_table(shows, clicks, 10**5, 0, noise=noise)
+    assert table.tolist() == pooled_table(shows, clicks, 10**5, noise=noise).tolist()
+    assert (table == table[:, :1]).all()
+    assert joint_table(shows, clicks, 10**5, 1.0, noise=noise).tolist() != table.tolist()
+
+
+def test_half_the_evidence_is_half_the_way() -> None:
+    """The table lies on the line from the dynamic table to the one that it is without doubt."""
+    shows = np.full((2, 2), 2_000.0)
+    clicks = shows * np.array([[0.33, 0.33], [0.30, 0.30]])
+    dynamic = dynamic_table(shows, clicks, 8_000.0, np.exp(-1.0))
+
+    def table(doubt: float) -> Table:
+        tuning = TUNING._replace(keep=0.0, doubt_rising=0.0, doubt=doubt)
+        made = TableMaker("joint", 2, 2, 10**5, 1.0, tuning)
+        return made.next_table(shows, clicks, np.zeros((2, 2)))
+
+    sure = table(1e-9)
+    z = [4.0, 8.0, 16.0]
+    weights = [((table(one**2) - dynamic) / (sure - dynamic)).ravel() for one in z]
+    for one in weights:
+        assert one == pytest.approx(np.full(4, one[0]))
+    assert 0 < weights[2][0] < weights[0][0] < 1
+    assert weights[0][0] == pytest.approx(2 * weights[1][0])
+    assert weights[0][0] == pytest.approx(4 * weights[2][0])
 
 
 def test_fit_gives_every_cell_a_variance() -> None:

@@ -8,7 +8,9 @@ surface is
 
 where `reach` is known: what is left once everything was learned. It is one minus the random arms for
 strategies with a schedule, the best private table for those without, and sqrt(v), v = 1 - h + h/J, for
-one bandit for everybody. P is a polynomial, fitted to runs of the simulator at random priors by
+one bandit for everybody. Strategies without a schedule are that bandit at budget 0; for them P is its
+polynomial plus sqrt(1 - e) times one of their own, e the random arms that the budget asks for (`Start`).
+P is fitted to runs of the simulator at random priors by
 ``python -m deniable.studies.surface``, which writes `surface.json`. So is the spread of the clicks lost:
 their 10% and 90% quantiles over the prior, relative to the mean.
 """
@@ -20,6 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -176,9 +179,9 @@ class Entry:
         """Of what perfect information gains, at each point."""
         if self.share is None:
             return np.zeros(asked.arms.shape)
-        reached = reach(self.strategy, asked)
-        learned = 1 / (1 + np.exp(-self.share(coordinates(self.strategy, asked))))
-        return reached * learned
+        begun = start(self.strategy, asked)
+        score = begun.score + begun.weight * self.share(coordinates(self.strategy, asked))
+        return reach(self.strategy, asked) / (1 + np.exp(-score))
 
     def spreads(self, asked: Question) -> tuple[FloatArray, FloatArray]:
         """The two quantiles of the clicks lost, relative to the mean."""
@@ -191,6 +194,34 @@ class Entry:
         if self.share is None:
             return np.ones(asked.arms.shape, bool)
         return self.share.inside(coordinates(self.strategy, asked))
+
+
+class Start(NamedTuple):
+    """What a strategy's polynomial is added to.
+
+    Attributes:
+        score: of one bandit for everybody, where a strategy is that at budget 0; else 0.
+        weight: what the polynomial is multiplied by.
+    """
+
+    score: FloatArray
+    weight: FloatArray
+
+
+def start(strategy: str, asked: Question) -> Start:
+    """Where a strategy's surface begins at budget 0.
+
+    >>> asked = Question.of(arms=2, visitors=1e4, segments=2, base_rate=0.1, lift=0.05,
+    ...                     heterogeneity=0.5, budget=[0.0, 1.0])
+    >>> start("joint", asked).weight.round(3).tolist(), start("dynamic", asked).weight.tolist()
+    ([0.0, 0.68], [1.0, 1.0])
+    """
+    if not learns_together(strategy):
+        return Start(np.zeros(asked.arms.shape), np.ones(asked.arms.shape))
+    fitted = surface()[POOLED].share
+    assert fitted is not None
+    explored = log_exploration(asked.sides, asked.budget)
+    return Start(fitted(coordinates(POOLED, asked)), np.sqrt(-np.expm1(explored)))
 
 
 def reach(strategy: str, asked: Question) -> FloatArray:
@@ -276,14 +307,18 @@ def learns_apart(strategy: str) -> bool:
     return strategy in STRATEGIES and STRATEGIES[strategy].explored(2, 100, 1.0) is not None
 
 
+def learns_together(strategy: str) -> bool:
+    """Whether a strategy learns from all segments together."""
+    return strategy in STRATEGIES and not learns_apart(strategy)
+
+
 def surface_name(strategy: str, n_segments: int) -> str:
     """Which surface holds: with one segment, whoever learns from all together is one bandit for all.
 
     >>> surface_name("joint", 1), surface_name("joint", 2), surface_name("constant", 1)
     ('pooled', 'joint', 'constant')
     """
-    together = strategy in STRATEGIES and not learns_apart(strategy)
-    return POOLED if together and n_segments == 1 else strategy
+    return POOLED if n_segments == 1 and learns_together(strategy) else strategy
 
 
 @lru_cache(maxsize=1)

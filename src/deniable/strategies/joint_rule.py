@@ -155,6 +155,7 @@ class TableMaker:
     ) -> None:
         self.budget = budget
         self._kind = kind
+        one_row = kind == "pooled" or (kind == "joint" and not budget)
         weakest = lowest_ratio(budget, n_arms)
         exploited = (1 - weakest[0]) / (1 + (n_arms - 1) * weakest[0])
         z = min(1.0, float(exploited) / FULL_DOUBT)
@@ -162,7 +163,7 @@ class TableMaker:
             float(horizon),
             weakest,
             tuning._replace(doubt_rising=tuning.doubt_rising * z**2, doubt=tuning.doubt * z**2),
-            workspace(n_arms, 1 if kind == "pooled" else n_segments),
+            workspace(n_arms, 1 if one_row else n_segments),
         )
         self._floors: FloatArray | None = None
 
@@ -180,7 +181,9 @@ class TableMaker:
         return self.lottery(counts) if self._floors is None else self.inside(counts, self._floors)
 
     def joint(self, counts: Counts) -> FloatArray:
-        """The joint rule's table."""
+        """The joint rule's table; at budget 0, where all have the same row, that of one bandit."""
+        if not self.budget and counts.shows.shape[1] > 1:
+            return self.pooled(counts)
         table = np.empty(counts.shows.shape)
         write_joint(counts, self._setup, table)
         return table

@@ -12,6 +12,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -36,6 +37,7 @@ from deniable.expectations.surface import (
     product_degrees,
     reach,
     spread_coordinates,
+    start,
     surface_name,
 )
 from deniable.studies import surface_runs as runs
@@ -99,11 +101,11 @@ def fit(
             "share": None if entry.share is None else entry.share.stored(),
             "spread": [one.stored() for one in entry.spread],
         }
-        if name == BEST_PRIVATE:  # others are fitted relative to it
-            shipped.surface.cache_clear()
         target.write_text(
             json.dumps({"seed": runs.SEED, "entries": entries}, separators=(",", ":"))
         )
+        if name in (BEST_PRIVATE, POOLED):  # others are fitted relative to them
+            shipped.surface.cache_clear()
         terms = 0 if entry.share is None else len(entry.share.weights)
         typer.echo(f"{name}: {rows.lost.size:,} rows, {terms} terms")
     shipped.surface.cache_clear()
@@ -222,24 +224,27 @@ def fit_entry(name: str, asked: Question, rows: Rows) -> Entry:
     lost = rows.lost
     if name == RANDOM:
         return Entry(name, None, _spreads(name, asked, lost))
-    start = _blank(name, _names(name), _DEGREES.get(name, _DEGREE))
+    blank = _blank(name, _names(name), _DEGREES.get(name, _DEGREE))
     at = coordinates(name, asked)
-    terms = start.terms(at)
-    reached = np.ones(lost.shape) if name == BEST_PRIVATE else reach(name, asked)
-    curve: Curve = (
-        _private(asked, at["explored"]) if name == BEST_PRIVATE else lambda z: _logistic(z, reached)
-    )
-    weights, precision = np.zeros(len(start.degrees)), np.ones(lost.shape)
+    terms = blank.terms(at)
+    curve: Curve
+    if name == BEST_PRIVATE:
+        curve = _private(asked, at["explored"])
+    else:
+        begun, reached = start(name, asked), reach(name, asked)
+        terms *= begun.weight[:, None]
+        curve = partial(_logistic, begun.score, reached)
+    weights, precision = np.zeros(len(blank.degrees)), np.ones(lost.shape)
     if learns_apart(name):  # each segment is a run of its own
         precision = asked.segments / asked.segments.mean()
-    total = start.degrees.sum(axis=1)
+    total = blank.degrees.sum(axis=1)
     penalty = _RIDGE * (1.0 + total) ** 2 * (total > 0)
     for _ in range(3):
         share, _ = curve(terms @ weights)
         wanted = expected_rows(name, share, asked, rows)
         weights = _least_squares(terms, wanted, precision, curve, weights, penalty)
     share, _ = curve(terms @ weights)
-    fitted = replace(start, weights=weights)
+    fitted = replace(blank, weights=weights)
     return Entry(name, fitted, _spreads(name, asked, lost / np.maximum(1 - share, _LEAST_LOST)))
 
 
@@ -264,8 +269,10 @@ def expected_rows(name: str, share: ArrayLike, asked: Question, rows: Rows) -> F
     return np.where(np.isnan(judged), plain, judged)
 
 
-def _logistic(z: FloatArray, reached: FloatArray) -> tuple[FloatArray, FloatArray]:
-    learned = 1 / (1 + np.exp(-np.clip(z, -30, 30)))
+def _logistic(
+    begun: FloatArray, reached: FloatArray, z: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    learned = 1 / (1 + np.exp(-np.clip(begun + z, -30, 30)))
     return reached * learned, reached * learned * (1 - learned)
 
 
