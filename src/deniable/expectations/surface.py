@@ -181,7 +181,7 @@ class Entry:
             return np.zeros(asked.arms.shape)
         begun = start(self.strategy, asked)
         score = begun.score + begun.weight * self.share(coordinates(self.strategy, asked))
-        return reach(self.strategy, asked) / (1 + np.exp(-score))
+        return np.asarray(reach(self.strategy, asked) / (1 + np.exp(-score)))
 
     def spreads(self, asked: Question) -> tuple[FloatArray, FloatArray]:
         """The two quantiles of the clicks lost, relative to the mean."""

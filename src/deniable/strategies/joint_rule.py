@@ -37,6 +37,7 @@ response shows the best arm with this probability beyond chance. Below, little c
 
 KEEP = TUNING.keep
 
+
 def joint_table(
     shows: ArrayLike,
     clicks: ArrayLike,

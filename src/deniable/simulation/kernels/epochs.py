@@ -61,7 +61,7 @@ def run_epochs(
                     )
                     counts = _noisy_counts(sums, published, publishing.trace_budget)
                 else:
-                    counts = (*map(_by_arm, (record.shows, record.clicks)), exact)
+                    counts = _by_arm(record.shows), _by_arm(record.clicks), exact
                 np.cumsum(next_table(*counts).T, axis=1, out=rows)
                 due = due_at(done, publishing.epochs)
             visitors = min(due, point) - done
