@@ -15,7 +15,8 @@ from deniable.expectations.prior import best_rate, mean_rate
 from deniable.expectations.surface import Question, best_private, surface
 from deniable.policies.tables import JointPolicy, PooledPolicy
 from deniable.simulation.environment import Environment
-from deniable.simulation.job import make_job, run_repetition
+from deniable.simulation.job import make_job, run_from, run_repetition
+from deniable.simulation.kernels.random_numbers import generator_state
 from deniable.strategies import STRATEGIES
 from deniable.studies.surface import Difference, compare
 from deniable.studies.surface_runs import draw_questions, names
@@ -123,7 +124,10 @@ def test_at_budget_0_the_joint_strategy_is_one_bandit_for_everybody() -> None:
     assert joint.lost[2] != pytest.approx(float(pooled.lost), rel=1e-4)
     page = Environment([[0.1, 0.2], [0.11, 0.17], [0.105, 0.19]], 20_000)
     policies = (PooledPolicy(), JointPolicy(0), JointPolicy(2))
-    shows = [run_repetition(make_job(page, policy), 5, 0)[0].tolist() for policy in policies]
+    shows = [
+        run_from(make_job(page, policy), generator_state(np.random.SeedSequence(5)))[0].tolist()
+        for policy in policies
+    ]
     assert shows[0] == shows[1] != shows[2]
 
 

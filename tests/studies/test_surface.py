@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import runpy
+import sys
 from importlib.resources import files
 from pathlib import Path
 
@@ -81,6 +83,21 @@ def test_the_command_tells_what_it_made(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "random 2:" in done.output
     assert len(list(tmp_path.glob("random-*.npy"))) == 2
+
+
+def test_the_module_is_a_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the documentation runs it: everything that a command needs is defined by then."""
+    target = tmp_path / "surface.json"
+    target.write_bytes(files("deniable.expectations").joinpath("surface.json").read_bytes())
+    before = target.read_bytes()
+    list(surface_runs.make_runs(tmp_path, {"random": 2}))
+    options = ["--folder", str(tmp_path), "--target", str(target), "--only", "random"]
+    monkeypatch.setattr(sys, "argv", ["surface", "fit", *options])
+    monkeypatch.delitem(sys.modules, "deniable.studies.surface")
+    with pytest.raises(SystemExit) as left:
+        runpy.run_module("deniable.studies.surface", run_name="__main__")
+    assert left.value.code == 0
+    assert target.read_bytes() != before
 
 
 def test_one_surface_can_be_fitted_and_the_others_kept(tmp_path: Path) -> None:

@@ -131,7 +131,12 @@ def test_the_page_fills_in_a_limit_and_a_rate_unless_told_not_to() -> None:
     shown = view(filled)["plan"]
     assert shown.recommendation.belief <= 0.5
     assert shown.expected is not None
-    assert shown.expected.best == shown.recommendation.strategy
+    assert shown.expected.best == shown.recommendation.strategy == "joint"
+    # What people see first: a budget that buys clicks which neither of its rivals has.
+    assert shown.recommendation.budget > 0.3
+    lost = shown.recommendation.lost
+    assert lost < 0.95 * shown.expected.rivals["pooled"].lost
+    assert lost < 0.5 * shown.expected.strategies["dynamic"].lost
 
 
 def test_sizes_of_segments_in_any_unit() -> None:

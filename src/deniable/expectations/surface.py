@@ -221,7 +221,7 @@ def start(strategy: str, asked: Question) -> Start:
     fitted = surface()[POOLED].share
     assert fitted is not None
     explored = log_exploration(asked.sides, asked.budget)
-    return Start(fitted(coordinates(POOLED, asked)), np.sqrt(-np.expm1(explored)))
+    return Start(fitted(coordinates(POOLED, asked)), np.sqrt(np.maximum(-np.expm1(explored), 0.0)))
 
 
 def reach(strategy: str, asked: Question) -> FloatArray:

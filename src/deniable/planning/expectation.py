@@ -24,8 +24,9 @@ from deniable.policies.base import Policy
 from deniable.privacy.belief import highest_belief
 from deniable.strategies import STRATEGIES
 
-NEAR_LOST = 0.05
-"""Of what perfect information gains over random arms: a loss this much above the least is near it."""
+NEAR_LOST = 0.02
+"""Of what perfect information gains over random arms: a loss this much above the least is near it. That
+is about the surface's own error: less cannot be told apart."""
 
 TOP = 8.0
 """The largest budget that is looked at, in nats: beyond, promises say nothing to anybody."""

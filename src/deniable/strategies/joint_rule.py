@@ -102,7 +102,7 @@ def lottery_table(
     """Across time, the next table before the switch: the same column for every segment.
 
     >>> lottery_table([[50, 50], [50, 50]], [[10, 3], [4, 6]], 1000, 1).round(2).tolist()
-    [[0.84, 0.84], [0.16, 0.16]]
+    [[0.93, 0.93], [0.07, 0.07]]
     """
     counts = _counts(shows, clicks, noise)
     return _maker("across-time", counts, horizon, budget, keep).lottery(counts)

@@ -48,10 +48,10 @@ app = typer.Typer(add_completion=False, help=__doc__)
 FILES = {
     RANDOM: 20,
     BEST_PRIVATE: 30,
-    POOLED: 16,
+    POOLED: 8,
     "constant": 16,
     "dynamic": 24,
-    "joint": 15,
+    "joint": 14,
 }
 """Thousands of rows of each surface that ships."""
 
@@ -191,10 +191,6 @@ def summary(name: str, found: list[Difference]) -> str:
         f"beyond noise {own:.2%}; inside the interval {np.mean([one.inside for one in found]):.0%}; "
         f"worst at {', '.join(f'{key} {float(getattr(worst.asked, key)):.4g}' for key in runs.FIELDS)}"
     )
-
-
-if __name__ == "__main__":
-    app()
 
 
 _WEIGHT = {
@@ -392,3 +388,7 @@ def _blank(name: str, names: tuple[str, ...], degree: float, whole: bool = False
         degrees,
         np.zeros(len(degrees)),
     )
+
+
+if __name__ == "__main__":
+    app()

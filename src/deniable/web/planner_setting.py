@@ -63,9 +63,9 @@ class Setting:
         per_day: visitors a day, or None.
     """
 
-    arms: int = 2
-    visitors: int = 100_000
-    segments: int = 2
+    arms: int = 4
+    visitors: int = 1_000_000
+    segments: int = 3
     prior: float = 20.0
     budget: float | None = None
     arm_budgets: tuple[float, ...] = ()
