@@ -152,6 +152,7 @@ def test_a_table_is_saved_and_a_call_is_copied(demo_site: Site, browser: Browser
             rows = list(csv.DictReader(file))
         assert sorted(row["Arm"][:4] for row in rows) == ["gree", "grey", "larg"]
         assert sum(int(row["Shown"].replace(",", "")) for row in rows) == 2_000
+        page.get_by_role("link", name="Connect", exact=True).click()
         code = page.locator("#copy-curl")
         expect(code).to_contain_text(f"/v1/experiments/{EXPERIMENT}/decisions")
         page.get_by_role("button", name="Copy the code for curl").click()
