@@ -37,7 +37,7 @@ LABELS = {
     "max_belief": "A watcher may believe at most",
     "trace_budget": "Trace budget",
     "base_rate": "Usual click rate",
-    "lift": "Arms usually differ by",
+    "lift": "How much arms usually differ",
     "heterogeneity": "Differs by segment",
     "per_day": "Visitors a day",
 }

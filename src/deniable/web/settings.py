@@ -20,7 +20,7 @@ from deniable.service import passwords
 from deniable.service.firm import LONGEST_NAME
 from deniable.service.http.guard import Service, authenticator_of, service_of
 from deniable.service.http.problems import Problem
-from deniable.service.people import INVITE_HOURS, NAME_ALLOWED
+from deniable.service.people import INVITE_HOURS
 from deniable.service.service import Deniable
 from deniable.service.sessions import token_hash
 from deniable.service.webhook import secret_of
@@ -244,7 +244,6 @@ def _page(
         roles=ROLES,
         scopes=SCOPES,
         invite_hours=INVITE_HOURS,
-        name_allowed=NAME_ALLOWED,
         shortest=passwords.SHORTEST,
         longest=passwords.LONGEST,
         longest_name=LONGEST_NAME,
