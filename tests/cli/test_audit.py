@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -210,6 +213,19 @@ def test_a_report_is_a_file_of_its_own(url: str, call: Call, tmp_path: Path) -> 
     change(url, "UPDATE decisions SET shown = 0")
     assert call("checkout", "--out", str(one))[0] == 1
     assert "NOT kept" in one.read_text("utf-8")
+
+
+@pytest.mark.parametrize("what", ["checkout", "firm"])
+def test_a_report_is_written_where_nobody_reads_the_output(
+    what: str, url: str, tmp_path: Path
+) -> None:
+    report = tmp_path / "report.html"
+    reading, writing = os.pipe()
+    os.close(reading)  # like `| head`, which has read enough
+    command = [sys.executable, "-m", "deniable", "audit", what, "--store", url]
+    subprocess.run([*command, "--out", str(report)], stdout=writing, check=False)
+    os.close(writing)
+    assert "Heads of the chains" in report.read_text("utf-8")
 
 
 def test_a_pdf_needs_chromium(
