@@ -97,10 +97,10 @@ def test_an_experiment_moves_while_somebody_looks_and_holds_still_when_told(
         page = opened.page
         opened.open(f"/experiments/{EXPERIMENT}")
         expect(page.locator("#figures")).to_contain_text("500")
-        page.get_by_role("button", name="Hold still").click()
+        page.get_by_role("button", name="Freeze").click()
         site.send_visitors(100, seed=2)
         updates = int(page.evaluate("document.documentElement.dataset.updates ?? '0'"))
-        page.get_by_role("button", name="Go on").click()
+        page.get_by_role("button", name="Unfreeze").click()
         expect(page.locator("#figures")).to_contain_text("600")
         assert int(page.evaluate("document.documentElement.dataset.updates")) > updates
         site.service.experiments.pause(EXPERIMENT)  # somebody else does

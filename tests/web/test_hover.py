@@ -37,7 +37,7 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 def screen(learned: Site, browser: Browser) -> Iterator[Tab]:
     with tab(browser, learned, secret=learned.secret("read"), width=1280) as opened:
         opened.open(f"/experiments/{EXPERIMENT}")
-        opened.page.get_by_role("button", name="Hold still").click()
+        opened.page.get_by_role("button", name="Freeze").click()
         yield opened
 
 
@@ -48,11 +48,11 @@ def swept(page: Page, chart: str) -> list[dict[str, str]]:
     box = canvas.bounding_box()
     assert box is not None
     found: list[dict[str, str]] = []
-    for down in range(20):
-        for across in range(20):
+    for down in range(40):
+        for across in range(10):
             page.mouse.move(
-                box["x"] + box["width"] * (across + 0.5) / 20,
-                box["y"] + box["height"] * (down + 0.5) / 20,
+                box["x"] + box["width"] * (across + 0.5) / 10,
+                box["y"] + box["height"] * (down + 0.5) / 40,
             )
             page.evaluate(FRAME)
             told = page.evaluate(TOLD)

@@ -145,7 +145,7 @@ def test_a_table_is_saved_and_a_call_is_copied(demo_site: Site, browser: Browser
     with tab(browser, demo_site, secret=demo_site.secret("admin")) as opened:
         page = opened.page
         opened.open(f"/experiments/{EXPERIMENT}")
-        page.get_by_role("button", name="Hold still").click()
+        page.get_by_role("button", name="Freeze").click()
         with page.expect_download() as download:
             page.get_by_role("button", name="CSV of this table: arms").click()
         with open(download.value.path(), encoding="utf-8") as file:

@@ -143,7 +143,7 @@ def test_a_stopped_experiment_is_not_told_to_stop(site: Site) -> None:
     assert "The table in force" in running
     assert "until the next one is published" in running
     assert "The last table" in stopped
-    assert "Nobody is drawn from it any more." in stopped
+    assert "It is no longer used." in stopped
     assert "The experiment has stopped: nothing more will be learned." in stopped
     for words in ("Keep running", "stopping now is safe", "until the next one is published"):
         assert words not in stopped

@@ -40,13 +40,11 @@ def lift_sequence(arms: Sequence[str], default: str, share: bool) -> ChartType:
     title = "lift, in points" if share else "difference"
     ends = alt.Y("low:Q", title=title, axis=alt.Axis(format="+,.3~g", tickCount=5))
     bands = base.mark_area(opacity=0.18, interpolate="monotone").encode(y=ends, y2="high:Q")
-    lines = base.mark_line(interpolate="monotone").encode(y=alt.Y("estimate:Q", title=title))
-    points = base.mark_point(filled=True, size=18, opacity=1).encode(
-        y=alt.Y("estimate:Q", title=title)
-    )
+    middle = base.encode(y=alt.Y("estimate:Q", title=title))
+    lines = middle.mark_line(interpolate="monotone", point=alt.OverlayMarkDef(size=18))
     # A line or an area is one mark, which would tell the values of its first point.
     hovered = hover_points(
-        base.encode(y=alt.Y("estimate:Q", title=title)),
+        middle,
         alt.Tooltip("arm:N"),
         alt.Tooltip("visitors:Q", format=",d"),
         alt.Tooltip("estimate:Q", title="lift", format=_format(share)),
@@ -58,7 +56,7 @@ def lift_sequence(arms: Sequence[str], default: str, share: bool) -> ChartType:
         .mark_rule(color=INK, strokeDash=[4, 3])
         .encode(y=alt.Y("zero:Q", title=title))
     )
-    return nothing + bands + lines + points + hovered
+    return alt.layer(nothing, bands, lines, hovered)
 
 
 def rates_with_bands(arms: Sequence[str], n_segments: int, share: bool) -> ChartType:
@@ -70,27 +68,26 @@ def rates_with_bands(arms: Sequence[str], n_segments: int, share: bool) -> Chart
         y=alt.Y("segment:N", sort=None, title=None, axis=alt.Axis(labelLimit=150)),
         yOffset=alt.YOffset("arm:N", sort=list(arms), scale=alt.Scale(paddingOuter=0.35)),
         color=_colour(arms),
-    )
-    scale = alt.Scale(zero=False, nice=True)
-    mean = {
-        "title": "mean reward",
-        "axis": alt.Axis(format="~%" if share else ",.3~g", tickCount=6),
-    }
-    ends = base.encode(x=alt.X("low:Q", scale=scale, **mean), x2="high:Q")
-    spans = ends.mark_rule(strokeWidth=4, opacity=0.4)
-    hovered = ends.mark_bar(size=12, opacity=0).encode(  # an unseen rule would not be met
         tooltip=[
             alt.Tooltip("segment:N"),
             alt.Tooltip("arm:N"),
             alt.Tooltip("estimate:Q", title="mean", format=_level_format(share)),
             alt.Tooltip("low:Q", title="from", format=_level_format(share)),
             alt.Tooltip("high:Q", title="to", format=_level_format(share)),
-        ]
+        ],
+    )
+    scale = alt.Scale(zero=False, nice=True)
+    mean = {
+        "title": "mean reward",
+        "axis": alt.Axis(format="~%" if share else ",.3~g", tickCount=6),
+    }
+    spans = base.mark_bar(size=8, opacity=0.35, cornerRadius=2).encode(
+        x=alt.X("low:Q", scale=scale, **mean), x2="high:Q"
     )
     points = base.mark_point(filled=True, size=60, opacity=1).encode(
         x=alt.X("estimate:Q", scale=scale, **mean)
     )
-    return spans + points + hovered
+    return alt.layer(spans, points)
 
 
 def traffic_by_arm(arms: Sequence[str]) -> ChartType:
@@ -132,7 +129,7 @@ def traffic_by_arm(arms: Sequence[str]) -> ChartType:
             ],
         )
     )
-    return areas + steps
+    return alt.layer(areas, steps)
 
 
 def _escaped(name: str) -> str:
