@@ -1,12 +1,12 @@
-"""Numba, set up to compile a kernel and all that it calls in a third of its usual time.
+"""Numba, set up to compile a kernel and all that it calls in less than half of its usual time.
 
-- Left alone, Numba optimizes a function and makes machine code of it, links it into its caller, optimizes
-  both, and so on up to the function that Python calls. In a deep tree of calls most of this is for code
-  that nobody runs. Here, what a kernel calls is only lowered (`PartCompiler`), and the whole tree is
-  optimized once, when all of it is known (`WholeCompiler`).
+- Left alone, Numba optimizes a function and makes machine code of it, links it into its caller,
+  optimizes both, and so on up to the function that Python calls. In a deep tree of calls most of this is
+  for code that nobody runs. Here, what a kernel calls is only lowered (`PartCompiler`), and the whole
+  tree is optimized once, when all of it is known (`WholeCompiler`).
 - What an operator returns for which types is looked up once, not at every place where it stands.
 - A kernel is not compiled a second time for a number that is known while it is compiled.
-- Passes for what kernels do not have (closures, `with`, loops over tuples of several types) are left out.
+- Passes for what kernels do not have (closures, `with`, loops over mixed tuples) are left out.
 
 The machine code computes the same as with Numba's own compiler, to the last bit: no option that changes
 arithmetic is touched.

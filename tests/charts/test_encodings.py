@@ -176,6 +176,7 @@ FIGURES: dict[str, tuple[Callable[[], Any], list[str]]] = {
         [
             "rule color=arm x=low x2=high y=segment yOffset=arm",
             "point color=arm x=estimate y=segment yOffset=arm",
+            "bar color=arm x=low x2=high y=segment yOffset=arm",
         ],
     ),
     "totals": (

@@ -148,7 +148,7 @@ def test_a_refused_draft_loses_nothing_that_was_typed(site: Site) -> None:
         "key": "no such / key",
         "arm_names": "red\ngreen",
         "segment_names": "young\nold",
-        "group": "header",
+        "layer": "header",
         "strategy": "constant",
         "across_time": "yes",
     }
@@ -164,7 +164,7 @@ def test_a_refused_draft_loses_nothing_that_was_typed(site: Site) -> None:
             answer = send(client, "/planner", "/planner/experiments", **sent)
             assert answer.status_code == 422
             assert "No experiment was created" in answer.text
-            for name in ("key", "arm_names", "segment_names", "group"):
+            for name in ("key", "arm_names", "segment_names", "layer"):
                 assert sent[name] in answer.text
             assert re.search(r'value="constant"\s+checked', answer.text)
             assert re.search(r'name="across_time" value="yes"\s+checked', answer.text)
@@ -280,7 +280,7 @@ def test_a_key_that_the_audit_reserves_creates_nothing(site: Site) -> None:
     assert "firm" not in [experiment.key for experiment in site.service.experiments.all()]
 
 
-@pytest.mark.parametrize("field", ["key", "arm_names", "segment_names", "group", "strategy"])
+@pytest.mark.parametrize("field", ["key", "arm_names", "segment_names", "layer", "strategy"])
 @pytest.mark.parametrize("value", HOSTILE)
 def test_hostile_names_create_nothing_harmful(busy_site: Site, field: str, value: str) -> None:
     draft = {
@@ -343,7 +343,7 @@ def test_a_largest_belief_is_kept_to_until_somebody_chooses_more(
         opened.open("/planner?arms=2&visitors=100000&segments=2&prior=20&base_rate=none")
         form = page.locator("#setting")
         expect(form).to_have_attribute("data-took", ANY_NUMBER)
-        page.get_by_label("A tracker may believe at most").fill("30")
+        page.get_by_label("A watcher may believe at most").fill("30")
         expect(page.locator("#budget")).to_have_value("0.538")  # ln(.3/.7) - ln(.2/.8), cut
         expect(page.locator("[data-icon=after]").first).to_have_text("30")
         expect(page).to_have_url(re.compile("max_belief=30"))
@@ -355,11 +355,11 @@ def test_a_largest_belief_is_kept_to_until_somebody_chooses_more(
         expect(page.get_by_text("more than the 30% you allow")).to_be_visible()
         page.reload()
         expect(page.locator("#budget")).to_have_value("1.5")
-        expect(page.get_by_label("A tracker may believe at most")).to_have_value("30")
+        expect(page.get_by_label("A watcher may believe at most")).to_have_value("30")
         page.get_by_role("button", name="Recommended").click()
         expect(page.locator("#budget")).to_have_value("0.538")
-        page.get_by_label("A tracker may believe at most").fill("10")
-        expect(page.get_by_role("alert")).to_contain_text("A tracker may believe at most")
+        page.get_by_label("A watcher may believe at most").fill("10")
+        expect(page.get_by_role("alert")).to_contain_text("A watcher may believe at most")
         assert all("422" in complaint for complaint in opened.complaints), opened.complaints
 
 
