@@ -64,17 +64,18 @@ class _Kernel:
         return self._whole(*arguments)
 
     @cached_property
-    def _whole(self) -> Callable[..., object]:
-        import numba
+    def _whole(self) -> Any:
+        from numba import config
 
         from deniable._kernel_compiler import WholeCompiler
 
-        usual = numba.config.CACHE_DIR
-        numba.config.CACHE_DIR = str(kernel_folder())
+        settings: Any = config
+        usual = settings.CACHE_DIR
+        settings.CACHE_DIR = str(kernel_folder())
         try:
             return self._dispatcher(WholeCompiler, cache=True)
         finally:
-            numba.config.CACHE_DIR = usual
+            settings.CACHE_DIR = usual
 
     @cached_property
     def _part(self) -> Any:
@@ -89,11 +90,10 @@ class _Kernel:
         return self._part._numba_type_
 
     def _dispatcher(self, compiler: type, **more: bool) -> Any:
-        import numba
+        from numba import njit
 
-        options = self._options | more
-        compile_function = numba.njit(error_model="numpy", pipeline_class=compiler, **options)
-        return compile_function(self.py_func)
+        options: dict[str, Any] = {**self._options, **more, "pipeline_class": compiler}
+        return njit(self.py_func, error_model="numpy", **options)
 
 
 def as_python(function: Function, **replaced: object) -> Function:

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from typing import Any, ClassVar
 
 from llvmlite.binding import Linkage
-from numba import _dynfunc, types
+from numba import _dynfunc, types  # type: ignore[attr-defined]
 from numba.core import typed_passes as typed
 from numba.core import untyped_passes as untyped
 from numba.core.codegen import JITCodeLibrary
@@ -41,13 +41,15 @@ NOT_NEEDED = frozenset(
 )
 """Numba's passes that change nothing in a kernel. The tests compare with Numba's own compiler."""
 
-_usual_look_up = types.Function.get_call_type
-_usual_kernel_look_up = types.Dispatcher.get_call_type
+_functions: Any = types.Function
+_kernels: Any = types.Dispatcher
+_usual_look_up = _functions.get_call_type
+_usual_kernel_look_up = _kernels.get_call_type
 _signatures: dict[str, dict[Any, Any]] = {}
 """By the options of the compilation, then by function and types of its arguments."""
 
 
-class _Part(JITCodeLibrary):  # type: ignore[misc]
+class _Part(JITCodeLibrary):
     """Code to be linked into a caller's: neither optimized nor turned into machine code."""
 
     def _optimize_functions(self, ll_module: Any) -> None:
@@ -66,7 +68,7 @@ class _Part(JITCodeLibrary):  # type: ignore[misc]
         self._finalized = True
 
 
-class _Whole(JITCodeLibrary):  # type: ignore[misc]
+class _Whole(JITCodeLibrary):
     """A kernel with all that it calls, without reference counts: optimized in one go."""
 
     def _optimize_final_module(self) -> None:
@@ -76,7 +78,7 @@ class _Whole(JITCodeLibrary):  # type: ignore[misc]
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
-class _Infer(typed.NopythonTypeInference):  # type: ignore[misc]
+class _Infer(typed.NopythonTypeInference):
     _name = "kernel_type_inference"
 
     def run_pass(self, state: Any) -> bool:
@@ -85,7 +87,7 @@ class _Infer(typed.NopythonTypeInference):  # type: ignore[misc]
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
-class _LowerWhole(typed.NativeLowering):  # type: ignore[misc]
+class _LowerWhole(typed.NativeLowering):
     _name = "kernel_lowering"
 
     def run_pass(self, state: Any) -> bool:
@@ -115,7 +117,7 @@ class _LowerPart(_LowerWhole):
         return True
 
 
-class WholeCompiler(CompilerBase):  # type: ignore[misc]
+class WholeCompiler(CompilerBase):
     """For a kernel that Python calls."""
 
     replaced: ClassVar[dict[Any, Any]] = {
@@ -173,9 +175,9 @@ def _remembering(options: Any) -> Iterator[None]:
         general = tuple(types.unliteral(argument) for argument in arguments)
         return _usual_kernel_look_up(function, context, general, named)
 
-    before = types.Function.get_call_type, types.Dispatcher.get_call_type
-    types.Function.get_call_type, types.Dispatcher.get_call_type = look_up, look_up_kernel
+    before = _functions.get_call_type, _kernels.get_call_type
+    _functions.get_call_type, _kernels.get_call_type = look_up, look_up_kernel
     try:
         yield
     finally:
-        types.Function.get_call_type, types.Dispatcher.get_call_type = before
+        _functions.get_call_type, _kernels.get_call_type = before
