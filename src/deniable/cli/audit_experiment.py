@@ -52,17 +52,16 @@ def audit_experiment(
         except BrokenPromiseError as error:  # there is nothing left that could be audited
             typer.echo(f"The promise is NOT kept: {error}.", err=True)
             raise typer.Exit(BROKEN) from None
-    # Files first: whoever reads the output may stop early (`| head`).
+    if as_json:
+        typer.echo(json.dumps(found.to_dict(), indent=2))
+    else:
+        print_sections(audit_sections(found))
     if chart is not None:
         save_chart(found.chart(), chart)
         typer.echo(f"chart: {chart}", err=True)
     if out is not None:
         save_report(experiment_page(found), out)
         typer.echo(f"report: {out}", err=True)
-    if as_json:
-        typer.echo(json.dumps(found.to_dict(), indent=2))
-    else:
-        print_sections(audit_sections(found))
     if not found.sound:
         raise typer.Exit(BROKEN)
 

@@ -43,14 +43,13 @@ def audit_firm(
         except BrokenPromiseError as error:
             typer.echo(f"The firm's promise is NOT kept: {error}.", err=True)
             raise typer.Exit(BROKEN) from None
-    # The file first: whoever reads the output may stop early (`| head`).
-    if out is not None:
-        save_report(firm_page(found), out)
-        typer.echo(f"report: {out}", err=True)
     if as_json:
         typer.echo(json.dumps(found.to_dict(), indent=2))
     else:
         print_sections(firm_sections(found))
+    if out is not None:
+        save_report(firm_page(found), out)
+        typer.echo(f"report: {out}", err=True)
     if not found.sound:
         raise typer.Exit(BROKEN)
 
