@@ -46,6 +46,18 @@ PAGES = (
     f"/ledger/promises/{KEY}/audit",
     "/ledger/visitors",
 )
+MANY_PAGES = (
+    "/",
+    "/experiments",
+    "/experiments?status=running&sort=-visitors&page=7",
+    "/experiments/experiment-0",
+    "/portfolio",
+    "/ledger",
+    "/ledger/promises/experiment-0",
+    "/settings",
+)
+"""Measured in a store with many experiments and decisions."""
+
 _TIMES = """() => performance.getEntriesByType('navigation')
   .map(n => [n.responseEnd, n.domContentLoadedEventEnd])[0]"""
 _PENDING = "figure.chart:not([data-drawn]), form#setting:not([data-took])"
@@ -139,7 +151,7 @@ def _at_size(browser: Browser) -> list[bool]:
             cookies = _signed_in(server, secret)
         print(f"      with {MANY_EXPERIMENTS} experiments and {MANY_DECISIONS:,} decisions stored:")
         held = []
-        for path in ("/", "/experiments", "/ledger"):
+        for path in MANY_PAGES:
             with (
                 served("decide", store, pinned=False) as server,
                 _tab(browser, server, cookies) as page,

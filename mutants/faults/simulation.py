@@ -10,6 +10,7 @@ CUSTOM = "tests/simulation/test_custom.py"
 REWARDS = "tests/simulation/test_rewards.py"
 RUN = f"{TESTS}/test_run.py"
 GITTINS = f"{TESTS}/test_gittins_index.py"
+COMPILER = "tests/test_kernel_compiler.py"
 
 FAULTS = (
     Fault(
@@ -109,6 +110,27 @@ FAULTS = (
         "return int(lot / rule.explored * rule.n_arms) if lot < 0.8 * rule.explored else arm",
         "a learner's choice is shown too often",
         (f"{CUSTOM}::test_a_learner_through_randomized_response_is_the_constant_strategy",),
+    ),
+    Fault(
+        "_kernel_compiler.py",
+        "        key = function, tuple(arguments), tuple(named.items())\n",
+        "        key = function, len(arguments), tuple(named.items())\n",
+        "an operator is compiled for the types of its first use",
+        (COMPILER,),
+    ),
+    Fault(
+        "_kernel_compiler.py",
+        "WholeCompiler.replaced | {typed.NativeLowering: _LowerPart}",
+        "WholeCompiler.replaced",
+        "machine code is made of every part of a kernel",
+        (f"{COMPILER}::test_machine_code_is_made_of_what_python_calls",),
+    ),
+    Fault(
+        "_kernel_compiler.py",
+        "tuple(types.unliteral(argument) for argument in arguments)",
+        "tuple(arguments)",
+        "a kernel is compiled again for a number that is known",
+        (f"{COMPILER}::test_a_known_number_is_no_reason_to_compile_again",),
     ),
     Fault(
         "simulation/results.py",

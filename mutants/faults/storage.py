@@ -259,8 +259,8 @@ FAULTS = (
     ),
     Fault(
         "storage/experiments.py",
-        "return change(connection, experiment)\n\n\ndef cells(",
-        "return by_key(connection, experiment.key)\n\n\ndef cells(",
+        "return change(connection, experiment)\n\n\ndef held(",
+        "return by_key(connection, experiment.key)\n\n\ndef held(",
         "writers do not notice that a segment was added",
         (f"{GROWING}::test_a_new_segment_gets_the_zero_row_until_the_next_table",),
     ),

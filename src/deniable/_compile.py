@@ -4,8 +4,9 @@ Compiled code is cached on disk, with IEEE arithmetic. Kernels are written so th
 the check would cost a branch in each inner loop.
 
 The kernels of the simulator never allocate: their callers in Python hand them every array. So reference
-counting is off for them (`compiled`), which makes compiling twice as fast, and Numba refuses a kernel
-that allocates all the same. Others may allocate (`compiled_with_arrays`).
+counting is off for them (`compiled`), which makes compiling faster, and Numba refuses a kernel
+that allocates all the same. Others may allocate (`compiled_with_arrays`). `_kernel_compiler.py` says how
+compiling is made faster still.
 
 Without Numba (it comes with the extra `simulate`) the simulator's kernels cannot be imported; the others
 run as plain Python, slowly, so that the strategies work without an extra.
@@ -20,7 +21,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterable
-from functools import lru_cache
+from functools import cached_property, lru_cache, update_wrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -49,14 +50,50 @@ else:
         return _compiled(function, nogil=True) if is_installed("numba") else function
 
     def _compiled(function: Function, **options: bool) -> Function:
-        import numba
+        return update_wrapper(_Kernel(function, options), function)
 
-        usual = numba.config.CACHE_DIR
-        numba.config.CACHE_DIR = str(kernel_folder())
+
+class _Kernel:
+    """A function that is compiled when Python calls it first, and as a part of kernels that call it."""
+
+    def __init__(self, function: Callable[..., Any], options: dict[str, bool]) -> None:
+        self.py_func = function
+        self._options = options
+
+    def __call__(self, *arguments: object) -> object:
+        return self._whole(*arguments)
+
+    @cached_property
+    def _whole(self) -> Any:
+        from numba import config
+
+        from deniable._kernel_compiler import WholeCompiler
+
+        settings: Any = config
+        usual = settings.CACHE_DIR
+        settings.CACHE_DIR = str(kernel_folder())
         try:
-            return numba.njit(cache=True, error_model="numpy", **options)(function)
+            return self._dispatcher(WholeCompiler, cache=True)
         finally:
-            numba.config.CACHE_DIR = usual
+            settings.CACHE_DIR = usual
+
+    @cached_property
+    def _part(self) -> Any:
+        from deniable._kernel_compiler import PartCompiler
+
+        uncalled = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+        return self._dispatcher(PartCompiler, **uncalled)
+
+    @property
+    def _numba_type_(self) -> object:
+        """What kernels that call this one see of it; Numba asks for it by this name."""
+        return self._part._numba_type_
+
+    def _dispatcher(self, compiler: type, **more: bool) -> Any:
+        from numba import njit
+
+        options: dict[str, Any] = {**self._options, **more, "pipeline_class": compiler}
+        return njit(self.py_func, error_model="numpy", **options)
 
 
 def as_python(function: Function, **replaced: object) -> Function:
@@ -74,11 +111,12 @@ def is_cached(name: str) -> bool:
 @lru_cache(maxsize=1)
 def kernel_folder() -> Path:
     """Where this version's compiled kernels are kept."""
-    package = Path(__file__).parent
+    here = Path(__file__)
+    compilers = here, here.with_name("_kernel_compiler.py")
     sources = [
         source
-        for source in sorted(package.rglob("*.py"))
-        if b"@compiled" in source.read_bytes() or source == Path(__file__)
+        for source in sorted(here.parent.rglob("*.py"))
+        if source in compilers or b"@compiled" in source.read_bytes()
     ]
     return cache_folder() / "kernels" / hash_of_sources(sources)
 

@@ -174,7 +174,7 @@ FIGURES: dict[str, tuple[Callable[[], Any], list[str]]] = {
     "arms with intervals": (
         lambda: rates_with_bands(["a", "b"], 2, share=True),
         [
-            "rule color=arm x=low x2=high y=segment yOffset=arm",
+            "bar color=arm x=low x2=high y=segment yOffset=arm",
             "point color=arm x=estimate y=segment yOffset=arm",
         ],
     ),

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -210,6 +213,25 @@ def test_a_report_is_a_file_of_its_own(url: str, call: Call, tmp_path: Path) -> 
     change(url, "UPDATE decisions SET shown = 0")
     assert call("checkout", "--out", str(one))[0] == 1
     assert "NOT kept" in one.read_text("utf-8")
+
+
+@pytest.mark.parametrize("more", [(), ("--json",)])
+@pytest.mark.parametrize("what", ["checkout", "firm"])
+def test_nobody_has_to_read_the_output(
+    what: str, more: tuple[str, ...], url: str, tmp_path: Path
+) -> None:
+    """`deniable audit ... | head`: the report is written, and the exit status is the verdict."""
+    report = tmp_path / "report.html"
+    command = [sys.executable, "-m", "deniable", "audit", what, "--store", url]
+    for status in (0, 1):
+        reading, writing = os.pipe()
+        os.close(reading)
+        done = subprocess.run([*command, "--out", str(report), *more], stdout=writing, check=False)
+        os.close(writing)
+        assert done.returncode == status
+        assert "Heads of the chains" in report.read_text("utf-8")
+        report.unlink()
+        change(url, "UPDATE decisions SET shown = 0")
 
 
 def test_a_pdf_needs_chromium(

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Select, select, text
 from tests.patience import PATIENCE
 from tests.postgres import PostgresServer
 
-from deniable.errors import WrongStateError
+from deniable.errors import StoreUnavailableError, WrongStateError
 from deniable.storage.connect import connect
 from deniable.storage.migrate import migrate, revision
 from deniable.storage.schema import HEAD, decisions, metadata
@@ -86,3 +86,8 @@ def test_a_newer_store_is_left_alone(empty_url: str) -> None:
     with pytest.raises(WrongStateError, match="newer version"):
         migrate(store.engine)  # type: ignore[attr-defined]
     store.close()
+
+
+def test_a_store_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailableError, match=r"nowhere/x\.db: unable to open"):
+        connect(f"sqlite:///{tmp_path}/nowhere/x.db")

@@ -199,7 +199,7 @@ def test_a_visitor_asks_and_is_erased(site: Site, browser: Browser) -> None:
         page = opened.page
         opened.open("/ledger")
         page.get_by_role("link", name="Access and erasure requests").click()
-        page.get_by_label("The visitor's id").fill("me & <you>")
+        page.get_by_label("The visitor’s id").fill("me & <you>")
         page.get_by_role("button", name="Look it up").click()
         expect(page.get_by_role("rowheader", name=EXPERIMENT)).to_be_visible()
         expect(page.get_by_role("cell", name="returning")).to_be_visible()
@@ -208,7 +208,7 @@ def test_a_visitor_asks_and_is_erased(site: Site, browser: Browser) -> None:
         page.get_by_label("Erase this visitor").check()
         page.get_by_role("button", name="Erase").click()
         expect(page.get_by_role("status")).to_contain_text("1 decision no longer has a visitor")
-        page.get_by_label("The visitor's id").fill("me & <you>")
+        page.get_by_label("The visitor’s id").fill("me & <you>")
         page.get_by_role("button", name="Look it up").click()
         expect(page.get_by_text("Nothing is stored about this id")).to_be_visible()
         opened.assert_well_behaved()

@@ -145,13 +145,14 @@ def test_a_table_is_saved_and_a_call_is_copied(demo_site: Site, browser: Browser
     with tab(browser, demo_site, secret=demo_site.secret("admin")) as opened:
         page = opened.page
         opened.open(f"/experiments/{EXPERIMENT}")
-        page.get_by_role("button", name="Hold still").click()
+        page.get_by_role("button", name="Freeze").click()
         with page.expect_download() as download:
             page.get_by_role("button", name="CSV of this table: arms").click()
         with open(download.value.path(), encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
         assert sorted(row["Arm"][:4] for row in rows) == ["gree", "grey", "larg"]
         assert sum(int(row["Shown"].replace(",", "")) for row in rows) == 2_000
+        page.get_by_role("link", name="Connect", exact=True).click()
         code = page.locator("#copy-curl")
         expect(code).to_contain_text(f"/v1/experiments/{EXPERIMENT}/decisions")
         page.get_by_role("button", name="Copy the code for curl").click()
@@ -165,6 +166,40 @@ def test_a_table_is_saved_and_a_call_is_copied(demo_site: Site, browser: Browser
         dialog.get_by_role("link", name="No, go back").click()
         expect(dialog).to_have_count(0)
         opened.assert_well_behaved()
+
+
+WITHOUT_FILE = """[...document.querySelectorAll("main table")].filter((table) => {
+  if (table.closest(".paper")) return false; // a document: it is issued as a whole
+  let around = table.parentElement;
+  while (!around.querySelector("[data-csv], a[href*='.csv'], #download")) {
+    around = around.parentElement;
+    if (around.tagName === "MAIN" || around.querySelectorAll("table").length > 1) return true;
+  }
+  return false;
+}).map((table) => table.innerText.slice(0, 80))"""
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "/experiments",
+        f"/experiments/{EXPERIMENT}",
+        f"/experiments/{EXPERIMENT}/do/promote",
+        "/planner",
+        "/planner?arms=2&arm_budgets=0.5,1",
+        "/portfolio",
+        "/ledger",
+        f"/ledger/promises/{EXPERIMENT}",
+        f"/ledger/promises/{EXPERIMENT}/audit",
+        "/settings",
+    ],
+)
+def test_every_table_can_be_saved(demo_site: Site, browser: Browser, path: str) -> None:
+    with tab(browser, demo_site, secret=demo_site.secret("admin")) as opened:
+        opened.open(path)
+        assert opened.page.locator("main table").count() >= 1
+        assert not opened.page.evaluate(WITHOUT_FILE)
 
 
 def test_the_dot_is_grey_when_the_service_is_gone(demo_site: Site, browser: Browser) -> None:

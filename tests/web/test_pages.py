@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
+from tests.patience import PATIENCE
 from tests.web.site import EXPERIMENT, Site
-from tests.web.watching import Theme, tab
+from tests.web.watching import Tab, Theme, tab
 
+PARTS = ("part-results", "part-privacy", "part-health", "part-history", "part-connect")
 PAGES = (
     "/",
     "/experiments",
     "/experiments?q=nothing-like-it",
     "/experiments/new",
     f"/experiments/{EXPERIMENT}",
+    *(f"/experiments/{EXPERIMENT}#{part}" for part in PARTS),
     f"/experiments/{EXPERIMENT}/do/pause",
     f"/experiments/{EXPERIMENT}/do/promote",
 )
@@ -106,13 +109,73 @@ def test_the_keyboard_alone_is_enough(demo_site: Site, browser: Browser) -> None
 def test_every_chart_has_words_and_a_table(demo_site: Site, browser: Browser) -> None:
     with tab(browser, demo_site, secret=demo_site.secret("read")) as opened:
         opened.open(f"/experiments/{EXPERIMENT}")
-        figures = opened.page.locator("figure.chart")
-        assert figures.count() >= 6  # means and lifts come when they are reliable
-        for one in figures.all():
-            assert len(one.locator("[role=img]").get_attribute("aria-label") or "") > 40
-            one.locator("summary").click()
-            assert one.locator("tbody tr").count() >= 1
-        opened.assert_accessible()
+        assert (
+            opened.page.locator("figure.chart").count() >= 6
+        )  # means and lifts come when reliable
+        for part in PARTS:
+            opened.page.get_by_role("navigation", name="Parts of this page").get_by_role(
+                "link", name=part.removeprefix("part-").capitalize()
+            ).click()
+            for one in opened.page.locator(f"#{part} figure.chart").all():
+                assert len(one.locator("[role=img]").get_attribute("aria-label") or "") > 40
+                one.locator("summary").click()
+                assert one.locator("tbody tr").count() >= 1
+            opened.assert_accessible()
+
+
+SHOWN = """[...document.querySelectorAll(".panel")]
+  .filter((one) => getComputedStyle(one).visibility === "visible" && one.offsetHeight > 20)
+  .map((one) => one.id)"""
+
+
+@pytest.mark.parametrize("scripts", [True, False])
+def test_one_part_is_shown_at_a_time_and_all_of_them_on_paper(
+    demo_site: Site, browser: Browser, scripts: bool
+) -> None:
+    """By the address alone: also without scripts, and for a link to something inside a part."""
+    context = browser.new_context(
+        java_script_enabled=scripts, viewport={"width": 1280, "height": 800}
+    )
+    context.set_default_timeout(1000 * PATIENCE)
+    try:
+        page = context.new_page()
+        opened = Tab(page, demo_site)
+        opened.sign_in(demo_site.secret("read"))
+        place = f"{demo_site.url}/experiments/{EXPERIMENT}"
+        page.goto(place)
+        assert page.evaluate(SHOWN) == ["part-results"]
+        tabs = page.get_by_role("navigation", name="Parts of this page").get_by_role("link")
+        for part, link in zip(PARTS, tabs.all(), strict=True):
+            link.click()
+            assert page.evaluate(SHOWN) == [part]
+            if scripts:
+                expect(link).to_have_attribute("aria-current", "true")
+                expect(page.locator(".tabs [aria-current]")).to_have_count(1)
+        page.goto(f"{place}#h-integrate")
+        assert page.evaluate(SHOWN) == ["part-connect"]
+        page.goto(f"{place}#nothing-has-this-name")
+        assert page.evaluate(SHOWN) == ["part-results"]
+        page.emulate_media(media="print")
+        assert page.evaluate(SHOWN) == [part for part in PARTS if part != "part-connect"]
+    finally:
+        context.close()
+
+
+def test_a_tab_leaves_the_page_where_it_is(demo_site: Site, browser: Browser) -> None:
+    with tab(browser, demo_site, secret=demo_site.secret("read"), width=1280) as opened:
+        opened.open(f"/experiments/{EXPERIMENT}")
+        page = opened.page
+        page.locator(".tabs").scroll_into_view_if_needed()
+        before = page.evaluate("scrollY")
+        page.get_by_role("link", name="Privacy", exact=True).click()
+        assert page.evaluate("scrollY") == before
+        page.get_by_role("link", name="Results", exact=True).click()
+        page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
+        page.get_by_role("link", name="History", exact=True).click()
+        row, panel = (page.locator(one).bounding_box() for one in (".tabs-row", "#part-history"))
+        assert row is not None
+        assert panel is not None
+        assert 0 <= panel["y"] - row["y"] - row["height"] < 40, "the part begins below the tabs"
 
 
 def test_the_policy_would_be_noticed_if_broken(demo_site: Site, browser: Browser) -> None:

@@ -85,7 +85,14 @@ def test_every_number_is_the_library_s(site: Site) -> None:
     }  # fmt: skip
     direct = plan(n_arms=3, horizon=50_000, n_segments=2, prior=0.2, max_belief=0.5, **known)
     setting = Setting(
-        arms=3, visitors=50_000, max_belief=50, base_rate=4, lift=10, heterogeneity=30, per_day=2000
+        arms=3,
+        visitors=50_000,
+        segments=2,
+        max_belief=50,
+        base_rate=4,
+        lift=10,
+        heterogeneity=30,
+        per_day=2000,
     )
     shown = view(setting)
     assert shown["plan"] == direct
@@ -153,7 +160,7 @@ def test_a_refused_draft_loses_nothing_that_was_typed(site: Site) -> None:
         "key": "no such / key",
         "arm_names": "red\ngreen",
         "segment_names": "young\nold",
-        "group": "header",
+        "layer": "header",
         "strategy": "constant",
         "across_time": "yes",
     }
@@ -169,7 +176,7 @@ def test_a_refused_draft_loses_nothing_that_was_typed(site: Site) -> None:
             answer = send(client, "/planner", "/planner/experiments", **sent)
             assert answer.status_code == 422
             assert "No experiment was created" in answer.text
-            for name in ("key", "arm_names", "segment_names", "group"):
+            for name in ("key", "arm_names", "segment_names", "layer"):
                 assert sent[name] in answer.text
             assert re.search(r'value="constant"\s+checked', answer.text)
             assert re.search(r'name="across_time" value="yes"\s+checked', answer.text)
@@ -185,7 +192,7 @@ def test_a_largest_belief_bounds_the_recommendation() -> None:
     assert 0.3975 < bound["plan"].highest_belief <= 0.4
     assert not bound["over_limit"]
     assert view(Setting(budget=1, max_belief=40))["over_limit"]
-    direct = plan(n_arms=2, horizon=100_000, n_segments=2, prior=0.2, max_belief=0.4)
+    direct = plan(n_arms=4, horizon=1_000_000, n_segments=3, prior=0.2, max_belief=0.4)
     assert bound["plan"].recommendation == direct.recommendation
     assert view(Setting(prior=20, max_belief=20))["budget"] == 0
 
@@ -285,7 +292,7 @@ def test_a_key_that_the_audit_reserves_creates_nothing(site: Site) -> None:
     assert "firm" not in [experiment.key for experiment in site.service.experiments.all()]
 
 
-@pytest.mark.parametrize("field", ["key", "arm_names", "segment_names", "group", "strategy"])
+@pytest.mark.parametrize("field", ["key", "arm_names", "segment_names", "layer", "strategy"])
 @pytest.mark.parametrize("value", HOSTILE)
 def test_hostile_names_create_nothing_harmful(busy_site: Site, field: str, value: str) -> None:
     draft = {
@@ -348,7 +355,7 @@ def test_a_largest_belief_is_kept_to_until_somebody_chooses_more(
         opened.open("/planner?arms=2&visitors=100000&segments=2&prior=20&base_rate=none")
         form = page.locator("#setting")
         expect(form).to_have_attribute("data-took", ANY_NUMBER)
-        page.get_by_label("A tracker may believe at most").fill("30")
+        page.get_by_label("A watcher may believe at most").fill("30")
         expect(page.locator("#budget")).to_have_value("0.538")  # ln(.3/.7) - ln(.2/.8), cut
         expect(page.locator("[data-icon=after]").first).to_have_text("30")
         expect(page).to_have_url(re.compile("max_belief=30"))
@@ -360,11 +367,11 @@ def test_a_largest_belief_is_kept_to_until_somebody_chooses_more(
         expect(page.get_by_text("more than the 30% you allow")).to_be_visible()
         page.reload()
         expect(page.locator("#budget")).to_have_value("1.5")
-        expect(page.get_by_label("A tracker may believe at most")).to_have_value("30")
+        expect(page.get_by_label("A watcher may believe at most")).to_have_value("30")
         page.get_by_role("button", name="Recommended").click()
         expect(page.locator("#budget")).to_have_value("0.538")
-        page.get_by_label("A tracker may believe at most").fill("10")
-        expect(page.get_by_role("alert")).to_contain_text("A tracker may believe at most")
+        page.get_by_label("A watcher may believe at most").fill("10")
+        expect(page.get_by_role("alert")).to_contain_text("A watcher may believe at most")
         assert all("422" in complaint for complaint in opened.complaints), opened.complaints
 
 

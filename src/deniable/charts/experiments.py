@@ -114,6 +114,10 @@ def segment_risks(n_segments: int, cap: float) -> ChartType:
                 title="privacy risk of the next visitor, in nats",
                 axis=alt.Axis(tickCount=6),
             ),
+            tooltip=[
+                alt.Tooltip("segment:N"),
+                alt.Tooltip("risk:Q", title="risk, in nats", format=".4~g"),
+            ],
         )
     )
     line = (
@@ -149,7 +153,7 @@ def regret_against_bound() -> ChartType:
                 title=None,
                 sort=series,
                 scale=alt.Scale(domain=series, range=colours),
-                legend=alt.Legend(orient="top", columns=2),
+                legend=alt.Legend(orient="top", columns=2, symbolType="stroke"),
             ),
         )
     )

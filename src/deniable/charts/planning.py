@@ -426,7 +426,7 @@ def arm_plan_chart(*, budgets: Sequence[float], horizon: int, prior: float) -> C
         height=HEIGHT,
     )
     chart = alt.hconcat(
-        heat + text, schedule, shown.properties(title="What a tracker could believe")
+        heat + text, schedule, shown.properties(title="What a watcher could believe")
     )
     return themed(chart.resolve_scale(color="independent", strokeDash="independent"))
 

@@ -5,13 +5,14 @@ Like those of `experiments.py`, the charts are made without data: each names its
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import altair as alt
 from altair.typing import ChartType
 
 from deniable._types import Record
-from deniable.charts.experiments import arm_scale
+from deniable.charts.experiments import MOST_ARMS, arm_scale, hover_points
 from deniable.charts.theme import BLUE, INK, Records, themed
 
 HEIGHT = 200
@@ -35,34 +36,34 @@ def lift_sequence(arms: Sequence[str], default: str, share: bool) -> ChartType:
             axis=alt.Axis(format=",d", tickCount=4),
         ),
         color=_colour(arms, [arm for arm in arms if arm != default]),
-        tooltip=[
-            alt.Tooltip("arm:N"),
-            alt.Tooltip("visitors:Q", format=",d"),
-            alt.Tooltip("estimate:Q", title="lift", format=_format(share)),
-            alt.Tooltip("low:Q", title="from", format=_format(share)),
-            alt.Tooltip("high:Q", title="to", format=_format(share)),
-        ],
     )
     title = "lift, in points" if share else "difference"
     ends = alt.Y("low:Q", title=title, axis=alt.Axis(format="+,.3~g", tickCount=5))
     bands = base.mark_area(opacity=0.18, interpolate="monotone").encode(y=ends, y2="high:Q")
-    lines = base.mark_line(interpolate="monotone").encode(y=alt.Y("estimate:Q", title=title))
-    points = base.mark_point(filled=True, size=18, opacity=1).encode(
-        y=alt.Y("estimate:Q", title=title)
+    middle = base.encode(y=alt.Y("estimate:Q", title=title))
+    lines = middle.mark_line(interpolate="monotone", point=alt.OverlayMarkDef(size=18))
+    # A line or an area is one mark, which would tell the values of its first point.
+    hovered = hover_points(
+        middle,
+        alt.Tooltip("arm:N"),
+        alt.Tooltip("visitors:Q", format=",d"),
+        alt.Tooltip("estimate:Q", title="lift", format=_format(share)),
+        alt.Tooltip("low:Q", title="from", format=_format(share)),
+        alt.Tooltip("high:Q", title="to", format=_format(share)),
     )
     nothing = (
         alt.Chart(alt.Data(values=[{"zero": 0}]))
         .mark_rule(color=INK, strokeDash=[4, 3])
         .encode(y=alt.Y("zero:Q", title=title))
     )
-    return bands + lines + points + nothing
+    return alt.layer(nothing, bands, lines, hovered)
 
 
 def rates_with_bands(arms: Sequence[str], n_segments: int, share: bool) -> ChartType:
     """Mean reward of each arm in each segment; dataset `rates`: segment, arm, estimate, low, high."""
     arms_drawn = max(2, len(arms))
     base = alt.Chart(
-        alt.NamedData("rates"), height=max(120, n_segments * (12 * arms_drawn + 14))
+        alt.NamedData("rates"), height=max(HEIGHT, n_segments * (12 * arms_drawn + 14))
     ).encode(
         y=alt.Y("segment:N", sort=None, title=None, axis=alt.Axis(labelLimit=150)),
         yOffset=alt.YOffset("arm:N", sort=list(arms), scale=alt.Scale(paddingOuter=0.35)),
@@ -80,42 +81,64 @@ def rates_with_bands(arms: Sequence[str], n_segments: int, share: bool) -> Chart
         "title": "mean reward",
         "axis": alt.Axis(format="~%" if share else ",.3~g", tickCount=6),
     }
-    spans = base.mark_rule(strokeWidth=4, opacity=0.4).encode(
+    spans = base.mark_bar(size=8, opacity=0.35, cornerRadius=2).encode(
         x=alt.X("low:Q", scale=scale, **mean), x2="high:Q"
     )
     points = base.mark_point(filled=True, size=60, opacity=1).encode(
         x=alt.X("estimate:Q", scale=scale, **mean)
     )
-    return spans + points
+    return alt.layer(spans, points)
 
 
 def traffic_by_arm(arms: Sequence[str]) -> ChartType:
     """Share of the visitors that each arm had; dataset `traffic`: visitors, arm, share."""
-    return (
-        alt.Chart(alt.NamedData("traffic"), height=HEIGHT)
-        .mark_area(opacity=0.85, interpolate="step-before")
+    base = alt.Chart(alt.NamedData("traffic"), height=HEIGHT)
+    x = alt.X(
+        "visitors:Q",
+        title="visitors",
+        scale=alt.Scale(nice=False, zero=False),
+        axis=alt.Axis(format=",d", tickCount=4),
+    )
+    areas = base.mark_area(opacity=0.85, interpolate="step-before").encode(
+        x=x,
+        y=alt.Y(
+            "share:Q",
+            stack="normalize",
+            title="share of visitors",
+            axis=alt.Axis(format="~%", tickCount=5),
+        ),
+        order=alt.Order("position:Q"),
+        color=_colour(arms),
+    )
+    # An area is one mark, which would tell the values of its first step: unseen bars tell each one's.
+    steps = (
+        base.transform_pivot("arm", value="share", groupby=["visitors"])
+        .transform_window(since="lag(visitors)", sort=[alt.SortField("visitors")])
+        .transform_filter("datum.since !== null")
+        .mark_rect(opacity=0)
         .encode(
-            x=alt.X(
-                "visitors:Q",
-                title="visitors",
-                scale=alt.Scale(nice=False, zero=False),
-                axis=alt.Axis(format=",d", tickCount=4),
-            ),
-            y=alt.Y(
-                "share:Q",
-                stack="normalize",
-                title="share of visitors",
-                axis=alt.Axis(format="~%", tickCount=5),
-            ),
-            order=alt.Order("position:Q"),
-            color=_colour(arms),
+            x=x,
+            x2="since:Q",
             tooltip=[
-                alt.Tooltip("arm:N"),
-                alt.Tooltip("visitors:Q", format=",d"),
-                alt.Tooltip("share:Q", format=".1%"),
+                alt.Tooltip("since:Q", title="visitors from", format=",d"),
+                alt.Tooltip("visitors:Q", title="to", format=",d"),
+                *(
+                    alt.Tooltip(field=_escaped(arm), type="quantitative", title=arm, format=".1%")
+                    for arm in arms[:MOST_ARMS]
+                ),
             ],
         )
     )
+    return alt.layer(areas, steps)
+
+
+def _escaped(name: str) -> str:
+    r"""A name as a field of Vega, where a point would lead into an object.
+
+    >>> print(_escaped("v1.2"))
+    v1\.2
+    """
+    return re.sub(r"([.\[\]\\])", r"\\\1", name)
 
 
 def delay_curve(unit: str) -> ChartType:
@@ -124,22 +147,17 @@ def delay_curve(unit: str) -> ChartType:
     Args:
         unit: minutes or hours. The data has both, so that a page that stays open is never wrong.
     """
-    return (
-        alt.Chart(alt.NamedData("delays"), height=HEIGHT)
-        .mark_line(point=True, color=BLUE, interpolate="linear")
-        .encode(
-            x=alt.X(f"{unit}:Q", title=f"{unit} after the decision", axis=alt.Axis(tickCount=4)),
-            y=alt.Y(
-                "share:Q",
-                title="share of rewards",
-                scale=alt.Scale(domain=[0, 1]),
-                axis=alt.Axis(format="~%", tickCount=5),
-            ),
-            tooltip=[
-                alt.Tooltip(f"{unit}:Q", format=",.3~g"),
-                alt.Tooltip("share:Q", format=".0%"),
-            ],
-        )
+    base = alt.Chart(alt.NamedData("delays"), height=HEIGHT).encode(
+        x=alt.X(f"{unit}:Q", title=f"{unit} after the decision", axis=alt.Axis(tickCount=4)),
+        y=alt.Y(
+            "share:Q",
+            title="share of rewards",
+            scale=alt.Scale(domain=[0, 1]),
+            axis=alt.Axis(format="~%", tickCount=5),
+        ),
+    )
+    return base.mark_line(point=True, color=BLUE, interpolate="linear") + hover_points(
+        base, alt.Tooltip(f"{unit}:Q", format=",.3~g"), alt.Tooltip("share:Q", format=".0%")
     )
 
 
@@ -168,7 +186,7 @@ def lifts_and_rates(
         panel = lift_sequence(arms, default, share).properties(
             title=place or "all segments", width=320, data=alt.Data(values=own)
         )
-        for layer in panel.layer[:3]:
+        for layer in panel.layer[1:]:
             layer.data = alt.Undefined
         panels.append(panel)
     if not rates:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import altair as alt
 from altair.typing import ChartType
 
+from deniable.charts.experiments import HOVER_TIME, HOVER_UNIT, hover_points
 from deniable.charts.theme import ACCENT, STRATEGY_COLOURS, utc_axis
 
 
@@ -21,4 +22,10 @@ def spending_chart(data: alt.Data | None = None) -> ChartType:
         line={"color": STRATEGY_COLOURS["dynamic"]},
     )
     limit = base.mark_line(interpolate="step-after", color=ACCENT, strokeDash=[5, 3])
-    return (committed.encode(y=y) + limit.encode(y="budget:Q")).properties(height=200)
+    hovered = hover_points(
+        base.encode(y=y),
+        alt.Tooltip(f"{HOVER_UNIT}(time):T", title="time (UTC)", format=HOVER_TIME),
+        alt.Tooltip("committed:Q", title="counts, nats", format=".4~g"),
+        alt.Tooltip("budget:Q", title="firm's budget, nats", format=".4~g"),
+    )
+    return (committed.encode(y=y) + limit.encode(y="budget:Q") + hovered).properties(height=200)

@@ -43,7 +43,7 @@ def belief_bounds(
         alt.Chart(values(curves))
         .mark_line()
         .encode(
-            x=alt.X("prior:Q", title="prior belief of the tracker", axis=PERCENT),
+            x=alt.X("prior:Q", title="prior belief of the watcher", axis=PERCENT),
             y=alt.Y("belief:Q", title="belief after one shown arm", axis=PERCENT),
             color=alt.Color(
                 "budget:N", sort=names, scale=alt.Scale(domain=names, range=colours), title="budget"

@@ -6,12 +6,14 @@ imported when the command is called.
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
 from contextvars import copy_context
 from functools import partial
 from importlib import import_module
-from typing import TextIO
+from typing import TextIO, cast
 
 COMMANDS: dict[str, str] = {
     "allocate": "Divide a firm's privacy budget over its experiments.",
@@ -82,7 +84,9 @@ def _call(name: str, rest: list[str]) -> int:
         app = import_module(f"deniable.cli.{name.replace('-', '_')}").app
         command = typer.main.get_command(app)
         run = partial(command.main, rest, prog_name=f"deniable {name}", standalone_mode=False)
-        status = copy_context().run(run)  # who acts in it is not who acts after it
+        with redirect_stdout(cast(TextIO, _Output(sys.stdout))):
+            status = copy_context().run(run)  # who acts in it is not who acts after it
+            sys.stdout.flush()
     except TyperException as error:  # bad flags and values
         describe = getattr(error, "format_message", error.__str__)
         return _fail(describe())
@@ -100,6 +104,39 @@ def _call(name: str, rest: list[str]) -> int:
         _write("interrupted", stream=sys.stderr)
         return INTERRUPTED
     return status if isinstance(status, int) else 0
+
+
+class _Output:
+    """Standard output whose reader may stop early (`| head`). That is no error of the command.
+
+    It goes on to its end: files are written, and the exit status says what was found.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write, or do nothing once nobody reads."""
+        with self._for_nobody():
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush, or do nothing once nobody reads."""
+        with self._for_nobody():
+            self._stream.flush()
+
+    @contextmanager
+    def _for_nobody(self) -> Iterator[None]:
+        try:
+            yield
+        except BrokenPipeError:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self._stream.fileno())
+            os.close(nowhere)
 
 
 def _help() -> str:

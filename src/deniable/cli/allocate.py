@@ -240,10 +240,10 @@ def _less(value: float, other: float) -> str:
 def _experiments(found: Allocation, rows: int, assumed: int) -> Section:
     frame = found.frame()
     shown = frame if rows == 0 else frame.head(rows)
-    grouped = any(group is not None for group in found.portfolio.groups)
+    layered = any(layer is not None for layer in found.portfolio.groups)
     expected = found.portfolio.objective == "expected"
     lost = "expected loss" if expected else "regret bound"
-    header = ("experiment", "arms", "visitors", "segments", *(("group",) if grouped else ()),
+    header = ("experiment", "arms", "visitors", "segments", *(("layer",) if layered else ()),
               "strategy", "budget", lost, "saved", "marginal gain")  # fmt: skip
     body = tuple(
         (
@@ -251,7 +251,7 @@ def _experiments(found: Allocation, rows: int, assumed: int) -> Section:
             f"{row['arms']}",
             f"{row['visitors']:,}",
             f"{row['segments']}",
-            *((row["group"] or "",) if grouped else ()),
+            *((row["layer"] or "",) if layered else ()),
             row["strategy"],
             f"{row['budget']:.6f}",
             f"{row['regret']:,.0f}",

@@ -104,15 +104,10 @@ def print_results(found: Results) -> None:
         ],
     )
     print_table(
-        "What to do now: mean per visitor",
-        ("choice", "mean", "interval", "against keeping it running"),
+        f"{found.choices_title}: mean per visitor",
+        ("choice", "mean", "interval", f"against {found.compared_with}"),
         [
-            (
-                one.title,
-                found.level(one.value),
-                found.span(one.value),
-                "" if one.what == "keep" else found.change(one.gain),
-            )
+            (one.title, found.level(one.value), found.span(one.value), found.gain(one))
             for one in found.choices
         ],
     )

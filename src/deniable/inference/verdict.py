@@ -70,11 +70,6 @@ class Lift:
     ready: bool
     stopped: bool
 
-    @property
-    def decided(self) -> bool:
-        """Whether 0 lies outside of the interval."""
-        return self.ready and (self.low > 0 or self.high < 0)
-
 
 @dataclass(frozen=True)
 class Winner:
@@ -220,21 +215,31 @@ def verdict(
     default = names.index(default_arm)
     best: list[Winner] = []
     undecided: list[Undecided] = []
+    beats = _beats(state, found)
+    running = state.latest >= FLOOR
+    contends = running & ~(beats & running[:, :, None]).any(axis=1)
+    rows = {(a, b): row for row, (a, b) in enumerate(state.pairs.tolist())}
+
+    def lift(j: int, arm: int, against: int) -> Lift:
+        if (against, arm) not in rows:
+            return _reversed(lift(j, against, arm))
+        row = rows[against, arm]
+        stopped = bool(found.stopped[j, row])
+        return _lift(found.segments, (j, row), places[j], names[arm], names[against], stopped)
+
     for j, place in enumerate(places):
-        lifts = _all_lifts(state, found, j, place, names)
-        running = [a for a in range(len(names)) if state.latest[j, a] >= FLOOR]
-        contenders = [a for a in running if not any(_beats(lifts, b, a) for b in running)]
-        if len(contenders) == 1 and any(_beats(lifts, contenders[0], b) for b in range(len(names))):
+        contenders = np.flatnonzero(contends[j]).tolist()
+        if len(contenders) == 1 and beats[j, contenders[0]].any():
             champion = contenders[0]
-            lift = None if champion == default else lifts[champion, default]
-            best.append(Winner(place, names[champion], lift))
+            gained = None if champion == default else lift(j, champion, default)
+            best.append(Winner(place, names[champion], gained))
             continue
         daily = None if traffic is None else traffic * float(weights[j])
-        for row, (a, b) in enumerate(state.pairs.tolist()):
-            if a in contenders and b in contenders and not lifts[a, b].decided:
+        for (a, b), row in rows.items():
+            if contends[j, a] and contends[j, b]:  # neither beats the other
                 more = float(waits[j, row])
                 days = None if daily is None else (more / daily if daily > 0 else math.inf)
-                undecided.append(Undecided(lifts[b, a], more, days))
+                undecided.append(Undecided(lift(j, b, a), more, days))
     return Verdict(
         winners=tuple(best),
         undecided=tuple(undecided),
@@ -252,16 +257,14 @@ def verdict(
     )
 
 
-def _all_lifts(
-    state: State, found: Comparisons, j: int, place: str, names: tuple[str, ...]
-) -> dict[tuple[int, int], Lift]:
-    """Both directions of every pair of a segment: [arm, against]."""
-    lifts: dict[tuple[int, int], Lift] = {}
-    for row, (a, b) in enumerate(state.pairs.tolist()):
-        stopped = bool(found.stopped[j, row])
-        lifts[b, a] = _lift(found.segments, (j, row), place, names[b], names[a], stopped)
-        lifts[a, b] = _reversed(lifts[b, a])
-    return lifts
+def _beats(state: State, found: Comparisons) -> NDArray[np.bool_]:
+    """[segment, arm, other]: whether the interval of "arm minus other" lies above 0, (J, K, K)."""
+    of = found.segments
+    a, b = state.pairs.T
+    beats = np.zeros((state.n_segments, state.n_arms, state.n_arms), dtype=np.bool_)
+    beats[:, b, a] = of.ready & (of.low > 0)
+    beats[:, a, b] = of.ready & (of.high < 0)
+    return beats
 
 
 def _lift(
@@ -294,10 +297,6 @@ def _reversed(lift: Lift) -> Lift:
         lift.ready,
         lift.stopped,
     )
-
-
-def _beats(lifts: dict[tuple[int, int], Lift], arm: int, other: int) -> bool:
-    return arm != other and lifts[arm, other].decided and lifts[arm, other].low > 0
 
 
 def _against_default(
@@ -346,23 +345,29 @@ def _visitors_until_decided(state: State, alpha: float) -> FloatArray:
     sums = state.between
     a, b = state.pairs.T
     pa, pb = state.latest[:, a], state.latest[:, b]
-    planned = state.planned_between
+    waits = np.full(sums.weight.shape, np.inf)
+    hopeful = (sums.variance > 0) & (sums.total != 0) & (state.stopped_at == RUNNING)
     with np.errstate(divide="ignore", invalid="ignore"):
-        per_visitor = np.where(pa + pb > 0, pa * pb / (pa + pb), 0.0)  # both may be retired
-        gap = np.abs(sums.estimate)
-        hopeful = (sums.variance > 0) & (gap > 0) & (state.stopped_at == RUNNING)
+        chance = np.where(pa + pb > 0, pa * pb / (pa + pb), 0.0)  # both may be retired
+        planned = np.broadcast_to(state.planned_between, waits.shape)[hopeful]
+        gap, per_visitor = np.abs(sums.estimate[hopeful]), chance[hopeful]
+        visitors, weight, variance = (
+            part[hopeful] for part in (sums.visitors, sums.weight, sums.variance)
+        )
 
         def decided(more: FloatArray) -> NDArray[np.bool_]:
-            weight = sums.weight + more * per_visitor
-            variance = np.where(hopeful, sums.variance * weight / sums.weight, 0.0)
-            enough = sums.visitors + more >= LEAST_VISITORS
-            radius = normal_mixture(variance, weight / planned, alpha) / weight
-            return np.asarray(enough & (variance >= least_variance(alpha)) & (radius < gap))
+            heavier = weight + more * per_visitor
+            spread = variance * heavier / weight
+            enough = (visitors + more >= LEAST_VISITORS) & (spread >= least_variance(alpha))
+            return np.asarray(
+                enough & (normal_mixture(spread, heavier / planned, alpha) / heavier < gap)
+            )
 
         low, high = np.zeros(gap.shape), np.full(gap.shape, math.log(LONGEST))
-        reachable = hopeful & decided(np.exp(high))
+        reachable = decided(np.exp(high))
         for _ in range(60):
             middle = (low + high) / 2
             done = decided(np.exp(middle))
             low, high = np.where(done, low, middle), np.where(done, middle, high)
-    return np.where(reachable, np.ceil(np.exp(high)), np.inf)
+    waits[hopeful] = np.where(reachable, np.ceil(np.exp(high)), np.inf)
+    return waits

@@ -140,7 +140,7 @@ class Leak:
 
         return themed(
             leak_chart(
-                title=f"What {self.file} tells a tracker",
+                title=f"What {self.file} tells a watcher",
                 beliefs=belief_pictures(self),
                 spans=ratio_spans(self),
                 budgets=budget_points(self),

@@ -25,11 +25,11 @@ def headline(leak: Leak) -> str:
     worst = leak.worst.worst
     if worst.ratio.low <= 1:
         return (
-            "The log proves no leak: no shown variant moves a tracker's odds about a visitor's "
+            "The log proves no leak: no shown variant moves a watcher's odds about a visitor's "
             f"segment for certain. {_ceiling(leak)}"
         )
     return (
-        f"One shown variant multiplies a tracker's odds about a visitor's segment by "
+        f"One shown variant multiplies a watcher's odds about a visitor's segment by "
         f"{spanned(worst.ratio)}: “{worst.variant}”{_of(leak, leak.worst)} speaks for "
         f"{worst.segment} and against {worst.other}. {belief_sentence(leak.headline)}"
     )
@@ -48,7 +48,7 @@ def belief_sentence(belief: SegmentBelief) -> str:
     """Before and after, out of 100 visitors."""
     before, after = out_of_100(belief)
     return (
-        f"Of 100 visitors, a tracker would have placed {before} in {belief.segment}; of 100 who were "
+        f"Of 100 visitors, a watcher would have placed {before} in {belief.segment}; of 100 who were "
         f"shown “{belief.variant}”, it places {after} there."
     )
 
@@ -62,7 +62,7 @@ def joint_sentence(leak: Leak) -> str:
     return (
         f"Joined over the {joint.met_mean:.3g} experiments that a visitor met on average (at most "
         f"{joint.met_most}), odds move by {ratio(median[0])} for half of the visitors and by "
-        f"{ratio(tail[0])} for one in ten (proven: {ratio(median[1])} and {ratio(tail[1])}). A tracker "
+        f"{ratio(tail[0])} for one in ten (proven: {ratio(median[1])} and {ratio(tail[1])}). A watcher "
         f"guesses {percent(joint.guesses.after.value)} of the segments right; without seeing anything, "
         f"{percent(joint.guesses.before)}."
     )
@@ -111,7 +111,7 @@ def notes(leak: Leak) -> list[str]:
             "chosen on one half of the log and valued on the other; ± is two standard errors."
         )
     told.append(
-        "Shares are averages over the log's period. Where an experiment changed its shares, a tracker "
+        "Shares are averages over the log's period. Where an experiment changed its shares, a watcher "
         "that knows the time learns more."
     )
     return told
@@ -131,7 +131,7 @@ def leak_sections(leak: Leak, most: int = ROWS) -> list[Section]:
 
 
 def _summary(leak: Leak) -> Section:
-    return Section(f"What {leak.file} tells a tracker", headline(leak), *columns_table(leak))
+    return Section(f"What {leak.file} tells a watcher", headline(leak), *columns_table(leak))
 
 
 def columns_table(leak: Leak) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
@@ -201,7 +201,7 @@ def beliefs_section(found: ExperimentLeak, most: int = ROWS) -> Section:
     )
     return Section(
         f"Beliefs by segment, {short(found.experiment)}",
-        "What a tracker believes before, and after the variant that tells most about the segment."
+        "What a watcher believes before, and after the variant that tells most about the segment."
         + _cut(len(found.beliefs), most),
         ("segment", "before", "after", "limits", "variant"),
         rows,

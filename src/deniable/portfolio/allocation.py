@@ -172,7 +172,7 @@ class Allocation:
             "visitors": self.portfolio.visitors,
             "segments": self.portfolio.segments,
             "value": self.portfolio.worth,
-            "group": list(self.portfolio.groups),
+            "layer": list(self.portfolio.groups),
             "strategy": list(self.strategies),
             "budget": self.budgets,
             "budget_nano": self.budgets_nano,
@@ -180,7 +180,7 @@ class Allocation:
             "saved": self.saved,
             "marginal_gain": self.marginal_gain,
         }
-        schema = {"id": pl.String, "group": pl.String, "strategy": pl.String}
+        schema = {"id": pl.String, "layer": pl.String, "strategy": pl.String}
         frame = pl.DataFrame(columns, schema_overrides=schema)
         return frame.sort(["budget_nano", "id"], descending=[True, False])
 

@@ -61,8 +61,8 @@ class Portfolio:
         strategies: a strategy's name, or None where the solver chooses.
         min_nano, max_nano: the least and the most budget; equal for a committed one.
         committed: whether the budget is already promised and cannot change.
-        groups: the group's name; None for an experiment of its own. A visitor enters at most one
-            experiment of a group, so a group costs its largest budget, not the sum.
+        groups: the layer's name; None for an experiment of its own. A visitor enters at most one
+            experiment of a layer, so a layer costs its largest budget, not the sum.
         form: the bound that experiments are judged by: "summed", or "paper" for reproduction, in which
             only the paper's strategies have one.
         value: what a click is worth in each; 1 where nobody says.
@@ -98,7 +98,7 @@ class Portfolio:
         objective: str | None = None,
     ) -> Portfolio:
         """From rows: id, arms, visitors; optional segments, strategy, min_budget, max_budget,
-        committed, group, and what is known: base_rate, lift, heterogeneity, shares, value. Raises one
+        committed, layer, and what is known: base_rate, lift, heterogeneity, shares, value. Raises one
         InvalidTableError that lists every bad row.
 
         Args:
@@ -131,7 +131,7 @@ class Portfolio:
             min_nano=min_nano,
             max_nano=np.where(held, min_nano, np.maximum(max_nano, min_nano)),
             committed=held,
-            groups=tuple(row.group for row in rows),
+            groups=tuple(row.layer for row in rows),
             form=form,
             value=None
             if all(row.value is None for row in rows)
@@ -237,7 +237,7 @@ class Portfolio:
     def cost(self, budgets_nano: NanoArray) -> int:
         """What budgets cost the firm, in nano-nats: loners in sum, each group its largest.
 
-        >>> pair = [{"id": i, "arms": 2, "visitors": 99, "group": "home"} for i in "ab"]
+        >>> pair = [{"id": i, "arms": 2, "visitors": 99, "layer": "home"} for i in "ab"]
         >>> Portfolio.of(pair).cost(np.array([3, 5]))
         5
         """

@@ -95,7 +95,7 @@ class RollingBudget:
                 "segments": int(portfolio.segments[row]),
                 "strategy": allocation.strategies[row],
                 "committed": float(allocation.budgets_nano[row]) / NANO,
-                "group": portfolio.groups[row],
+                "layer": portfolio.groups[row],
             }
         return allocation
 

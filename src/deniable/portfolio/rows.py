@@ -16,10 +16,10 @@ from deniable.theory.regret import Form
 REQUIRED = ("id", "arms", "visitors")
 KNOWN = ("base_rate", "lift", "heterogeneity", "shares", "value")
 """What may be known about an experiment: with a base rate, what it will lose can be expected."""
-OPTIONAL = ("segments", "strategy", "min_budget", "max_budget", "committed", "group", *KNOWN)
+OPTIONAL = ("segments", "strategy", "min_budget", "max_budget", "committed", "layer", *KNOWN)
 COLUMNS = REQUIRED + OPTIONAL
-SYNONYMS = {"n_arms": "arms", "n_segments": "segments", "horizon": "visitors"}
-"""What Python arguments are called elsewhere in the library."""
+SYNONYMS = {"n_arms": "arms", "n_segments": "segments", "horizon": "visitors", "group": "layer"}
+"""What Python arguments are called elsewhere in the library, and what a layer was called before."""
 _LARGEST_COUNT = 10**15
 _LARGEST_BUDGET = 1e6
 _LARGEST_WORTH = 1e12
@@ -37,7 +37,7 @@ class Row:
     min_budget: float | None
     max_budget: float | None
     committed: float | None
-    group: str | None
+    layer: str | None
     base_rate: float | None = None
     lift: float | None = None
     heterogeneity: float | None = None
@@ -64,7 +64,7 @@ def clean_rows(raw: Sequence[object], form: Form = "summed") -> list[Row]:
     ]
     if problems:
         raise InvalidTableError(problems)
-    given = [_in_columns(row) for row in given]
+    given = [in_columns(row) for row in given]
     unknown = {key for row in given for key in row} - set(COLUMNS)
     problems += [
         (0, f"unknown column {name!r}: expected {', '.join(COLUMNS)}") for name in sorted(unknown)
@@ -84,7 +84,7 @@ def clean_rows(raw: Sequence[object], form: Form = "summed") -> list[Row]:
     return rows
 
 
-def _in_columns(row: Mapping[str, object]) -> Mapping[str, object]:
+def in_columns(row: Mapping[str, object]) -> Mapping[str, object]:
     """The row by the names of columns; a synonym beside its column stays, and is refused."""
     return {key if SYNONYMS.get(key, key) in row else SYNONYMS[key]: row[key] for key in row}
 
@@ -119,13 +119,13 @@ def _row(values: Mapping[str, object], wrong: list[str], form: Form) -> Row:
         wrong.append(f"committed={held:g} is above max_budget={most:g}")
     if held is not None and least is not None and held < least:
         wrong.append(f"committed={held:g} is below min_budget={least:g}")
-    group = _text(values.get("group"))
+    layer = _text(values.get("layer"))
     rate, lift, mixed = (_part(values, name, within, wrong) for name, within in _PARTS.items())
     if _missing(values.get("base_rate")):
         told = [column for column in ("lift", "heterogeneity") if not _missing(values.get(column))]
         wrong += [f"{column}={values[column]!r}: expected a base_rate beside it" for column in told]
     return Row(
-        *(name or "", arms, visitors, segments, strategy, least, most, held, group),
+        *(name or "", arms, visitors, segments, strategy, least, most, held, layer),
         *(rate, lift, mixed, shares, _worth(values, wrong)),
     )
 

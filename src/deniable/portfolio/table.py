@@ -24,7 +24,7 @@ def read_portfolio(
     path: str | Path, *, form: Form = "summed", objective: str | None = None
 ) -> Portfolio:
     """Experiments from a file with columns id, arms, visitors; optional segments, strategy,
-    min_budget, max_budget, committed, group, and what is known: base_rate, lift, heterogeneity,
+    min_budget, max_budget, committed, layer, and what is known: base_rate, lift, heterogeneity,
     shares, value. In TOML: one [[experiment]] table for each. Form and objective as in `Portfolio.of`.
 
     Raises:

@@ -29,6 +29,7 @@ from deniable._validation import FloatArray
 from deniable.inference.state import Batch, State, new_state, update, update_all
 from deniable.privacy.serving import SPACE
 from deniable.storage import commitments, experiments, times
+from deniable.storage.counts import counters_by_table, result_counts
 from deniable.storage.records import MICRO, Experiment, PublishedTable, Role
 
 IntArray: TypeAlias = NDArray[np.int64]
@@ -135,14 +136,14 @@ class CounterCache:
         """Rows of table, role, segment, arm, metric, shows, value and square, each cell once."""
         before = self._known.get(experiment.id)
         if before is None:
-            now = _by_table(experiments.result_counts(connection, experiment))
+            now = _by_table(*result_counts(connection, experiment))
         else:
-            sums = experiments.counters_by_table(connection, experiment)
+            sums = counters_by_table(connection, experiment)
             grown = [n for n, own in sums.items() if n not in before or before[n][0] != own]
             now = {number: before[number] for number in sums.keys() - set(grown)}
             if grown:  # the newest, as a rule
                 since, until = min(grown), max(grown)
-                now |= _by_table(experiments.result_counts(connection, experiment, since, until))
+                now |= _by_table(*result_counts(connection, experiment, since, until))
         with self._lock:
             self._known[experiment.id] = now
             self._known.move_to_end(experiment.id)
@@ -152,12 +153,17 @@ class CounterCache:
         return np.concatenate(parts) if parts else np.empty((0, 8), dtype=np.int64)
 
 
-def _by_table(rows: Sequence[Sequence[int]]) -> dict[int, tuple[tuple[int, ...], IntArray]]:
+def _by_table(
+    sizes: tuple[int, ...], rows: Sequence[Sequence[int]]
+) -> dict[int, tuple[tuple[int, ...], IntArray]]:
     """Table -> the sums of its shows, values and squares, and its cells, each added up over writers."""
-    each = np.fromiter(chain.from_iterable(rows), dtype=np.int64).reshape(-1, 8)
+    read = np.fromiter(chain.from_iterable(rows), dtype=np.int64).reshape(-1, 4)
+    number, inside = np.divmod(read[:, 0], math.prod(sizes))
+    role, segment, arm, metric = np.unravel_index(inside, sizes)
+    each = np.column_stack([number, role, segment - 1, arm, metric, read[:, 1:]])
     if not len(each):
         return {}
-    new = np.flatnonzero((np.diff(each[:, :5], axis=0) != 0).any(axis=1)) + 1
+    new = np.flatnonzero(np.diff(read[:, 0])) + 1
     starts = np.concatenate([[0], new])
     cells = np.hstack([each[starts, :5], np.add.reduceat(each[:, 5:], starts)])
     tables = np.split(cells, np.flatnonzero(np.diff(cells[:, 0])) + 1)
@@ -198,14 +204,12 @@ def evidence_of(
     cells = np.zeros((3, n_metrics, n_tables, n_segments, n_arms))
     used = listed & (position >= 0)
     cells[:, metric[used], position[used], segment[used], arm[used]] = sums[:, used]
-    groups = np.zeros((3, n_metrics, n_tables, 2))
-    settled_rows = position >= 0
-    for column, value in enumerate(sums):
-        np.add.at(
-            groups[column],
-            (metric[settled_rows], position[settled_rows], member[settled_rows].astype(int)),
-            value[settled_rows],
-        )
+    shape = (n_metrics, n_tables, 2)
+    closed = position >= 0
+    at = np.ravel_multi_index((metric[closed], position[closed], member[closed].astype(int)), shape)
+    groups = np.stack(
+        [np.bincount(at, value[closed], math.prod(shape)).reshape(shape) for value in sums]
+    )
     # Counters that were tampered with are `ledger verify`'s business; they must not end a page.
     cells[1] = np.minimum(cells[1], cells[0, :1])
     groups[1] = np.minimum(groups[1], groups[0, :1])

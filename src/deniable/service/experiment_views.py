@@ -13,6 +13,7 @@ from sqlalchemy.exc import IntegrityError
 from deniable.service.draw_check import DrawCheck, draw_check
 from deniable.storage import (
     commitments,
+    counts,
     experiments,
     listing,
     samples,
@@ -73,17 +74,17 @@ class ExperimentViews:
     def counts(self, key: str) -> list[Cell]:
         """Shows and clicks of each arm in each segment, over all writers. Private."""
         with self._store.read() as connection:
-            return experiments.cells(connection, experiments.by_key(connection, key))
+            return counts.cells(connection, experiments.by_key(connection, key))
 
     def decisions(self) -> int:
         """How many are stored, of all experiments, from the counters."""
         with self._store.read() as connection:
-            return experiments.decisions(connection)
+            return counts.decisions(connection)
 
     def all_counts(self, wanted: Sequence[Experiment]) -> dict[str, list[Cell]]:
         """Experiment key -> shows and clicks of each arm in each segment. Private."""
         with self._store.read() as connection:
-            return experiments.all_cells(connection, wanted)
+            return counts.all_cells(connection, wanted)
 
     def tables(self, key: str, number: int | None = None) -> list[PublishedTable]:
         """The published tables, oldest first, or the one with this number. Private."""

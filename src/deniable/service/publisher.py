@@ -28,7 +28,15 @@ from deniable.privacy.epochs import LEAST_NEW, due_at, epochs_of
 from deniable.privacy.noise import discrete_laplace
 from deniable.privacy.tables import Table, decoded_table
 from deniable.service.experiment_state import ExperimentState
-from deniable.storage import commitments, experiments, promise_entries, promises, scores, times
+from deniable.storage import (
+    commitments,
+    experiments,
+    promise_entries,
+    promises,
+    scores,
+    times,
+)
+from deniable.storage.counts import table_counts
 from deniable.storage.records import Experiment, PublishedTable
 from deniable.storage.schema import leases
 from deniable.storage.store import Store
@@ -301,7 +309,7 @@ def _counts(connection: Connection, experiment: Experiment, now: int) -> JsonObj
     decision enters exactly once, and what enters is counted with noise (MATH section 13).
     """
     width, height = len(experiment.arms), len(experiment.segments)
-    found = experiments.table_counts(connection, experiment)
+    found = table_counts(connection, experiment)
     ends = _ends(experiments.published_at(connection, experiment), now)
     window = (experiment.attribution_seconds or 0) * 1_000_000
     closed = {number for number, end in ends.items() if now >= end + window}

@@ -6,6 +6,7 @@ Numbers are in the unit of the metric, and None before they are reliable.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from html import escape
 
 from deniable._types import JsonObject
 from deniable.inference.words import Unit
@@ -223,9 +224,45 @@ class Results:
         """What is known about an arm in a segment that may be told."""
         return next(one for one in self.rates if (one.segment, one.arm) == (segment, arm))
 
+    @property
+    def choices_title(self) -> str:
+        """What the table of choices is called: after the stop there is nothing left to do."""
+        return "What each choice earns" if self.status == "stopped" else "What to do now"
+
+    @property
+    def compared_with(self) -> str:
+        """What choices are compared with."""
+        return self.choices[0].title.lower() if self.status == "stopped" else "keeping it running"
+
+    def gain(self, choice: ChoiceResult) -> str:
+        """What a choice earns more than going on as before, in words."""
+        if choice.what == "keep":
+            return "–"
+        if choice.gain.low == choice.gain.high == 0:
+            return "the same"
+        return self.change(choice.gain)
+
     def to_dict(self) -> JsonObject:
         """As plain values, for JSON."""
         return asdict(self)
+
+    def _repr_html_(self) -> str:
+        """The verdict and what each choice earns, for notebooks."""
+        told = "".join(f"<li>{escape(sentence)}</li>" for sentence in self.sentences[1:])
+        head = (self.choices_title, "Mean per visitor", "Interval", f"Against {self.compared_with}")
+        rows = [
+            (one.title, self.level(one.value), self.span(one.value), self.gain(one))
+            for one in self.choices
+        ]
+        body = "".join(
+            "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
+        )
+        return (
+            f"<p><strong>{escape(self.sentences[0])}</strong></p><ul>{told}</ul>"
+            f"<p>{escape(self.stop_rule)}</p>"
+            f"<table><thead><tr>{''.join(f'<th>{escape(cell)}</th>' for cell in head)}</tr></thead>"
+            f"<tbody>{body}</tbody></table>"
+        )
 
 
 def unit_of(cap: float) -> Unit:

@@ -7,11 +7,9 @@ import os
 from collections.abc import Sequence
 
 from sqlalchemy import (
-    BigInteger,
     ColumnElement,
     Connection,
     bindparam,
-    cast,
     delete,
     func,
     insert,
@@ -24,12 +22,11 @@ from deniable._types import JsonObject
 from deniable.errors import UnknownNameError, WrongStateError
 from deniable.privacy.tables import encoded_size, stored_table
 from deniable.storage import times
-from deniable.storage.records import Arm, Cell, Experiment, Metric, PublishedTable, Role
+from deniable.storage.records import Arm, Experiment, Metric, PublishedTable
 from deniable.storage.schema import (
     Query,
     StoredRow,
     arms,
-    counters,
     experiments,
     labels,
     samples,
@@ -175,129 +172,6 @@ def add_segment(connection: Connection, experiment: Experiment, name: str) -> Ex
     """The experiment with this segment behind all others."""
     _insert_segments(connection, bytes.fromhex(experiment.id), len(experiment.segments), [name])
     return change(connection, experiment)
-
-
-def cells(connection: Connection, experiment: Experiment) -> list[Cell]:
-    """Shows and clicks of every arm in every segment, over all writers, in declared order."""
-    return all_cells(connection, [experiment])[experiment.key]
-
-
-def all_cells(connection: Connection, wanted: Sequence[Experiment]) -> dict[str, list[Cell]]:
-    """Experiment key -> its cells, for many experiments in one statement on the counters."""
-    totals: dict[bytes, dict[tuple[int, int], tuple[int, int, int]]] = {
-        bytes.fromhex(experiment.id): {} for experiment in wanted
-    }
-    for identity, segment, arm, *sums in connection.execute(
-        select(
-            counters.c.experiment_id,
-            counters.c.segment,
-            counters.c.arm,
-            func.sum(counters.c.shows),
-            func.sum(counters.c.rewarded),
-            func.sum(counters.c.value),
-        )
-        .where(
-            counters.c.experiment_id.in_(list(totals)),
-            counters.c.role == Role.MEMBER,
-            counters.c.metric == 0,
-        )
-        .group_by(counters.c.experiment_id, counters.c.segment, counters.c.arm)
-    ):
-        shows, rewarded, value = map(int, sums)
-        totals[identity][segment, arm] = (shows, rewarded, value)
-    return {
-        experiment.key: _cells(experiment, totals[bytes.fromhex(experiment.id)])
-        for experiment in wanted
-    }
-
-
-def _cells(
-    experiment: Experiment, totals: dict[tuple[int, int], tuple[int, int, int]]
-) -> list[Cell]:
-    names: list[tuple[int, str | None]] = [*enumerate(experiment.segments), (-1, None)]
-    return [
-        Cell(name, arm.key, *totals.get((segment, position), (0, 0, 0)))
-        for segment, name in names
-        for position, arm in enumerate(experiment.arms)
-    ]
-
-
-def table_counts(
-    connection: Connection, experiment: Experiment
-) -> dict[tuple[int, int, int], tuple[int, int, int, int]]:
-    """(table, segment, arm) -> shows, rewarded, value and square of members, over all writers."""
-    columns = (counters.c.table_number, counters.c.segment, counters.c.arm)
-    sums = (counters.c.shows, counters.c.rewarded, counters.c.value, counters.c.square)
-    rows = connection.execute(
-        select(*columns, *map(func.sum, sums))
-        .where(
-            counters.c.experiment_id == bytes.fromhex(experiment.id),
-            counters.c.role == Role.MEMBER,
-            counters.c.metric == 0,
-        )
-        .group_by(*columns)
-    )
-    return {
-        (number, segment, arm): (int(shows), int(rewarded), int(value), int(square))
-        for number, segment, arm, shows, rewarded, value, square in rows
-    }
-
-
-def decisions(connection: Connection) -> int:
-    """How many decisions are stored, from the counters."""
-    query = select(func.coalesce(func.sum(counters.c.shows), 0)).where(counters.c.metric == 0)
-    return int(connection.execute(query).scalar_one())
-
-
-def counters_by_table(
-    connection: Connection, experiment: Experiment
-) -> dict[int, tuple[int, int, int]]:
-    """Table -> shows, value and square of all its counters. Counters only ever grow."""
-    sums = (counters.c.shows, counters.c.value, counters.c.square)
-    rows = connection.execute(
-        select(counters.c.table_number, *(cast(func.sum(one), BigInteger) for one in sums))
-        .where(counters.c.experiment_id == bytes.fromhex(experiment.id))
-        .group_by(counters.c.table_number)
-    )
-    return {row[0]: (row[1], row[2], row[3]) for row in rows if any(row[1:])}
-
-
-def result_counts(
-    connection: Connection, experiment: Experiment, since: int = 0, until: int | None = None
-) -> Sequence[Sequence[int]]:
-    """What results are made from, in the order of the counters' key; zeros are left out.
-
-    Each writer's counters are rows of their own: most cells have one writer, and summing them here
-    would take longer than everything else.
-
-    Args:
-        connection: to the store.
-        experiment: whose.
-        since: the first table.
-        until: the last table; None: all that there are.
-
-    Returns:
-        Rows of table, role, segment, arm, metric, shows, value and square.
-    """
-    columns = (
-        counters.c.table_number,
-        counters.c.role,
-        counters.c.segment,
-        counters.c.arm,
-        counters.c.metric,
-    )
-    query = (
-        select(*columns, counters.c.shows, counters.c.value, counters.c.square)
-        .where(
-            counters.c.experiment_id == bytes.fromhex(experiment.id),
-            counters.c.table_number >= since,
-            (counters.c.shows > 0) | (counters.c.value > 0),  # a square is never above its value
-        )
-        .order_by(*columns)
-    )
-    if until is not None:
-        query = query.where(counters.c.table_number <= until)
-    return connection.execute(query).all()
 
 
 def held(connection: Connection, experiment: Experiment) -> StoredRow:

@@ -34,7 +34,8 @@ def migrate(engine: Engine) -> None:
                 _upgrade(connection)
         except DBAPIError as error:  # another process was making the same tables
             if attempt == 9:
-                raise StoreUnavailableError(f"migration: {error.orig}") from error
+                where = engine.url.render_as_string(hide_password=True)
+                raise StoreUnavailableError(f"cannot open {where}: {error.orig}") from error
 
 
 def _upgrade(connection: Connection, target: str = "head") -> None:

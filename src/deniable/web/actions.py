@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from fastapi import APIRouter, Request
@@ -15,12 +15,18 @@ from deniable.service.service import Deniable
 from deniable.storage.records import Experiment, Firm, Status
 from deniable.strategies import table_rules
 from deniable.web import answers, fields
-from deniable.web.access import Runner, RunSubmission
+from deniable.web.access import Runner, RunSubmission, Viewer
 from deniable.web.overview import current_firm
 from deniable.web.standing import Standing
 from deniable.web.wording import factor, in_nats, nats, odds_words
 
 router = APIRouter()
+
+FIELDS = ("share", "name", "budget", "arm")
+"""What can be typed or chosen before something is done."""
+
+FIELD_OF = {"share": "share", "budget": "budget", "arm": "name", "segment": "name"}
+"""The field of an argument that was refused."""
 
 
 @dataclass(frozen=True)
@@ -63,29 +69,50 @@ def asked(
     if experiment.status not in action.states:
         refusal = f"This experiment is {experiment.status}; that cannot be done now."
         return answers.redirect(request, f"/experiments/{key}", refusal, "bad")
+    return _page(request, viewer, service, experiment, name, {"arm": arm})
+
+
+def _page(
+    request: Request,
+    viewer: Viewer,
+    service: Deniable,
+    experiment: Experiment,
+    name: str,
+    given: Mapping[str, str],
+    wrong: Mapping[str, str] | None = None,
+) -> Response:
+    """The question; after a refusal with what was typed, and what is wrong beside its field."""
+    action, key = _action(name), experiment.key
     ranked = Standing(experiment, service.experiments.counts(key)).leaderboard()
     return answers.show(
         request,
         "action.html",
         viewer,
+        status=422 if wrong else 200,
+        given=given,
+        wrong=wrong or {},
         results=service.experiments.results(key) if name == "promote" else None,
         experiment=experiment,
         action=action,
         name=name,
         says=action.says(experiment, current_firm(service)),
         ranked=[one for one in ranked if one.arm.active],
-        chosen=arm,
     )
 
 
 @router.post("/experiments/{key}/do/{name}")
 def act(request: Request, form: RunSubmission, service: Service, key: str, name: str) -> Response:
     """Do it."""
-    action, place = _action(name), f"/experiments/{service.experiments.get(key).key}"
+    action, experiment = _action(name), service.experiments.get(key)
+    place = f"/experiments/{experiment.key}"
     try:
         action.act(service, key, form.text)
     except DeniableError as error:
-        return answers.redirect(request, place, fields.in_words(error), "bad")
+        given = {field: form.text(field) for field in FIELDS}
+        if not any(given.values()) or experiment.status not in action.states:
+            return answers.redirect(request, place, fields.in_words(error), "bad")
+        wrong = fields.beside(error, FIELD_OF)
+        return _page(request, form.viewer, service, experiment, name, given, wrong)
     return answers.redirect(request, action.leaves or place, action.done)
 
 
@@ -190,7 +217,7 @@ def _switching(experiment: Experiment, _firm: Firm | None) -> list[str]:
         "is served. They are a new version of the promise.",
         "Its grade is “given the time”, unless the new tables fit between the old bounds: among "
         "visitors who first came after the change, odds move by a factor of at most "
-        f"{factor(experiment.budget)}, as before. A tracker who does not know on which day a "
+        f"{factor(experiment.budget)}, as before. A watcher who does not know on which day a "
         "visitor first came could learn more, because the chances of an arm differ before and after "
         "the change. The statement and the ledger will say so.",
     ]
@@ -203,7 +230,7 @@ def _adding_arm(experiment: Experiment, _firm: Firm | None) -> list[str]:
         f"version {experiment.version + 1} of the promise.",
         "Its grade is “given the time”: among visitors who first came after the change, odds move by "
         f"a factor of at most {factor(experiment.budget)}, as before. Whoever sees the new arm knows "
-        "that the visitor came after it was added, and a tracker who does not know on which day a "
+        "that the visitor came after it was added, and a watcher who does not know on which day a "
         "visitor first came could learn more from the other arms too. The statement and the ledger "
         "will say so.",
         f"Nothing more is committed: {in_nats(experiment.cost_nano / NANO)}, as before.",
@@ -251,7 +278,8 @@ ACTIONS: dict[str, Action] = {
         "The experiment is running.",
         ("draft",),
         lambda service, key, text: service.experiments.start(
-            key, share=fields.number("share", text("share")) / 100 if text("share") else 1.0
+            key,
+            share=fields.number("share", text("share"), 0.1, 100) / 100 if text("share") else 1.0,
         ),
         _starting,
     ),

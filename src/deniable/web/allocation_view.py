@@ -13,7 +13,7 @@ from deniable.errors import NANO, InvalidArgumentError, InvalidTableError
 from deniable.portfolio.allocation import Allocation, Allocator, gap_words
 from deniable.portfolio.curves import IntArray
 from deniable.portfolio.problem import OBJECTIVES, Portfolio
-from deniable.portfolio.rows import COLUMNS
+from deniable.portfolio.rows import COLUMNS, in_columns
 from deniable.portfolio.rules import RuleOutcome, best_budgets, compare_rules, zero_budgets
 from deniable.web.allocation_words import (
     MOST_BARS,
@@ -44,7 +44,7 @@ def checked_rows(rows: Sequence[Row]) -> list[JsonObject]:
     """The rows with the known columns only, without what is empty; checked by `Portfolio.of`."""
     if len(rows) > MOST_EXPERIMENTS:
         raise InvalidTableError([(0, f"{len(rows):,} experiments; at most {MOST_EXPERIMENTS:,}")])
-    plain = [{k: v for k, v in row.items() if v not in (None, "")} for row in rows]
+    plain = [{k: v for k, v in in_columns(row).items() if v not in (None, "")} for row in rows]
     Portfolio.of(plain, objective="bound")
     return [{column: row.get(column) for column in COLUMNS} for row in plain]
 

@@ -70,7 +70,7 @@ def summaries(found: Allocation, by_rule: Mapping[str, float]) -> dict[str, str]
         "bars": f"The largest budgets.{more}",
         "gains": "Each curve is one experiment: what one more nat would save it. Those that get budget "
         f"stand at one height, lambda: {short(found.shadow_value)} clicks per nat"
-        + (", members of a group together" if found.portfolio.members else "")
+        + (", experiments of a layer together" if found.portfolio.members else "")
         + "; those that get none stand below."
         + (" Those that have all they can use are left out." if found.has_all.any() else ""),
         "what_if": f"{lost(found)} with {found.firm_budget:.3g} nats; the curve shows other budgets.",

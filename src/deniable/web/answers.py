@@ -126,10 +126,17 @@ def redirect(
     """Send the browser to a page of ours, which then shows the message once."""
     answer = RedirectResponse(path, 303, HEADERS)
     if message:
-        text = base64.urlsafe_b64encode(json.dumps([kind, message[:600]]).encode()).decode()
-        signed = f"{text}.{signer_of(request).sign('message', text)}"
-        set_cookie(request, answer, MESSAGE_COOKIE, signed, 60)
+        leave_message(request, answer, message, kind)
     return answer
+
+
+def leave_message(
+    request: Request, answer: Response, message: str, kind: MessageKind = "good"
+) -> None:
+    """Have the next page show a message, once."""
+    text = base64.urlsafe_b64encode(json.dumps([kind, message[:600]]).encode()).decode()
+    signed = f"{text}.{signer_of(request).sign('message', text)}"
+    set_cookie(request, answer, MESSAGE_COOKIE, signed, 60)
 
 
 def here(request: Request) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -24,7 +24,7 @@ from deniable.service.small_cells import SMALLEST_CELL
 from deniable.storage.records import Commitment, Experiment, PublishedTable
 from deniable.strategies import table_rules
 from deniable.web import answers, live_charts, result_charts
-from deniable.web.access import Reader
+from deniable.web.access import Reader, Viewer
 from deniable.web.actions import possible
 from deniable.web.alerts import SILENT_AFTER
 from deniable.web.integration import snippets
@@ -75,6 +75,27 @@ PARTS = (
 @router.get("/experiments/{key}")
 def experiment(request: Request, viewer: Reader, service: Service, key: str) -> Response:
     """The page."""
+    return page(request, viewer, service, key)
+
+
+def page(
+    request: Request,
+    viewer: Viewer,
+    service: Deniable,
+    key: str,
+    given: Mapping[str, str] | None = None,
+    wrong: Mapping[str, str] | None = None,
+) -> Response:
+    """The page; after a refusal with what was typed, and what is wrong beside its field.
+
+    Args:
+        request: what is answered.
+        viewer: who is signed in.
+        service: what it shows.
+        key: the experiment.
+        given: a note, or owner and tags, as typed.
+        wrong: what is wrong with them, by field.
+    """
     found = service.experiments.get(key)
     values = _values(request, service, found)
     charts = _charts(values)
@@ -82,6 +103,9 @@ def experiment(request: Request, viewer: Reader, service: Service, key: str) -> 
         request,
         "experiment.html",
         viewer,
+        status=422 if wrong else 200,
+        given=given or {},
+        wrong=wrong or {},
         parts=PARTS,
         charts=charts,
         lift_charts=[one.name for one in charts if one.name.startswith("lift-")],

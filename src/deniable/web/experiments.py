@@ -149,9 +149,8 @@ def _form(
 
 
 def _refused(request: Request, form: Form, error: DeniableError, editing: str = "") -> Response:
-    field = error.argument if isinstance(error, InvalidArgumentError) else "key"
-    field = {"attribution_seconds": "attribution_days"}.get(field, field)
-    wrong = {(field if field in FIELDS else "key"): _without_name(error)}
+    names = {**{name: name for name in FIELDS}, "attribution_seconds": "attribution_days"}
+    wrong = fields.beside(error, names, "key")
     given = {name: form.text(name) for name in FIELDS}
     if editing:
         given["key"] = editing
@@ -235,11 +234,3 @@ def _arms(text: str, budgets: list[float]) -> list[NewArm]:
         NewArm(key.strip(), label.strip(), budget)
         for (key, _, label), budget in zip(pairs, given, strict=True)
     ]
-
-
-def _without_name(error: DeniableError) -> str:
-    """The refusal without the argument's name: it stands beside the field."""
-    words = fields.in_words(error)
-    if isinstance(error, InvalidArgumentError):
-        return "Expected " + error.allowed + "."
-    return words

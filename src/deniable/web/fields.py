@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from deniable import _numbers
 from deniable._numbers import number as number
-from deniable.errors import DeniableError
+from deniable.errors import DeniableError, InvalidArgumentError
 from deniable.service.http.problems import problem_of
 from deniable.web.wording import capitalised
 
 
-def whole(argument: str, text: str) -> int:
+def whole(argument: str, text: str, least: int = 0, most: int = 10**18) -> int:
     """A count, also with separators.
 
     >>> whole("planned_visitors", "100,000")
     100000
     """
-    return _numbers.whole(argument, text, 0, 10**18)
+    return _numbers.whole(argument, text, least, most)
 
 
 def lines(text: str) -> list[str]:
@@ -30,3 +32,22 @@ def lines(text: str) -> list[str]:
 def in_words(error: DeniableError) -> str:
     """A refusal as a sentence; it does not repeat what was typed."""
     return capitalised(problem_of(error).detail) + "."
+
+
+def beside(
+    error: DeniableError, names: Mapping[str, str], otherwise: str = "form"
+) -> dict[str, str]:
+    """A refusal by the field that it stands beside.
+
+    Args:
+        error: the refusal.
+        names: the field of each argument.
+        otherwise: where all other refusals stand.
+
+    >>> beside(InvalidArgumentError("window_days", 0, "1 to 3650"), {"window_days": "days"})
+    {'days': 'Expected 1 to 3650.'}
+    """
+    field = names.get(error.argument) if isinstance(error, InvalidArgumentError) else None
+    if field is None or not isinstance(error, InvalidArgumentError):
+        return {otherwise: in_words(error)}
+    return {field: f"Expected {error.allowed}."}

@@ -19,7 +19,6 @@ WORDS: dict[str, str] = {
     "segment": "The group that the firm puts a visitor in. It is the secret that is protected.",
     "watcher": "Anybody outside of the firm who sees what visitors are shown: an analytics script, an "
     "advertising network, a browser extension.",
-    "tracker": "A watcher who follows people over many pages to learn about them.",
     "across time": "The promise also holds for a watcher who does not know when a visitor first came.",
     "given the time": "The promise holds for a watcher who knows when a visitor first came. One who "
     "does not could learn a little more, because chances change over time.",

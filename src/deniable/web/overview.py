@@ -5,19 +5,22 @@ Everything on it comes from counters and from what the watcher found: it does no
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
-from deniable.errors import DeniableError, UnknownNameError
+from deniable.errors import NANO, DeniableError, UnknownNameError
+from deniable.service.drafts import MAX_DAYS
+from deniable.service.firm import MAX_NANO
 from deniable.service.http.guard import Service
 from deniable.service.service import Deniable
 from deniable.storage.listing import Found, Labels, Search
 from deniable.storage.records import Experiment, Firm, PublishedTable
 from deniable.web import answers, fields
-from deniable.web.access import PrivacySubmission, Reader
+from deniable.web.access import PrivacySubmission, Reader, Viewer
 from deniable.web.alerts import alerts
 from deniable.web.listing import LIVE, Listing, csv_answer, pages
 from deniable.web.risks import random_share
@@ -48,6 +51,25 @@ class Row:
 @router.get("/")
 def overview(request: Request, viewer: Reader, service: Service) -> Response:
     """The first page; before anything runs it says what to do first."""
+    return _page(request, viewer, service)
+
+
+def _page(
+    request: Request,
+    viewer: Viewer,
+    service: Deniable,
+    given: Mapping[str, str] | None = None,
+    wrong: Mapping[str, str] | None = None,
+) -> Response:
+    """The page.
+
+    Args:
+        request: what is answered.
+        viewer: who is signed in.
+        service: what it shows.
+        given: what was typed as the firm's budget.
+        wrong: what is wrong with it, by field.
+    """
     watcher: Watcher = request.app.state.watcher
     firm, totals = current_firm(service), service.experiments.totals()
     listing = _listing(request)
@@ -59,6 +81,9 @@ def overview(request: Request, viewer: Reader, service: Service) -> Response:
         request,
         "overview.html",
         viewer,
+        status=422 if wrong else 200,
+        given=given or {},
+        wrong=wrong or {},
         here=str(request.base_url).rstrip("/"),
         firm=firm,
         listing=listing,
@@ -129,22 +154,20 @@ def export(request: Request, _viewer: Reader, service: Service) -> Response:
 def set_budget(request: Request, form: PrivacySubmission, service: Service) -> Response:
     """Set the firm's budget; a change is first shown, before and after, and then confirmed."""
     before = current_firm(service)
-    wrong = ""
+    given = {name: form.text(name) for name in ("budget", "days", "reason")}
+    wrong: dict[str, str] = {}
     try:
-        budget = fields.number("budget", form.text("budget"), 0)
+        budget = fields.number("budget", given["budget"], 0, MAX_NANO / NANO)
         days = before.window_days if before else DEFAULT_WINDOW_DAYS
-        if form.text("days"):
-            days = fields.whole("days", form.text("days"))
-    except DeniableError as error:
-        return answers.redirect(request, "/", fields.in_words(error), "bad")
-    if before is None or form.text("confirmed"):
-        try:
-            service.firm.set(budget=budget, window_days=days, reason=form.text("reason"))
+        if given["days"]:
+            days = fields.whole("days", given["days"], 1, MAX_DAYS)
+        if before is None or form.text("confirmed"):
+            service.firm.set(budget=budget, window_days=days, reason=given["reason"])
             return answers.redirect(request, "/", "The firm’s budget is set.")
-        except DeniableError as error:
-            wrong = fields.in_words(error)
-    if before is None:
-        return answers.redirect(request, "/", wrong, "bad")
+    except DeniableError as error:
+        wrong = fields.beside(error, {name: name for name in given})
+    if before is None or "budget" in wrong or "days" in wrong:
+        return _page(request, form.viewer, service, given, wrong)
     return answers.show(
         request,
         "firm_change.html",
@@ -154,7 +177,7 @@ def set_budget(request: Request, form: PrivacySubmission, service: Service) -> R
         budget=budget,
         days=days,
         weaker=budget > before.budget or days < before.window_days,
-        given={name: form.text(name) for name in ("budget", "days", "reason")},
+        given=given,
         wrong=wrong,
     )
 

@@ -24,10 +24,8 @@ from deniable.planning.plan import Plan
 from deniable.privacy.belief import highest_belief
 from deniable.service.drafts import NewArm
 from deniable.service.http.guard import service_of
-from deniable.service.http.problems import Problem, problem_of
-from deniable.web import answers
+from deniable.web import answers, fields
 from deniable.web.access import DraftSubmission, Form, Reader, Viewer
-from deniable.web.fields import lines
 from deniable.web.planner_setting import LABELS, Setting, read_setting, told, toml
 from deniable.web.wording import capitalised
 
@@ -35,8 +33,15 @@ router = APIRouter(prefix="/planner")
 
 SLIDER_TOP = 8.0
 
-_TYPED = ("key", "arm_names", "segment_names", "group", "strategy", "across_time")
+_TYPED = ("key", "arm_names", "segment_names", "layer", "strategy", "across_time")
 """What a draft needs beside the plan; kept where it is refused."""
+
+_FIELD_OF = {
+    **{name: name for name in _TYPED},
+    "arms": "arm_names",
+    "segments": "segment_names",
+}
+"""The field of an argument that was refused."""
 
 
 def view(setting: Setting) -> JsonObject:
@@ -73,8 +78,8 @@ def view(setting: Setting) -> JsonObject:
 
 def _copies(setting: Setting, planned: Plan) -> dict[str, str]:
     """The setting as hidden fields of the form that creates a draft: what is looked at, no more."""
-    fields = dict(parse_qsl(setting.query()))
-    return {name: fields.get(name, "") for name in LABELS} | {"budget": f"{planned.budget:.9g}"}
+    given = dict(parse_qsl(setting.query()))
+    return {name: given.get(name, "") for name in LABELS} | {"budget": f"{planned.budget:.9g}"}
 
 
 def outcomes(planned: Plan) -> list[dict[str, str]]:
@@ -124,7 +129,7 @@ def _page(
     setting: Setting,
     *,
     wrong: str = "",
-    refused: str = "",
+    refused: Mapping[str, str] | None = None,
     typed: Mapping[str, str] | None = None,
 ) -> Response:
     """The page at a setting.
@@ -134,7 +139,7 @@ def _page(
         viewer: who is signed in.
         setting: of the plan.
         wrong: what is wrong with the setting that was asked for.
-        refused: why no draft was created.
+        refused: why no draft was created, by field.
         typed: the fields of that draft.
     """
     from deniable.charts.planning import PANELS
@@ -158,7 +163,7 @@ def _page(
         status=422 if wrong or refused else 200,
         setting=setting,
         wrong=wrong,
-        refused=refused,
+        refused=refused or {},
         typed=dict.fromkeys(_TYPED, "") if typed is None else typed,
         charts=charts,
         top=SLIDER_TOP,
@@ -222,7 +227,7 @@ def create(request: Request, form: DraftSubmission) -> Response:
     try:
         setting = read_setting(given)
     except InvalidArgumentError as error:
-        wrong = f"No experiment was created. {told(error)}"
+        wrong = {"form": told(error)}
         return _page(request, form.viewer, read_setting({}), refused=wrong, typed=typed)
     planned = setting.plan()
     chosen = typed["strategy"]
@@ -237,10 +242,10 @@ def create(request: Request, form: DraftSubmission) -> Response:
             strategy=strategy,
             across_time=bool(typed["across_time"]),
             planned_visitors=setting.visitors,
-            layer=typed["group"] or None,
+            layer=typed["layer"] or None,
         )
-    except (DeniableError, Problem) as error:
-        wrong = f"No experiment was created. {capitalised(problem_of(error).detail)}."
+    except DeniableError as error:
+        wrong = _beside(error)
         return _page(request, form.viewer, setting, refused=wrong, typed=typed)
     message = f"{created.key} is a draft: nothing is committed until you start it."
     return answers.redirect(request, f"/experiments/{created.key}", message)
@@ -262,17 +267,21 @@ def _arms(form: Form, setting: Setting) -> list[NewArm]:
 
 def _names(field: str, form: Form, expected: int) -> list[str]:
     """Names, one on each line; as many as were planned for."""
-    names = lines(form.text(field))
+    names = fields.lines(form.text(field))
     if len(names) != expected:
-        what = field.replace("_names", "s")
-        raise Problem(
-            422, "invalid-argument", f"{what}: the plan has {expected}, {len(names)} are named"
-        )
+        allowed = f"{expected} names, as in the plan: {len(names)} are given"
+        raise InvalidArgumentError(field, len(names), allowed)
     return names
 
 
+def _beside(error: DeniableError) -> dict[str, str]:
+    """A refused draft, by field: a name in use, or an argument; those of the plan have no field here."""
+    otherwise = "form" if isinstance(error, InvalidArgumentError) else "key"
+    return fields.beside(error, _FIELD_OF, otherwise)
+
+
 def _icons(planned: Plan) -> dict[str, int]:
-    """Whole people out of 100; what a tracker might learn is rounded up, chance down."""
+    """Whole people out of 100; what a watcher might learn is rounded up, chance down."""
     before = round(100 * planned.prior)
     random = planned.strategies[planned.recommendation.strategy].drawn_by_lot
     return {

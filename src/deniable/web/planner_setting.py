@@ -23,7 +23,7 @@ NONE = "none"
 """In a query string: nothing is known or limited, although the page would fill something in."""
 
 PREFILLED = {"max_belief": "50", "base_rate": "5"}
-"""What the page fills in where a query says nothing: a tracker never becomes more sure than not, and a
+"""What the page fills in where a query says nothing: a watcher never becomes more sure than not, and a
 usual click rate. In percent."""
 
 LABELS = {
@@ -34,10 +34,10 @@ LABELS = {
     "prior": "Belief before",
     "budget": "Privacy budget",
     "arm_budgets": "A budget for each arm",
-    "max_belief": "A tracker may believe at most",
+    "max_belief": "A watcher may believe at most",
     "trace_budget": "Trace budget",
     "base_rate": "Usual click rate",
-    "lift": "Arms usually differ by",
+    "lift": "How much arms usually differ",
     "heterogeneity": "Differs by segment",
     "per_day": "Visitors a day",
 }
@@ -51,10 +51,10 @@ class Setting:
         arms: how many.
         visitors: how many are planned for.
         segments: how many.
-        prior: the tracker's belief before, in percent.
+        prior: the watcher's belief before, in percent.
         budget: in nats; None takes the recommended one.
         arm_budgets: one for each arm, or empty.
-        max_belief: the most that a tracker may come to believe, in percent, or None.
+        max_belief: the most that a watcher may come to believe, in percent, or None.
         trace_budget: in nats, or None.
         shares: sizes of the segments, in any unit, or empty for equal ones.
         base_rate: the usual click rate, in percent; None where nothing is known.

@@ -32,7 +32,7 @@ from deniable.web.access import DraftSubmission, Form, Reader, ReaderSubmission
 router = APIRouter(prefix="/portfolio")
 
 USUAL_BUDGET = 4.0
-EXAMPLE = """id,arms,visitors,segments,strategy,max_budget,group,base_rate,lift,value
+EXAMPLE = """id,arms,visitors,segments,strategy,max_budget,layer,base_rate,lift,value
 homepage,2,1000000,3,,,,0.04,0.05,
 checkout,3,250000,2,,1.5,,0.3,0.03,5
 search,4,4000000,3,,,results,0.12,0.05,
@@ -98,15 +98,17 @@ async def download(form: ReaderSubmission) -> Response:
 
 @router.post("/apply")
 async def apply(request: Request, form: DraftSubmission) -> Response:
-    """Give the drafts their budgets and strategies."""
+    """Give the drafts their budgets and strategies; the page stays where it is if that is refused."""
     service = service_of(request)
     try:
         changed = await asyncio.to_thread(_applied, service, form)
     except DeniableError as error:
-        return answers.redirect(request, "/portfolio", fields.in_words(error), "bad")
+        return JSONResponse({"wrong": fields.in_words(error)}, 422, answers.HEADERS)
     who = "1 draft has" if changed == 1 else f"{changed} drafts have"
     told = f"{who} a new budget. Nothing is committed until they start."
-    return answers.redirect(request, "/portfolio", told)
+    answer = JSONResponse({"next": "/portfolio"}, headers=answers.HEADERS)
+    answers.leave_message(request, answer, told)
+    return answer
 
 
 def experiments_of(service: Deniable) -> Ours:
@@ -153,7 +155,7 @@ def _row(experiment: Experiment) -> JsonObject:
         "min_budget": None,
         "max_budget": None,
         "committed": experiment.budget if held else None,
-        "group": experiment.layer,
+        "layer": experiment.layer,
     }
 
 

@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from deniable.errors import DeniableError
 from deniable.service.http.guard import Service
-from deniable.web import answers, fields
+from deniable.web import answers, experiment, fields
 from deniable.web.access import DraftSubmission
 
 router = APIRouter(prefix="/experiments/{key}")
@@ -17,10 +17,12 @@ router = APIRouter(prefix="/experiments/{key}")
 def note(request: Request, form: DraftSubmission, service: Service, key: str) -> Response:
     """Enter a note; it stays in the ledger."""
     place = f"/experiments/{service.experiments.get(key).key}"
+    given = {"text": form.text("text").replace("\r\n", "\n")}
     try:
-        service.experiments.note(key, form.text("text").replace("\r\n", "\n"))
+        service.experiments.note(key, given["text"])
     except DeniableError as error:
-        return answers.redirect(request, place, fields.in_words(error), "bad")
+        wrong = fields.beside(error, {"text": "text"}, "text")
+        return experiment.page(request, form.viewer, service, key, given, wrong)
     return answers.redirect(request, place, "The note is in the ledger.")
 
 
@@ -28,9 +30,11 @@ def note(request: Request, form: DraftSubmission, service: Service, key: str) ->
 def label(request: Request, form: DraftSubmission, service: Service, key: str) -> Response:
     """Set owner and tags."""
     place = f"/experiments/{service.experiments.get(key).key}"
-    tags = form.text("tags").replace(",", " ").split()
+    given = {name: form.text(name) for name in ("owner", "tags")}
     try:
-        service.experiments.label(key, owner=form.text("owner"), tags=tags)
+        tags = given["tags"].replace(",", " ").split()
+        service.experiments.label(key, owner=given["owner"], tags=tags)
     except DeniableError as error:
-        return answers.redirect(request, place, fields.in_words(error), "bad")
+        wrong = fields.beside(error, {"owner": "owner", "tags": "tags"}, "owner")
+        return experiment.page(request, form.viewer, service, key, given, wrong)
     return answers.redirect(request, place, "Owner and tags are saved.")

@@ -8,7 +8,7 @@ else: opening the page again does not show them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import cast
 
 from fastapi import APIRouter, Request
@@ -20,7 +20,7 @@ from deniable.service import passwords
 from deniable.service.firm import LONGEST_NAME
 from deniable.service.http.guard import Service, authenticator_of, service_of
 from deniable.service.http.problems import Problem
-from deniable.service.people import INVITE_HOURS, NAME_ALLOWED
+from deniable.service.people import INVITE_HOURS
 from deniable.service.service import Deniable
 from deniable.service.sessions import token_hash
 from deniable.service.webhook import secret_of
@@ -66,18 +66,18 @@ async def change_password(request: Request, form: ReaderSubmission) -> Response:
     people = service_of(request).people
     old, new = _raw(form, "old"), _raw(form, "new")
     if new != _raw(form, "again"):
-        return await _again(request, form, "password", "The two new passwords are not the same.")
+        return await _again(request, form, {"again": "The two new passwords are not the same."})
     try:
         known = await asyncio.to_thread(people.sign_in, caller.label, old, address_of(request))
         if known is None:
-            return await _again(request, form, "password", "The present password is wrong.")
+            return await _again(request, form, {"old": "The present password is wrong."})
         keep = token_hash(session.token)
         await asyncio.to_thread(people.change_password, caller.label, new, keep=keep)
     except InvalidArgumentError:
         refusal = f"The new password is too easy to guess: use {passwords.ALLOWED}."
-        return await _again(request, form, "password", refusal)
+        return await _again(request, form, {"new": refusal})
     except DeniableError as error:
-        return await _again(request, form, "password", fields.in_words(error))
+        return await _again(request, form, {"old": fields.in_words(error)})
     return answers.redirect(request, "/settings", "Your password is changed.")
 
 
@@ -101,7 +101,8 @@ def invite(request: Request, form: Submission, service: Service) -> Response:
             form.text("name"), cast(UserRole, role) if role else None
         )
     except DeniableError as error:
-        return _page(request, form.viewer, "invite", fields.in_words(error), form)
+        wrong = fields.beside(error, {"name": "name", "role": "role"}, "name")
+        return _page(request, form.viewer, "invite", wrong, form)
     link = answers.here(request) + invitation.path
     return _page(request, form.viewer, invitation=invitation, link=link)
 
@@ -139,7 +140,8 @@ def create_key(request: Request, form: Submission, service: Service) -> Response
             form.text("label"), cast(list[Scope], form.texts("scope"))
         )
     except DeniableError as error:
-        return _page(request, form.viewer, "key", fields.in_words(error), form)
+        wrong = fields.beside(error, {"label": "label", "scopes": "scope"}, "label")
+        return _page(request, form.viewer, "key", wrong, form)
     return _page(request, form.viewer, secret=secret, key=key)
 
 
@@ -166,7 +168,8 @@ def firm(request: Request, form: PrivacySubmission, service: Service) -> Respons
             approve_erasure=form.text("approve_erasure") == "yes",
         )
     except DeniableError as error:
-        return _page(request, form.viewer, "firm", fields.in_words(error), form)
+        wrong = fields.beside(error, {"name": "firm_name", "start_above": "start_above"})
+        return _page(request, form.viewer, "firm", wrong, form)
     return answers.redirect(request, "/settings", "The firm’s settings are saved.")
 
 
@@ -198,15 +201,16 @@ def _raw(form: Form, name: str) -> str:
     return found[: 4 * passwords.LONGEST] if isinstance(found, str) else ""
 
 
-async def _again(request: Request, form: Form, where: str, wrong: str) -> Response:
-    return await asyncio.to_thread(_page, request, form.viewer, where, wrong)
+async def _again(request: Request, form: Form, wrong: dict[str, str]) -> Response:
+    """The page after a refused change of the password; passwords are not shown again."""
+    return await asyncio.to_thread(_page, request, form.viewer, "password", wrong)
 
 
 def _page(
     request: Request,
     viewer: Viewer,
     where: str = "",
-    wrong: str = "",
+    wrong: Mapping[str, str] | None = None,
     form: Form | None = None,
     **once: object,
 ) -> Response:
@@ -216,7 +220,7 @@ def _page(
         request: what is answered.
         viewer: who looks.
         where: the form in which something is wrong.
-        wrong: what.
+        wrong: what, by field.
         form: what was typed, to be shown again.
         once: a secret to be shown this one time.
     """
@@ -240,12 +244,10 @@ def _page(
         roles=ROLES,
         scopes=SCOPES,
         invite_hours=INVITE_HOURS,
-        name_allowed=NAME_ALLOWED,
         shortest=passwords.SHORTEST,
         longest=passwords.LONGEST,
         longest_name=LONGEST_NAME,
-        where=where,
-        wrong=wrong,
+        wrong=wrong or {},
         given={
             "name": "" if form is None else form.text("name"),
             "role": "" if form is None else form.text("role"),

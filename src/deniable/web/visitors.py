@@ -31,7 +31,8 @@ async def look_up(request: Request, form: PrivacySubmission) -> Response:
     """Everything stored about one visitor; the id is hashed here."""
     visitor = _visitor(form)
     if visitor is None:
-        return _page(request, form.viewer, wrong=f"Enter an id of 1 to {LONGEST_NAME} characters.")
+        wrong = f"Enter an id of 1 to {LONGEST_NAME} characters."
+        return _page(request, form.viewer, visitor=form.text("visitor"), wrong=wrong)
     found = await asyncio.to_thread(service_of(request).visitors.stored, visitor)
     if form.text("as") == "json":
         body = json.dumps([asdict(line) for line in found], default=str, indent=2)

@@ -50,6 +50,19 @@ def test_an_experiment_from_draft_to_winner(site: Site) -> None:
     assert (checked["sound"], checked["problem"]) == (True, None)
 
 
+def test_an_arm_may_be_just_its_key(site: Site) -> None:
+    made = _post(site, "/v1/experiments", {**HERO, "arms": ["a", {"key": "b", "label": "B"}]})
+    assert made.status_code == 201
+    assert [(arm["key"], arm["label"]) for arm in made.json()["arms"]] == [("a", ""), ("b", "B")]
+    changed = site.client.request(
+        "PUT", "/v1/experiments/hero", json={"arms": ["c", "d"]}, headers=site.headers()
+    )
+    assert [arm["key"] for arm in changed.json()["arms"]] == ["c", "d"]
+    for wrong in (["a", "no spaces"], ["a", 3], ["a", ["b"]], ["a", None], ["a", "a"], "ab"):
+        refused = _post(site, "/v1/experiments", {**HERO, "key": "other", "arms": wrong})
+        assert (refused.status_code, "arms" in refused.json()["detail"]) == (422, True)
+
+
 def test_arms_and_segments_are_added_while_it_runs(site: Site) -> None:
     _post(site, "/v1/experiments", HERO)
     draft = _post(site, "/v1/experiments/hero/arms", {"key": "d"})

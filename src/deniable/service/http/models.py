@@ -97,6 +97,18 @@ class ArmRequest(_Request):
         return NewArm(self.key, self.label, self.budget)
 
 
+def _named(value: object) -> object:
+    """A bare key stands for an arm without label and budget."""
+    return {"key": value} if isinstance(value, str) else value
+
+
+Arms = Annotated[
+    list[Annotated[ArmRequest, BeforeValidator(_named, json_schema_input_type=ArmRequest | Key)]],
+    Field(min_length=2, max_length=MAX_ARMS),
+]
+"""Arms as objects, or just their keys."""
+
+
 class MetricRequest(_Request):
     """A reward that a new experiment records."""
 
@@ -113,7 +125,7 @@ class ExperimentRequest(_Request):
     """A new experiment."""
 
     key: Key
-    arms: Annotated[list[ArmRequest], Field(min_length=2, max_length=MAX_ARMS)]
+    arms: Arms
     segments: Annotated[list[SegmentName], Field(min_length=1, max_length=MAX_SEGMENTS)]
     budget: Budget | None = None
     strategy: Annotated[str, Field(max_length=16)] = DEFAULT_STRATEGY
@@ -131,7 +143,7 @@ class ExperimentRequest(_Request):
 class DraftRequest(_Request):
     """Changes of a draft: only what is given changes; `null` takes a setting away."""
 
-    arms: Annotated[list[ArmRequest], Field(min_length=2, max_length=MAX_ARMS)] = []
+    arms: Arms = []
     segments: Annotated[
         list[Annotated[str, Field(min_length=1, max_length=128)]],
         Field(min_length=1, max_length=MAX_SEGMENTS),

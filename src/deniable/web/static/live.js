@@ -70,8 +70,8 @@ toggle.hidden = false;
 toggle.addEventListener("click", () => {
   held = !held;
   toggle.setAttribute("aria-pressed", String(held));
-  toggle.textContent = held ? "Go on" : "Hold still";
-  tell(held ? "held" : "fresh", held ? `Held still since ${last.toLocaleTimeString("en-GB")}.` : USUAL);
+  toggle.textContent = held ? "Unfreeze" : "Freeze";
+  tell(held ? "held" : "fresh", held ? `Frozen since ${last.toLocaleTimeString("en-GB")}.` : USUAL);
 });
 document.addEventListener("visibilitychange", () => { if (!document.hidden) tick(); });
 waiting = setTimeout(tick, SECONDS * 1000);

@@ -61,6 +61,29 @@ async function copy(button) {
   setTimeout(() => { label.textContent = before; }, 2000);
 }
 
+// -- Tabs: the style sheet shows the part that the address names; this marks its link, and keeps the page in place.
+const tabs = document.querySelector(".tabs");
+function mark() {
+  for (const link of tabs.querySelectorAll("a")) {
+    const shown = getComputedStyle(document.querySelector(link.hash)).visibility === "visible";
+    if (shown) link.setAttribute("aria-current", "true"); else link.removeAttribute("aria-current");
+  }
+}
+if (tabs) {
+  for (const moment of ["load", "hashchange"]) addEventListener(moment, mark); // the target is known when all is loaded
+  if (document.readyState === "complete") mark();
+  tabs.addEventListener("click", (event) => {
+    const link = event.target.closest("a");
+    if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    const panels = document.querySelector(".panels");
+    const top = Math.min(scrollY, scrollY + panels.getBoundingClientRect().top - tabs.parentElement.offsetHeight);
+    location.hash = link.hash;
+    scrollTo(scrollX, top);
+    link.focus({ preventScroll: true });
+  });
+}
+
 document.addEventListener("click", (event) => {
   const found = event.target.closest("[data-dialog], [data-csv], [data-copy]");
   if (!found || event.ctrlKey || event.metaKey || event.shiftKey) return;

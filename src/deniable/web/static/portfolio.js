@@ -80,7 +80,7 @@ function build() {
     line.setAttribute("role", "row");
     const name = cell(line, row.id, "th");
     name.scope = "row"; name.className = "name"; name.setAttribute("role", "rowheader");
-    const notes = [`${row.arms} arms, ${number(Number(row.visitors))} visitors`, row.group && `group ${row.group}`,
+    const notes = [`${row.arms} arms, ${number(Number(row.visitors))} visitors`, row.layer && `layer ${row.layer}`,
       !example && drafts.has(row.id) && "draft"].filter(Boolean);
     for (const note of notes) name.append(Object.assign(document.createElement("small"), { textContent: note }));
     cell(line, "", "td", "Budget").className = "number budget";
@@ -222,4 +222,21 @@ document.getElementById("file").addEventListener("change", async (event) => {
 const sure = document.getElementById("sure");
 document.getElementById("apply")?.addEventListener("click", () => sure.showModal());
 document.getElementById("keep")?.addEventListener("click", () => sure.close());
+application.addEventListener("submit", async (event) => {
+  if (event.submitter?.id === "download") return;
+  event.preventDefault(); // a refusal must not lose what was set by hand
+  sure.close();
+  try {
+    const answer = await fetch(application.action, {
+      method: "POST", headers: { Accept: "application/json" }, body: new URLSearchParams(new FormData(application)),
+    });
+    const found = await answer.json();
+    if (answer.ok) return location.assign(found.next);
+    wrong.textContent = found.wrong ?? found.detail ?? "That did not work.";
+  } catch {
+    wrong.textContent = "The service did not answer. Nothing was changed.";
+  }
+  wrong.hidden = false;
+  wrong.scrollIntoView({ block: "center" });
+});
 if (rows.length) { build(); ask(); }

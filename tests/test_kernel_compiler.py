@@ -1,0 +1,122 @@
+"""Kernels: the same bits as by Numba's own compiler, and no code compiled more often than needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+import pytest
+from numba.core.codegen import JITCodeLibrary
+
+from deniable import _compile
+from deniable._compile import as_python, compiled
+from deniable.simulation.kernels.leader import almost_surely_below
+from deniable.simulation.kernels.random_numbers import generator_state, hypergeometric
+from deniable.strategies.joint_model import spread_weights
+
+
+def by_numba_alone(kernel: Any) -> Any:
+    """The kernel, and all that it calls, compiled by Numba without any of our changes."""
+    names = kernel.py_func.__code__.co_names
+    called = {name: kernel.py_func.__globals__.get(name) for name in names}
+    parts = {
+        name: by_numba_alone(value)
+        for name, value in called.items()
+        if isinstance(value, _compile._Kernel)
+    }
+    return numba.njit(error_model="numpy")(as_python(kernel, **parts))
+
+
+def test_draws_are_the_same_bits() -> None:
+    usual = by_numba_alone(hypergeometric)
+    mine, yours = (generator_state(np.random.SeedSequence(1)) for _ in range(2))
+    cases = np.random.default_rng(2).integers(0, 10 ** np.arange(1, 10), (300, 9))
+    for good, bad, sample in cases[:, [2, 4, 3]].tolist() + cases[:, [8, 7, 6]].tolist():
+        drawn = min(sample, good + bad)
+        assert hypergeometric(good, bad, drawn, mine) == usual(good, bad, drawn, yours)
+    assert mine.tolist() == yours.tolist()
+
+
+def test_branches_are_the_same() -> None:
+    usual = by_numba_alone(almost_surely_below)
+    counts = np.random.default_rng(3).integers(0, 500, (2_000, 4))
+    found = set()
+    for n, c, m, s in counts.tolist():
+        arguments = (min(c, n), n, min(s, m), m, min(c, n) // 3, n, min(s, m) // 4, m)
+        found.add(almost_surely_below(*arguments))
+        assert almost_surely_below(*arguments) == usual(*arguments)
+    assert found == {True, False}
+
+
+def test_arrays_are_the_same_bits() -> None:
+    usual = by_numba_alone(spread_weights)
+    random = np.random.default_rng(4)
+    for _ in range(20):
+        relative, variance = random.normal(size=(4, 3)), random.exponential(size=(4, 3))
+        assert spread_weights(relative, variance).tobytes() == usual(relative, variance).tobytes()
+
+
+@pytest.fixture
+def finished(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
+    """Names of what machine code is made of, in an empty cache."""
+    names: list[str] = []
+    usual: Callable[..., None] = JITCodeLibrary._finalize_specific
+
+    def noted(library: Any) -> None:
+        names.append(library.name.rpartition(".")[2])
+        usual(library)
+
+    monkeypatch.setattr(JITCodeLibrary, "_finalize_specific", noted)
+    monkeypatch.setattr(_compile, "kernel_folder", lambda: tmp_path)
+    return names
+
+
+def test_machine_code_is_made_of_what_python_calls(finished: list[str]) -> None:
+    @compiled
+    def lowest(x: int) -> int:
+        return 3 * x
+
+    @compiled
+    def middle(x: int) -> int:
+        return lowest(x) + lowest(x + 1)
+
+    @compiled
+    def top(x: int) -> int:
+        return middle(x) * lowest(x)
+
+    assert top(2) == (6 + 9) * 6
+    assert finished == ["top"]
+    assert middle(2) == 6 + 9  # what is a part of another kernel can still be called
+    assert finished == ["top", "middle"]
+
+
+def test_a_known_number_is_no_reason_to_compile_again(finished: list[str]) -> None:
+    @compiled
+    def added(x: int, y: int) -> int:
+        return x + y
+
+    @compiled
+    def summed(n: int) -> int:
+        found = 0
+        for i in range(n):
+            found = added(found, i)
+        return added(found, 5)
+
+    assert summed(4) == 0 + 1 + 2 + 3 + 5
+    part: Any = added
+    assert len(part._part.overloads) == 1
+
+
+def test_numba_is_left_as_it_was() -> None:
+    look_up = numba.types.Function.get_call_type
+
+    @compiled
+    def wrong(x: int) -> int:
+        return x.no_such_attribute  # type: ignore[attr-defined, no-any-return]
+
+    with pytest.raises(numba.TypingError):
+        wrong(1)
+    assert numba.types.Function.get_call_type is look_up

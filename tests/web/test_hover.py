@@ -1,0 +1,111 @@
+"""Whoever points at a chart is told the values there, and they are the chart's data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page
+from tests.web.site import EXPERIMENT, Site, create_demo, running_site
+from tests.web.watching import Tab, tab
+
+from deniable.service.service import open as open_service
+
+FRAME = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+TOLD = """(() => {
+  const tip = document.querySelector("#vg-tooltip-element.visible");
+  return tip && Object.fromEntries([...tip.querySelectorAll("tr")].map(
+    (row) => [...row.cells].map((cell) => cell.textContent.trim())));
+})()"""
+
+
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """The demo's experiments with enough visitors to say something."""
+    path = tmp_path_factory.mktemp("hover") / "store.db"
+    with open_service(f"sqlite:///{path}") as service:
+        create_demo(service)
+        with running_site(service) as site:
+            for seed in range(6):
+                site.send_visitors(1_000, seed=seed)
+                service.experiments.publish(EXPERIMENT)
+            yield site
+
+
+@pytest.fixture(scope="module")
+def screen(learned: Site, browser: Browser) -> Iterator[Tab]:
+    with tab(browser, learned, secret=learned.secret("read"), width=1280) as opened:
+        opened.open(f"/experiments/{EXPERIMENT}")
+        opened.page.get_by_role("button", name="Freeze").click()
+        yield opened
+
+
+def swept(page: Page, chart: str) -> list[dict[str, str]]:
+    """What is told while the pointer crosses a chart, row by row."""
+    canvas = page.locator(f"#{chart} canvas")
+    canvas.scroll_into_view_if_needed()
+    box = canvas.bounding_box()
+    assert box is not None
+    found: list[dict[str, str]] = []
+    for down in range(40):
+        for across in range(10):
+            page.mouse.move(
+                box["x"] + box["width"] * (across + 0.5) / 10,
+                box["y"] + box["height"] * (down + 0.5) / 40,
+            )
+            page.evaluate(FRAME)
+            told = page.evaluate(TOLD)
+            if told and told not in found:
+                found.append(told)
+    page.mouse.move(1, 1)
+    return found
+
+
+def data_of(page: Page, chart: str, dataset: str) -> list[dict[str, object]]:
+    text = page.locator(f"#{chart} script").text_content()
+    rows: list[dict[str, object]] = json.loads(text or "{}")["datasets"][dataset]
+    return rows
+
+
+def test_the_lift(screen: Tab) -> None:
+    told = swept(screen.page, "lift-all")
+    data = {
+        (row["arm"], f"{row['visitors']:,}"): [row[name] for name in ("estimate", "low", "high")]
+        for row in data_of(screen.page, "lift-all", "lifts")
+    }
+    assert len({one["visitors"] for one in told}) >= 3, "not always the first point"
+    for one in told:
+        points = [float(one[name].replace("−", "-")) for name in ("lift", "from", "to")]
+        assert points == pytest.approx(data[one["arm"], one["visitors"]], abs=0.051)
+
+
+def test_the_means_by_segment(screen: Tab) -> None:
+    told = swept(screen.page, "rates-chart")
+    data = {
+        (row["segment"], row["arm"]): [row[name] for name in ("estimate", "low", "high")]
+        for row in data_of(screen.page, "rates-chart", "rates")
+    }
+    assert {(one["segment"], one["arm"]) for one in told} == set(data), "each of them"
+    for one in told:
+        shares = [float(one[name].rstrip("%")) / 100 for name in ("mean", "from", "to")]
+        assert shares == pytest.approx(data[one["segment"], one["arm"]], abs=0.000_51)
+
+
+def test_the_traffic(screen: Tab) -> None:
+    told = swept(screen.page, "traffic-chart")
+    data: dict[str, dict[str, object]] = {}
+    for row in data_of(screen.page, "traffic-chart", "traffic"):
+        data.setdefault(f"{row['visitors']:,}", {})[str(row["arm"])] = row["share"]
+    assert len({one["to"] for one in told}) >= 3, "not always the first step"
+    for one in told:
+        arms = {name: value for name, value in one.items() if name not in ("to", "visitors from")}
+        shares = {name: float(value.rstrip("%")) / 100 for name, value in arms.items()}
+        assert shares == pytest.approx(data[one["to"]], abs=0.000_51)
+
+
+@pytest.mark.parametrize("chart", ["shows-chart", "clicks-chart", "regret-chart"])
+def test_what_goes_on_over_time(screen: Tab, chart: str) -> None:
+    told = swept(screen.page, chart)
+    assert len(told) >= 2
+    assert all(len(one) == 3 for one in told)
