@@ -37,7 +37,8 @@ FIELDS = (
     "heterogeneity",
     "per_day",
 )
-GOOD = {"key": "fine-plan", "arm_names": "a\nb", "segment_names": "s\nt", "budget": "1"}
+SIZES = {"arms": "2", "segments": "2", "visitors": "100000"}
+GOOD = SIZES | {"key": "fine-plan", "arm_names": "a\nb", "segment_names": "s\nt", "budget": "1"}
 ANY_NUMBER = re.compile(r"[0-9.]+")
 
 
@@ -203,7 +204,7 @@ def test_a_trace_budget_is_told_and_taken_into_the_draft(site: Site) -> None:
         assert "e^(1 + 0.25) = e^1.25" in page.text
         assert "commits 1.25 nats" in page.text
         assert "trace budget promises" not in client.get("/planner?budget=1").text
-        draft = {"key": "t", "arm_names": "a\nb", "segment_names": "s\nt", "budget": "1"}
+        draft = GOOD | {"key": "t"}
         send(client, "/planner", "/planner/experiments", trace_budget="0.25", **draft)
     assert site.service.experiments.get("t").trace_nano == 250_000_000
     limited = view(Setting(budget=0.9, max_belief=40, trace_budget=0.3))
@@ -261,6 +262,7 @@ def test_downloads(demo_site: Site) -> None:
 def test_only_administrators_create_and_only_with_the_token(site: Site) -> None:
     draft = {
         "key": "x",
+        **SIZES,
         "arm_names": "a\nb",
         "segment_names": "s\nt",
         "strategy": "dynamic",
@@ -297,6 +299,7 @@ def test_a_key_that_the_audit_reserves_creates_nothing(site: Site) -> None:
 def test_hostile_names_create_nothing_harmful(busy_site: Site, field: str, value: str) -> None:
     draft = {
         "key": "fine-plan",
+        **SIZES,
         "arm_names": "a\nb",
         "segment_names": "s\nt",
         "budget": "1",
