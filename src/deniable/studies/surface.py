@@ -49,8 +49,8 @@ FILES = {
     RANDOM: 20,
     BEST_PRIVATE: 30,
     POOLED: 8,
-    "constant": 12,
-    "dynamic": 16,
+    "constant": 16,
+    "dynamic": 24,
     "joint": 14,
 }
 """Thousands of rows of each surface that ships."""
