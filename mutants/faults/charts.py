@@ -23,7 +23,7 @@ FAULTS = (
         _of("belief"),
     ),
     Fault(
-        "charts/planning.py",
+        "charts/arm_plan.py",
         'x=alt.X("greedy:N", sort=names, title="greedy arm", axis=alt.Axis(labelAngle=0)),\n'
         '        y=alt.Y("shown:N", sort=names, title="shown arm"),',
         'x=alt.X("shown:N", sort=names, title="greedy arm", axis=alt.Axis(labelAngle=0)),\n'

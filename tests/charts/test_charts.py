@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 import deniable
+from deniable.charts.arm_plan import arm_plan_chart
 from deniable.charts.audit import audit_chart
-from deniable.charts.planning import PANELS, arm_plan_chart, plan_data
+from deniable.charts.planning import PANELS, plan_data
 from deniable.charts.save import save_chart
 from deniable.charts.strategies import belief_bounds, elasticity_panels, strategy_panels
 from deniable.charts.theme import themed

@@ -14,8 +14,9 @@ import polars as pl
 import pytest
 
 from deniable.charts import experiments, leak, portfolio_page, strategies
+from deniable.charts.arm_plan import arm_plan_chart
 from deniable.charts.audit import audit_chart
-from deniable.charts.planning import PANELS, arm_plan_chart, plan_data
+from deniable.charts.planning import PANELS, plan_data
 from deniable.charts.results import rates_with_bands
 from deniable.charts.simulation import clicks_chart, regret_chart
 from deniable.charts.studies_clicks import total_clicks

@@ -12,7 +12,8 @@ from tests.oracle import mpf
 
 import deniable
 from deniable.errors import InvalidArgumentError
-from deniable.planning.report import arm_plan_sections, chart_summaries, plan_sections
+from deniable.planning.arm_report import arm_plan_sections
+from deniable.planning.report import chart_summaries, plan_sections
 
 
 def test_numbers_are_the_formulas() -> None:

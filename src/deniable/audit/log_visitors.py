@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import numpy as np
@@ -59,12 +58,7 @@ class Visitors:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         for file in self._files:
             file.close()
         self._folder.cleanup()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from deniable.cli.stores import DEFAULT_STORE, AsJson, KeyFile, Store, opened, print_json
+from deniable.cli.stores import AsJson, KeyFile, Store, opened, print_json
 from deniable.errors import InvalidArgumentError, WrongStateError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def apply(
         bool, typer.Option("--check", help="Show what would be done; exit 1 if there is any.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    store: Store = DEFAULT_STORE,
+    store: Store = "",
     key_file: KeyFile = "",
     as_json: AsJson = False,
 ) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deniable.cli.sections import print_sections
-from deniable.cli.stores import DEFAULT_STORE, AsJson, KeyFile, Store, opened
+from deniable.cli.stores import AsJson, KeyFile, Store, opened
 from deniable.errors import NANO, BrokenPromiseError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ BROKEN = 1
 
 def audit_experiment(
     experiment: Annotated[str, typer.Argument(help="The experiment's key.")],
-    store: Store = DEFAULT_STORE,
+    store: Store = "",
     key_file: KeyFile = "",
     record: Record = False,
     as_json: AsJson = False,

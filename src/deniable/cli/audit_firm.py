@@ -10,7 +10,7 @@ import typer
 
 from deniable.cli.audit_experiment import BROKEN, Out, Record
 from deniable.cli.sections import print_sections
-from deniable.cli.stores import DEFAULT_STORE, AsJson, KeyFile, Store, opened
+from deniable.cli.stores import AsJson, KeyFile, Store, opened
 from deniable.errors import NANO, BrokenPromiseError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ MOST_ROWS = 40
 
 
 def audit_firm(
-    store: Store = DEFAULT_STORE,
+    store: Store = "",
     key_file: KeyFile = "",
     record: Record = False,
     as_json: AsJson = False,

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from deniable.cli.stores import DEFAULT_STORE, KeyFile, Store, opened, settings_of
+from deniable.cli.stores import KeyFile, Store, opened, settings_of
 from deniable.errors import WrongStateError
 
 app = typer.Typer(add_completion=False)
@@ -17,7 +17,7 @@ app = typer.Typer(add_completion=False)
 @app.command()
 def backup(
     file: Annotated[Path, typer.Argument(help="The new file; FILE.heads is written beside it.")],
-    store: Store = DEFAULT_STORE,
+    store: Store = "",
     key_file: KeyFile = "",
 ) -> None:
     """Copy a SQLite store that may be in use. It holds segments: keep it as safe as the store.

@@ -7,15 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from deniable.cli.stores import (
-    DEFAULT_STORE,
-    AsJson,
-    KeyFile,
-    Store,
-    opened,
-    print_json,
-    print_table,
-)
+from deniable.cli.stores import AsJson, KeyFile, Store, opened, print_found, print_json
 from deniable.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -51,7 +43,7 @@ def document(
         Path | None, typer.Option(help="Is FILE an issued document, unchanged? Exit 1 if not.")
     ] = None,
     listed: Annotated[bool, typer.Option("--list", help="List issued documents.")] = False,
-    store: Store = DEFAULT_STORE,
+    store: Store = "",
     key_file: KeyFile = "",
     as_json: AsJson = False,
 ) -> None:
@@ -135,11 +127,10 @@ def _verify(service: Deniable, path: Path, as_json: bool) -> None:
 
 def _list(service: Deniable, experiment: str | None, as_json: bool) -> None:
     found = service.documents.all(experiment)
-    if as_json:
-        print_json(found)
-        return
-    print_table(
+    print_found(
+        found,
         "Issued documents",
         ("number", "when", "what", "experiment", "made from entries to", "entry", "by"),
-        [(d.number, d.issued_at, d.kind, d.experiment, d.height, d.seq, d.actor) for d in found],
+        lambda d: (d.number, d.issued_at, d.kind, d.experiment, d.height, d.seq, d.actor),
+        as_json=as_json,
     )

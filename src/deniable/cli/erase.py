@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from deniable.cli.stores import DEFAULT_STORE, AsJson, KeyFile, Store, opened, print_erasure
+from deniable.cli.stores import AsJson, KeyFile, Store, opened, print_erasure
 
 app = typer.Typer(add_completion=False)
 
@@ -14,7 +14,7 @@ app = typer.Typer(add_completion=False)
 @app.command()
 def erase(
     visitor: Annotated[list[str], typer.Argument(help="Visitor ids, as `decide` got them.")],
-    store: Store = DEFAULT_STORE,
+    store: Store = "",
     key_file: KeyFile = "",
     as_json: AsJson = False,
 ) -> None:

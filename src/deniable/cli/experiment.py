@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deniable.cli.results import print_results
-from deniable.cli.stores import (
-    DEFAULT_STORE,
-    AsJson,
-    KeyFile,
-    Store,
-    opened,
-    print_json,
-    print_table,
-)
+from deniable.cli.stores import AsJson, KeyFile, Store, opened, print_found, print_json
 from deniable.errors import InvalidArgumentError
 from deniable.strategies import DEFAULT_STRATEGY, table_rules
 
@@ -64,7 +56,7 @@ def create(
     attribution_seconds: Annotated[
         int | None, typer.Option(help="Later rewards do not count.")
     ] = None,
-    store: Store = DEFAULT_STORE,
+    store: Store = "",
     key_file: KeyFile = "",
     as_json: AsJson = False,
 ) -> None:
@@ -92,7 +84,7 @@ def create(
 def start(
     key: Key,
     share: Annotated[float, typer.Option(help="Share of its layer's visitors.")] = 1.0,
-    store: Store = DEFAULT_STORE,
+    store: Store = "",
     key_file: KeyFile = "",
     as_json: AsJson = False,
 ) -> None:
@@ -102,18 +94,14 @@ def start(
 
 
 @app.command()
-def pause(
-    key: Key, store: Store = DEFAULT_STORE, key_file: KeyFile = "", as_json: AsJson = False
-) -> None:
+def pause(key: Key, store: Store = "", key_file: KeyFile = "", as_json: AsJson = False) -> None:
     """Serve new visitors from the zero row."""
     with opened(store, key_file) as service:
         _print(service.experiments.pause(key), as_json)
 
 
 @app.command()
-def resume(
-    key: Key, store: Store = DEFAULT_STORE, key_file: KeyFile = "", as_json: AsJson = False
-) -> None:
+def resume(key: Key, store: Store = "", key_file: KeyFile = "", as_json: AsJson = False) -> None:
     """Go on after a pause."""
     with opened(store, key_file) as service:
         _print(service.experiments.resume(key), as_json)
@@ -129,7 +117,7 @@ def stop(
     yes: Annotated[
         bool, typer.Option("--yes", help="Do not ask. Without a terminal nothing is asked.")
     ] = False,
-    store: Store = DEFAULT_STORE,
+    store: Store = "",
     key_file: KeyFile = "",
     as_json: AsJson = False,
 ) -> None:
@@ -147,7 +135,7 @@ def stop(
 def switch_off(
     key: Key,
     arm: Annotated[str, typer.Argument(help="The arm that new visitors no longer get.")],
-    store: Store = DEFAULT_STORE,
+    store: Store = "",
     key_file: KeyFile = "",
     as_json: AsJson = False,
 ) -> None:
@@ -163,7 +151,7 @@ def add_arm(
     budget: Annotated[
         float | None, typer.Option(help="Its own budget in nats, where arms have their own.")
     ] = None,
-    store: Store = DEFAULT_STORE,
+    store: Store = "",
     key_file: KeyFile = "",
     as_json: AsJson = False,
 ) -> None:
@@ -177,7 +165,7 @@ def add_arm(
 def add_segment(
     key: Key,
     segment: Annotated[str, typer.Argument(help="The name of the segment to be listed.")],
-    store: Store = DEFAULT_STORE,
+    store: Store = "",
     key_file: KeyFile = "",
     as_json: AsJson = False,
 ) -> None:
@@ -188,30 +176,26 @@ def add_segment(
 
 
 @app.command("list")
-def list_all(store: Store = DEFAULT_STORE, key_file: KeyFile = "", as_json: AsJson = False) -> None:
+def list_all(store: Store = "", key_file: KeyFile = "", as_json: AsJson = False) -> None:
     """All experiments."""
     with opened(store, key_file) as service:
         found = service.experiments.all()
-    if as_json:
-        print_json(found)
-        return
-    print_table(
+    print_found(
+        found,
         "Experiments",
         ("key", "status", "arms", "segments", "strategy", "budget", "layer", "winner", "started"),
-        [
-            (
-                e.key,
-                "exhausted" if e.exhausted and e.status == "running" else e.status,
-                ", ".join(a.key if a.active else f"({a.key})" for a in e.arms),
-                len(e.segments),
-                f"arm-specific {e.strategy}" if e.arm_specific else e.strategy,
-                e.budget,
-                e.layer,
-                e.winner,
-                e.started_at,
-            )
-            for e in found
-        ],
+        lambda e: (
+            e.key,
+            "exhausted" if e.exhausted and e.status == "running" else e.status,
+            ", ".join(a.key if a.active else f"({a.key})" for a in e.arms),
+            len(e.segments),
+            f"arm-specific {e.strategy}" if e.arm_specific else e.strategy,
+            e.budget,
+            e.layer,
+            e.winner,
+            e.started_at,
+        ),
+        as_json=as_json,
     )
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, cast, get_args
 
 import typer
 
-from deniable.cli.stores import DEFAULT_STORE, KeyFile, Store, opened
+from deniable.cli.stores import KeyFile, Store, opened
 from deniable.errors import InvalidArgumentError
 
 app = typer.Typer(add_completion=False)
@@ -28,7 +28,7 @@ def export(
             help="FILE.toml for budget, experiments and keys, as `deniable apply` reads it."
         ),
     ] = None,
-    store: Store = DEFAULT_STORE,
+    store: Store = "",
     key_file: KeyFile = "",
 ) -> None:
     """Write an experiment's decisions. Every shape but `public` holds segments: keep it safe."""

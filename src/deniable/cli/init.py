@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from deniable.cli.stores import DEFAULT_STORE, AsJson, KeyFile, Store, made, print_json, settings_of
+from deniable.cli.stores import AsJson, KeyFile, Store, made, print_json, settings_of
 
 app = typer.Typer(add_completion=False)
 
@@ -18,7 +18,7 @@ def init(
         int, typer.Option(help="In any window of so many days at most the budget is spent.")
     ] = 90,
     reason: Annotated[str, typer.Option(help="Why; needed to raise a budget.")] = "",
-    store: Store = DEFAULT_STORE,
+    store: Store = "",
     key_file: KeyFile = "",
     accept_empty_store: Annotated[
         bool, typer.Option(help="Although a key file says that there was another one.")

@@ -6,15 +6,7 @@ from typing import Annotated, cast
 
 import typer
 
-from deniable.cli.stores import (
-    DEFAULT_STORE,
-    AsJson,
-    KeyFile,
-    Store,
-    opened,
-    print_json,
-    print_table,
-)
+from deniable.cli.stores import AsJson, KeyFile, Store, opened, print_found, print_json
 from deniable.errors import WrongStateError
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="API keys and their scopes.")
@@ -29,7 +21,7 @@ def create(
             help="decide, reward, scores, read, draft, run, audit, privacy or admin; may repeat."
         ),
     ],
-    store: Store = DEFAULT_STORE,
+    store: Store = "",
     key_file: KeyFile = "",
     as_json: AsJson = False,
 ) -> None:
@@ -45,20 +37,16 @@ def create(
 
 
 @app.command("list")
-def list_all(store: Store = DEFAULT_STORE, key_file: KeyFile = "", as_json: AsJson = False) -> None:
+def list_all(store: Store = "", key_file: KeyFile = "", as_json: AsJson = False) -> None:
     """All keys, without their secrets."""
     with opened(store, key_file) as service:
         found = service.keys.all()
-    if as_json:
-        print_json(found)
-        return
-    print_table(
+    print_found(
+        found,
         "API keys",
         ("id", "label", "scopes", "created", "last used", "revoked"),
-        [
-            (k.id, k.label, " ".join(k.scopes), k.created_at, k.last_used_at, k.revoked_at)
-            for k in found
-        ],
+        lambda k: (k.id, k.label, " ".join(k.scopes), k.created_at, k.last_used_at, k.revoked_at),
+        as_json=as_json,
     )
 
 
@@ -75,7 +63,7 @@ def rotate_visitor_key() -> None:
 @app.command()
 def revoke(
     key_id: Annotated[str, typer.Argument(help="The id that `deniable keys list` shows.")],
-    store: Store = DEFAULT_STORE,
+    store: Store = "",
     key_file: KeyFile = "",
 ) -> None:
     """Refuse a key from now on."""

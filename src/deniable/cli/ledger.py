@@ -7,15 +7,7 @@ from typing import Annotated
 
 import typer
 
-from deniable.cli.stores import (
-    DEFAULT_STORE,
-    AsJson,
-    KeyFile,
-    Store,
-    opened,
-    print_json,
-    print_table,
-)
+from deniable.cli.stores import AsJson, KeyFile, Store, opened, print_found, print_json
 from deniable.errors import NANO
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="The append-only ledger.")
@@ -29,7 +21,7 @@ def verify(
     head: Annotated[
         list[str] | None, typer.Option(help="CHAIN=LENGTH:HASH noted earlier; may repeat.")
     ] = None,
-    store: Store = DEFAULT_STORE,
+    store: Store = "",
     key_file: KeyFile = "",
     as_json: AsJson = False,
 ) -> None:
@@ -52,20 +44,16 @@ def verify(
 
 
 @app.command()
-def show(store: Store = DEFAULT_STORE, key_file: KeyFile = "", as_json: AsJson = False) -> None:
+def show(store: Store = "", key_file: KeyFile = "", as_json: AsJson = False) -> None:
     """Everything that touched the budget or an experiment's state."""
     with opened(store, key_file) as service:
         entries = service.ledger.entries()
-    if as_json:
-        print_json(entries)
-        return
-    print_table(
+    print_found(
+        entries,
         "Ledger",
         ("no", "when", "what", "experiment", "nats", "detail"),
-        [
-            (e.seq, e.recorded_at, e.kind, e.experiment, e.amount_nano / NANO, e.detail)
-            for e in entries
-        ],
+        lambda e: (e.seq, e.recorded_at, e.kind, e.experiment, e.amount_nano / NANO, e.detail),
+        as_json=as_json,
     )
 
 
@@ -75,7 +63,7 @@ def export(
     experiment: Annotated[
         str | None, typer.Option(help="Open only this experiment's decisions; others stay closed.")
     ] = None,
-    store: Store = DEFAULT_STORE,
+    store: Store = "",
     key_file: KeyFile = "",
 ) -> None:
     """Write every chain as a log for `deniable audit log`. It holds segments: keep it safe."""

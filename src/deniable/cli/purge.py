@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from deniable.cli.stores import DEFAULT_STORE, AsJson, KeyFile, Store, opened, print_erasure
+from deniable.cli.stores import AsJson, KeyFile, Store, opened, print_erasure
 from deniable.errors import InvalidArgumentError
 
 app = typer.Typer(add_completion=False)
@@ -19,7 +19,7 @@ app = typer.Typer(add_completion=False)
 def purge(
     older_than_days: Annotated[float, typer.Option(help="Forget decisions older than this.")],
     running: Annotated[bool, typer.Option(help="Also where visitors are still drawn for.")] = False,
-    store: Store = DEFAULT_STORE,
+    store: Store = "",
     key_file: KeyFile = "",
     as_json: AsJson = False,
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -128,13 +127,8 @@ class StudyProgress:
         self._bar.__enter__()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._bar.__exit__(kind, error, trace)
+    def __exit__(self, *raised: object) -> None:
+        self._bar.stop()
 
     def started(self, study: Study) -> None:
         """A study begins."""

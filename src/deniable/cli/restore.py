@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from deniable.cli.ledger import noted_heads
-from deniable.cli.stores import DEFAULT_STORE, KeyFile, Store, exists, opened, settings_of
+from deniable.cli.stores import KeyFile, Store, exists, opened, settings_of
 from deniable.errors import NANO, InvalidArgumentError, WrongStateError
 
 app = typer.Typer(add_completion=False)
@@ -30,7 +30,7 @@ def restore(
     nothing_since: Annotated[
         bool, typer.Option(help="Nothing was decided since the backup; then nothing is committed.")
     ] = False,
-    store: Store = DEFAULT_STORE,
+    store: Store = "",
     key_file: KeyFile = "",
 ) -> None:
     """Restore a store. Stop every service on it first.

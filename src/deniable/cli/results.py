@@ -7,15 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from deniable.cli.stores import (
-    DEFAULT_STORE,
-    AsJson,
-    KeyFile,
-    Store,
-    opened,
-    print_json,
-    print_table,
-)
+from deniable.cli.stores import AsJson, KeyFile, Store, opened, print_json, print_table
 
 if TYPE_CHECKING:
     from altair.typing import ChartType
@@ -39,7 +31,7 @@ def results(
     chart: Annotated[
         str | None, typer.Option(help="Draw the lifts to this file: .svg, .png, .pdf or .html.")
     ] = None,
-    store: Store = DEFAULT_STORE,
+    store: Store = "",
     key_file: KeyFile = "",
     as_json: AsJson = False,
 ) -> None:

@@ -8,15 +8,7 @@ from typing import Annotated
 
 import typer
 
-from deniable.cli.stores import (
-    DEFAULT_STORE,
-    AsJson,
-    KeyFile,
-    Store,
-    opened,
-    print_json,
-    print_table,
-)
+from deniable.cli.stores import AsJson, KeyFile, Store, opened, print_json, print_table
 from deniable.errors import InvalidArgumentError
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Rewards from files.")
@@ -41,7 +33,7 @@ def import_file(
     allow_unknown: Annotated[
         bool, typer.Option(help="Apply it even if more than a tenth of its ids are unknown.")
     ] = False,
-    store: Store = DEFAULT_STORE,
+    store: Store = "",
     key_file: KeyFile = "",
     as_json: AsJson = False,
 ) -> None:

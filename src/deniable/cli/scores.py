@@ -11,7 +11,7 @@ from typing import Annotated, Any, cast
 import typer
 
 from deniable._types import JsonObject
-from deniable.cli.stores import DEFAULT_STORE, AsJson, KeyFile, Store, opened, print_json
+from deniable.cli.stores import AsJson, KeyFile, Store, opened, print_json
 from deniable.errors import InvalidArgumentError
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Scores of a model outside.")
@@ -30,7 +30,7 @@ def put(
     key: Annotated[str, typer.Argument(help="An experiment of the strategy gate.")],
     file: Annotated[Path, typer.Argument(help="JSON or CSV (columns segment, arm, score).")],
     kind: Annotated[str, typer.Option(help="scores, or probabilities.")] = "scores",
-    store: Store = DEFAULT_STORE,
+    store: Store = "",
     key_file: KeyFile = "",
     as_json: AsJson = False,
 ) -> None:

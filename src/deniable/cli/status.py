@@ -4,21 +4,13 @@ from __future__ import annotations
 
 import typer
 
-from deniable.cli.stores import (
-    DEFAULT_STORE,
-    AsJson,
-    KeyFile,
-    Store,
-    opened,
-    print_json,
-    print_table,
-)
+from deniable.cli.stores import AsJson, KeyFile, Store, opened, print_json, print_table
 
 app = typer.Typer(add_completion=False)
 
 
 @app.command()
-def status(store: Store = DEFAULT_STORE, key_file: KeyFile = "", as_json: AsJson = False) -> None:
+def status(store: Store = "", key_file: KeyFile = "", as_json: AsJson = False) -> None:
     """The firm's budget, and shows and clicks by experiment, segment and arm."""
     with opened(store, key_file) as service:
         firm = service.firm.current()

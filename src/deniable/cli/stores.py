@@ -6,11 +6,11 @@ import getpass
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, is_dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from deniable.service.service import Deniable
     from deniable.service.settings import Settings
     from deniable.storage.erasure import Erasure
+
+T = TypeVar("T")
 
 Store = Annotated[
     str,
@@ -38,9 +40,6 @@ KeyFile = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
-
-DEFAULT_STORE = ""
-"""The store of the settings: `deniable serve` and the other commands mean the same one."""
 
 
 def opened(store: str, key_file: str) -> Deniable:
@@ -126,6 +125,21 @@ def _shell_user() -> str:
 def print_json(value: object) -> None:
     """A record, or a list of them, as JSON."""
     typer.echo(json.dumps(value, indent=2, default=_plain))
+
+
+def print_found(
+    found: Sequence[T],
+    title: str,
+    columns: Sequence[str],
+    row: Callable[[T], Sequence[object]],
+    *,
+    as_json: bool,
+) -> None:
+    """Records as JSON, or as a table for people."""
+    if as_json:
+        print_json(found)
+    else:
+        print_table(title, columns, [row(one) for one in found])
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

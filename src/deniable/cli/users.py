@@ -7,11 +7,11 @@ from typing import Annotated, cast
 import typer
 
 from deniable.cli.stores import (
-    DEFAULT_STORE,
     AsJson,
     KeyFile,
     Store,
     opened,
+    print_found,
     print_json,
     print_table,
     settings_of,
@@ -38,7 +38,7 @@ def invite(
             help="Where people reach the service.", show_default="host and port of the settings"
         ),
     ] = "",
-    store: Store = DEFAULT_STORE,
+    store: Store = "",
     key_file: KeyFile = "",
     as_json: AsJson = False,
 ) -> None:
@@ -62,17 +62,16 @@ def invite(
 
 
 @app.command("list")
-def list_all(store: Store = DEFAULT_STORE, key_file: KeyFile = "", as_json: AsJson = False) -> None:
+def list_all(store: Store = "", key_file: KeyFile = "", as_json: AsJson = False) -> None:
     """Everybody, with role and state."""
     with opened(store, key_file) as service:
         found = service.people.all()
-    if as_json:
-        print_json(found)
-        return
-    print_table(
+    print_found(
+        found,
         "People",
         ("name", "role", "joined", "disabled"),
-        [(user.name, user.role, user.joined_at, user.disabled_at) for user in found],
+        lambda user: (user.name, user.role, user.joined_at, user.disabled_at),
+        as_json=as_json,
     )
 
 
@@ -80,7 +79,7 @@ def list_all(store: Store = DEFAULT_STORE, key_file: KeyFile = "", as_json: AsJs
 def role(
     name: Name,
     role: Annotated[str, typer.Argument(help=f"{ROLE_HELP[0].upper()}{ROLE_HELP[1:]}.")],
-    store: Store = DEFAULT_STORE,
+    store: Store = "",
     key_file: KeyFile = "",
 ) -> None:
     """Give a person another role, from the next request on."""
@@ -92,7 +91,7 @@ def role(
 
 
 @app.command()
-def disable(name: Name, store: Store = DEFAULT_STORE, key_file: KeyFile = "") -> None:
+def disable(name: Name, store: Store = "", key_file: KeyFile = "") -> None:
     """Refuse a person from now on; sessions and links end at once."""
     with opened(store, key_file) as service:
         user = service.people.disable(name)
@@ -100,7 +99,7 @@ def disable(name: Name, store: Store = DEFAULT_STORE, key_file: KeyFile = "") ->
 
 
 @app.command()
-def enable(name: Name, store: Store = DEFAULT_STORE, key_file: KeyFile = "") -> None:
+def enable(name: Name, store: Store = "", key_file: KeyFile = "") -> None:
     """Let a disabled person sign in again, with the old password."""
     with opened(store, key_file) as service:
         user = service.people.enable(name)
@@ -114,7 +113,7 @@ def sessions(
         str,
         typer.Option(help="End the session with this id, or `all` of NAME's.", show_default=False),
     ] = "",
-    store: Store = DEFAULT_STORE,
+    store: Store = "",
     key_file: KeyFile = "",
     as_json: AsJson = False,
 ) -> None:

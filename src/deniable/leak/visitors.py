@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import TracebackType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,12 +48,7 @@ class VisitorFiles:
     def __enter__(self) -> VisitorFiles:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         for file in self._files:
             file.close()
         self._folder.cleanup()

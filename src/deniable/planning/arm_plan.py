@@ -88,12 +88,13 @@ class ArmPlan:
 
     def chart(self) -> ChartType:
         """The matrix, the beliefs and the schedule, as an Altair chart."""
-        from deniable.charts.planning import arm_plan_chart
+        from deniable.charts.arm_plan import arm_plan_chart
 
         return arm_plan_chart(budgets=self.budgets, horizon=self.horizon, prior=self.prior)
 
     def _repr_html_(self) -> str:
-        from deniable.planning.report import arm_plan_sections, sections_html
+        from deniable.planning.arm_report import arm_plan_sections
+        from deniable.planning.report import sections_html
 
         return sections_html(arm_plan_sections(self), self.chart())
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
-from deniable.planning.arm_plan import ArmPlan
 from deniable.planning.plan import Plan, StrategySummary
 from deniable.planning.trace import TraceCost
 from deniable.strategies.rules import GRADE_WORDS
@@ -33,7 +32,7 @@ def plan_sections(plan: Plan) -> list[Section]:
         *expected_sections(plan),
         Section(
             f"{plan.n_arms} arms, {plan.horizon:,} visitors, "
-            f"{_plural(plan.n_segments, 'segment')}, {named} {plan.budget:.4g}",
+            f"{plural(plan.n_segments, 'segment')}, {named} {plan.budget:.4g}",
             belief_words(plan),
         ),
         _segments(plan),
@@ -93,7 +92,7 @@ def expected_sections(plan: Plan) -> list[Section]:
         ),
     )
     words = f"{expected_words(plan)} {known_words(plan)}"
-    size = f"{plan.n_arms} arms, {plan.horizon:,} visitors, {_plural(plan.n_segments, 'segment')}"
+    size = f"{plan.n_arms} arms, {plan.horizon:,} visitors, {plural(plan.n_segments, 'segment')}"
     return [Section(f"What to expect of {size}", words, header, rows), budgets]
 
 
@@ -103,7 +102,7 @@ def expected_words(plan: Plan) -> str:
     if found is None:
         return ""
     best = found.strategies[found.best]
-    time = "" if found.days is None else f" in {_plural(found.days, 'day')}"
+    time = "" if found.days is None else f" in {plural(found.days, 'day')}"
     words = (
         f"At budget {plan.budget:.4g} the {found.best} strategy brings {best.clicks:,.0f} clicks{time}, "
         f"{best.clicks - found.rivals['random'].clicks:,.0f} more than random arms; "
@@ -287,57 +286,6 @@ def chart_summaries(plan: Plan) -> dict[str, str]:
     }
 
 
-def arm_plan_sections(plan: ArmPlan) -> list[Section]:
-    """The arm-specific plan, told to a person."""
-    arms = [f"arm {line.arm}" for line in plan.arms]
-    return [
-        Section(
-            f"{len(arms)} arms with budgets {', '.join(f'{b:g}' for b in plan.budgets)}, "
-            f"{plan.horizon:,} visitors, {_plural(plan.n_segments, 'segment')}",
-            f"Seeing an arm moves a tracker's odds by at most e^(that arm's budget); over all arms "
-            f"the experiment's budget is {plan.global_budget:.4g}. {plan.exploration:.1%} of visitors "
-            "see a random arm, drawn by the weights below: the more sensitive an arm, the more often.",
-            ("", "budget", f"belief from {plan.prior:.3g}", "weight", "shown if greedy",
-             "shown otherwise", "dynamic: binds at"),
-            tuple(
-                (f"arm {line.arm}", f"{line.budget:.4g}", f"{line.belief:.3f}", f"{line.weight:.3f}",
-                 f"{line.shown_if_greedy:.3f}", f"{line.shown_otherwise:.3f}", _clock(line.binds_at))
-                for line in plan.arms
-            ),
-        ),
-        Section(
-            "Shown arm (row) by greedy arm (column)",
-            "",
-            ("shown", *(f"greedy {arm}" for arm in arms)),
-            tuple(
-                (arm, *(f"{p:.3f}" for p in row))
-                for arm, row in zip(arms, plan.matrix, strict=True)
-            ),
-        ),
-        Section(
-            "What unequal budgets cost",
-            f"{arm_cost_words(plan)} For the last visitor the bound is {plan.per_round:.4f}, of which "
-            f"{plan.per_round_excess:.4f} is due to the difference (at most "
-            f"{plan.per_round_excess_linear:.4f} by the linear bound; heterogeneity gap "
-            f"{plan.gap:.4f}). The dynamic strategy starts with "
-            f"{plan.exploration_first_dynamic:.0%} random arms and must run on one clock for the "
-            "whole experiment: on clocks of their own, segments could break the smaller budgets.",
-        ),
-    ]  # fmt: skip
-
-
-def arm_cost_words(plan: ArmPlan) -> str:
-    """What unequal budgets cost, against the largest for every arm."""
-    more = plan.regret / plan.symmetric_regret - 1
-    words = (
-        f"Against budget {plan.global_budget:.4g} for every arm, the constant strategy's regret bound "
-        f"rises by {more:.1%}"
-    )
-    if plan.informative:
-        return f"{words}, from {plan.symmetric_regret:,.0f} to {plan.regret:,.0f} clicks."
-    return f"{words}; it is above the {plan.horizon:,} visitors and says nothing about clicks."
-
-
 def sections_html(sections: Sequence[Section], chart: ChartType) -> str:
     """The sections and the chart as one HTML fragment, static and self-contained."""
     import vl_convert
@@ -369,7 +317,7 @@ def _strategies(plan: Plan) -> Section:
         ("random arms, last visitor of a segment", *(_random(o.exploration_last) for o in shown)),
         (
             "budget binds at a segment's visitor",
-            *("-" if o.exploration_last is None else _clock(o.binds_at) for o in shown),
+            *("-" if o.exploration_last is None else clock_words(o.binds_at) for o in shown),
         ),
         ("regret bound", *(_share(o.regret, plan.horizon) for o in shown)),
         ("  learning", *(_part(o, o.learning) for o in shown)),
@@ -463,7 +411,7 @@ def _random(share: float | None) -> str:
 
 
 def _segments(plan: Plan) -> Section:
-    return Section(_plural(plan.n_segments, "segment"), segments_words(plan))
+    return Section(plural(plan.n_segments, "segment"), segments_words(plan))
 
 
 def _lower(sentence: str) -> str:
@@ -474,9 +422,11 @@ def _percent(share: float) -> str:
     return f"{100 * share:.3g}%"
 
 
-def _clock(clock: int | None) -> str:
+def clock_words(clock: int | None) -> str:
+    """The clock at which a budget binds."""
     return "never" if clock is None else f"{clock:,}"
 
 
-def _plural(number: int, noun: str) -> str:
+def plural(number: int, noun: str) -> str:
+    """The number with its noun."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")

@@ -20,6 +20,7 @@ from starlette.responses import Response
 from deniable._types import JsonObject, Record
 from deniable.errors import DeniableError, InvalidArgumentError
 from deniable.planning import report
+from deniable.planning.arm_report import arm_cost_words
 from deniable.planning.plan import Plan
 from deniable.privacy.belief import highest_belief
 from deniable.service.drafts import NewArm
@@ -65,7 +66,7 @@ def view(setting: Setting) -> JsonObject:
         "bounds": report.bounds_words(planned),
         "example": report.lift_words(planned),
         "copies": _copies(setting, planned),
-        "by_arm_cost": report.arm_cost_words(by_arm) if by_arm else "",
+        "by_arm_cost": arm_cost_words(by_arm) if by_arm else "",
         "trace_words": report.trace_words(planned),
         "reached": reached,
         "over_limit": allowed is not None and 100 * reached > allowed + 1e-9,
