@@ -7,6 +7,7 @@
     ├── InvalidTableError        (also a ValueError)  a table with bad rows: all of them
     ├── InsufficientBudgetError  a debit that does not fit: remaining, requested
     ├── BrokenPromiseError       a serving table that would exceed its budget; never served
+    ├── EntropyError             the operating system gave no random bytes; nothing can be drawn
     ├── MissingExtraError        (also an ImportError)  an optional dependency: module, extra
     ├── UnknownNameError         (also a LookupError)  nothing has this name: kind, name
     ├── WrongStateError          what an experiment's state, or a name in use, forbids
@@ -102,6 +103,10 @@ class InsufficientBudgetError(DeniableError):
 
 class BrokenPromiseError(DeniableError):
     """A table whose exact worst ratio exceeds e^budget. It is never served."""
+
+
+class EntropyError(DeniableError):
+    """The operating system gave no random bytes; nothing can be drawn."""
 
 
 class MissingExtraError(DeniableError, ImportError):

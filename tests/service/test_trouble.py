@@ -18,10 +18,9 @@ from tests.patience import PATIENCE, eventually
 from tests.postgres import PostgresServer
 from tests.service.support import running, serving, shows
 
-from deniable.errors import StoreUnavailableError
+from deniable.errors import EntropyError, StoreUnavailableError
 from deniable.service import batch, engine
 from deniable.service.batch import AT_ONCE
-from deniable.service.entropy import EntropyError
 from deniable.service.jobs import Job
 from deniable.service.service import Deniable
 from deniable.service.service import open as open_service

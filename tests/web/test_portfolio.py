@@ -241,6 +241,38 @@ def test_the_slider_pins_and_upload(demo_site: Site, browser: Browser) -> None:
         assert all("422" in complaint for complaint in opened.complaints), opened.complaints
 
 
+def test_a_long_portfolio_comes_in_pages(site: Site, browser: Browser) -> None:
+    """Of 60 experiments 25 are shown at a time; limits set on one page stay while others are read."""
+    for n in range(60):
+        site.service.experiments.create(
+            f"one-{n:02}", arms=["a", "b"], segments=["s", "t"], budget=0.1, planned_visitors=10**6
+        )
+    with tab(browser, site, secret=site.secret("admin")) as opened:
+        page = opened.page
+        opened.open("/portfolio")
+        lines = page.locator("#lines tr")
+        expect(lines).to_have_count(25)
+        expect(page.locator("#lines .budget").first).not_to_be_empty()
+        expect(page.locator("#pager-words")).to_have_text("1 to 25 of 62")
+        page.get_by_role("button", name="Next").click()
+        page.get_by_role("button", name="Next").click()
+        expect(lines).to_have_count(12)
+        expect(page.get_by_role("button", name="Next")).to_be_disabled()
+        expect(page.locator("#lines .budget").last).not_to_be_empty()
+        page.get_by_label("Experiment contains").fill("ONE-07")
+        expect(lines).to_have_count(1)
+        page.get_by_label("At most, one-07").fill("0.125")
+        page.get_by_label("At most, one-07").press("Tab")
+        expect(page.locator('#application input[name="rows"]')).to_have_value(re.compile("0.125"))
+        page.get_by_label("Experiment contains").fill("")
+        expect(lines).to_have_count(25)
+        sent = json.loads(page.locator('#application input[name="rows"]').input_value())
+        assert len(sent) == 62
+        assert next(row for row in sent if row["id"] == "one-07")["max_budget"] == "0.125"
+        opened.assert_well_behaved()
+        opened.assert_accessible()
+
+
 def test_drafts_are_changed_after_asking(busy_site: Site, browser: Browser) -> None:
     busy_site.service.experiments.create(
         "to-be-changed", arms=["a", "b"], segments=["s", "t"], budget=0.01, planned_visitors=10**6

@@ -17,8 +17,7 @@ from operator import itemgetter
 from struct import Struct
 
 from deniable.errors import InvalidArgumentError
-from deniable.service.entropy import system_bytes
-from deniable.service.experiment_state import ExperimentState
+from deniable.service.experiment_state import ExperimentState, system_bytes
 from deniable.service.identity import LEASE_MICROSECONDS, Identity
 from deniable.service.jobs import DecideJob, Job, RewardJob
 from deniable.service.visitors import normalised

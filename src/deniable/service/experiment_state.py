@@ -8,15 +8,15 @@ from the next decision on, and all processes draw from the same table.
 from __future__ import annotations
 
 import hmac
+import os
 from collections.abc import Iterable
 from itertools import count
 
 from sqlalchemy import Connection, select
 
-from deniable.errors import BrokenPromiseError
+from deniable.errors import BrokenPromiseError, EntropyError
 from deniable.privacy.tables import Table, draw, thresholds
 from deniable.service.decision_ids import DecisionIds
-from deniable.service.entropy import EntropyError, system_bytes
 from deniable.service.visitors import VisitorHash, group_scope, holdout_scope, layer_scope
 from deniable.storage import experiments, promises
 from deniable.storage.records import SLOTS, Decision, Experiment, Role
@@ -25,6 +25,14 @@ from deniable.storage.schema import memberships
 from deniable.storage.store import HotTransaction, Store
 
 _serial = count()
+
+
+def system_bytes(count: int) -> bytes:
+    """`count` bytes of `os.urandom`, or EntropyError."""
+    try:
+        return os.urandom(count)
+    except (OSError, NotImplementedError) as error:
+        raise EntropyError("the operating system gives no random bytes") from error
 
 
 class OutOfDate(Exception):

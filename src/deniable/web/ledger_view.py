@@ -18,7 +18,7 @@ from deniable.storage.firm_settings import of_detail
 from deniable.storage.records import Commitment
 from deniable.web.wording import nats, whole
 
-PAGE = 50
+PAGE = 25
 
 KINDS = {
     "firm": "Firm’s budget set",

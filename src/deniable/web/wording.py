@@ -58,7 +58,7 @@ def nats(budget: float) -> str:
     >>> nats(1.0), nats(0.25), nats(1 / 3)
     ('1', '0.25', '0.3333')
     """
-    return f"{budget:.4g}" if abs(budget) < 1e4 else whole(budget)
+    return f"{budget:,.4g}" if abs(budget) < 1e4 else whole(budget)
 
 
 def in_nats(budget: float) -> str:

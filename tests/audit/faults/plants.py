@@ -23,8 +23,7 @@ from deniable.privacy.tables import Row, Table, thresholds
 from deniable.service import batch, experiment_state
 from deniable.service.batch import ENTROPY, MARK_BYTES, Batch
 from deniable.service.drafts import NewArm
-from deniable.service.entropy import system_bytes
-from deniable.service.experiment_state import ExperimentState
+from deniable.service.experiment_state import ExperimentState, system_bytes
 from deniable.service.http import decide_routes, metrics
 from deniable.service.http.messages import padded
 from deniable.service.http.ofrep import evaluation

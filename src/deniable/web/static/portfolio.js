@@ -23,6 +23,11 @@ let next = null; // what was asked while an answer was awaited
 let example = false; // its names may be those of drafts by chance
 let curveOf = ""; // the experiments and strategies that the what-if curve on the page is for
 let curve = [];
+let answered = []; // what each row got
+let from = 0; // the first row on the page
+const SIZE = 25;
+const find = document.getElementById("find");
+const working = document.getElementById("working");
 
 async function post(path, question) {
   const response = await fetch(path, {
@@ -74,9 +79,28 @@ function choice(row, line) {
   cell(line, select, "td", "Strategy");
 }
 
+// A long portfolio is shown in pages, and can be searched; all of it is divided.
+function places() {
+  const wanted = find.value.trim().toLowerCase();
+  return rows.map((row, place) => place).filter((place) => rows[place].id.toLowerCase().includes(wanted));
+}
+
+function turn() {
+  const found = places();
+  from = Math.max(0, Math.min(from, Math.floor((found.length - 1) / SIZE) * SIZE));
+  document.getElementById("finder").hidden = rows.length <= SIZE;
+  document.getElementById("pager").hidden = found.length <= SIZE;
+  document.getElementById("previous").disabled = from === 0;
+  document.getElementById("next").disabled = from + SIZE >= found.length;
+  text("pager-words", `${number(from + 1)} to ${number(Math.min(from + SIZE, found.length))} of ${number(found.length)}`);
+  return found.slice(from, from + SIZE);
+}
+
 function build() {
-  document.getElementById("lines").replaceChildren(...rows.map((row) => {
+  document.getElementById("lines").replaceChildren(...turn().map((place) => {
+    const row = rows[place];
     const line = document.createElement("tr");
+    line.dataset.place = place;
     line.setAttribute("role", "row");
     const name = cell(line, row.id, "th");
     name.scope = "row"; name.className = "name"; name.setAttribute("role", "rowheader");
@@ -95,18 +119,20 @@ function build() {
   }));
 }
 
-function showLines(lines) {
-  const places = document.getElementById("lines").rows;
-  lines.forEach((line, place) => {
-    const row = places[place];
+function showLines() {
+  for (const row of document.getElementById("lines").rows) {
+    const line = answered[row.dataset.place];
+    if (!line) continue;
     row.querySelector(".budget").textContent = short(line.budget);
     row.querySelector(".regret").textContent = number(line.regret);
     row.querySelector(".saved").textContent = number(line.saved);
     row.querySelector(".gain").textContent = line.at_best ? "0" : line.budget > 0 ? number(line.gain) : "–";
     const select = row.querySelector("select");
     if (select) select.options[0].textContent = `best: ${line.strategy}`;
-  });
+  }
 }
+
+function list() { build(); showLines(); }
 
 // The charts come with the first answer: before, there is nothing to draw.
 function makeCharts(answer) {
@@ -138,8 +164,8 @@ function showChart(name, answer) {
 }
 
 async function showAll(answer) {
-  rows.length === answer.lines.length || build();
-  showLines(answer.lines);
+  answered = answer.lines;
+  showLines();
   text("verdict", answer.verdict);
   text("spent", short(answer.spent));
   text("total", number(answer.total));
@@ -180,17 +206,18 @@ async function drawCurve() {
 
 async function ask(question = {}) {
   if (waiting) { // a new table is not forgotten because the slider moved after it
-    if ("csv" in question || question.anew || !("csv" in (next ?? {}))) next = question;
+    if ("csv" in question || question.fresh || !("csv" in (next ?? {}))) next = question;
     return;
   }
   waiting = true;
+  working.hidden = answered.length > 0;
   const began = performance.now();
   try {
     const foreign = "csv" in question; // a file has nothing to do with what counts here
     const asked = foreign ? { csv: question.csv, ...chosen(), reserve: 0 } : { rows, ...chosen() };
     const answer = await post("/portfolio/data", asked);
     wrong.hidden = true;
-    if (foreign) { rows = answer.rows; reserve.value = 0; example = question.example ?? false; build(); }
+    if (foreign) { rows = answer.rows; reserve.value = 0; example = question.example ?? false; from = 0; answered = []; build(); }
     await showAll(answer);
     setting.dataset.took = (performance.now() - began).toFixed(1);
     drawCurve();
@@ -200,6 +227,7 @@ async function ask(question = {}) {
     setting.dataset.took = "failed";
   } finally {
     waiting = false;
+    working.hidden = true;
     if (next) { const question = next; next = null; ask(question); }
   }
 }
@@ -209,7 +237,7 @@ budget.addEventListener("input", () => { slider.value = budget.value; });
 setting.addEventListener("input", (event) => { if (event.target.type !== "file") ask(); });
 setting.addEventListener("submit", (event) => event.preventDefault());
 document.getElementById("ours").addEventListener("click", () => {
-  rows = structuredClone(state.rows); example = false; reserve.value = ownReserve; build(); ask({ anew: true });
+  rows = structuredClone(state.rows); example = false; reserve.value = ownReserve; from = 0; answered = []; build(); ask({ fresh: true });
 });
 document.getElementById("example").addEventListener("click", () => {
   ask({ csv: state.example, example: true });
@@ -239,4 +267,7 @@ application.addEventListener("submit", async (event) => {
   wrong.hidden = false;
   wrong.scrollIntoView({ block: "center" });
 });
+find.addEventListener("input", () => { from = 0; list(); });
+document.getElementById("previous").addEventListener("click", () => { from -= SIZE; list(); });
+document.getElementById("next").addEventListener("click", () => { from += SIZE; list(); });
 if (rows.length) { build(); ask(); }
