@@ -13,7 +13,7 @@ def arm_plan_sections(plan: ArmPlan) -> list[Section]:
         Section(
             f"{len(arms)} arms with budgets {', '.join(f'{b:g}' for b in plan.budgets)}, "
             f"{plan.horizon:,} visitors, {plural(plan.n_segments, 'segment')}",
-            f"Seeing an arm moves a tracker's odds by at most e^(that arm's budget); over all arms "
+            f"Seeing an arm moves a watcher's odds by at most e^(that arm's budget); over all arms "
             f"the experiment's budget is {plan.global_budget:.4g}. {plan.exploration:.1%} of visitors "
             "see a random arm, drawn by the weights below: the more sensitive an arm, the more often.",
             ("", "budget", f"belief from {plan.prior:.3g}", "weight", "shown if greedy",

@@ -141,7 +141,7 @@ def recommend(
         budget = rounded(max(0.0, limit - trace), up=False)
         leader = _leader(sizes, names, budget)
         reason = (
-            f"It is the largest budget that keeps a tracker at {100 * prior:.3g}% from believing more "
+            f"It is the largest budget that keeps a watcher at {100 * prior:.3g}% from believing more "
             f"than {100 * (max_belief or 0):.3g}%{', trace budget included' if trace else ''}. "
             f"The {leader} strategy has the smallest bound there."
         )
@@ -195,7 +195,7 @@ def _expected_advice(
 
 def _trace_too_large(prior: float, max_belief: float, trace: float) -> str:
     return (
-        f"The trace budget of {trace:.4g} alone lets a tracker at {100 * prior:.3g}% believe "
+        f"The trace budget of {trace:.4g} alone lets a watcher at {100 * prior:.3g}% believe "
         f"more than {100 * max_belief:.3g}%: take a smaller one."
     )
 

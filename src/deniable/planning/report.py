@@ -179,7 +179,7 @@ def clicks_words(clicks: float) -> str:
 def belief_words(plan: Plan) -> str:
     """What the plan's budget means."""
     return (
-        f"A tracker that believes a visitor is in some segment with probability {plan.prior:.3g} "
+        f"A watcher that believes a visitor is in some segment with probability {plan.prior:.3g} "
         f"could, after seeing the shown arm, believe anything from {plan.lowest_belief:.3f} to "
         f"{plan.highest_belief:.3f}, and nothing beyond: its odds move by at most a factor of "
         f"e^{plan.budget:.4g}. What it learns from clicks comes on top and is not promised."
@@ -193,7 +193,7 @@ def trace_words(plan: Plan) -> str:
     trace = plan.trace
     return (
         f"With a trace budget of {trace.trace_budget:.4g}, tables are made from noisy counts. From the "
-        "visitor's own arm and from everything that anybody is ever shown later, a tracker's odds move "
+        "visitor's own arm and from everything that anybody is ever shown later, a watcher's odds move "
         f"by at most e^({plan.budget:.4g} + {trace.trace_budget:.4g}) = e^{trace.total:.4g}: it could "
         f"come to believe {trace.highest_belief:.3f}. The firm's account commits {trace.total:.4g} "
         "nats at the start."
@@ -224,7 +224,7 @@ def trace_cost_section(costs: Sequence[TraceCost], rate: float, lift: float) -> 
 def recommendation_words(plan: Plan) -> str:
     """Why the recommended budget, and what it means."""
     advice = plan.recommendation
-    words = f"{advice.reason} A tracker at {_percent(plan.prior)} could reach {advice.belief:.1%}"
+    words = f"{advice.reason} A watcher at {_percent(plan.prior)} could reach {advice.belief:.1%}"
     if advice.lost is not None:
         words += f"; {clicks_words(advice.lost)} clicks are expected to be lost"
     elif advice.informative:
@@ -272,7 +272,7 @@ def chart_summaries(plan: Plan) -> dict[str, str]:
     silent = f"All bounds are above the {plan.horizon:,} visitors"
     return {
         "expected": expected_chart_words(plan),
-        "belief": f"From {_percent(plan.prior)}, a tracker that sees the arm can come to believe at "
+        "belief": f"From {_percent(plan.prior)}, a watcher that sees the arm can come to believe at "
         f"most {plan.highest_belief:.1%} and at least {plan.lowest_belief:.1%}.",
         "schedule": " ".join(f"{one.title}: {_schedule(one)}" for one in shown),
         "regret": f"{silent}, at every budget: they say nothing. Real losses are far smaller."

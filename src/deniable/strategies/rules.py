@@ -17,7 +17,7 @@ from deniable.privacy.tables import Band, Row, Table
 
 Grade: TypeAlias = Literal["across time", "given the time"]
 GRADE_WORDS: dict[Grade, str] = {
-    "across time": "The promise holds whether or not a tracker knows when a visitor first came.",
+    "across time": "The promise holds whether or not a watcher knows when a visitor first came.",
     "given the time": "The promise holds given the time of the first visit: beyond what that time "
     "tells, the arm moves odds by at most the budget's factor. An arm may be retired, which tells when "
     "somebody came.",
