@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 from playwright.sync_api import Browser, Page
+from tests.patience import eventually
 from tests.web.site import EXPERIMENT, Site, create_demo, running_site
 from tests.web.watching import Tab, tab
 
@@ -30,7 +32,15 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
             for seed in range(6):
                 site.send_visitors(1_000, seed=seed)
                 service.experiments.publish(EXPERIMENT)
+            for wanted in (2, 3):  # charts over time need several points, which are seconds apart
+                site.send_visitors(100, seed=5 + wanted)
+                eventually(partial(_sampled, site, wanted), "a further point over time")
             yield site
+
+
+def _sampled(site: Site, wanted: int) -> bool:
+    site.app.api.state.watcher.look()
+    return len(site.service.experiments.samples(EXPERIMENT)) >= wanted
 
 
 @pytest.fixture(scope="module")

@@ -392,3 +392,21 @@ def test_a_draft_from_a_plan(busy_site: Site, browser: Browser) -> None:
     assert (made.budget, made.planned_visitors, len(made.arms), made.segments) == (
         1.25, 50_000, 3, ("segment-1", "segment-2"),
     )  # fmt: skip
+
+
+def test_a_draft_is_made_of_what_was_typed_last(busy_site: Site, browser: Browser) -> None:
+    """Whoever creates it before the page has answered waits for the answer."""
+    with tab(browser, busy_site, secret=busy_site.secret("admin")) as opened:
+        page = opened.page
+        opened.open("/planner?arms=2&visitors=50000&segments=2&prior=20&budget=1")
+        page.get_by_label("Name").fill("made-at-once")
+        page.evaluate(
+            """() => {
+              const slider = document.getElementById("slider");
+              slider.value = 1.5;
+              slider.dispatchEvent(new Event("input", { bubbles: true }));
+              document.getElementById("creation").requestSubmit();
+            }"""
+        )
+        expect(page.get_by_role("status")).to_contain_text("made-at-once is a draft")
+    assert busy_site.service.experiments.get("made-at-once").budget == 1.5

@@ -191,7 +191,7 @@ def read_setting(given: Mapping[str, str]) -> Setting:
 def toml(setting: Setting) -> str:
     """The setting for the command line.
 
-    >>> print(toml(Setting(budget=1.5)))
+    >>> print(toml(Setting(arms=2, visitors=100_000, segments=2, budget=1.5)))
     # deniable plan --from plan.toml
     arms = 2
     visitors = 100000

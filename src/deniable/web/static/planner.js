@@ -10,9 +10,11 @@ const link = document.getElementById("link");
 const recommended = document.getElementById("recommended");
 const arms = document.getElementById("arm_names");
 const segments = document.getElementById("segment_names");
+const creation = document.getElementById("creation");
 
 let waiting = false;
 let stale = false;
+let creating = false;
 let shown = {}; // each dataset that the charts hold, as text: what did not change is not drawn again
 
 // Until somebody chooses a budget the recommended one is shown, and follows the other fields.
@@ -88,16 +90,19 @@ async function ask() {
     setting.dataset.answered = (performance.now() - asked).toFixed(1);
     wrong.hidden = response.ok;
     results.inert = !response.ok; // numbers of another setting are not to be taken or signed
+    creating &&= response.ok;
     if (response.ok) await show(answer);
     else wrong.textContent = answer.wrong ?? answer.detail ?? "That did not work.";
-    setting.dataset.took = (performance.now() - asked).toFixed(1);
+    if (!stale) setting.dataset.took = (performance.now() - asked).toFixed(1);
   } catch (error) {
     wrong.hidden = false;
     wrong.textContent = "The service did not answer. What you see is from before.";
     results.inert = true;
+    creating = false;
   } finally {
     waiting = false;
     if (stale) { stale = false; ask(); }
+    else if (creating) { creating = false; creation.requestSubmit(); }
   }
 }
 
@@ -140,6 +145,12 @@ document.getElementById("mathematics").addEventListener("toggle", () => dispatch
 for (const area of [arms, segments]) area?.addEventListener("input", () => { area.dataset.touched = "yes"; });
 setting.addEventListener("input", () => { suggest(); ask(); });
 setting.addEventListener("submit", (event) => { event.preventDefault(); ask(); });
+// The draft is made of the last answer: wait for the one to what was typed last.
+creation?.addEventListener("submit", (event) => {
+  if (!waiting) return;
+  event.preventDefault();
+  creating = true;
+});
 for (const area of [arms, segments]) if (area?.value) area.dataset.touched = "yes"; // of a refused draft
 suggest();
 ask();
