@@ -145,6 +145,10 @@ class AsyncDecisions:
                 future.set_exception(job.error)
             else:
                 future.set_result(job.answers if isinstance(job, DecideJob) else None)
+        # Jobs that are kept for longer would become old objects of the garbage collector.
+        waiting = self._waiting
+        while waiting and _future(waiting[0]).done():
+            waiting.popleft()
 
 
 def _future(job: Job) -> asyncio.Future[object]:

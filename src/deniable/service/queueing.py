@@ -134,6 +134,11 @@ class FairQueue:
             return float("-inf")
         return self._taken_at - self._patience
 
+    @property
+    def standing(self) -> bool:
+        """Whether something was left waiting when the last batch was taken. Needs no lock."""
+        return self._standing_since is not None
+
     def crowded(self, caller: Hashable, size: int, now: float) -> bool:
         """Whether a job of this caller and size would only be refused when its turn comes.
 

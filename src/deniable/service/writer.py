@@ -134,6 +134,8 @@ class Writer:
 
     def crowded(self, caller: Hashable, size: int) -> bool:
         """Whether a job of this caller and size would only wait to be refused; counts it if so."""
+        if not self._queue.standing:  # nearly always; the writer may hold the lock just now
+            return False
         with self._lock:
             crowded = self._queue.crowded(caller, size, time.monotonic())
             self._refused += crowded

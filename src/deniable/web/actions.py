@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from fastapi import APIRouter, Request
@@ -69,7 +69,7 @@ def asked(
     if experiment.status not in action.states:
         refusal = f"This experiment is {experiment.status}; that cannot be done now."
         return answers.redirect(request, f"/experiments/{key}", refusal, "bad")
-    return _page(request, viewer, service, experiment, name, {"arm": arm})
+    return _page(request, viewer, service, experiment, name, answers.Typed({"arm": arm}))
 
 
 def _page(
@@ -78,8 +78,7 @@ def _page(
     service: Deniable,
     experiment: Experiment,
     name: str,
-    given: Mapping[str, str],
-    wrong: Mapping[str, str] | None = None,
+    typed: answers.Typed,
 ) -> Response:
     """The question; after a refusal with what was typed, and what is wrong beside its field."""
     action, key = _action(name), experiment.key
@@ -88,9 +87,7 @@ def _page(
         request,
         "action.html",
         viewer,
-        status=422 if wrong else 200,
-        given=given,
-        wrong=wrong or {},
+        typed=typed,
         results=service.experiments.results(key) if name == "promote" else None,
         experiment=experiment,
         action=action,
@@ -111,8 +108,8 @@ def act(request: Request, form: RunSubmission, service: Service, key: str, name:
         given = {field: form.text(field) for field in FIELDS}
         if not any(given.values()) or experiment.status not in action.states:
             return answers.redirect(request, place, fields.in_words(error), "bad")
-        wrong = fields.beside(error, FIELD_OF)
-        return _page(request, form.viewer, service, experiment, name, given, wrong)
+        typed = answers.Typed(given, fields.beside(error, FIELD_OF))
+        return _page(request, form.viewer, service, experiment, name, typed)
     return answers.redirect(request, action.leaves or place, action.done)
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import base64
 import json
 import time
+from collections.abc import Mapping
 from functools import cache
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from jinja2 import (
     ChoiceLoader,
@@ -58,6 +59,16 @@ NAVIGATION = (
 )
 
 
+class Typed(NamedTuple):
+    """What was typed into a form, and what is wrong with it, both by field."""
+
+    given: Mapping[str, str]
+    wrong: Mapping[str, str] = {}
+
+
+NOTHING_TYPED = Typed({})
+
+
 @cache
 def environment() -> Environment:
     """The templates; all that is filled in is escaped, and what is missing is an error."""
@@ -93,6 +104,7 @@ def show(
     /,
     *,
     status: int = 200,
+    typed: Typed = NOTHING_TYPED,
     **values: object,
 ) -> HTMLResponse:
     """A page.
@@ -101,7 +113,8 @@ def show(
         request: what is answered.
         template: its file in `templates/`, which extends `base.html`.
         viewer: who is signed in.
-        status: the HTTP status.
+        status: the HTTP status, where nothing is wrong with what was typed.
+        typed: the page's form, to be shown again after a refusal.
         values: what the template fills in.
     """
     seen(request)
@@ -112,9 +125,9 @@ def show(
         path=request.url.path,
         demo=request.app.state.demo,
         messages=messages,
-        **values,
+        **{**typed._asdict(), **values},
     )
-    answer = HTMLResponse(html, status, HEADERS)
+    answer = HTMLResponse(html, 422 if typed.wrong else status, HEADERS)
     if messages:
         answer.delete_cookie(MESSAGE_COOKIE, path="/")
     return answer

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -83,19 +83,9 @@ def page(
     viewer: Viewer,
     service: Deniable,
     key: str,
-    given: Mapping[str, str] | None = None,
-    wrong: Mapping[str, str] | None = None,
+    typed: answers.Typed = answers.NOTHING_TYPED,
 ) -> Response:
-    """The page; after a refusal with what was typed, and what is wrong beside its field.
-
-    Args:
-        request: what is answered.
-        viewer: who is signed in.
-        service: what it shows.
-        key: the experiment.
-        given: a note, or owner and tags, as typed.
-        wrong: what is wrong with them, by field.
-    """
+    """The page; after a refusal with the note, or owner and tags, as they were typed."""
     found = service.experiments.get(key)
     values = _values(request, service, found)
     charts = _charts(values)
@@ -103,9 +93,7 @@ def page(
         request,
         "experiment.html",
         viewer,
-        status=422 if wrong else 200,
-        given=given or {},
-        wrong=wrong or {},
+        typed=typed,
         parts=PARTS,
         charts=charts,
         lift_charts=[one.name for one in charts if one.name.startswith("lift-")],

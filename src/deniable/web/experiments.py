@@ -100,7 +100,7 @@ def new(request: Request, viewer: Drafter, service: Service) -> Response:
     if like:
         source = service.experiments.get(like)
         given = {**_written(source), "key": f"{source.key[:120]}-copy"}
-    return _form(request, viewer, given)
+    return _form(request, viewer, answers.Typed(given))
 
 
 @router.get("/experiments/{key}/edit")
@@ -112,7 +112,7 @@ def edit(request: Request, viewer: Drafter, service: Service, key: str) -> Respo
             f"This experiment is {found.status}: what it promises is fixed. Duplicate it instead."
         )
         return answers.redirect(request, f"/experiments/{key}", refusal, "bad")
-    return _form(request, viewer, _written(found), editing=found.key)
+    return _form(request, viewer, answers.Typed(_written(found)), found.key)
 
 
 @router.post("/experiments/{key}/edit")
@@ -127,21 +127,12 @@ def change(request: Request, form: DraftSubmission, service: Service, key: str) 
     return answers.redirect(request, f"/experiments/{found.key}", "The draft is changed.")
 
 
-def _form(
-    request: Request,
-    viewer: Viewer,
-    given: dict[str, str],
-    *,
-    wrong: dict[str, str] | None = None,
-    editing: str = "",
-) -> Response:
+def _form(request: Request, viewer: Viewer, typed: answers.Typed, editing: str = "") -> Response:
     return answers.show(
         request,
         "experiment_new.html",
         viewer,
-        status=422 if wrong else 200,
-        given=given,
-        wrong={**dict.fromkeys(FIELDS, ""), **(wrong or {})},
+        typed=typed,
         strategies=list(STRATEGIES.values()),
         usual=DEFAULT_STRATEGY,
         editing=editing,
@@ -154,7 +145,7 @@ def _refused(request: Request, form: Form, error: DeniableError, editing: str = 
     given = {name: form.text(name) for name in FIELDS}
     if editing:
         given["key"] = editing
-    return _form(request, form.viewer, given, wrong=wrong, editing=editing)
+    return _form(request, form.viewer, answers.Typed(given, wrong), editing)
 
 
 def _written(found: Experiment) -> dict[str, str]:

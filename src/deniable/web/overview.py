@@ -5,7 +5,6 @@ Everything on it comes from counters and from what the watcher found: it does no
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -58,18 +57,9 @@ def _page(
     request: Request,
     viewer: Viewer,
     service: Deniable,
-    given: Mapping[str, str] | None = None,
-    wrong: Mapping[str, str] | None = None,
+    typed: answers.Typed = answers.NOTHING_TYPED,
 ) -> Response:
-    """The page.
-
-    Args:
-        request: what is answered.
-        viewer: who is signed in.
-        service: what it shows.
-        given: what was typed as the firm's budget.
-        wrong: what is wrong with it, by field.
-    """
+    """The page; after a refusal with the firm's budget as it was typed."""
     watcher: Watcher = request.app.state.watcher
     firm, totals = current_firm(service), service.experiments.totals()
     listing = _listing(request)
@@ -81,9 +71,7 @@ def _page(
         request,
         "overview.html",
         viewer,
-        status=422 if wrong else 200,
-        given=given or {},
-        wrong=wrong or {},
+        typed=typed,
         here=str(request.base_url).rstrip("/"),
         firm=firm,
         listing=listing,
@@ -167,18 +155,16 @@ def set_budget(request: Request, form: PrivacySubmission, service: Service) -> R
     except DeniableError as error:
         wrong = fields.beside(error, {name: name for name in given})
     if before is None or "budget" in wrong or "days" in wrong:
-        return _page(request, form.viewer, service, given, wrong)
+        return _page(request, form.viewer, service, answers.Typed(given, wrong))
     return answers.show(
         request,
         "firm_change.html",
         form.viewer,
-        status=422 if wrong else 200,
+        typed=answers.Typed(given, wrong),
         before=before,
         budget=budget,
         days=days,
         weaker=budget > before.budget or days < before.window_days,
-        given=given,
-        wrong=wrong,
     )
 
 

@@ -22,7 +22,7 @@ def note(request: Request, form: DraftSubmission, service: Service, key: str) ->
         service.experiments.note(key, given["text"])
     except DeniableError as error:
         wrong = fields.beside(error, {"text": "text"}, "text")
-        return experiment.page(request, form.viewer, service, key, given, wrong)
+        return experiment.page(request, form.viewer, service, key, answers.Typed(given, wrong))
     return answers.redirect(request, place, "The note is in the ledger.")
 
 
@@ -36,5 +36,5 @@ def label(request: Request, form: DraftSubmission, service: Service, key: str) -
         service.experiments.label(key, owner=given["owner"], tags=tags)
     except DeniableError as error:
         wrong = fields.beside(error, {"owner": "owner", "tags": "tags"}, "owner")
-        return experiment.page(request, form.viewer, service, key, given, wrong)
+        return experiment.page(request, form.viewer, service, key, answers.Typed(given, wrong))
     return answers.redirect(request, place, "Owner and tags are saved.")

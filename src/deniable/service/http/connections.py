@@ -59,15 +59,20 @@ class LimitedProtocol(HttpToolsProtocol):
         """See asyncio.Protocol."""
         self._outside_bodies += len(data)
         super().data_received(data)
-        if self._refusal is None and self._arriving:
-            if not self._headers_done and self._outside_bodies > HEADER_LIMIT:
-                self._refusal = _headers_too_large()
-            elif self._outside_bodies > FRAMING_LIMIT:
-                self._refusal = Problem(400, "malformed", "too much besides the body")
-        elif not self._arriving and self._outside_bodies > FRAMING_LIMIT:  # only empty lines
-            self._refusal = Problem(400, "malformed", "expected a request")
+        if self._outside_bodies > HEADER_LIMIT and self._refusal is None:
+            self._refusal = self._too_much()
         if self._refusal is not None:
             self._refuse(self._refusal)
+
+    def _too_much(self) -> Problem | None:
+        """What is wrong with a request of which so much came, and not all of it."""
+        if self._arriving and not self._headers_done:
+            return _headers_too_large()
+        if self._outside_bodies <= FRAMING_LIMIT:
+            return None
+        if self._arriving:
+            return Problem(400, "malformed", "too much besides the body")
+        return Problem(400, "malformed", "expected a request")  # only empty lines
 
     def on_message_begin(self) -> None:
         """See HttpToolsProtocol."""
