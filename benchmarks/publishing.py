@@ -19,7 +19,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from statistics import mean
 from typing import Any
 
 from benchmarks.service import _prepared, _wrk, served
@@ -73,24 +72,31 @@ def counted(owner: Any, name: str) -> Iterator[list[float]]:
 
 
 def lived(service: Deniable, strategy: str, visitors: int) -> tuple[float, float]:
-    """CPU seconds of a table over the lives of some experiments: on average, and of the last ones."""
+    """CPU seconds of a table over the lives of some experiments: on average, and in the last third."""
     segments, arms = [f"s{i}" for i in range(SEGMENTS)], [f"a{i}" for i in range(ARMS)]
     keys = [f"{strategy}-{number}" for number in range(EXPERIMENTS)]
     chance = random.Random(1)
     for key in keys:
         service.experiments.create(key, arms=arms, segments=segments, budget=1, strategy=strategy)
         service.experiments.start(key)
+
+    def spent() -> tuple[float, int]:
+        """CPU seconds and tables so far."""
+        tables = sum(service.experiments.get(key).table_number - 1 for key in keys)
+        return sum(published) + sum(read), tables
+
     with counted(Publisher, "_look") as published, counted(ExperimentStates, "reread") as read:
         for start in range(0, visitors, BATCH):
+            if start == visitors * 2 // 3 // BATCH * BATCH:
+                early_seconds, early_tables = spent()
             for key in keys:
                 names = [(f"v{start + i}", chance.choice(segments)) for i in range(BATCH)]
                 answers = service.decide_batch(key, names)
                 # Every fifth tells a click: what is not told counts as none.
                 service.reward_batch([(answer.id, 1) for answer in answers[::5]])
         service._publisher.close()  # waits for the last table
-    count = sum(service.experiments.get(key).table_number - 1 for key in keys)
-    last = 4 * EXPERIMENTS
-    return (sum(published) + sum(read)) / count, mean(published[-last:]) + mean(read[-last:])
+    seconds, tables = spent()
+    return seconds / tables, (seconds - early_seconds) / (tables - early_tables)
 
 
 def _per_decision() -> float:

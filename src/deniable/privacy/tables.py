@@ -92,6 +92,10 @@ class Table:
 
     def encoded(self) -> bytes:
         """The table as bytes: the zero row, then the segments' rows."""
+        return self._encoded
+
+    @cached_property
+    def _encoded(self) -> bytes:
         return b"".join(
             [
                 entry.to_bytes(_ENTRY_BYTES, "little")
@@ -105,6 +109,7 @@ class Table:
         return sha256(self.encoded()).hexdigest()
 
 
+@lru_cache(maxsize=8)  # whoever publishes a table, and then serves it, decodes it once
 def decoded_table(encoded: bytes, n_arms: int) -> Table:
     """The table that `Table.encoded` wrote."""
     width = n_arms * _ENTRY_BYTES

@@ -217,6 +217,10 @@ class ExperimentStates:
         for experiment in found:
             if (experiment.status == "scratch") == self._scratch:
                 state = _state(connection, experiment, self._key)
+                known = self._by_key.get(state.key)
+                if known is not None and known.version == state.version:
+                    # The publisher has counted from the table that is in force now.
+                    state.look_after = max(0, known.look_after - known.new_decisions)
                 self._by_key[state.key] = state
                 self._by_tag[state.id[:4]] = state
 

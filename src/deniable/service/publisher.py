@@ -4,8 +4,8 @@ Serving draws from the table in force and learns nothing; this is where learning
 when the stored decisions of all segments together have grown enough (`privacy/epochs.py`). When one
 appears therefore depends on nobody's segment and on no reward. A table is a function of the counts
 that are stored with it, is checked in exact arithmetic, and is stored and chained before anything is
-drawn from it. One process at a time publishes for an experiment, under a lease; whatever fails, the
-table in force stays.
+drawn from it. Where several processes store decisions of an experiment, one at a time publishes, under
+a lease. Whatever fails, the table in force stays.
 """
 
 from __future__ import annotations
@@ -99,22 +99,26 @@ class Publisher:
             self._thread.join()
             self._thread = None
 
-    def publish(self, key: str, *, after: int | None = None) -> PublishedTable | None:
+    def publish(
+        self, key: str, *, after: int | None = None, alone: bool = False
+    ) -> PublishedTable | None:
         """Publish the next table of a running or paused experiment.
 
         Args:
             key: the experiment.
             after: only where the table in force still is this one, whose successor was found due.
+            alone: no other process stored decisions lately. A lease, which is a transaction of its
+                own, would only save another process from making a table that is then not stored.
 
         Returns:
             The table; None where another one is in force, or another process is publishing.
         """
         with self._one_at_a_time:
-            return self._published(key, after)
+            return self._published(key, after, alone)
 
-    def _published(self, key: str, after: int | None) -> PublishedTable | None:
-        name = f"publish {key}"[:64]
-        if not self._leased(name):
+    def _published(self, key: str, after: int | None, alone: bool) -> PublishedTable | None:
+        lease = None if alone else f"publish {key}"[:64]
+        if lease is not None and not self._leased(lease):
             return None
         made: tuple[Experiment, PublishedTable] | None = None
         try:
@@ -125,15 +129,19 @@ class Publisher:
                     found = self.sums.total(connection, experiment)
                     made = (experiment, next_table(connection, experiment, found))
         finally:  # the lease ends with the transaction that puts the table into force
-            stored = self._store.retried(lambda connection: self._end(connection, name, made))
+            stored = self._store.retried(lambda connection: self._end(connection, lease, made))
         return stored
 
     def _end(
-        self, connection: Connection, lease: str, made: tuple[Experiment, PublishedTable] | None
+        self,
+        connection: Connection,
+        lease: str | None,
+        made: tuple[Experiment, PublishedTable] | None,
     ) -> PublishedTable | None:
         """Put the table into force, if one was made, and give the lease back."""
         stored = None if made is None else _put_into_force(connection, *made)
-        connection.execute(_RELEASE, {"lease": lease, "holder": self._owner})
+        if lease is not None:
+            connection.execute(_RELEASE, {"lease": lease, "holder": self._owner})
         return stored
 
     def _run(self) -> None:
@@ -148,7 +156,10 @@ class Publisher:
                 grown = self.sums.growth(connection, state.id)
             left = next_due(grown) - grown.decisions
             if left <= 0:
-                self.publish(state.key, after=grown.table)
+                made = self.publish(state.key, after=grown.table, alone=grown.writers <= 1)
+                if made is not None:
+                    grown = grown._replace(table=made.number, published=made.decisions)
+                    left = next_due(grown) - grown.decisions
             # Other writers decide too: look more often than this one alone would have to.
             share = 1 if grown.writers <= 1 else 2 * grown.writers
             state.look_after = state.new_decisions + max(1, left // share)
