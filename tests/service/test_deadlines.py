@@ -79,6 +79,31 @@ def test_awaiting(store_url: str) -> None:
             assert set(run_apart(ask())) == {"old", "new", "bold"}
 
 
+def test_what_was_answered_in_time_is_let_go(store_url: str) -> None:
+    """Thousands of jobs a second that are kept until their deadline cost a tenth of the CPU time."""
+    with serving(store_url) as service:
+        running(service)
+
+        async def ask() -> int:
+            decisions = AsyncDecisions(service, decide_seconds=PATIENCE)
+            for visitor in range(10):
+                await decisions.decide("checkout", [f"v{visitor}"], ["a"])
+            return len(decisions._waiting)
+
+        assert run_apart(ask()) == 0
+
+
+def test_nobody_waits_to_hear_that_the_queue_is_not_crowded(service: Deniable) -> None:
+    """The writer may hold the queue's lock for as long as it puts a batch together."""
+    heard: list[bool] = []
+    asking = threading.Thread(target=lambda: heard.append(service.crowded("somebody", 1)))
+    with service._writer._lock:
+        asking.start()
+        eventually(lambda: bool(heard), "an answer")
+    asking.join()
+    assert heard == [False]
+
+
 def test_what_was_answered_late_is_not_stored_later(store_url: str) -> None:
     """Only the job that the store was already working on may be."""
     with serving(store_url) as service:
