@@ -35,6 +35,12 @@ class Nothing:
         future.set_result([Decision("0" * 32, "new")] * len(visitors))
         return future
 
+    def crowded(self, _caller: str, _size: int) -> bool:
+        return False
+
+    def longest_arm(self, _experiment: str) -> int:
+        return 3
+
 
 def _connect_nothing(routes: DecideRoutes, decisions: AsyncDecisions) -> None:
     routes._decisions = Nothing()  # type: ignore[assignment]

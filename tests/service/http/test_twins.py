@@ -25,7 +25,7 @@ from deniable.service.batch import Batch
 from deniable.service.http.app import Options
 from deniable.service.http.logs import JsonFormatter
 from deniable.service.service import open as open_service
-from deniable.storage import sqlite
+from deniable.storage.sqlite import SqliteStore
 
 Trace = dict[str, list[Any]]
 
@@ -61,10 +61,10 @@ def _run(
     """Decide for 60 visitors, one after the other and in a batch, with repeatable draws."""
     statements: list[str] = []
     serial = count()
-    connected = sqlite._connected
+    connected = SqliteStore._connected
 
-    def traced(path: Path) -> sqlite3.Connection:
-        connection = connected(path)
+    def traced(store: SqliteStore) -> sqlite3.Connection:
+        connection = connected(store)
         connection.set_trace_callback(lambda sql: statements.append(_shape(sql)))
         return connection
 
@@ -78,7 +78,7 @@ def _run(
             monkeypatch.context() as patch,
             running_site(service, Options(log_requests="all")) as site,
         ):
-            patch.setattr(sqlite, "_connected", traced)
+            patch.setattr(SqliteStore, "_connected", traced)
             patch.setattr(os, "urandom", lambda n: _stream(next(serial), n))
             lines.lines.clear()
             bodies = [{"visitor": f"v-{n}", "segment": segments[n % 3]} for n in range(60)]
