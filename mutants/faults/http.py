@@ -65,8 +65,8 @@ FAULTS = (
     ),
     Fault(
         "service/http/messages.py",
-        "    if len(found) > 1:\n",
-        "    if False:\n",
+        "            if found is not None:\n",
+        "            if False:\n",
         "two Authorization headers are accepted",
         (f"{CONNECTIONS}::test_two_authorizations_are_a_mistake",),
     ),

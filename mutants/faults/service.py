@@ -11,6 +11,7 @@ QUEUEING = (f"{TESTS}/test_queueing.py",)
 KEY = f"{TESTS}/test_visitor_key.py"
 PEOPLE = f"{TESTS}/test_people.py"
 GROWING = "tests/promise/test_growing.py"
+PUBLISHING = f"{TESTS}/test_publishing.py"
 
 FAULTS = (
     Fault(
@@ -244,5 +245,26 @@ FAULTS = (
         "    if score > LARGEST_SCORE:",
         "a score that is no number reaches the linear programme",
         (f"{TESTS}/test_scores.py",),
+    ),
+    Fault(
+        "service/publisher.py",
+        "alone=grown.writers <= 1)",
+        "alone=True)",
+        "several processes publish at a time",
+        (f"{PUBLISHING}::test_a_lease_is_for_several_processes",),
+    ),
+    Fault(
+        "service/experiment_state.py",
+        "if known is not None and known.version == state.version:",
+        "if False:",
+        "the counters are looked at again after every table",
+        (f"{PUBLISHING}::test_the_counters_are_looked_at_once_for_each_table",),
+    ),
+    Fault(
+        "service/asynchronous.py",
+        "        while waiting and _future(waiting[0]).done():\n            waiting.popleft()\n\n",
+        "\n",
+        "answered jobs are kept until their deadline",
+        (f"{TESTS}/test_deadlines.py::test_what_was_answered_in_time_is_let_go",),
     ),
 )
