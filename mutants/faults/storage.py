@@ -282,8 +282,8 @@ FAULTS = (
     ),
     Fault(
         "storage/sqlite.py",
-        "                    self._engine.dispose()  # other connections of this process are opened anew\n",
-        "",
+        "self._engine.dispose()  # other",
+        "pass  # other",
         "every table that is published copies the log back",
         ("tests/storage/test_checkpoints.py",),
     ),
