@@ -60,7 +60,7 @@ def test_where_all_was_seen_it_is_what_was_seen() -> None:
 def test_rows_that_are_judged_by_counts_have_the_same_mean_and_less_noise(name: str) -> None:
     asked = Question.of(
         arms=2,
-        visitors=5000,
+        visitors=2000,  # with more of them the runs differ more than the clicks of one run
         segments=2,
         base_rate=0.1,
         lift=0.1,
@@ -74,6 +74,6 @@ def test_rows_that_are_judged_by_counts_have_the_same_mean_and_less_noise(name: 
     plain = surface.expected_rows(
         name, 0.4, asked, rows._replace(shown=np.full(300, np.nan), best=np.full(300, np.nan))
     )
-    assert judged.std() < 0.7 * plain.std()
+    assert judged.std() < 0.6 * plain.std()
     noise = (judged - plain).std() / 300**0.5
     assert abs(float((judged - plain).mean())) < 6 * noise
