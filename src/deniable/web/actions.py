@@ -83,11 +83,11 @@ def _page(
     """The question; after a refusal with what was typed, and what is wrong beside its field."""
     action, key = _action(name), experiment.key
     ranked = Standing(experiment, service.experiments.counts(key)).leaderboard()
-    return answers.show(
+    return answers.show_form(
         request,
         "action.html",
         viewer,
-        typed=typed,
+        typed,
         results=service.experiments.results(key) if name == "promote" else None,
         experiment=experiment,
         action=action,

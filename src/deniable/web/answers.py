@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from typing import Literal, NamedTuple, TypeAlias
 
 from jinja2 import (
     ChoiceLoader,
     Environment,
+    FileSystemBytecodeCache,
     PackageLoader,
     StrictUndefined,
     select_autoescape,
@@ -23,6 +26,7 @@ from jinja2 import (
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from deniable._compile import cache_folder
 from deniable.documents import rendering
 from deniable.web import glossary, static, wording
 from deniable.web.access import Viewer, signer_of
@@ -79,12 +83,23 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         auto_reload=False,  # they do not change while the service runs
+        bytecode_cache=_compiled_templates(),
     )
     made.globals.update(asset=static.address, navigation=NAVIGATION, signed=rendering.SIGNED)
     made.globals["draft"] = rendering.DRAFT
     made.filters.update(wording.FILTERS, glossed=glossary.glossed)
     made.tests["kind"] = rendering.is_kind
     return made
+
+
+def _compiled_templates() -> FileSystemBytecodeCache | None:
+    """Where compiled templates are kept: compiling them takes half a second at every start."""
+    folder = cache_folder() / "templates"
+    with suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if not os.access(folder, os.W_OK | os.X_OK):  # then they are compiled again at every start
+        return None
+    return FileSystemBytecodeCache(str(folder))
 
 
 def seen(request: Request) -> None:
@@ -104,7 +119,6 @@ def show(
     /,
     *,
     status: int = 200,
-    typed: Typed = NOTHING_TYPED,
     **values: object,
 ) -> HTMLResponse:
     """A page.
@@ -113,8 +127,7 @@ def show(
         request: what is answered.
         template: its file in `templates/`, which extends `base.html`.
         viewer: who is signed in.
-        status: the HTTP status, where nothing is wrong with what was typed.
-        typed: the page's form, to be shown again after a refusal.
+        status: the HTTP status.
         values: what the template fills in.
     """
     seen(request)
@@ -125,12 +138,22 @@ def show(
         path=request.url.path,
         demo=request.app.state.demo,
         messages=messages,
-        **{**typed._asdict(), **values},
+        **values,
     )
-    answer = HTMLResponse(html, 422 if typed.wrong else status, HEADERS)
+    answer = HTMLResponse(html, status, HEADERS)
     if messages:
         answer.delete_cookie(MESSAGE_COOKIE, path="/")
     return answer
+
+
+def show_form(
+    request: Request, template: str, viewer: Viewer, typed: Typed, /, **values: object
+) -> HTMLResponse:
+    """A page with a form: as `given`, and after a refusal with what is `wrong` beside each field."""
+    status = 422 if typed.wrong else 200
+    return show(
+        request, template, viewer, status=status, given=typed.given, wrong=typed.wrong, **values
+    )
 
 
 def redirect(

@@ -89,11 +89,11 @@ def page(
     found = service.experiments.get(key)
     values = _values(request, service, found)
     charts = _charts(values)
-    return answers.show(
+    return answers.show_form(
         request,
         "experiment.html",
         viewer,
-        typed=typed,
+        typed,
         parts=PARTS,
         charts=charts,
         lift_charts=[one.name for one in charts if one.name.startswith("lift-")],

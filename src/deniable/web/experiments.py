@@ -128,11 +128,11 @@ def change(request: Request, form: DraftSubmission, service: Service, key: str) 
 
 
 def _form(request: Request, viewer: Viewer, typed: answers.Typed, editing: str = "") -> Response:
-    return answers.show(
+    return answers.show_form(
         request,
         "experiment_new.html",
         viewer,
-        typed=typed,
+        typed,
         strategies=list(STRATEGIES.values()),
         usual=DEFAULT_STRATEGY,
         editing=editing,

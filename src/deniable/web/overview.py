@@ -67,11 +67,11 @@ def _page(
     started = sum(totals.get(status, 0) for status in ("running", "paused", "stopped"))
     first_run = firm is None or not started
     owners, tags = service.experiments.used_labels()
-    return answers.show(
+    return answers.show_form(
         request,
         "overview.html",
         viewer,
-        typed=typed,
+        typed,
         here=str(request.base_url).rstrip("/"),
         firm=firm,
         listing=listing,
@@ -156,11 +156,11 @@ def set_budget(request: Request, form: PrivacySubmission, service: Service) -> R
         wrong = fields.beside(error, {name: name for name in given})
     if before is None or "budget" in wrong or "days" in wrong:
         return _page(request, form.viewer, service, answers.Typed(given, wrong))
-    return answers.show(
+    return answers.show_form(
         request,
         "firm_change.html",
         form.viewer,
-        typed=answers.Typed(given, wrong),
+        answers.Typed(given, wrong),
         before=before,
         budget=budget,
         days=days,
