@@ -11,6 +11,7 @@ import httpx2 as httpx
 import polars as pl
 import pytest
 from playwright.sync_api import Browser, expect
+from tests.service.support import serving
 from tests.web.site import EXPERIMENT, HOSTILE, Site, token_of
 from tests.web.watching import Theme, tab
 
@@ -18,6 +19,7 @@ from deniable.portfolio.allocation import allocate
 from deniable.portfolio.problem import Portfolio
 from deniable.portfolio.rules import zero_budgets
 from deniable.service.drafts import NewArm
+from deniable.storage.records import MICRO, Metric
 from deniable.web.portfolio import EXAMPLE, experiments_of
 
 TWO = [{"id": "A", "arms": 2, "visitors": 1000}, {"id": "B", "arms": 2, "visitors": 10_000}]
@@ -167,6 +169,23 @@ def test_ours_are_drafts_and_what_runs(site: Site) -> None:
     assert rows[EXPERIMENT]["committed"] == 2
     assert ours.left_out == ["unplanned"]
     assert (ours.firm_budget, ours.reserve) == (6, 0.25)
+
+
+def test_the_usual_click_rate_is_that_of_live_experiments() -> None:
+    """So that the page begins with clicks that are expected to be lost, where that is known."""
+    with serving("memory:") as service:
+        for key, metrics in (("clicks", [Metric()]), ("pounds", [Metric("basket", 500 * MICRO)])):
+            service.experiments.create(
+                key, arms=["a", "b"], segments=["s", "t"], budget=1, metrics=metrics
+            )
+            service.experiments.start(key)
+            answers = service.decide_batch(key, [(f"v{i}", "s") for i in range(99)])
+            service.reward_batch([(answer.id, 1) for answer in answers[:33]])
+        assert experiments_of(service).usual_rate == "", "fewer than 100 visitors"
+        service.decide("clicks", "one more", "t")
+        assert experiments_of(service).usual_rate == "0.33", "pounds are no clicks"
+        service.experiments.stop("clicks")
+        assert experiments_of(service).usual_rate == "", "it is no longer live"
 
 
 def test_an_allocation_applied_and_downloaded(site: Site) -> None:

@@ -24,7 +24,7 @@ from deniable.portfolio.problem import regimes
 from deniable.portfolio.table import csv_rows
 from deniable.service.http.guard import service_of
 from deniable.service.service import Deniable
-from deniable.storage.records import Experiment
+from deniable.storage.records import MICRO, Experiment
 from deniable.strategies import STRATEGIES
 from deniable.web import allocation_view, answers, fields
 from deniable.web.access import DraftSubmission, Form, Reader, ReaderSubmission
@@ -41,6 +41,10 @@ newsletter,2,40000,2,constant,,,0.02,0.2,
 """
 
 
+RATED, ENOUGH_VISITORS = 25, 100
+"""Experiments, the newest ones, that tell the usual click rate, and visitors that they must have had."""
+
+
 @dataclass(frozen=True)
 class Ours:
     """What the store has: rows for the solver, and what cannot be allocated.
@@ -50,12 +54,14 @@ class Ours:
         left_out: experiments without planned visitors.
         firm_budget: the present period's, or a usual one where none is set.
         reserve: what stopped, erased and left-out experiments have taken of it.
+        usual_rate: clicks per visitor of live experiments, as text; empty where too few came.
     """
 
     rows: list[JsonObject]
     left_out: list[str]
     firm_budget: float
     reserve: float
+    usual_rate: str
 
 
 @router.get("")
@@ -127,7 +133,17 @@ def experiments_of(service: Deniable) -> Ours:
         left_out=[e.key for e in wanted if not _has_bound(e)],
         firm_budget=budget,
         reserve=max(0, committed - known) / NANO,
+        usual_rate=_usual_rate(service, live),
     )
+
+
+def _usual_rate(service: Deniable, live: Sequence[Experiment]) -> str:
+    clicking = [e for e in live if e.metrics[0].cap_micro == MICRO][-RATED:]
+    cells = [cell for found in service.experiments.all_counts(clicking).values() for cell in found]
+    shows = sum(cell.shows for cell in cells)
+    if shows < ENOUGH_VISITORS:
+        return ""
+    return f"{sum(cell.value_micro for cell in cells) / MICRO / shows:.2g}"
 
 
 def _has_bound(experiment: Experiment) -> bool:
