@@ -11,6 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -148,6 +149,7 @@ class BoundCurves(Curves):
         return result
 
 
+@lru_cache(maxsize=4)  # the allocator and every rule that it is compared with ask for the same
 def build_curves(portfolio: Portfolio, regime: str) -> Curves:
     """Every strategy that the regime and the experiment's own pin allow, unless dominated."""
     expected = portfolio.objective == "expected"
