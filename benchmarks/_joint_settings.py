@@ -78,6 +78,11 @@ def tuning() -> list[Setting]:
     return [setting(i) for i in range(0, 160, 2)]
 
 
+def earlier() -> list[Setting]:
+    """The settings on which an earlier version of the rule was judged; none was used for tuning."""
+    return [setting(i) for i in EARLIER]
+
+
 def judged() -> list[Setting]:
     """The settings that are run after the rule is final."""
     return [setting(i) for i in JUDGED]
