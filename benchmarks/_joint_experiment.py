@@ -1,9 +1,9 @@
 """The joint strategy on the settings of `_joint_settings`: a run that can be broken off, and a table.
 
-``python -m benchmarks._joint_experiment tuning|earlier|judged FOLDER [SECONDS]`` adds repetitions where the
-standard error of a policy in a setting is above half a point, until the time is up, keeps them in
-FOLDER, and prints a Markdown table of all that was run so far. Numbers are shares of what perfect
-information gains over random arms, in points (hundredths), by pseudo-regret.
+``python -m benchmarks._joint_experiment tuning|earlier|judged FOLDER [SECONDS]`` adds repetitions
+where the standard error of a policy in a setting is above half a point, until the time is up, keeps
+them in FOLDER, and prints a Markdown table of all that was run so far. Numbers are shares of what
+perfect information gains over random arms, in points (hundredths), by pseudo-regret.
 """
 
 from __future__ import annotations
