@@ -22,3 +22,27 @@ def test_the_firms_figures(empty_site: Site) -> None:
     assert found["Window"] == "30 days"
     assert re.search(r'<meter[^>]* value="0\.25"', page)
     assert "25% committed" in page
+
+
+def test_random_arms_are_told_alike_on_both_pages(empty_site: Site) -> None:
+    """Also of a paused experiment: its new visitors get an arm that says nothing about them."""
+    service = empty_site.service
+    service.firm.set(budget=5.0)
+    for key in ("runs", "rests"):
+        service.experiments.create(
+            key, arms=["a", "b"], segments=["s", "t"], budget=1, strategy="constant"
+        )
+        service.experiments.start(key)
+        answers = service.decide_batch(key, [(f"v{i}", "st"[i % 2]) for i in range(50)])
+        service.reward_batch([(one.id, 1) for one in answers if one.arm == "a"])
+        service._publisher.publish(key)
+    service.experiments.pause("rests")
+    with empty_site.signed_in("read") as client:
+        cells = re.findall(r'data-label="Random arms now">([^<]+)<', client.get("/").text)
+        shown = {}
+        for key in ("runs", "rests"):
+            page = client.get(f"/experiments/{key}").text
+            shown[key] = re.findall(r"<dt>Random arms now</dt><dd>([^<]+)</dd>", page)[0]
+    assert sorted(cells) == sorted(shown.values())
+    assert shown["rests"] == "100%"
+    assert shown["runs"] != "100%"
