@@ -16,7 +16,30 @@ LEASES = ("tests/service/test_leases.py",)
 GROWING = "tests/promise/test_growing.py"
 BELIEVED = (f"{GROWING}::test_entries_that_cannot_be_are_not_believed",)
 
+CHECKPOINTS = ("tests/storage/test_checkpoints.py",)
+
 FAULTS = (
+    Fault(
+        "storage/checkpoints.py",
+        'with turn:\n            connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()',
+        "pass",
+        "under load SQLite's log grows until a decision has to copy it",
+        CHECKPOINTS,
+    ),
+    Fault(
+        "storage/sqlite.py",
+        "?mode=rw",
+        "?mode=rwc",
+        "a store that is gone is made anew, empty",
+        CHECKPOINTS,
+    ),
+    Fault(
+        "storage/sqlite.py",
+        "time.sleep(RETRY_SECONDS)",
+        "time.sleep(20 * RETRY_SECONDS)",
+        "a decision waits long for a short transaction of another process",
+        CHECKPOINTS,
+    ),
     Fault(
         "storage/sqlite.py",
         'SYNCHRONOUS = "FULL"',

@@ -29,7 +29,7 @@ T = TypeVar("T")
 @pytest.fixture
 def services(store_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Deniable]]:
     monkeypatch.setattr(sqlite, "SYNCHRONOUS", "OFF")  # order is tested here, not the disk
-    monkeypatch.setitem(sqlite._PRAGMAS, "busy_timeout", str(PATIENCE * 1000))
+    monkeypatch.setattr(sqlite, "BUSY_SECONDS", PATIENCE)
     with ExitStack() as stack:
         if store_url == "memory:":  # one service, many threads
             yield [stack.enter_context(serving(store_url, budget=0))] * SERVICES

@@ -177,7 +177,7 @@ def test_a_writer_that_holds_the_file_for_too_long(
 ) -> None:
     from deniable.storage import sqlite
 
-    monkeypatch.setitem(sqlite._PRAGMAS, "busy_timeout", "50")
+    monkeypatch.setattr(sqlite, "BUSY_SECONDS", 0.05)
     with sqlite_service(tmp_path, monkeypatch) as service:
         kept = started(service)
         other = sqlite3.connect(tmp_path / "store.db", isolation_level=None)

@@ -1,35 +1,161 @@
-"""When the write-ahead log is copied back: late where a process decides, early elsewhere."""
+"""SQLite's log is copied back beside the commits; a decision waits no longer than it must."""
 
 from __future__ import annotations
 
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tests.patience import eventually
 
-from deniable.storage.sqlite import EARLY_CHECKPOINT, LATE_CHECKPOINT, SqliteStore
+from deniable.errors import StoreUnavailableError
+from deniable.storage import checkpoints, sqlite
+from deniable.storage.checkpoints import LONGEST_LOG, Checkpointer, copy_back
+from deniable.storage.sqlite import RETRY_SECONDS, SqliteStore
 
-
-def pages(store: SqliteStore) -> int:
-    """The length of the log at which a commit on another connection copies it back."""
-    with store.begin() as connection:
-        return int(connection.exec_driver_sql("PRAGMA wal_autocheckpoint").scalar_one())
+PAGES = 100
+GROW = (
+    "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?) "
+    "INSERT OR REPLACE INTO pages SELECT i, randomblob(4000) FROM n"
+)
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> SqliteStore:
-    return SqliteStore(tmp_path / "store.db")
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "store.db"
 
 
-def test_a_process_that_does_not_decide_copies_early(store: SqliteStore) -> None:
-    assert pages(store) == EARLY_CHECKPOINT
+@pytest.fixture
+def store(file: Path) -> Iterator[SqliteStore]:
+    store = SqliteStore(file)
+    with store.begin() as connection:
+        connection.exec_driver_sql("CREATE TABLE pages (number INTEGER PRIMARY KEY, content BLOB)")
+    yield store
     store.close()
 
 
-def test_all_connections_of_a_process_that_decides_copy_late(store: SqliteStore) -> None:
-    """Otherwise every table that is published would copy a log that the writer leaves for later."""
-    assert pages(store) == EARLY_CHECKPOINT
+@pytest.fixture
+def other(store: SqliteStore, file: Path) -> Iterator[sqlite3.Connection]:
+    """Another process, as far as SQLite is concerned."""
+    connection = sqlite3.connect(file, isolation_level=None, timeout=0, check_same_thread=False)
+    connection.execute(f"PRAGMA wal_autocheckpoint = {LONGEST_LOG}")
+    yield connection
+    connection.close()
+
+
+def copied(file: Path) -> bool:
+    """Whether the pages that `GROW` writes are in the file itself."""
+    return file.stat().st_size >= PAGES * 4000
+
+
+def log_pages(connection: sqlite3.Connection) -> int:
+    """The length of the log, which this copies back."""
+    return int(connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()[1])
+
+
+def test_a_commit_copies_only_a_very_long_log(store: SqliteStore) -> None:
+    with store.begin() as connection:
+        assert connection.exec_driver_sql("PRAGMA wal_autocheckpoint").scalar_one() == LONGEST_LOG
     with store.hot() as transaction:
-        own = transaction._execute("PRAGMA wal_autocheckpoint").fetchone()
-    assert own == (LATE_CHECKPOINT,)
-    assert pages(store) == LATE_CHECKPOINT
+        assert transaction._execute("PRAGMA wal_autocheckpoint").fetchone() == (LONGEST_LOG,)
+
+
+def test_a_process_that_decides_copies_the_log_in_between(
+    store: SqliteStore, other: sqlite3.Connection, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also what another process wrote, such as a purge."""
+    monkeypatch.setattr(checkpoints, "EVERY_SECONDS", 0.01)
+    other.execute(GROW, (PAGES,))
+    assert not copied(file)
+    with store.hot():
+        pass
+    eventually(lambda: copied(file), "the log is copied back")
+
+
+def test_closing_ends_the_thread(store: SqliteStore) -> None:
+    with store.hot():
+        pass
+    assert any(thread.name == "checkpoints" for thread in threading.enumerate())
     store.close()
+    assert not any(thread.name == "checkpoints" for thread in threading.enumerate())
+
+
+class Turn:
+    """The writers' turn, which comes when the others are done."""
+
+    def __init__(self, done: Callable[[], object]) -> None:
+        self._done = done
+
+    def __enter__(self) -> None:
+        self._done()
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize(("long", "begun_anew"), [(PAGES, True), (LONGEST_LOG, False)])
+def test_a_long_log_is_begun_anew_in_the_writers_turn(
+    long: int,
+    begun_anew: bool,
+    store: SqliteStore,
+    other: sqlite3.Connection,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where something is always read or written while it is copied, it would only grow."""
+    monkeypatch.setattr(checkpoints, "LONG_LOG", long)
+    with closing(store._connected()) as connection, closing(store._connected()) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM pages").fetchone()
+        other.execute(GROW, (PAGES,))
+        copy_back(connection, Turn(lambda: reader.execute("COMMIT")))  # type: ignore[arg-type]
+        other.execute(GROW, (1,))
+        assert (log_pages(other) < PAGES) == begun_anew
+
+
+def test_a_file_that_is_gone_is_not_made_anew(
+    store: SqliteStore, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoints, "EVERY_SECONDS", 0.001)
+    tries: list[int] = []
+
+    def connect() -> sqlite3.Connection:
+        tries.append(1)
+        return store._connected()
+
+    file.rename(file.with_suffix(".away"))
+    checkpointer = Checkpointer(connect, store._turn)
+    checkpointer.start()
+    eventually(lambda: len(tries) > 3, "it is tried again and again")
+    checkpointer.stop()
+    assert not file.exists()
+
+
+def test_a_decision_begins_as_soon_as_another_process_has_written(
+    store: SqliteStore, other: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if len(slept) == 5:
+            other.execute("COMMIT")
+
+    other.execute("BEGIN IMMEDIATE")
+    monkeypatch.setattr("deniable.storage.sqlite.time.sleep", sleep)
+    with store.hot():
+        assert slept == [RETRY_SECONDS] * 5
+
+
+def test_a_process_that_does_not_stop_writing_is_not_waited_for_without_end(
+    store: SqliteStore, other: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite, "BUSY_SECONDS", 0.01)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreUnavailableError, match="locked"), store.hot():
+        pass
+    other.execute("ROLLBACK")
+    with store.hot():
+        pass

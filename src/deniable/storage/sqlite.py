@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,29 +20,26 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import QueuePool
 
 from deniable.errors import StoreUnavailableError
+from deniable.storage.checkpoints import LONGEST_LOG, Checkpointer
 from deniable.storage.sqlite_hot import STATEMENTS, SqliteTransaction
 
 T = TypeVar("T")
 
-BUSY_SECONDS = 10
+BUSY_SECONDS = 10.0
 """How long a writer waits for its turn before the store counts as unavailable."""
 
 SYNCHRONOUS = "FULL"
 
 _PRAGMAS = {
     "journal_mode": "WAL",
-    "busy_timeout": str(BUSY_SECONDS * 1000),
     "foreign_keys": "ON",
     "cache_size": "-65536",  # 64 MiB
+    "wal_autocheckpoint": str(LONGEST_LOG),
 }
 
-EARLY_CHECKPOINT, LATE_CHECKPOINT = 2_000, 16_000
-"""Pages of the write-ahead log (8 and 64 MiB) at which a commit copies it back into the file.
-
-Late in a process that decides, whatever it stores: a page that changes often is then copied once, and
-decisions take a tenth less CPU time, tables a third less. Early in all others, such as a purge beside a
-service, so that decisions seldom wait for it.
-"""
+RETRY_SECONDS = 0.0005
+"""Between two tries for the turn of a decision. SQLite itself would try after 1, 3, 8 and 18
+milliseconds, so that a short transaction of another process would cost a long wait."""
 
 
 class SqliteStore:
@@ -52,12 +50,12 @@ class SqliteStore:
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
         _create_private(self._path)
-        self._checkpoint = EARLY_CHECKPOINT
-        self._engine = self._made_engine()
+        self._engine = _made_engine(self._path)
         self._file: tuple[int, int] | None = None
         self._turn = threading.Lock()
         self._hot: sqlite3.Connection | None = None
         self._transaction: SqliteTransaction | None = None
+        self._checkpointer: Checkpointer | None = None
 
     @property
     def url(self) -> str:
@@ -76,11 +74,12 @@ class SqliteStore:
         with self._turn:
             try:
                 if self._hot is None or self._transaction is None:
-                    self._checkpoint = LATE_CHECKPOINT
-                    self._engine.dispose()  # other connections of this process are opened anew
                     self._hot = self._connected()
                     self._transaction = SqliteTransaction(self._hot)
-                self._hot.execute("BEGIN IMMEDIATE")
+                if self._checkpointer is None:
+                    self._checkpointer = Checkpointer(self._connected, self._turn)
+                    self._checkpointer.start()
+                _take_turn(self._hot)
                 try:
                     yield self._transaction
                     self._hot.execute("COMMIT")
@@ -112,6 +111,9 @@ class SqliteStore:
 
     def close(self) -> None:
         """See Store."""
+        if self._checkpointer is not None:
+            self._checkpointer.stop()
+            self._checkpointer = None
         self._drop()
         self._engine.dispose()
 
@@ -132,7 +134,6 @@ class SqliteStore:
         if self._hot is not None:
             with suppress(sqlite3.Error):
                 self._undo()
-                self._hot.execute("PRAGMA busy_timeout = 0")
                 self._hot.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     @contextmanager
@@ -153,32 +154,18 @@ class SqliteStore:
             self._hot.execute("ROLLBACK")
 
     def _connected(self) -> sqlite3.Connection:
-        # Transactions are begun by hand; the writer's thread is not the one that closes.
+        """A connection that never waits for another process: whoever uses it tries again."""
+        # Transactions are begun by hand; the thread that uses it is not the one that closes.
         connection = sqlite3.connect(
-            self._path, isolation_level=None, check_same_thread=False, cached_statements=STATEMENTS
+            f"{self._path.absolute().as_uri()}?mode=rw",  # a file that is gone is not made anew
+            uri=True,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=STATEMENTS,
         )
-        self._prepare(connection)
+        _prepare(connection)
+        connection.execute("PRAGMA busy_timeout = 0")
         return connection
-
-    def _made_engine(self) -> Engine:
-        engine = create_engine(
-            f"sqlite:///{self._path}",
-            poolclass=QueuePool,
-            connect_args={"check_same_thread": False},
-        )
-        event.listen(engine, "connect", self._prepare)
-        event.listen(engine, "begin", _begin)
-        return engine
-
-    def _prepare(self, connection: sqlite3.Connection, _record: object = None) -> None:
-        connection.isolation_level = None
-        cursor = connection.cursor()
-        # The timeout first: switching to the write-ahead log may have to wait for another process.
-        for name in ("busy_timeout", *_PRAGMAS):
-            cursor.execute(f"PRAGMA {name} = {_PRAGMAS[name]}")
-        cursor.execute(f"PRAGMA synchronous = {SYNCHRONOUS}")
-        cursor.execute(f"PRAGMA wal_autocheckpoint = {self._checkpoint}")
-        cursor.close()
 
     def _drop(self) -> None:
         """Close the writer's connection; the next transaction opens a new one."""
@@ -191,6 +178,40 @@ def _create_private(path: Path) -> None:
     """Make a missing file for its owner alone; SQLite gives its write-ahead log the same mode."""
     with suppress(OSError):  # it is there, or cannot be made, which opening it will tell
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+
+
+def _made_engine(path: Path) -> Engine:
+    engine = create_engine(
+        f"sqlite:///{path}", poolclass=QueuePool, connect_args={"check_same_thread": False}
+    )
+    event.listen(engine, "connect", _prepare)
+    event.listen(engine, "begin", _begin)
+    return engine
+
+
+def _prepare(connection: sqlite3.Connection, _record: object = None) -> None:
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    # The timeout first: switching to the write-ahead log may have to wait for another process.
+    cursor.execute(f"PRAGMA busy_timeout = {round(1000 * BUSY_SECONDS)}")
+    for name, value in _PRAGMAS.items():
+        cursor.execute(f"PRAGMA {name} = {value}")
+    cursor.execute(f"PRAGMA synchronous = {SYNCHRONOUS}")
+    cursor.close()
+
+
+def _take_turn(connection: sqlite3.Connection) -> None:
+    """Begin to write as soon as no other process does."""
+    deadline = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            return
+        except sqlite3.OperationalError as error:
+            busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+            if not busy or time.monotonic() > deadline:
+                raise
+        time.sleep(RETRY_SECONDS)
 
 
 def _begin(connection: Connection) -> None:
