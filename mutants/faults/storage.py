@@ -303,11 +303,4 @@ FAULTS = (
         "an underscore in a search finds any letter",
         ("tests/service/test_drafting.py::test_finding",),
     ),
-    Fault(
-        "storage/sqlite.py",
-        "self._engine.dispose()  # other",
-        "pass  # other",
-        "every table that is published copies the log back",
-        ("tests/storage/test_checkpoints.py",),
-    ),
 )
