@@ -10,7 +10,37 @@ AUTH = f"{TESTS}/test_auth.py"
 SCOPES = f"{AUTH}::test_every_route_wants_its_scope_and_admin_may_everything"
 CONNECTIONS = f"{TESTS}/test_connections.py"
 
+AT_ONCE = (f"{TESTS}/test_at_once.py",)
+
 FAULTS = (
+    Fault(
+        "service/http/decide_routes.py",
+        "caller is None or route.scope not in caller.scopes or",
+        "caller is None or",
+        "a remembered key may do anything where a request arrives whole",
+        AT_ONCE,
+    ),
+    Fault(
+        "service/http/connections.py",
+        'and getattr(previous, "response_complete", True)  # None',
+        "and True  # None",
+        "answers come in another order than their requests",
+        AT_ONCE,
+    ),
+    Fault(
+        "service/http/connections.py",
+        "            self.headers = []  # trailers",
+        "            # trailers",
+        "trailers count as headers",
+        AT_ONCE,
+    ),
+    Fault(
+        "service/http/connections.py",
+        "if self.disconnected or protocol",
+        "if protocol",
+        "answers are sent to connections that are lost",
+        AT_ONCE,
+    ),
     Fault(
         "service/http/decide_routes.py",
         'wanted = items(document, "rewards", self._limits.batch)',
@@ -34,7 +64,7 @@ FAULTS = (
     ),
     Fault(
         "service/http/decide_routes.py",
-        "return padded(body, [arm], self._service.longest_arm(key))",
+        "return padded(body, (arm,), self._service.longest_arm(key))",
         "return body",
         "the length of an answer tells the arm",
         (
@@ -51,8 +81,8 @@ FAULTS = (
     ),
     Fault(
         "service/http/auth.py",
-        "            if known.fresh_until >= self._clock():\n                return known.caller",
-        "            return known.caller",
+        "return known.caller if known.fresh_until >= self._clock() else None",
+        "return known.caller",
         "a revoked key works for ever",
         (f"{AUTH}::test_the_store_is_asked_once_in_a_while",),
     ),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sqlite3
+import threading
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 from sqlalchemy import Connection, func, select
+from tests.patience import PATIENCE
 from tests.postgres import PostgresServer
 
 from deniable.storage import replies
@@ -44,6 +47,20 @@ def test_a_new_sqlite_store_waits_for_its_disk(tmp_path: Path) -> None:
         assert asked(store, "PRAGMA journal_mode") == "wal"
     finally:
         store.close()
+
+
+def test_a_store_in_memory_is_not_closed_while_it_is_used() -> None:
+    """SQLite would end the process."""
+    store = connect("memory:")
+    closing = threading.Thread(target=store.close)
+    with store.begin() as connection:
+        closing.start()
+        closing.join(0.05)  # more than it needs where it does not wait
+        assert connection.exec_driver_sql("SELECT 1").scalar() == 1
+    closing.join(PATIENCE)
+    assert not closing.is_alive()
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        store.engine.raw_connection().cursor()
 
 
 def test_postgres_waits_for_its_disk_whatever_the_server_says(postgres: PostgresServer) -> None:

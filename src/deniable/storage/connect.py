@@ -108,5 +108,6 @@ class MemoryStore:
 
     def close(self) -> None:
         """See Store."""
-        self._engine.dispose()
-        self._raw.close()
+        with self._lock:  # a connection that is closed while it is used ends the process
+            self._engine.dispose()
+            self._raw.close()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Protocol
@@ -21,11 +21,12 @@ from deniable.service.asynchronous import AsyncDecisions
 from deniable.service.http import ofrep
 from deniable.service.http.api import HEALTH_PATHS, make_api
 from deniable.service.http.auth import Authenticator
-from deniable.service.http.decide_routes import DecideRoutes
+from deniable.service.http.decide_routes import DecideRoute, DecideRoutes, told
 from deniable.service.http.idempotency import answer_once, reply_key
 from deniable.service.http.logs import LogRequests, log_failure, log_request
 from deniable.service.http.messages import (
     NO_STORE,
+    Answer,
     ClientGoneError,
     Limits,
     Message,
@@ -33,11 +34,13 @@ from deniable.service.http.messages import (
     Scope,
     Send,
     authorization_of,
+    extra_headers,
     header,
+    json_answer,
     limited,
+    problem_answer,
     read_body,
-    send_json,
-    send_problem,
+    send_answer,
 )
 from deniable.service.http.metrics import ROUTES, Tally
 from deniable.service.http.problems import Problem, problem_of
@@ -159,13 +162,43 @@ class Application:
             except ClientGoneError:
                 return
             except Exception as error:  # noqa: BLE001 - told as a problem
-                status = await _refused(error, route.template, key if route.ofrep else None, send)
-            seconds = time.perf_counter() - start
-            self._tally.request(route.tally, status, seconds)
-            if self._log_decides:
-                log_request(scope["method"], route.template, status, seconds)
+                answer = _refusal(error, route.template, key if route.ofrep else None)
+                await send_answer(send, answer)
+                status = answer.status
+            self._note(route, scope["method"], status, start)
         elif scope["type"] == "lifespan":
             await self._live(receive, send)
+
+    def answer_at_once(
+        self, path: str, scope: Scope, body: bytes, reply: Callable[[Answer], None]
+    ) -> bool:
+        """Answer a POST whose body is here without the ways of ASGI, which take as long as deciding.
+
+        Returns False, and has done nothing, where `__call__` has to answer. Otherwise `reply` is called
+        once, later, with the same answer that `__call__` would send.
+        """
+        start = time.perf_counter()
+        asked = self._decide.ask_at_once(path, scope, body)
+        if asked is None:
+            return False
+
+        def finish(outcome: asyncio.Future[object]) -> None:
+            route, key = asked.route, asked.key
+            try:
+                answer = told(route, key, outcome.result())
+            except Exception as error:  # noqa: BLE001 - told as a problem
+                answer = _refusal(error, route.template, key if route.ofrep else None)
+            reply(answer)
+            self._note(route, "POST", answer.status, start)
+
+        asked.outcome.add_done_callback(finish)
+        return True
+
+    def _note(self, route: DecideRoute, method: str, status: int, start: float) -> None:
+        seconds = time.perf_counter() - start
+        self._tally.request(route.tally, status, seconds)
+        if self._log_decides:
+            log_request(method, route.template, status, seconds)
 
     def template(self, scope: Scope) -> str:
         """The path of a request that was answered as its route declares it; never the path itself."""
@@ -182,7 +215,9 @@ class Application:
         except ClientGoneError:
             return
         except Exception as error:  # noqa: BLE001 - told as a problem
-            status = await _refused(error, _template(scope), "" if bulk else None, send)
+            answer = _refusal(error, _template(scope), "" if bulk else None)
+            await send_answer(send, answer)
+            status = answer.status
         seconds = time.perf_counter() - start
         position = _OFREP if bulk else _ADMINISTRATION if path.startswith("/v1/") else _OTHER
         self._tally.request(position, status, seconds)
@@ -296,18 +331,15 @@ def _repeated(body: bytes) -> Receive:
     return receive
 
 
-async def _refused(error: Exception, template: str, flag: str | None, send: Send) -> int:
-    """Tell a problem, in the shape of OFREP where a flag was asked for; returns the status."""
+def _refusal(error: Exception, template: str, flag: str | None) -> Answer:
+    """A problem, in the shape of OFREP where a flag was asked for."""
     problem = problem_of(error)
     if problem.status == 500:
         log_failure(template, error)
     if flag is None:
-        await send_problem(send, problem)
-        return problem.status
+        return problem_answer(problem)
     status, body = ofrep.refusal(flag or None, problem)
-    extra = [(name.lower().encode(), value.encode()) for name, value in problem.headers.items()]
-    await send_json(send, status, body, extra=extra)
-    return status
+    return json_answer(status, body, extra=extra_headers(problem))
 
 
 def _template(scope: Scope) -> str:

@@ -117,18 +117,28 @@ class Authenticator:
         self._noting = ThreadPoolExecutor(1, thread_name_prefix="deniable-key-use")
         self._noted: dict[str, int] = {}
 
-    async def caller(self, authorization: bytes | None) -> Caller:
-        """Who sent this Authorization header; the problem 401 where nobody known did."""
-        secret = _bearer(authorization)
-        digest = sha256(secret).digest()
+    def remembered(self, authorization: bytes | None) -> Caller | None:
+        """Who sent this Authorization header; None where the store has to be asked.
+
+        The problem 401 where nobody did, as far as that is remembered.
+        """
+        digest = sha256(_bearer(authorization)).digest()
         known = self._known.get(digest)
         # Looked up by hash, compared in constant time: how long it takes tells nothing of a secret.
         if known is not None and compare_digest(known.digest, digest):
-            if known.fresh_until >= self._clock():
-                return known.caller
-        elif self._refused.get(digest, float("-inf")) >= self._clock():
+            return known.caller if known.fresh_until >= self._clock() else None
+        if self._refused.get(digest, float("-inf")) >= self._clock():
             raise _unauthorized("this API key is unknown or revoked")
-        caller = await self._looked_up(digest, secret, known)
+        return None
+
+    async def caller(self, authorization: bytes | None) -> Caller:
+        """Who sent this Authorization header; the problem 401 where nobody known did."""
+        caller = self.remembered(authorization)
+        if caller is not None:
+            return caller
+        secret = _bearer(authorization)
+        digest = sha256(secret).digest()
+        caller = await self._looked_up(digest, secret, self._known.get(digest))
         if caller is None:
             raise _unauthorized("this API key is unknown or revoked")
         return caller

@@ -3,15 +3,22 @@
 uvicorn's parser is fast but keeps everything a client sends as a header, and waits for ever for the
 rest of a request. This protocol counts bytes outside of bodies and is asked once a second how long it
 has waited; a request that arrives whole costs it one counter.
+
+A POST that arrives whole is first offered to the application without a task, its messages and its
+callbacks, which together take as long as a decision. What the application does not answer so goes the
+usual way.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from typing import TypeAlias, cast
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from deniable._types import JsonObject
+from deniable.service.http.messages import Answer, Scope
 from deniable.service.http.problems import MEDIA_TYPE, Problem
 
 HEADER_LIMIT = 16_384
@@ -21,6 +28,10 @@ FRAMING_LIMIT = 65_536
 """Bytes of a request that are neither line and headers nor body: chunk sizes and trailers."""
 
 
+AnswerAtOnce: TypeAlias = Callable[[str, Scope, bytes, Callable[[Answer], None]], bool]
+"""See Application.answer_at_once."""
+
+
 class LimitedProtocol(HttpToolsProtocol):
     """HTTP/1.1 with limits. Make a subclass with `limited`.
 
@@ -28,11 +39,13 @@ class LimitedProtocol(HttpToolsProtocol):
         request_seconds: how long a request may take to arrive.
         idle_seconds: how long a connection may be idle, or an answer wait to be read.
         connection_limit: connections of one process; for more, idle ones are closed.
+        answer_at_once: offered every POST that arrives whole; None: there is no such way.
     """
 
     request_seconds = 10.0
     idle_seconds = 30.0
     connection_limit = 4_000
+    answer_at_once: AnswerAtOnce | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """See asyncio.Protocol."""
@@ -40,6 +53,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._requests = 0
         self._arriving = False
         self._headers_done = False
+        self._body: bytes | None = None  # of a request that may be answered at once
         self._outside_bodies = 0
         self._refusal: Problem | None = None
         self._seen: tuple[object, ...] = ()
@@ -59,6 +73,8 @@ class LimitedProtocol(HttpToolsProtocol):
         """See asyncio.Protocol."""
         self._outside_bodies += len(data)
         super().data_received(data)
+        if self._body is not None:  # the rest comes later
+            self._answer_as_usual()
         if self._outside_bodies > HEADER_LIMIT and self._refusal is None:
             self._refusal = self._too_much()
         if self._refusal is not None:
@@ -88,21 +104,60 @@ class LimitedProtocol(HttpToolsProtocol):
             if len(self.url) + sum(sizes) > HEADER_LIMIT:
                 self._refusal = _headers_too_large()
         if self._refusal is None:
-            super().on_headers_complete()
             self._headers_done = True
+            if self._may_be_answered_at_once():
+                self._body = b""
+            else:
+                super().on_headers_complete()
             self.headers = []  # trailers are no headers
+
+    def _may_be_answered_at_once(self) -> bool:
+        parser, previous = self.parser, self.cycle
+        return (
+            self.answer_at_once is not None
+            and getattr(previous, "response_complete", True)  # None before the first one
+            and parser.get_method() == b"POST"
+            and parser.get_http_version() == "1.1"
+            and parser.should_keep_alive()
+            and not parser.should_upgrade()
+            and not self.flow.write_paused
+        )
+
+    def _answer_as_usual(self) -> None:
+        """Have a request that was kept back answered by the ways of ASGI."""
+        body, self._body = self._body, None
+        super().on_headers_complete()
+        if body:
+            super().on_body(body)
 
     def on_body(self, body: bytes) -> None:
         """See HttpToolsProtocol."""
         self._outside_bodies -= len(body)
-        if self._refusal is None:
+        if self._body is not None:
+            self._body += body
+        elif self._refusal is None:
             super().on_body(body)
 
     def on_message_complete(self) -> None:
         """See HttpToolsProtocol."""
         self._arriving, self._outside_bodies = False, 0
+        if self._body is not None and self.answer_at_once is not None:
+            answer = _AtOnce(self)
+            path, scope = self.url.decode("latin-1"), cast(Scope, self.scope)
+            if self.answer_at_once(path, scope, self._body, answer.reply):
+                self._body, self.cycle = None, answer  # type: ignore[assignment]
+                return
+            self._answer_as_usual()
         if self._refusal is None:
             super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """See HttpToolsProtocol; without its timer, `expire` is enough."""
+        if self.pipeline:
+            super().on_response_complete()
+        else:
+            self.server_state.total_requests += 1
+            self.flow.resume_reading()
 
     def shutdown(self) -> None:
         """Close, or close after the answer; a request of which only a part is here is not waited for."""
@@ -140,14 +195,55 @@ class LimitedProtocol(HttpToolsProtocol):
         self.transport.close()
 
 
+class _AtOnce:
+    """An answer that is awaited without a task: what the protocol needs to know of uvicorn's cycle."""
+
+    __slots__ = ("_protocol", "disconnected", "keep_alive", "response_complete", "response_started")
+
+    def __init__(self, protocol: LimitedProtocol) -> None:
+        self._protocol = protocol
+        self.disconnected = False
+        self.keep_alive = True
+        self.response_started = False
+        self.response_complete = False
+
+    @property
+    def message_event(self) -> _AtOnce:
+        """Nobody waits for what else the client sends."""
+        return self
+
+    def set(self) -> None:
+        """See `message_event`."""
+
+    def reply(self, answer: Answer) -> None:
+        """Send it, and go on with the connection's next request."""
+        protocol = self._protocol
+        self.response_started = self.response_complete = True
+        if self.disconnected or protocol.transport.is_closing():
+            return
+        parts = [STATUS_LINE[answer.status]]
+        for name, value in (*protocol.server_state.default_headers, *answer.headers):
+            parts += (name, b": ", value, b"\r\n")
+        parts += (b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n", answer.body)
+        protocol.transport.write(b"".join(parts))
+        if not self.keep_alive:
+            protocol.transport.close()
+        protocol.on_response_complete()
+
+
 def limited(
-    request_seconds: float, idle_seconds: float, connection_limit: int
+    request_seconds: float,
+    idle_seconds: float,
+    connection_limit: int,
+    answer_at_once: AnswerAtOnce | None = None,
 ) -> type[LimitedProtocol]:
     """The protocol with these limits."""
     limits: JsonObject = {
         "request_seconds": request_seconds,
         "idle_seconds": idle_seconds,
         "connection_limit": connection_limit,
+        # Not a method of the protocol.
+        "answer_at_once": None if answer_at_once is None else staticmethod(answer_at_once),
     }
     return type("LimitedProtocol", (LimitedProtocol,), limits)
 

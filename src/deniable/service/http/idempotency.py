@@ -12,7 +12,7 @@ from hashlib import sha256
 
 import orjson
 
-from deniable.service.http.messages import Message, Send, send_json
+from deniable.service.http.messages import Message, Send, json_answer, send_answer
 from deniable.service.http.problems import Problem
 from deniable.service.service import Deniable
 from deniable.storage.replies import StoredReply
@@ -41,7 +41,7 @@ async def answer_once(
     found = await asyncio.to_thread(service.idempotency.reserve, key, request)
     if found is not None:
         reply = checked_reply(found, request)
-        await send_json(send, reply.status, reply.body, extra=[REPLAYED])
+        await send_answer(send, json_answer(reply.status, reply.body, extra=[REPLAYED]))
         return reply.status
     messages: list[Message] = []
     status = 500

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import orjson
 
@@ -190,21 +190,37 @@ def _says_json(content_type: bytes) -> bool:
     return content_type.split(b";", 1)[0].strip().lower() == _JSON[1]
 
 
-async def send_json(send: Send, status: int, body: bytes, *, extra: Headers = ()) -> None:
-    """Send a whole JSON answer; 204 where the body is empty."""
-    headers = [_JSON, NO_STORE, (b"content-length", b"%d" % len(body)), *extra]
+class Answer(NamedTuple):
+    """A whole answer."""
+
+    status: int
+    headers: Sequence[tuple[bytes, bytes]]
+    body: bytes
+
+
+def json_answer(status: int, body: bytes, *, extra: Headers = ()) -> Answer:
+    """JSON; a body that is empty has neither a type nor a length."""
     if not body:
-        headers = [NO_STORE, *extra]  # a 204 has neither a type nor a length
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+        return Answer(status, (NO_STORE, *extra), body)
+    return Answer(status, (_JSON, NO_STORE, (b"content-length", b"%d" % len(body)), *extra), body)
 
 
-async def send_problem(send: Send, problem: Problem) -> None:
-    """Send a problem as the whole answer."""
+def problem_answer(problem: Problem) -> Answer:
+    """A problem as the whole answer."""
     body = problem.body()
-    extra = [(name.lower().encode(), value.encode()) for name, value in problem.headers.items()]
-    headers = [_PROBLEM, NO_STORE, (b"content-length", b"%d" % len(body)), *extra]
-    await send({"type": "http.response.start", "status": problem.status, "headers": headers})
+    length = (b"content-length", b"%d" % len(body))
+    return Answer(problem.status, (_PROBLEM, NO_STORE, length, *extra_headers(problem)), body)
+
+
+def extra_headers(problem: Problem) -> Headers:
+    """The headers that a problem asks for."""
+    return [(name.lower().encode(), value.encode()) for name, value in problem.headers.items()]
+
+
+async def send_answer(send: Send, answer: Answer) -> None:
+    """Send it as ASGI messages."""
+    status, headers, body = answer
+    await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 
 

@@ -27,7 +27,7 @@ from types import FrameType
 import uvicorn
 
 from deniable.errors import InvalidArgumentError, WrongStateError
-from deniable.service.http.app import Options
+from deniable.service.http.app import Application, Options
 from deniable.service.http.connections import LimitedProtocol, limited
 from deniable.service.http.logs import log_to_stderr
 from deniable.service.http.messages import AsgiApp
@@ -141,7 +141,11 @@ class _Server(uvicorn.Server):
 
     def __init__(self, app: AsgiApp, settings: Settings, lifeline: socket.socket | None) -> None:
         protocol = limited(
-            settings.request_seconds, settings.idle_seconds, _connections(settings.connection_limit)
+            settings.request_seconds,
+            settings.idle_seconds,
+            _connections(settings.connection_limit),
+            # Not where something stands before the application, such as traces.
+            app.answer_at_once if isinstance(app, Application) else None,
         )
         config = uvicorn.Config(
             app,
