@@ -13,7 +13,23 @@ PEOPLE = f"{TESTS}/test_people.py"
 GROWING = "tests/promise/test_growing.py"
 PUBLISHING = f"{TESTS}/test_publishing.py"
 
+SUCCESSORS = ("tests/service/test_publishing.py",)
+
 FAULTS = (
+    Fault(
+        "service/experiment_state.py",
+        "if successor is None or head != (successor.revision, successor.table_number):",
+        "if successor is None:",
+        "a table that is not in force is drawn from",
+        SUCCESSORS,
+    ),
+    Fault(
+        "service/experiment_state.py",
+        "if self.differences:  # read again",
+        "if False:  # read again",
+        "an experiment that was put right is not served",
+        SUCCESSORS,
+    ),
     Fault(
         "service/batch.py",
         "if not self._tx.extend(writer, owner, self._chain, self._now + LEASE_MICROSECONDS):",
@@ -255,7 +271,7 @@ FAULTS = (
     ),
     Fault(
         "service/experiment_state.py",
-        "if known is not None and known.version == state.version:",
+        "if before.version == self.version:",
         "if False:",
         "the counters are looked at again after every table",
         (f"{PUBLISHING}::test_the_counters_are_looked_at_once_for_each_table",),

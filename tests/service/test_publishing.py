@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,8 @@ from sqlalchemy import select
 from tests.patience import eventually
 from tests.service.support import running, serving
 
+from deniable.privacy.tables import Table
+from deniable.service.experiment_state import ExperimentStates
 from deniable.service.publisher import Publisher
 from deniable.service.service import Deniable
 from deniable.service.service import open as open_service
@@ -54,3 +57,85 @@ def test_a_lease_is_for_several_processes(store_url: str, processes: int) -> Non
             lambda: one.experiments.get("checkout").table_number > before + 1, "two more tables"
         )
         assert ("publish checkout" in taken(one)) == (processes == 2)
+
+
+_ROW = (1, 1, 2**64 - 2)
+NEVER_PUBLISHED = Table((_ROW, _ROW), _ROW)
+
+
+def drawn_from(service: Deniable) -> tuple[object, ...]:
+    """What the writer draws the next visitor from."""
+    state = service._writer.engine.state("checkout")
+    assert state is not None
+    return (state.table_number, state.revision, state.rows, state.zero, state.segments)
+
+
+def stored(service: Deniable) -> tuple[object, ...]:
+    """The same, read from the store."""
+    states = ExperimentStates(service._store, service._writer._key)
+    states.learn(["checkout"], [])
+    state = states.get("checkout")
+    assert state is not None
+    return (state.table_number, state.revision, state.rows, state.zero, state.segments)
+
+
+def test_a_table_of_this_process_need_not_be_read(monkeypatch: Any) -> None:
+    read: list[bytes] = []
+    reread = ExperimentStates.reread
+
+    def noted(states: ExperimentStates, ids: list[bytes]) -> None:
+        read.extend(ids)
+        reread(states, ids)
+
+    monkeypatch.setattr(ExperimentStates, "reread", noted)
+    with serving("memory:") as service:
+        running(service)
+        decide(service, 0)
+        read.clear()
+        numbers = set()
+        for first in range(20, 3_000, 20):
+            decide(service, first)
+            state = service._writer.engine.state("checkout")
+            assert state is not None
+            if state.successor is None:
+                assert drawn_from(service) == stored(service)
+            numbers.add(state.table_number)
+        assert len(numbers) > 20
+        assert read == []
+
+
+def test_what_changed_besides_the_table_is_read() -> None:
+    """A table is published, then a segment is added before anybody comes."""
+    with serving("memory:") as service:
+        running(service)
+        decide(service, 0, 100)
+        state = service._writer.engine.state("checkout")
+        assert state is not None
+        assert state.successor is not None
+        service.experiments.add_segment("checkout", "new")
+        decide(service, 100)
+        assert drawn_from(service) == stored(service)
+        assert drawn_from(service)[4] == {"a": 0, "b": 1, "new": 2}
+
+
+def test_another_processs_table_is_read(tmp_path: Path) -> None:
+    with serving(f"sqlite:///{tmp_path / 'store.db'}") as one:
+        running(one)
+        decide(one, 0)
+        state = one._writer.engine.state("checkout")
+        assert state is not None
+        state.followed_by(state.table_number + 5, NEVER_PUBLISHED)
+        one._publisher.publish("checkout")
+        decide(one, 20)
+        assert drawn_from(one) == stored(one)
+
+
+def test_a_state_at_odds_with_the_chain_has_no_successor() -> None:
+    with serving("memory:") as service:
+        running(service)
+        decide(service, 0)
+        state = service._writer.engine.state("checkout")
+        assert state is not None
+        state.differences = ["budget"]
+        state.followed_by(2, NEVER_PUBLISHED)
+        assert state.successor is None

@@ -14,7 +14,7 @@ from tests.patience import PATIENCE
 from tests.postgres import PostgresServer
 
 from deniable.storage import replies
-from deniable.storage.connect import connect
+from deniable.storage.connect import MemoryStore, connect
 from deniable.storage.schema import replies as table
 from deniable.storage.store import Store
 
@@ -51,7 +51,7 @@ def test_a_new_sqlite_store_waits_for_its_disk(tmp_path: Path) -> None:
 
 def test_a_store_in_memory_is_not_closed_while_it_is_used() -> None:
     """SQLite would end the process."""
-    store = connect("memory:")
+    store = MemoryStore()
     closing = threading.Thread(target=store.close)
     with store.begin() as connection:
         closing.start()

@@ -2,7 +2,8 @@
 
 A state is read once and replaced when the experiment's revision or table changes. Both are checked in
 every batch, inside its transaction: what another process changed (paused, stopped, published) holds
-from the next decision on, and all processes draw from the same table.
+from the next decision on, and all processes draw from the same table. Whoever published the table has
+checked it, and need not read it again.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import hmac
 import os
 from collections.abc import Iterable
+from copy import copy
 from itertools import count
 
 from sqlalchemy import Connection, select
@@ -101,12 +103,31 @@ class ExperimentState:
         self._slots = int.from_bytes(experiment.slots or b"", "little")
         self.zero: list[int] | None = None
         self.rows: list[list[int]] = []
-        if table is not None:
-            self.zero = thresholds(table.zero)
-            self.rows = [thresholds(row) for row in table.rows]
         self.answered_hour = -1  # the last hour that this process wrote down
-        self.new_decisions = 0  # since this state was read
+        self.new_decisions = 0  # since this table is drawn from
         self.look_after = 0  # so many new decisions before the publisher looks again
+        self.successor: ExperimentState | None = None  # with the table that is published next
+        if table is not None:
+            self._draw_from(table)
+
+    def _draw_from(self, table: Table) -> None:
+        self.zero = thresholds(table.zero)
+        self.rows = [thresholds(row) for row in table.rows]
+
+    def followed_by(self, number: int, table: Table) -> None:
+        """This process has published the next table: once it is in force, nothing has to be read."""
+        if self.differences:  # read again, they may be gone
+            return
+        successor = copy(self)
+        successor.table_number, successor.new_decisions, successor.successor = number, 0, None
+        successor._draw_from(table)
+        self.successor = successor
+
+    def take_over(self, before: ExperimentState) -> None:
+        """Go on where the state before this one ended."""
+        if before.version == self.version:
+            # The publisher has counted from the table that is in force now.
+            self.look_after = max(0, before.look_after - before.new_decisions)
 
     @property
     def needs_table(self) -> bool:
@@ -200,11 +221,17 @@ class ExperimentStates:
             if state is not None
         }
         heads = transaction.heads(sorted(wanted)) if wanted else {}
-        stale = [
-            identity
-            for identity, head in heads.items()
-            if head != (wanted[identity].revision, wanted[identity].table_number)
-        ]
+        stale = []
+        for identity, head in heads.items():
+            state = wanted[identity]
+            if head == (state.revision, state.table_number):
+                continue
+            successor = state.successor
+            if successor is None or head != (successor.revision, successor.table_number):
+                stale.append(identity)
+            else:
+                self._put(successor, state)
+                wanted[identity] = successor
         if len(heads) != len(wanted):  # removed since: a draft that was discarded, a scratch copy
             for state in (state for identity, state in wanted.items() if identity not in heads):
                 del self._by_key[state.key], self._by_tag[state.id[:4]]
@@ -217,12 +244,13 @@ class ExperimentStates:
         for experiment in found:
             if (experiment.status == "scratch") == self._scratch:
                 state = _state(connection, experiment, self._key)
-                known = self._by_key.get(state.key)
-                if known is not None and known.version == state.version:
-                    # The publisher has counted from the table that is in force now.
-                    state.look_after = max(0, known.look_after - known.new_decisions)
-                self._by_key[state.key] = state
-                self._by_tag[state.id[:4]] = state
+                self._put(state, self._by_key.get(state.key))
+
+    def _put(self, state: ExperimentState, before: ExperimentState | None) -> None:
+        if before is not None:
+            state.take_over(before)
+        self._by_key[state.key] = state
+        self._by_tag[state.id[:4]] = state
 
 
 def _state(connection: Connection, experiment: Experiment, key: bytes) -> ExperimentState:

@@ -158,6 +158,7 @@ class Publisher:
             if left <= 0:
                 made = self.publish(state.key, after=grown.table, alone=grown.writers <= 1)
                 if made is not None:
+                    state.followed_by(made.number, decoded_table(made.rows, len(state.arm_keys)))
                     grown = grown._replace(table=made.number, published=made.decisions)
                     left = next_due(grown) - grown.decisions
             # Other writers decide too: look more often than this one alone would have to.
