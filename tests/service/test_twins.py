@@ -107,11 +107,11 @@ def test_a_statement_less_for_unlisted_segments_is_caught(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DENIABLE_VISITOR_KEY", "5a" * 32)
-    careful = SqliteTransaction.add_counts
+    careful = SqliteTransaction._add_counts
 
     def careless(self: SqliteTransaction, rows: Any) -> None:
         careful(self, [row for row in rows if row.segment != UNKNOWN_SEGMENT])
 
-    monkeypatch.setattr(SqliteTransaction, "add_counts", careless)
+    monkeypatch.setattr(SqliteTransaction, "_add_counts", careless)
     listed = trace(tmp_path / "listed", ["a"] * 4, monkeypatch)
     assert trace(tmp_path / "unlisted", [None] * 4, monkeypatch)[0] != listed[0]

@@ -165,8 +165,9 @@ class Batch:
     def store(self) -> Chain:
         """Write what was counted; returns the new end of the chain."""
         writer, owner = self._identity.writer, self._identity.owner
-        self._tx.add_counts(list(self._padded_counts(writer)))
-        if not self._tx.extend(writer, owner, self._chain, self._now + LEASE_MICROSECONDS):
+        counts = list(self._padded_counts(writer))
+        lease_until = self._now + LEASE_MICROSECONDS
+        if not self._tx.extend(writer, owner, self._chain, lease_until, counts):
             raise TryAgain("this writer's chain was taken over")
         return self._chain
 

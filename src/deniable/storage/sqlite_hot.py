@@ -149,10 +149,6 @@ class SqliteTransaction:
         """See HotTransaction."""
         return self._added("rewards", NewReward._fields, rows)
 
-    def add_counts(self, rows: Sequence[Count]) -> None:
-        """See HotTransaction."""
-        self._added("counters", Count._fields, rows, _ADD_COUNTS)
-
     def answered(self, experiment: bytes, writer: int, hour: int) -> None:
         """See HotTransaction."""
         self._execute(
@@ -161,13 +157,19 @@ class SqliteTransaction:
             (experiment, writer, hour),
         )
 
-    def extend(self, writer: int, owner: bytes, chain: Chain, lease_until: int) -> bool:
+    def extend(
+        self, writer: int, owner: bytes, chain: Chain, lease_until: int, counts: Sequence[Count]
+    ) -> bool:
         """See HotTransaction."""
+        self._add_counts(counts)
         cursor = self._execute(
             "UPDATE writers SET seq = ?, head = ?, lease_until = ? WHERE id = ? AND owner = ?",
             (*chain, lease_until, writer, owner),
         )
         return cursor.rowcount == 1
+
+    def _add_counts(self, rows: Sequence[Count]) -> None:
+        self._added("counters", Count._fields, rows, _ADD_COUNTS)
 
     def chain(self, writer: int, owner: bytes) -> Chain | None:
         """See HotTransaction."""

@@ -134,14 +134,16 @@ class HotTransaction(Protocol):
     def add_rewards(self, rows: Sequence[NewReward]) -> int:
         """Insert; returns how many were new. Fewer than given: another writer was first."""
 
-    def add_counts(self, rows: Sequence[Count]) -> None:
-        """Add to this writer's counters."""
-
     def answered(self, experiment: bytes, writer: int, hour: int) -> None:
         """Remember that the experiment was answered from in this hour."""
 
-    def extend(self, writer: int, owner: bytes, chain: Chain, lease_until: int) -> bool:
-        """Store the end of the writer's chain; False: somebody else owns this writer now."""
+    def extend(
+        self, writer: int, owner: bytes, chain: Chain, lease_until: int, counts: Sequence[Count]
+    ) -> bool:
+        """Store the end of the writer's chain, and add to its counters.
+
+        False: somebody else owns this writer now; the transaction is to be undone.
+        """
 
     def chain(self, writer: int, owner: bytes) -> Chain | None:
         """The end of the writer's chain; None: somebody else owns this writer now."""
