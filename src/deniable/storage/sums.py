@@ -2,10 +2,11 @@
 
 Counters are kept by table, because results need them so: 200 cells in 100 tables are 20,000 rows, too
 many to add up for every publication. Shows of a table that was replaced never change; its rewards may
-still come. So `RunningSums` reads the newest tables every time and remembers the others in blocks
-(`WIDTH` blocks of one size become one of the next). Blocks are read again from the oldest table on for
-which this process's own writer has stored a reward, and all of them where another writer has stored
-anything. So the sums are always those of all counters.
+still come. So `RunningSums` reads the newest tables every time, and remembers the sums over the others
+at the end of some of them (the ends of blocks: `WIDTH` blocks of one size become one of the next).
+What was summed is read again from the oldest table on for which this process's own writer has stored a
+reward, and all of it where another writer has stored anything. So the sums are always those of all
+counters.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import threading
 from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import add
 from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, ScalarSelect, Table, bindparam, func, select
@@ -86,7 +88,7 @@ def _cells(experiment: Experiment) -> int:
 
 @dataclass(slots=True)
 class _Block:
-    """Sums over the tables from one number to another; about WIDTH^size of them."""
+    """Tables from one number to another, about WIDTH^size of them; the sums are those up to its end."""
 
     first: int
     last: int
@@ -156,25 +158,18 @@ class RunningSums:
                 grown = len(blocks[-1].sums.shows) != _cells(experiment)
                 if grown or blocks[-1].last >= table:  # or an older state of the store
                     blocks.clear()
-            last = table - FRESH - 1
-            wanted = _next_block(blocks, last)
-            if wanted is not None:
-                first, size = wanted
-                blocks.append(_Block(first, last, size, sums(connection, experiment, first, last)))
-            found = [sums(connection, experiment, _behind(blocks)), *(b.sums for b in blocks)]
-        decisions, shows, rewards = zip(*found, strict=True)
-        return Sums(
-            sum(decisions),
-            array("q", map(sum, zip(*shows, strict=True))),
-            array("q", map(sum, zip(*rewards, strict=True))),
-        )
+            first, last = _behind(blocks), table - FRESH - 1
+            if first <= last:
+                new = sums(connection, experiment, first, last)
+                _append(blocks, last, _with(new, blocks))
+            return _with(sums(connection, experiment, _behind(blocks)), blocks)
 
     def growth(self, connection: Connection, identity: bytes) -> Growth:
         """How far the experiment with this id has come, in one statement."""
         with self._lock:
             known = self._known.get(identity)
             blocks = [] if known is None else known.blocks
-            first, before = _behind(blocks), sum(block.sums.decisions for block in blocks)
+            first, before = _behind(blocks), blocks[-1].sums.decisions if blocks else 0
         found = growth(connection, identity, first)
         if blocks and found.table < first:  # an older state of the store
             return growth(connection, identity)
@@ -188,17 +183,27 @@ def growth(connection: Connection, identity: bytes, first: int = 0) -> Growth:
     return Growth(int(decisions), n_writers, table, int(published), bool(trace), n_arms, n_segments)
 
 
-def _next_block(blocks: list[_Block], last: int) -> tuple[int, int] | None:
-    """First table and size of the block to be read next; those that become part of it are removed."""
+def _with(new: Sums, blocks: list[_Block]) -> Sums:
+    """The sums over some tables and all that are in blocks."""
+    if not blocks:
+        return new
+    before = blocks[-1].sums
+    return Sums(
+        new.decisions + before.decisions,
+        array("q", map(add, new.shows, before.shows)),
+        array("q", map(add, new.rewards, before.rewards)),
+    )
+
+
+def _append(blocks: list[_Block], last: int, upto: Sums) -> None:
+    """Put the tables behind the last block into one that ends with `last`."""
     first = _behind(blocks)
-    if first > last:
-        return None
     size = _size(last - first + 1)
     while [block.size for block in blocks[1 - WIDTH :]] == [size] * (WIDTH - 1):
         first = blocks[1 - WIDTH].first
         del blocks[1 - WIDTH :]
         size += 1
-    return first, size
+    blocks.append(_Block(first, last, size, upto))
 
 
 def _behind(blocks: list[_Block]) -> int:
