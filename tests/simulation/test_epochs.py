@@ -115,7 +115,7 @@ def test_a_wrong_rule_is_found() -> None:
 
 
 def test_tables_come_when_the_service_s_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Up to 8 arms; with more, 5% apart. Until there are enough counts all arms are equally likely."""
+    """Up to 10 arms; with more, 5% apart. Until there are enough counts all arms are equally likely."""
     seen: list[tuple[float, bool]] = []
     right = TableMaker.next_table
 

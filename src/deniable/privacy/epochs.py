@@ -14,6 +14,9 @@ LARGEST_STEP, SMALLEST_STEP = 0.05, 0.01
 """By which part decisions grow from table to table, at most and at least. With many arms one that was
 lucky is shown for a whole epoch, and epochs have to be shorter."""
 
+FEW_ARMS = 10
+"""Arms up to which the largest step does."""
+
 TRACE_GROWTH = 2.0
 """With a trace budget, where every publication adds noise, few large steps are better."""
 
@@ -39,8 +42,8 @@ class Epochs(NamedTuple):
 def epochs_of(n_arms: int, n_segments: int, *, trace: bool = False) -> Epochs:
     """How the service publishes for an experiment.
 
-    Decisions grow by 4/K^2, which is 5% up to 8 arms and 1% from 20 on, and by J min(5 K, 60), which
-    is at least 100. With a trace budget they double, and grow by 100.
+    Decisions grow by 5% up to 10 arms, by 4/K^2 above, which is 1% from 20 on, and by J min(5 K, 60),
+    which is at least 100. With a trace budget they double, and grow by 100.
 
     Args:
         n_arms: K.
@@ -48,13 +51,13 @@ def epochs_of(n_arms: int, n_segments: int, *, trace: bool = False) -> Epochs:
         trace: whether there is a trace budget.
 
     >>> epochs_of(2, 2), epochs_of(10, 20)
-    (Epochs(growth=1.05, least=100), Epochs(growth=1.04, least=1000))
+    (Epochs(growth=1.05, least=100), Epochs(growth=1.05, least=1000))
     >>> epochs_of(20, 5), epochs_of(20, 5, trace=True)
     (Epochs(growth=1.01, least=300), Epochs(growth=2.0, least=100))
     """
     if trace:
         return Epochs(TRACE_GROWTH, LEAST_NEW)
-    step = min(LARGEST_STEP, max(SMALLEST_STEP, 4 / n_arms**2))
+    step = LARGEST_STEP if n_arms <= FEW_ARMS else max(SMALLEST_STEP, 4 / n_arms**2)
     by_segment = min(LEAST_BY_ARM * n_arms, ENOUGH_BY_SEGMENT)
     return Epochs(1 + step, max(LEAST_NEW, by_segment * n_segments))
 
@@ -62,7 +65,7 @@ def epochs_of(n_arms: int, n_segments: int, *, trace: bool = False) -> Epochs:
 def simulated_epochs(n_arms: int, n_segments: int, *, trace: bool = False) -> Epochs:
     """How the simulator publishes the joint strategy and one bandit for everybody.
 
-    As the service does up to 8 arms. With more arms the service publishes more often, up to five times;
+    As the service does up to 10 arms. With more arms the service publishes more often, up to five times;
     their tables take long to make, and tables that are 5% apart lose little (docs/joint.md).
 
     >>> simulated_epochs(2, 2) == epochs_of(2, 2), simulated_epochs(20, 5)
