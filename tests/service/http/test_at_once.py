@@ -266,6 +266,21 @@ def test_a_failure_is_told_as_usual(service: Deniable, monkeypatch: pytest.Monke
     assert at_once == usual
 
 
+def test_a_fault_of_the_service_is_told_as_usual(
+    service: Deniable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def asked(site: Site) -> bytes:
+        def fail(*_: object) -> None:
+            raise RuntimeError("never shown")
+
+        monkeypatch.setattr(site._app._decide._service, "decide", fail)
+        return await site.ask(site.post(DECISIONS, {"visitor": "ann", "segment": "a"}))
+
+    answer = run(service, asked)
+    assert answer.startswith(b"HTTP/1.1 500")
+    assert b"never shown" not in answer
+
+
 def test_nothing_is_sent_to_a_client_that_went_away(service: Deniable) -> None:
     async def asked(site: Site) -> bytes:
         connection, wire = site.connected()

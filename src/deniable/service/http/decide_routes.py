@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 import orjson
 
 from deniable._types import JsonObject
-from deniable.errors import DeniableError, OverloadedError
+from deniable.errors import OverloadedError
 from deniable.service.asynchronous import AsyncDecisions
 from deniable.service.http.auth import Authenticator, Caller
 from deniable.service.http.messages import (
@@ -183,7 +183,7 @@ class DecideRoutes:
             if caller is None or route.scope not in caller.scopes or key.startswith(SCRATCH_PREFIX):
                 return None
             return Asked(route, key, self._asked(route, key, caller, body, scope))
-        except (Problem, DeniableError):
+        except Exception:  # noqa: BLE001 - it happens again in `serve`, where it is told
             return None
 
     def _asked(
