@@ -116,6 +116,13 @@ FAULTS = (
     ),
     Fault(
         "storage/postgres.py",
+        'self._plain.execute(f"BEGIN; {wanted}".encode())',
+        'self._plain.execute(f"SELECT 1; {wanted}".encode())',
+        "a batch on PostgreSQL is stored in parts",
+        (f"{DURABLE}::test_a_transaction_that_fails_leaves_nothing",),
+    ),
+    Fault(
+        "storage/postgres.py",
         'lease_until = %b WHERE id = %b AND owner = %b"',
         'lease_until = %b WHERE id = %b AND (owner = %b OR TRUE)"',
         "a writer that lost its lease writes into another one's chain (PostgreSQL)",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,9 @@ from tests.postgres import PostgresServer
 
 from deniable.storage import replies
 from deniable.storage.connect import MemoryStore, connect
+from deniable.storage.schema import answers as stored_answers
 from deniable.storage.schema import replies as table
-from deniable.storage.store import Store
+from deniable.storage.store import HotTransaction, Store
 
 FULL = 2
 """SQLite's number for synchronous=FULL: a commit returns when the log is on the disk."""
@@ -135,3 +137,34 @@ def test_old_replies_are_forgotten(tmp_path: Path, limit: int) -> None:
         assert reserved(b"other", later + 9_000_000, patch).status == 0
         assert reserved(b"other", later + 12_000_000, patch) is None
     store.close()
+
+
+@pytest.mark.parametrize("heads_first", [True, False])
+def test_a_transaction_that_fails_leaves_nothing(
+    postgres: PostgresServer, heads_first: bool
+) -> None:
+    """However it began: with the heads of experiments, or with another statement."""
+    store = connect(postgres.new_database())
+    experiment, writer = bytes(16), 7
+
+    def answer(transaction: HotTransaction) -> None:
+        if heads_first:
+            assert transaction.heads([experiment]) == {}
+        transaction.answered(experiment, writer, 1)
+
+    def answers() -> int:
+        with store.read() as connection:
+            return connection.execute(select(func.count()).select_from(stored_answers)).scalar_one()
+
+    try:
+        with suppress(ZeroDivisionError), store.hot() as transaction:
+            answer(transaction)
+            raise ZeroDivisionError
+        assert answers() == 0
+        with store.hot() as transaction:
+            answer(transaction)
+        assert answers() == 1
+        with store.hot():
+            pass  # nothing was asked, nothing was begun
+    finally:
+        store.close()

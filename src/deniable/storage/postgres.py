@@ -147,10 +147,11 @@ class PostgresStore:
                 self._hot.autocommit = True
                 self._hot.execute(_SETTINGS)
                 self._transaction = PostgresTransaction(self._hot)
-            self._hot.execute(b"BEGIN")
+            self._transaction.begun = False
             try:
                 yield self._transaction
-                self._hot.execute(b"COMMIT")
+                if self._transaction.begun:
+                    self._hot.execute(b"COMMIT")
             except BaseException:
                 self._undo()
                 raise
@@ -273,10 +274,7 @@ def _insert(table: Table, names: tuple[str, ...], ending: str) -> bytes:
     return f"{into} SELECT * FROM unnest({arrays}) {ending}".encode()
 
 
-_HEADS = (
-    b"SELECT id, revision, table_number FROM experiments WHERE id = ANY(%b::bytea[]) "
-    b"ORDER BY id FOR SHARE"
-)
+_HEADS = "SELECT id, revision, table_number FROM experiments WHERE id IN ({}) ORDER BY id FOR SHARE"
 _STORED = (
     b"SELECT visitor, id, shown, table_number IS NULL "
     b"FROM decisions WHERE experiment_id = %b AND visitor = ANY(%b::bytea[])"
@@ -323,16 +321,29 @@ _CHAIN = b"SELECT seq, head FROM writers WHERE id = %b AND owner = %b"
 
 
 class PostgresTransaction:
-    """Implements `HotTransaction` on one connection."""
+    """Implements `HotTransaction` on one connection.
+
+    Attributes:
+        begun: whether the transaction has begun; it does with its first statement.
+    """
 
     def __init__(self, connection: psycopg.Connection[TupleRow]) -> None:
         connection.adapters.register_dumper(_Array, _ArrayDumper)
         self._cursor = connection.cursor(binary=True)
+        self._plain = connection.cursor()
+        self.begun = False
 
     def heads(self, experiments: Sequence[bytes]) -> dict[bytes, Head]:
         """See HotTransaction."""
-        rows = self._rows(_HEADS, [_bytes_array(experiments)])
-        return {row[0]: Head(row[1], row[2]) for row in rows}
+        listed = ", ".join(f"decode('{identity.hex()}', 'hex')" for identity in experiments)
+        wanted = _HEADS.format(listed)
+        if self.begun:
+            self._plain.execute(wanted.encode())
+        else:  # nearly always the first statement: one trip to the server for both
+            self._plain.execute(f"BEGIN; {wanted}".encode())
+            self._plain.nextset()
+            self.begun = True
+        return {row[0]: Head(row[1], row[2]) for row in self._plain.fetchall()}
 
     def stored(self, experiment: bytes, visitors: Sequence[bytes]) -> dict[bytes, Stored]:
         """See HotTransaction."""
@@ -349,8 +360,8 @@ class PostgresTransaction:
 
     def add_decisions(self, new: NewDecisions) -> int:
         """See HotTransaction."""
-        self._cursor.execute(_ADD_DECISIONS, [*new[:5], *_columns(new.rows, _OWN_TYPES)])
-        return self._cursor.rowcount
+        values = [*new[:5], *_columns(new.rows, _OWN_TYPES)]
+        return self._executed(_ADD_DECISIONS, values).rowcount
 
     def shown(self, experiment: bytes, decisions: Sequence[bytes]) -> dict[bytes, Shown]:
         """See HotTransaction."""
@@ -367,18 +378,17 @@ class PostgresTransaction:
 
     def answered(self, experiment: bytes, writer: int, hour: int) -> None:
         """See HotTransaction."""
-        self._cursor.execute(_ANSWERED, [experiment, writer, hour])
+        self._executed(_ANSWERED, [experiment, writer, hour])
 
     def extend(
         self, writer: int, owner: bytes, chain: Chain, lease_until: int, counts: Sequence[Count]
     ) -> bool:
         """See HotTransaction."""
         values = [*chain, lease_until, writer, owner]
-        if counts:
-            self._cursor.execute(_COUNT_AND_EXTEND, [*_columns(counts, _COUNT_TYPES), *values])
-        else:
-            self._cursor.execute(_EXTEND, values)
-        return self._cursor.rowcount == 1
+        if not counts:
+            return self._executed(_EXTEND, values).rowcount == 1
+        values = [*_columns(counts, _COUNT_TYPES), *values]
+        return self._executed(_COUNT_AND_EXTEND, values).rowcount == 1
 
     def chain(self, writer: int, owner: bytes) -> Chain | None:
         """See HotTransaction."""
@@ -386,15 +396,20 @@ class PostgresTransaction:
         return rows[0] if rows else None
 
     def _rows(self, statement: bytes, values: Sequence[object]) -> list[TupleRow]:
-        return self._cursor.execute(statement, values).fetchall()
+        return self._executed(statement, values).fetchall()
+
+    def _executed(self, statement: bytes, values: Sequence[object]) -> psycopg.Cursor[TupleRow]:
+        if not self.begun:
+            self._plain.execute(b"BEGIN")
+            self.begun = True
+        return self._cursor.execute(statement, values)
 
     def _added(
         self, statement: bytes, rows: Sequence[tuple[int | bytes, ...]], types: Sequence[str]
     ) -> int:
         if not rows:
             return 0
-        self._cursor.execute(statement, _columns(rows, types))
-        return self._cursor.rowcount
+        return self._executed(statement, _columns(rows, types)).rowcount
 
 
 class _Array(bytes):
