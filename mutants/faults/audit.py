@@ -44,7 +44,7 @@ FAULTS = (
         "audit/checks.py",
         '"kept" if arm.moved <= budget + ROUNDING else "broken"',
         '"kept" if arm.moved <= 1.05 * budget + ROUNDING else "broken"',
-        "a tracker may move by 5% more than promised",
+        "a watcher may move by 5% more than promised",
         (LINES,),
     ),
     Fault(

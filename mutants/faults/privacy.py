@@ -79,7 +79,7 @@ FAULTS = (
         "privacy/serving.py",
         "piece_of = {risk: -(-SPACE * factor // total) for risk, factor in factors.items()}",
         "piece_of = {risk: SPACE * factor // total for risk, factor in factors.items()}",
-        "pieces are rounded down, in the tracker's favour",
+        "pieces are rounded down, in the watcher's favour",
         SERVING,
     ),
     Fault(
@@ -177,14 +177,14 @@ FAULTS = (
         "privacy/tracker.py",
         "return np.asarray(rates if clicked else 1 - rates)",
         "return np.asarray(rates)",
-        "the tracker reads no click as a click",
+        "the watcher reads no click as a click",
         TRACKER,
     ),
     Fault(
         "privacy/tracker.py",
         "return row if self.sees_output else np.ones_like(row)",
         "return row",
-        "a tracker that sees no output sees it",
+        "a watcher that sees no output sees it",
         TRACKER,
     ),
     Fault(

@@ -79,7 +79,7 @@ FAULTS = (
         "studies/tracker.py",
         "mine, other = PRIOR * likelihood[0], (1 - PRIOR) * likelihood[1]",
         "mine, other = 0.5 * likelihood[0], 0.5 * likelihood[1]",
-        "the study's tracker has another prior",
+        "the study's watcher has another prior",
         (f"{BEYOND}::test_the_tracker_here_is_the_packages_tracker",),
     ),
     Fault(

@@ -120,7 +120,7 @@ def test_a_table_with_a_little_too_much_is_caught() -> None:
 
 
 def test_an_entry_outside_of_the_band_is_caught_though_its_table_alone_is_sound() -> None:
-    """All rows moved together: no segment differs, but a tracker that knows the time would learn."""
+    """All rows moved together: no segment differs, but a watcher that knows the time would learn."""
     promised = promise(1.0, strategy="constant")
     fixed = band(promised.budgets_nano)
     amount = fixed.floors[0] // 2

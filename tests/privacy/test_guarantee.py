@@ -1,4 +1,4 @@
-"""The promise itself, in exact fractions: no shown arm moves a tracker's odds beyond e^budget.
+"""The promise itself, in exact fractions: no shown arm moves a watcher's odds beyond e^budget.
 
 Twice: on the integer tables that are served, and on the real mechanism, whose probabilities are
 enclosed in rationals from the power series of e^x.

@@ -1,4 +1,4 @@
-"""The tracker as an adversary who has only counts: what it can prove from them.
+"""The watcher as an adversary who has only counts: what it can prove from them.
 
 It counts how often each arm was shown to each segment. Where the promise is kept, the number of times
 arm j is shown to n visitors lies, in distribution, between binomials with the smallest and the largest

@@ -1,4 +1,4 @@
-"""The tracker at its best: it knows the algorithm's whole state, and every visitor's segment is a guess.
+"""The watcher at its best: it knows the algorithm's whole state, and every visitor's segment is a guess.
 
 For each visitor it knows the table in force at that moment, starts from the segments' shares as its
 prior and applies Bayes' rule to the arm. Apart from that, it may see the response too; then it is given
@@ -28,7 +28,7 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Belief:
-    """What a tracker came to believe.
+    """What a watcher came to believe.
 
     Attributes:
         moved: the largest move of its log odds for or against any segment, in nats.
@@ -47,11 +47,11 @@ class Belief:
 
 @dataclass(frozen=True)
 class Beliefs:
-    """Both trackers.
+    """Both watchers.
 
     Attributes:
         visitors: how many were looked at, the most recent ones.
-        arm: the tracker that sees the arm.
+        arm: the watcher that sees the arm.
         arm_and_response: the one that sees the response too; measured, not promised.
     """
 

@@ -52,9 +52,9 @@ def exact_checks(promise: Promise, proofs: tuple[VersionProof, ...]) -> Iterator
         ratio = worst.promised_ratio
         kept = all(arm.holds for arm in proof.arms)
         who = (
-            "a tracker, whether or not it knows when the visitor first came,"
+            "a watcher, whether or not it knows when the visitor first came,"
             if promise.grade == ACROSS_TIME
-            else "a tracker that knows when the visitor first came"
+            else "a watcher that knows when the visitor first came"
         )
         tables = f"{proof.n_tables:,} published table{'s' if proof.n_tables != 1 else ''}"
         moved = (
@@ -272,22 +272,22 @@ def proven_check(promise: Promise, proven: ProvenRisk) -> Check:
 
 
 def belief_checks(promise: Promise, beliefs: Beliefs | None) -> Iterator[Check]:
-    """What the best tracker came to believe."""
+    """What the best watcher came to believe."""
     if beliefs is None:
-        yield Check("the best tracker", "not tested", "There are not yet visitors of two segments.")
+        yield Check("the best watcher", "not tested", "There are not yet visitors of two segments.")
         return
     arm, both, budget = beliefs.arm, beliefs.arm_and_response, promise.budget_nano / NANO
     moved = arm.moved if arm.moved > ROUNDING else 0.0
     yield Check(
-        "the best tracker",
+        "the best watcher",
         "kept" if arm.moved <= budget + ROUNDING else "broken",
-        f"A tracker that knows the whole algorithm moved its log odds by at most {moved:.6g} "
+        f"A watcher that knows the whole algorithm moved its log odds by at most {moved:.6g} "
         f"nats ({budget:g} promised); its highest belief is {arm.highest:.1%} (at most "
         f"{arm.bound:.1%}). It guesses {100 * arm.guessed:.1f} of 100 segments right; "
         f"{100 * arm.guessed_before:.1f} without seeing anything.",
     )
     yield Check(
-        "a tracker that sees responses too",
+        "a watcher that sees responses too",
         "measured",
         f"Not promised: its highest belief is {both.highest:.1%}, it guesses "
         f"{100 * both.guessed:.1f} of 100 right. The part beyond the arm comes from what people "

@@ -175,7 +175,7 @@ def _arms(
 
 
 def _likeliest_share(design: dict[int, FloatArray], log: DecisionLog) -> DrawTest:
-    """How often the row's likeliest arm was shown: too often would tell a tracker too much."""
+    """How often the row's likeliest arm was shown: too often would tell a watcher too much."""
     groups, place, sizes = np.unique(
         np.stack([log.table, log.row], axis=1), axis=0, return_inverse=True, return_counts=True
     )

@@ -1,7 +1,7 @@
 """The exact check: every published table, its worst ratio a fraction, compared without rounding.
 
 For a shown arm j let ``most_j`` and ``least_j`` be the largest and the smallest probability with which
-anybody can be shown it. Within one table, over segments and the zero row, a tracker that knows when the
+anybody can be shown it. Within one table, over segments and the zero row, a watcher that knows when the
 visitor first came can move its odds by at most most_j / least_j; over all tables of a version, one that
 does not know it. The promise is kept if that fraction is at most a rational number that is itself below
 e^budget_j. Strategies of the grade "across time" also have a band, fixed at the start: its ratio bounds
@@ -31,9 +31,9 @@ class ArmProof:
     Attributes:
         arm: its position.
         budget_nano: what is promised for it.
-        ratio: the exact factor by which seeing it can move a tracker's odds, at worst, given the
+        ratio: the exact factor by which seeing it can move a watcher's odds, at worst, given the
             time of the first visit; None where some can be shown it and others cannot.
-        ratio_across_time: the same for a tracker that does not know the time.
+        ratio_across_time: the same for a watcher that does not know the time.
         bound: a rational number at most e^budget.
         most: the largest probability of being shown, times 2^64, over all tables (of a band that was
             fixed late: from then on).

@@ -55,7 +55,7 @@ class Audit:
         draws: observed against designed counts, with chi-squares.
         evidence: e-values of draws and lottery, and their power; None without decisions.
         proven: what counts alone prove.
-        beliefs: what the best tracker came to believe.
+        beliefs: what the best watcher came to believe.
         heads: chain -> its length and newest hash, to be noted outside of the store.
     """
 

@@ -1,4 +1,4 @@
-"""What a tracker learns, as pictures: people out of 100, odds ratios, what budgets would change."""
+"""What a watcher learns, as pictures: people out of 100, odds ratios, what budgets would change."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _BUDGET_COLOURS = ("#0072B2", "#009E73", "#CC79A7")
 
 
 def people(before: int, after: int) -> Records:
-    """100 people in rows of 20: those a tracker counted in before, those it adds, the rest.
+    """100 people in rows of 20: those a watcher counted in before, those it adds, the rest.
 
     >>> [person["state"] for person in people(1, 3)][:4]
     ['before', 'added', 'added', 'rest']
@@ -47,7 +47,7 @@ def people_picture(
     """The belief in one segment, before and after, out of 100 people.
 
     Args:
-        before: how many of 100 the tracker took for members of the segment.
+        before: how many of 100 the watcher took for members of the segment.
         after: how many once it saw the variant that tells most.
         title: the segment.
         words: a line below the title.
@@ -147,7 +147,7 @@ def budget_beliefs(
     width: int = 420,
     height: int = 200,
 ) -> ChartType:
-    """The most a tracker could believe of a segment under each budget, beside before and today."""
+    """The most a watcher could believe of a segment under each budget, beside before and today."""
     grid = np.linspace(0, max(budgets), 121)
     curve = alt.Chart(values(rows(budget=grid, belief=highest_belief(before, grid))))
     chosen = alt.Chart(values(rows(budget=budgets, belief=highest_belief(before, budgets))))

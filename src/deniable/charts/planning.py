@@ -247,7 +247,7 @@ def expected_panel() -> ChartType:
 
 
 def belief_panel() -> ChartType:
-    """The least and the most a tracker can believe, over all priors, at one budget."""
+    """The least and the most a watcher can believe, over all priors, at one budget."""
     base = alt.Chart(alt.NamedData(name="belief"))
     area = base.mark_area(opacity=0.25, color=BLUE, line={"strokeWidth": 1.5}).encode(
         x=alt.X("prior:Q", title="belief before", axis=PERCENT, scale=_unit()),

@@ -27,7 +27,7 @@ COMMANDS: dict[str, str] = {
     "init": "Make a store, the firm's budget and an admin key.",
     "keys": "Create, list and revoke API keys.",
     "layers": "Propose which experiments should exclude each other, and with which shares.",
-    "leak": "What an exposure log tells a tracker today.",
+    "leak": "What an exposure log tells a watcher today.",
     "ledger": "Verify the append-only ledger, or show it.",
     "plan": "Plan the privacy budget of one experiment.",
     "purge": "Forget visitors of long ago.",

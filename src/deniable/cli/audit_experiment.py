@@ -98,7 +98,7 @@ def audit_sections(found: Audit) -> list[Section]:
         ),
         Section(
             f"Exact worst case of each shown arm, {final.n_tables:,} tables published",
-            "By how much seeing the arm can multiply a tracker's odds, cut after 20 digits.",
+            "By how much seeing the arm can multiply a watcher's odds, cut after 20 digits.",
             ("arm", "budget", "worst ratio", "e^budget, from below", "kept"),
             arms,
         ),

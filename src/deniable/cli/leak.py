@@ -1,4 +1,4 @@
-"""`deniable leak`: what an exposure log tells a tracker today."""
+"""`deniable leak`: what an exposure log tells a watcher today."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def leak(
     chart: Annotated[Path | None, typer.Option(help="Draw to FILE.(svg|png|pdf|html).")] = None,
     out: Annotated[Path | None, typer.Option(help="Write a report to FILE.html.")] = None,
 ) -> None:
-    """Say what a tracker that sees the shown variants learns about visitors' segments today.
+    """Say what a watcher that sees the shown variants learns about visitors' segments today.
 
     Column names are guessed and printed; name them where the guess is wrong. Needs no service.
     """

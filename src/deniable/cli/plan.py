@@ -58,14 +58,14 @@ def plan(
     ] = None,
     prior: Annotated[
         float | None,
-        typer.Option(help="What a tracker believes before it sees the arm (default: 0.2)."),
+        typer.Option(help="What a watcher believes before it sees the arm (default: 0.2)."),
     ] = None,
     budget: Annotated[
         float | None,
         typer.Option(help="Privacy budget in nats (default: recommended, with a table of others)."),
     ] = None,
     max_belief: Annotated[
-        float | None, typer.Option(help="The most that a tracker may come to believe.")
+        float | None, typer.Option(help="The most that a watcher may come to believe.")
     ] = None,
     trace_budget: Annotated[
         float | None,

@@ -45,7 +45,7 @@ class DrawEvidence:
         arms: of each arm being shown too often or too seldom, in each segment and, in the last row,
             in all of them, (J + 1, K).
         favourites: of the most likely arms of each table being shown too often or too seldom, in the
-            same rows, (J + 1,). Too often is what would tell a tracker more than promised.
+            same rows, (J + 1,). Too often is what would tell a watcher more than promised.
     """
 
     log_e_value: float

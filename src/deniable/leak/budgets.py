@@ -96,7 +96,7 @@ class BudgetEffect:
     Attributes:
         budget: in nats, for each experiment.
         factor: e^budget, the most that one variant could multiply odds by.
-        belief: the most a tracker could believe of the segment that leaks most today.
+        belief: the most a watcher could believe of the segment that leaks most today.
         joint_belief: the same after all the experiments that one visitor met; None without ids.
         costs: by mechanism.
     """

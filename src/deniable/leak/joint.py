@@ -1,6 +1,6 @@
 """What all experiments together tell about one visitor.
 
-A tracker that recognises a visitor multiplies what each shown variant says. Given the segment, draws of
+A watcher that recognises a visitor multiplies what each shown variant says. Given the segment, draws of
 different experiments are taken as independent, which they are where each experiment hashes or draws on
 its own. So log likelihoods add up over the experiments a visitor met, and so do their limits.
 """

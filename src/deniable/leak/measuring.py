@@ -1,4 +1,4 @@
-"""What one experiment tells a tracker: odds ratios, beliefs and guesses, with exact limits.
+"""What one experiment tells a watcher: odds ratios, beliefs and guesses, with exact limits.
 
 With n(s, a) visitors of segment s who were shown variant a, the chance of a given s is a binomial share
 of n(s, .), and the belief in s after a is a binomial share of n(., a). Limits are Clopper and Pearson's.
@@ -46,7 +46,7 @@ class VariantLeak:
 
 @dataclass(frozen=True)
 class SegmentBelief:
-    """A tracker's belief in a segment, before and after the variant that tells most about it."""
+    """A watcher's belief in a segment, before and after the variant that tells most about it."""
 
     segment: str
     before: float
@@ -83,7 +83,7 @@ class ExperimentLeak:
         ratio: the worst odds ratio over all variants and pairs of segments.
         variants: those that prove most first.
         beliefs: by segment, in the order of the names.
-        guesses: how well a tracker guesses; None where half of the log is empty.
+        guesses: how well a watcher guesses; None where half of the log is empty.
     """
 
     experiment: str

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Leak:
-    r"""What a log tells a tracker.
+    r"""What a log tells a watcher.
 
     Attributes:
         file: the log's name.
@@ -163,7 +163,7 @@ def measure_leak(
     budgets: Sequence[float] = BUDGETS,
     progress: Callable[[int], None] | None = None,
 ) -> Leak:
-    """Measure what an exposure log tells a tracker; reads CSV, Parquet and JSON lines.
+    """Measure what an exposure log tells a watcher; reads CSV, Parquet and JSON lines.
 
     Args:
         path: the log.

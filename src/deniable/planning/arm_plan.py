@@ -47,7 +47,7 @@ class ArmPlan:
         budgets: one for each shown arm, in nats.
         horizon: T.
         n_segments: J.
-        prior: the tracker's belief before.
+        prior: the watcher's belief before.
         global_budget: the largest budget: the experiment's.
         exploration: share of random arms once every budget binds.
         arms: one line for each arm.
@@ -108,7 +108,7 @@ def plan_arms(
         arm_budgets: one for each shown arm, all above 0.
         horizon: T.
         n_segments: J.
-        prior: the tracker's belief before.
+        prior: the watcher's belief before.
 
     >>> planned = plan_arms(arm_budgets=[0.5, 1, 2], horizon=10_000)
     >>> [round(line.shown_if_greedy, 3) for line in planned.arms]

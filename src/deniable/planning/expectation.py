@@ -58,7 +58,7 @@ class ExpectedLine:
 
     Attributes:
         budget: in nats.
-        belief: the most a tracker could believe.
+        belief: the most a watcher could believe.
         outcomes: by strategy.
     """
 
@@ -196,7 +196,7 @@ def expectation(
     Args:
         asked: the experiment.
         budget: the plan's.
-        belief_before: the tracker's belief, for the table.
+        belief_before: the watcher's belief, for the table.
         budgets: of the table.
         per_day: visitors a day.
         simulate: whether to simulate what the surface does not cover; if not, the note says so.

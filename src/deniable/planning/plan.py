@@ -104,7 +104,7 @@ class BudgetLine:
 
     Attributes:
         budget: in nats.
-        belief: the most a tracker could believe.
+        belief: the most a watcher could believe.
         exploration: share of random arms for the last visitor, by strategy; None where it depends on
             what was learned.
         regret: the bound, by strategy.
@@ -125,11 +125,11 @@ class Plan:
         horizon: T, visitors.
         n_segments: J.
         shares: of the visitors by segment; None where the segments are of one size.
-        prior: the tracker's belief before.
-        max_belief: the most that a tracker may come to believe, or None.
+        prior: the watcher's belief before.
+        max_belief: the most that a watcher may come to believe, or None.
         budget: the budget looked at; the recommended one where none was given.
         chosen: whether that budget was given.
-        lowest_belief: the least a tracker could believe after one shown arm.
+        lowest_belief: the least a watcher could believe after one shown arm.
         highest_belief: the most it could.
         strategies: every strategy at this budget, by name.
         recommendation: the budget we would take.
@@ -219,9 +219,9 @@ def plan(
         horizon: T, the visitors planned for.
         n_segments: J, the groups that must not be told apart; as many as there are shares, or 2.
         shares: of the visitors by segment, adding up to 1; equal where not given.
-        prior: what a tracker believes about a visitor's segment before it sees the arm.
+        prior: what a watcher believes about a visitor's segment before it sees the arm.
         budget: gamma, in nats; the recommended one where it is not given.
-        max_belief: the most a tracker may come to believe; it limits the recommendation.
+        max_belief: the most a watcher may come to believe; it limits the recommendation.
         trace_budget: the cap on what later tables tell about a visitor; None promises nothing there.
         budgets: the grid of the plan's table.
         base_rate: the usual click rate. With it, the plan says what to expect, and recommends by it.

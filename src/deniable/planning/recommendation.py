@@ -29,7 +29,7 @@ class Recommendation:
         strategy: which.
         grade: of its promise.
         budget: in nats, rounded to three digits; everything else is computed at the rounded budget.
-        belief: the most a tracker with the plan's prior could believe, from the trace too.
+        belief: the most a watcher with the plan's prior could believe, from the trace too.
         regret: the bound.
         informative: whether the bound is below the number of visitors.
         reason: why this budget, in words.

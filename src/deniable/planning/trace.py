@@ -40,8 +40,8 @@ class TracePromise:
     Attributes:
         trace_budget: eta, in nats: the cap on what later tables tell about a visitor.
         total: budget + trace budget: own arm and everything that anybody is ever shown later move a
-            tracker's odds by at most e^total. The firm's account commits it at the start.
-        highest_belief: the most a tracker could believe after both.
+            watcher's odds by at most e^total. The firm's account commits it at the start.
+        highest_belief: the most a watcher could believe after both.
     """
 
     trace_budget: float

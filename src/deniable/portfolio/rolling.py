@@ -18,7 +18,7 @@ class RollingBudget:
     """A firm budget that is committed step by step.
 
     A budget, once given to a running experiment, never changes: visitors were promised it. When an
-    experiment ends its budget stays spent, because a tracker remembers, unless `release_ended`: choose
+    experiment ends its budget stays spent, because a watcher remembers, unless `release_ended`: choose
     that only where visitors cannot be linked across the end, for example because identifiers rotate.
 
     Attributes:

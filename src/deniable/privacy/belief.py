@@ -1,4 +1,4 @@
-"""What a tracker can come to believe from one shown arm: the meaning of a budget."""
+"""What a watcher can come to believe from one shown arm: the meaning of a budget."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from deniable.errors import InvalidArgumentError
 
 
 def highest_belief(prior: ArrayLike, risk: ArrayLike) -> Floats:
-    """The most a tracker can believe after one shown arm: p e^risk / (p e^risk + 1 - p).
+    """The most a watcher can believe after one shown arm: p e^risk / (p e^risk + 1 - p).
 
     Args:
         prior: p, what it believed before, in [0, 1].
@@ -27,7 +27,7 @@ def highest_belief(prior: ArrayLike, risk: ArrayLike) -> Floats:
 
 
 def lowest_belief(prior: ArrayLike, risk: ArrayLike) -> Floats:
-    """The least a tracker can believe after one shown arm: p e^-risk / (p e^-risk + 1 - p).
+    """The least a watcher can believe after one shown arm: p e^-risk / (p e^-risk + 1 - p).
 
     >>> round(float(lowest_belief(0.2, 1)), 3)
     0.084
@@ -53,7 +53,7 @@ def belief_curve(risk: float, n_points: int = 201) -> tuple[FloatArray, FloatArr
 
 
 def budget_for_belief(prior: ArrayLike, belief: ArrayLike) -> Floats:
-    """The largest budget that keeps a tracker with this prior at or below this belief.
+    """The largest budget that keeps a watcher with this prior at or below this belief.
 
     It is the difference of the log odds. A prior of 0 never moves: infinite. The belief must not
     be below the prior, which no budget can promise.

@@ -80,7 +80,7 @@ class ServingTable:
         return self.pieces[shown] + (self.bonus if shown == greedy else 0)
 
     def worst_ratio(self, shown: int) -> Fraction:
-        """The exact factor by which seeing this arm can move a tracker's odds."""
+        """The exact factor by which seeing this arm can move a watcher's odds."""
         return Fraction(self.pieces[shown] + self.bonus, self.pieces[shown])
 
     def draw(self, greedy: int, entropy: Entropy = os.urandom) -> int:

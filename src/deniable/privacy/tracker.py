@@ -1,7 +1,7 @@
-"""The tracker as a Bayesian: prior odds, times what the shown arm says, times what the response says.
+"""The watcher as a Bayesian: prior odds, times what the shown arm says, times what the response says.
 
 ``posterior odds = prior odds x R_A(shown arm) x R_Y(response | shown arm)``, each factor only where
-the tracker's channel is open. The mechanism bounds R_A by e^budget. R_Y is measured and reported,
+the watcher's channel is open. The mechanism bounds R_A by e^budget. R_Y is measured and reported,
 never promised.
 """
 
@@ -22,12 +22,12 @@ Matrix: TypeAlias = Sequence[Sequence[float]] | FloatArray
 
 @dataclass(frozen=True, eq=False)
 class Tracker:
-    """A third party that knows the mechanism and watches through the channels that are open.
+    """A watcher: a third party that knows the mechanism and watches through the channels that are open.
 
     Attributes:
         shown_given_segment: probability of each shown arm (row) for each segment (column), (K, J).
         click_given_shown: click rate of each arm (row) in each segment (column), (K, J).
-        sees_output: whether the shown arm reaches the tracker.
+        sees_output: whether the shown arm reaches the watcher.
         sees_response: whether the click does; it means nothing without the shown arm.
 
     >>> shown = [[0.73, 0.27], [0.27, 0.73]]

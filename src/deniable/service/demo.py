@@ -1,4 +1,4 @@
-"""A demo firm: its experiments, a bounded crowd of simulated visitors, and a tracker who watches them.
+"""A demo firm: its experiments, a bounded crowd of simulated visitors, and a watcher of what they see.
 
 Only `deniable serve --demo` makes it. The visitors' true click rates are in this file; the service
 does not know them and learns which arm is best in which segment. `demo_history.py` has the month that
@@ -211,12 +211,12 @@ class Simulator(threading.Thread):
                 self._service.reward_batch((decision.id, click) for decision, click in seen)
 
 
-# -- the tracker ------------------------------------------------------------------------------
+# -- the watcher ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class TrackerScore:
-    """How often a tracker guesses a visitor's segment right, with as many visitors of each kind.
+    """How often a watcher guesses a visitor's segment right, with as many visitors of each kind.
 
     It sees the arm and knows how often each arm is shown to each segment; nobody knows more.
 
@@ -242,7 +242,7 @@ class TrackerScore:
 
 
 def tracker_score(service: Deniable, experiment: DemoExperiment = EXPERIMENTS[0]) -> TrackerScore:
-    """The tracker's score on an experiment so far, with and without Deniable."""
+    """The watcher's score on an experiment so far, with and without Deniable."""
     cells = [cell for cell in service.experiments.counts(experiment.key) if cell.segment]
     visitors = sum(cell.shows for cell in cells)
     kinds = len(experiment.click_rates)
@@ -280,7 +280,7 @@ def guessed_right(cells: Sequence[Cell]) -> float:
 
 @lru_cache(maxsize=16)
 def ordinary_bandit(key: str, visitors: int) -> tuple[float, float]:
-    """The tracker's score against a bandit without a budget, and its clicks per visitor.
+    """The watcher's score against a bandit without a budget, and its clicks per visitor.
 
     One visitor in ten sees a random arm, the others the one that has worked best in their segment.
     """

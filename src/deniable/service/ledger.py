@@ -103,7 +103,7 @@ class Ledger:
             path: the file; its ending is the format.
             experiment: whose decisions.
             shape: `private` (segment, shown, table, propensities, role, version, reward), `public`
-                (what a tracker sees: arm and time), `open-bandit` or `vowpal-wabbit` for off-policy
+                (what a watcher sees: arm and time), `open-bandit` or `vowpal-wabbit` for off-policy
                 tools. All but `public` hold segments: keep them in the trusted zone.
         """
         with self._store.read() as connection:

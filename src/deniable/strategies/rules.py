@@ -83,7 +83,7 @@ class TableRule(ABC):
     """What it does, as a clause: no capital, no full stop."""
 
     grade: ClassVar[Grade]
-    """Whether the promise also holds for a tracker that does not know when a visitor first came."""
+    """Whether the promise also holds for a watcher that does not know when a visitor first came."""
 
     offers_across_time: ClassVar[bool] = False
     """Whether an experiment of the grade "given the time" can ask for "across time" instead."""

@@ -1,4 +1,4 @@
-"""What a budget means: the belief that a tracker can reach from one shown arm."""
+"""What a budget means: the belief that a watcher can reach from one shown arm."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def run(context: Context) -> StudyResult:
         ]
     )
     caption = (
-        "The belief that a tracker can reach from one shown arm, at least and at most, for five "
+        "The belief that a watcher can reach from one shown arm, at least and at most, for five "
         "budgets. On the diagonal nothing is learnt."
     )
     return StudyResult(
-        headline="A budget of 1 lets a tracker that thinks 20% come to think 40% at most; .05 keeps it "
+        headline="A budget of 1 lets a watcher that thinks 20% come to think 40% at most; .05 keeps it "
         "at 21%.",
         paragraphs=(
-            "A tracker that thinks a visitor belongs to a segment with some probability sees one "
+            "A watcher that thinks a visitor belongs to a segment with some probability sees one "
             "shown arm. However it reasons, the odds of its belief change by at most the factor "
             "e^budget, up or down.",
         ),

@@ -47,7 +47,7 @@ STUDIES = (
     Study("firm", "The firm's budget over its experiments"),
     Study("appendix", "The appendix: segments, composition, finite rounds"),
     Study("segments", "Segments that really differ", in_paper=False),
-    Study("tracker", "What a tracker comes to believe", in_paper=False),
+    Study("tracker", "What a watcher comes to believe", in_paper=False),
     Study("tightness", "How tight the bounds are", in_paper=False),
     Study("participation", "Visitors who meet only some experiments", in_paper=False),
     Study("groups", "Experiments that exclude each other", in_paper=False),

@@ -48,7 +48,7 @@ def _opening(found: Sequence[tuple[Study, Record]], *, quick: bool) -> str:
     )
     return f"""<header><h1>{_TITLE}</h1>
 <p class="lead">Experiments show visitors what works for people like them, and so tell a third-party
-tracker who they are. A privacy budget bounds what one shown arm can tell. This report recomputes the
+watcher who they are. A privacy budget bounds what one shown arm can tell. This report recomputes the
 figures and claims of “A Privacy Budgeting Framework for Online Experimentation” (Ponte and Ferecatu)
 and says of each claim whether it holds. Of {len(claims)} claims of
 the paper, {counted(claims)}.{beyond if ours else ""}</p>{warning}</header>"""

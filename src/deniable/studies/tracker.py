@@ -1,4 +1,4 @@
-"""What a tracker comes to believe: simulated visitors against the bound, each channel apart."""
+"""What a watcher comes to believe: simulated visitors against the bound, each channel apart."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ FloatArray = NDArray[np.float64]
 
 PRIOR = 0.2
 RATES = np.array([[0.12, 0.03], [0.03, 0.08], [0.05, 0.05]])
-"""Click rates of three arms in the segment the tracker looks for, and in the rest."""
+"""Click rates of three arms in the segment the watcher looks for, and in the rest."""
 
 STRATEGIES = {"constant": ConstantStrategy, "dynamic": DynamicStrategy}
 CHANNELS = ("shown arm", "shown arm and response")
 
 
 def run(context: Context) -> StudyResult:
-    """Visitors one by one; the tracker knows everything but the visitor's segment."""
+    """Visitors one by one; the watcher knows everything but the visitor's segment."""
     visitors, repetitions = context.scale(3000, 400), context.scale(400, 60)
     frames = []
     for name in STRATEGIES:
@@ -38,10 +38,10 @@ def run(context: Context) -> StudyResult:
         "at least."
     )
     return StudyResult(
-        headline="From what is shown, no tracker passes the bound; from clicks, which nothing bounds, "
+        headline="From what is shown, no watcher passes the bound; from clicks, which nothing bounds, "
         "it may.",
         paragraphs=(
-            "The strongest tracker: it knows the click rates, the strategy, the clocks and the greedy "
+            "The strongest watcher: it knows the click rates, the strategy, the clocks and the greedy "
             "arm of each segment at every moment, and updates its belief by Bayes' rule. From the shown "
             "arm it never passes the bound, and often touches it, so the bound is tight. On average it "
             "learns much less, because random arms and segments with the same greedy arm say nothing.",
@@ -212,7 +212,7 @@ def belief_ranges(table: pl.DataFrame) -> ChartType:
 def _panel(records: Records, x: alt.X, title: str) -> ChartType:
     y = alt.Y(
         "q01:Q",
-        title="belief of the tracker",
+        title="belief of the watcher",
         scale=alt.Scale(domain=[0, 1]),
         axis=alt.Axis(format=".0%"),
     )

@@ -210,7 +210,7 @@ def _drafts(service: Deniable, totals: dict[str, int]) -> tuple[Experiment, ...]
 
 
 def _score(service: Deniable) -> TrackerScore | None:
-    """The demo's tracker; None where its experiment is gone."""
+    """What the demo's watcher guesses; None where its experiment is gone."""
     from deniable.service.demo import tracker_score
 
     try:
