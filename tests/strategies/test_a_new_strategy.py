@@ -112,11 +112,13 @@ def test_the_planner_page_shows_it() -> None:
         """
 import json
 from deniable.web import answers
-from deniable.web.planner import specifications, view
+from deniable.charts.kept import specification
+from deniable.charts.planning import PANELS
+from deniable.web.planner import view
 from deniable.web.planner_setting import Setting
 shown = view(Setting())
 print(json.dumps([shown["tables"]["regret"]["columns"], shown["datasets"]["best"][-1]["strategy"]]))
-print(all("toy" in json.dumps(specifications(tuple(shown["plan"].strategies))[name])
+print(all("toy" in json.dumps(specification(PANELS[name].make))
           for name in ("schedule", "regret", "elasticity", "parts")))
 """
     ).splitlines()

@@ -10,9 +10,7 @@ import re
 from collections.abc import Sequence
 from itertools import cycle
 
-import altair as alt
-from altair.typing import ChartType
-
+from deniable.charts.library import ChartType, alt
 from deniable.charts.theme import ACCENT, BENCHMARK_COLOURS, INK, STRATEGY_COLOURS, utc_axis
 
 HEIGHT = 220

@@ -10,11 +10,10 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-import altair as alt
 import numpy as np
-from altair.typing import ChartType
 
 from deniable._types import Record
+from deniable.charts.library import ChartType, alt
 from deniable.charts.theme import (
     ACCENT,
     BLUE,
@@ -30,7 +29,6 @@ from deniable.strategies import STRATEGIES
 
 WIDTH, HEIGHT = 340, 240
 POINTS = 80
-PERCENT = alt.Axis(format=".0%")
 PARTS = {
     "learning": "learning",
     "exploration": "random arms",
@@ -43,9 +41,6 @@ EXPECTED_TOP = 5.0
 
 ABOVE = 1.15
 """Bounds are drawn up to this multiple of the number of visitors; above 1 they say nothing."""
-
-# A mark without words is not shown; it stays in the data, because no axis can be made from none.
-_IF_TOLD = alt.condition("datum.text == ''", alt.value(0), alt.value(1))
 
 if TYPE_CHECKING:
 
@@ -241,7 +236,7 @@ def expected_panel() -> ChartType:
         .encode(x="budget:Q", y="low:Q", y2="high:Q")
     )
     rivals = alt.Chart(alt.NamedData(name="rivals")).encode(y="y:Q")
-    rule = rivals.mark_rule(color=INK, strokeDash=[3, 3]).encode(opacity=_IF_TOLD)
+    rule = rivals.mark_rule(color=INK, strokeDash=[3, 3]).encode(opacity=_if_told())
     label = _words(rivals.encode(x=alt.value("width")), align="right", dx=-4, dy=-8)
     return _sized(alt.layer(band, rule, lines, _chosen(HEIGHT - 14), label))
 
@@ -250,8 +245,8 @@ def belief_panel() -> ChartType:
     """The least and the most a watcher can believe, over all priors, at one budget."""
     base = alt.Chart(alt.NamedData(name="belief"))
     area = base.mark_area(opacity=0.25, color=BLUE, line={"strokeWidth": 1.5}).encode(
-        x=alt.X("prior:Q", title="belief before", axis=PERCENT, scale=_unit()),
-        y=alt.Y("low:Q", title="belief after one shown arm", axis=PERCENT, scale=_unit()),
+        x=alt.X("prior:Q", title="belief before", axis=_percent(), scale=_unit()),
+        y=alt.Y("low:Q", title="belief after one shown arm", axis=_percent(), scale=_unit()),
         y2="high:Q",
     )
     none = base.mark_line(color=INK, strokeWidth=1, strokeDash=[3, 3], opacity=0.6)
@@ -277,7 +272,7 @@ def schedule_panel() -> ChartType:
                 scale=alt.Scale(type="log", nice=False),
                 axis=alt.Axis(format="~s", tickCount=6, grid=False),
             ),
-            y=alt.Y("share:Q", title="share of random arms", axis=PERCENT, scale=_unit()),
+            y=alt.Y("share:Q", title="share of random arms", axis=_percent(), scale=_unit()),
             **strategy_encodings(orient="bottom", title=None),
         )
     )
@@ -287,13 +282,13 @@ def regret_panel() -> ChartType:
     """Clicks lost at most over the budget; a point at each strategy's best budget."""
     best = alt.Chart(alt.NamedData(name="best")).encode(x="budget:Q", y="regret:Q")
     colour = strategy_encodings(orient="bottom", title=None)["color"]
-    points = best.mark_point(filled=True, size=90).encode(color=colour, opacity=_IF_TOLD)
+    points = best.mark_point(filled=True, size=90).encode(color=colour, opacity=_if_told())
     words = [
         _words(best.transform_filter(f"datum.place == {place}"), dy=dy)
         for place, dy in zip(range(len(STRATEGIES)), (-15, 17, 31, 45), strict=False)
     ]
     limit = alt.Chart(alt.NamedData(name="limit")).encode(y="y:Q")
-    rule = limit.mark_rule(color=INK, strokeDash=[3, 3]).encode(opacity=_IF_TOLD)
+    rule = limit.mark_rule(color=INK, strokeDash=[3, 3]).encode(opacity=_if_told())
     label = _words(limit.encode(x=alt.value("width")), align="right", dx=-4, dy=10)
     lines = _over_budget("regret", "clicks lost, at most", alt.Axis(format="~s"))
     return _sized(alt.layer(lines, rule, _chosen(HEIGHT - 14), label, points, *words))
@@ -396,6 +391,15 @@ def _words(
     text = base.encode(text=field)
     halo = text.mark_text(fontSize=11, stroke="white", strokeWidth=4, opacity=0.85, **place)
     return halo + text.mark_text(fontSize=11, color=color, **place)
+
+
+def _if_told() -> ChartType:
+    """A mark without words is not shown; it stays in the data: no axis can be made from none."""
+    return alt.condition("datum.text == ''", alt.value(0), alt.value(1))
+
+
+def _percent() -> alt.Axis:
+    return alt.Axis(format=".0%")
 
 
 def _unit() -> ChartType:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import altair as alt
-from altair.typing import ChartType
-
 from deniable.charts.experiments import ARM_COLOURS
+from deniable.charts.library import ChartType, alt
 from deniable.charts.theme import ACCENT, BLUE, INK, STRATEGY_COLOURS
 
 HEIGHT = 240
 RULES = ("this allocation", "equal split", "zero", "random arms", "best for each")
-_NUMBER = alt.Axis(format="~s", tickCount=6)
 
 
 def bars_chart() -> ChartType:
@@ -47,7 +44,7 @@ def gains_chart() -> ChartType:
         .mark_line(clip=True)
         .encode(
             x=alt.X("budget:Q", title="privacy budget", axis=alt.Axis(tickCount=6)),
-            y=alt.Y("gain:Q", title="clicks saved per further nat", axis=_NUMBER),
+            y=alt.Y("gain:Q", title="clicks saved per further nat", axis=_number()),
             color=colour,
         )
     )
@@ -69,7 +66,7 @@ def what_if_chart() -> ChartType:
         .mark_line(color=INK)
         .encode(
             x=alt.X("firm_budget:Q", title="the firm's budget", axis=alt.Axis(tickCount=6)),
-            y=alt.Y("regret:Q", title="clicks lost", axis=_NUMBER),
+            y=alt.Y("regret:Q", title="clicks lost", axis=_number()),
         )
     )
     here = alt.Chart(alt.NamedData(name="here")).encode(x="firm_budget:Q", y="regret:Q")
@@ -86,7 +83,7 @@ def rules_chart() -> ChartType:
     colours = [BLUE, *["#999999"] * (len(RULES) - 1)]
     base = alt.Chart(alt.NamedData(name="rules")).encode(
         y=alt.Y("rule:N", sort=list(RULES), title=None, axis=alt.Axis(labelLimit=120)),
-        x=alt.X("regret:Q", title="clicks lost", axis=_NUMBER),
+        x=alt.X("regret:Q", title="clicks lost", axis=_number()),
     )
     scale = alt.Scale(domain=list(RULES), range=colours)
     return (
@@ -94,6 +91,10 @@ def rules_chart() -> ChartType:
         .encode(color=alt.Color("rule:N", scale=scale, legend=None))
         .properties(height=150)
     )
+
+
+def _number() -> alt.Axis:
+    return alt.Axis(format="~s", tickCount=6)
 
 
 CHARTS: dict[str, Callable[[], ChartType]] = {

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import altair as alt
-from altair.typing import ChartType
-
 from deniable.charts.experiments import HOVER_TIME, HOVER_UNIT, hover_points
+from deniable.charts.library import ChartType, alt
 from deniable.charts.theme import ACCENT, STRATEGY_COLOURS, utc_axis
 
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
-import altair as alt
 import numpy as np
-from altair.typing import ChartType
 from numpy.typing import ArrayLike, NDArray
 
 from deniable._types import Record
+from deniable.charts.library import ChartType, alt
 from deniable.strategies import STRATEGIES
 
 Records: TypeAlias = list[Record]

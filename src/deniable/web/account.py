@@ -26,7 +26,7 @@ from deniable.web.access import (
 )
 from deniable.web.sessions import COOKIE, LIFETIME_SECONDS, Session
 
-router = APIRouter()
+router = APIRouter(include_in_schema=False)
 
 LONGEST_SECRET = 200
 WRONG = "The name or the password is wrong."

@@ -20,7 +20,7 @@ from deniable.web.overview import current_firm
 from deniable.web.standing import Standing
 from deniable.web.wording import factor, in_nats, nats, odds_words
 
-router = APIRouter()
+router = APIRouter(include_in_schema=False)
 
 FIELDS = ("share", "name", "budget", "arm")
 """What can be typed or chosen before something is done."""

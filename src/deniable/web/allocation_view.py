@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 
 import numpy as np
 
 from deniable._types import JsonObject, Record
+from deniable.charts.kept import specification
+from deniable.charts.portfolio_page import CHARTS, DATASETS
 from deniable.errors import NANO, InvalidArgumentError, InvalidTableError
 from deniable.portfolio.allocation import Allocation, Allocator, gap_words
 from deniable.portfolio.curves import IntArray
@@ -105,19 +107,10 @@ def what_if(text: str, regime: str, points: int = 13) -> list[dict[str, float]]:
     ]
 
 
-@cache
-def specifications() -> dict[str, JsonObject]:
-    """The charts as Vega-Lite, without data."""
-    from deniable.charts.portfolio_page import CHARTS
-
-    return {name: make().to_dict(validate=False) for name, make in CHARTS.items()}
-
-
 def filled(name: str, datasets: Mapping[str, Sequence[Row]]) -> JsonObject:
     """One chart with its data; what is not known yet is empty."""
-    from deniable.charts.portfolio_page import DATASETS
-
-    return {**specifications()[name], "datasets": {d: datasets.get(d, []) for d in DATASETS[name]}}
+    known = {dataset: datasets.get(dataset, []) for dataset in DATASETS[name]}
+    return {**specification(CHARTS[name]), "datasets": known}
 
 
 def _line(found: Allocation, row: int, has_all: bool) -> JsonObject:

@@ -40,7 +40,7 @@ from deniable.web.risks import (
 from deniable.web.standing import Standing
 from deniable.web.watcher import Watcher, sample_of
 
-router = APIRouter()
+router = APIRouter(include_in_schema=False)
 
 PRIVACY_OF = {
     "keep": "As it is",

@@ -17,7 +17,7 @@ from deniable.web import answers, fields
 from deniable.web.access import Drafter, DraftSubmission, Form, Reader, Viewer
 from deniable.web.listing import Listing, csv_answer, pages
 
-router = APIRouter()
+router = APIRouter(include_in_schema=False)
 
 FIELDS = (
     "key",

@@ -21,7 +21,7 @@ from deniable.service.http.app import UPLOAD_LIMIT
 from deniable.web import answers, fields
 from deniable.web.access import Form, Reader, ReaderSubmission, Viewer
 
-router = APIRouter(prefix="/leak")
+router = APIRouter(prefix="/leak", include_in_schema=False)
 
 COLUMNS = ("segment", "variant", "visitor", "time", "count", "reward", "experiment")
 

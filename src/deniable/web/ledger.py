@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request
@@ -10,6 +9,8 @@ from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
 from deniable._types import JsonObject
+from deniable.charts.kept import specification
+from deniable.charts.spending import spending_chart
 from deniable.errors import UnknownNameError
 from deniable.service.http.guard import service_of
 from deniable.service.service import Deniable
@@ -19,7 +20,7 @@ from deniable.web import answers, ledger_view
 from deniable.web.access import Reader
 from deniable.web.listing import Listing, csv_answer
 
-router = APIRouter(prefix="/ledger")
+router = APIRouter(prefix="/ledger", include_in_schema=False)
 
 STATEMENTS = 10
 """Experiments on one page of statements."""
@@ -71,7 +72,9 @@ def ledger(request: Request, viewer: Reader) -> Response:
         names=[e.key for e in service.experiments.find(Search(limit=MOST_NAMES)).experiments],
         audits=ledger_view.latest_audits(audits),
         firm=_firm(request),
-        spending={**specification(), "datasets": {"spending": spending}} if spending else None,
+        spending={**specification(spending_chart), "datasets": {"spending": spending}}
+        if spending
+        else None,
         spending_table={
             "columns": ["time (UTC)", "counts, nats", "firm's budget, nats"],
             "rows": [
@@ -111,15 +114,6 @@ def export(request: Request, viewer: Reader) -> Response:
     stored, _ = _chosen(service, _asked(request), 0, MOST_EXPORTED)
     entries = ledger_view.entries(stored, service.firm.balances())[::-1]
     return csv_answer("ledger", ledger_view.COLUMNS, ledger_view.cells(entries))
-
-
-@cache
-def specification() -> JsonObject:
-    """The chart of what is committed, without data."""
-    from deniable.charts.spending import spending_chart
-
-    made: JsonObject = spending_chart().to_dict(validate=False)
-    return made
 
 
 def _decisions(service: Deniable) -> int:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from deniable._types import Record
 from deniable.charts import experiments as figures
+from deniable.charts.kept import specification
 from deniable.storage.records import Experiment
 from deniable.storage.samples import Sample
 from deniable.web.risks import SegmentRisk, regret_bound
 from deniable.web.standing import Standing
 from deniable.web.wording import in_nats, nats, whole
-
-if TYPE_CHECKING:
-    from altair.typing import ChartType
 
 CURVE_POINTS = 40
 _UNITS = {"shows": "visitors", "clicks": "successes"}
@@ -80,7 +76,7 @@ def _over_time(experiment: Experiment, samples: Sequence[Sample], what: str) -> 
         f"{what}-chart",
         "Shows over time" if what == "shows" else "Successes over time",
         f"{whole(last[most])} of {whole(sum(last))} {noun} “{arms[most]}”, more than any other arm.",
-        template(figures.totals_over_time, tuple(drawn), _UNITS[what]),
+        specification(figures.totals_over_time, tuple(drawn), _UNITS[what]),
         {"totals": records},
         {
             "columns": ["Time (UTC)", *arms],
@@ -114,7 +110,7 @@ def _regret(
         "Clicks lost, against the bound",
         f"About {whole(standing.lost)} clicks lost so far to learning and to privacy; random arms "
         f"would have lost about {whole(standing.lost_at_random)}. {_bound_words(bound, visitors)}",
-        template(figures.regret_against_bound),
+        specification(figures.regret_against_bound),
         {"regret": records},
         {
             "columns": ["Visitors", "Lost, estimated", "Bound"],
@@ -140,7 +136,7 @@ def _risks(experiment: Experiment, risks: Sequence[SegmentRisk]) -> PageChart:
         "Risk of the next visitor, against the cap",
         f"The dashed line is the cap of {in_nats(experiment.budget)}. "
         f"{at_cap} of {len(risks)} shown here have reached it; no visitor can be above it.",
-        template(figures.segment_risks, len(risks), experiment.budget),
+        specification(figures.segment_risks, len(risks), experiment.budget),
         {
             "risks": [
                 {"segment": name, "risk": risk.risk}
@@ -159,13 +155,6 @@ def _risks(experiment: Experiment, risks: Sequence[SegmentRisk]) -> PageChart:
 
 def prepare() -> None:
     """Make one chart of each kind, so that the first page finds most of the work done."""
-    template(figures.totals_over_time, ("old", "new"), _UNITS["shows"])
-    template(figures.regret_against_bound)
-    template(figures.segment_risks, 2, 1.0)
-
-
-@lru_cache(maxsize=512)
-def template(made: Callable[..., ChartType], *arguments: object) -> Record:
-    """A chart's specification without data: making one is slow, and they are few."""
-    found: Record = made(*arguments).to_dict(validate=False)
-    return found
+    specification(figures.totals_over_time, ("old", "new"), _UNITS["shows"])
+    specification(figures.regret_against_bound)
+    specification(figures.segment_risks, 2, 1.0)

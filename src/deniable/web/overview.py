@@ -29,7 +29,7 @@ from deniable.web.watcher import Health, Watcher
 if TYPE_CHECKING:
     from deniable.service.demo import TrackerScore
 
-router = APIRouter()
+router = APIRouter(include_in_schema=False)
 
 DEFAULT_WINDOW_DAYS = 90
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import time
 from importlib import import_module
-from threading import Thread
 from typing import cast
 
 from fastapi import FastAPI, Request
@@ -20,10 +19,10 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from deniable.errors import DeniableError
-from deniable.portfolio.table import csv_rows
 from deniable.service.http.app import Application
 from deniable.service.http.problems import Problem
-from deniable.web import answers, refusals, static
+from deniable.web import refusals
+from deniable.web.preparation import Preparation
 from deniable.web.proxy import TrustedProxy
 from deniable.web.sessions import Signer
 from deniable.web.watcher import Watcher
@@ -77,12 +76,13 @@ def mount(
     api.state.watcher = Watcher(api.state.service)
     application.companions.append(api.state.watcher)
     application.upload_paths = UPLOAD_PATHS
-    for name in MODULES:
-        api.include_router(import_module(f"deniable.web.{name}").router, include_in_schema=False)
+    routers = [import_module(f"deniable.web.{name}").router for name in MODULES]
+    # Not included: FastAPI makes included routes a second time at the first request, all of them.
+    # Before those of programs, which it would make for the first page.
+    api.router.routes[:0] = [route for router in routers for route in router.routes]
     for kind in _REFUSALS:
         _tell_people(api, kind)
-    _prepare()
-    Thread(target=static.vega_bundle, name="deniable-bundle", daemon=True).start()
+    application.companions.append(Preparation(lambda: api.state.seen_at))
     return application
 
 
@@ -96,33 +96,3 @@ def _tell_people(api: FastAPI, kind: type[Exception]) -> None:
         return cast(Response, await told_to_programs(request, error))  # type: ignore[misc]
 
     api.add_exception_handler(kind, told)
-
-
-def _prepare() -> None:
-    """What first visits would wait for, before the service says that it is ready: about a second.
-
-    Templates, charts, and one plan and one allocation with all that they import.
-    """
-    for name in answers.environment().list_templates():
-        answers.environment().get_template(name)
-    from deniable.web import (
-        allocation_view,
-        ledger,
-        live_charts,
-        planner,
-        planner_setting,
-        portfolio,
-        result_charts,
-    )
-
-    live_charts.prepare()
-    result_charts.prepare()
-    allocation_view.specifications()
-    ledger.specification()
-    shown = planner.view(planner_setting.Setting())
-    planner.specifications(tuple(shown["plan"].strategies))
-    rows = allocation_view.checked_rows(csv_rows(portfolio.EXAMPLE))
-    solver = allocation_view.allocator(allocation_view.question(rows, "", {}), "flexible")
-    allocation_view.view(solver.allocate(portfolio.USUAL_BUDGET, **allocation_view.QUICK))
-    for name in ("scipy.special", "numpy.random"):  # p-values of audits, chances of arms
-        import_module(name)

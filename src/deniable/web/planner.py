@@ -7,7 +7,6 @@ data and words; the charts stay, and are filled again.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from io import BytesIO, StringIO
 from typing import Literal
 from urllib.parse import parse_qsl
@@ -18,6 +17,8 @@ from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
 from deniable._types import JsonObject, Record
+from deniable.charts.kept import specification
+from deniable.charts.planning import PANELS, plan_data
 from deniable.errors import DeniableError, InvalidArgumentError
 from deniable.planning import report
 from deniable.planning.arm_report import arm_cost_words
@@ -30,7 +31,7 @@ from deniable.web.access import DraftSubmission, Form, Reader, Viewer
 from deniable.web.planner_setting import LABELS, Setting, read_setting, told, toml
 from deniable.web.wording import capitalised
 
-router = APIRouter(prefix="/planner")
+router = APIRouter(prefix="/planner", include_in_schema=False)
 
 SLIDER_TOP = 8.0
 
@@ -47,8 +48,6 @@ _FIELD_OF = {
 
 def view(setting: Setting) -> JsonObject:
     """Everything the page shows: the plan, its words, and the data of its charts."""
-    from deniable.charts.planning import plan_data
-
     planned, by_arm = setting.plan(), setting.arm_plan()
     datasets = plan_data(planned)
     allowed = setting.max_belief
@@ -107,14 +106,6 @@ def outcomes(planned: Plan) -> list[dict[str, str]]:
     ]
 
 
-@lru_cache(maxsize=4)
-def specifications(strategies: tuple[str, ...]) -> dict[str, JsonObject]:
-    """The charts as Vega-Lite, without data, for these strategies."""
-    from deniable.charts.planning import PANELS
-
-    return {name: panel.make().to_dict(validate=False) for name, panel in PANELS.items()}
-
-
 @router.get("")
 def planner(request: Request, viewer: Reader) -> Response:
     """The page; its query string is its state."""
@@ -143,15 +134,12 @@ def _page(
         refused: why no draft was created, by field.
         typed: the fields of that draft.
     """
-    from deniable.charts.planning import PANELS
-
     shown = view(setting)
-    drawn = specifications(tuple(shown["plan"].strategies))
     charts = {
         name: {
             "title": panel.title,
             "spec": {
-                **drawn[name],
+                **specification(panel.make),
                 "datasets": {part: shown["datasets"][part] for part in panel.datasets},
             },
         }
@@ -175,8 +163,6 @@ def _page(
 @router.get("/data")
 def data(request: Request, viewer: Reader) -> Response:
     """What changes while the slider moves."""
-    from deniable.charts.planning import PANELS
-
     try:
         setting = read_setting(request.query_params)
     except InvalidArgumentError as error:

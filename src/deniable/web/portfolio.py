@@ -12,6 +12,7 @@ from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
 from deniable._types import JsonObject
+from deniable.charts.portfolio_page import CHARTS
 from deniable.errors import (
     NANO,
     DeniableError,
@@ -29,7 +30,7 @@ from deniable.strategies import STRATEGIES
 from deniable.web import allocation_view, answers, fields
 from deniable.web.access import DraftSubmission, Form, Reader, ReaderSubmission
 
-router = APIRouter(prefix="/portfolio")
+router = APIRouter(prefix="/portfolio", include_in_schema=False)
 
 USUAL_BUDGET = 4.0
 EXAMPLE = """id,arms,visitors,segments,strategy,max_budget,layer,base_rate,lift,value
@@ -75,9 +76,7 @@ def portfolio(request: Request, viewer: Reader) -> Response:
         ours=ours,
         example=EXAMPLE,
         regimes=regimes(),
-        charts={
-            name: allocation_view.filled(name, {}) for name in allocation_view.specifications()
-        },
+        charts={name: allocation_view.filled(name, {}) for name in CHARTS},
         drafts=[row["id"] for row in ours.rows if row["committed"] is None],
     )
 

@@ -18,7 +18,7 @@ from deniable.storage.actors import current, in_words
 from deniable.web import answers, ledger_view
 from deniable.web.access import AuditSubmission, PrivacySubmission, Reader
 
-router = APIRouter(prefix="/ledger")
+router = APIRouter(prefix="/ledger", include_in_schema=False)
 
 ON_PAPER_ONLY = (SIGNING, AUDIT, CHECKING)
 """Sections of the statement for which the page has something else."""

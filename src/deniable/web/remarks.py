@@ -10,7 +10,7 @@ from deniable.service.http.guard import Service
 from deniable.web import answers, experiment, fields
 from deniable.web.access import DraftSubmission
 
-router = APIRouter(prefix="/experiments/{key}")
+router = APIRouter(prefix="/experiments/{key}", include_in_schema=False)
 
 
 @router.post("/notes")

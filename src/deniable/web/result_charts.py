@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from deniable._types import Record
 from deniable.charts import results as drawings
+from deniable.charts.kept import specification
 from deniable.service.result_figures import ResultFigures
 from deniable.service.result_health import ResultHealth
 from deniable.service.result_records import Difference, Results
-from deniable.web.live_charts import PageChart, template
+from deniable.web.live_charts import PageChart
 from deniable.web.wording import duration, percent, whole
 
 
@@ -35,7 +36,7 @@ def _lift(figures: ResultFigures, place: str | None) -> PageChart:
         "lift-all" if place is None else f"lift-{names.index(place)}",
         place or "All segments",
         f"Against “{results.default_arm}”, at every look: {said}.",
-        template(drawings.lift_sequence, figures.arms, results.default_arm, results.cap == 1),
+        specification(drawings.lift_sequence, figures.arms, results.default_arm, results.cap == 1),
         {"lifts": records},
         {
             "columns": ["Visitors", "Arm", f"Lift ({unit})", "From", "To"],
@@ -77,7 +78,7 @@ def _rates(figures: ResultFigures) -> PageChart:
         "Means by segment",
         f"The highest mean is that of “{best.arm}” for {best.segment}: {results.level(best)}, "
         f"at every look between {results.span(best).replace(' to ', ' and ')}.",
-        template(drawings.rates_with_bands, figures.arms, len(segments), results.cap == 1),
+        specification(drawings.rates_with_bands, figures.arms, len(segments), results.cap == 1),
         {"rates": records},
         {
             "columns": ["Segment", "Arm", "Shown", "Mean", "Interval"],
@@ -103,7 +104,7 @@ def _traffic(figures: ResultFigures) -> PageChart:
         "traffic-chart",
         "Traffic by arm",
         f"Of the latest visitors {percent(most['share'], 0)} were shown “{most['arm']}”.",
-        template(drawings.traffic_by_arm, figures.arms),
+        specification(drawings.traffic_by_arm, figures.arms),
         {"traffic": records},
         {
             "columns": ["Visitors", *figures.arms],
@@ -122,7 +123,7 @@ def _delays(health: ResultHealth) -> PageChart:
         "delay-chart",
         "Rewards by delay",
         f"Half of the rewards came within {duration(half)}, nine in ten within {duration(most)}.",
-        template(drawings.delay_curve, "hours" if long else "minutes"),
+        specification(drawings.delay_curve, "hours" if long else "minutes"),
         {
             "delays": [
                 {"minutes": seconds / 60, "hours": seconds / 3600, "share": share}
@@ -138,6 +139,6 @@ def _delays(health: ResultHealth) -> PageChart:
 
 def prepare() -> None:
     """Make one chart of each kind, so that the first page finds most of the work done."""
-    template(drawings.lift_sequence, ("old", "new"), "old", True)
-    template(drawings.rates_with_bands, ("old", "new"), 2, True)
-    template(drawings.traffic_by_arm, ("old", "new"))
+    specification(drawings.lift_sequence, ("old", "new"), "old", True)
+    specification(drawings.rates_with_bands, ("old", "new"), 2, True)
+    specification(drawings.traffic_by_arm, ("old", "new"))

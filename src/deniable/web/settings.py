@@ -38,7 +38,7 @@ from deniable.web.access import (
     session_of,
 )
 
-router = APIRouter(prefix="/settings")
+router = APIRouter(prefix="/settings", include_in_schema=False)
 
 ACTS: dict[str, tuple[Callable[[Deniable, str], object], str]] = {
     "disable": (lambda service, name: service.people.disable(name), "is disabled and signed out"),

@@ -21,7 +21,7 @@ from fastapi import APIRouter, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-router = APIRouter()
+router = APIRouter(include_in_schema=False)
 
 BUNDLE = "vega.js"
 TYPES = {

@@ -17,7 +17,7 @@ from deniable.web import answers, fields
 from deniable.web.access import Form, Officer, PrivacySubmission, Viewer
 from deniable.web.wording import whole
 
-router = APIRouter(prefix="/ledger/visitors")
+router = APIRouter(prefix="/ledger/visitors", include_in_schema=False)
 
 
 @router.get("")
