@@ -5,6 +5,7 @@ and the first answer of pages that ask for one has come, is told beside it. Cold
 request to a server that has just said it is ready, by a browser that has nothing cached. Again: the
 same page in the same browser. First visit: another browser that has nothing cached.
 DENIABLE_BENCH_FULL=1 takes 1,000 experiments and 5,000,000 stored decisions in place of 200 and 200,000.
+DENIABLE_BENCH_STORE=FOLDER keeps that store for the next run.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import httpx2 as httpx
@@ -88,6 +90,7 @@ def main() -> bool:
     if CHROMIUM is None:
         print("SKIPPED: no Chromium; apt-get install chromium")
         return True
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # as installed: servers find compiled modules
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
         held = [*_demo(browser), *_at_size(browser)]
@@ -116,6 +119,17 @@ def _demo(browser: Browser) -> list[bool]:
 
 
 def _page(browser: Browser, store: str, cookies: dict[str, str], path: str) -> list[bool]:
+    visits = _visits(browser, store, cookies, path)
+    held = _told(path, visits)
+    most = max(v.megabytes for v in visits["cold"] + visits["first visit"])
+    held.append(row(f"{path}, first visit", most, "MB", MOST_MB))
+    return held
+
+
+def _visits(
+    browser: Browser, store: str, cookies: dict[str, str], path: str
+) -> dict[str, list[Visit]]:
+    """Several starts of a server, each with visits of all kinds."""
     visits: dict[str, list[Visit]] = {"cold": [], "again": [], "first visit": []}
     for _ in range(COLD_STARTS):
         with served("decide", store, pinned=False) as server:
@@ -126,46 +140,43 @@ def _page(browser: Browser, store: str, cookies: dict[str, str], path: str) -> l
                 ]
             with _tab(browser, server, cookies) as page:
                 visits["first visit"].append(_visit(server, page, path))
-    held = [
-        row(f"{path}, {name}", statistics.median(v.usable for v in those), "ms", USABLE_MS)
-        for name, those in visits.items()
-    ]
-    most = max(v.megabytes for v in visits["cold"] + visits["first visit"])
-    held.append(row(f"{path}, first visit", most, "MB", MOST_MB))
+    return visits
+
+
+def _told(path: str, visits: dict[str, list[Visit]]) -> list[bool]:
+    """A row for the median of each kind of visits, and what it is made of."""
+    held = []
     for name, those in visits.items():
+        usable = [v.usable for v in those]
+        held.append(row(f"{path}, {name}", statistics.median(usable), "ms", USABLE_MS))
         drawn = statistics.median(v.drawn for v in those)
         computed = statistics.median(v.server for v in those)
         print(
-            f"      {name}: drawn after {drawn:.0f} ms; the server computed for {computed:.0f} ms"
+            f"      {min(usable):.0f} to {max(usable):.0f} ms; drawn after {drawn:.0f} ms; "
+            f"the server computed for {computed:.0f} ms"
         )
     return held
 
 
 def _at_size(browser: Browser) -> list[bool]:
-    with tempfile.TemporaryDirectory() as folder:
-        store = f"sqlite:///{folder}/many.db"
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(os.environ.get("DENIABLE_BENCH_STORE") or temporary)
+        store = f"sqlite:///{folder}/many-{MANY_EXPERIMENTS}-{MANY_DECISIONS}.db"
         with _opened(store) as service:
-            fill(service, MANY_EXPERIMENTS, MANY_DECISIONS)
+            if not service.experiments.totals():
+                fill(service, MANY_EXPERIMENTS, MANY_DECISIONS)
             secret, _ = service.keys.create("benchmark", ["admin"])
         with served("decide", store, pinned=False) as server:
             cookies = _signed_in(server, secret)
         print(f"      with {MANY_EXPERIMENTS} experiments and {MANY_DECISIONS:,} decisions stored:")
         held = []
         for path in MANY_PAGES:
-            with (
-                served("decide", store, pinned=False) as server,
-                _tab(browser, server, cookies) as page,
-            ):
-                visits = {"cold": [_visit(server, page, path)]}
-                visits["again"] = [_visit(server, page, path) for _ in range(VISITS)]
-            for when, loads in visits.items():
-                if path == "/":
+            visits = _visits(browser, store, cookies, path)
+            if path == "/":
+                for when, loads in visits.items():
                     answered = statistics.median(v.answered for v in loads)
                     held.append(row(f"{path}, {when}, answered", answered, "ms", OVERVIEW_MS))
-                usable = statistics.median(v.usable for v in loads)
-                held.append(row(f"{path}, {when}", usable, "ms", USABLE_MS))
-                computed = statistics.median(v.server for v in loads)
-                print(f"      the server computed for {computed:.0f} ms")
+            held += _told(path, visits)
     return held
 
 

@@ -6,12 +6,14 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import event
+import pytest
+from sqlalchemy import event, text
 from tests.web.filling import fill
 from tests.web.site import HTML, running_site, sign_in
 
 from deniable.service.service import open as open_service
 from deniable.storage.sqlite import SqliteStore
+from deniable.web import watcher as watching
 from deniable.web.listing import SIZE
 
 EXPERIMENTS = 200
@@ -43,3 +45,28 @@ def test_the_overview_of_many_experiments_reads_no_decision(tmp_path: Path) -> N
     assert not [statement for statement in asked if "FROM decisions" in statement]
     # The test's own power: an audit does read them.
     assert any("FROM decisions" in statement for statement in read["pages"])
+
+
+def test_the_overview_of_very_many_does_not_wait_for_the_first_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says that they are not checked yet, and tells what was found once they are."""
+    monkeypatch.setattr(watching, "MANY", 2)
+    monkeypatch.setattr(watching, "FIRST_SECONDS", 3600.0)
+    with open_service(f"sqlite:///{tmp_path / 'store.db'}") as service:
+        fill(service, 3, 6_000)
+        with service._store.begin() as connection:
+            connection.execute(text("UPDATE counters SET value = 0, square = 0"))
+        with running_site(service) as site, site.client() as client:
+            assert sign_in(client, site.secret("read")).status_code == 303
+            silent = "visitors and not a single success reported"
+            page = client.get("/", headers=HTML).text
+            assert "has just started" in page
+            assert silent not in page
+            site.app.api.state.watcher.look()
+            for found in (
+                client.get("/", headers=HTML).text,
+                client.get("/overview/live").json()["parts"]["alert-part"],
+            ):
+                assert "has just started" not in found
+                assert found.count(silent) == 3

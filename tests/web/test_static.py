@@ -15,7 +15,7 @@ from deniable.web import static
 
 
 def test_files_are_compressed_and_kept_for_good(demo_site: Site) -> None:
-    answer = httpx.get(demo_site.url + static.address("site.css"), timeout=PATIENCE)
+    answer = httpx.get(demo_site.url + static.address("style.css"), timeout=PATIENCE)
     assert answer.status_code == 200
     assert answer.headers["content-encoding"] == "gzip"
     assert "immutable" in answer.headers["cache-control"]
@@ -27,7 +27,7 @@ def test_files_are_compressed_and_kept_for_good(demo_site: Site) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["/static/0000/site.css", "/static/{}/nothing.css", "/static/{}/..%2Fpages.py", "/static"],
+    ["/static/0000/style.css", "/static/{}/nothing.css", "/static/{}/..%2Fpages.py", "/static"],
 )
 def test_nothing_else_is_served(demo_site: Site, path: str) -> None:
     assert (

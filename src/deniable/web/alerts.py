@@ -34,14 +34,17 @@ class Alert:
 
 def alerts(
     firm: Firm | None,
-    standings: Sequence[Standing],
+    standings: Sequence[Standing] | None,
     health: Mapping[str, Health],
     figures: Figures,
     now: datetime | None = None,
 ) -> list[Alert]:
-    """All of them."""
+    """All of them; `standings` is None while experiments are looked at for the first time."""
     found = _of_the_firm(firm, now or datetime.now(UTC)) + _of_the_service(figures)
-    for standing in standings:
+    if standings is None:
+        words = "The service has just started: its experiments are checked within seconds."
+        found.append(Alert("note", words))
+    for standing in standings or ():
         found += _of_one(standing, health.get(standing.experiment.key))
     return sorted(found, key=lambda alert: ("bad", "note", "good").index(alert.kind))
 

@@ -14,13 +14,13 @@ from starlette.responses import JSONResponse, Response
 from deniable.errors import NANO, DeniableError, UnknownNameError
 from deniable.service.drafts import MAX_DAYS
 from deniable.service.firm import MAX_NANO
-from deniable.service.http.guard import Service
+from deniable.service.http.guard import Service, service_of
 from deniable.service.service import Deniable
 from deniable.storage.listing import Found, Labels, Search
 from deniable.storage.records import Experiment, Firm, PublishedTable
 from deniable.web import answers, fields
 from deniable.web.access import PrivacySubmission, Reader, Viewer
-from deniable.web.alerts import alerts
+from deniable.web.alerts import Alert, alerts
 from deniable.web.listing import LIVE, Listing, csv_answer, pages
 from deniable.web.risks import random_share
 from deniable.web.standing import Standing
@@ -84,7 +84,7 @@ def _page(
         drafts=_drafts(service, totals) if first_run else (),
         totals=totals,
         first_run=first_run,
-        alerts=alerts(firm, watcher.standings(), watcher.health, service.figures),
+        alerts=_alerts(request, firm),
         score=_score(service) if request.app.state.demo else None,
     )
 
@@ -103,6 +103,8 @@ def live(request: Request, _viewer: Reader, service: Service) -> Response:
     score = _score(service) if request.app.state.demo else None
     if score is not None:
         parts["score"] = answers.rendered("parts/score.html", score=score)
+    told = _alerts(request, current_firm(service))
+    parts["alert-part"] = answers.rendered("parts/alerts.html", alerts=told)
     state = sorted(service.experiments.totals().items())
     content = {"state": state, "parts": parts, "charts": {}}
     return JSONResponse(content, headers=answers.HEADERS)
@@ -201,6 +203,12 @@ def _row(
         health.get(standing.experiment.key),
         labels,
     )
+
+
+def _alerts(request: Request, firm: Firm | None) -> list[Alert]:
+    watcher: Watcher = request.app.state.watcher
+    figures = service_of(request).figures
+    return alerts(firm, watcher.standings(), watcher.health, figures)
 
 
 def _drafts(service: Deniable, totals: dict[str, int]) -> tuple[Experiment, ...]:

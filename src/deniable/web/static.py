@@ -1,10 +1,12 @@
 """Our scripts and styles, and the chart library that vl-convert carries: compressed, kept for good.
 
-Addresses contain a hash of everything, so browsers ask for a file once for each release.
+Addresses contain a hash of everything, so browsers ask for a file once for each release. A page has one
+style sheet, put together here: every file that it waits for takes a first visit some ten milliseconds.
 """
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import os
 import subprocess
@@ -29,6 +31,12 @@ TYPES = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
+SHEETS = {
+    "style.css": ("site.css", "parts.css"),
+    "style-pages.css": ("site.css", "parts.css", "pages.css"),
+    "style-settings.css": ("site.css", "parts.css", "settings.css"),
+}
+"""Style sheet as served -> its files; what is for paper follows behind each."""
 _FOREVER = "public, max-age=31536000, immutable"
 _SNIPPET = "export { vegaEmbed };"
 _BUNDLING = """
@@ -39,11 +47,11 @@ _bundling = Lock()
 
 
 @router.get("/static/{release}/{name}")
-def file(request: Request, release: str, name: str) -> Response:
+async def file(request: Request, release: str, name: str) -> Response:
     """One file, compressed for whoever can take it."""
     if release != digest() or (name != BUNDLE and name not in contents()):
         raise HTTPException(404, "no such file")
-    body = vega_bundle() if name == BUNDLE else contents()[name]
+    body = await asyncio.to_thread(vega_bundle) if name == BUNDLE else contents()[name]
     headers = {"Cache-Control": _FOREVER, "Vary": "Accept-Encoding"}
     if "gzip" in request.headers.get("accept-encoding", ""):
         headers["Content-Encoding"] = "gzip"
@@ -59,12 +67,14 @@ def address(name: str) -> str:
 
 @cache
 def contents() -> dict[str, bytes]:
-    """Our own files, compressed, by name."""
-    return {
-        found.name: gzip.compress(found.read_bytes(), mtime=0)
-        for found in sorted(files("deniable.web").joinpath("static").iterdir(), key=str)
-        if Path(found.name).suffix in TYPES
-    }
+    """Our own files, compressed, by name; style sheets as they are served."""
+    folder = files("deniable.web").joinpath("static")
+    found = {one.name: one.read_bytes() for one in sorted(folder.iterdir(), key=str)}
+    served = {name: body for name, body in found.items() if Path(name).suffix in (".js", ".svg")}
+    for sheet, parts in SHEETS.items():
+        paper = b"@media print {\n" + found["print.css"] + b"}\n"
+        served[sheet] = b"".join([*(found[part] for part in parts), paper])
+    return {name: gzip.compress(body, mtime=0) for name, body in served.items()}
 
 
 @cache

@@ -106,11 +106,14 @@ class Watcher(threading.Thread):
         self._sample(live)
         return live
 
-    def standings(self) -> list[Standing]:
-        """Where everything stands that runs or is paused; of very many, as the last look found it."""
+    def standings(self) -> list[Standing] | None:
+        """Where everything stands that runs or is paused.
+
+        Of very many as the last look found it; None before the first one, which takes a while.
+        """
         totals = self._service.experiments.totals()
-        if totals.get("running", 0) + totals.get("paused", 0) <= MANY or self._standings is None:
-            self._standings = self._counted(None)
+        if totals.get("running", 0) + totals.get("paused", 0) <= MANY:
+            return self._counted(None)
         return self._standings
 
     def _counted(self, live: list[Experiment] | None) -> list[Standing]:

@@ -1,6 +1,4 @@
 // Keeps a page up to date: asks every few seconds, only while somebody looks.
-import { refill } from "./charts.js";
-
 const note = document.getElementById("live-state");
 const live = document.getElementById("live");
 const toggle = document.getElementById("live-toggle");
@@ -47,6 +45,7 @@ async function update() {
     document.getElementById(`${name}-summary`).textContent = chart.summary;
     figure.querySelector("[role=img]").setAttribute("aria-label", `${figure.querySelector("h3").textContent}. ${chart.summary}`);
     replace(`${name}-rows`, chart.rows);
+    const { refill } = await import("./charts.js");
     await refill(figure, chart.datasets);
   }
   last = new Date();

@@ -94,3 +94,7 @@ document.addEventListener("click", (event) => {
     ask(found).catch(() => location.assign(found.href));
   }
 });
+
+// -- What only some pages have: loaded where it is needed, once the page can be used.
+const PARTS = { "figure.chart": "./charts.js", "#live": "./live.js", "#seal": "./ledger.js", "#print": "./print.js" };
+for (const [found, module] of Object.entries(PARTS)) if (document.querySelector(found)) import(module);
