@@ -9,7 +9,7 @@ from fractions import Fraction
 import pytest
 from playwright.sync_api import Browser, expect
 from sqlalchemy import update
-from tests.web.site import EXPERIMENT, HOSTILE, Site, send, token_of
+from tests.web.site import EXPERIMENT, HOSTILE, HTML, Site, send, sign_in, token_of
 from tests.web.test_hostile import assert_harmless
 from tests.web.watching import Theme, tab
 
@@ -18,6 +18,7 @@ from deniable.storage import times
 from deniable.storage.schema import commitments
 from deniable.web import ledger_view
 from deniable.web.listing import csv_text
+from deniable.web.wording import in_nats, nats
 
 pytestmark = pytest.mark.usefixtures("strict_audits")
 
@@ -286,3 +287,11 @@ def test_an_empty_store(empty_site: Site, browser: Browser) -> None:
         expect(opened.page.get_by_text("There are no experiments yet")).to_be_visible()
         opened.assert_well_behaved()
         opened.assert_accessible()
+
+
+def test_what_is_committed_now_is_what_the_firm_has_committed(demo_site: Site) -> None:
+    firm = demo_site.service.firm.current()
+    with demo_site.client() as client:
+        assert sign_in(client, demo_site.secret("read")).status_code == 303
+        page = client.get("/ledger", headers=HTML).text
+    assert f"Now {nats(firm.committed)} of {in_nats(firm.budget)} committed." in page

@@ -11,11 +11,10 @@ from starlette.responses import Response
 from deniable._types import JsonObject
 from deniable.charts.kept import specification
 from deniable.charts.spending import spending_chart
-from deniable.errors import UnknownNameError
 from deniable.service.http.guard import service_of
 from deniable.service.service import Deniable
 from deniable.storage.listing import Search
-from deniable.storage.records import Commitment, Firm
+from deniable.storage.records import Commitment
 from deniable.web import answers, ledger_view
 from deniable.web.access import Reader
 from deniable.web.listing import Listing, csv_answer
@@ -71,7 +70,7 @@ def ledger(request: Request, viewer: Reader) -> Response:
         statement_pages=max(1, -(-about.total // STATEMENTS)),
         names=[e.key for e in service.experiments.find(Search(limit=MOST_NAMES)).experiments],
         audits=ledger_view.latest_audits(audits),
-        firm=_firm(request),
+        now=spending[-1] if spending else None,
         spending={**specification(spending_chart), "datasets": {"spending": spending}}
         if spending
         else None,
@@ -157,10 +156,3 @@ def _place(request: Request) -> int:
     given = request.query_params.get("first", "0")
     wanted = int(given) if given.isascii() and given.isdigit() and len(given) < 12 else 0
     return wanted // ledger_view.PAGE * ledger_view.PAGE
-
-
-def _firm(request: Request) -> Firm | None:
-    try:
-        return service_of(request).firm.current()
-    except UnknownNameError:
-        return None
