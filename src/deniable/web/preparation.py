@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 
 from deniable.charts.kept import specification
@@ -27,10 +28,10 @@ from deniable.web import (
     static,
 )
 
-FIRST_SECONDS = 3.0
+FIRST_SECONDS = 10.0
 """After the start; whoever comes first is answered first."""
 QUIET_SECONDS = 1.0
-"""Without a visit, before the next part is done."""
+"""Without a visit, before the next part is done: a visit meanwhile would take twice as long."""
 
 
 def _templates() -> None:
@@ -55,18 +56,14 @@ def _allocation() -> None:
     allocation_view.view(solver.allocate(portfolio.USUAL_BUDGET, **allocation_view.QUICK))
 
 
-def _libraries() -> None:
-    """Chances of arms, p-values of audits, and charts with arms that were never drawn."""
-    for name in ("numpy.random", "scipy.special", "altair"):
-        import_module(name)
-
-
 PARTS: tuple[Callable[[], object], ...] = (
     _templates,
     _charts,
     _plan,
     _allocation,
-    _libraries,
+    partial(import_module, "numpy.random"),  # chances of arms
+    partial(import_module, "scipy.special"),  # p-values of audits
+    partial(import_module, "altair"),  # charts with arms that were never drawn
 )
 """In the order in which they are done."""
 
