@@ -93,11 +93,12 @@ def lived(
         tables = sum(service.experiments.get(key).table_number - 1 for key in keys)
         return sum(published) + sum(read), tables
 
+    turns = min(TURNS, visitors // 2_000)  # a table at least in each
     costs: list[tuple[float, float]] = []  # of each turn: a table's CPU seconds, and the unit's
     with counted(Publisher, "_look") as published, counted(ExperimentStates, "reread") as read:
         before = spent()
-        for turn in range(TURNS):
-            for start in range(turn * visitors // TURNS, (turn + 1) * visitors // TURNS, BATCH):
+        for turn in range(turns):
+            for start in range(turn * visitors // turns, (turn + 1) * visitors // turns, BATCH):
                 for key in keys:
                     names = [(f"v{start + i}", chance.choice(segments)) for i in range(BATCH)]
                     answers = service.decide_batch(key, names)
@@ -113,7 +114,7 @@ def lived(
         f"{statistics.median(unit for _, unit in costs) * 1e6:.0f} us a decision over HTTP"
     )
     ratios = [cost / unit for cost, unit in costs]
-    return statistics.mean(ratios), statistics.mean(ratios[-TURNS // 3 :])
+    return statistics.mean(ratios), statistics.mean(ratios[-turns // 3 :])
 
 
 @contextmanager

@@ -124,7 +124,7 @@ def test_another_processs_table_is_read(tmp_path: Path) -> None:
         decide(one, 0)
         state = one._writer.engine.state("checkout")
         assert state is not None
-        state.followed_by(state.table_number + 5, NEVER_PUBLISHED)
+        state.followed_by(state.table_number + 5, 20, NEVER_PUBLISHED)
         one._publisher.publish("checkout")
         decide(one, 20)
         assert drawn_from(one) == stored(one)
@@ -137,5 +137,5 @@ def test_a_state_at_odds_with_the_chain_has_no_successor() -> None:
         state = service._writer.engine.state("checkout")
         assert state is not None
         state.differences = ["budget"]
-        state.followed_by(2, NEVER_PUBLISHED)
+        state.followed_by(2, 20, NEVER_PUBLISHED)
         assert state.successor is None

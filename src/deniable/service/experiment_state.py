@@ -107,6 +107,7 @@ class ExperimentState:
         self.new_decisions = 0  # since this table is drawn from
         self.look_after = 0  # so many new decisions before the publisher looks again
         self.successor: ExperimentState | None = None  # with the table that is published next
+        self.published: int | None = None  # decisions when its table was, if this process did that
         if table is not None:
             self._draw_from(table)
 
@@ -114,12 +115,13 @@ class ExperimentState:
         self.zero = thresholds(table.zero)
         self.rows = [thresholds(row) for row in table.rows]
 
-    def followed_by(self, number: int, table: Table) -> None:
+    def followed_by(self, number: int, decisions: int, table: Table) -> None:
         """This process has published the next table: once it is in force, nothing has to be read."""
         if self.differences:  # read again, they may be gone
             return
         successor = copy(self)
-        successor.table_number, successor.new_decisions, successor.successor = number, 0, None
+        successor.table_number, successor.published = number, decisions
+        successor.new_decisions, successor.successor = 0, None
         successor._draw_from(table)
         self.successor = successor
 

@@ -24,7 +24,7 @@ from sqlalchemy.exc import IntegrityError
 
 from deniable._types import JsonObject
 from deniable.errors import BrokenPromiseError, DeniableError
-from deniable.privacy.epochs import LEAST_NEW, due_at, epochs_of
+from deniable.privacy.epochs import LEAST_NEW, Epochs, due_at, epochs_of
 from deniable.privacy.noise import discrete_laplace
 from deniable.privacy.tables import Table, decoded_table
 from deniable.service.experiment_state import ExperimentState
@@ -113,24 +113,20 @@ class Publisher:
         Returns:
             The table; None where another one is in force, or another process is publishing.
         """
-        with self._one_at_a_time:
-            return self._published(key, after, alone)
-
-    def _published(self, key: str, after: int | None, alone: bool) -> PublishedTable | None:
         lease = None if alone else f"publish {key}"[:64]
-        if lease is not None and not self._leased(lease):
-            return None
-        made: tuple[Experiment, PublishedTable] | None = None
-        try:
-            with self._store.read() as connection:
-                experiment = experiments.by_key(connection, key)
-                live = experiment.status in ("running", "paused")
-                if live and after in (None, experiment.table_number):
-                    found = self.sums.total(connection, experiment)
-                    made = (experiment, next_table(connection, experiment, found))
-        finally:  # the lease ends with the transaction that puts the table into force
-            stored = self._store.retried(lambda connection: self._end(connection, lease, made))
-        return stored
+        with self._one_at_a_time:
+            if lease is not None and not self._leased(lease):
+                return None
+            made: tuple[Experiment, PublishedTable] | None = None
+            try:
+                with self._store.read() as connection:
+                    experiment = experiments.by_key(connection, key)
+                    if _is_live(experiment) and after in (None, experiment.table_number):
+                        found = self.sums.total(connection, experiment)
+                        made = (experiment, next_table(connection, experiment, found))
+            finally:  # the lease ends with the transaction that puts the table into force
+                stored = self._store.retried(lambda connection: self._end(connection, lease, made))
+            return stored
 
     def _end(
         self,
@@ -150,20 +146,13 @@ class Publisher:
             self._look(state)
 
     def _look(self, state: ExperimentState) -> None:
-        """Publish if due; else say after how many more decisions to look again."""
+        """Publish if due; say after how many more decisions to look again."""
         try:
-            with self._store.read() as connection:
-                grown = self.sums.growth(connection, state.id)
-            left = next_due(grown) - grown.decisions
-            if left <= 0:
-                made = self.publish(state.key, after=grown.table, alone=grown.writers <= 1)
-                if made is not None:
-                    state.followed_by(made.number, decoded_table(made.rows, len(state.arm_keys)))
-                    grown = grown._replace(table=made.number, published=made.decisions)
-                    left = next_due(grown) - grown.decisions
-            # Other writers decide too: look more often than this one alone would have to.
-            share = 1 if grown.writers <= 1 else 2 * grown.writers
-            state.look_after = state.new_decisions + max(1, left // share)
+            if state.published is not None and self.sums.alone(state.id):
+                left = self._publish_alone(state, state.published)
+            else:
+                left = self._publish_in_turn(state)
+            state.look_after = state.new_decisions + max(1, left)
         except BrokenPromiseError as error:
             # The row was changed under this process, which has served what the chain says so far.
             _log.error("experiment is not served: its row and the ledger are at odds")
@@ -171,6 +160,43 @@ class Publisher:
         except DeniableError as error:  # the table in force stays; the next batch asks again
             _log.warning("no table was published: %s", type(error).__name__)
             state.look_after = state.new_decisions + LEAST_NEW
+
+    def _publish_in_turn(self, state: ExperimentState) -> int:
+        """Publish if due, where several processes may store decisions."""
+        with self._store.read() as connection:
+            grown = self.sums.growth(connection, state.id)
+        left = next_due(grown) - grown.decisions
+        if left <= 0:
+            made = self.publish(state.key, after=grown.table, alone=grown.writers <= 1)
+            if made is not None:
+                _hand_over(state, made)
+                grown = grown._replace(table=made.number, published=made.decisions)
+                left = next_due(grown) - grown.decisions
+        # Other writers decide too: look more often than this one alone would have to.
+        return left if grown.writers <= 1 else left // (2 * grown.writers)
+
+    def _publish_alone(self, state: ExperimentState, published: int) -> int:
+        """Publish if due, where this process has published the table in force and no other stores.
+
+        It has counted, so that a table nearly always is due and need not be asked for apart.
+        """
+        with self._one_at_a_time:
+            with self._store.read() as connection:
+                experiment = experiments.by_key(connection, state.key)
+                found = self.sums.total(connection, experiment)
+                epochs = _epochs(experiment)
+                left = due_at(published, epochs) - found.decisions
+                unchanged = experiment.table_number == state.table_number
+                if left > 0 or not (unchanged and _is_live(experiment)):
+                    return left
+                made = next_table(connection, experiment, found)
+            stored = self._store.retried(
+                lambda connection: _put_into_force(connection, experiment, made)
+            )
+        if stored is None:
+            return left
+        _hand_over(state, stored)
+        return due_at(stored.decisions, epochs) - stored.decisions
 
     def _leased(self, name: str) -> bool:
         """Take the lease on this work; False: somebody else has it."""
@@ -192,6 +218,20 @@ class Publisher:
             return self._store.retried(take)
         except IntegrityError:  # another process inserted it first
             return False
+
+
+def _is_live(experiment: Experiment) -> bool:
+    return experiment.status in ("running", "paused")
+
+
+def _epochs(experiment: Experiment) -> Epochs:
+    trace = experiment.trace_nano is not None
+    return epochs_of(len(experiment.arms), len(experiment.segments), trace=trace)
+
+
+def _hand_over(state: ExperimentState, made: PublishedTable) -> None:
+    table = decoded_table(made.rows, len(state.arm_keys))
+    state.followed_by(made.number, made.decisions, table)
 
 
 def next_due(grown: Growth) -> int:

@@ -99,13 +99,15 @@ class _Block:
 class _Remembered:
     """The blocks of one experiment, as of what other writers had stored.
 
-    `again` is the oldest table that has to be read once more: its new reward was told after the
-    transaction had begun that read it, and may not have been seen.
+    `alone` says that they had stored nothing since the look before. `again` is the oldest table that
+    has to be read once more: its new reward was told after the transaction had begun that read it, and
+    may not have been seen.
     """
 
     def __init__(self) -> None:
         self.blocks: list[_Block] = []
         self.others: dict[int, int] = {}
+        self.alone = False
         self.again = LAST_TABLE
 
 
@@ -151,7 +153,8 @@ class RunningSums:
             while blocks and blocks[-1].last >= min(told, known.again):
                 blocks.pop()
             known.again = told
-            if others != known.others:
+            known.alone = others == known.others
+            if not known.alone:
                 blocks.clear()
                 known.others = others
             if blocks:
@@ -163,6 +166,12 @@ class RunningSums:
                 new = sums(connection, experiment, first, last)
                 _append(blocks, last, _with(new, blocks))
             return _with(sums(connection, experiment, _behind(blocks)), blocks)
+
+    def alone(self, identity: bytes) -> bool:
+        """Whether no other process stored anything between the last two sums of an experiment."""
+        with self._lock:
+            known = self._known.get(identity)
+            return known is not None and known.alone
 
     def growth(self, connection: Connection, identity: bytes) -> Growth:
         """How far the experiment with this id has come, in one statement."""
