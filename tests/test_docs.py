@@ -54,7 +54,7 @@ def test_every_command_is_in_the_readme() -> None:
 def test_whoever_sees_the_arm_is_called_a_watcher() -> None:
     """In texts and code; the glossary says that the paper has another word."""
     package = ROOT / "src" / "deniable"
-    exempt = {ROOT / "docs" / "glossary.md", package / "service" / "http" / "administration.py"}
+    exempt = {ROOT / "docs" / "glossary.md"}
     other = re.compile(r"\b(a|any|best|no|simulated|strongest|the) trackers?\b", re.I)
     sources = [*package.rglob("*.py"), *package.rglob("*.html"), *package.rglob("*.js")]
     texts = {*PAGES, *sources, *(ROOT / "examples").iterdir()} - exempt

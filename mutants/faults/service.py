@@ -32,8 +32,8 @@ FAULTS = (
     ),
     Fault(
         "service/batch.py",
-        "if not self._tx.extend(writer, owner, self._chain, self._now + LEASE_MICROSECONDS):",
-        "if self._tx.extend(writer, owner, self._chain, self._now + LEASE_MICROSECONDS) is None:",
+        "if not self._tx.extend(writer, owner, self._chain, lease_until, counts):",
+        "if self._tx.extend(writer, owner, self._chain, lease_until, counts) is None:",
         "a writer that lost its lease is acknowledged",
         LEASES,
     ),

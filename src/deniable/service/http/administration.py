@@ -95,13 +95,13 @@ def experiment(service: Service, key: ExperimentKey) -> models.ExperimentReply:
 
 @read.get("/experiments/{key}/counts", responses=problems(404))
 def counts(service: Service, key: ExperimentKey) -> list[models.CellReply]:
-    """Shows and clicks of each arm in each segment. Private: never hand this to a tracker."""
+    """Shows and clicks of each arm in each segment. Private: never hand this to a watcher."""
     return [models.CellReply.of(cell) for cell in service.experiments.counts(key)]
 
 
 @read.get("/experiments/{key}/results", responses=problems(404))
 def results(service: Service, key: ExperimentKey) -> Results:
-    """What an experiment has learned, valid at any look. Private: never hand this to a tracker."""
+    """What an experiment has learned, valid at any look. Private: never hand this to a watcher."""
     return service.experiments.results(key)
 
 
