@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -78,9 +77,11 @@ def test_a_process_that_decides_copies_the_log_in_between(
 def test_closing_ends_the_thread(store: SqliteStore) -> None:
     with store.hot():
         pass
-    assert any(thread.name == "checkpoints" for thread in threading.enumerate())
+    checkpointer = store._checkpointer
+    assert checkpointer is not None
+    assert checkpointer._thread.is_alive()
     store.close()
-    assert not any(thread.name == "checkpoints" for thread in threading.enumerate())
+    assert not checkpointer._thread.is_alive()
 
 
 class Turn:

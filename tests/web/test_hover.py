@@ -54,11 +54,12 @@ def screen(learned: Site, browser: Browser) -> Iterator[Tab]:
 def swept(page: Page, chart: str) -> list[dict[str, str]]:
     """What is told while the pointer crosses a chart, row by row."""
     canvas = page.locator(f"#{chart} canvas")
-    canvas.scroll_into_view_if_needed()
-    box = canvas.bounding_box()
-    assert box is not None
     found: list[dict[str, str]] = []
     for down in range(40):
+        # Each time anew: what is drawn above it later moves it down.
+        canvas.scroll_into_view_if_needed()
+        box = canvas.bounding_box()
+        assert box is not None
         for across in range(10):
             page.mouse.move(
                 box["x"] + box["width"] * (across + 0.5) / 10,
