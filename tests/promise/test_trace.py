@@ -29,9 +29,9 @@ from deniable.privacy.tables import decoded_table
 from deniable.service import publisher
 from deniable.service.service import Deniable
 from deniable.storage import experiments, sums, times
-from deniable.storage.records import MICRO, PublishedTable
+from deniable.storage.records import MICRO, Experiment, PublishedTable
 from deniable.storage.schema import counters
-from deniable.storage.sums import Growth
+from deniable.storage.sums import Growth, RunningSums, Sums
 
 CERTAIN = 1e-9
 ETA = 0.5
@@ -369,15 +369,24 @@ def test_when_a_table_appears_depends_on_no_segment_and_no_reward(
     times_of = [appeared(*history) for history in histories]
     assert times_of[0] == times_of[1] == times_of[2]
     assert len(times_of[0]) >= 3
-    real = sums.growth
+    grown, summed = sums.growth, RunningSums.total
 
-    def faulty(connection: Connection, identity: bytes, first: int = 0) -> Growth:
+    def rewards(connection: Connection, identity: bytes) -> int:
         mine = counters.c.experiment_id == identity
         values = connection.execute(select(func.sum(counters.c.value)).where(mine)).scalar() or 0
-        grown = real(connection, identity, first)
-        return grown._replace(decisions=grown.decisions + int(values) // MICRO // 4)
+        return int(values) // MICRO // 4
+
+    def faulty(connection: Connection, identity: bytes, first: int = 0) -> Growth:
+        found = grown(connection, identity, first)
+        return found._replace(decisions=found.decisions + rewards(connection, identity))
+
+    def faulty_sums(self: RunningSums, connection: Connection, experiment: Experiment) -> Sums:
+        found = summed(self, connection, experiment)
+        more = rewards(connection, bytes.fromhex(experiment.id))
+        return found._replace(decisions=found.decisions + more)
 
     monkeypatch.setattr(sums, "growth", faulty)
+    monkeypatch.setattr(RunningSums, "total", faulty_sums)
     times_of = [appeared(*history) for history in histories]
     assert len({tuple(one) for one in times_of}) > 1
 
