@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import orjson
@@ -136,7 +137,9 @@ def run(service: Deniable, work: Callable[[Site], Awaitable[T]]) -> T:
         finally:
             site.close()
 
-    return asyncio.run(whole())
+    # In a thread of its own: where a browser is open, this one has a loop that runs already.
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(lambda: asyncio.run(whole())).result()
 
 
 FLAG = f"/ofrep/v1/evaluate/flags/{EXPERIMENT}"
