@@ -144,11 +144,24 @@ def _hard(seed: int) -> tuple[np.ndarray, np.ndarray]:
     return rates, shares / shares.sum()
 
 
+def _imprecise(values: np.ndarray, weakest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """An interior-point method that leaves a gap above 1e-9 on every processor."""
+    table, prices = interior_point(values, weakest)
+    return table, prices * (1 + 2e-8)
+
+
+def _leave_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    methods = (_imprecise, *joint_lp._OTHER_METHODS[1:])
+    monkeypatch.setattr(joint_lp, "_OTHER_METHODS", methods)
+
+
 @pytest.mark.parametrize("seed", [24, 27, 51])
 def test_highs_proves_what_the_others_leave_open(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rates, shares = _hard(seed)
+    assert best_table(rates, shares, 1.0).gap <= GAP
+    _leave_open(monkeypatch)
     best = best_table(rates, shares, 1.0)
     assert best.gap <= GAP
     low, high = best.table.min(axis=1), best.table.max(axis=1)
@@ -157,7 +170,7 @@ def test_highs_proves_what_the_others_leave_open(
     # Without SciPy the table is still served, and its gap says what is not proved.
     monkeypatch.setattr(joint_lp, "is_installed", lambda module: module != "scipy")
     unproved = best_table(rates, shares, 1.0)
-    assert GAP < unproved.gap < 1e-8
+    assert GAP < unproved.gap < 1e-7
     assert best.value - 1e-12 <= unproved.value + unproved.gap
 
 
@@ -168,9 +181,10 @@ def test_a_method_that_lies_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> 
     def wrong(values: np.ndarray, weakest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return np.full(values.shape, 1 / len(values)), np.zeros(values.shape[1])
 
+    _leave_open(monkeypatch)
     monkeypatch.setattr(joint_lp, "by_highs", wrong)
     best = best_table(rates, shares, 1.0)
-    assert GAP < best.gap < 1e-8
+    assert GAP < best.gap < 1e-7
     assert best.table.max() > 2 / len(rates)
 
 

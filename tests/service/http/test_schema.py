@@ -19,6 +19,7 @@ from schemathesis.specs.openapi.checks import negative_data_rejection, positive_
 
 from deniable.service.http.app import Options, create_app
 from deniable.service.service import open as open_service
+from tests.patience import PATIENCE
 
 SHARDS = 4
 CASES_PER_SHARD = 2_600
@@ -117,14 +118,14 @@ def _send(
         # A missing key is put right by the session, and a nameless query means nothing to anybody:
         # what was sent is then not what was generated to be refused.
         healed = "Authorization" not in (case.headers or {}) or "" in (case.query or {})
-        answer = case.call(session=client, headers=headers)
+        answer = case.call(session=client, headers=headers, timeout=PATIENCE)
         statuses[answer.status_code] += 1
         assert "cache-control" in answer.headers
         case.validate_response(
             answer,
             headers=headers,
             excluded_checks=[*excluded, negative_data_rejection] if healed else excluded,
-            transport_kwargs={"session": client, "headers": headers},
+            transport_kwargs={"session": client, "headers": headers, "timeout": PATIENCE},
         )
 
     try:
