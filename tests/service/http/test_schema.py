@@ -16,10 +16,10 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.errors import Unsatisfiable
 from schemathesis.python import asgi
 from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
+from tests.patience import PATIENCE
 
 from deniable.service.http.app import Options, create_app
 from deniable.service.service import open as open_service
-from tests.patience import PATIENCE
 
 SHARDS = 4
 CASES_PER_SHARD = 2_600
