@@ -6,18 +6,19 @@ Where DENIABLE_NO_SKIPS is set, a skip is a failure, unless public data or npm p
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tests import thrift
 from tests.node import NO_PACKAGES
 from tests.portable_sql import watching
 from tests.postgres import PostgresServer, emptied
 from tests.public_data import LEFT_OUT
 
+from deniable.storage import migrate
 from deniable.storage.connect import connect
 
 FOR_TESTS = {"DENIABLE_CACHE", "DENIABLE_DATA", "DENIABLE_NO_SKIPS"}
@@ -29,6 +30,10 @@ for name in [name for name in os.environ if name.startswith("DENIABLE_")]:
 
 # Processes that tests start find their modules compiled: that takes half a second off each of them.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+thrift.scratch_in_memory()
+thrift.no_authorities()
+thrift.tables_from_a_copy()
 
 settings.register_profile(
     "deniable",
@@ -108,11 +113,10 @@ def postgres_database(postgres: PostgresServer) -> str:
     return url
 
 
-@pytest.fixture(scope="session")
-def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("template") / "store.db"
-    connect(f"sqlite:///{path}").close()
-    return path
+@pytest.fixture
+def real_migrations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stores are made by the migrations, not by a copy of what they make."""
+    monkeypatch.setattr(migrate, "_upgrade", thrift.real_upgrade)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -124,7 +128,6 @@ def store_url(
     if request.param == "memory":  # for tests that ask for it: what is closed is gone
         return "memory:"
     if request.param == "sqlite":
-        shutil.copy(request.getfixturevalue("sqlite_template"), tmp_path / "store.db")
         return f"sqlite:///{tmp_path / 'store.db'}"
     return emptied(request.getfixturevalue("postgres_database"))
 
