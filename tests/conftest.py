@@ -71,12 +71,31 @@ SLOW = (
 )
 """Folders and files whose tests take long together: `make check` leaves them out."""
 
+LONG = (
+    "client/test_javascript.py",
+    "portfolio/test_allocation.py",
+    "service/http/test_schema.py",
+    "service/test_crashes.py",
+    "service/test_races.py",
+    "service/test_state_machine.py",
+    "test_kernel_compiler.py",
+    "test_public_api.py::test_type_checkers_see_real_types",
+    "test_site.py",
+    "web/test_demo_pages.py",
+)
+"""Tests that take long by themselves: workers begin with them."""
+
 FIXTURES = {"browser": "browser", "postgres": "postgres", "postgres_database": "postgres"}
 """Fixture -> the marker of the tests that use it."""
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """Tests wait for processes, browsers and timers as often as they compute."""
+    return (os.cpu_count() or 1) + 2
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests by where they are and by the fixtures that they use."""
+    """Mark tests by where they are and by the fixtures that they use; the long ones come first."""
     here = Path(__file__).parent
     for item in items:
         if item.path.is_relative_to(here):
@@ -89,6 +108,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         chosen = getattr(item, "callspec", None)
         if chosen is not None and chosen.params.get("store_url") == "postgresql":
             item.add_marker("postgres")
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1))
+    if workers > 1:
+        beginnings = tuple(f"tests/{place}" for place in LONG)
+        items[:] = thrift.long_ones_first(
+            items, lambda item: item.nodeid.startswith(beginnings), workers
+        )
 
 
 @pytest.fixture(scope="session")

@@ -34,3 +34,17 @@ def test_a_chosen_place_for_temporary_files_is_kept(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("TMPDIR", "/somewhere/else")
     thrift.scratch_in_memory()
     assert os.environ["TMPDIR"] == "/somewhere/else"
+
+
+def test_every_worker_begins_with_its_share_of_the_long_tests() -> None:
+    long = {3, 7, 8, 20, 21}
+    order = thrift.long_ones_first(range(22), long.__contains__, workers=4)
+    assert sorted(order) == list(range(22))
+    parts, left = [], order
+    for worker in range(4):  # as xdist does it
+        size = len(left) // (4 - worker)
+        parts.append(left[:size])
+        left = left[size:]
+    assert [[test for test in part if test in long] for part in parts] == [[3, 21], [7], [8], [20]]
+    assert all(part[0] in long for part in parts)
+    assert thrift.long_ones_first([1, 2], lambda _: True, workers=4) == [1, 2]

@@ -11,8 +11,10 @@ import os
 import shutil
 import sqlite3
 import tempfile
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import TypeVar
 
 from sqlalchemy import Connection, create_engine, inspect
 
@@ -21,6 +23,8 @@ from deniable.storage import migrate
 MEMORY = Path("/dev/shm")
 ROOM = 4 * 2**30
 """Bytes that must be free there; the tests need a tenth of it."""
+
+Item = TypeVar("Item")
 
 real_upgrade = migrate._upgrade
 
@@ -68,3 +72,23 @@ def _migrated() -> list[str]:
         dumped = list(made.iterdump())
     engine.dispose()
     return [line for line in dumped if line not in ("BEGIN TRANSACTION;", "COMMIT;")]
+
+
+def long_ones_first(
+    items: Sequence[Item], is_long: Callable[[Item], bool], workers: int
+) -> list[Item]:
+    """The order in which each worker begins with its share of the long tests.
+
+    xdist gives the workers equal parts in turn, and they take from each other's ends later. So nobody
+    is left alone with a long test at the end.
+    """
+    long = [item for item in items if is_long(item)]
+    others = [item for item in items if not is_long(item)]
+    arranged: list[Item] = []
+    for worker in range(workers):
+        part = (len(items) - len(arranged)) // (workers - worker)
+        share = long[worker::workers]
+        short = max(0, part - len(share))
+        arranged += [*share, *others[:short]]
+        del others[:short]
+    return [*arranged, *others]
