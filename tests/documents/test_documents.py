@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html as html_module
-import re
 from collections.abc import Iterator
 from decimal import Decimal
 from fractions import Fraction
@@ -49,7 +48,7 @@ HOSTILE = (
     "[click](https://evil.example) www.evil.example me@evil.example",
     "| a | b |",
     "# heading",
-    "{{ 7 * 7 }} {% raw %} \\",
+    "{{ 7717 * 7717 }} {% raw %} \\",
     "אבג &amp; &#60;b&#62;",
 )
 
@@ -462,7 +461,7 @@ def test_hostile_names_stay_text(kind: str, name: str) -> None:
         assert not {"script", "img", "a", "em", "strong", "del", "i", "b"} & set(found.elements)
     assert rendered.elements.count("h1") == 1
     assert rendered.elements.count("h2") == len(made.sections)
-    assert "49" not in re.findall(r"\b49\b", page)
+    assert str(7717**2) not in page  # no number that a clock shows
     assert len(plain.sections) == len(made.sections)
     assert "javascript:" not in html_module.unescape(page)
 
