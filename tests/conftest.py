@@ -89,6 +89,7 @@ FIXTURES = {"browser": "browser", "postgres": "postgres", "postgres_database": "
 """Fixture -> the marker of the tests that use it."""
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """Tests wait for processes, browsers and timers as often as they compute."""
     return (os.cpu_count() or 1) + 2
