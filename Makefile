@@ -6,7 +6,7 @@ SERVER := $(VENV)/.server-ready
 READY  := $(VENV)/.ready
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: run test check lint docs bench clean screenshots system audit-versions mutants
+.PHONY: run test suite check lint quick-lint types docs bench clean screenshots system audit-versions mutants
 .DEFAULT_GOAL := run
 
 $(BIN)/python:
@@ -23,11 +23,15 @@ $(READY): $(BIN)/python pyproject.toml constraints.txt
 run: $(SERVER)
 	$(BIN)/deniable serve --demo --store sqlite:///demo.db
 
-lint: $(READY)
+lint: quick-lint types
+
+quick-lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+types: $(READY)
+	$(BIN)/mypy
 
 # For a developer's loop: the linters and the quick tests.
 check: lint
@@ -36,7 +40,11 @@ check: lint
 system:
 	@scripts/system-packages
 
-test: system lint docs
+# mypy has one core while the tests wait. The tests build the documentation (tests/test_site.py).
+test: system quick-lint
+	@$(MAKE) --no-print-directory -j2 types suite
+
+suite: $(READY)
 	$(BIN)/python -m pytest -n auto --dist worksteal
 
 # The site in build/site, without the network; a broken link is an error.

@@ -6,18 +6,19 @@ Where DENIABLE_NO_SKIPS is set, a skip is a failure, unless public data or npm p
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tests import thrift
 from tests.node import NO_PACKAGES
 from tests.portable_sql import watching
 from tests.postgres import PostgresServer, emptied
 from tests.public_data import LEFT_OUT
 
+from deniable.storage import migrate
 from deniable.storage.connect import connect
 
 FOR_TESTS = {"DENIABLE_CACHE", "DENIABLE_DATA", "DENIABLE_NO_SKIPS"}
@@ -29,6 +30,10 @@ for name in [name for name in os.environ if name.startswith("DENIABLE_")]:
 
 # Processes that tests start find their modules compiled: that takes half a second off each of them.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+thrift.scratch_in_memory()
+thrift.no_authorities()
+thrift.tables_from_a_copy()
 
 settings.register_profile(
     "deniable",
@@ -66,12 +71,32 @@ SLOW = (
 )
 """Folders and files whose tests take long together: `make check` leaves them out."""
 
+LONG = (
+    "client/test_javascript.py",
+    "portfolio/test_allocation.py",
+    "service/http/test_schema.py",
+    "service/test_crashes.py",
+    "service/test_races.py",
+    "service/test_state_machine.py",
+    "test_kernel_compiler.py",
+    "test_public_api.py::test_type_checkers_see_real_types",
+    "test_site.py",
+    "web/test_demo_pages.py",
+)
+"""Tests that take long by themselves: workers begin with them."""
+
 FIXTURES = {"browser": "browser", "postgres": "postgres", "postgres_database": "postgres"}
 """Fixture -> the marker of the tests that use it."""
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Tests wait for processes, browsers and timers as often as they compute."""
+    return (os.cpu_count() or 1) + 2
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests by where they are and by the fixtures that they use."""
+    """Mark tests by where they are and by the fixtures that they use; the long ones come first."""
     here = Path(__file__).parent
     for item in items:
         if item.path.is_relative_to(here):
@@ -84,6 +109,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         chosen = getattr(item, "callspec", None)
         if chosen is not None and chosen.params.get("store_url") == "postgresql":
             item.add_marker("postgres")
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1))
+    if workers > 1:
+        beginnings = tuple(f"tests/{place}" for place in LONG)
+        items[:] = thrift.long_ones_first(
+            items, lambda item: item.nodeid.startswith(beginnings), workers
+        )
 
 
 @pytest.fixture(scope="session")
@@ -108,11 +139,10 @@ def postgres_database(postgres: PostgresServer) -> str:
     return url
 
 
-@pytest.fixture(scope="session")
-def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("template") / "store.db"
-    connect(f"sqlite:///{path}").close()
-    return path
+@pytest.fixture
+def real_migrations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stores are made by the migrations, not by a copy of what they make."""
+    monkeypatch.setattr(migrate, "_upgrade", thrift.real_upgrade)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -124,7 +154,6 @@ def store_url(
     if request.param == "memory":  # for tests that ask for it: what is closed is gone
         return "memory:"
     if request.param == "sqlite":
-        shutil.copy(request.getfixturevalue("sqlite_template"), tmp_path / "store.db")
         return f"sqlite:///{tmp_path / 'store.db'}"
     return emptied(request.getfixturevalue("postgres_database"))
 

@@ -44,7 +44,11 @@ class PostgresServer:
         if folder is None:
             raise FileNotFoundError("no PostgreSQL binaries (system package or wheel)")
         self._bin = folder
-        self.home = Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp"))
+        usual = tempfile.gettempdir()
+        short = (
+            usual if len(usual) < 60 else "/tmp"
+        )  # the path of a socket has at most 107 characters
+        self.home = Path(tempfile.mkdtemp(prefix="pg-", dir=short))
         self._identity: dict[str, Any] = {}
         if os.getuid() == 0:
             account = next(filter(None, map(_account, USERS)), None)

@@ -6,7 +6,8 @@
   tree is optimized once, when all of it is known (`WholeCompiler`).
 - What an operator returns for which types is looked up once, not at every place where it stands.
 - A kernel is not compiled a second time for a number that is known while it is compiled.
-- Passes for what kernels do not have (closures, `with`, loops over mixed tuples) are left out.
+- Passes for what kernels do not have (closures, `with`, loops over mixed tuples) are left out, and
+  liveness is not computed again after passes that leave the code as it is.
 
 The machine code computes the same as with Numba's own compiler, to the last bit: no option that changes
 arithmetic is touched.
@@ -55,17 +56,37 @@ class _Part(JITCodeLibrary):
     def _optimize_functions(self, ll_module: Any) -> None:
         ll_module.data_layout = self._codegen._data_layout
 
-    def _optimize_final_module(self) -> None:
-        pass
-
-    def _finalize_final_module(self) -> None:
+    def finalize(self) -> None:
+        """Left without what it calls: whoever is compiled as a whole links every part once."""
+        self._raise_if_finalized()
         self._finalize_dynamic_globals()
         # A function comes to its callers' caller by several ways: all copies are the same.
         for function in self._final_module.functions:
             if not function.is_declaration and function.linkage == Linkage.external:
                 function.linkage = "linkonce_odr"
-        self._shared_module = self._final_module
         self._finalized = True
+
+    def _get_module_for_linking(self) -> Any:
+        linked = self._final_module.clone()
+        for library in _called_by(self):
+            is_part = isinstance(library, _Part)
+            called = library._final_module if is_part else library._get_module_for_linking()
+            linked.link_in(called, preserve=True)
+        return linked
+
+
+def _called_by(part: _Part) -> list[Any]:
+    """The libraries of all that a part calls, at any depth, each once."""
+    found: dict[int, Any] = {}
+    open_ends: list[Any] = [part]
+    while open_ends:
+        for library in open_ends.pop()._linking_libraries:
+            if id(library) not in found and library is not part:
+                found[id(library)] = library
+                # Numba's own libraries have linked what they call.
+                if isinstance(library, _Part):
+                    open_ends.append(library)
+    return list(found.values())
 
 
 class _Whole(JITCodeLibrary):
@@ -77,7 +98,7 @@ class _Whole(JITCodeLibrary):
         passes.run(self._final_module, builder)
 
 
-@register_pass(mutates_CFG=True, analysis_only=False)
+@register_pass(mutates_CFG=False, analysis_only=False)
 class _Infer(typed.NopythonTypeInference):
     _name = "kernel_type_inference"
 
@@ -86,7 +107,7 @@ class _Infer(typed.NopythonTypeInference):
             return bool(super().run_pass(state))
 
 
-@register_pass(mutates_CFG=True, analysis_only=False)
+@register_pass(mutates_CFG=False, analysis_only=False)
 class _LowerWhole(typed.NativeLowering):
     _name = "kernel_lowering"
 
@@ -98,7 +119,7 @@ class _LowerWhole(typed.NativeLowering):
             return bool(super().run_pass(state))
 
 
-@register_pass(mutates_CFG=True, analysis_only=False)
+@register_pass(mutates_CFG=False, analysis_only=False)
 class _LowerPart(_LowerWhole):
     _name = "kernel_part_lowering"
 

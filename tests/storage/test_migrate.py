@@ -19,6 +19,8 @@ from deniable.storage.connect import connect
 from deniable.storage.migrate import migrate, revision
 from deniable.storage.schema import HEAD, decisions, metadata
 
+pytestmark = pytest.mark.usefixtures("real_migrations")
+
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:

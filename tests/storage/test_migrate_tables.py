@@ -23,6 +23,8 @@ from deniable.storage.records import MICRO
 from deniable.storage.schema import commitments, counters, decisions, rewards
 from deniable.storage.sqlite import SqliteStore
 
+pytestmark = pytest.mark.usefixtures("real_migrations")
+
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:

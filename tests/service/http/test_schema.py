@@ -50,6 +50,7 @@ def test_every_answer_is_the_documented_one(tmp_path: Path, shard: int) -> None:
     secret, _ = service.keys.create("schemathesis", ["admin"])
     app: Any = create_app(service, Options(log_requests="none"))
     schema = schemathesis.openapi.from_asgi("/openapi.json", app)
+    schema.config.request_timeout = PATIENCE
     found: list[Any] = list(schema.get_all_operations())
     operations = [item.ok() for item in found]
     mine = [op for op in operations if _varied(op)][shard::SHARDS]

@@ -1,0 +1,50 @@
+"""What is done once for all tests leaves the product as it is."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+
+import pytest
+from tests import thrift
+
+from deniable.storage import migrate
+from deniable.storage.connect import connect
+
+
+def contents(path: Path) -> list[str]:
+    connection = sqlite3.connect(path)
+    dumped = list(connection.iterdump())
+    connection.close()
+    return dumped
+
+
+def test_a_copied_store_is_what_the_migrations_make(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert migrate._upgrade is not thrift.real_upgrade
+    connect(f"sqlite:///{tmp_path / 'copied.db'}").close()
+    monkeypatch.setattr(migrate, "_upgrade", thrift.real_upgrade)
+    connect(f"sqlite:///{tmp_path / 'migrated.db'}").close()
+    assert contents(tmp_path / "copied.db") == contents(tmp_path / "migrated.db")
+
+
+def test_a_chosen_place_for_temporary_files_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", "/somewhere/else")
+    thrift.scratch_in_memory()
+    assert os.environ["TMPDIR"] == "/somewhere/else"
+
+
+def test_every_worker_begins_with_its_share_of_the_long_tests() -> None:
+    long = {3, 7, 8, 20, 21}
+    order = thrift.long_ones_first(range(22), long.__contains__, workers=4)
+    assert sorted(order) == list(range(22))
+    parts, left = [], order
+    for worker in range(4):  # as xdist does it
+        size = len(left) // (4 - worker)
+        parts.append(left[:size])
+        left = left[size:]
+    assert [[test for test in part if test in long] for part in parts] == [[3, 21], [7], [8], [20]]
+    assert all(part[0] in long for part in parts)
+    assert thrift.long_ones_first([1, 2], lambda _: True, workers=4) == [1, 2]

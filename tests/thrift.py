@@ -1,0 +1,94 @@
+"""What thousands of tests would pay for again and again, paid once: called by `conftest.py`.
+
+Nothing here changes what the product does: files are written and synced, stores have the tables that the
+migrations make, and clients verify certificates. The tests of migrations use the migrations themselves
+(`real_migrations`), and so does every process that a test starts.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import TypeVar
+
+from sqlalchemy import Connection, create_engine, inspect
+
+from deniable.storage import migrate
+
+MEMORY = Path("/dev/shm")
+ROOM = 4 * 2**30
+"""Bytes that must be free there; the tests need a tenth of it."""
+
+Item = TypeVar("Item")
+
+real_upgrade = migrate._upgrade
+
+
+def scratch_in_memory() -> None:
+    """Temporary files where syncing takes no time, if there is such a place and nobody chose another."""
+    if "TMPDIR" in os.environ or not os.access(MEMORY, os.W_OK):
+        return
+    if shutil.disk_usage(MEMORY).free > ROOM:
+        os.environ["TMPDIR"] = str(MEMORY)
+        tempfile.tempdir = None  # pytest has asked before
+
+
+def no_authorities() -> None:
+    """Clients do not read 140 certificates each: tests talk to this machine, without TLS."""
+    empty = Path(tempfile.gettempdir()) / "deniable-no-certificates"
+    empty.mkdir(exist_ok=True)
+    os.environ.pop("SSL_CERT_FILE", None)
+    os.environ["SSL_CERT_DIR"] = str(empty)
+
+
+def tables_from_a_copy() -> None:
+    """New SQLite stores get what the migrations made once, instead of running all of them."""
+    migrate._upgrade = _upgrade
+
+
+def _upgrade(connection: Connection, target: str = "head") -> None:
+    is_new = target == "head" and not inspect(connection).get_table_names()
+    if not is_new or connection.dialect.name != "sqlite":
+        real_upgrade(connection, target)
+        return
+    for statement in _migrated():
+        connection.exec_driver_sql(statement)
+
+
+@lru_cache(maxsize=1)
+def _migrated() -> list[str]:
+    """The statements that make a store as the migrations leave it, with its first rows."""
+    engine = create_engine("sqlite://")
+    with engine.connect() as connection:
+        real_upgrade(connection)
+        connection.commit()
+        made = connection.connection.driver_connection
+        assert isinstance(made, sqlite3.Connection)
+        dumped = list(made.iterdump())
+    engine.dispose()
+    return [line for line in dumped if line not in ("BEGIN TRANSACTION;", "COMMIT;")]
+
+
+def long_ones_first(
+    items: Sequence[Item], is_long: Callable[[Item], bool], workers: int
+) -> list[Item]:
+    """The order in which each worker begins with its share of the long tests.
+
+    xdist gives the workers equal parts in turn, and they take from each other's ends later. So nobody
+    is left alone with a long test at the end.
+    """
+    long = [item for item in items if is_long(item)]
+    others = [item for item in items if not is_long(item)]
+    arranged: list[Item] = []
+    for worker in range(workers):
+        part = (len(items) - len(arranged)) // (workers - worker)
+        share = long[worker::workers]
+        short = max(0, part - len(share))
+        arranged += [*share, *others[:short]]
+        del others[:short]
+    return [*arranged, *others]
