@@ -10,7 +10,8 @@ risk. Memberships of groups from before migration 0004 stay as long, for the sam
 removes both once the experiment no longer counts.
 
 Every transaction is short and complete in itself, so that the service goes on in between, and what
-was interrupted is continued by asking again.
+was interrupted is continued by asking again. For the same reason a purge does not wait for the disk while
+others wait for it: only every few seconds, and at its end. The next decision brings there what it did.
 """
 
 from __future__ import annotations
@@ -41,6 +42,9 @@ SQLite looks for a free file after 1, 3, 8 and 18 milliseconds: beyond 3 a littl
 REST = 9.0
 """Rest between transactions of a purge, in lengths of the transaction before."""
 
+LASTING_SECONDS = 5.0
+"""After which a transaction of a purge is on the disk: so much of it is done again if the power fails."""
+
 FEWEST, FIRST, MOST = 10, 20, 500
 """Decisions of one transaction of a purge: at least, at first, at most."""
 
@@ -58,6 +62,7 @@ class Pace:
 
     Attributes:
         size: decisions of the next transaction.
+        ended, settled: when a transaction last ended, and when one did that is on the disk for certain.
         clock: tells the time, in seconds.
         sleep: rests for so many seconds.
 
@@ -68,12 +73,21 @@ class Pace:
     """
 
     size: int = FIRST
+    ended: float = 0.0
+    settled: float = 0.0
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
 
-    def rest(self, began: float) -> None:
+    def lasting(self, last: bool) -> bool:
+        """Whether the next transaction, perhaps the last one, has to be on the disk when it ends."""
+        return last or self.ended - self.settled >= LASTING_SECONDS
+
+    def rest(self, began: float, *, lasting: bool = False) -> None:
         """Adapt to the transaction that had its turn at this time and has just ended; then rest."""
-        took = self.clock() - began
+        self.ended = self.clock()
+        if lasting:
+            self.settled = self.ended
+        took = self.ended - began
         change = min(2.0, max(0.5, HOLD_SECONDS / max(took, 1e-9)))
         self.size = min(MOST, max(FEWEST, round(self.size * change)))
         self.sleep(REST * took)
@@ -145,10 +159,11 @@ def purge(
     chosen = [e for e in known if e.status == "stopped" or (running and e.status != "draft")]
     total = sum(_old_decisions(store, experiment, before) for experiment in chosen)
     for experiment in chosen:
-        for ids in _old_pages(store, experiment, before, pace):
+        for ids, last in _old_pages(store, experiment, before, pace):
             forget = partial(_forget, "purge", experiment, key, ids, experiment.id in counting)
-            forgotten, began = store.retried(partial(_timed, forget, pace.clock))
-            pace.rest(began)
+            lasting = pace.lasting(last)
+            forgotten, began = store.retried(partial(_timed, forget, pace.clock), lasting=lasting)
+            pace.rest(began, lasting=lasting)
             outcome.decisions += forgotten
             if progress is not None:
                 progress(outcome.decisions, max(total, outcome.decisions))
@@ -189,22 +204,25 @@ def _old_decisions(store: Store, experiment: Experiment, before: int) -> int:
 
 def _old_pages(
     store: Store, experiment: Experiment, before: int, pace: Pace
-) -> Iterator[list[bytes]]:
-    """Ids of decisions from before a time, in pages, each found behind the one before."""
-    last = b""
+) -> Iterator[tuple[list[bytes], bool]]:
+    """Ids of decisions from before a time, in pages, and whether the page is the last one."""
+    behind = b""
     while True:
+        size = pace.size
         query = (
             select(decisions.c.id)
-            .where(*_old(experiment, before), decisions.c.id > last)
+            .where(*_old(experiment, before), decisions.c.id > behind)
             .order_by(decisions.c.id)
-            .limit(pace.size)
+            .limit(size + 1)
         )
         with store.read() as connection:
             ids = list(connection.execute(query).scalars())
-        if not ids:
+        last = len(ids) <= size
+        if ids:
+            yield ids[:size], last
+        if last:
             return
-        yield ids
-        last = ids[-1]
+        behind = ids[size - 1]
 
 
 def _old(experiment: Experiment, before: int) -> tuple[ColumnElement[bool], ...]:
