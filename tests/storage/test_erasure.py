@@ -59,8 +59,11 @@ def purge(store: Store, *, running: bool = True, **options: Any) -> int:
 
 
 def paced(size: int, took: Iterable[float], rests: list[float] | None = None) -> Pace:
-    """A pace by which each transaction takes the next of these times, whatever it really takes."""
-    readings = accumulate(chained.from_iterable((0.0, seconds) for seconds in took))
+    """A pace by which each transaction takes the next of these times, whatever it really takes.
+
+    In the middle of it, it also waits for others.
+    """
+    readings = accumulate(chained.from_iterable((0.0, 0.0, 100.0, seconds) for seconds in took))
     rested = [] if rests is None else rests
     return Pace(size=size, clock=lambda: next(readings), sleep=rested.append)
 

@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, insert, select, update
 
@@ -39,7 +40,7 @@ HOLD_SECONDS = 0.003
 
 SQLite looks for a free file after 1, 3, 8 and 18 milliseconds: beyond 3 a little more costs a lot."""
 
-REST = 9.0
+REST = 19.0
 """Rest between transactions of a purge, in lengths of the transaction before."""
 
 LASTING_SECONDS = 5.0
@@ -104,6 +105,18 @@ class Erasure:
     decisions: int = 0
 
 
+class _Done(NamedTuple):
+    """What a transaction did.
+
+    Attributes:
+        decisions: how many it stripped that had not been stripped before.
+        began: when it had its turn. That it waited for others disturbs nobody, so that does not count.
+    """
+
+    decisions: int
+    began: float
+
+
 def tombstone(key: bytes, visitor_hash: bytes) -> bytes:
     """What stays of an erased visitor: HMAC-SHA256 of the stored HMAC, under a key made from the key.
 
@@ -129,7 +142,7 @@ def erase(store: Store, key: bytes, visitors: _Hashes, members: _Hashes) -> Eras
         hashes, counts = list(visitors(experiment)), experiment.id in counting
         for ids in _decisions_of(store, experiment, hashes):
             forget = partial(_forget, "erase", experiment, key, ids, counts)
-            outcome.decisions += store.retried(forget)
+            outcome.decisions += store.retried(forget).decisions
         if not counts and experiment.layer is not None:
             store.retried(partial(_forget_members, experiment, list(members(experiment))))
     return outcome
@@ -160,11 +173,11 @@ def purge(
     total = sum(_old_decisions(store, experiment, before) for experiment in chosen)
     for experiment in chosen:
         for ids, last in _old_pages(store, experiment, before, pace):
-            forget = partial(_forget, "purge", experiment, key, ids, experiment.id in counting)
-            lasting = pace.lasting(last)
-            forgotten, began = store.retried(partial(_timed, forget, pace.clock), lasting=lasting)
-            pace.rest(began, lasting=lasting)
-            outcome.decisions += forgotten
+            counts, lasting = experiment.id in counting, pace.lasting(last)
+            forget = partial(_forget, "purge", experiment, key, ids, counts, clock=pace.clock)
+            done = store.retried(forget, lasting=lasting)
+            pace.rest(done.began, lasting=lasting)
+            outcome.decisions += done.decisions
             if progress is not None:
                 progress(outcome.decisions, max(total, outcome.decisions))
     for experiment in known:
@@ -240,21 +253,26 @@ def _forget(
     ids: Sequence[bytes],
     counts: bool,
     connection: Connection,
-) -> int:
-    """Strip decisions of one experiment; returns how many had not been stripped before."""
+    *,
+    clock: Callable[[], float] = time.monotonic,
+) -> _Done:
+    """Strip decisions of one experiment."""
     # Nobody else strips decisions or leaves tombstones while this holds the chain.
     commitments.lock_chain(connection)
+    began = clock()
     identity = bytes.fromhex(experiment.id)
     rows = connection.execute(_UNSTRIPPED, {"identity": identity, "ids": list(ids)}).all()
     if not rows:
-        return 0
+        return _Done(0, began)
     stones = promises.tombstones_of(connection, experiment)
     if counts:
         stones += _leave_tombstones(
             connection, identity, [tombstone(key, row.visitor) for row in rows]
         )
     # Whoever decides or rewards waits for this row, so it is taken late: no reward comes from here on.
+    asked = clock()
     had_tombstones = connection.execute(_HELD, {"identity": identity}).scalar_one()
+    began += clock() - asked
     given = _strip_rewards(connection, identity, {row.id: row.salt for row in rows})
     connection.execute(
         _STRIP,
@@ -270,7 +288,7 @@ def _forget(
         rewards=given,
         tombstones=stones,
     )
-    return len(rows)
+    return _Done(len(rows), began)
 
 
 # Statements of a purge are made once: to make one takes longer than to run it.
@@ -309,14 +327,6 @@ _STONES = select(tombstones.c.visitor).where(
     tombstones.c.experiment_id == bindparam("identity"),
     tombstones.c.visitor.in_(bindparam("stones", expanding=True)),
 )
-
-
-def _timed(
-    work: Callable[[Connection], int], clock: Callable[[], float], connection: Connection
-) -> tuple[int, float]:
-    """What `work` returns, and when its transaction had its turn: waiting for that disturbs nobody."""
-    began = clock()
-    return work(connection), began
 
 
 def _committed(row: StoredRow) -> bytes:
