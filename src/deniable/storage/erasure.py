@@ -40,8 +40,12 @@ HOLD_SECONDS = 0.003
 
 SQLite looks for a free file after 1, 3, 8 and 18 milliseconds: beyond 3 a little more costs a lot."""
 
-REST = 19.0
+REST = 9.0
 """Rest between transactions of a purge, in lengths of the transaction before."""
+
+FASTEST = 300.0
+"""Decisions purged a second, at most: each changes pages all over the store, and the disk has to write
+them while decisions wait for the same disk."""
 
 LASTING_SECONDS = 5.0
 """After which a transaction of a purge is on the disk: so much of it is done again if the power fails."""
@@ -89,9 +93,10 @@ class Pace:
         if lasting:
             self.settled = self.ended
         took = self.ended - began
+        rest = max(REST * took, self.size / FASTEST - took)
         change = min(2.0, max(0.5, HOLD_SECONDS / max(took, 1e-9)))
         self.size = min(MOST, max(FEWEST, round(self.size * change)))
-        self.sleep(REST * took)
+        self.sleep(rest)
 
 
 @dataclass
