@@ -122,8 +122,8 @@ FAULTS = (
     ),
     Fault(
         "storage/postgres.py",
-        "SET LOCAL synchronous_commit = on; SET LOCAL",
-        "SET LOCAL",
+        'with self._begun("on")',
+        'with self._begun("off")',
         "a started experiment can be lost with the power (PostgreSQL)",
         POSTGRES_DISK,
     ),

@@ -29,7 +29,8 @@ T = TypeVar("T")
 BUSY_SECONDS = 10.0
 """How long a writer waits for its turn before the store counts as unavailable."""
 
-SYNCHRONOUS, NOT_LASTING = "FULL", "NORMAL"
+SYNCHRONOUS = "FULL"
+NOT_LASTING = "NORMAL"
 
 _PRAGMAS = {
     "journal_mode": "WAL",
