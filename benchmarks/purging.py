@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
+import os
 import signal
 import subprocess
 import sys
@@ -114,8 +116,13 @@ def _run(store: str, turns: int, stored: int) -> bool:
     with _prepared(store) as service:
         _fill(service, stored, "old")
         secret, _ = service.keys.create("benchmark", ["decide"])
+    os.sync()  # else the disk still writes what was filled in during the first turns
     with served("decide", store, pinned=False) as server:
+        gc.collect()
+        gc.freeze()
+        gc.disable()  # a pause of this process would count as one of the service
         found, rate = asyncio.run(_turns(server.url, secret, store, turns))
+        gc.enable()
     with _prepared(store, new=False) as service:
         assert service.ledger.verify().sound
     quiet, busy = (
