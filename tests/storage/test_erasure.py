@@ -48,6 +48,12 @@ def store(store_url: str) -> Iterator[Store]:
     opened.close()
 
 
+@pytest.fixture(autouse=True)
+def _several_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For few visitors."""
+    monkeypatch.setattr(erasure, "FEWEST", 10)
+
+
 def erase(store: Store, *visitors: bytes) -> int:
     return erasure.erase(store, KEY, lambda _: visitors, lambda _: ()).decisions
 

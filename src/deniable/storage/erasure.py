@@ -50,8 +50,10 @@ them while decisions wait for the same disk."""
 LASTING_SECONDS = 5.0
 """After which a transaction of a purge is on the disk: so much of it is done again if the power fails."""
 
-FEWEST, FIRST, MOST = 10, 20, 500
-"""Decisions of one transaction of a purge: at least, at first, at most."""
+FEWEST, FIRST, MOST = 20, 20, 500
+"""Decisions of one transaction of a purge: at least, at first, at most.
+
+Fewer would hardly be shorter: most of such a transaction are its statements, however few rows they have."""
 
 ERASABLE = ("visitor", "salt", "segment", "greedy", "shown", "clock", "risk_nano")
 
@@ -71,10 +73,10 @@ class Pace:
         clock: tells the time, in seconds.
         sleep: rests for so many seconds.
 
-    >>> pace = Pace(clock=lambda: 2 * HOLD_SECONDS, sleep=lambda seconds: None)
+    >>> pace = Pace(size=100, clock=lambda: 2 * HOLD_SECONDS, sleep=lambda seconds: None)
     >>> pace.rest(began=0.0)
     >>> pace.size
-    10
+    50
     """
 
     size: int = FIRST
