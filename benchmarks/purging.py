@@ -126,7 +126,8 @@ def _run(store: str, turns: int, stored: int) -> bool:
     with _prepared(store, new=False) as service:
         assert service.ledger.verify().sound
     quiet, busy = (
-        np.percentile(sum(turns_of, []), (50, 99)) * 1e3 for turns_of in (found[::2], found[1::2])
+        np.percentile(np.concatenate(turns_of), (50, 99)) * 1e3
+        for turns_of in (found[::2], found[1::2])
     )
     ratios = compared([float(np.percentile(turn, 99)) for turn in found])
     name = store.partition(":")[0]
@@ -136,9 +137,7 @@ def _run(store: str, turns: int, stored: int) -> bool:
     )
     return all(
         [
-            row(
-                f"p99 during a purge to p99 without, {name}, median", np.median(ratios), "x", 2.0
-            ),
+            row(f"p99 during a purge to p99 without, {name}, median", np.median(ratios), "x", 2.0),
             row("  decisions purged a second", rate, "/s", 100, at_least=True),
         ]
     )

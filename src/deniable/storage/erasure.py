@@ -10,8 +10,9 @@ risk. Memberships of groups from before migration 0004 stay as long, for the sam
 removes both once the experiment no longer counts.
 
 Every transaction is short and complete in itself, so that the service goes on in between, and what
-was interrupted is continued by asking again. For the same reason a purge does not wait for the disk while
-others wait for it: only every few seconds, and at its end. The next decision brings there what it did.
+was interrupted is continued by asking again. For the same reason a purge does not wait for the disk
+while others wait for it: only every few seconds, and at its end. The next decision brings there what it
+did.
 """
 
 from __future__ import annotations
@@ -48,12 +49,12 @@ FASTEST = 300.0
 them while decisions wait for the same disk."""
 
 LASTING_SECONDS = 5.0
-"""After which a transaction of a purge is on the disk: so much of it is done again if the power fails."""
+"""At most so much of a purge has to be done again after the power failed."""
 
 FEWEST, FIRST, MOST = 20, 20, 500
 """Decisions of one transaction of a purge: at least, at first, at most.
 
-Fewer would hardly be shorter: most of such a transaction are its statements, however few rows they have."""
+Fewer would hardly be shorter: statements take most of the time, however few rows they have."""
 
 ERASABLE = ("visitor", "salt", "segment", "greedy", "shown", "clock", "risk_nano")
 
