@@ -134,9 +134,11 @@ def test_a_file_that_is_gone_is_not_made_anew(
     assert not file.exists()
 
 
-def test_a_decision_begins_as_soon_as_another_process_has_written(
-    store: SqliteStore, other: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("kind", ["hot", "begin"])
+def test_a_writer_begins_as_soon_as_another_process_has_written(
+    kind: str, store: SqliteStore, other: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Not only a decision: those that come meanwhile queue behind any writer of their process."""
     slept: list[float] = []
 
     def sleep(seconds: float) -> None:
@@ -146,17 +148,19 @@ def test_a_decision_begins_as_soon_as_another_process_has_written(
 
     other.execute("BEGIN IMMEDIATE")
     monkeypatch.setattr("deniable.storage.sqlite.time.sleep", sleep)
-    with store.hot():
+    with getattr(store, kind)():
         assert slept == [RETRY_SECONDS] * 5
 
 
+@pytest.mark.parametrize("kind", ["hot", "begin"])
 def test_a_process_that_does_not_stop_writing_is_not_waited_for_without_end(
-    store: SqliteStore, other: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+    kind: str, store: SqliteStore, other: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite, "BUSY_SECONDS", 0.01)
+    begun = getattr(store, kind)
     other.execute("BEGIN IMMEDIATE")
-    with pytest.raises(StoreUnavailableError, match="locked"), store.hot():
+    with pytest.raises(StoreUnavailableError, match="locked"), begun():
         pass
     other.execute("ROLLBACK")
-    with store.hot():
+    with begun():
         pass

@@ -20,8 +20,8 @@ from deniable.storage.schema import answers as stored_answers
 from deniable.storage.schema import replies as table
 from deniable.storage.store import HotTransaction, Store
 
-FULL = 2
-"""SQLite's number for synchronous=FULL: a commit returns when the log is on the disk."""
+NORMAL, FULL = 1, 2
+"""SQLite's numbers for `synchronous`. FULL: a commit returns when the log is on the disk."""
 
 
 def pragma(connection: Connection, name: str) -> Any:
@@ -47,6 +47,24 @@ def test_a_new_sqlite_store_waits_for_its_disk(tmp_path: Path) -> None:
                 assert pragma(connection, "busy_timeout") == 10_000
         assert asked(store, "PRAGMA synchronous") == FULL
         assert asked(store, "PRAGMA journal_mode") == "wal"
+    finally:
+        store.close()
+
+
+def test_sqlite_does_not_wait_for_the_disk_where_it_need_not(tmp_path: Path) -> None:
+    """Nor does that outlive the transaction: others have the same connection after it."""
+    store = connect(f"sqlite:///{tmp_path / 'new.db'}")
+
+    def synchronous(connection: Connection) -> Any:
+        return pragma(connection, "synchronous")
+
+    try:
+        assert store.retried(synchronous, lasting=False) == NORMAL
+        assert store.retried(synchronous) == FULL
+        assert store.retried(synchronous, lasting=False) == NORMAL
+        with store.begin() as connection:
+            assert synchronous(connection) == FULL
+        assert asked(store, "PRAGMA synchronous") == FULL
     finally:
         store.close()
 
@@ -80,6 +98,19 @@ def test_postgres_waits_for_its_disk_whatever_the_server_says(postgres: Postgres
             assert connection.exec_driver_sql("SHOW synchronous_commit").scalar() == "on"
         with store.read() as connection:  # the server's own setting is what we think it is
             assert connection.exec_driver_sql("SHOW synchronous_commit").scalar() == "off"
+    finally:
+        store.close()
+
+
+def test_postgres_does_not_wait_for_the_disk_where_it_need_not(postgres: PostgresServer) -> None:
+    store = connect(postgres.new_database())
+
+    def synchronous(connection: Connection) -> Any:
+        return connection.exec_driver_sql("SHOW synchronous_commit").scalar()
+
+    try:
+        assert store.retried(synchronous, lasting=False) == "off"
+        assert store.retried(synchronous) == "on"
     finally:
         store.close()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import accumulate, repeat
+from itertools import accumulate, pairwise, repeat
 from itertools import chain as chained
 from typing import Any
 
@@ -15,7 +15,7 @@ from tests.storage.support import KEY, NAT, Writer, draft, load, start, stop
 from deniable.storage import account, erasure, times
 from deniable.storage.account_rules import DAY
 from deniable.storage.connect import connect
-from deniable.storage.erasure import HOLD_SECONDS, REST, Pace
+from deniable.storage.erasure import FASTEST, HOLD_SECONDS, LASTING_SECONDS, REST, Pace
 from deniable.storage.ledger import verify
 from deniable.storage.records import MICRO, Experiment
 from deniable.storage.schema import (
@@ -48,6 +48,12 @@ def store(store_url: str) -> Iterator[Store]:
     opened.close()
 
 
+@pytest.fixture(autouse=True)
+def _several_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For few visitors."""
+    monkeypatch.setattr(erasure, "FEWEST", 10)
+
+
 def erase(store: Store, *visitors: bytes) -> int:
     return erasure.erase(store, KEY, lambda _: visitors, lambda _: ()).decisions
 
@@ -59,8 +65,11 @@ def purge(store: Store, *, running: bool = True, **options: Any) -> int:
 
 
 def paced(size: int, took: Iterable[float], rests: list[float] | None = None) -> Pace:
-    """A pace by which each transaction takes the next of these times, whatever it really takes."""
-    readings = accumulate(chained.from_iterable((0.0, seconds) for seconds in took))
+    """A pace by which each transaction takes the next of these times, whatever it really takes.
+
+    In the middle of it, it also waits for others.
+    """
+    readings = accumulate(chained.from_iterable((0.0, 0.0, 100.0, seconds) for seconds in took))
     rested = [] if rests is None else rests
     return Pace(size=size, clock=lambda: next(readings), sleep=rested.append)
 
@@ -144,14 +153,46 @@ def test_purging_goes_in_small_transactions(store: Store) -> None:
 def test_a_purge_adapts_to_what_a_transaction_takes(
     store: Store, took: list[float], done: list[int]
 ) -> None:
-    """Times are lengths of what a transaction should take; the rest is in proportion to each."""
+    """Times are lengths of what a transaction should take; it rests for the time and for the disk."""
     rests: list[float] = []
     told: list[int] = []
     seconds = [one * HOLD_SECONDS for one in took]
     purge(store, pace=paced(14, seconds, rests), progress=lambda sofar, _: told.append(sofar))
     assert told == done
-    assert rests == pytest.approx([REST * one for one in seconds[: len(done)]])
+    sizes = [done[0], *(after - before for before, after in pairwise(done))]
+    wanted = [max(REST * seconds[0], size / FASTEST - seconds[0]) for size in sizes]
+    assert rests[:-1] == pytest.approx(wanted[:-1])  # the last one is not as large as it could be
     assert problem(store) is None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [
+        (0.1, [False, False, False, True]),  # what is told as done is on the disk
+        (LASTING_SECONDS, [False, True, False, True]),  # of a long purge, little is done again
+    ],
+)
+def test_a_purge_lasts_at_its_end_and_now_and_then(
+    store: Store, seconds: float, expected: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lasts: list[bool] = []
+    retried = store.retried
+
+    def noted(work: Callable[[Connection], Any], *, lasting: bool = True) -> Any:
+        lasts.append(lasting)
+        return retried(work, lasting=lasting)
+
+    monkeypatch.setattr(store, "retried", noted)
+    purge(store, pace=Pace(size=5, clock=accumulated(seconds / 4), sleep=lambda _: None))
+    assert lasts == expected
+    lasts.clear()
+    erase(store, VISITORS[0])
+    assert all(lasts)
+
+
+def accumulated(step: float) -> Callable[[], float]:
+    """A clock that goes on by so much whenever it is read, which is four times a transaction."""
+    return accumulate(repeat(step)).__next__
 
 
 def test_a_purge_that_was_interrupted_goes_on(store: Store) -> None:

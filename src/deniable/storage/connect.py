@@ -101,8 +101,8 @@ class MemoryStore:
         with self.begin() as connection:
             yield connection
 
-    def retried(self, work: Callable[[Connection], T]) -> T:
-        """See Store."""
+    def retried(self, work: Callable[[Connection], T], *, lasting: bool = True) -> T:
+        """See Store; nothing lasts here."""
         with self.begin() as connection:
             return work(connection)
 

@@ -10,7 +10,9 @@ risk. Memberships of groups from before migration 0004 stay as long, for the sam
 removes both once the experiment no longer counts.
 
 Every transaction is short and complete in itself, so that the service goes on in between, and what
-was interrupted is continued by asking again.
+was interrupted is continued by asking again. For the same reason a purge does not wait for the disk
+while others wait for it: only every few seconds, and at its end. The next decision brings there what it
+did.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, insert, select, update
 
@@ -41,8 +44,17 @@ SQLite looks for a free file after 1, 3, 8 and 18 milliseconds: beyond 3 a littl
 REST = 9.0
 """Rest between transactions of a purge, in lengths of the transaction before."""
 
-FEWEST, FIRST, MOST = 10, 20, 500
-"""Decisions of one transaction of a purge: at least, at first, at most."""
+FASTEST = 300.0
+"""Decisions purged a second, at most: each changes pages all over the store, and the disk has to write
+them while decisions wait for the same disk."""
+
+LASTING_SECONDS = 5.0
+"""At most so much of a purge has to be done again after the power failed."""
+
+FEWEST, FIRST, MOST = 20, 20, 500
+"""Decisions of one transaction of a purge: at least, at first, at most.
+
+Fewer would hardly be shorter: statements take most of the time, however few rows they have."""
 
 ERASABLE = ("visitor", "salt", "segment", "greedy", "shown", "clock", "risk_nano")
 
@@ -58,25 +70,36 @@ class Pace:
 
     Attributes:
         size: decisions of the next transaction.
+        ended, settled: when a transaction last ended, and when one did that is on the disk for certain.
         clock: tells the time, in seconds.
         sleep: rests for so many seconds.
 
-    >>> pace = Pace(clock=lambda: 2 * HOLD_SECONDS, sleep=lambda seconds: None)
+    >>> pace = Pace(size=100, clock=lambda: 2 * HOLD_SECONDS, sleep=lambda seconds: None)
     >>> pace.rest(began=0.0)
     >>> pace.size
-    10
+    50
     """
 
     size: int = FIRST
+    ended: float = 0.0
+    settled: float = 0.0
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
 
-    def rest(self, began: float) -> None:
+    def lasting(self, last: bool) -> bool:
+        """Whether the next transaction, perhaps the last one, has to be on the disk when it ends."""
+        return last or self.ended - self.settled >= LASTING_SECONDS
+
+    def rest(self, began: float, *, lasting: bool = False) -> None:
         """Adapt to the transaction that had its turn at this time and has just ended; then rest."""
-        took = self.clock() - began
+        self.ended = self.clock()
+        if lasting:
+            self.settled = self.ended
+        took = self.ended - began
+        rest = max(REST * took, self.size / FASTEST - took)
         change = min(2.0, max(0.5, HOLD_SECONDS / max(took, 1e-9)))
         self.size = min(MOST, max(FEWEST, round(self.size * change)))
-        self.sleep(REST * took)
+        self.sleep(rest)
 
 
 @dataclass
@@ -88,6 +111,18 @@ class Erasure:
     """
 
     decisions: int = 0
+
+
+class _Done(NamedTuple):
+    """What a transaction did.
+
+    Attributes:
+        decisions: how many it stripped that had not been stripped before.
+        began: when it had its turn. That it waited for others disturbs nobody, so that does not count.
+    """
+
+    decisions: int
+    began: float
 
 
 def tombstone(key: bytes, visitor_hash: bytes) -> bytes:
@@ -115,7 +150,7 @@ def erase(store: Store, key: bytes, visitors: _Hashes, members: _Hashes) -> Eras
         hashes, counts = list(visitors(experiment)), experiment.id in counting
         for ids in _decisions_of(store, experiment, hashes):
             forget = partial(_forget, "erase", experiment, key, ids, counts)
-            outcome.decisions += store.retried(forget)
+            outcome.decisions += store.retried(forget).decisions
         if not counts and experiment.layer is not None:
             store.retried(partial(_forget_members, experiment, list(members(experiment))))
     return outcome
@@ -145,11 +180,12 @@ def purge(
     chosen = [e for e in known if e.status == "stopped" or (running and e.status != "draft")]
     total = sum(_old_decisions(store, experiment, before) for experiment in chosen)
     for experiment in chosen:
-        for ids in _old_pages(store, experiment, before, pace):
-            forget = partial(_forget, "purge", experiment, key, ids, experiment.id in counting)
-            forgotten, began = store.retried(partial(_timed, forget, pace.clock))
-            pace.rest(began)
-            outcome.decisions += forgotten
+        for ids, last in _old_pages(store, experiment, before, pace):
+            counts, lasting = experiment.id in counting, pace.lasting(last)
+            forget = partial(_forget, "purge", experiment, key, ids, counts, clock=pace.clock)
+            done = store.retried(forget, lasting=lasting)
+            pace.rest(done.began, lasting=lasting)
+            outcome.decisions += done.decisions
             if progress is not None:
                 progress(outcome.decisions, max(total, outcome.decisions))
     for experiment in known:
@@ -189,22 +225,25 @@ def _old_decisions(store: Store, experiment: Experiment, before: int) -> int:
 
 def _old_pages(
     store: Store, experiment: Experiment, before: int, pace: Pace
-) -> Iterator[list[bytes]]:
-    """Ids of decisions from before a time, in pages, each found behind the one before."""
-    last = b""
+) -> Iterator[tuple[list[bytes], bool]]:
+    """Ids of decisions from before a time, in pages, and whether the page is the last one."""
+    behind = b""
     while True:
+        size = pace.size
         query = (
             select(decisions.c.id)
-            .where(*_old(experiment, before), decisions.c.id > last)
+            .where(*_old(experiment, before), decisions.c.id > behind)
             .order_by(decisions.c.id)
-            .limit(pace.size)
+            .limit(size + 1)
         )
         with store.read() as connection:
             ids = list(connection.execute(query).scalars())
-        if not ids:
+        last = len(ids) <= size
+        if ids:
+            yield ids[:size], last
+        if last:
             return
-        yield ids
-        last = ids[-1]
+        behind = ids[size - 1]
 
 
 def _old(experiment: Experiment, before: int) -> tuple[ColumnElement[bool], ...]:
@@ -222,21 +261,26 @@ def _forget(
     ids: Sequence[bytes],
     counts: bool,
     connection: Connection,
-) -> int:
-    """Strip decisions of one experiment; returns how many had not been stripped before."""
+    *,
+    clock: Callable[[], float] = time.monotonic,
+) -> _Done:
+    """Strip decisions of one experiment."""
     # Nobody else strips decisions or leaves tombstones while this holds the chain.
     commitments.lock_chain(connection)
+    began = clock()
     identity = bytes.fromhex(experiment.id)
     rows = connection.execute(_UNSTRIPPED, {"identity": identity, "ids": list(ids)}).all()
     if not rows:
-        return 0
+        return _Done(0, began)
     stones = promises.tombstones_of(connection, experiment)
     if counts:
         stones += _leave_tombstones(
             connection, identity, [tombstone(key, row.visitor) for row in rows]
         )
     # Whoever decides or rewards waits for this row, so it is taken late: no reward comes from here on.
+    asked = clock()
     had_tombstones = connection.execute(_HELD, {"identity": identity}).scalar_one()
+    began += clock() - asked
     given = _strip_rewards(connection, identity, {row.id: row.salt for row in rows})
     connection.execute(
         _STRIP,
@@ -252,7 +296,7 @@ def _forget(
         rewards=given,
         tombstones=stones,
     )
-    return len(rows)
+    return _Done(len(rows), began)
 
 
 # Statements of a purge are made once: to make one takes longer than to run it.
@@ -291,14 +335,6 @@ _STONES = select(tombstones.c.visitor).where(
     tombstones.c.experiment_id == bindparam("identity"),
     tombstones.c.visitor.in_(bindparam("stones", expanding=True)),
 )
-
-
-def _timed(
-    work: Callable[[Connection], int], clock: Callable[[], float], connection: Connection
-) -> tuple[int, float]:
-    """What `work` returns, and when its transaction had its turn: waiting for that disturbs nobody."""
-    began = clock()
-    return work(connection), began
 
 
 def _committed(row: StoredRow) -> bytes:

@@ -165,10 +165,7 @@ class PostgresStore:
     @contextmanager
     def begin(self) -> Iterator[Connection]:
         """See Store."""
-        with self._engine.begin() as connection, _patient(connection, WRITE_SECONDS):
-            connection.exec_driver_sql(
-                "SET LOCAL synchronous_commit = on; SET LOCAL lock_timeout = '30s'"
-            )
+        with self._begun("on") as connection:
             yield connection
 
     @contextmanager
@@ -186,11 +183,11 @@ class PostgresStore:
         except DBAPIError as error:
             raise _unavailable(error) from error
 
-    def retried(self, work: Callable[[Connection], T]) -> T:
+    def retried(self, work: Callable[[Connection], T], *, lasting: bool = True) -> T:
         """See Store."""
         for pause in (*PAUSES, None):
             try:
-                with self.begin() as connection:
+                with self._begun("on" if lasting else "off") as connection:
                     return work(connection)
             except DBAPIError as error:
                 original = error.orig
@@ -206,6 +203,14 @@ class PostgresStore:
         """See Store."""
         self._drop()
         self._engine.dispose()
+
+    @contextmanager
+    def _begun(self, synchronous: str) -> Iterator[Connection]:
+        with self._engine.begin() as connection, _patient(connection, WRITE_SECONDS):
+            connection.exec_driver_sql(
+                f"SET LOCAL synchronous_commit = {synchronous}; SET LOCAL lock_timeout = '30s'"
+            )
+            yield connection
 
     def _connected(self) -> _Connection:
         return _Connection.connect(self._conninfo, **_NETWORK)

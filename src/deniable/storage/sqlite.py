@@ -1,7 +1,8 @@
 """SQLite, the embedded store: one file, write-ahead log, every commit synced to the disk.
 
 Writers of any process take turns by BEGIN IMMEDIATE. `synchronous=FULL` makes a commit return only
-after the log is on the disk, so an answered decision survives the loss of power.
+after the log is on the disk, so an answered decision survives the loss of power. A commit that need not
+last (NORMAL) leaves that to the next one: the log is one file, whose sync brings all that stands before.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ BUSY_SECONDS = 10.0
 """How long a writer waits for its turn before the store counts as unavailable."""
 
 SYNCHRONOUS = "FULL"
+NOT_LASTING = "NORMAL"
 
 _PRAGMAS = {
     "journal_mode": "WAL",
@@ -38,8 +40,9 @@ _PRAGMAS = {
 }
 
 RETRY_SECONDS = 0.0005
-"""Between two tries for the turn of a decision. SQLite itself would try after 1, 3, 8 and 18
-milliseconds, so that a short transaction of another process would cost a long wait."""
+"""Between two tries for the turn of a writer. SQLite itself would try after 1, 3, 8 and 18 milliseconds
+and so on up to 100, so that a short transaction of another process would cost a long wait: also the
+decisions that queue behind a writer of their own process."""
 
 
 class SqliteStore:
@@ -104,9 +107,9 @@ class SqliteStore:
         with self._connection(write=False) as connection:
             yield connection
 
-    def retried(self, work: Callable[[Connection], T]) -> T:
+    def retried(self, work: Callable[[Connection], T], *, lasting: bool = True) -> T:
         """See Store; BEGIN IMMEDIATE already waited for its turn."""
-        with self.begin() as connection:
+        with self._turn, self._connection(write=True, lasting=lasting) as connection:
             return work(connection)
 
     def close(self) -> None:
@@ -137,17 +140,19 @@ class SqliteStore:
                 self._hot.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     @contextmanager
-    def _connection(self, *, write: bool) -> Iterator[Connection]:
+    def _connection(self, *, write: bool, lasting: bool = True) -> Iterator[Connection]:
         self._check_file()
         try:
             with self._engine.connect() as plain:
-                connection = plain.execution_options(write=write)
+                connection = plain.execution_options(write=write, lasting=lasting)
                 with connection.begin():
                     yield connection
         except DBAPIError as error:
             if isinstance(error.orig, sqlite3.IntegrityError):
                 raise
             raise StoreUnavailableError(f"SQLite: {error.orig}") from error
+        except sqlite3.Error as error:  # while it waited for its turn
+            raise StoreUnavailableError(f"SQLite: {error}") from error
 
     def _undo(self) -> None:
         if self._hot is not None and self._hot.in_transaction:
@@ -193,11 +198,15 @@ def _prepare(connection: sqlite3.Connection, _record: object = None) -> None:
     connection.isolation_level = None
     cursor = connection.cursor()
     # The timeout first: switching to the write-ahead log may have to wait for another process.
-    cursor.execute(f"PRAGMA busy_timeout = {round(1000 * BUSY_SECONDS)}")
+    _wait_for_others(connection)
     for name, value in _PRAGMAS.items():
         cursor.execute(f"PRAGMA {name} = {value}")
     cursor.execute(f"PRAGMA synchronous = {SYNCHRONOUS}")
     cursor.close()
+
+
+def _wait_for_others(connection: sqlite3.Connection) -> None:
+    connection.execute(f"PRAGMA busy_timeout = {round(1000 * BUSY_SECONDS)}")
 
 
 def _take_turn(connection: sqlite3.Connection) -> None:
@@ -215,5 +224,16 @@ def _take_turn(connection: sqlite3.Connection) -> None:
 
 
 def _begin(connection: Connection) -> None:
-    write = connection.get_execution_options().get("write", True)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+    options = connection.get_execution_options()
+    if not options.get("write", True):
+        connection.exec_driver_sql("BEGIN")
+        return
+    driver = connection.connection.driver_connection
+    assert isinstance(driver, sqlite3.Connection)
+    lasting = options.get("lasting", True)
+    driver.execute(f"PRAGMA synchronous = {SYNCHRONOUS if lasting else NOT_LASTING}")
+    driver.execute("PRAGMA busy_timeout = 0")
+    try:
+        _take_turn(driver)
+    finally:
+        _wait_for_others(driver)

@@ -171,8 +171,14 @@ class Store(Protocol):
     def read(self) -> AbstractContextManager[Connection]:
         """A read-only look at one consistent state, from any thread."""
 
-    def retried(self, work: Callable[[Connection], T]) -> T:
-        """`work` in `begin()`, again where the database asks for it (serialization, lost connection)."""
+    def retried(self, work: Callable[[Connection], T], *, lasting: bool = True) -> T:
+        """`work` in `begin()`, again where the database asks for it (serialization, lost connection).
+
+        Args:
+            work: given the connection.
+            lasting: whether to return only once it is on the disk. What is not lasting is there before
+                anything lasting that is committed after it; only the loss of power can undo it.
+        """
 
     def close(self) -> None:
         """Give back every connection."""
