@@ -31,7 +31,6 @@ from deniable.storage.schema import (
     writers,
 )
 
-
 REMEMBERED, LONGEST_REMEMBERED = 8_192, 2_000
 """Entries that are not checked and parsed again, because every page reads the account; and how long
 their detail may be."""

@@ -217,9 +217,7 @@ def published(
     return [_published(experiment, row) for row in ordered]
 
 
-def in_force(
-    connection: Connection, wanted: Sequence[Experiment]
-) -> dict[str, PublishedTable]:
+def in_force(connection: Connection, wanted: Sequence[Experiment]) -> dict[str, PublishedTable]:
     """Experiment key -> its table in force, of those that were started."""
     started = {bytes.fromhex(one.id): one for one in wanted if one.table_number}
     places = [(identity, one.table_number) for identity, one in started.items()]
