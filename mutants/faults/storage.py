@@ -20,6 +20,13 @@ CHECKPOINTS = ("tests/storage/test_checkpoints.py",)
 
 FAULTS = (
     Fault(
+        "storage/commitments.py",
+        "_holding(*row)\n    if found is None:",
+        "_holding(*row)\n    if found is None and once:",
+        "an entry that was changed is read as none",
+        ACCOUNT,
+    ),
+    Fault(
         "storage/checkpoints.py",
         'with turn:\n            connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()',
         "pass",

@@ -402,9 +402,13 @@ def test_a_row_at_odds_with_the_ledger_does_not_start(connection: Connection, cl
 
 @pytest.mark.parametrize("kind", ["firm", "start"])
 def test_a_changed_entry_is_not_believed(connection: Connection, clock: Clock, kind: str) -> None:
-    """What one UPDATE of the firm's budget, or of a start's amount, brings: nothing but a refusal."""
+    """What one UPDATE of the firm's budget, or of a start's amount, brings: nothing but a refusal.
+
+    Also where the entry was found to hold before.
+    """
     set_firm(connection, 1)
     start(connection, draft(connection, "a"))
+    account.current_firm(connection)
     entry = connection.execute(select(chain).where(chain.c.kind == kind)).one()
     change = {"detail": entry.detail.replace("1000000000", "9000000000")}
     if kind == "start":

@@ -86,7 +86,7 @@ def running_site(service: Deniable, *, demo: bool = False) -> Iterator[Site]:
     app = mount(create_app(service), demo=demo)
     sock = socket.socket()
     sock.bind(("127.0.0.1", 0))
-    sock.listen()  # whoever is quicker than the server waits for it
+    sock.listen()  # a client that is faster than the server then waits for it
     server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="on", ws="none"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]}, daemon=True)
     thread.start()

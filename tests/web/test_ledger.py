@@ -15,6 +15,7 @@ from tests.web.watching import Theme, tab
 
 from deniable.privacy.serving import exp_floor
 from deniable.storage import times
+from deniable.storage.account import Balance
 from deniable.storage.schema import commitments
 from deniable.web import ledger_view
 from deniable.web.listing import csv_text
@@ -38,10 +39,22 @@ def test_the_ledger_adds_up(site: Site) -> None:
     assert [entry.committed for entry in kept] == [0, 0, 2, 2, 3, 3, 3.5, 3.5, 3.5]
     assert found[-1].committed == site.service.firm.current().committed
     assert "Reason: a third team" in found[-1].told
-    points = ledger_view.spending(balances)
+    points = ledger_view.spending(balances, ledger_view.POINTS)
     assert [(p["committed"], p["budget"]) for p in points] == [
         (0, 6), (2, 6), (3, 6), (3.5, 6), (3.5, 8), (3.5, 8),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("apart", [0, 7])
+def test_a_long_history_is_drawn_with_few_points(apart: int) -> None:
+    """The first, the last and the peak are among them; time never goes back."""
+    history = [Balance(apart * i, (37 * i) % 1_009, 5) for i in range(5_000)]
+    points = ledger_view.spending(history, 200)
+    drawn, ends = [round(1e9 * p["committed"]) for p in points], points[-1]
+    assert len(points) <= 201  # with the present
+    assert (drawn[0], max(drawn), drawn[-2]) == (0, 1_008, history[-1].committed_nano)
+    assert [p["time"] for p in points] == sorted(p["time"] for p in points)
+    assert ends["committed"] == points[-2]["committed"]
 
 
 def test_balances_end_when_the_window_has_passed(

@@ -12,6 +12,8 @@ from tests.web.filling import fill
 from tests.web.site import HTML, running_site, sign_in
 
 from deniable.service.service import open as open_service
+from deniable.storage import commitments
+from deniable.storage.records import Commitment
 from deniable.storage.sqlite import SqliteStore
 from deniable.web import watcher as watching
 from deniable.web.listing import SIZE
@@ -45,6 +47,35 @@ def test_the_overview_of_many_experiments_reads_no_decision(tmp_path: Path) -> N
     assert not [statement for statement in asked if "FROM decisions" in statement]
     # The test's own power: an audit does read them.
     assert any("FROM decisions" in statement for statement in read["pages"])
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/portfolio", "/experiments/experiment-1", "/ledger/promises/experiment-1"]
+)
+def test_a_page_reads_the_chain_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    """The entries of other experiments: they are many where a firm has many experiments."""
+    read: list[tuple[str, bytes | None]] = []
+    entry, commitment = commitments._entry, commitments._commitment
+
+    def noted_entry(*row: Any) -> commitments.Entry:
+        read.append((row[1], row[2]))
+        return entry(*row)
+
+    def noted_commitment(row: Any) -> Commitment:
+        read.append((row.kind, row.experiment_id))
+        return commitment(row)
+
+    with open_service(f"sqlite:///{tmp_path / 'store.db'}") as service:
+        fill(service, 3, 36)
+        other = bytes.fromhex(service.experiments.get("experiment-0").id)
+        with running_site(service) as site, site.client() as client:
+            assert sign_in(client, site.secret("read")).status_code == 303
+            monkeypatch.setattr(commitments, "_entry", noted_entry)
+            monkeypatch.setattr(commitments, "_commitment", noted_commitment)
+            assert client.get(path, headers=HTML).status_code == 200
+    assert read.count(("start", other)) == 1
 
 
 def test_the_overview_of_very_many_does_not_wait_for_the_first_look(

@@ -266,7 +266,7 @@ def proven_check(promise: Promise, proven: ProvenRisk) -> Check:
     told = (
         f"From {proven.visitors:,} visitors' arms and segments alone, a risk of at least "
         f"{proven.nats:.4g} nats is proven (confidence {1 - proven.alpha:.2%}, over all audits); "
-        f"{proven.budget:g} are promised for {promise.arms[proven.arm]!r}."
+        f"the promise for {promise.arms[proven.arm]!r} is {proven.budget:g}."
     )
     return Check("counts alone", "broken" if proven.exceeds else "kept", told)
 
@@ -282,7 +282,7 @@ def belief_checks(promise: Promise, beliefs: Beliefs | None) -> Iterator[Check]:
         "the best watcher",
         "kept" if arm.moved <= budget + ROUNDING else "broken",
         f"A watcher that knows the whole algorithm moved its log odds by at most {moved:.6g} "
-        f"nats ({budget:g} promised); its highest belief is {arm.highest:.1%} (at most "
+        f"({budget:g} promised); its highest belief is {arm.highest:.1%} (at most "
         f"{arm.bound:.1%}). It guesses {100 * arm.guessed:.1f} of 100 segments right; "
         f"{100 * arm.guessed_before:.1f} without seeing anything.",
     )

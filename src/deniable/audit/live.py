@@ -366,6 +366,6 @@ def _counts_check(copy: ScratchCopy, low: FloatArray, high: FloatArray) -> Check
     arm = int((proven - budgets).argmax())
     told = (
         f"From the answers alone, a risk of at least {max(float(proven[arm]), 0.0):.3g} nats is "
-        f"proven; {budgets[arm]:g} are promised for {copy.arms[arm]!r}."
+        f"proven; the promise for {copy.arms[arm]!r} is {budgets[arm]:g}."
     )
     return Check("counts alone", "broken" if proven[arm] > budgets[arm] else "kept", told)

@@ -37,7 +37,7 @@ def gains_chart() -> ChartType:
         "experiment:N",
         sort=None,
         scale=alt.Scale(range=list(ARM_COLOURS)),
-        legend=alt.Legend(orient="bottom", title=None, columns=2, labelLimit=115),
+        legend=alt.Legend(orient="bottom", title=None, columns=2, labelLimit=132),
     )
     lines = (
         alt.Chart(alt.NamedData(name="gains"))
@@ -50,13 +50,14 @@ def gains_chart() -> ChartType:
     )
     dots = alt.Chart(alt.NamedData(name="dots")).mark_point(filled=True, size=80, opacity=1)
     price = alt.Chart(alt.NamedData(name="price")).encode(y="gain:Q")
-    words = price.mark_text(align="left", dx=6, dy=-8, color=ACCENT, fontSize=12)
+    # At the right, where curves are low.
+    words = price.mark_text(align="right", dx=-6, dy=-8, color=ACCENT, fontSize=12)
     return alt.layer(
         lines,
         price.mark_rule(color=ACCENT, strokeDash=[5, 3], strokeWidth=1.5),
         dots.encode(x="budget:Q", y="gain:Q", color=colour),
-        words.encode(x=alt.value(0), text="text:N"),
-    ).properties(height=HEIGHT)
+        words.encode(x=alt.value("width"), text="text:N"),
+    ).properties(height=int(1.25 * HEIGHT))
 
 
 def what_if_chart() -> ChartType:
@@ -89,7 +90,7 @@ def rules_chart() -> ChartType:
     return (
         base.mark_bar(height=22)
         .encode(color=alt.Color("rule:N", scale=scale, legend=None))
-        .properties(height=150)
+        .properties(height=210)
     )
 
 

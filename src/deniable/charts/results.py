@@ -13,7 +13,7 @@ from deniable.charts.experiments import MOST_ARMS, arm_scale, hover_points
 from deniable.charts.library import ChartType, alt
 from deniable.charts.theme import BLUE, INK, Records, themed
 
-HEIGHT = 200
+HEIGHT = 220
 
 
 def lift_sequence(arms: Sequence[str], default: str, share: bool) -> ChartType:

@@ -55,6 +55,11 @@ class ExperimentViews:
         with self._store.read() as connection:
             return listing.search(connection, wanted)
 
+    def keys(self, most: int) -> list[str]:
+        """The keys of so many experiments, newest first."""
+        with self._store.read() as connection:
+            return listing.keys(connection, most)
+
     def totals(self) -> dict[str, int]:
         """Status -> how many experiments have it."""
         with self._store.read() as connection:
@@ -94,13 +99,7 @@ class ExperimentViews:
     def tables_in_force(self, wanted: Sequence[Experiment]) -> dict[str, PublishedTable]:
         """Experiment key -> the table that visitors are drawn from now, of those started. Private."""
         with self._store.read() as connection:
-            return {
-                experiment.key: experiments.published(
-                    connection, experiment, experiment.table_number
-                )[0]
-                for experiment in wanted
-                if experiment.table_number
-            }
+            return experiments.in_force(connection, wanted)
 
     def events(self, key: str) -> list[Commitment]:
         """What people did to one experiment, oldest first; no publications, nor a model's scores."""

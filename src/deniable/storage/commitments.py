@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 from sqlalchemy import (
     ColumnElement,
@@ -30,9 +31,13 @@ from deniable.storage.schema import (
     writers,
 )
 
+REMEMBERED, LONGEST_REMEMBERED = 8_192, 2_000
+"""Entries that are not checked and parsed again, because every page reads the account; and how long
+their detail may be."""
+
 
 class Entry(NamedTuple):
-    """One entry as code reads it: the experiment by its id, the detail parsed."""
+    """One entry as code reads it: the experiment by its id, the detail parsed. Do not change it."""
 
     seq: int
     kind: str
@@ -234,24 +239,43 @@ def linked_query(*conditions: ColumnElement[bool], newest: int | None = None) ->
 
 def checked(connection: Connection, query: Query, **parameters: object) -> list[Entry]:
     """The entries that a `linked_query` finds; see `linked`."""
-    found = []
-    for row in reversed(connection.execute(query, parameters).all()):
-        previous = GENESIS if row.seq == 1 else row.previous
-        if previous is None or row.hash != link_of(previous, row):
-            raise BrokenPromiseError(
-                f"commitment {row.seq} was changed: `deniable ledger verify` tells more"
-            )
-        found.append(
-            Entry(
-                row.seq,
-                row.kind,
-                row.experiment_id,
-                row.amount_nano,
-                json.loads(row.detail),
-                row.recorded_at,
-            )
+    return [_entry(*row) for row in reversed(connection.execute(query, parameters).all())]
+
+
+def _entry(*row: Any) -> Entry:
+    """An entry that holds; BrokenPromiseError where it does not."""
+    kind, detail = row[1], row[4]
+    # Tables are read once each and would push out what is read again and again.
+    once = kind == "table" or len(detail) > LONGEST_REMEMBERED
+    found = _holding.__wrapped__(*row) if once else _holding(*row)
+    if found is None:
+        raise BrokenPromiseError(
+            f"commitment {row[0]} was changed: `deniable ledger verify` tells more"
         )
     return found
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _holding(
+    seq: int,
+    kind: str,
+    experiment_id: bytes | None,
+    amount_nano: int,
+    detail: str,
+    recorded_at: int,
+    link: bytes,
+    previous: bytes | None,
+) -> Entry | None:
+    """An entry, or None where its link is not what its content and the link before it give.
+
+    A function of all that is stored of it, so a remembered answer is as good as a new one.
+    """
+    before = GENESIS if seq == 1 else previous
+    if before is None or link != commitment_hash(
+        before, seq, kind, experiment_id, amount_nano, detail, recorded_at
+    ):
+        return None
+    return Entry(seq, kind, experiment_id, amount_nano, json.loads(detail), recorded_at)
 
 
 def check_complete(connection: Connection) -> None:

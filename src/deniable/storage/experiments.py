@@ -14,6 +14,7 @@ from sqlalchemy import (
     func,
     insert,
     select,
+    tuple_,
     update,
 )
 from sqlalchemy.exc import IntegrityError
@@ -33,6 +34,9 @@ from deniable.storage.schema import (
     segments,
     tables,
 )
+
+_AT_ONCE = 1_000
+"""Tables in one statement: stores take some ten thousand parameters."""
 
 
 def by_key(connection: Connection, key: str, *, lock: bool = False) -> Experiment:
@@ -209,19 +213,34 @@ def published(
     query = select(tables).where(tables.c.experiment_id == bytes.fromhex(experiment.id))
     if number is not None:
         query = query.where(tables.c.number == number)
-    shape = (len(experiment.segments), len(experiment.arms))
-    return [
-        PublishedTable(
-            number=row.number,
-            version=row.version,
-            strategy=row.strategy,
-            published_at=times.as_datetime(row.published_at),
-            decisions=row.decisions,
-            counts=row.counts,
-            rows=_in_shape(row.rows, row.counts, *shape),
-        )
-        for row in connection.execute(query.order_by(tables.c.number))
-    ]
+    ordered = connection.execute(query.order_by(tables.c.number))
+    return [_published(experiment, row) for row in ordered]
+
+
+def in_force(connection: Connection, wanted: Sequence[Experiment]) -> dict[str, PublishedTable]:
+    """Experiment key -> its table in force, of those that were started."""
+    started = {bytes.fromhex(one.id): one for one in wanted if one.table_number}
+    places = [(identity, one.table_number) for identity, one in started.items()]
+    found = {}
+    for first in range(0, len(places), _AT_ONCE):
+        some = places[first : first + _AT_ONCE]
+        query = select(tables).where(tuple_(tables.c.experiment_id, tables.c.number).in_(some))
+        for row in connection.execute(query):
+            experiment = started[row.experiment_id]
+            found[experiment.key] = _published(experiment, row)
+    return found
+
+
+def _published(experiment: Experiment, row: StoredRow) -> PublishedTable:
+    return PublishedTable(
+        number=row.number,
+        version=row.version,
+        strategy=row.strategy,
+        published_at=times.as_datetime(row.published_at),
+        decisions=row.decisions,
+        counts=row.counts,
+        rows=_in_shape(row.rows, row.counts, len(experiment.segments), len(experiment.arms)),
+    )
 
 
 def _in_shape(rows: bytes, counts: bytes, n_segments: int, n_arms: int) -> bytes:

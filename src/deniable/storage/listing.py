@@ -88,6 +88,17 @@ def search(connection: Connection, wanted: Search) -> Found:
     return Found(tuple(found), named, rows[0][1] if rows else 0)
 
 
+def keys(connection: Connection, most: int) -> list[str]:
+    """The keys of so many experiments, newest first; scratch copies apart."""
+    query = (
+        select(experiments.c.key)
+        .where(experiments.c.status != "scratch")
+        .order_by(experiments.c.created_at.desc(), experiments.c.key)
+        .limit(most)
+    )
+    return list(connection.execute(query).scalars())
+
+
 def totals(connection: Connection) -> dict[str, int]:
     """Status -> how many experiments have it; scratch copies apart."""
     query = (

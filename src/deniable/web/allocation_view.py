@@ -169,8 +169,8 @@ def _some(found: Allocation, order: IntArray) -> list[int]:
     funded = wanting[found.budgets_nano[wanting] > 0]
     pool = funded if funded.size >= MOST_CURVES else wanting[:MOST_CURVES]
     pool = pool if pool.size else order
-    places = np.unique(np.linspace(0, pool.size - 1, MOST_CURVES).round().astype(int))
-    return [int(pool[place]) for place in places]
+    places = np.linspace(0, pool.size - 1, MOST_CURVES).round().astype(int).tolist()
+    return [int(pool[place]) for place in sorted(set(places))]
 
 
 def _gain_curve(found: Allocation, row: int) -> tuple[list[JsonObject], JsonObject]:

@@ -65,7 +65,8 @@ def short(value: float) -> str:
 def summaries(found: Allocation, by_rule: Mapping[str, float]) -> dict[str, str]:
     """A sentence for each chart."""
     rest = found.portfolio.size - min(MOST_BARS, int((found.budgets_nano > 0).sum()))
-    more = f" {rest:,} more have less, or none." if rest else ""
+    verb = "has" if rest == 1 else "have"
+    more = f" {rest:,} more {verb} less, or none." if rest else ""
     return {
         "bars": f"The largest budgets.{more}",
         "gains": "Each curve is one experiment: what one more nat would save it. Those that get budget "

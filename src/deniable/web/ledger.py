@@ -50,7 +50,7 @@ def ledger(request: Request, viewer: Reader) -> Response:
         )
     )
     audits = service.ledger.page(kinds=("audit",), limit=MOST_AUDITS)[0][::-1]
-    spending = ledger_view.spending(balances)
+    spending = ledger_view.spending(balances, ledger_view.POINTS)
     return answers.show(
         request,
         "ledger.html",
@@ -68,7 +68,7 @@ def ledger(request: Request, viewer: Reader) -> Response:
         total_experiments=about.total or asked["about"],
         statement_page=statements.page,
         statement_pages=max(1, -(-about.total // STATEMENTS)),
-        names=[e.key for e in service.experiments.find(Search(limit=MOST_NAMES)).experiments],
+        names=service.experiments.keys(MOST_NAMES),
         audits=ledger_view.latest_audits(audits),
         now=spending[-1] if spending else None,
         spending={**specification(spending_chart), "datasets": {"spending": spending}}
@@ -82,7 +82,7 @@ def ledger(request: Request, viewer: Reader) -> Response:
                     f"{p['committed']:.4g}",
                     f"{p['budget']:.4g}",
                 ]
-                for p in spending
+                for p in spending[::-1]
             ],
         },
         at_once=_decisions(service) <= VERIFIED_AT_ONCE,

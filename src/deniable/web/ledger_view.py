@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import groupby
 
 from deniable._types import JsonObject
 from deniable.documents.making import KINDS as DOCUMENTS
@@ -18,7 +19,8 @@ from deniable.storage.firm_settings import of_detail
 from deniable.storage.records import Commitment
 from deniable.web.wording import nats, whole
 
-PAGE = 25
+PAGE, POINTS = 25, 200
+"""Entries on one page, and points of the line over time."""
 
 KINDS = {
     "firm": "Firm’s budget set",
@@ -130,15 +132,33 @@ def latest_audits(ledger: Sequence[Commitment]) -> dict[str | None, JsonObject]:
     }
 
 
-def spending(balances: Sequence[Balance]) -> list[JsonObject]:
-    """Committed and available nats over time, for the chart."""
+def spending(balances: Sequence[Balance], most: int) -> list[JsonObject]:
+    """Committed and available nats over time, for the chart.
+
+    Args:
+        balances: oldest first.
+        most: points. Of more, each stretch of time has its highest and its last: the peak and the
+            present are always told.
+    """
     points = [
         _point(times.as_datetime(one.since), one.committed_nano / NANO, one.budget_nano / NANO)
-        for one in balances
+        for one in _thinned(balances, most)
     ]
     if points:
         points.append({**points[-1], "time": _stamp(datetime.now(UTC))})
     return points
+
+
+def _thinned(balances: Sequence[Balance], most: int) -> Sequence[Balance]:
+    if len(balances) <= most:
+        return balances
+    start, stretches = balances[0].since, most // 2 - 1
+    length = (balances[-1].since - start) // stretches + 1
+    kept = {0: balances[0]}
+    for _, some in groupby(enumerate(balances), lambda one: (one[1].since - start) // length):
+        stretch = list(some)
+        kept |= [max(stretch, key=lambda one: one[1].committed_nano), stretch[-1]]
+    return [kept[place] for place in sorted(kept)]
 
 
 def _point(time: datetime, committed: float, budget: float) -> JsonObject:

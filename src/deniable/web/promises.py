@@ -40,6 +40,7 @@ def statement(request: Request, viewer: Reader, key: str) -> Response:
     made = service.documents.draft(key, "statement", planned=True)
     sections = [section for section in made.sections if section.title not in ON_PAPER_ONLY]
     annex = next(place for place, section in enumerate(sections) if section.annex)
+    audits, _ = service.ledger.page(experiment=key, kinds=("audit",), limit=1)
     return answers.show(
         request,
         "promise.html",
@@ -49,7 +50,7 @@ def statement(request: Request, viewer: Reader, key: str) -> Response:
         annexes=sections[annex:],
         height=made.height,
         results=service.experiments.results(key),
-        audit=ledger_view.latest_audits(service.ledger.entries()).get(key),
+        audit=ledger_view.latest_audits(audits).get(key),
         documents=service.documents.all(key)[::-1],
         kinds={kind: name for kind, (name, _) in KINDS.items()},
         can_print=can_print(),

@@ -119,14 +119,14 @@ def _send(
         # A missing key is put right by the session, and a nameless query means nothing to anybody:
         # what was sent is then not what was generated to be refused.
         healed = "Authorization" not in (case.headers or {}) or "" in (case.query or {})
-        answer = case.call(session=client, headers=headers, timeout=PATIENCE)
+        answer = case.call(session=client, headers=headers)
         statuses[answer.status_code] += 1
         assert "cache-control" in answer.headers
         case.validate_response(
             answer,
             headers=headers,
             excluded_checks=[*excluded, negative_data_rejection] if healed else excluded,
-            transport_kwargs={"session": client, "headers": headers, "timeout": PATIENCE},
+            transport_kwargs={"session": client, "headers": headers},
         )
 
     try:

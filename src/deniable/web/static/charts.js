@@ -39,7 +39,7 @@ function config(dark) {
     aria: false,
     background: null,
     font: "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', Arial, sans-serif",
-    axis: { ...text, gridColor: grid, domainColor: dark ? "#5a636d" : "#b9b5ad", tickColor: grid },
+    axis: { ...text, labelSeparation: 6, gridColor: grid, domainColor: dark ? "#5a636d" : "#b9b5ad", tickColor: grid },
     legend: { ...text, symbolStrokeWidth: 2.5, symbolSize: 140 },
     header: { labelColor: ink, titleColor: ink },
     title: { color: ink, anchor: "start", fontSize: 13 },
@@ -55,13 +55,25 @@ function fitted(spec) {
   return { ...spec, width: "container", autosize: { type: "fit-x", contains: "padding", resize: true } };
 }
 
+// On a phone a legend of two columns of names gets one: the second would end beyond the chart.
+export function inOneColumn(value) {
+  if (Array.isArray(value)) return value.map(inOneColumn);
+  if (!value || typeof value !== "object") return value;
+  return Object.fromEntries(Object.entries(value).map(([key, inner]) => {
+    if (key === "datasets" || key === "values") return [key, inner];
+    if (key === "legend" && inner?.columns === 2 && inner.labelLimit) return [key, { ...inner, columns: 1, labelLimit: 260 }];
+    return [key, inOneColumn(inner)];
+  }));
+}
+
 async function draw(figure, spec) {
   embed ??= import("./vega.js").then((module) => module.vegaEmbed);
   const vegaEmbed = await embed;
   const dark = isDark();
   const { config: _printed, ...bare } = spec; // the style for paper
-  const wanted = fitted(dark ? recoloured(bare) : bare);
   const canvas = figure.querySelector("[data-chart]");
+  const shaped = canvas.clientWidth < 420 ? inOneColumn(bare) : bare;
+  const wanted = fitted(dark ? recoloured(shaped) : shaped);
   const previous = drawn.get(figure);
   const before = canvas.offsetHeight;
   if (before) canvas.style.minHeight = `${before}px`; // the page does not jump

@@ -1,0 +1,102 @@
+"""What a designer would frown at, and somebody saw once: edges, lines and names that were cut."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Browser
+from tests.web.site import EXPERIMENT, Site
+from tests.web.watching import tab
+
+from deniable.portfolio.table import csv_rows
+from deniable.web import allocation_view, allocation_words, portfolio, static
+
+LEFT_EDGES = """
+[...document.querySelectorAll("label.choice")].map((label) => {
+  const text = document.createRange();
+  text.setStartAfter(label.querySelector("input"));
+  text.setEndAfter(label.lastChild);
+  return [...text.getClientRects()].filter((line) => line.width > 20).map((line) => line.left);
+}).filter((lines) => lines.length > 1)
+"""
+VALUES = """
+[...document.querySelectorAll("#figures .figures > div")].map((figure) => [
+  Math.round(figure.getBoundingClientRect().top),
+  Math.round(figure.querySelector("dd").getBoundingClientRect().top),
+])
+"""
+
+
+def test_choices_of_several_lines_have_one_left_edge(demo_site: Site, browser: Browser) -> None:
+    with tab(browser, demo_site, secret=demo_site.secret("admin"), width=390) as opened:
+        opened.open("/experiments/new")
+        edges = opened.page.evaluate(LEFT_EDGES)
+    assert edges
+    for lines in edges:
+        assert max(lines) - min(lines) < 1.5, lines
+
+
+@pytest.mark.parametrize("width", [390, 768, 1280])
+def test_figures_beside_each_other_stand_in_one_line(
+    demo_site: Site, browser: Browser, width: int
+) -> None:
+    """Also where the name of one takes two lines; on a tablet none is left over for a second row."""
+    with tab(browser, demo_site, secret=demo_site.secret("read"), width=width) as opened:
+        opened.open(f"/experiments/{EXPERIMENT}")
+        rows: dict[int, set[int]] = {}
+        for row, value in opened.page.evaluate(VALUES):
+            rows.setdefault(row, set()).add(value)
+    assert all(len(values) == 1 for values in rows.values()), rows
+    assert len(rows) == (3 if width == 390 else 1)
+
+
+def test_buttons_use_the_width_of_their_card(demo_site: Site, browser: Browser) -> None:
+    with tab(browser, demo_site, secret=demo_site.secret("read"), width=1280) as opened:
+        opened.open("/planner")
+        tops = opened.page.evaluate(
+            "[...document.querySelectorAll('[data-follows]')].map((one) => one.offsetTop)"
+        )
+    assert len(tops) == 4
+    assert len(set(tops)) == 1
+
+
+def test_budgets_can_be_read_where_they_are_typed(demo_site: Site, browser: Browser) -> None:
+    """On paper they are figures, not boxes."""
+    with tab(browser, demo_site, secret=demo_site.secret("admin"), width=1280) as opened:
+        opened.open("/portfolio")
+        opened.page.get_by_role("button", name="An example").click()
+        limit = opened.page.locator("#lines input").first
+        limit.fill("0.125")
+        assert limit.evaluate("input => input.scrollWidth <= input.clientWidth")
+        opened.page.emulate_media(media="print")
+        assert limit.evaluate("input => getComputedStyle(input).borderTopWidth") == "0px"
+
+
+def test_legends_of_long_names_have_one_column_on_phones(demo_site: Site, browser: Browser) -> None:
+    legend = {"legend": {"columns": 2, "labelLimit": 132}}
+    asked = {"layer": [{"encoding": {"color": legend}}], "datasets": {"a": [legend]}}
+    with tab(browser, demo_site, secret=demo_site.secret("read"), width=390) as opened:
+        opened.open("/portfolio")
+        made = opened.page.evaluate(
+            "async ([place, asked]) => (await import(place)).inOneColumn(asked)",
+            [static.address("charts.js"), asked],
+        )
+    drawn = made["layer"][0]["encoding"]["color"]["legend"]
+    assert (drawn["columns"], drawn["labelLimit"] > 132) == (1, True)
+    assert made["datasets"] == asked["datasets"]
+
+
+def test_the_checks_of_an_audit_are_in_a_card(demo_site: Site, browser: Browser) -> None:
+    with tab(browser, demo_site, secret=demo_site.secret("read"), width=1280) as opened:
+        opened.open(f"/ledger/promises/{EXPERIMENT}/audit")
+        opened.assert_well_behaved()
+        assert opened.page.locator(".card table").count() == 1
+
+
+def test_one_has_and_two_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = allocation_view.checked_rows(csv_rows(portfolio.EXAMPLE))
+    solver = allocation_view.allocator(allocation_view.question(rows, "", {}), "flexible")
+    found = solver.allocate(100.0, **allocation_view.QUICK)
+    by_rule = dict.fromkeys(("equal split", "zero", "random arms", "best budgets"), 1.0)
+    for drawn, words in ((len(rows) - 1, "1 more has less"), (len(rows) - 2, "2 more have less")):
+        monkeypatch.setattr(allocation_words, "MOST_BARS", drawn)
+        assert words in allocation_words.summaries(found, by_rule)["bars"]
