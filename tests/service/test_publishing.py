@@ -12,8 +12,9 @@ from tests.patience import eventually
 from tests.service.support import running, serving
 
 from deniable.privacy.tables import Table
-from deniable.service.experiment_state import ExperimentStates
-from deniable.service.publisher import Publisher
+from deniable.service import publisher as publishing
+from deniable.service.experiment_state import ExperimentState, ExperimentStates
+from deniable.service.publisher import Publisher, _hand_over
 from deniable.service.service import Deniable
 from deniable.service.service import open as open_service
 from deniable.storage.schema import leases
@@ -144,3 +145,94 @@ def test_a_state_at_odds_with_the_chain_has_no_successor() -> None:
         state.differences = ["budget"]
         state.followed_by(2, 20, NEVER_PUBLISHED)
         assert state.successor is None
+
+
+def test_batches_that_are_stored_during_a_look_ask_for_none(tmp_path: Path) -> None:
+    looks: list[int] = []
+    with serving(f"sqlite:///{tmp_path / 'store.db'}") as service:
+        running(service)
+        decide(service, 0)
+        publisher = Publisher(service._store)
+        state = service._writer.engine.state("checkout")
+        assert state is not None
+
+        def look(seen: ExperimentState) -> None:
+            looks.append(seen.new_decisions)
+            for _ in range(5):
+                publisher.grown(seen)
+            seen.look_after = seen.new_decisions + 1_000
+
+        publisher._look = look  # type: ignore[method-assign]
+        state.look_after = 0
+        publisher.grown(state)
+        publisher.close()
+    assert len(looks) == 1
+
+
+def test_what_became_due_during_a_look_is_looked_at_again(tmp_path: Path) -> None:
+    looks: list[int] = []
+    with serving(f"sqlite:///{tmp_path / 'store.db'}") as service:
+        running(service)
+        decide(service, 0)
+        publisher = Publisher(service._store)
+        state = service._writer.engine.state("checkout")
+        assert state is not None
+
+        def look(seen: ExperimentState) -> None:
+            looks.append(seen.new_decisions)
+            seen.look_after = seen.new_decisions + 5
+            if len(looks) == 1:  # the writer has stored so many meanwhile, and was told to wait
+                seen.new_decisions += 10
+                publisher.grown(seen)
+
+        publisher._look = look  # type: ignore[method-assign]
+        publisher.grown(state)
+        eventually(lambda: len(looks) == 2, "a second look")
+        publisher.close()
+    assert len(looks) == 2
+
+
+def test_the_next_state_knows_when_to_look_again() -> None:
+    """A writer that goes on with it at once must not ask for a look after every batch."""
+    with serving("memory:") as service:
+        running(service)
+        decide(service, 0)
+        state = service._writer.engine.state("checkout")
+        assert state is not None
+        made = service.experiments.tables("checkout")[-1]
+        state.look_after = 0
+        taken: list[int] = []
+        followed_by = ExperimentState.followed_by
+
+        def noted(one: ExperimentState, number: int, decisions: int, table: Table) -> None:
+            taken.append(one.look_after - one.new_decisions)
+            followed_by(one, number, decisions, table)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(ExperimentState, "followed_by", noted)
+            _hand_over(state, made, 70)
+    assert taken == [70]
+
+
+def test_whatever_fails_publishing_goes_on(tmp_path: Path, monkeypatch: Any) -> None:
+    """A fault of one strategy must not end the thread that publishes for all experiments."""
+    failures: list[str] = []
+    make = publishing.next_table
+
+    def faulty(connection: Any, experiment: Any, *found: Any) -> Any:
+        if len(failures) < 2:
+            failures.append(experiment.key)
+            raise OverflowError("never shown")
+        return make(connection, experiment, *found)
+
+    with serving(f"sqlite:///{tmp_path / 'store.db'}") as service:
+        running(service)
+        decide(service, 0)
+        before = service.experiments.get("checkout").table_number
+        monkeypatch.setattr(publishing, "next_table", faulty)
+        for first in range(20, 1_200, 20):
+            decide(service, first)
+        eventually(
+            lambda: service.experiments.get("checkout").table_number > before, "a later table"
+        )
+    assert len(failures) == 2

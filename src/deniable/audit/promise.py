@@ -294,7 +294,8 @@ class Promise:
         """Whether a table was made for the segments and arms that the chain knew at its place."""
         arms = sum(since <= published.version for since in self.arms_since)
         segments = sum(since <= published.number for since in self.segments_since)
-        return len(published.shows) == segments and {len(row) for row in published.shows} == {arms}
+        shows, rewards = published.shows, published.rewards
+        return len(shows) == len(rewards) == segments and set(map(len, shows + rewards)) == {arms}
 
     def groups(self) -> dict[int, int]:
         """Table number -> the first of the tables that keep the budgets together with it.

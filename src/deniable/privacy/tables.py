@@ -24,7 +24,8 @@ from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from hashlib import sha256
-from itertools import accumulate
+from itertools import accumulate, chain
+from struct import Struct
 
 from deniable.errors import BrokenPromiseError, InvalidArgumentError
 from deniable.privacy.serving import SPACE, _nano_nats, exp_floor
@@ -96,13 +97,10 @@ class Table:
 
     @cached_property
     def _encoded(self) -> bytes:
-        return b"".join(
-            [
-                entry.to_bytes(_ENTRY_BYTES, "little")
-                for row in (self.zero, *self.rows)
-                for entry in row
-            ]
-        )
+        entries = [*self.zero, *chain.from_iterable(self.rows)]
+        if max(entries) < SPACE:
+            return _packed(len(entries)).pack(*entries)
+        return b"".join([entry.to_bytes(_ENTRY_BYTES, "little") for entry in entries])
 
     def digest(self) -> str:
         """SHA-256 of the encoded table, hexadecimal."""
@@ -115,12 +113,22 @@ def decoded_table(encoded: bytes, n_arms: int) -> Table:
     width = n_arms * _ENTRY_BYTES
     if not width or len(encoded) % width or len(encoded) < 2 * width:
         raise BrokenPromiseError("a stored table does not have the shape of its experiment")
-    entries = [
-        int.from_bytes(encoded[start : start + _ENTRY_BYTES], "little")
-        for start in range(0, len(encoded), _ENTRY_BYTES)
-    ]
-    rows = [tuple(entries[start : start + n_arms]) for start in range(0, len(entries), n_arms)]
-    return Table(rows=tuple(rows[1:]), zero=rows[0])
+    entries: Row = _packed(len(encoded) // _ENTRY_BYTES).unpack(encoded)
+    if any(encoded[_ENTRY_BYTES - 1 :: _ENTRY_BYTES]):
+        entries = tuple(
+            int.from_bytes(encoded[start : start + _ENTRY_BYTES], "little")
+            for start in range(0, len(encoded), _ENTRY_BYTES)
+        )
+    rows = [entries[start : start + n_arms] for start in range(0, len(entries), n_arms)]
+    table = Table(rows=tuple(rows[1:]), zero=rows[0])
+    vars(table)["_encoded"] = encoded  # every sequence of bytes has one meaning, and the reverse
+    return table
+
+
+@lru_cache(maxsize=64)
+def _packed(count: int) -> Struct:
+    """So many entries below 2^64, whose ninth byte is 0."""
+    return Struct("<" + "Qx" * count)
 
 
 def encoded_size(n_segments: int, n_arms: int) -> int:
@@ -227,16 +235,17 @@ class Band:
         if not bonus:
             return self.zero
         numerator, denominator = bonus.numerator, bonus.denominator
-        plain = [
-            -(-(zero * denominator - numerator * (zero - floor)) // denominator)
-            for zero, floor in zip(self.zero, self.floors, strict=True)
-        ]
+        plain = list(self.floors)
+        if numerator != denominator:
+            plain = [
+                -(-(zero * denominator - numerator * (zero - floor)) // denominator)
+                for zero, floor in zip(self.zero, self.floors, strict=True)
+            ]
         # The average of the rows in which each tied arm alone is greedy: all of them gain the same.
         share, odd = divmod(SPACE - sum(plain), len(greedy))
-        row = list(plain)
         for place, arm in enumerate(sorted(greedy)):
-            row[arm] += share + (place < odd)
-        return tuple(row)
+            plain[arm] += share + (place < odd)
+        return tuple(plain)
 
 
 @lru_cache(maxsize=4096)

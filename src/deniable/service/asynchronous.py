@@ -63,6 +63,12 @@ class AsyncDecisions:
         """See Writer."""
         return self._service.crowded(caller, size)
 
+    def refused(self, error: OverloadedError) -> asyncio.Future[None]:
+        """What is awaited in place of an answer that there is no time for."""
+        future: asyncio.Future[None] = self._loop.create_future()
+        future.set_exception(error)
+        return future
+
     def longest_arm(self, experiment: str) -> int:
         """See Deniable."""
         return self._service.longest_arm(experiment)

@@ -37,15 +37,18 @@ class DecisionIds:
     'tagsmarktheendin'
     """
 
-    __slots__ = ("_key",)
+    __slots__ = ("_keyed",)
 
     def __init__(self, key: bytes, experiment: bytes) -> None:
-        self._key = hmac.digest(key, b"deniable decision ids" + experiment, "sha256")
+        own = hmac.digest(key, b"deniable decision ids" + experiment, "sha256")
+        self._keyed = blake2b(key=own, digest_size=4)
 
     def shown(self, stored: bytes) -> str:
         """The id that leaves, as hexadecimal digits."""
-        mask = blake2b(stored[8:], key=self._key, digest_size=4).digest()
-        return f"{_number(stored, 'big') ^ _number(mask, 'big') << 64:032x}"
+        hashed = self._keyed.copy()
+        hashed.update(stored[8:])
+        mask = _number(hashed.digest(), "big") << 64
+        return (_number(stored, "big") ^ mask).to_bytes(16, "big").hex()
 
     def stored(self, shown: bytes) -> bytes:
         """The id that is stored for one that was shown: the same step again."""

@@ -23,7 +23,7 @@ from sqlalchemy import Connection, bindparam, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from deniable._types import JsonObject
-from deniable.errors import BrokenPromiseError, DeniableError
+from deniable.errors import BrokenPromiseError
 from deniable.privacy.epochs import LEAST_NEW, Epochs, due_at, epochs_of
 from deniable.privacy.noise import discrete_laplace
 from deniable.privacy.tables import Table, decoded_table
@@ -46,6 +46,8 @@ from deniable.strategies.making import Recipe
 _log = logging.getLogger("deniable")
 
 LEASE_MICROSECONDS = 60_000_000
+
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 _TAKE = (
@@ -142,8 +144,11 @@ class Publisher:
 
     def _run(self) -> None:
         while (state := self._waiting.get()) is not None:
-            self._noticed.discard(state.id)
             self._look(state)
+            # Not before: every batch that is stored meanwhile would ask for another look.
+            self._noticed.discard(state.id)
+            if not state.differences and state.new_decisions >= state.look_after:
+                self.grown(state)
 
     def _look(self, state: ExperimentState) -> None:
         """Publish if due; say after how many more decisions to look again."""
@@ -157,7 +162,7 @@ class Publisher:
             # The row was changed under this process, which has served what the chain says so far.
             _log.error("experiment is not served: its row and the ledger are at odds")
             state.differences = [str(error).rpartition(": ")[2]]
-        except DeniableError as error:  # the table in force stays; the next batch asks again
+        except Exception as error:  # noqa: BLE001 - the table in force stays; asked again later
             _log.warning("no table was published: %s", type(error).__name__)
             state.look_after = state.new_decisions + LEAST_NEW
 
@@ -165,15 +170,12 @@ class Publisher:
         """Publish if due, where several processes may store decisions."""
         with self._store.read() as connection:
             grown = self.sums.growth(connection, state.id)
-        left = next_due(grown) - grown.decisions
-        if left <= 0:
+        if grown.decisions >= next_due(grown):
             made = self.publish(state.key, after=grown.table, alone=grown.writers <= 1)
             if made is not None:
-                _hand_over(state, made)
                 grown = grown._replace(table=made.number, published=made.decisions)
-                left = next_due(grown) - grown.decisions
-        # Other writers decide too: look more often than this one alone would have to.
-        return left if grown.writers <= 1 else left // (2 * grown.writers)
+                _hand_over(state, made, _left(grown))
+        return _left(grown)
 
     def _publish_alone(self, state: ExperimentState, published: int) -> int:
         """Publish if due, where this process has published the table in force and no other stores.
@@ -195,8 +197,9 @@ class Publisher:
             )
         if stored is None:
             return left
-        _hand_over(state, stored)
-        return due_at(stored.decisions, epochs) - stored.decisions
+        left = due_at(stored.decisions, epochs) - stored.decisions
+        _hand_over(state, stored, left)
+        return left
 
     def _leased(self, name: str) -> bool:
         """Take the lease on this work; False: somebody else has it."""
@@ -229,8 +232,19 @@ def _epochs(experiment: Experiment) -> Epochs:
     return epochs_of(len(experiment.arms), len(experiment.segments), trace=trace)
 
 
-def _hand_over(state: ExperimentState, made: PublishedTable) -> None:
+def _left(grown: Growth) -> int:
+    """After how many more decisions of this process to look again.
+
+    Where there are several processes, more often than one alone would have to.
+    """
+    left = next_due(grown) - grown.decisions
+    return left if grown.writers <= 1 else left // (2 * grown.writers)
+
+
+def _hand_over(state: ExperimentState, made: PublishedTable, left: int) -> None:
+    """The writer may go on with the next state as soon as there is one: `left` is set before."""
     table = decoded_table(made.rows, len(state.arm_keys))
+    state.look_after = state.new_decisions + left
     state.followed_by(made.number, made.decisions, table)
 
 
@@ -279,7 +293,7 @@ def next_table(
         strategy=experiment.strategy,
         published_at=times.as_datetime(now),
         decisions=found.decisions,
-        counts=json.dumps(counts, separators=(",", ":")).encode(),
+        counts=_encode(counts).encode(),
         rows=made.encoded(),
     )
 

@@ -28,6 +28,13 @@ During overload a decision waits for its turn (`queue_seconds`, and up to one tr
 then for its own transaction.
 """
 
+LONG_BATCH_SECONDS = 0.1
+"""The same where only batches come. A page of an index that many decisions of a transaction change is
+written once, so that long transactions take less time for each."""
+
+ONLY_BATCHES_SECONDS = 1.0
+"""After so long without a single decision or reward, nobody is there who would wait for a batch."""
+
 SMALLEST_BATCH, FIRST_BATCH = 100, 500
 """Decisions and rewards of one transaction: at least, and before anything was measured."""
 
@@ -51,11 +58,25 @@ class BatchSize:
     def __init__(self, most: int) -> None:
         self._most = most
         self._rate = min(most, FIRST_BATCH) / BATCH_SECONDS
+        self._single_at = float("-inf")
 
     @property
     def limit(self) -> int:
+        """The size of the next transaction, where single visitors come too."""
+        return self._of(BATCH_SECONDS)
+
+    def limit_at(self, now: float) -> int:
         """The size of the next transaction."""
-        return max(SMALLEST_BATCH, min(self._most, round(self._rate * BATCH_SECONDS)))
+        mixed = now - self._single_at < ONLY_BATCHES_SECONDS
+        return self._of(BATCH_SECONDS if mixed else LONG_BATCH_SECONDS)
+
+    def taken(self, sizes: Iterable[int], now: float) -> None:
+        """What a transaction holds: whether somebody alone is among them."""
+        if 1 in sizes:
+            self._single_at = now
+
+    def _of(self, seconds: float) -> int:
+        return max(SMALLEST_BATCH, min(self._most, round(self._rate * seconds)))
 
     def measured(self, size: int, seconds: float) -> None:
         """A transaction of this size took so long. Small ones tell little: most of it is waiting."""
@@ -216,12 +237,13 @@ class Writer:
                     return
                 probes, self._probes = self._probes, []
                 now = self._busy_since = time.monotonic()
-                batch, shed = self._queue.take(self._batch_size.limit, now)
+                batch, shed = self._queue.take(self._batch_size.limit_at(now), now)
             self._refuse(shed)
             if batch:
+                sizes = [job.size for job in batch]
+                self._batch_size.taken(sizes, now)
                 self.engine.run(batch)
-                size = sum(job.size for job in batch)
-                self._batch_size.measured(size, time.monotonic() - now)
+                self._batch_size.measured(sum(sizes), time.monotonic() - now)
                 for job in batch:
                     job.finish()
             if probes:

@@ -32,6 +32,7 @@ pack_erasable = Struct(">16s16shh").pack
 pack_decision = Struct(">32sc16s16sIIhqiq32s").pack
 """What `decision_hash` is the hash of, as bytes: its arguments, with b"D" behind the first."""
 
+_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True).encode
 _valued = Struct(">16shq").pack
 _rewarded = Struct(">32sc16s16shqiq32s").pack
 _old_erasable = Struct(">16s16shhhqq").pack
@@ -146,5 +147,4 @@ def commitment_hash(
     """
     experiment = experiment_id.hex() if experiment_id is not None else None
     entry = [seq, kind, experiment, amount_nano, detail, recorded_at]
-    encoded = json.dumps(entry, separators=(",", ":"), ensure_ascii=True).encode("ascii")
-    return sha256(previous + encoded).digest()
+    return sha256(previous + _encode(entry).encode("ascii")).digest()

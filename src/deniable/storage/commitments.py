@@ -36,6 +36,9 @@ REMEMBERED, LONGEST_REMEMBERED = 8_192, 2_000
 their detail may be."""
 
 
+_encode = json.JSONEncoder(sort_keys=True).encode
+
+
 class Entry(NamedTuple):
     """One entry as code reads it: the experiment by its id, the detail parsed. Do not change it."""
 
@@ -50,7 +53,9 @@ class Entry(NamedTuple):
 # Statements of every publication are made once: to make one takes longer than to run it.
 _LOCK = select(writers.c.seq).where(writers.c.id == COMMITMENT_CHAIN).with_for_update()
 _NEWEST = select(commitments.c.recorded_at).order_by(commitments.c.seq.desc()).limit(1)
-_END = select(writers.c.seq, writers.c.head).where(writers.c.id == COMMITMENT_CHAIN)
+_END = select(writers.c.seq, writers.c.head, _NEWEST.scalar_subquery().label("newest")).where(
+    writers.c.id == COMMITMENT_CHAIN
+)
 _APPEND = insert(commitments)
 _MOVE_END = (
     update(writers)
@@ -64,7 +69,8 @@ def lock_chain(connection: Connection) -> None:
 
     SQLite knows no row locks and needs none: its write transactions take turns anyway.
     """
-    connection.execute(_LOCK)
+    if connection.dialect.name != "sqlite":
+        connection.execute(_LOCK)
 
 
 def moment(connection: Connection) -> int:
@@ -87,7 +93,7 @@ def record(
     actor = actors.current()
     if actor is not None:
         detail["by"] = actor
-    append(connection, kind, identity, amount_nano, detail, moment(connection))
+    append(connection, kind, identity, amount_nano, detail)
 
 
 def append(
@@ -96,11 +102,13 @@ def append(
     experiment_id: bytes | None,
     amount_nano: int,
     detail: JsonObject,
-    recorded_at: int,
+    recorded_at: int | None = None,
 ) -> None:
-    """Append one entry, given by the experiment's id and with its time."""
+    """Append one entry, given by the experiment's id and with its time, by default the present."""
     row = connection.execute(_END).one()
-    seq, text = row.seq + 1, json.dumps(detail, sort_keys=True)
+    if recorded_at is None:
+        recorded_at = max(times.now(), row.newest or 0)
+    seq, text = row.seq + 1, _encode(detail)
     link = commitment_hash(row.head, seq, kind, experiment_id, amount_nano, text, recorded_at)
     connection.execute(
         _APPEND,

@@ -18,7 +18,20 @@ from dataclasses import dataclass
 from operator import add
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, ScalarSelect, Table, bindparam, func, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Integer,
+    ScalarSelect,
+    Table,
+    Text,
+    bindparam,
+    case,
+    cast,
+    func,
+    literal_column,
+    select,
+)
 
 from deniable.storage.records import Experiment, Role
 from deniable.storage.schema import (
@@ -71,15 +84,22 @@ def sums(
     connection: Connection, experiment: Experiment, first: int = 0, last: int = LAST_TABLE
 ) -> Sums:
     """The sums over some tables, all by default, and over all writers."""
-    width, empty = len(experiment.arms), bytes(8 * _cells(experiment))
-    decisions, shows, rewards = 0, array("q", empty), array("q", empty)
-    wanted = {"identity": bytes.fromhex(experiment.id), "first": first, "last": last}
-    for role, segment, arm, shown, value in connection.execute(_SUMS, wanted).all():
-        decisions += int(shown)
-        if role == Role.MEMBER and segment >= 0:
-            shows[segment * width + arm] = int(shown)
-            rewards[segment * width + arm] = int(value)
-    return Sums(decisions, shows, rewards)
+    empty = bytes(8 * _cells(experiment))
+    shows, rewards = array("q", empty), array("q", empty)
+    row = connection.execute(
+        _SUMS,
+        {
+            "identity": bytes.fromhex(experiment.id),
+            "first": first,
+            "last": last,
+            "width": len(experiment.arms),
+        },
+    ).one()
+    places, shown, values = ([*map(int, text.split(","))] if text else [] for text in row)
+    for place, count, value in zip(places, shown, values, strict=True):
+        if place >= 0:
+            shows[place], rewards[place] = count, value
+    return Sums(sum(shown), shows, rewards)
 
 
 def _cells(experiment: Experiment) -> int:
@@ -101,7 +121,7 @@ class _Remembered:
 
     `alone` says that they had stored nothing since the look before. `again` is the oldest table that
     has to be read once more: its new reward was told after the transaction had begun that read it, and
-    may not have been seen.
+    may not have been seen. `replaced` are the tables behind the blocks, without the one in force.
     """
 
     def __init__(self) -> None:
@@ -109,6 +129,7 @@ class _Remembered:
         self.others: dict[int, int] = {}
         self.alone = False
         self.again = LAST_TABLE
+        self.replaced: _Block | None = None
 
 
 class RunningSums:
@@ -150,10 +171,12 @@ class RunningSums:
             }
             blocks = known.blocks
             told = self._oldest.pop(identity, LAST_TABLE)
-            while blocks and blocks[-1].last >= min(told, known.again):
+            changed = min(told, known.again)
+            while blocks and blocks[-1].last >= changed:
                 blocks.pop()
             known.again = told
             known.alone = others == known.others
+            replaced = known.replaced if known.alone else None
             if not known.alone:
                 blocks.clear()
                 known.others = others
@@ -161,11 +184,23 @@ class RunningSums:
                 grown = len(blocks[-1].sums.shows) != _cells(experiment)
                 if grown or blocks[-1].last >= table:  # or an older state of the store
                     blocks.clear()
+                    replaced = None
             first, last = _behind(blocks), table - FRESH - 1
             if first <= last:
-                new = sums(connection, experiment, first, last)
-                _append(blocks, last, _with(new, blocks))
-            return _with(sums(connection, experiment, _behind(blocks)), blocks)
+                if (
+                    replaced is not None
+                    and (replaced.first, replaced.last) == (first, last)
+                    and last < changed
+                    and len(replaced.sums.shows) == _cells(experiment)
+                ):  # read already, when the table behind them was in force
+                    older = replaced.sums
+                else:
+                    older = sums(connection, experiment, first, last)
+                _append(blocks, last, _with(older, blocks))
+            first = _behind(blocks)
+            fresh = sums(connection, experiment, first, table - 1)
+            known.replaced = _Block(first, table - 1, 0, fresh)
+            return _with(_sum(sums(connection, experiment, table), fresh), blocks)
 
     def alone(self, identity: bytes) -> bool:
         """Whether no other process stored anything between the last two sums of an experiment."""
@@ -194,13 +229,14 @@ def growth(connection: Connection, identity: bytes, first: int = 0) -> Growth:
 
 def _with(new: Sums, blocks: list[_Block]) -> Sums:
     """The sums over some tables and all that are in blocks."""
-    if not blocks:
-        return new
-    before = blocks[-1].sums
+    return _sum(new, blocks[-1].sums) if blocks else new
+
+
+def _sum(one: Sums, other: Sums) -> Sums:
     return Sums(
-        new.decisions + before.decisions,
-        array("q", map(add, new.shows, before.shows)),
-        array("q", map(add, new.rewards, before.rewards)),
+        one.decisions + other.decisions,
+        array("q", map(add, one.shows, other.shows)),
+        array("q", map(add, one.rewards, other.rewards)),
     )
 
 
@@ -236,16 +272,29 @@ _WRITERS = select(writers.c.id, writers.c.seq).where(writers.c.id != COMMITMENT_
 
 # Made once: to make a statement takes longer than to run it.
 _MINE = counters.c.experiment_id == bindparam("identity")
-_CELL = (counters.c.role, counters.c.segment, counters.c.arm)
-_SUMS = (
-    select(*_CELL, func.sum(counters.c.shows), func.sum(counters.c.value))
+_PLACE = case(
+    (
+        (counters.c.role == int(Role.MEMBER)) & (counters.c.segment >= 0),
+        counters.c.segment * bindparam("width", type_=Integer) + counters.c.arm,
+    ),
+    else_=-1,
+).label("place")
+_BY_PLACE = (
+    select(
+        _PLACE,
+        func.sum(counters.c.shows).label("shows"),
+        func.sum(counters.c.value).label("value"),
+    )
     .where(
         _MINE,
         counters.c.metric == 0,
         counters.c.table_number.between(bindparam("first"), bindparam("last")),
     )
-    .group_by(*_CELL)
+    .group_by(literal_column("place"))
+    .subquery()
 )
+# One row: between any two, `sqlite3` hands the interpreter's lock to a thread that waits for it.
+_SUMS = select(*(func.aggregate_strings(cast(one, Text), ",") for one in _BY_PLACE.c))
 
 
 def _recent(what: ColumnElement[int]) -> ScalarSelect[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import le
 
 from deniable.errors import NANO, BrokenPromiseError
 from deniable.privacy.joint_table import band_of_floors
@@ -61,13 +62,13 @@ class Recipe:
             additions: how often noise was added to each of them.
             wanted: what a model wants, for all arms.
         """
+        if len(self.active) < len(self.budgets):
+            shows = [[row[arm] for arm in self.active] for row in shows]
+            rewards = [[row[arm] for arm in self.active] for row in rewards]
         # They are clipped where they are used, never where they are summed.
-        shown = [[max(0, row[arm]) for arm in self.active] for row in shows]
+        shown = [row if min(row) >= 0 else [max(0, count) for count in row] for row in shows]
         earned = [
-            [
-                min(max(0, row[arm]), count * self.cap)
-                for arm, count in zip(self.active, counts, strict=True)
-            ]
+            _between(row, [count * self.cap for count in counts])
             for row, counts in zip(rewards, shown, strict=True)
         ]
         variance = 0.0
@@ -121,10 +122,12 @@ class Recipe:
         made = self.kind.table(
             self.active_budgets, counts, across_time=self.across_time, band=inside
         )
-        table = Table(
-            rows=tuple(self._over_all_arms(row) for row in made.rows),
-            zero=self._over_all_arms(made.zero),
-        )
+        table = made
+        if len(self.active) < len(self.budgets):
+            table = Table(
+                rows=tuple(self._over_all_arms(row) for row in made.rows),
+                zero=self._over_all_arms(made.zero),
+            )
         table.check(self.budgets)
         return table
 
@@ -160,6 +163,17 @@ class Recipe:
             return row
         entries = dict(zip(self.active, row, strict=True))
         return tuple(entries.get(arm, 0) for arm in range(len(self.budgets)))
+
+
+def _between(row: Sequence[int], most: Sequence[int]) -> Sequence[int]:
+    """The row, moved to 0 and to the most where it lies beyond, which exact counts never do.
+
+    >>> _between([-1, 5, 2], [9, 3, 2])
+    [0, 3, 2]
+    """
+    if min(row) >= 0 and all(map(le, row, most)):
+        return row
+    return [min(max(0, entry), end) for entry, end in zip(row, most, strict=True)]
 
 
 def _of_some_arms(band: Band, arms: Sequence[int]) -> Band:

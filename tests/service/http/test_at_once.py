@@ -147,6 +147,15 @@ ASKED = {
     "a decision": (DECISIONS, {"visitor": "ann", "segment": "b"}),
     "a flag": (FLAG, {"context": {"targetingKey": "ann", "segment": "b"}}),
     "a reward": ("/v1/rewards", {"decision": "0" * 32, "value": 1}),
+    "a batch": (
+        f"{DECISIONS}/batch",
+        {"visitors": [{"visitor": "ann", "segment": "b"}, {"visitor": "bob", "segment": None}]},
+    ),
+    "a batch without segments": (f"{DECISIONS}/batch", {"visitors": [{"visitor": "ann"}]}),
+    "a batch of rewards": (
+        "/v1/rewards/batch",
+        {"rewards": [{"decision": "0" * 32, "value": 1}]},
+    ),
     "an experiment that is not there": (
         "/v1/experiments/other/decisions",
         {"visitor": "ann", "segment": "b"},
@@ -174,8 +183,8 @@ def test_both_ways_give_the_same_bytes(service: Deniable, path: str, document: o
 
 
 USUAL: dict[str, Callable[[Site], bytes]] = {
-    "a batch": lambda site: site.post(
-        f"{DECISIONS}/batch", {"visitors": [{"visitor": "x", "segment": "a"}]}
+    "a batch with a stranger's member": lambda site: site.post(
+        f"{DECISIONS}/batch", {"visitors": [{"visitor": "x", "country": "a"}]}
     ),
     "no JSON": lambda site: site.post(DECISIONS, b"{"),
     "an unknown member": lambda site: site.post(DECISIONS, {"visitor": "x", "arm": "old"}),
@@ -266,6 +275,36 @@ def test_a_failure_is_told_as_usual(service: Deniable, monkeypatch: pytest.Monke
     at_once, usual, by_asgi = run(service, asked)
     assert by_asgi == 1
     assert at_once.startswith(b"HTTP/1.1 503")
+    assert at_once == usual
+
+
+@pytest.mark.parametrize(
+    ("path", "document"),
+    [
+        (DECISIONS, {"visitor": "ann", "segment": "a"}),
+        (f"{DECISIONS}/batch", {"visitors": [{"visitor": "ann", "segment": "a"}]}),
+    ],
+    ids=["one", "batch"],
+)
+def test_overload_is_told_at_once_and_counted_once(
+    service: Deniable, monkeypatch: pytest.MonkeyPatch, path: str, document: object
+) -> None:
+    crowded: list[int] = []
+
+    async def asked(site: Site) -> tuple[bytes, int, bytes]:
+        def full(_caller: object, size: int) -> bool:
+            crowded.append(size)
+            return True
+
+        monkeypatch.setattr(site._app._decide._service, "crowded", full)
+        request = site.post(path, document)
+        at_once = await site.ask(request)
+        assert crowded == [1]
+        return at_once, site.by_asgi, await site.ask(request[:-1], request[-1:])
+
+    at_once, by_asgi, usual = run(service, asked)
+    assert by_asgi == 0
+    assert at_once.startswith(b"HTTP/1.1 503") or at_once.startswith(b"HTTP/1.1 429")
     assert at_once == usual
 
 

@@ -35,6 +35,7 @@ from deniable.service.http.messages import (
     read_body,
     send_answer,
     visitor_and_segment,
+    visitors_and_segments,
 )
 from deniable.service.http.metrics import ROUTES
 from deniable.service.http.ofrep import context_of, evaluation
@@ -169,13 +170,14 @@ class DecideRoutes:
         return answer.status
 
     def ask_at_once(self, path: str, scope: Scope, body: bytes) -> Asked | None:
-        """Ask for what a request of one visitor or reward wants, where nothing has to be waited for.
+        """Ask for what a request wants, where nothing has to be waited for.
 
         Returns None, and has done nothing, where `serve` has to look at the request: another route, a
-        caller who is not remembered, or anything that is to be told as a problem.
+        caller who is not remembered, or anything that is to be told as a problem. Overload is told at
+        once too: there is no time to parse a batch twice in order to refuse it.
         """
         found = self.find(path)
-        if found is None or found[0].items is not None or len(body) > self._limits.body:
+        if found is None or len(body) > self._limits.body:
             return None
         route, key = found
         try:
@@ -183,6 +185,8 @@ class DecideRoutes:
             if caller is None or route.scope not in caller.scopes or key.startswith(SCRATCH_PREFIX):
                 return None
             return Asked(route, key, self._asked(route, key, caller, body, scope))
+        except OverloadedError as error:
+            return Asked(route, key, self._service.refused(error))
         except Exception:  # noqa: BLE001 - it happens again in `serve`, where it is told
             return None
 
@@ -212,7 +216,7 @@ class DecideRoutes:
 
     def _decide_many(self, key: str, document: JsonObject, caller: str) -> Decided:
         wanted = items(document, "visitors", self._limits.batch)
-        visitors, segments = zip(*map(visitor_and_segment, wanted), strict=True)
+        visitors, segments = visitors_and_segments(wanted)
         return self._service.decide(known_key(key), visitors, segments, caller)
 
     def _tell_many(self, key: str, found: list[Decision]) -> bytes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
@@ -236,6 +237,19 @@ def visitor_and_segment(document: object) -> tuple[Any, Any]:
     if type(document) is not dict or not document.keys() <= _VISITOR_MEMBERS:
         raise invalid("body", "an object with the members `visitor` and, optionally, `segment`")
     return document.get("visitor"), document.get("segment")
+
+
+def visitors_and_segments(
+    documents: Sequence[object],
+) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """The same of a batch: all visitors, and all segments."""
+    # Nearly always every one has both members and no other: looked at together.
+    if set(map(type, documents)) == {dict} and set(map(len, documents)) == {2}:  # type: ignore[arg-type]
+        with suppress(KeyError):
+            visitors = tuple([one["visitor"] for one in documents])  # type: ignore[index]
+            return visitors, tuple([one["segment"] for one in documents])  # type: ignore[index]
+    visitors, segments = zip(*map(visitor_and_segment, documents), strict=True)
+    return visitors, segments
 
 
 def decision_and_value(document: object) -> tuple[str, float, str | None]:
