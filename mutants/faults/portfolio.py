@@ -19,6 +19,13 @@ FAULTS = (
         (f"{TESTS}/test_saving.py",),
     ),
     Fault(
+        "portfolio/search.py",
+        "return split_count(node, min(max(reached, fewest), most - 1))",
+        "return split_count(node, fewest)",
+        "how many of the same jump is counted from none on",
+        (f"{TESTS}/test_saving.py",),
+    ),
+    Fault(
         "portfolio/counts.py",
         "others = np.clip(wanted - (change < 0), fewest, np.maximum(fewest, largest))",
         "others = np.full(family.size, 0)",

@@ -63,6 +63,20 @@ def test_many_that_are_nearly_the_same_certify(firm_budget: float) -> None:
     assert found.nodes < 120
 
 
+@pytest.mark.parametrize("firm_budget", [6.68, 54.2, 209.2, 321.1, 992.5])
+@pytest.mark.parametrize("regime", ["constant", "dynamic"])
+def test_many_that_are_the_same_certify_by_what_is_expected(
+    regime: str, firm_budget: float
+) -> None:
+    """All of them jump at one price: how many do is found near what the budget pays for."""
+    same = {"arms": 30, "visitors": 1_000_000, "base_rate": 0.05, "segments": 2}
+    portfolio = Portfolio.of([{"id": f"e{i}", **same} for i in range(600)], objective="expected")
+    found = allocate(portfolio, firm_budget, regime=regime, time_limit=600)
+    assert found.certified
+    assert found.relative_gap <= 1e-4
+    assert found.nodes < 40
+
+
 def test_a_gap_that_stays_open_is_told() -> None:
     found = allocate(Portfolio.of(alike(300, seed=5), form="paper"), 6, time_limit=0)
     assert not found.certified

@@ -170,8 +170,13 @@ class Search:
             count = (0, family.units.size)
             return [Node(node.low, node.high, True, count, odd) for odd in (None, ends)]
         counts = [_count_above(response, family) for response in solved.around]
-        if node.count[0] <= min(counts) < min(max(counts), node.count[1]):
-            return split_count(node, min(counts))
+        fewest, most = max(min(counts), node.count[0]), min(max(counts), node.count[1])
+        if fewest < most:
+            # Of many that jump at one price, the budget is enough for a part.
+            spent = [float(response.budget.sum()) for response in solved.around]
+            part = (self.available - spent[0]) / max(spent[1] - spent[0], 1e-300)
+            reached = int(counts[0] + part * (counts[1] - counts[0]))
+            return split_count(node, min(max(reached, fewest), most - 1))
         if node.odd is not None and above.odd is not None and below.odd is not None:
             left, right = sorted([float(r.budget[r.odd]) for r in (above, below)])
             at = float(solved.budget[below.odd])
