@@ -12,8 +12,8 @@ from markupsafe import Markup, escape
 
 WORDS: dict[str, str] = {
     "arm": "One of the versions that the experiment shows: a button, a photo, an offer.",
-    "nat": "The unit of privacy budgets. A budget of 1 nat lets the odds be multiplied by at most 2.72, 2 nats by "
-    "7.39, 3 nats by 20.1.",
+    "nat": "The unit of privacy budgets. A budget of 1 nat lets the odds be multiplied by at most 2.72, "
+    "2 nats by 7.39, 3 nats by 20.1.",
     "odds": "A probability divided by that of the opposite. 20% is odds of 1 to 4; twice those "
     "odds, 2 to 4, is 33%.",
     "segment": "The group that the firm puts a visitor in. It is the secret that is protected.",
