@@ -20,7 +20,7 @@ def purge(
     older_than_days: Annotated[
         float, typer.Option(help="Erase visitors of decisions older than this many days.")
     ],
-    running: Annotated[bool, typer.Option(help="Include running experiments.")] = False,
+    running: Annotated[bool, typer.Option(help="Include running and paused experiments.")] = False,
     store: Store = "",
     key_file: KeyFile = "",
     as_json: AsJson = False,
