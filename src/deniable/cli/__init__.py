@@ -17,29 +17,29 @@ from typing import TextIO, cast
 
 COMMANDS: dict[str, str] = {
     "allocate": "Divide a firm's privacy budget over its experiments.",
-    "apply": "Bring the store to what a file says.",
-    "audit": "Check what an experiment or the firm promised, exactly and against what was done.",
+    "apply": "Bring the store to the state described in a file.",
+    "audit": "Check whether the promise of an experiment or the firm is kept.",
     "backup": "Copy the store to a file, with the heads of its ledger.",
     "document": "Issue a document to sign, or verify one against the ledger.",
-    "erase": "Forget visitors; totals and promise stay.",
+    "erase": "Erase visitors; totals and promises stay.",
     "experiment": "Create, start, pause, stop and list experiments.",
     "export": "Write an experiment's decisions to a file.",
-    "init": "Make a store, the firm's budget and an admin key.",
+    "init": "Create a store, set the firm's budget and print an admin key.",
     "keys": "Create, list and revoke API keys.",
-    "layers": "Propose which experiments should exclude each other, and with which shares.",
-    "leak": "What an exposure log tells a watcher today.",
-    "ledger": "Verify the append-only ledger, or show it.",
+    "layers": "Propose which experiments to make mutually exclusive.",
+    "leak": "Measure what an exposure log reveals to a watcher.",
+    "ledger": "Verify, show or export the append-only ledger.",
     "plan": "Plan the privacy budget of one experiment.",
-    "purge": "Forget visitors of long ago.",
+    "purge": "Erase visitors of old decisions.",
     "reproduce": "Recompute the paper: figures, tables, claims and a report.",
-    "restore": "Put a backup into place and commit what may be spent twice.",
-    "results": "What an experiment has learned, valid at any look.",
+    "restore": "Restore a backup and commit what may be spent twice.",
+    "results": "Show what an experiment has learned, valid at any time.",
     "rewards": "Import rewards from a CSV or Parquet file.",
-    "scores": "Give a model's scores to an experiment of the strategy gate.",
+    "scores": "Send a model's scores to an experiment with the strategy gate.",
     "serve": "Serve decisions over HTTP, on SQLite or PostgreSQL.",
-    "simulate": "Run policies against each other on known click rates.",
-    "status": "The firm's budget and all experiments' counts.",
-    "users": "Invite people, give them roles, disable them, end their sessions.",
+    "simulate": "Compare policies on known click rates.",
+    "status": "Show the firm's budget and all experiments' counts.",
+    "users": "Invite and disable people, set their roles, end their sessions.",
 }
 """Command name -> its one-line summary; the code is in `deniable.cli.<name>`, as `app`."""
 
@@ -144,9 +144,9 @@ def _help() -> str:
     rows = "\n".join(f"  {name:<{width}}  {summary}" for name, summary in COMMANDS.items())
     return (
         "Usage: deniable COMMAND [OPTIONS]\n\n"
-        "Experiments whose shown arm keeps every visitor's segment deniable.\n\n"
+        "Bandit experiments whose shown arm keeps every visitor's segment deniable.\n\n"
         f"Commands:\n{rows}\n\n"
-        "`deniable COMMAND --help` tells a command's options; `deniable --version` the version."
+        "Run `deniable COMMAND --help` for a command's options, `deniable --version` for the version."
     )
 
 

@@ -29,7 +29,7 @@ app = typer.Typer(add_completion=False)
 @app.command()
 def allocate(
     portfolio: Annotated[
-        Path | None, typer.Argument(help="Experiments: a .csv, .parquet or .toml file.")
+        Path | None, typer.Argument(help="File of experiments (.csv, .parquet or .toml).")
     ] = None,
     firm_budget: Annotated[float | None, typer.Option(help="The firm's budget in nats.")] = None,
     regime: Annotated[
@@ -42,35 +42,40 @@ def allocate(
     objective: Annotated[
         str | None,
         typer.Option(
-            help="expected (clicks that will be lost; where the file has base_rate) or bound."
+            help="What to minimize: expected (clicks lost; default if the file has base_rate) or bound."
         ),
     ] = None,
-    reserve: Annotated[float, typer.Option(help="Nats kept back for later experiments.")] = 0.0,
+    reserve: Annotated[float, typer.Option(help="Nats to keep back for later experiments.")] = 0.0,
     gap: Annotated[
-        float, typer.Option(help="The part of the possible saving that may be missed.")
+        float, typer.Option(help="Share of the possible saving that may be missed.")
     ] = 1e-4,
     time_limit: Annotated[
-        float, typer.Option(help="Seconds until the best allocation found so far is returned.")
+        float, typer.Option(help="Seconds after which the best allocation so far is returned.")
     ] = 10,
-    compare: Annotated[bool, typer.Option("--compare", help="Every rule in one table.")] = False,
+    compare: Annotated[bool, typer.Option("--compare", help="Compare with other rules.")] = False,
     what_if: Annotated[
-        bool, typer.Option("--what-if", help="The optimum over other firm budgets.")
+        bool, typer.Option("--what-if", help="Show the optimum for other firm budgets.")
     ] = False,
     share: Annotated[
         float | None,
-        typer.Option(help="Tell the least firm budget for this share of the largest gain: .9"),
+        typer.Option(
+            help="Show the smallest firm budget for this share of the largest gain, such as .9."
+        ),
     ] = None,
     participation: Annotated[
         float | None,
-        typer.Option(help="Share of experiments a visitor meets: tells the realized risk."),
+        typer.Option(help="Share of experiments a visitor meets, to show the realized risk."),
     ] = None,
-    rows: Annotated[int, typer.Option(help="Experiments listed; 0 lists all.")] = 25,
+    rows: Annotated[int, typer.Option(help="Number of experiments to list; 0 lists all.")] = 25,
     illustration: Annotated[
-        bool, typer.Option("--illustration", help="The paper's two experiments; no file needed.")
+        bool,
+        typer.Option("--illustration", help="Use the paper's two experiments; no file needed."),
     ] = False,
     out: Annotated[Path | None, typer.Option(help="Write to FILE.(csv|json).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
-    chart: Annotated[Path | None, typer.Option(help="Draw to FILE.(svg|png|pdf|html).")] = None,
+    chart: Annotated[
+        Path | None, typer.Option(help="Write a chart to FILE.(svg|png|pdf|html).")
+    ] = None,
 ) -> None:
     """Divide a firm's privacy budget over its experiments, with a proof of how good it is."""
     from deniable.cli.sections import print_sections

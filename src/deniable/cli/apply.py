@@ -22,19 +22,24 @@ CHANGES = 1
 
 @app.command()
 def apply(
-    file: Annotated[Path, typer.Argument(help="TOML, as `deniable export --to FILE` writes it.")],
+    file: Annotated[
+        Path, typer.Argument(help="TOML file, as written by `deniable export --to FILE`.")
+    ],
     check: Annotated[
-        bool, typer.Option("--check", help="Show what would be done; exit 1 if there is any.")
+        bool,
+        typer.Option(
+            "--check", help="Show the steps without taking them; exit with 1 if there are any."
+        ),
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     store: Store = "",
     key_file: KeyFile = "",
     as_json: AsJson = False,
 ) -> None:
     """Compare the store with FILE, show the steps, and take them.
 
-    What would break a promise that was made is refused, and then nothing is done. Experiments that
-    FILE does not name are left alone.
+    Changes that would break a promise are refused, and then no step is taken. Experiments that FILE
+    does not name are left alone.
     """
     from deniable.service.declared import compare
 

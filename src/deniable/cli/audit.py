@@ -41,7 +41,8 @@ class AuditGroup(TyperGroup):
 app = typer.Typer(
     cls=AuditGroup,
     add_completion=False,
-    help="Is the promise kept? `deniable audit KEY` is short for `deniable audit experiment KEY`.",
+    help="Check whether the promise is kept. "
+    "`deniable audit KEY` is short for `deniable audit experiment KEY`.",
 )
 for name, command in SUBCOMMANDS.items():
     app.command(name)(command)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from deniable.audit.report import Audit
     from deniable.planning.report import Section
 
-Record = Annotated[bool, typer.Option("--record", help="Enter the verdict into the ledger.")]
+Record = Annotated[bool, typer.Option("--record", help="Record the verdict in the ledger.")]
 
 Out = Annotated[Path | None, typer.Option(help="Write a report to FILE.html or FILE.pdf.")]
 
@@ -30,12 +30,14 @@ def audit_experiment(
     key_file: KeyFile = "",
     record: Record = False,
     as_json: AsJson = False,
-    chart: Annotated[Path | None, typer.Option(help="Draw to FILE.(svg|png|pdf|html).")] = None,
+    chart: Annotated[
+        Path | None, typer.Option(help="Write a chart to FILE.(svg|png|pdf|html).")
+    ] = None,
     out: Out = None,
 ) -> None:
     """Check an experiment's promise: every table in exact arithmetic, every decision against it.
 
-    The exit status is 0 where the promise is kept and 1 where it is not.
+    The exit status is 0 if the promise is kept and 1 if it is not.
     """
     if chart is not None:
         from deniable.charts.save import check_chart_path, save_chart

@@ -30,7 +30,7 @@ def audit_firm(
 ) -> None:
     """Check the whole firm: every window, layer, debit and table, recomputed from the chain.
 
-    The exit status is 0 where the promise is kept and 1 where it is not.
+    The exit status is 0 if the promise is kept and 1 if it is not.
     """
     if out is not None:
         from deniable.audit.page import firm_page

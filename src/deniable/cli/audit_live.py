@@ -18,19 +18,19 @@ BROKEN = 1
 
 
 def audit_live(
-    url: Annotated[str, typer.Argument(help="Of the service, such as https://host:8000.")],
+    url: Annotated[str, typer.Argument(help="URL of the service, such as https://host:8000.")],
     experiment: Annotated[str, typer.Argument(help="The experiment's key.")],
     api_key: Annotated[
-        str, typer.Option(envvar="DENIABLE_API_KEY", help="With the scope `audit`.")
+        str, typer.Option(envvar="DENIABLE_API_KEY", help="API key with the scope `audit`.")
     ] = "",
-    visitors: Annotated[int, typer.Option(help="Canaries in each segment.")] = 100_000,
-    segments: Annotated[int, typer.Option(help="Listed segments to send them from.")] = 5,
+    visitors: Annotated[int, typer.Option(help="Number of canaries per segment.")] = 100_000,
+    segments: Annotated[int, typer.Option(help="Number of listed segments to test.")] = 5,
     as_json: AsJson = False,
 ) -> None:
-    """Send canaries through the HTTP interface to a scratch copy, and check what they are answered.
+    """Send canaries over HTTP to a scratch copy of the experiment, and check the responses.
 
-    The experiment itself is not touched: a copy is made, costs nothing and is removed at the end. The
-    exit status is 0 where the promise is kept, 1 where it is not, and 2 where no audit was possible.
+    The experiment itself is not touched: the copy uses no budget and is removed at the end. The exit
+    status is 0 if the promise is kept, 1 if it is not, and 2 if the audit could not run.
     """
     from rich.console import Console
     from rich.progress import Progress

@@ -19,15 +19,15 @@ BROKEN = 1
 
 
 def audit_log(
-    file: Annotated[Path, typer.Argument(help="A log that `deniable ledger export` wrote.")],
+    file: Annotated[Path, typer.Argument(help="Log written by `deniable ledger export`.")],
     head: Annotated[
-        list[str] | None, typer.Option(help="CHAIN=LENGTH:HASH noted earlier; may repeat.")
+        list[str] | None, typer.Option(help="CHAIN=LENGTH:HASH noted earlier. Can be repeated.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check a log without its store: chains, commitments, tables exactly, every draw.
+    """Check a log without its store: chains, commitments, exact tables and every draw.
 
-    The exit status is 0 where all holds, 1 where something does not, and 2 for a file that is no log.
+    The exit status is 0 if the log holds, 1 if it does not, and 2 if the file is not a log.
     """
     from deniable.audit.log import audit_log as check
     from deniable.cli.ledger import noted_heads

@@ -16,14 +16,14 @@ app = typer.Typer(add_completion=False)
 
 @app.command()
 def backup(
-    file: Annotated[Path, typer.Argument(help="The new file; FILE.heads is written beside it.")],
+    file: Annotated[Path, typer.Argument(help="File to create; FILE.heads is written beside it.")],
     store: Store = "",
     key_file: KeyFile = "",
 ) -> None:
-    """Copy a SQLite store that may be in use. It holds segments: keep it as safe as the store.
+    """Copy a SQLite store, which may be in use. The copy contains segments: protect it like the store.
 
-    The visitor key is not in it. Keep a copy of the key somewhere else: without it the backup is of no
-    use.
+    It does not contain the visitor key. Keep a copy of the key elsewhere: the backup is useless without
+    it.
     """
     from deniable.storage.backup import copy_sqlite
     from deniable.storage.ledger import verify

@@ -26,21 +26,29 @@ FORMATS = (".html", ".pdf", ".md")
 def document(
     experiment: Annotated[str, typer.Argument(help="The experiment's key.")] = "",
     kind: Annotated[
-        str, typer.Option("--as", help="statement, dpia, registry or record.", show_default=False)
+        str,
+        typer.Option(
+            "--as",
+            help="Kind of document: statement, dpia, registry or record.",
+            show_default=False,
+        ),
     ] = "",
     out: Annotated[
         Path | None,
-        typer.Option(help="Write to FILE.(html|pdf|md); without it, Markdown is printed."),
+        typer.Option(help="Write to FILE.(html|pdf|md) (default: print Markdown)."),
     ] = None,
-    firm: Annotated[str, typer.Option(help="The firm's name; without it, a line to fill in.")] = "",
-    by: Annotated[str, typer.Option(help="Who issues it, for the ledger.")] = "",
-    draft: Annotated[bool, typer.Option("--draft", help="Take no number, enter nothing.")] = False,
+    firm: Annotated[str, typer.Option(help="The firm's name (default: a line to fill in).")] = "",
+    by: Annotated[str, typer.Option(help="Name of the issuer, for the ledger.")] = "",
+    draft: Annotated[
+        bool, typer.Option("--draft", help="Make a draft, without a number or a ledger entry.")
+    ] = False,
     at: Annotated[
-        int | None, typer.Option(help="A draft as of this entry of the ledger.", show_default=False)
+        int | None, typer.Option(help="Make a draft as of this ledger entry.", show_default=False)
     ] = None,
     number: Annotated[str, typer.Option(help="Write an issued document again.")] = "",
     verify: Annotated[
-        Path | None, typer.Option(help="Is FILE an issued document, unchanged? Exit 1 if not.")
+        Path | None,
+        typer.Option(help="Check that FILE is an unchanged issued document; exit with 1 if not."),
     ] = None,
     listed: Annotated[bool, typer.Option("--list", help="List issued documents.")] = False,
     store: Store = "",
@@ -49,8 +57,8 @@ def document(
 ) -> None:
     """Issue a document: a statement to sign, a DPIA annex, a register entry or a record.
 
-    It takes the next number and an entry of the ledger, and can be made again from the ledger at any
-    time, whatever happened since.
+    It takes the next number, is recorded in the ledger, and can be reproduced from the ledger at any
+    time.
     """
     _check_call(
         experiment, kind, draft=draft or at is not None, number=number, verify=verify, listed=listed

@@ -13,11 +13,11 @@ app = typer.Typer(add_completion=False)
 
 @app.command()
 def erase(
-    visitor: Annotated[list[str], typer.Argument(help="Visitor ids, as `decide` got them.")],
+    visitor: Annotated[list[str], typer.Argument(help="Visitor ids, as sent to `decide`.")],
     store: Store = "",
     key_file: KeyFile = "",
     as_json: AsJson = False,
 ) -> None:
-    """Forget these visitors everywhere. Who comes back gets an arm that tells nothing."""
+    """Erase these visitors everywhere. A visitor who comes back gets an arm that reveals nothing."""
     with opened(store, key_file) as service:
         print_erasure(service.visitors.erase(visitor), as_json)

@@ -16,7 +16,11 @@ if TYPE_CHECKING:
     from deniable.service.drafts import NewArm
     from deniable.storage.records import Better, Experiment, Metric
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help="The life of an experiment.")
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    help="Create, start, pause, stop and list experiments.",
+)
 
 Key = Annotated[str, typer.Argument(help="The experiment's key.")]
 
@@ -24,8 +28,8 @@ Key = Annotated[str, typer.Argument(help="The experiment's key.")]
 @app.command()
 def create(
     key: Key,
-    arm: Annotated[list[str], typer.Option(help="KEY, KEY=BUDGET; once for each arm.")],
-    segment: Annotated[list[str], typer.Option(help="Once for each segment.")],
+    arm: Annotated[list[str], typer.Option(help="KEY or KEY=BUDGET. Repeat for each arm.")],
+    segment: Annotated[list[str], typer.Option(help="Name of a segment. Repeat for each segment.")],
     budget: Annotated[float | None, typer.Option(help="Cap on a visitor's risk, in nats.")] = None,
     strategy: Annotated[
         str, typer.Option(help=f"How tables are made: {', '.join(table_rules())}.")
@@ -33,34 +37,41 @@ def create(
     across_time: Annotated[
         bool,
         typer.Option(
-            "--across-time", help="Hide the time of the first visit too, where that is an option."
+            "--across-time", help="Make the promise hold across time, if the strategy supports it."
         ),
     ] = False,
     planned_visitors: Annotated[
-        int | None, typer.Option(help="For people, and for strategies that plan ahead.")
+        int | None,
+        typer.Option(
+            help="Planned number of visitors, for reports and for strategies that plan ahead."
+        ),
     ] = None,
     trace_budget: Annotated[
-        float | None, typer.Option(help="Cap on what later tables tell, in nats (default: none).")
+        float | None, typer.Option(help="Trace budget in nats (default: none).")
     ] = None,
     layer: Annotated[
-        str | None, typer.Option("--layer", "--group", help="Shares no visitor within it.")
+        str | None,
+        typer.Option("--layer", "--group", help="Layer; its experiments share no visitor."),
     ] = None,
-    holdout: Annotated[float, typer.Option(help="Share of visitors held out, 0 to 0.5.")] = 0.0,
+    holdout: Annotated[float, typer.Option(help="Share of visitors to hold out, 0 to 0.5.")] = 0.0,
     metric: Annotated[
         list[str] | None,
         typer.Option(
             help="NAME, NAME=CAP or NAME=CAP:less (less is better); the first one decides."
         ),
     ] = None,
-    default_arm: Annotated[str | None, typer.Option(help="Before and after; the first.")] = None,
+    default_arm: Annotated[
+        str | None,
+        typer.Option(help="Arm shown before the start and after the stop (default: the first)."),
+    ] = None,
     attribution_seconds: Annotated[
-        int | None, typer.Option(help="Later rewards do not count.")
+        int | None, typer.Option(help="Attribution window in seconds; later rewards do not count.")
     ] = None,
     store: Store = "",
     key_file: KeyFile = "",
     as_json: AsJson = False,
 ) -> None:
-    """A new draft."""
+    """Create a draft."""
     with opened(store, key_file) as service:
         created = service.experiments.create(
             key,
@@ -83,12 +94,12 @@ def create(
 @app.command()
 def start(
     key: Key,
-    share: Annotated[float, typer.Option(help="Share of its layer's visitors.")] = 1.0,
+    share: Annotated[float, typer.Option(help="Share of the layer's visitors.")] = 1.0,
     store: Store = "",
     key_file: KeyFile = "",
     as_json: AsJson = False,
 ) -> None:
-    """Commit the budget, publish the first table and begin."""
+    """Commit the budget, publish the first table and start serving."""
     with opened(store, key_file) as service:
         _print(service.experiments.start(key, share=share), as_json)
 
@@ -102,7 +113,7 @@ def pause(key: Key, store: Store = "", key_file: KeyFile = "", as_json: AsJson =
 
 @app.command()
 def resume(key: Key, store: Store = "", key_file: KeyFile = "", as_json: AsJson = False) -> None:
-    """Go on after a pause."""
+    """Resume after a pause."""
     with opened(store, key_file) as service:
         _print(service.experiments.resume(key), as_json)
 
@@ -112,34 +123,35 @@ def stop(
     key: Key,
     promote: Annotated[
         str | None,
-        typer.Option(help="The arm that everybody gets now. The results are shown first."),
+        typer.Option(help="Arm to show to everyone from now on. The results are shown first."),
     ] = None,
     yes: Annotated[
-        bool, typer.Option("--yes", help="Do not ask. Without a terminal nothing is asked.")
+        bool,
+        typer.Option("--yes", help="Do not ask for confirmation (implied without a terminal)."),
     ] = False,
     store: Store = "",
     key_file: KeyFile = "",
     as_json: AsJson = False,
 ) -> None:
-    """End it for good; everybody gets the promoted (or default) arm."""
+    """Stop permanently; everyone then gets the promoted (or default) arm."""
     with opened(store, key_file) as service:
         if promote is not None and not as_json:
             print_results(service.experiments.results(key))
             typer.echo("")
         if promote is not None and not yes and sys.stdin.isatty():
-            typer.confirm(f"End {key!r} and show {promote!r} to everybody?", abort=True)
+            typer.confirm(f"End {key!r} and show {promote!r} to everyone?", abort=True)
         _print(service.experiments.stop(key, promote=promote), as_json)
 
 
 @app.command("switch-off")
 def switch_off(
     key: Key,
-    arm: Annotated[str, typer.Argument(help="The arm that new visitors no longer get.")],
+    arm: Annotated[str, typer.Argument(help="Arm that new visitors no longer get.")],
     store: Store = "",
     key_file: KeyFile = "",
     as_json: AsJson = False,
 ) -> None:
-    """A new version without an arm; who holds it keeps it."""
+    """Switch an arm off in a new version; visitors who have it keep it."""
     with opened(store, key_file) as service:
         _print(service.experiments.switch_off(key, arm), as_json)
 
@@ -149,27 +161,27 @@ def add_arm(
     key: Key,
     arm: Annotated[str, typer.Argument(help="The new arm's key.")],
     budget: Annotated[
-        float | None, typer.Option(help="Its own budget in nats, where arms have their own.")
+        float | None, typer.Option(help="The arm's budget in nats, if arms have their own budgets.")
     ] = None,
     store: Store = "",
     key_file: KeyFile = "",
     as_json: AsJson = False,
 ) -> None:
-    """A new version with one more arm, "given the time"; who has an arm keeps it."""
+    """Add an arm in a new version, "given the time"; visitors who have an arm keep it."""
     with opened(store, key_file) as service:
-        told = "Seeing the new arm tells that a visitor came after it was added: given the time."
+        told = "Seeing the new arm reveals that a visitor came after it was added: given the time."
         _print(service.experiments.add_arm(key, arm, budget=budget), as_json, told)
 
 
 @app.command("add-segment")
 def add_segment(
     key: Key,
-    segment: Annotated[str, typer.Argument(help="The name of the segment to be listed.")],
+    segment: Annotated[str, typer.Argument(help="Name of the segment to add.")],
     store: Store = "",
     key_file: KeyFile = "",
     as_json: AsJson = False,
 ) -> None:
-    """List one more segment: the zero row until the next table, then a row of its own."""
+    """Add a segment: it gets the zero row until the next table, then its own row."""
     with opened(store, key_file) as service:
         told = "Visitors of the new segment get the zero row until the next table."
         _print(service.experiments.add_segment(key, segment), as_json, told)
@@ -177,7 +189,7 @@ def add_segment(
 
 @app.command("list")
 def list_all(store: Store = "", key_file: KeyFile = "", as_json: AsJson = False) -> None:
-    """All experiments."""
+    """List all experiments."""
     with opened(store, key_file) as service:
         found = service.experiments.all()
     print_found(

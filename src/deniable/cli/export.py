@@ -17,21 +17,20 @@ app = typer.Typer(add_completion=False)
 def export(
     experiment: Annotated[str | None, typer.Argument(help="The experiment's key.")] = None,
     path: Annotated[
-        Path | None, typer.Argument(help="FILE.(parquet|csv|jsonl), or .vw for its shape.")
+        Path | None,
+        typer.Argument(help="FILE.(parquet|csv|jsonl), or .vw with --shape vowpal-wabbit."),
     ] = None,
     shape: Annotated[
         str, typer.Option(help="private, public, open-bandit or vowpal-wabbit.")
     ] = "private",
     to: Annotated[
         Path | None,
-        typer.Option(
-            help="FILE.toml for budget, experiments and keys, as `deniable apply` reads it."
-        ),
+        typer.Option(help="Write budget, experiments and keys to FILE.toml, for `deniable apply`."),
     ] = None,
     store: Store = "",
     key_file: KeyFile = "",
 ) -> None:
-    """Write an experiment's decisions. Every shape but `public` holds segments: keep it safe."""
+    """Write an experiment's decisions. All shapes except `public` contain segments: keep them safe."""
     from deniable.service.export import Shape
     from deniable.service.firm_file import written
 

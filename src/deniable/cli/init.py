@@ -15,17 +15,20 @@ app = typer.Typer(add_completion=False)
 def init(
     budget: Annotated[float, typer.Option(help="The firm's privacy budget in nats.")],
     window_days: Annotated[
-        int, typer.Option(help="In any window of so many days at most the budget is spent.")
+        int, typer.Option(help="Length in days of the window in which at most the budget is spent.")
     ] = 90,
-    reason: Annotated[str, typer.Option(help="Why; needed to raise a budget.")] = "",
+    reason: Annotated[str, typer.Option(help="Reason, required to raise a budget.")] = "",
     store: Store = "",
     key_file: KeyFile = "",
     accept_empty_store: Annotated[
-        bool, typer.Option(help="Although a key file says that there was another one.")
+        bool,
+        typer.Option(
+            help="Start on an empty store even if a key file shows that there was another one."
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make the tables, set the firm's budget and print an admin API key (shown once)."""
+    """Create the store, set the firm's budget and print an admin API key (shown once)."""
     with made(store, key_file, accept_empty=accept_empty_store) as service:
         firm = service.firm.set(budget=budget, window_days=window_days, reason=reason)
         secret = None

@@ -9,23 +9,25 @@ import typer
 from deniable.cli.stores import AsJson, KeyFile, Store, opened, print_found, print_json
 from deniable.errors import WrongStateError
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help="API keys and their scopes.")
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, help="Manage API keys and their scopes."
+)
 
 
 @app.command()
 def create(
-    label: Annotated[str, typer.Argument(help="What it is for.")],
+    label: Annotated[str, typer.Argument(help="Label that says what the key is for.")],
     scope: Annotated[
         list[str],
         typer.Option(
-            help="decide, reward, scores, read, draft, run, audit, privacy or admin; may repeat."
+            help="decide, reward, scores, read, draft, run, audit, privacy or admin. Can be repeated."
         ),
     ],
     store: Store = "",
     key_file: KeyFile = "",
     as_json: AsJson = False,
 ) -> None:
-    """A new key; its secret is printed once and never stored."""
+    """Create a key; its secret is printed once and never stored."""
     from deniable.storage.records import Scope
 
     with opened(store, key_file) as service:
@@ -38,7 +40,7 @@ def create(
 
 @app.command("list")
 def list_all(store: Store = "", key_file: KeyFile = "", as_json: AsJson = False) -> None:
-    """All keys, without their secrets."""
+    """List all keys, without their secrets."""
     with opened(store, key_file) as service:
         found = service.keys.all()
     print_found(
@@ -52,7 +54,7 @@ def list_all(store: Store = "", key_file: KeyFile = "", as_json: AsJson = False)
 
 @app.command()
 def rotate_visitor_key() -> None:
-    """Not possible yet: with another key every visitor would be new, and drawn for again."""
+    """Not possible yet: a new key would cause a new draw for every visitor."""
     raise WrongStateError(
         "the visitor key cannot be rotated while anything counts: with another key everybody is drawn "
         "for again, so everything would be spent twice. Stop the experiments, wait for the window to "
@@ -62,11 +64,11 @@ def rotate_visitor_key() -> None:
 
 @app.command()
 def revoke(
-    key_id: Annotated[str, typer.Argument(help="The id that `deniable keys list` shows.")],
+    key_id: Annotated[str, typer.Argument(help="Id of the key, from `deniable keys list`.")],
     store: Store = "",
     key_file: KeyFile = "",
 ) -> None:
-    """Refuse a key from now on."""
+    """Revoke a key."""
     with opened(store, key_file) as service:
         key = service.keys.revoke(key_id)
     typer.echo(f"{key.id} ({key.label}) is revoked")

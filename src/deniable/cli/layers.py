@@ -22,24 +22,26 @@ app = typer.Typer(add_completion=False)
 @app.command()
 def layers(
     portfolio: Annotated[
-        Path, typer.Argument(help="Experiments with base_rate: a .csv, .parquet or .toml file.")
+        Path, typer.Argument(help="File of experiments with base_rate (.csv, .parquet or .toml).")
     ],
     firm_budget: Annotated[float, typer.Option(help="The firm's budget in nats.")],
     meets: Annotated[
-        int | None, typer.Option(help="The most experiments that a visitor meets.")
+        int | None, typer.Option(help="Maximum number of experiments that a visitor meets.")
     ] = None,
     together: Annotated[
         list[str] | None,
-        typer.Option(help="Experiments that share visitors: a,b,c. Again for other visitors."),
+        typer.Option(help="Experiments that share visitors, such as a,b,c. Can be repeated."),
     ] = None,
     regime: Annotated[
         str, typer.Option(help="flexible (the best for each), or a strategy.")
     ] = "flexible",
     out: Annotated[Path | None, typer.Option(help="Write to FILE.(csv|json).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
-    chart: Annotated[Path | None, typer.Option(help="Draw to FILE.(svg|png|pdf|html).")] = None,
+    chart: Annotated[
+        Path | None, typer.Option(help="Write a chart to FILE.(svg|png|pdf|html).")
+    ] = None,
 ) -> None:
-    """Propose layers: experiments of one layer share no visitor, and cost their largest budget."""
+    """Propose layers: experiments of one layer share no visitor and cost their largest budget."""
     from deniable.cli.sections import print_sections
     from deniable.portfolio.layers import design_layers
     from deniable.portfolio.table import check_out_path, read_portfolio

@@ -39,16 +39,20 @@ def leak(
     experiment: Annotated[
         str | None, typer.Option(help=f"{_COLUMN} experiment; - for a single one.")
     ] = None,
-    confidence: Annotated[float, typer.Option(help="With which all limits hold together.")] = 0.95,
+    confidence: Annotated[
+        float, typer.Option(help="Probability with which all limits hold together.")
+    ] = 0.95,
     budgets: Annotated[str, typer.Option(help="Budgets to compare, in nats.")] = ".1,.5,1,2,3",
-    rows: Annotated[int, typer.Option(help="Rows of a table, at most.", min=1)] = 10,
+    rows: Annotated[int, typer.Option(help="Maximum number of rows per table.", min=1)] = 10,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
-    chart: Annotated[Path | None, typer.Option(help="Draw to FILE.(svg|png|pdf|html).")] = None,
+    chart: Annotated[
+        Path | None, typer.Option(help="Write a chart to FILE.(svg|png|pdf|html).")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Write a report to FILE.html.")] = None,
 ) -> None:
-    """Say what a watcher that sees the shown variants learns about visitors' segments today.
+    """Measure what a watcher that sees the shown variants learns about visitors' segments.
 
-    Column names are guessed and printed; name them where the guess is wrong. Needs no service.
+    Column names are guessed and printed; name them if the guess is wrong. Needs no service.
     """
     from deniable.leak.report import measure_leak
     from deniable.leak.words import leak_sections

@@ -10,7 +10,11 @@ import typer
 from deniable.cli.stores import AsJson, KeyFile, Store, opened, print_found, print_json
 from deniable.errors import NANO
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help="The append-only ledger.")
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    help="Verify, show or export the append-only ledger.",
+)
 
 BROKEN = 1
 """Exit status of a ledger that does not hold."""
@@ -19,13 +23,13 @@ BROKEN = 1
 @app.command()
 def verify(
     head: Annotated[
-        list[str] | None, typer.Option(help="CHAIN=LENGTH:HASH noted earlier; may repeat.")
+        list[str] | None, typer.Option(help="CHAIN=LENGTH:HASH noted earlier. Can be repeated.")
     ] = None,
     store: Store = "",
     key_file: KeyFile = "",
     as_json: AsJson = False,
 ) -> None:
-    """Check every chain and total; exit 1 and name the first row that is wrong."""
+    """Check every chain and total; if one is wrong, name the first bad row and exit with 1."""
     with opened(store, key_file) as service:
         result = service.ledger.verify(noted=noted_heads(head or []))
     if as_json:
@@ -45,7 +49,7 @@ def verify(
 
 @app.command()
 def show(store: Store = "", key_file: KeyFile = "", as_json: AsJson = False) -> None:
-    """Everything that touched the budget or an experiment's state."""
+    """List everything that changed the budget or an experiment's state."""
     with opened(store, key_file) as service:
         entries = service.ledger.entries()
     print_found(
@@ -66,7 +70,7 @@ def export(
     store: Store = "",
     key_file: KeyFile = "",
 ) -> None:
-    """Write every chain as a log for `deniable audit log`. It holds segments: keep it safe."""
+    """Write every chain as a log for `deniable audit log`. It contains segments: keep it safe."""
     with opened(store, key_file) as service:
         count = service.ledger.export_log(path, experiment=experiment)
     typer.echo(f"{count:,} rows: {path}", err=True)

@@ -40,7 +40,7 @@ KEYS = (
 )
 """What a plan's file may hold; lists for shares and arm_budgets, numbers for the others."""
 
-_EPILOG = "Strategies that are compared: " + "; ".join(
+_EPILOG = "Strategies compared: " + "; ".join(
     f"{strategy.name} ({strategy.description})" for strategy in STRATEGIES.values()
 )
 
@@ -58,29 +58,29 @@ def plan(
     ] = None,
     prior: Annotated[
         float | None,
-        typer.Option(help="What a watcher believes before it sees the arm (default: 0.2)."),
+        typer.Option(help="A watcher's belief before it sees the arm (default: 0.2)."),
     ] = None,
     budget: Annotated[
         float | None,
-        typer.Option(help="Privacy budget in nats (default: recommended, with a table of others)."),
+        typer.Option(help="Privacy budget in nats (default: show a table and recommend one)."),
     ] = None,
     max_belief: Annotated[
-        float | None, typer.Option(help="The most that a watcher may come to believe.")
+        float | None, typer.Option(help="Maximum belief that a watcher may reach.")
     ] = None,
     trace_budget: Annotated[
         float | None,
-        typer.Option(help="Cap on what later tables tell about a visitor; its cost is simulated."),
+        typer.Option(help="Trace budget in nats; its cost is simulated."),
     ] = None,
     base_rate: Annotated[
         float | None,
         typer.Option(
-            "--base-rate", "--rate", help="Usual click rate, such as .05: tells what to expect."
+            "--base-rate", "--rate", help="Usual click rate, such as .05, to show expected clicks."
         ),
     ] = None,
     lift: Annotated[
         float | None,
         typer.Option(
-            help="How much arms usually differ, relative to it, as a standard deviation "
+            help="How much arms usually differ: standard deviation relative to the base rate "
             "(default: 0.05)."
         ),
     ] = None,
@@ -89,7 +89,7 @@ def plan(
         typer.Option(help="How much of that differs by segment, from 0 to 1 (default: 0.5)."),
     ] = None,
     per_day: Annotated[
-        str | None, typer.Option(help="Visitors a day: tells days, and costs by day.")
+        str | None, typer.Option(help="Visitors per day, to show the duration and costs per day.")
     ] = None,
     arm_budgets: Annotated[
         str | None, typer.Option(help="A budget for each arm, such as .5,1,2.")
@@ -99,10 +99,10 @@ def plan(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     chart: Annotated[
-        Path | None, typer.Option(help="Draw to a .svg, .png, .pdf or .html file.")
+        Path | None, typer.Option(help="Write a chart to a .svg, .png, .pdf or .html file.")
     ] = None,
 ) -> None:
-    """Plan the privacy budget of one experiment: what it buys, what it costs, which to take."""
+    """Plan the privacy budget of one experiment: its gain, its cost and a recommendation."""
     from deniable.planning.report import plan_sections, trace_cost_section
     from deniable.planning.trace import LIFT, RATE
 

@@ -17,13 +17,15 @@ app = typer.Typer(add_completion=False)
 
 @app.command()
 def purge(
-    older_than_days: Annotated[float, typer.Option(help="Forget decisions older than this.")],
-    running: Annotated[bool, typer.Option(help="Also where visitors are still drawn for.")] = False,
+    older_than_days: Annotated[
+        float, typer.Option(help="Erase visitors of decisions older than this many days.")
+    ],
+    running: Annotated[bool, typer.Option(help="Include running and paused experiments.")] = False,
     store: Store = "",
     key_file: KeyFile = "",
     as_json: AsJson = False,
 ) -> None:
-    """Forget visitors of stopped experiments (or of all) who were decided for long ago."""
+    """Erase visitors of old decisions in stopped (or all) experiments."""
     if not 0 <= older_than_days <= 36_600:
         raise InvalidArgumentError("older_than_days", older_than_days, "0 to 36600")
     before = datetime.now(UTC) - timedelta(days=older_than_days)

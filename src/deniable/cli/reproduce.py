@@ -24,24 +24,24 @@ _LINES = 10  # of progress for a simulation, where there is no terminal
 @app.command()
 def reproduce(
     studies: Annotated[
-        list[str] | None, typer.Argument(help="all, or names of studies; --list tells them.")
+        list[str] | None, typer.Argument(help="all, or names of studies (see --list).")
     ] = None,
     out: Annotated[
-        Path, typer.Option(help="Folder for the results; an interrupted run is resumed.")
+        Path, typer.Option(help="Folder for the results. An interrupted run is resumed.")
     ] = Path("results"),
     quick: Annotated[
-        bool, typer.Option("--quick", help="Small numbers: see that it works.")
+        bool, typer.Option("--quick", help="Use small numbers, to check that it works.")
     ] = False,
     data: Annotated[
         Path | None,
-        typer.Option(help="Folder of public data; else $DENIABLE_DATA, else none."),
+        typer.Option(help="Folder of public data (default: $DENIABLE_DATA)."),
     ] = None,
     workers: Annotated[
         str | None, typer.Option(help="Number of worker processes (default: one per CPU core).")
     ] = None,
     dask: Annotated[str | None, typer.Option(help="Address of a Dask scheduler to run on.")] = None,
-    seed: Annotated[str, typer.Option(help="Same seed, same tables.")] = "0",
-    listed: Annotated[bool, typer.Option("--list", help="List the studies and stop.")] = False,
+    seed: Annotated[str, typer.Option(help="The same seed gives the same tables.")] = "0",
+    listed: Annotated[bool, typer.Option("--list", help="List the studies and exit.")] = False,
 ) -> None:
     """Recompute the paper's figures, tables and claims into a folder, with a report."""
     from deniable.studies.registry import STUDIES, chosen_studies

@@ -19,24 +19,25 @@ app = typer.Typer(add_completion=False)
 def restore(
     file: Annotated[
         Path | None,
-        typer.Argument(help="The backup. Without it: the store was put back by other means."),
+        typer.Argument(help="Backup file. Omit it if you restored the store by other means."),
     ] = None,
     head: Annotated[
-        list[str] | None, typer.Option(help="CHAIN=LENGTH:HASH noted later; may repeat.")
+        list[str] | None,
+        typer.Option(help="CHAIN=LENGTH:HASH noted after the backup. Can be repeated."),
     ] = None,
     heads: Annotated[
-        Path | None, typer.Option(help="FILE.heads of a later backup, or a copy of one.")
+        Path | None, typer.Option(help="FILE.heads of a later backup, or a copy of it.")
     ] = None,
     nothing_since: Annotated[
-        bool, typer.Option(help="Nothing was decided since the backup; then nothing is committed.")
+        bool, typer.Option(help="Nothing was decided since the backup, so commit nothing.")
     ] = False,
     store: Store = "",
     key_file: KeyFile = "",
 ) -> None:
     """Restore a store. Stop every service on it first.
 
-    Decisions since the backup are lost, so their visitors are drawn for again. Everything that counts
-    is therefore committed once more, for one window from now on.
+    Decisions since the backup are lost, so their visitors get a new draw. Everything that counts is
+    therefore committed once more, for one window from now on.
     """
     noted = {**_of_file(heads), **noted_heads(head or [])}
     url = settings_of(store, key_file).store

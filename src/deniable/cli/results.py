@@ -29,13 +29,14 @@ _WHAT = {
 def results(
     key: Annotated[str, typer.Argument(help="The experiment's key.")],
     chart: Annotated[
-        str | None, typer.Option(help="Draw the lifts to this file: .svg, .png, .pdf or .html.")
+        str | None,
+        typer.Option(help="Write a chart of the lifts to a .svg, .png, .pdf or .html file."),
     ] = None,
     store: Store = "",
     key_file: KeyFile = "",
     as_json: AsJson = False,
 ) -> None:
-    """Who won where, what is undecided, what each choice would earn, and when to stop."""
+    """Show winners by segment, what is undecided, what each choice would earn, and when to stop."""
     if chart is not None:
         from deniable.charts.save import check_chart_path
 

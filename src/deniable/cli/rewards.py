@@ -11,33 +11,38 @@ import typer
 from deniable.cli.stores import AsJson, KeyFile, Store, opened, print_json, print_table
 from deniable.errors import InvalidArgumentError
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help="Rewards from files.")
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="Import rewards from files.")
 
 
 @app.callback()
 def rewards() -> None:
-    """Rewards from files."""
+    """Import rewards from files."""
 
 
 @app.command("import")
 def import_file(
     file: Annotated[Path, typer.Argument(help="A CSV or Parquet file.")],
-    experiment: Annotated[str | None, typer.Option(help="Of all rows.")] = None,
-    metric: Annotated[str | None, typer.Option(help="Of all rows.")] = None,
-    currency: Annotated[str | None, typer.Option(help="Such as EUR; other rows are bad.")] = None,
+    experiment: Annotated[str | None, typer.Option(help="Experiment of all rows.")] = None,
+    metric: Annotated[str | None, typer.Option(help="Metric of all rows.")] = None,
+    currency: Annotated[
+        str | None,
+        typer.Option(help="Expected currency, such as EUR; rows with another one are bad."),
+    ] = None,
     column: Annotated[
         list[str] | None,
-        typer.Option(help="WHAT=NAME, such as value=revenue_eur; once for each column."),
+        typer.Option(help="WHAT=NAME, such as value=revenue_eur. Can be repeated."),
     ] = None,
-    skip_bad: Annotated[bool, typer.Option(help="Apply the good rows of a bad file.")] = False,
+    skip_bad: Annotated[
+        bool, typer.Option(help="Apply the good rows of a file with bad rows.")
+    ] = False,
     allow_unknown: Annotated[
-        bool, typer.Option(help="Apply it even if more than a tenth of its ids are unknown.")
+        bool, typer.Option(help="Apply the file even if more than a tenth of its ids are unknown.")
     ] = False,
     store: Store = "",
     key_file: KeyFile = "",
     as_json: AsJson = False,
 ) -> None:
-    """Count the rewards of a file. Running it again changes nothing."""
+    """Import the rewards in a file. Running it again changes nothing."""
     columns = dict(_column(text) for text in column or [])
     with opened(store, key_file) as service, _Bar() as bar:
         found = service.import_rewards(

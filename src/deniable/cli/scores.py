@@ -14,7 +14,9 @@ from deniable._types import JsonObject
 from deniable.cli.stores import AsJson, KeyFile, Store, opened, print_json
 from deniable.errors import InvalidArgumentError
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help="Scores of a model outside.")
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, help="Send scores of an external model."
+)
 
 _COLUMNS = ("segment", "arm", "score")
 _ALLOWED = "JSON, segment -> arm -> number, or a CSV file with the columns segment, arm and score"
@@ -22,19 +24,19 @@ _ALLOWED = "JSON, segment -> arm -> number, or a CSV file with the columns segme
 
 @app.callback()
 def scores() -> None:
-    """Scores of a model outside."""
+    """Send scores of an external model."""
 
 
 @app.command()
 def put(
-    key: Annotated[str, typer.Argument(help="An experiment of the strategy gate.")],
+    key: Annotated[str, typer.Argument(help="Key of an experiment with the strategy gate.")],
     file: Annotated[Path, typer.Argument(help="JSON or CSV (columns segment, arm, score).")],
-    kind: Annotated[str, typer.Option(help="scores, or probabilities.")] = "scores",
+    kind: Annotated[str, typer.Option(help="scores or probabilities.")] = "scores",
     store: Store = "",
     key_file: KeyFile = "",
     as_json: AsJson = False,
 ) -> None:
-    """Give a model's scores to the next scheduled table; says what the promise costs."""
+    """Send a model's scores for the next scheduled table, and show the cost of the promise."""
     given = _csv(file) if file.suffix.lower() == ".csv" else _json(file)
     with opened(store, key_file) as service:
         report = service.scores.put(key, given, kind=cast(Any, kind))

@@ -27,59 +27,65 @@ _CURVE_POINTS = 24
 @app.command()
 def simulate(
     scenario: Annotated[
-        Path | None, typer.Argument(help="A scenario as a TOML file.", show_default=False)
+        Path | None, typer.Argument(help="Scenario file (TOML).", show_default=False)
     ] = None,
     rates: Annotated[
         str | None, typer.Option(help="Click rates by arm, such as .324,.295.")
     ] = None,
     visitors: Annotated[
-        str | None, typer.Option("--visitors", "--horizon", help="Visitors, such as 1e8.")
+        str | None, typer.Option("--visitors", "--horizon", help="Number of visitors, such as 1e8.")
     ] = None,
     policies: Annotated[
         str | None,
         typer.Option(
-            help="Of constant, dynamic, joint, joint-across-time, arm-constant, arm-dynamic, pooled, "
-            "best-private, epsilon-greedy, gittins, thompson, thompson-response, thompson-gate, ucb, "
-            "ucb-response, ucb-gate, random, perfect."
+            help="Comma-separated list of constant, dynamic, joint, joint-across-time, arm-constant, "
+            "arm-dynamic, pooled, best-private, epsilon-greedy, gittins, thompson, "
+            "thompson-response, thompson-gate, ucb, ucb-response, ucb-gate, random, perfect."
         ),
     ] = None,
-    budget: Annotated[str | None, typer.Option(help="Privacy budget, or several: 1,3.")] = None,
+    budget: Annotated[
+        str | None, typer.Option(help="Privacy budget, or several, such as 1,3.")
+    ] = None,
     budgets: Annotated[
         str | None, typer.Option(help="Privacy budgets by arm, for arm-constant and arm-dynamic.")
     ] = None,
-    discount: Annotated[float | None, typer.Option(help="Of the Gittins index.")] = None,
+    discount: Annotated[float | None, typer.Option(help="Discount of the Gittins index.")] = None,
     publishing: Annotated[
         str | None,
-        typer.Option(help="visitor: learn after every one; service: in tables, as it does."),
+        typer.Option(
+            help="When private policies learn: visitor (after every visitor) or service "
+            "(from table to table)."
+        ),
     ] = None,
     trace_budget: Annotated[
-        float | None, typer.Option(help="Noise in the tables of private policies.")
+        float | None, typer.Option(help="Trace budget of private policies, in nats.")
     ] = None,
     repetitions: Annotated[
         int | None, typer.Option(help="Independent runs of each policy.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Same seed, same results.")] = None,
+    seed: Annotated[int | None, typer.Option(help="The same seed gives the same results.")] = None,
     kernel: Annotated[
-        str | None, typer.Option(help="leap, or step for visitor by visitor.")
+        str | None, typer.Option(help="leap, or step to simulate visitor by visitor.")
     ] = None,
     common: Annotated[
         bool,
         typer.Option(
-            "--common-random-numbers", help="The same random numbers for all policies and budgets."
+            "--common-random-numbers",
+            help="Use the same random numbers for all policies and budgets.",
         ),
     ] = False,
     delay: Annotated[
-        int | None, typer.Option(help="Visitors after whom a reward is known.")
+        int | None, typer.Option(help="Number of visitors after which a reward is known.")
     ] = None,
     values: Annotated[
-        str | None, typer.Option(help="What a click is worth, or by arm: 40,35.")
+        str | None, typer.Option(help="Value of a click, or by arm, such as 40,35.")
     ] = None,
     value_spread: Annotated[
-        float | None, typer.Option(help="Standard deviation of the logarithm of its worth.")
+        float | None, typer.Option(help="Standard deviation of the logarithm of a click's value.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     chart: Annotated[
-        Path | None, typer.Option(help="Draw to a .svg, .png, .pdf or .html file.")
+        Path | None, typer.Option(help="Write a chart to a .svg, .png, .pdf or .html file.")
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Write every repetition to a .parquet file.")
@@ -90,10 +96,10 @@ def simulate(
     dask: Annotated[str | None, typer.Option(help="Address of a Dask scheduler to run on.")] = None,
     resume: Annotated[
         Path | None,
-        typer.Option(help="A folder to keep finished work in, and to go on from."),
+        typer.Option(help="Folder to keep finished work in and to resume from."),
     ] = None,
 ) -> None:
-    """Run policies on known click rates: total clicks and regret, with 95% intervals."""
+    """Compare policies on known click rates: total clicks and regret, with 95% intervals."""
     require("numba", extra="simulate")
     require("polars", extra="simulate")
     flags: JsonObject = {

@@ -11,7 +11,7 @@ app = typer.Typer(add_completion=False)
 
 @app.command()
 def status(store: Store = "", key_file: KeyFile = "", as_json: AsJson = False) -> None:
-    """The firm's budget, and shows and clicks by experiment, segment and arm."""
+    """Show the firm's budget, and shows and clicks by experiment, segment and arm."""
     with opened(store, key_file) as service:
         firm = service.firm.current()
         counted = [(e, service.experiments.counts(e.key)) for e in service.experiments.all()]

@@ -27,16 +27,16 @@ Store = Annotated[
     str,
     typer.Option(
         envvar="DENIABLE_STORE",
-        help="sqlite:///FILE or postgresql://USER@HOST/NAME.",
-        show_default="that of DENIABLE_CONFIG, else sqlite:///deniable.db",
+        help="Store: sqlite:///FILE or postgresql://USER@HOST/NAME.",
+        show_default="from DENIABLE_CONFIG, else sqlite:///deniable.db",
     ),
 ]
 KeyFile = Annotated[
     str,
     typer.Option(
         envvar="DENIABLE_KEY_FILE",
-        help="The visitors' HMAC key.",
-        show_default="that of DENIABLE_CONFIG, else beside the SQLite file",
+        help="File with the visitors' HMAC key.",
+        show_default="from DENIABLE_CONFIG, else beside the SQLite file",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
@@ -48,8 +48,8 @@ def opened(store: str, key_file: str) -> Deniable:
     if not exists(settings.store):
         shown = settings.store.split("@")[-1]
         raise WrongStateError(
-            f"there is no store at {shown}: name it by --store, DENIABLE_STORE or DENIABLE_CONFIG, "
-            "or make one by `deniable init`"
+            f"there is no store at {shown}: set --store, DENIABLE_STORE or DENIABLE_CONFIG, "
+            "or create one with `deniable init`"
         )
     return _open(settings)
 
@@ -79,7 +79,7 @@ def require_expected(settings: Settings) -> None:
         return
     question = (
         f"{path} is the key of a store, but {settings.store.split('@')[-1]} is empty. "
-        "All visitors would be drawn for again, and spend their budget twice"
+        "All visitors would get a new draw and spend their budget twice"
     )
     if sys.stdin.isatty() and typer.confirm(f"{question}. Start on the empty store?"):
         return

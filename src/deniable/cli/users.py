@@ -18,10 +18,12 @@ from deniable.cli.stores import (
 )
 
 app = typer.Typer(
-    add_completion=False, no_args_is_help=True, help="People, their roles and sessions."
+    add_completion=False, no_args_is_help=True, help="Manage people, their roles and sessions."
 )
 
-Name = Annotated[str, typer.Argument(help="What the person signs in with, such as a mail address.")]
+Name = Annotated[
+    str, typer.Argument(help="Name that the person signs in with, such as a mail address.")
+]
 ROLE_HELP = "viewer, analyst, manager, privacy-officer or admin"
 
 
@@ -31,18 +33,19 @@ def invite(
     role: Annotated[
         str, typer.Option(help=f"{ROLE_HELP}; needed for a new person.", show_default=False)
     ] = "",
-    hours: Annotated[int, typer.Option(help="How long the link works.")] = 72,
+    hours: Annotated[int, typer.Option(help="Hours for which the link works.")] = 72,
     url: Annotated[
         str,
         typer.Option(
-            help="Where people reach the service.", show_default="host and port of the settings"
+            help="URL at which people reach the service.",
+            show_default="host and port of the settings",
         ),
     ] = "",
     store: Store = "",
     key_file: KeyFile = "",
     as_json: AsJson = False,
 ) -> None:
-    """Print a link with which a person chooses a password, once; earlier links stop working."""
+    """Print a one-time link to choose a password; earlier links stop working."""
     from deniable.storage.records import UserRole
 
     with opened(store, key_file) as service:
@@ -63,7 +66,7 @@ def invite(
 
 @app.command("list")
 def list_all(store: Store = "", key_file: KeyFile = "", as_json: AsJson = False) -> None:
-    """Everybody, with role and state."""
+    """List all people, with role and state."""
     with opened(store, key_file) as service:
         found = service.people.all()
     print_found(
@@ -82,7 +85,7 @@ def role(
     store: Store = "",
     key_file: KeyFile = "",
 ) -> None:
-    """Give a person another role, from the next request on."""
+    """Change a person's role, from the next request on."""
     from deniable.storage.records import UserRole
 
     with opened(store, key_file) as service:
@@ -92,7 +95,7 @@ def role(
 
 @app.command()
 def disable(name: Name, store: Store = "", key_file: KeyFile = "") -> None:
-    """Refuse a person from now on; sessions and links end at once."""
+    """Disable a person; sessions and links end at once."""
     with opened(store, key_file) as service:
         user = service.people.disable(name)
     typer.echo(f"{user.name} is disabled")
@@ -108,16 +111,20 @@ def enable(name: Name, store: Store = "", key_file: KeyFile = "") -> None:
 
 @app.command()
 def sessions(
-    name: Annotated[str, typer.Argument(help="Only this person's.", show_default=False)] = "",
+    name: Annotated[
+        str, typer.Argument(help="Show only this person's sessions.", show_default=False)
+    ] = "",
     end: Annotated[
         str,
-        typer.Option(help="End the session with this id, or `all` of NAME's.", show_default=False),
+        typer.Option(
+            help="End the session with this id, or `all` sessions of NAME.", show_default=False
+        ),
     ] = "",
     store: Store = "",
     key_file: KeyFile = "",
     as_json: AsJson = False,
 ) -> None:
-    """Who is signed in; or end a session."""
+    """List who is signed in, or end a session."""
     with opened(store, key_file) as service:
         user = service.people.get(name) if name else None
         if end == "all" and user is not None:

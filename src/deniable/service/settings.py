@@ -31,18 +31,20 @@ class Settings(BaseModel):
 
     store: str = Field(
         default="sqlite:///deniable.db",
-        description="Where decisions are kept: sqlite:///FILE or postgresql://...",
+        description="Store for decisions: sqlite:///FILE or postgresql://...",
     )
     key_file: str = Field(
         default="",
-        description="File of the visitors' HMAC key; made where missing. "
-        "Empty: beside the SQLite file.",
+        description="File with the visitors' HMAC key, created if missing. Default: beside "
+        "the SQLite file.",
     )
     accept_empty_store: bool = Field(
         default=False,
-        description="Start on an empty store although a key file says there was another one.",
+        description="Start on an empty store even if a key file shows that there was another one.",
     )
-    host: str = Field(default="127.0.0.1", description="Address to listen on; 0.0.0.0 for all.")
+    host: str = Field(
+        default="127.0.0.1", description="Address to listen on; 0.0.0.0 for all interfaces."
+    )
     port: int = Field(
         default=8000, ge=0, le=65_535, description="Port to listen on; 0 picks a free one."
     )
@@ -55,93 +57,96 @@ class Settings(BaseModel):
     connection_limit: int = Field(
         default=4_000,
         ge=1,
-        description="Open connections of one process; for more, idle ones are closed.",
+        description="Maximum open connections per process; above it, idle ones are closed.",
     )
     request_seconds: Seconds = Field(
-        default=10.0, gt=0, le=3_600, description="How long a request may take to arrive."
+        default=10.0, gt=0, le=3_600, description="Maximum time for a request to arrive."
     )
     idle_seconds: Seconds = Field(
-        default=30.0, gt=0, le=3_600, description="How long a connection may be idle."
+        default=30.0, gt=0, le=3_600, description="Maximum idle time of a connection."
     )
     body_limit: int = Field(
-        default=262_144, ge=1_024, le=16_777_216, description="Bytes of one request's body."
+        default=262_144,
+        ge=1_024,
+        le=16_777_216,
+        description="Maximum size of a request body, in bytes.",
     )
     batch_limit: int = Field(
-        default=1_000, ge=1, le=10_000, description="Visitors or rewards in one batch request."
+        default=1_000, ge=1, le=10_000, description="Maximum visitors or rewards per batch request."
     )
     in_flight_limit: int = Field(
         default=200,
         ge=1,
-        description="Requests besides decide and reward answered at once; more get 503.",
+        description="Maximum concurrent requests other than decide and reward; more get 503.",
     )
     queue_limit: int = Field(
         default=20_000,
         ge=1,
-        description="Decisions and rewards that may wait in one process; more get 503.",
+        description="Maximum decisions and rewards queued in one process; more get 503.",
     )
     queue_seconds: Seconds = Field(
         default=0.12,
         gt=0,
         le=3_600,
-        description="How long they may wait while there is more than can be stored; then 503.",
+        description="Maximum wait in the queue under overload; then 503.",
     )
     decide_seconds: Seconds = Field(
         default=2.0,
         gt=0,
         le=3_600,
-        description="How long a decision may take; then it is answered without the store.",
+        description="Maximum time for a decision; then it is answered without the store.",
     )
     key_cache_seconds: Seconds = Field(
         default=5.0,
         ge=0,
         le=3_600,
-        description="How long an API key is remembered; a revoked one works this long.",
+        description="How long API keys are cached; a revoked key works for up to this long.",
     )
     key_outage_seconds: Seconds = Field(
         default=3_600.0,
         ge=0,
         le=604_800,
-        description="How long a valid API key works while the store does not answer.",
+        description="How long a valid API key works while the store does not respond.",
     )
     shutdown_seconds: int = Field(
         default=30,
         ge=1,
         le=3_600,
-        description="The longest that ending may take after SIGTERM or SIGHUP.",
+        description="Maximum time to shut down after SIGTERM or SIGHUP.",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="Least level that is logged."
+        default="info", description="Minimum log level."
     )
     log_requests: Literal["all", "administration", "none"] = Field(
-        default="administration", description="Requests with a log line; metrics count all of them."
+        default="administration", description="Which requests to log; metrics count all of them."
     )
     sign_in_header: str = Field(
         default="",
-        description="Header in which a proxy names who is signed in to the pages. Empty: none.",
+        description="Header in which a proxy names the signed-in user of the pages. Default: none.",
     )
     trusted_proxies: str = Field(
         default="",
-        description="Addresses or networks of proxies, separated by commas; the header counts "
-        "only from them.",
+        description="Addresses or networks of trusted proxies, comma-separated. The header "
+        "is accepted only from them.",
     )
     webhook_url: str = Field(
         default="",
-        description="Address that is told what enters the ledger, signed. Empty: none.",
+        description="URL that receives signed notifications of ledger entries. Default: none.",
     )
     traces: bool = Field(
         default=False,
-        description="Send OpenTelemetry spans by OTLP; they tell no visitor, segment or arm.",
+        description="Send OpenTelemetry spans over OTLP. They contain no visitor, segment or arm.",
     )
     demo: bool = Field(
         default=False,
-        description="A demo firm with eight experiments, a month of history and simulated "
-        "visitors. Never on real data.",
+        description="Create a demo firm with eight experiments, a month of history and "
+        "simulated visitors. Do not use with real data.",
     )
     demo_visitors: int = Field(
         default=200_000,
         ge=0,
         le=10_000_000,
-        description="Most visitors that the demo simulates. They come while somebody watches.",
+        description="Maximum visitors that the demo simulates. They arrive while a page is open.",
     )
 
     def environment(self) -> dict[str, str]:

@@ -12,16 +12,16 @@ from markupsafe import Markup, escape
 
 WORDS: dict[str, str] = {
     "arm": "One of the versions that the experiment shows: a button, a photo, an offer.",
-    "nat": "The unit of privacy budgets. 1 nat lets the odds be multiplied by at most 2.72, 2 nats by "
-    "7.39, 3 nats by 20.1.",
-    "odds": "A chance divided by the chance of the opposite. 20% is odds of 1 to 4; twice those "
+    "nat": "The unit of privacy budgets. A budget of 1 nat lets the odds be multiplied by at most 2.72, "
+    "2 nats by 7.39, 3 nats by 20.1.",
+    "odds": "A probability divided by that of the opposite. 20% is odds of 1 to 4; twice those "
     "odds, 2 to 4, is 33%.",
     "segment": "The group that the firm puts a visitor in. It is the secret that is protected.",
-    "watcher": "Anybody outside of the firm who sees what visitors are shown: an analytics script, an "
+    "watcher": "Anyone outside the firm who sees what visitors are shown: an analytics script, an "
     "advertising network, a browser extension.",
     "across time": "The promise also holds for a watcher who does not know when a visitor first came.",
-    "given the time": "The promise holds for a watcher who knows when a visitor first came. One who "
-    "does not could learn a little more, because chances change over time.",
+    "given the time": "The promise holds for a watcher who knows when a visitor first came. A watcher "
+    "who does not know could learn a little more, because chances change over time.",
 }
 """Word -> what it means, in at most two sentences."""
 
