@@ -1,4 +1,6 @@
-"""Audits of what is stored: promises and decisions, handed to `deniable.audit` as plain data."""
+"""Audits: reads promises and decisions from the store and passes them to `deniable.audit` as plain
+data.
+"""
 
 from __future__ import annotations
 
@@ -41,22 +43,22 @@ _COLUMNS = ("visitor", "segment", "shown", "table", "role", "version", "reward")
 
 
 class Audits:
-    """The part of `Deniable` that checks what it promised."""
+    """The part of `Deniable` that checks its promises."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def promise(self, key: str) -> Promise:
-        """What an experiment promises, over all its versions."""
+        """Return what an experiment promises, over all its versions."""
         with self._store.read() as connection:
             return _promise(connection, experiments.by_key(connection, key))
 
     def run(self, key: str, *, record: bool = False) -> Audit:
-        """Check an experiment's promise exactly and against all its decisions.
+        """Audit an experiment: its promise exactly, and all its decisions.
 
         Args:
             key: the experiment.
-            record: enter the verdict into the ledger, where it can be shown but not changed.
+            record: add the verdict to the ledger, where it cannot be changed.
         """
         from deniable.audit.checks import Check
         from deniable.audit.decisions import DecisionLog
@@ -73,7 +75,7 @@ class Audits:
         try:
             log = DecisionLog.from_frame(frame, promise)
         except InvalidTableError as error:
-            # Nobody's draw: a row that was written by hand. The design is audited nevertheless.
+            # This row was not written by the service. The design is audited nevertheless.
             chain.append(Check("the decisions", "broken", f"{error}."))
             found = audit(promise, chain=chain)
         else:
@@ -92,17 +94,17 @@ class Audits:
         return found
 
     def firm(self, *, record: bool = False) -> FirmAudit:
-        """Check the whole firm from the chain: windows, layers, debits, every experiment's tables.
+        """Audit the whole firm from the chain: windows, layers, debits, and every experiment's tables.
 
         Args:
-            record: enter the verdict into the ledger.
+            record: add the verdict to the ledger.
         """
         from deniable.audit.firm import recomputed
         from deniable.audit.firm_report import FirmAudit, ends, firm_checks
 
         with self._store.read() as connection:
             verified = verify(connection, {})
-            # A chain that does not hold says nothing that could be added up.
+            # If the chain is broken, its entries cannot be added up.
             entries = [] if verified.chain == "commitments" else list(chained(connection))
             last = {bytes.fromhex(name): at for name, at in verified.last_decided.items()}
             told = recomputed(entries, last, commitments.moment(connection))
@@ -143,7 +145,7 @@ def _broken(checks: Sequence[Check]) -> list[str]:
 
 
 def _promise(connection: Connection, experiment: Experiment) -> Promise:
-    """As the chain says it, not the row of the experiment, which can be changed."""
+    """Read the promise from the chain, not from the experiment's row, which could be modified."""
     told = promises.promise_of(connection, experiment)
     off = promises.switched_off(connection, experiment)
     published = [
@@ -163,12 +165,12 @@ def _promise(connection: Connection, experiment: Experiment) -> Promise:
 def _chain_checks(
     connection: Connection, experiment: Experiment, verified: Verification
 ) -> list[Check]:
-    """Ledger, rows and tables against each other; what counted at once while the experiment did."""
+    """Check ledger, rows and tables against each other, and the sum of budgets that counted together."""
     from deniable.audit.checks import Check, chain_check
     from deniable.audit.firm import recomputed, within
 
     problems = [] if verified.problem is None else [verified.problem]
-    if verified.chain == "commitments":  # what it says cannot be added up
+    if verified.chain == "commitments":  # its entries cannot be added up
         return [chain_check(problems)]
     entries = [entry for entry in chained(connection) if entry.kind != "table"]
     last = {bytes.fromhex(name): at for name, at in verified.last_decided.items()}
@@ -193,7 +195,7 @@ def _chain_checks(
 def _counted(
     connection: Connection, experiment: Experiment
 ) -> tuple[Counter[tuple[int, int, int, int]], int]:
-    """Shows by (table, role, segment, arm) from the counters, and how many decisions were erased."""
+    """Return shows by (table, role, segment, arm), and the number of erased decisions."""
     mine = bytes.fromhex(experiment.id)
     keys = (counters.c.table_number, counters.c.role, counters.c.segment, counters.c.arm)
     rows = connection.execute(
@@ -219,7 +221,7 @@ def _counted(
 
 
 def _lottery(connection: Connection, experiment: Experiment) -> Lottery | None:
-    """How members are chosen, by the chain; None before the start and for experiments of groups."""
+    """Return how members are chosen, per the chain; None before the start and for groups."""
     told = promises.promise_of(connection, experiment)
     migrated = commitments.linked(
         connection,
@@ -238,12 +240,13 @@ def _lines(
     until: Mapping[bytes, datetime | None],
     last_decided: Mapping[bytes, int],
 ) -> list[ExperimentLine]:
-    """One line for each experiment that the chain or a row knows."""
+    """Return one line per experiment that is in the chain or has a row."""
     from deniable.audit.firm_report import ExperimentLine, TableTally
 
     acts: dict[bytes, list[Entry]] = {}
     told_tables: dict[tuple[bytes, int], promises.PromisedTable] = {}
-    # Scratch copies cost nothing and are nobody's experiment; the ledger's checks cover them.
+    # Scratch copies cost nothing and are not experiments of the firm; the ledger's checks cover
+    # them.
     scratch = {entry.experiment_id for entry in entries if entry.kind == "scratch"}
     for entry in entries:
         if entry.experiment_id is None or entry.experiment_id in scratch:
@@ -359,9 +362,9 @@ def _lines(
 
 
 def _frame(connection: Connection, experiment: Experiment) -> pl.DataFrame:
-    """All decisions that name a table and are not erased, oldest first.
+    """Return all decisions that name a table and are not erased, oldest first.
 
-    Decisions from before tables were published have no table to be compared with; the ledger's chain
+    Decisions made before tables were published have no table to compare with. The ledger's chain
     covers them.
     """
     import polars as pl

@@ -1,6 +1,6 @@
-"""An experiment's results over its visitors, as records to draw: lifts that narrow, rates, traffic.
+"""An experiment's results over time, as records for charts: narrowing lifts, rates, traffic.
 
-Like the verdict, figures leave out what is not reliable yet and segments with small cells.
+Like the verdict, they omit what is not yet reliable, and segments with small cells.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from deniable.service.results import ALPHA, results_of
 from deniable.service.small_cells import told_positions
 
 MOST_POINTS = 40
-"""Moments of a curve; tables in between are left out."""
+"""Maximum points per curve; tables in between are skipped."""
 
 MOST_SEGMENTS = 6
-"""Segments with a picture of their own: the largest."""
+"""Maximum number of segments with their own chart: the largest."""
 
 
 @dataclass(frozen=True)
 class ResultFigures:
-    """Records for charts; lifts in points where rewards are shares, else in the metric's unit.
+    """Records for charts; lifts in percentage points if rewards are shares, else in the metric's unit.
 
     Attributes:
-        results: the verdict now.
-        arms: all of them, in declared order.
-        lifts: segment (None: all of them), arm, visitors, estimate, low and high, oldest first.
-        traffic: visitors, arm and share of the visitors since the point before, oldest first.
-        places: that have lifts: None first, then the largest segments in declared order.
+        results: the current verdict.
+        arms: all arms, in declared order.
+        lifts: segment (None for all), arm, visitors, estimate, low and high, oldest first.
+        traffic: visitors, arm, and share of the visitors since the previous point, oldest first.
+        places: segments with lifts: None (all) first, then the largest in declared order.
     """
 
     results: Results
@@ -44,7 +44,7 @@ class ResultFigures:
 
 
 def figures_of(evidence: Evidence, results: Results | None = None) -> ResultFigures:
-    """Everything that is drawn about an experiment's results."""
+    """Return all records for charts of an experiment's results."""
     experiment = evidence.experiment
     names = [arm.key for arm in experiment.arms]
     default = names.index(experiment.default_arm)
@@ -84,7 +84,7 @@ def figures_of(evidence: Evidence, results: Results | None = None) -> ResultFigu
 
 
 def _cuts(n_tables: int) -> list[int]:
-    """After how many tables a point is drawn."""
+    """Return after how many tables each point is drawn."""
     return sorted({int(n) for n in np.linspace(0, n_tables, MOST_POINTS + 1)[1:] if n >= 1})
 
 
@@ -93,7 +93,7 @@ def _lifts(
 ) -> list[Record]:
     experiment = evidence.experiment
     cap = experiment.metrics[0].cap
-    scale = 100 if cap == 1 else cap  # points
+    scale = 100 if cap == 1 else cap  # percentage points
     planned = state.planned_between
     found = of_sums(state.between, planned, state.rate, each, -1.0, exact=False)
     records = []
