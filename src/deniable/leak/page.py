@@ -1,4 +1,4 @@
-"""The report as one HTML file: words, tables and pictures inside, no script, nothing fetched."""
+"""The report as one self-contained HTML file, without scripts or external resources."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WIDTH = 400
 
 
 def report_page(leak: Leak) -> str:
-    """The whole page."""
+    """Return the whole page."""
     from jinja2 import Environment
 
     template = (files("deniable.leak") / "report.html").read_text(encoding="utf-8")
@@ -69,7 +69,7 @@ def report_page(leak: Leak) -> str:
 
 
 def _figures(leak: Leak) -> list[tuple[str, str, str]]:
-    """(value, what it is, limits or context) of the figures on top."""
+    """Return (value, description, limits or context) for the figures at the top."""
     worst = leak.worst
     told = [
         (

@@ -1,4 +1,4 @@
-"""A measured log in words, tables and chart data: what the command line and the report both show."""
+"""A measured log as text, tables and chart data, shared by the command line and the report."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LONG = 28
 
 
 def headline(leak: Leak) -> str:
-    """What the log says, in one or two sentences."""
+    """Summarise the log in one or two sentences."""
     worst = leak.worst.worst
     if worst.ratio.low <= 1:
         return (
@@ -45,7 +45,7 @@ def _ceiling(leak: Leak) -> str:
 
 
 def belief_sentence(belief: SegmentBelief) -> str:
-    """Before and after, out of 100 visitors."""
+    """Describe the belief before and after, out of 100 visitors."""
     before, after = out_of_100(belief)
     return (
         f"Of 100 visitors, a watcher would have placed {before} in {belief.segment}; of 100 who were "
@@ -54,7 +54,7 @@ def belief_sentence(belief: SegmentBelief) -> str:
 
 
 def joint_sentence(leak: Leak) -> str:
-    """What all experiments together tell; empty where visitors could not be joined."""
+    """Describe what all experiments together reveal; empty if visitors could not be joined."""
     joint = leak.joint
     if joint is None:
         return ""
@@ -69,7 +69,7 @@ def joint_sentence(leak: Leak) -> str:
 
 
 def notes(leak: Leak) -> list[str]:
-    """What a reader should know before trusting the figures."""
+    """Return caveats about the figures."""
     tally = leak.tally
     told = [f"All limits hold together with {100 * leak.confidence:g}% confidence."]
     if tally.visitors is None:
@@ -118,7 +118,7 @@ def notes(leak: Leak) -> list[str]:
 
 
 def leak_sections(leak: Leak, most: int = ROWS) -> list[Section]:
-    """Everything, as a heading, a paragraph and a table each; tables are cut after `most` rows."""
+    """Return all sections, each with a heading, a paragraph and a table of at most `most` rows."""
     return [
         _summary(leak),
         experiments_section(leak, most),
@@ -135,7 +135,7 @@ def _summary(leak: Leak) -> Section:
 
 
 def columns_table(leak: Leak) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
-    """Header and rows: which column plays which role."""
+    """Return header and rows of the table of columns and roles."""
     return (
         ("read as", "column", ""),
         tuple(
@@ -150,7 +150,7 @@ def columns_table(leak: Leak) -> tuple[tuple[str, ...], tuple[tuple[str, ...], .
 
 
 def size_words(leak: Leak) -> str:
-    """Rows, visitors, experiments, period."""
+    """Describe rows, visitors, experiments and period."""
     tally = leak.tally
     parts = [f"{tally.rows:,} rows"]
     if tally.visitors is not None:
@@ -165,7 +165,7 @@ def size_words(leak: Leak) -> str:
 
 
 def experiments_section(leak: Leak, most: int = ROWS) -> Section:
-    """One row for each experiment."""
+    """Return a table with one row per experiment."""
     rows = tuple(
         (
             short(found.experiment),
@@ -187,7 +187,7 @@ def experiments_section(leak: Leak, most: int = ROWS) -> Section:
 
 
 def beliefs_section(found: ExperimentLeak, most: int = ROWS) -> Section:
-    """Beliefs by segment in one experiment."""
+    """Return the beliefs by segment in one experiment."""
     chosen = _leading(found)[:most]
     rows = tuple(
         (
@@ -209,7 +209,7 @@ def beliefs_section(found: ExperimentLeak, most: int = ROWS) -> Section:
 
 
 def variants_section(leak: Leak, most: int = ROWS) -> Section:
-    """The variants that tell most, over all experiments."""
+    """Return the most revealing variants, over all experiments."""
     every = _variants(leak)
     rows = tuple(
         (
@@ -234,7 +234,7 @@ def variants_section(leak: Leak, most: int = ROWS) -> Section:
 
 
 def joint_sections(leak: Leak, most: int = ROWS) -> list[Section]:
-    """All experiments of a visitor together; empty without them."""
+    """Return the sections about all experiments of a visitor together; empty without them."""
     joint = leak.joint
     if joint is None:
         return []
@@ -253,7 +253,7 @@ def joint_sections(leak: Leak, most: int = ROWS) -> list[Section]:
 
 
 def budgets_section(leak: Leak) -> Section:
-    """What budgets would change."""
+    """Return the effect of budgets."""
     joined = leak.joint is not None
     names = [cost.mechanism for cost in leak.budgets[0].costs] if leak.budgets else []
     rows = tuple(
@@ -299,7 +299,7 @@ def _budget_words(leak: Leak) -> str:
 
 
 def belief_pictures(leak: Leak) -> list[tuple[str, int, int, str]]:
-    """(segment, before, after, words) of the segments that leak most, out of 100 people."""
+    """Return (segment, before, after, words) of the segments that leak most, out of 100 people."""
     pictures = []
     for belief in _leading(leak.worst)[:_PICTURES]:
         before, after = out_of_100(belief)
@@ -309,7 +309,7 @@ def belief_pictures(leak: Leak) -> list[tuple[str, int, int, str]]:
 
 
 def ratio_spans(leak: Leak) -> list[tuple[str, float, float, float]]:
-    """(variant, estimate, low, high) of the variants that tell most."""
+    """Return (variant, estimate, low, high) of the most revealing variants."""
     several = len(leak.experiments) > 1
     return [
         (
@@ -323,7 +323,7 @@ def ratio_spans(leak: Leak) -> list[tuple[str, float, float, float]]:
 
 
 def budget_points(leak: Leak) -> BudgetFigures:
-    """The figures of the budget charts."""
+    """Return the data of the budget charts."""
     from deniable.charts.leak import BudgetFigures
 
     total = leak.todays_reward
@@ -348,13 +348,13 @@ def budget_points(leak: Leak) -> BudgetFigures:
 
 
 def out_of_100(belief: SegmentBelief) -> tuple[int, int]:
-    """Whole people before and after."""
+    """Return whole people before and after, out of 100."""
     before = round(100 * belief.before)
     return before, max(before, round(100 * belief.after.value))
 
 
 def ratio(value: float) -> str:
-    """A factor to three digits.
+    """Format a factor with three digits.
 
     >>> ratio(4.2), ratio(41.26), ratio(1234.5), ratio(float("inf"))
     ('4.20', '41.3', '1,234', '∞')
@@ -365,7 +365,7 @@ def ratio(value: float) -> str:
 
 
 def limits(estimate: Estimate) -> str:
-    """The limits of a factor: the low one rounded down, the high one up."""
+    """Format the limits of a factor, the lower rounded down and the upper rounded up."""
     low, high = 10 ** _decimals(estimate.low), 10 ** _decimals(estimate.high)
     bottom = floor(estimate.low * low + 1e-9) / low
     top = ceil(estimate.high * high - 1e-9) / high if estimate.high < inf else inf
@@ -377,7 +377,7 @@ def _decimals(value: float) -> int:
 
 
 def spanned(estimate: Estimate) -> str:
-    """A factor with its limits.
+    """Format a factor with its limits.
 
     >>> spanned(Estimate(4.0713, 3.6151, 4.6249))
     '4.07 (3.61 to 4.63)'
@@ -386,7 +386,7 @@ def spanned(estimate: Estimate) -> str:
 
 
 def percent(share: float) -> str:
-    """A share to three digits.
+    """Format a share with three digits.
 
     >>> percent(0.2), percent(0.0612), percent(0.99951)
     ('20.0%', '6.1%', '100.0%')
@@ -395,7 +395,7 @@ def percent(share: float) -> str:
 
 
 def change_words(change: float | None, error: float | None, total: float | None) -> str:
-    """A change of rewards, relative to today, with two standard errors.
+    """Format a change of rewards, relative to today, with two standard errors.
 
     >>> change_words(-120.0, 15.0, 4000.0)
     '-3.0% ±0.8%'
@@ -409,12 +409,12 @@ def change_words(change: float | None, error: float | None, total: float | None)
 
 
 def short(name: str) -> str:
-    """A name that fits into a table."""
+    """Shorten a name to fit into a table."""
     return name if len(name) <= _LONG else name[: _LONG - 1] + "…"
 
 
 def _leading(found: ExperimentLeak) -> list[SegmentBelief]:
-    """The segments whose belief rises most, by the proven limit and in odds."""
+    """Return the segments whose odds provably rise most."""
 
     def rise(belief: SegmentBelief) -> float:
         odds = belief.after.low / max(1 - belief.after.low, 1e-300)
