@@ -237,7 +237,7 @@ class Writer:
         try:
             self.engine.probe()
             self.engine.run([DecideJob("", (), (), lambda _job: None)])
-        except Exception:  # noqa: BLE001 - whatever is wrong, it is not ready
+        except Exception:  # noqa: BLE001 - any error means not ready
             return False
         return not self.engine.failing
 

@@ -162,7 +162,7 @@ class Application:
                 status = await self._decide.serve(route, key, scope, receive, send)
             except ClientGoneError:
                 return
-            except Exception as error:  # noqa: BLE001 - told as a problem
+            except Exception as error:  # noqa: BLE001 - reported as a problem
                 answer = _refusal(error, route.template, key if route.ofrep else None)
                 await send_answer(send, answer)
                 status = answer.status
@@ -187,7 +187,7 @@ class Application:
             route, key = asked.route, asked.key
             try:
                 answer = told(route, key, outcome.result())
-            except Exception as error:  # noqa: BLE001 - told as a problem
+            except Exception as error:  # noqa: BLE001 - reported as a problem
                 answer = _refusal(error, route.template, key if route.ofrep else None)
             reply(answer)
             self._note(route, "POST", answer.status, start)
@@ -215,7 +215,7 @@ class Application:
             status = await self._admitted(scope, receive, send)
         except ClientGoneError:
             return
-        except Exception as error:  # noqa: BLE001 - told as a problem
+        except Exception as error:  # noqa: BLE001 - reported as a problem
             answer = _refusal(error, _template(scope), "" if bulk else None)
             await send_answer(send, answer)
             status = answer.status

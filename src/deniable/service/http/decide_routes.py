@@ -185,7 +185,7 @@ class DecideRoutes:
             if caller is None or route.scope not in caller.scopes or key.startswith(SCRATCH_PREFIX):
                 return None
             return Asked(route, key, self._asked(route, key, caller, body, scope))
-        except Exception:  # noqa: BLE001 - it happens again in `serve`, where it is told
+        except Exception:  # noqa: BLE001 - `serve` raises it again and reports it
             return None
 
     def _asked(

@@ -47,7 +47,7 @@ class IndexArms(NamedTuple):
 
 
 def run_index(leap: bool, table: GittinsTable, setting: Setting) -> tuple[IntArray, IntArray]:
-    """Run the Gittins index policy. Segments learn separately, so each is run by itself."""
+    """Run the Gittins index policy. Segments learn separately, so each is run on its own."""
     record = record_of(setting)
     n_segments, n_arms = setting.rates.shape
     arrivals = np.empty(n_segments, np.int64)
