@@ -42,9 +42,7 @@ class Checkpointer:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop the thread. Waits only for a limited time, so a hanging disk does not block the
-        process.
-        """
+        """Stop the thread. Waits for a limited time, so a hanging disk does not block the process."""
         self._stopped.set()
         self._thread.join(EVERY_SECONDS)
 

@@ -108,9 +108,7 @@ def _new_tables() -> None:
 
 
 def _columns() -> None:
-    """Add columns without rebuilding tables: others refer to experiments, and there are many
-    decisions.
-    """
+    """Add columns without rebuilding tables: others refer to experiments, and decisions are many."""
     metrics = json.dumps([["reward", _MILLION]])
     for column in (
         sa.Column("trace_nano", sa.BigInteger),
