@@ -264,12 +264,12 @@ def proven_check(promise: Promise, proven: ProvenRisk) -> Check:
     """Report what counts alone prove."""
     if proven.arm is None:
         return Check("counts alone", "not tested", "There is nothing to compare yet.")
-    told = (
+    sentence = (
         f"From {proven.visitors:,} visitors' arms and segments alone, a risk of at least "
         f"{proven.nats:.4g} nats is proven (confidence {1 - proven.alpha:.2%}, over all audits); "
         f"{proven.budget:g} are promised for {promise.arms[proven.arm]!r}."
     )
-    return Check("counts alone", "broken" if proven.exceeds else "kept", told)
+    return Check("counts alone", "broken" if proven.exceeds else "kept", sentence)
 
 
 def belief_checks(promise: Promise, beliefs: Beliefs | None) -> Iterator[Check]:

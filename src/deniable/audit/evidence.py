@@ -83,14 +83,14 @@ class Power:
                 f"With {self.draws:,} draws this audit had no power: it would not have noticed any "
                 f"excess with {POWER:.0%}."
             )
-        told = (
+        text = (
             f"From {self.draws:,} draws it would have noticed an excess of "
             f"{self.overall.tilt:.2g} nats with {POWER:.0%}: {100 * self.overall.share:.2g} of 100 "
             "visitors more shown a row's likeliest arm"
         )
         if self.weakest is None:
-            return told + "; in the smallest segment alone, none."
-        return told + f"; in any one segment {self.weakest.tilt:.2g} nats."
+            return text + "; in the smallest segment alone, none."
+        return text + f"; in any one segment {self.weakest.tilt:.2g} nats."
 
 
 @dataclass(frozen=True)

@@ -118,7 +118,7 @@ def recomputed(entries: Sequence[Entry], last_decided: Mapping[bytes, int], now:
         now: the end of the time to consider.
     """
     settings, problems = settings_of(entries)
-    lives = [_moved_on(life, last_decided) for life in lives_of(entries)]
+    lives = [_extended_to_last_decision(life, last_decided) for life in lives_of(entries)]
     problems = [*problems, *_debit_problems(entries), *_slot_problems(lives, settings)]
     peaks: list[Peak] = []
     points: list[tuple[int, int, int]] = []
@@ -220,7 +220,7 @@ def lives_of(entries: Iterable[Entry]) -> list[Life]:
     return [*lives.values(), *debits]
 
 
-def _moved_on(life: Life, last_decided: Mapping[bytes, int]) -> Life:
+def _extended_to_last_decision(life: Life, last_decided: Mapping[bytes, int]) -> Life:
     """Move its end to its newest chained decision, if that is later than the stop entry."""
     if life.experiment_id is None or life.ended is None:
         return life

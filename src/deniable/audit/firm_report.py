@@ -40,9 +40,11 @@ class TableTally:
         number = chained.number
         self._check(f"table {number}", extremes)
         ratios = [Fraction(most, least or 1) if most else Fraction(1) for least, most in extremes]
-        told = [Fraction(text) for text in chained.ratios]
-        told += [Fraction(1)] * (len(ratios) - len(told))  # arms added later, which are not shown
-        if ratios != told:
+        stated = [Fraction(text) for text in chained.ratios]
+        stated += [Fraction(1)] * (
+            len(ratios) - len(stated)
+        )  # arms added later, which are not shown
+        if ratios != stated:
             self.problems.append(f"table {number} has other worst ratios than the ledger says")
         if not (self._across or chained.late_band):
             if chained.version in self._extremes:
@@ -233,21 +235,23 @@ def counted(number: int, what: str) -> str:
 def _window_check(account: Account) -> Check:
     if not account.peaks:
         problem = bool(account.lives)
-        told = "No budget of the firm was ever set"
+        sentence = "No budget of the firm was ever set"
         return Check(
             "every window",
             "broken" if problem else "not tested",
-            f"{told}, and experiments were started." if problem else f"{told}.",
+            f"{sentence}, and experiments were started." if problem else f"{sentence}.",
         )
     over = [peak for peak in account.peaks if not peak.kept]
     if over:
         peak = over[0]
         why = "; a restored store may have been spent twice" if peak.restored else ""
-        told = f"{peak.nano / NANO:g} nats counted at once on {as_datetime(peak.at):%Y-%m-%d %H:%M}"
+        sentence = (
+            f"{peak.nano / NANO:g} nats counted at once on {as_datetime(peak.at):%Y-%m-%d %H:%M}"
+        )
         return Check(
             "every window",
             "broken",
-            f"{told}, above the {peak.setting.budget_nano / NANO:g} that were promised for any "
+            f"{sentence}, above the {peak.setting.budget_nano / NANO:g} that were promised for any "
             f"{peak.setting.window_days} days{why}.",
         )
     parts = [

@@ -147,7 +147,7 @@ def audit_live(
         WrongStateError: the target is not a scratch copy. Nothing is drawn on it.
     """
     if not copy.key.startswith(SCRATCH_PREFIX):
-        raise WrongStateError(f"{copy.key!r} is not a scratch copy: canaries draw on nothing else")
+        raise WrongStateError(f"{copy.key!r} is not a scratch copy: canaries use nothing else")
     if visitors < BATCH:
         raise InvalidArgumentError("visitors", visitors, f"{BATCH:,} or more in each segment")
     chosen = [*chosen_segments(copy.table, most_segments), -1]
@@ -264,10 +264,14 @@ class _Canaries:
     def again_check(self) -> Check:
         """Check that a visitor keeps the arm, whatever segment comes with the next visit."""
         if self._changed:
-            told = f"{self._changed:,} of {self._repeated:,} repeated visits had another answer."
-            return Check("one arm per visitor", "broken", told)
-        told = f"{self._repeated:,} repeated visits had the same answer, whatever their segment."
-        return Check("one arm per visitor", "kept", told)
+            sentence = (
+                f"{self._changed:,} of {self._repeated:,} repeated visits had another answer."
+            )
+            return Check("one arm per visitor", "broken", sentence)
+        sentence = (
+            f"{self._repeated:,} repeated visits had the same answer, whatever their segment."
+        )
+        return Check("one arm per visitor", "kept", sentence)
 
     def members_check(self) -> Check:
         """Check that responses contain only the arm and an uninformative id."""
@@ -279,7 +283,7 @@ class _Canaries:
         cells = rows * len(self._arms) + self._shown[known]
         p_value = _id_p_value(self._ids[known], cells, self.counts.size)
         told = (
-            f"The ids of decisions are told apart by segment or arm (p = {p_value:.2g})."
+            f"The ids of decisions depend on the segment or arm (p = {p_value:.2g})."
             if p_value < _ID_LEVEL
             else "Answers hold the arm and an id, whose bits depend on neither segment nor arm."
         )
@@ -301,11 +305,11 @@ class _Canaries:
             wrong += (row.segment, row.shown, row.table, row.role) != as_asked
         extra = max(0, extra - len(self._chosen))  # the initial single requests
         if answered or wrong or extra:
-            told = (
+            sentence = (
                 f"{len(answered):,} answers are not stored, {wrong:,} are stored otherwise, and "
                 f"{extra:,} decisions are stored that nobody asked for."
             )
-            return Check("stored as answered", "broken", told)
+            return Check("stored as answered", "broken", sentence)
         return Check("stored as answered", "kept", f"{found:,} answers are stored as they are.")
 
 
@@ -355,8 +359,8 @@ def _cells_check(
     outside = int(((wanted < low) | (wanted > high)).sum())
     cells = f"{wanted.size} cells of {len(chosen)} segments and {wanted.shape[1]} arms"
     if outside:
-        told = f"In {outside} of {cells}, arms are not shown as often as the table says."
-        return Check("arms as in the table", "broken", told)
+        sentence = f"In {outside} of {cells}, arms are not shown as often as the table says."
+        return Check("arms as in the table", "broken", sentence)
     return Check("arms as in the table", "kept", f"All {cells} agree with the table, together.")
 
 
@@ -366,8 +370,8 @@ def _counts_check(copy: ScratchCopy, low: FloatArray, high: FloatArray) -> Check
         proven = np.log(low.max(axis=0)) - np.log(high.min(axis=0))
     budgets = np.array(copy.budgets_nano) / NANO
     arm = int((proven - budgets).argmax())
-    told = (
+    sentence = (
         f"From the answers alone, a risk of at least {max(float(proven[arm]), 0.0):.3g} nats is "
         f"proven; {budgets[arm]:g} are promised for {copy.arms[arm]!r}."
     )
-    return Check("counts alone", "broken" if proven[arm] > budgets[arm] else "kept", told)
+    return Check("counts alone", "broken" if proven[arm] > budgets[arm] else "kept", sentence)

@@ -359,7 +359,7 @@ class _Reader:
         made, outside = rows.links(shifted(links, begins, before))
         changed = outside | (made != links).any(axis=1)
         bad = unreadable | known | (seq != wanted) | changed
-        strays, stray_words = self._strays(rows)
+        strays, stray_words = self._impossible_decisions(rows)
         first = int(np.argmax(bad | strays)) if (bad | strays).any() else rows.size
         if first < rows.size:
             number = self.rows + first + 1
@@ -386,7 +386,7 @@ class _Reader:
         self._count(rows)
         self.rows += rows.size
 
-    def _strays(self, rows: Rows) -> tuple[Flags, Callable[[int], str]]:
+    def _impossible_decisions(self, rows: Rows) -> tuple[Flags, Callable[[int], str]]:
         """Return decisions that their table does not allow, and why."""
         problems = np.zeros(rows.size, dtype=np.int64)
         words = ["", "is of an unknown experiment", "has the form of an older store"]

@@ -233,16 +233,18 @@ class LoggedExperiment:
 
     def _lottery(self) -> Lottery | None:
         """Return how members are chosen; None for groups, from before migration 0004."""
-        told = self._promise
-        if self._migrated and told.layer is not None:
+        promise = self._promise
+        if self._migrated and promise.layer is not None:
             return None
-        slots = SLOTS if told.slots is None else int.from_bytes(told.slots, "little").bit_count()
-        return Lottery(slots=slots, holdout=told.holdout)
+        slots = (
+            SLOTS if promise.slots is None else int.from_bytes(promise.slots, "little").bit_count()
+        )
+        return Lottery(slots=slots, holdout=promise.holdout)
 
 
 def _draw_checks(found: Evidence) -> Iterator[Check]:
     """Compare draws and lotteries with their design, valid at every look."""
-    told = (
+    sentence = (
         "The arms shown cannot come from the tables that the decisions name"
         if found.draws_accuse
         else "The arms shown agree with the tables that the decisions name"
@@ -250,10 +252,10 @@ def _draw_checks(found: Evidence) -> Iterator[Check]:
     yield Check(
         "draws",
         "broken" if found.draws_accuse else "kept",
-        f"{told} (e-value {_e_value(found.draws)}). {found.power.words}",
+        f"{sentence} (e-value {_e_value(found.draws)}). {found.power.words}",
     )
     if found.lottery is not None:
-        told = (
+        sentence = (
             "Members and holdouts cannot have been chosen by lot"
             if found.lottery_accuses
             else "Members and holdouts are as many as the lottery says, in every segment"
@@ -261,7 +263,7 @@ def _draw_checks(found: Evidence) -> Iterator[Check]:
         yield Check(
             "lottery",
             "broken" if found.lottery_accuses else "kept",
-            f"{told} (e-value {_e_value(found.lottery)}).",
+            f"{sentence} (e-value {_e_value(found.lottery)}).",
         )
 
 

@@ -105,8 +105,8 @@ class Canaries:
                 response = self._http.request(method, path, json=body)
             except httpx.TransportError as error:
                 if last:
-                    told = f"no answer from {self._http.base_url}: {type(error).__name__}"
-                    raise ServiceError(None, "unreachable", told) from error
+                    reason = f"no answer from {self._http.base_url}: {type(error).__name__}"
+                    raise ServiceError(None, "unreachable", reason) from error
                 time.sleep(calls.pause(attempt, None))
                 continue
             if last or not calls.worth_repeating(response):
@@ -135,9 +135,13 @@ def _read(response: httpx.Response) -> Any:
     try:
         return response.json()
     except ValueError as error:
-        raise ServiceError(None, "unknown", "the answer is not that of this service") from error
+        raise ServiceError(
+            None, "unknown", "the response is not from a Deniable service"
+        ) from error
 
 
 def _raise(response: httpx.Response) -> None:
     calls.answer(calls.Call("", {}, lambda found: found), response)
-    raise ServiceError(response.status_code, "unknown", "the answer is not that of this service")
+    raise ServiceError(
+        response.status_code, "unknown", "the response is not from a Deniable service"
+    )

@@ -361,12 +361,12 @@ def _when(facts: Facts, version: int) -> str:
         since: f"{name(arm)} was switched off" for arm, since in facts.switched_off.items()
     }
     by_version |= {since: f"{name(arm)} was added" for arm, since in facts.added.items()}
-    told = []
+    parts = []
     if version in by_version:
-        told.append(f"since {by_version[version]}")
+        parts.append(f"since {by_version[version]}")
     if version + 1 in by_version:
-        told.append(f"until {by_version[version + 1]}")
-    return f"{', '.join(told)}: " if told else ""
+        parts.append(f"until {by_version[version + 1]}")
+    return f"{', '.join(parts)}: " if parts else ""
 
 
 def _sentence(text: str) -> str:

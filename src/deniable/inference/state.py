@@ -385,7 +385,7 @@ def state_from_json(text: str) -> State:
         arrays = {k: np.array(v, dtype=float) for k, v in found.items() if isinstance(v, list)}
         return State(**{**found, **arrays, **numbers, "pairs": pairs})
     except (KeyError, TypeError, AttributeError, json.JSONDecodeError):
-        raise InvalidArgumentError("text", text, "what State.to_json wrote") from None
+        raise InvalidArgumentError("text", text, "the output of State.to_json") from None
 
 
 def _fields(value: State | Sums) -> dict[str, object]:

@@ -104,12 +104,12 @@ class Unit:
 
     def change(self, low: float, high: float) -> str:
         """Format the interval of a difference, with typographic minus signs."""
-        told = (
+        text = (
             f"{100 * low:+.1f} to {100 * high:+.1f} points"
             if self.cap is None
             else f"{self.cap * low:+,.3g} to {self.cap * high:+,.3g}"
         )
-        return told.replace("-", "−")
+        return text.replace("-", "−")
 
 
 def _who_won(found: Verdict, unit: Unit) -> str:
@@ -118,10 +118,10 @@ def _who_won(found: Verdict, unit: Unit) -> str:
     places: dict[str, list[str]] = {}  # by arm: an arm that wins two segments is listed once
     for winner in found.winners:
         lift = winner.lift
-        told = ""
+        interval = ""
         if lift is not None and lift.ready:
-            told = f" ({unit.change(lift.low, lift.high)})"
-        places.setdefault(winner.arm, []).append(f"{winner.segment}{told}")
+            interval = f" ({unit.change(lift.low, lift.high)})"
+        places.setdefault(winner.arm, []).append(f"{winner.segment}{interval}")
     number = {1: "One winner", 2: "Two winners", 3: "Three winners"}.get(
         len(places), f"{len(places)} winners"
     )

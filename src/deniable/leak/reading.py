@@ -167,21 +167,21 @@ def _time(sample: pl.Series) -> pl.Expr:
     """Parse microseconds since 1970; null if the text does not have the format of the first rows."""
     import polars as pl
 
-    cell, told = pl.col("time"), sample.drop_nulls()
+    cell, known = pl.col("time"), sample.drop_nulls()
     if sample.dtype == pl.Int64:  # already a time column
         return cell
-    numbers = told.cast(pl.Float64, strict=False).drop_nulls()
-    if len(told) and len(numbers) == len(told):
+    numbers = known.cast(pl.Float64, strict=False).drop_nulls()
+    if len(known) and len(numbers) == len(known):
         typical = float(numbers.median() or 0)  # type: ignore[arg-type]
         if 19_000_000 < typical < 22_000_000:  # 20260131
             return cell.str.to_datetime("%Y%m%d", strict=False).cast(pl.Int64)
         # Seconds, milliseconds, microseconds or nanoseconds since 1970, judged by magnitude.
         scale = next((s for s in (1e6, 1e3, 1.0) if typical * s < 1e16), 1e-3)
         return (cell.cast(pl.Float64, strict=False) * scale).cast(pl.Int64, strict=False)
-    readings = {form: _parsed(pl.lit(told), form) for form in _TIMES}
+    readings = {form: _parsed(pl.lit(known), form) for form in _TIMES}
     counts = pl.select([reading.count().alias(form) for form, reading in readings.items()]).row(0)
     best = max(zip(counts, _TIMES, strict=True), key=lambda pair: pair[0])
-    if len(told) and not best[0]:
+    if len(known) and not best[0]:
         raise InvalidArgumentError(
             "time", "unreadable values", "times such as 2026-01-31T12:00:00Z or seconds since 1970"
         )

@@ -71,50 +71,50 @@ def joint_sentence(leak: Leak) -> str:
 def notes(leak: Leak) -> list[str]:
     """Return caveats about the figures."""
     tally = leak.tally
-    told = [f"All limits hold together with {100 * leak.confidence:g}% confidence."]
+    lines = [f"All limits hold together with {100 * leak.confidence:g}% confidence."]
     if tally.visitors is None:
-        told.append(
+        lines.append(
             "The log has no visitor ids, so every exposure counts as a visitor of its own. Where "
             "visitors come back, the limits are too narrow."
         )
     if tally.skipped:
-        told.append(
+        lines.append(
             f"{tally.skipped:,} of {tally.rows:,} rows lack a segment, a variant, an experiment or a "
             "visitor, and were left out."
         )
     if tally.changed_variant:
-        told.append(
+        lines.append(
             f"{tally.changed_variant:,} times a visitor was shown more than one variant of an "
             "experiment. Only the first counts here; each further one tells more."
         )
     if tally.changed_segment:
-        told.append(
+        lines.append(
             f"{tally.changed_segment:,} times a visitor changed segments within an experiment. The "
             "first segment counts."
         )
     if leak.unmeasured:
-        told.append(
+        lines.append(
             f"Not measured, for want of a second segment or variant: {_listed(leak.unmeasured)}."
         )
     if leak.joint is not None and leak.joint.left_out:
-        told.append(
+        lines.append(
             f"{leak.joint.left_out:,} visitors had different segments in different experiments and are "
             "not joined."
         )
     if leak.joint is not None:
-        told.append(
+        lines.append(
             "Joining takes the draws of different experiments as independent, given the segment."
         )
     if leak.todays_reward is not None:
-        told.append(
+        lines.append(
             f"Changes in {leak.reward_word} use the log's rates and segment shares. Best variants are "
             "chosen on one half of the log and valued on the other; ± is two standard errors."
         )
-    told.append(
+    lines.append(
         "Shares are averages over the log's period. Where an experiment changed its shares, a watcher "
         "that knows the time learns more."
     )
-    return told
+    return lines
 
 
 def leak_sections(leak: Leak, most: int = ROWS) -> list[Section]:
@@ -277,25 +277,25 @@ def _cost_words(cost: MechanismCost, total: float | None) -> str:
 
 def _budget_words(leak: Leak) -> str:
     belief = leak.headline
-    told = [
+    sentences = [
         "A budget promises a largest odds ratio, and with it a largest belief in "
         f"{belief.segment}: {percent(belief.before)} before, {percent(belief.after.value)} today."
     ]
     if leak.joint is not None:
-        told.append(
+        sentences.append(
             f"“After all” is the promise after {leak.joint.met_most} experiments with this budget each; "
             "“deniable allocate” divides one budget instead."
         )
     changes = f", and the change in {leak.reward_word}" if leak.todays_reward else ""
-    told.append(
+    sentences.append(
         f"The last columns are what would happen: the belief{changes}, if each experiment showed a "
         "randomized response of the variant chosen today"
         + (", or of each segment's best variant." if leak.todays_reward is not None else ".")
     )
     loose = [f"{e.budget:g}" for e in leak.budgets if e.factor >= leak.ratio_high]
     if loose:
-        told.append(f"Today's tables already keep a budget of {loose[0]}.")
-    return " ".join(told)
+        sentences.append(f"Today's tables already keep a budget of {loose[0]}.")
+    return " ".join(sentences)
 
 
 def belief_pictures(leak: Leak) -> list[tuple[str, int, int, str]]:
@@ -303,8 +303,8 @@ def belief_pictures(leak: Leak) -> list[tuple[str, int, int, str]]:
     pictures = []
     for belief in _leading(leak.worst)[:_PICTURES]:
         before, after = out_of_100(belief)
-        told = f"{before} of 100 before, {after} after “{short(belief.variant)}”"
-        pictures.append((short(belief.segment), before, after, told))
+        caption = f"{before} of 100 before, {after} after “{short(belief.variant)}”"
+        pictures.append((short(belief.segment), before, after, caption))
     return pictures
 
 

@@ -398,11 +398,11 @@ def _schedule(summary: StrategySummary) -> str:
     return f"{first:.0%} at first, {last:.0%}{ends or ' for the last visitor'}."
 
 
-def _by_value(plan: Plan, told: Callable[[StrategySummary], str]) -> str:
+def _by_value(plan: Plan, describe: Callable[[StrategySummary], str]) -> str:
     """Describe all strategies, grouping those with the same description."""
     found: dict[str, list[str]] = {}
     for one in plan.strategies.values():
-        found.setdefault(told(one), []).append(one.strategy)
+        found.setdefault(describe(one), []).append(one.strategy)
     return "; ".join(f"{value} ({', '.join(names)})" for value, names in found.items())
 
 

@@ -71,7 +71,7 @@ def integer_table(table: Sequence[Sequence[float]], budget_nano: int) -> Rows:
     while not keeps_budget(mixed := _mix(rows, total, weight), budget):
         weight = max(1, 2 * weight)
         if weight > 1 << _MIX_BITS:
-            raise BrokenPromiseError("the rows cannot be drawn together")
+            raise BrokenPromiseError("no mix of the rows keeps the budget")
     return mixed
 
 

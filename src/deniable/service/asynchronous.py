@@ -57,7 +57,7 @@ class AsyncDecisions:
         """Decide for these visitors of one experiment. Resolves, in order, once they are durable."""
         future: asyncio.Future[list[Decision]] = self._loop.create_future()
         job = self._service.decide_job(experiment, visitors, segments, self._done, waiter=future)
-        self._ask(job, caller)
+        self._enqueue(job, caller)
         return future
 
     def crowded(self, caller: Hashable, size: int) -> bool:
@@ -75,10 +75,10 @@ class AsyncDecisions:
     ) -> asyncio.Future[None]:
         """Count (decision, value) pairs. Resolves once they are durable."""
         future: asyncio.Future[None] = self._loop.create_future()
-        self._ask(self._service.reward_job(rewards, self._done, waiter=future), caller)
+        self._enqueue(self._service.reward_job(rewards, self._done, waiter=future), caller)
         return future
 
-    def _ask(self, job: Job, caller: Hashable) -> None:
+    def _enqueue(self, job: Job, caller: Hashable) -> None:
         """Collect a job. The first job of an iteration schedules the submission of all of them."""
         job.caller = caller
         if not self._asked:
@@ -107,9 +107,9 @@ class AsyncDecisions:
             self._waiting.extend(jobs)
             if not self._watching:
                 self._watching = True
-                self._loop.call_later(limit / 4, self._watch, limit)
+                self._loop.call_later(limit / 4, self._answer_overdue, limit)
 
-    def _watch(self, limit: float) -> None:
+    def _answer_overdue(self, limit: float) -> None:
         """Answer jobs that have waited too long; reschedule while any are waiting."""
         waiting, oldest = self._waiting, time.monotonic() - limit
         while waiting and (_future(waiting[0]).done() or waiting[0].since < oldest):
@@ -118,7 +118,7 @@ class AsyncDecisions:
                 self._answer_late(job)
         self._watching = bool(waiting)
         if waiting:
-            self._loop.call_later(limit / 8, self._watch, limit)
+            self._loop.call_later(limit / 8, self._answer_overdue, limit)
 
     def _answer_late(self, job: Job) -> None:
         try:

@@ -107,20 +107,20 @@ class Audits:
             # If the chain is broken, its entries cannot be added up.
             entries = [] if verified.chain == "commitments" else list(chained(connection))
             last = {bytes.fromhex(name): at for name, at in verified.last_decided.items()}
-            told = recomputed(entries, last, commitments.moment(connection))
-            lines = _lines(connection, entries, ends(told), last) if entries else []
+            recomputed_account = recomputed(entries, last, commitments.moment(connection))
+            lines = _lines(connection, entries, ends(recomputed_account), last) if entries else []
         problems = [] if verified.problem is None else [verified.problem]
         found = FirmAudit(
             made_at=datetime.now(UTC),
-            account=told,
+            account=recomputed_account,
             experiments=tuple(lines),
             commitments=verified.commitments,
             decisions=verified.decisions,
             heads=verified.heads,
-            checks=firm_checks(told, lines, problems),
+            checks=firm_checks(recomputed_account, lines, problems),
         )
         if record:
-            peak = told.peaks[-1] if told.peaks else None
+            peak = recomputed_account.peaks[-1] if recomputed_account.peaks else None
             self._record(
                 None,
                 sound=found.sound,
@@ -146,7 +146,7 @@ def _broken(checks: Sequence[Check]) -> list[str]:
 
 def _promise(connection: Connection, experiment: Experiment) -> Promise:
     """Read the promise from the chain, not from the experiment's row, which could be modified."""
-    told = promises.promise_of(connection, experiment)
+    chained_promise = promises.promise_of(connection, experiment)
     off = promises.switched_off(connection, experiment)
     published = [
         AuditedTable.stored(
@@ -154,12 +154,12 @@ def _promise(connection: Connection, experiment: Experiment) -> Promise:
             table.version,
             table.rows,
             table.counts,
-            n_segments=len(told.segments),
-            n_arms=len(told.arms),
+            n_segments=len(chained_promise.segments),
+            n_arms=len(chained_promise.arms),
         )
         for table in experiments.published(connection, experiment)
     ]
-    return Promise.chained(told, off, published, scores.of(connection, experiment))
+    return Promise.chained(chained_promise, off, published, scores.of(connection, experiment))
 
 
 def _chain_checks(
@@ -174,9 +174,9 @@ def _chain_checks(
         return [chain_check(problems)]
     entries = [entry for entry in chained(connection) if entry.kind != "table"]
     last = {bytes.fromhex(name): at for name, at in verified.last_decided.items()}
-    told = recomputed(entries, last, commitments.moment(connection))
+    account = recomputed(entries, last, commitments.moment(connection))
     found = [chain_check(problems)]
-    peak = within(told, bytes.fromhex(experiment.id))
+    peak = within(account, bytes.fromhex(experiment.id))
     if peak is None:
         found.append(Check("every window", "not tested", "It has not been started."))
         return found
@@ -222,16 +222,16 @@ def _counted(
 
 def _lottery(connection: Connection, experiment: Experiment) -> Lottery | None:
     """Return how members are chosen, per the chain; None before the start and for groups."""
-    told = promises.promise_of(connection, experiment)
+    promise = promises.promise_of(connection, experiment)
     migrated = commitments.linked(
         connection,
         commitment_rows.c.experiment_id == bytes.fromhex(experiment.id),
         commitment_rows.c.kind == "migrate",
     )
-    if told.status == "draft" or (migrated and told.layer is not None):
+    if promise.status == "draft" or (migrated and promise.layer is not None):
         return None
-    slots = SLOTS if told.slots is None else int.from_bytes(told.slots, "little").bit_count()
-    return Lottery(slots=slots, holdout=told.holdout)
+    slots = SLOTS if promise.slots is None else int.from_bytes(promise.slots, "little").bit_count()
+    return Lottery(slots=slots, holdout=promise.holdout)
 
 
 def _lines(
@@ -244,7 +244,7 @@ def _lines(
     from deniable.audit.firm_report import ExperimentLine, TableTally
 
     acts: dict[bytes, list[Entry]] = {}
-    told_tables: dict[tuple[bytes, int], promises.PromisedTable] = {}
+    promised_tables: dict[tuple[bytes, int], promises.PromisedTable] = {}
     # Scratch copies cost nothing and are not experiments of the firm; the ledger's checks cover
     # them.
     scratch = {entry.experiment_id for entry in entries if entry.kind == "scratch"}
@@ -253,8 +253,8 @@ def _lines(
             continue
         acts.setdefault(entry.experiment_id, []).append(entry)
         if entry.kind == "table":
-            told = promises.promised_table(entry)
-            told_tables[entry.experiment_id, told.number] = told
+            entry_table = promises.promised_table(entry)
+            promised_tables[entry.experiment_id, entry_table.number] = entry_table
     for identity in [one for one, mine in acts.items() if promises.discarded(e.kind for e in mine)]:
         del acts[identity]
     rows = {bytes.fromhex(one.id): one for one in experiments.everything(connection)}
@@ -302,7 +302,7 @@ def _lines(
         if row.cost_nano and answered.get(identity, 0) < newest:
             problems[identity].append("its last answer was moved back behind its newest decision")
     tallies = {identity: TableTally(promise) for identity, promise in said.items()}
-    missing = dict(told_tables)
+    missing = dict(promised_tables)
     query = select(tables).order_by(tables.c.experiment_id, tables.c.number)
     with connection.execute(query.execution_options(yield_per=50)) as found:
         for stored in found:
@@ -353,9 +353,9 @@ def _lines(
     lines += [
         ExperimentLine(
             identity.hex(), "?", "?", 0, None, None, 0, totals.get(identity, 0), 0, 0, 0, None, None,
-            tuple(told_problems),
+            tuple(own_problems),
         )
-        for identity, told_problems in problems.items()
+        for identity, own_problems in problems.items()
         if identity not in said
     ]  # fmt: skip
     return sorted(lines, key=lambda line: line.key)

@@ -202,8 +202,8 @@ def _acts(service: Deniable, day: int, running: list[DemoExperiment]) -> None:
             running.append(STARTS[day])
         if day == DECIDED:
             service.experiments.stop(NEWSLETTER.key, promote="voucher")
-            told = "Both segments prefer the voucher, so everybody gets it."
-            service.experiments.note(NEWSLETTER.key, told)
+            note = "Both segments prefer the voucher, so everybody gets it."
+            service.experiments.note(NEWSLETTER.key, note)
             running.remove(NEWSLETTER)
         if day == PAUSED:
             service.experiments.pause(PHOTOS.key)

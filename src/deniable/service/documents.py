@@ -231,20 +231,22 @@ class Documents:
         """Return the result for a file whose hash is in the ledger."""
         from deniable.documents.making import layout
 
-        told = (
+        summary = (
             f"This is document {issued.number} ({issued.kind} about {issued.experiment}), "
             f"unchanged: its SHA-256 is in entry {issued.seq} of the ledger"
         )
         if issued.layout != layout():
             return FileCheck(
-                True, f"{told}. Another release issued it; it was not made again.", issued
+                True, f"{summary}. Another release issued it; it was not made again.", issued
             )
         try:
             self.again(issued.number)
         except BrokenPromiseError as problem:
-            return FileCheck(False, f"{told}. But {problem}.", issued)
+            return FileCheck(False, f"{summary}. But {problem}.", issued)
         return FileCheck(
-            True, f"{told}, and the ledger at entry {issued.height} gives the same bytes.", issued
+            True,
+            f"{summary}, and the ledger at entry {issued.height} gives the same bytes.",
+            issued,
         )
 
     def _pdf_check(self, content: bytes, known: Sequence[Issued]) -> FileCheck:
@@ -332,7 +334,7 @@ def _tables(
     }
     if not chained:
         return ()
-    told = promises.promise_from(
+    promise = promises.promise_from(
         experiment_id.hex(),
         [e for e in entries if e.experiment_id == experiment_id and promises.matters(e)],
     )
@@ -346,19 +348,19 @@ def _tables(
         promised = chained.pop(row.number, None)
         problem = promises.table_problem(row, promised)
         if problem is not None:
-            raise BrokenPromiseError(f"table {row.number} of experiment {told.key!r} {problem}")
+            raise BrokenPromiseError(f"table {row.number} of experiment {promise.key!r} {problem}")
         found.append(
             AuditedTable.stored(
                 row.number,
                 row.version,
                 row.rows,
                 row.counts,
-                n_segments=len(told.segments),
-                n_arms=len(told.arms),
+                n_segments=len(promise.segments),
+                n_arms=len(promise.arms),
             )
         )
     if chained:
-        raise BrokenPromiseError(f"table {min(chained)} of experiment {told.key!r} was removed")
+        raise BrokenPromiseError(f"table {min(chained)} of experiment {promise.key!r} was removed")
     return tuple(found)
 
 

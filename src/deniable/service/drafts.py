@@ -238,7 +238,7 @@ def _check_size(experiment: Experiment, *, more_arms: int = 0, more_segments: in
     if rule.follows_scores:
         raise WrongStateError(
             f"experiment {experiment.key!r} follows scores, which are for the arms and segments that "
-            "it has: start another one"
+            "it has: start a new experiment"
         )
     rule.check_size(arms, segments)
 

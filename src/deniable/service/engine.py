@@ -46,7 +46,7 @@ REREADS = 20
 """How often a batch may find its experiments changed before giving up."""
 
 
-class _Undone(Exception):
+class _RollBack(Exception):
     """Raised to roll back a probe's transaction."""
 
 
@@ -76,15 +76,15 @@ class Engine:
         self._key = key
         self._publish = publish
         self._grown = grown
-        self._told = stored
+        self._on_stored = stored
         self._states = ExperimentStates(store, key, scratch=scratch)
         self._claim = claim_scratch if scratch else claim
-        self._copies: dict[str, Engine] = {}
+        self._scratch_engines: dict[str, Engine] = {}
         self._identity: Identity | None = None
         self._chain: Chain | None = None
         self.counts = Counts()
         self.failing = False
-        self._closed_until = 0.0
+        self._skip_store_until = 0.0
 
     def run(self, jobs: Sequence[Job]) -> None:
         """Answer every job. On return, `answers` or `error` is set on each."""
@@ -93,14 +93,14 @@ class Engine:
         if others or not canaries:
             self._run(others)
         for key, some in by_experiment(canaries).items():
-            self._copy(key)._run(some)
+            self._scratch_engine(key)._run(some)
             if isinstance(some[0].error, UnknownNameError):  # the copy was removed
-                del self._copies[key]
+                del self._scratch_engines[key]
 
-    def _copy(self, key: str) -> Engine:
+    def _scratch_engine(self, key: str) -> Engine:
         """Return the engine of a scratch copy: the same code with a separate chain and counts."""
-        if key not in self._copies:
-            self._copies[key] = Engine(
+        if key not in self._scratch_engines:
+            self._scratch_engines[key] = Engine(
                 self._store,
                 self._key,
                 publish=self._publish,
@@ -108,28 +108,30 @@ class Engine:
                 stored=lambda _writer, _rewarded: None,
                 scratch=True,
             )
-        return self._copies[key]
+        return self._scratch_engines[key]
 
     def _run(self, jobs: Sequence[Job]) -> None:
         began = time.monotonic()
         try:
-            if began < self._closed_until and any(job.size for job in jobs):
-                raise StoreUnavailableError("the store did not answer a moment ago")
+            if began < self._skip_store_until and any(job.size for job in jobs):
+                raise StoreUnavailableError(
+                    "the store is not used for a moment, because it did not respond"
+                )
             self._stored(jobs)
             if self.failing:
                 _log.warning("decisions are stored again")
-            self.failing, self._closed_until = False, 0.0
+            self.failing, self._skip_store_until = False, 0.0
         # Nothing has been acknowledged, so any failure is answered from the zero row, and the
         # writer keeps running.
         except Exception as error:  # noqa: BLE001
             if not self.failing:  # log once per outage, not for every batch
                 _log.error("decisions cannot be stored: %s", type(error).__name__)
             self.failing = True
-            self._told(None, {})  # the batch may have been stored despite the error
+            self._on_stored(None, {})  # the batch may have been stored despite the error
             if isinstance(error, StoreUnavailableError):
                 # Spend at most half of the time waiting for a hanging store.
                 took = time.monotonic() - began
-                self._closed_until = max(self._closed_until, began + 2 * took)
+                self._skip_store_until = max(self._skip_store_until, began + 2 * took)
             self._chain = None
             self._answer_without_store(jobs, error)
         self.counts.add(jobs)
@@ -153,8 +155,8 @@ class Engine:
                     if state.serves_draws and not state.differences and state.zero is not None:
                         batch.decide(state, (nobody,))
                         batch.store()
-                raise _Undone
-        except _Undone:
+                raise _RollBack
+        except _RollBack:
             pass
         except OutOfDate as changed:  # the store works; the next batch rereads anyway
             self._states.reread(changed.ids)
@@ -163,7 +165,7 @@ class Engine:
 
     def state(self, experiment: str) -> ExperimentState | None:
         """Return an experiment's cached state, if any."""
-        copy = self._copies.get(experiment)
+        copy = self._scratch_engines.get(experiment)
         return (self if copy is None else copy)._states.get(experiment)
 
     def close(self) -> None:
@@ -204,7 +206,7 @@ class Engine:
                 self._states.learn(deciding, rewarding)  # a draft may have been replaced
             else:
                 return
-        raise TryAgain("an experiment changes all the time")
+        raise TryAgain("an experiment keeps changing")
 
     def _transact(
         self, deciding: dict[str, list[DecideJob]], rewarding: dict[bytes, list[RewardJob]]
@@ -233,7 +235,7 @@ class Engine:
             if batch.changed or (not deciding and not rewarding):  # an empty batch is a probe
                 chain = batch.store()
         self._chain = chain
-        self._told(identity.writer, batch.rewarded)
+        self._on_stored(identity.writer, batch.rewarded)
         self._finish(batch, states, deciding, unstored, now)
         for job, error in refused.items():
             job.error = error

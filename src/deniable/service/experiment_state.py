@@ -34,7 +34,7 @@ def system_bytes(count: int) -> bytes:
     try:
         return os.urandom(count)
     except (OSError, NotImplementedError) as error:
-        raise EntropyError("the operating system gives no random bytes") from error
+        raise EntropyError("the operating system returned no random bytes") from error
 
 
 class OutOfDate(Exception):

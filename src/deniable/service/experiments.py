@@ -293,7 +293,9 @@ class Experiments(ExperimentViews):
             if not experiment.arms[_position(experiment, arm)].active:
                 raise WrongStateError(f"arm {arm!r} is switched off already")
             if len(experiment.active_arms) < 3:
-                raise WrongStateError("two arms must stay on: stop the experiment and promote one")
+                raise WrongStateError(
+                    "two arms must stay active: stop the experiment and promote one"
+                )
             old = promises.promise_of(connection, experiment).band
             changed = experiments.switch_off(connection, experiment, arm)
             band, grade = _new_band(old, changed)

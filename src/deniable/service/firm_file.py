@@ -120,16 +120,16 @@ _METRICS = 'a table of NAME = CAP, or NAME = { cap = CAP, better = "less" }'
 
 
 def _metrics(where: str, given: JsonObject) -> tuple[Metric, ...]:
-    told = given.get("metrics", {"reward": 1.0})
-    if not isinstance(told, dict):
-        raise InvalidArgumentError(f"{where}.metrics", told, _METRICS)
+    given_metrics = given.get("metrics", {"reward": 1.0})
+    if not isinstance(given_metrics, dict):
+        raise InvalidArgumentError(f"{where}.metrics", given_metrics, _METRICS)
     found = []
-    for name, one in told.items():
+    for name, one in given_metrics.items():
         own = one if isinstance(one, dict) else {"cap": one}
         only(own, ("cap", "better"), f"{where}.metrics.{name}")
         cap, better = own.get("cap", 1.0), own.get("better", "more")
         if type(cap) not in (int, float) or better not in ("more", "less"):
-            raise InvalidArgumentError(f"{where}.metrics", told, _METRICS)
+            raise InvalidArgumentError(f"{where}.metrics", given_metrics, _METRICS)
         found.append(Metric(name, round(cap * MICRO), better))
     return tuple(found)
 

@@ -83,7 +83,7 @@ class _Turn:
 
     def __enter__(self) -> None:
         if not _turns.acquire(timeout=_PATIENCE_SECONDS):
-            raise OverloadedError("too many people sign in at once; try again in a moment")
+            raise OverloadedError("too many people are signing in; try again in a moment")
 
     def __exit__(self, *_failure: object) -> None:
         _turns.release()

@@ -49,7 +49,7 @@ def figures_of(evidence: Evidence, results: Results | None = None) -> ResultFigu
     names = [arm.key for arm in experiment.arms]
     default = names.index(experiment.default_arm)
     pairs = [(default, arm) for arm in range(len(names)) if arm != default]
-    told = told_positions(evidence.all_shows, [arm.active for arm in experiment.arms])
+    visible = told_positions(evidence.all_shows, [arm.active for arm in experiment.arms])
     n_pairs = len(names) * (len(names) - 1) // 2
     n_shown = n_pairs * (len(experiment.segments) + (len(experiment.segments) > 1))
     each = ALPHA / len(experiment.metrics) / n_shown
@@ -61,7 +61,7 @@ def figures_of(evidence: Evidence, results: Results | None = None) -> ResultFigu
         sums = (evidence.probabilities, evidence.shows, evidence.rewards[0], evidence.squares[0])
         state = update_all(state, *(one[part] for one in sums))
         start = end
-        lifts += _lifts(evidence, state, each, told, names)
+        lifts += _lifts(evidence, state, each, visible, names)
         shown = evidence.shows[part].sum(axis=(0, 1))
         if shown.sum():
             total = int(state.shows.sum())
@@ -70,7 +70,7 @@ def figures_of(evidence: Evidence, results: Results | None = None) -> ResultFigu
                 {"visitors": total, "arm": name, "share": float(share)}
                 for name, share in zip(names, shares, strict=True)
             ]
-    largest = sorted(told, key=lambda j: -float(state.visitors[j]))[:MOST_SEGMENTS]
+    largest = sorted(visible, key=lambda j: -float(state.visitors[j]))[:MOST_SEGMENTS]
     places: list[str | None] = [None] if len(experiment.segments) > 1 else []
     places += [experiment.segments[j] for j in sorted(largest)]
     drawn = {record["segment"] for record in lifts}
@@ -89,7 +89,7 @@ def _cuts(n_tables: int) -> list[int]:
 
 
 def _lifts(
-    evidence: Evidence, state: State, each: float, told: list[int], names: list[str]
+    evidence: Evidence, state: State, each: float, visible: list[int], names: list[str]
 ) -> list[Record]:
     experiment = evidence.experiment
     cap = experiment.metrics[0].cap
@@ -108,7 +108,7 @@ def _lifts(
             records.append({"segment": place, "arm": arm, "visitors": int(visitors), **dict(ends)})
 
     for row in range(len(state.pairs)):
-        for j in told:
+        for j in visible:
             record(experiment.segments[j], state.visitors[j], row, (j, row), found)
     if len(experiment.segments) > 1 and state.visitors.sum():
         weights = segment_shares(state, None)[:, None]

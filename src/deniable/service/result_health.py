@@ -119,10 +119,10 @@ def _drifted(evidence: Evidence) -> list[str]:
     if len(used) < 2:
         return []
     found = drift([batch for batch, _ in used])
-    told = told_positions(evidence.all_shows, [arm.active for arm in experiment.arms])
+    visible = told_positions(evidence.all_shows, [arm.active for arm in experiment.arms])
     if not found.alarm(DRIFT_ALPHA):
         return []
-    if found.segment not in told:
+    if found.segment not in visible:
         return ["The mean of an arm changed in a small segment."]
     unit = unit_of(experiment.metrics[0].cap)
     arm, segment = experiment.arms[found.arm].key, experiment.segments[found.segment]
@@ -154,14 +154,14 @@ def _novelty(evidence: Evidence) -> list[str]:
         ends.append(of_sums(between, state.planned_between, state.rate, each, -1.0, exact=False))
     early, later = ends
     apart = early.ready & later.ready & ((early.low > later.high) | (early.high < later.low))
-    told = told_positions(evidence.all_shows, [arm.active for arm in experiment.arms])
+    visible = told_positions(evidence.all_shows, [arm.active for arm in experiment.arms])
     unit = unit_of(experiment.metrics[0].cap)
     return [
         f"The lift of {names[pairs[row][1]]} for {experiment.segments[j]} was "
         f"{unit.change(early.low[j, row], early.high[j, row])} at first and is "
         f"{unit.change(later.low[j, row], later.high[j, row])} since: perhaps a novelty."
         for j, row in np.argwhere(apart).tolist()
-        if j in told
+        if j in visible
     ]
 
 

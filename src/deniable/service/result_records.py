@@ -249,7 +249,7 @@ class Results:
 
     def _repr_html_(self) -> str:
         """Render the verdict and the choices for notebooks."""
-        told = "".join(f"<li>{escape(sentence)}</li>" for sentence in self.sentences[1:])
+        items = "".join(f"<li>{escape(sentence)}</li>" for sentence in self.sentences[1:])
         head = (self.choices_title, "Mean per visitor", "Interval", f"Against {self.compared_with}")
         rows = [
             (one.title, self.level(one.value), self.span(one.value), self.gain(one))
@@ -259,7 +259,7 @@ class Results:
             "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
         )
         return (
-            f"<p><strong>{escape(self.sentences[0])}</strong></p><ul>{told}</ul>"
+            f"<p><strong>{escape(self.sentences[0])}</strong></p><ul>{items}</ul>"
             f"<p>{escape(self.stop_rule)}</p>"
             f"<table><thead><tr>{''.join(f'<th>{escape(cell)}</th>' for cell in head)}</tr></thead>"
             f"<tbody>{body}</tbody></table>"

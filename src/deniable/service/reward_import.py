@@ -136,9 +136,11 @@ def checked_file(
     known = {one.key: one for one in experiments.everything(connection)}
     good, bad, unknown = _checked(rows, known, experiment, metric, currency)
     if bad and not skip_bad:
-        told = ", ".join(f"{n:,} {BAD[why]} (first: row {row:,})" for why, (n, row) in bad.items())
+        problems = ", ".join(
+            f"{n:,} {BAD[why]} (first: row {row:,})" for why, (n, row) in bad.items()
+        )
         raise InvalidArgumentError(
-            "file", path.name, f"rows that can all count, but has {told}; nothing was applied"
+            "file", path.name, f"rows that can all count, but has {problems}; nothing was applied"
         )
     found = _resolved(connection, good, known, key, progress)
     unknown += len(good) - len(found)
@@ -249,12 +251,12 @@ def _checked(
         else pl.lit(metric, dtype=pl.String)
     )
     value = pl.col("value").cast(pl.String).str.strip_chars().cast(pl.Float64, strict=False)
-    told = rows.with_columns(
+    marked = rows.with_columns(
         identity.alias("identity"), of.cast(pl.String).alias("of"), value.alias("number")
     ).with_columns(
         pl.coalesce(named, pl.col("of").replace_strict(first, default=None)).alias("what")
     )
-    told = told.with_columns(
+    marked = marked.with_columns(
         pl.concat_str("of", pl.lit(" "), "what")
         .replace_strict(caps, default=None, return_dtype=pl.Int64)
         .alias("cap"),
@@ -275,12 +277,12 @@ def _checked(
         .when(pl.col("micro") > pl.col("cap"))
         .then(pl.lit("above the cap"))
     )
-    told = told.with_columns(why.alias("why"))
-    counts = told.filter(pl.col("why").is_not_null()).group_by("why").agg(pl.len(), pl.min("row"))
+    marked = marked.with_columns(why.alias("why"))
+    counts = marked.filter(pl.col("why").is_not_null()).group_by("why").agg(pl.len(), pl.min("row"))
     found = {row[0]: (row[1], row[2]) for row in counts.iter_rows()}
     unknown, _ = found.pop("unknown", (0, 0))
     bad = {reason: found[reason] for reason in BAD if reason in found}
-    good = told.filter(pl.col("why").is_null()).select(
+    good = marked.filter(pl.col("why").is_null()).select(
         "of", "identity", "what", pl.col("micro").cast(pl.Int64), pl.lit(by_id).alias("by_id")
     )
     return good, bad, unknown

@@ -239,7 +239,7 @@ class Deniable:
         """
         from deniable.service.reward_import import applied, checked_file, silent
 
-        told = progress or silent
+        report = progress or silent
         with self._store.read() as connection:
             checked = checked_file(
                 connection,
@@ -251,9 +251,9 @@ class Deniable:
                 columns=columns or {},
                 skip_bad=skip_bad,
                 allow_unknown=allow_unknown,
-                progress=told,
+                progress=report,
             )
-        return applied(checked, self._applied, told)
+        return applied(checked, self._applied, report)
 
     def _applied(self, rewards: Sequence[tuple[bytes, str | None, int]]) -> dict[str, int]:
         """Apply rewards in one transaction and return the outcome counts."""

@@ -27,8 +27,8 @@ def told_positions(shows: FloatArray, active: Sequence[bool]) -> list[int]:
     [0]
     """
     smallest = shows[:-1, np.asarray(active)].min(axis=1)
-    told = [i for i in range(len(smallest)) if smallest[i] >= SMALLEST_CELL]
+    visible = [i for i in range(len(smallest)) if smallest[i] >= SMALLEST_CELL]
     unlisted = 0 < shows[-1].sum() < SMALLEST_CELL
-    if told and len(smallest) - len(told) + unlisted == 1:
-        told.remove(min(told, key=lambda i: float(shows[i].sum())))
-    return told
+    if visible and len(smallest) - len(visible) + unlisted == 1:
+        visible.remove(min(visible, key=lambda i: float(shows[i].sum())))
+    return visible

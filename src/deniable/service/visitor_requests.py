@@ -128,8 +128,8 @@ class VisitorRequests:
         arm from the zero row, so there is no second draw at a risk and nothing to debit.
         """
         names = [checked_visitor(visitor) for visitor in visitors]
-        told = f"erase {len(names)} visitor{'' if len(names) == 1 else 's'}"
-        self._require(told, sorted(normalised(name) for name in names))
+        words = f"erase {len(names)} visitor{'' if len(names) == 1 else 's'}"
+        self._require(words, sorted(normalised(name) for name in names))
         return erasure.erase(
             self._store,
             self._key,

@@ -101,7 +101,7 @@ def check_key(connection: Connection, key: bytes) -> None:
         record(connection, "key", None, fingerprint=fingerprint(key).hex())
     elif known != fingerprint(key):
         raise WrongStateError(
-            "this visitor key is not the one that the store was made with; restore the old one "
+            "this visitor key is not the one that the store was created with; restore the old one "
             f"(key file or {ENVIRONMENT}), because with another one every visitor would be new"
         )
 
@@ -133,7 +133,7 @@ def visitor_key(url: str, key_file: str | Path | None = None, *, new: bool = Tru
     if not path.exists():
         if not new:
             raise WrongStateError(
-                f"the visitor key {path} is missing, and the store was made with one: restore it, "
+                f"the visitor key {path} is missing, but the store was created with one: restore it, "
                 f"or name it by --key-file or {ENVIRONMENT}"
             )
         _create(path)

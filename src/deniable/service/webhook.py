@@ -66,14 +66,14 @@ def signature(secret: bytes, moment: int, body: bytes) -> str:
 
 def message(entry: Commitment) -> bytes:
     """Return the message for an entry."""
-    told = {
+    content = {
         "id": entry.seq,
         "kind": entry.kind,
         "experiment": entry.experiment,
         "by": entry.actor,
         "recorded_at": entry.recorded_at.isoformat(),
     }
-    return json.dumps(told, separators=(",", ":")).encode()
+    return json.dumps(content, separators=(",", ":")).encode()
 
 
 class Webhook(threading.Thread):
@@ -89,7 +89,7 @@ class Webhook(threading.Thread):
         self, service: Deniable, url: str, clock: Callable[[], float] = time.monotonic
     ) -> None:
         super().__init__(name="deniable-webhook", daemon=True)
-        self._place = _Place(service._store)
+        self._place = _Cursor(service._store)
         self._secret = secret_of(service)
         self._url = checked_url(url)
         self._clock = clock
@@ -155,7 +155,7 @@ def secret_of(service: Deniable) -> bytes:
     return service.derived_key(PURPOSE).hex().encode()
 
 
-class _Place:
+class _Cursor:
     """The position in the ledger up to which entries were sent, and which process sends."""
 
     def __init__(self, store: Store) -> None:

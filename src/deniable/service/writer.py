@@ -227,12 +227,12 @@ class Writer:
                 for job in batch:
                     job.finish()
             if probes:
-                passed = self._probed()
+                passed = self._probe_store()
                 for probe in probes:
                     probe.finish(passed)
             self._busy_since = None
 
-    def _probed(self) -> bool:
+    def _probe_store(self) -> bool:
         """Do everything that a decision needs and roll it back, then commit an empty transaction."""
         try:
             self.engine.probe()

@@ -88,11 +88,11 @@ class Environment:
             )
         if (horizon is None) == (visitors is None):
             raise InvalidArgumentError("horizon", horizon, "the number of visitors, once")
-        told, end = ("visitors", visitors) if horizon is None else ("horizon", horizon)
+        argument, end = ("visitors", visitors) if horizon is None else ("horizon", horizon)
         given: dict[str, object] = {
             "rates": _frozen(table),
             "shares": _frozen(parts),
-            "horizon": check.whole(told, end, 1, LONGEST_HORIZON),
+            "horizon": check.whole(argument, end, 1, LONGEST_HORIZON),
             "name": _name(name),
             "arms": _names("arms", arms, n_arms),
             "segments": _names("segments", segments, n_segments),

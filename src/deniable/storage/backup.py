@@ -22,7 +22,7 @@ def copy_sqlite(source: Path, target: Path) -> None:
     try:
         os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     except FileExistsError:
-        raise WrongStateError(f"{target} is there already: move it away first") from None
+        raise WrongStateError(f"{target} already exists: move it away first") from None
     try:
         with closing(sqlite3.connect(source)) as old, closing(sqlite3.connect(target)) as new:
             old.backup(new)

@@ -60,14 +60,14 @@ class FirmSettings:
         >>> FirmSettings().rules_in_words()
         'nothing'
         """
-        told = []
+        parts = []
         if self.start_above_nano is not None:
-            told.append(f"starting above {self.start_above_nano / NANO:g} nats")
+            parts.append(f"starting above {self.start_above_nano / NANO:g} nats")
         if self.approve_budget:
-            told.append("raising the firm’s budget")
+            parts.append("raising the firm’s budget")
         if self.approve_erasure:
-            told.append("erasing")
-        return ", ".join(told) or "nothing"
+            parts.append("erasing")
+        return ", ".join(parts) or "nothing"
 
 
 def read(connection: Connection) -> FirmSettings:

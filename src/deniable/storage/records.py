@@ -360,16 +360,16 @@ class GateReport:
     def words(self) -> str:
         """Summarise the report in two sentences."""
         if self.kind == "scores":
-            told = (
+            sentence = (
                 f"Expected score {self.kept:.6g} with the gate, {self.wanted:.6g} without: it costs "
                 f"{self.cost:.6g}."
             )
         else:
-            told = f"{self.kept:.2%} of the visitors are shown what the model would show them."
+            sentence = f"{self.kept:.2%} of the visitors are shown what the model would show them."
         if self.next_at is None:
-            return f"{told} The first table follows, when the experiment starts."
+            return f"{sentence} The first table follows, when the experiment starts."
         so_far = f"{self.decisions:,} so far"
-        return f"{told} The next table follows, at {self.next_at:,} decisions ({so_far})."
+        return f"{sentence} The next table follows, at {self.next_at:,} decisions ({so_far})."
 
 
 @dataclass(frozen=True)

@@ -46,5 +46,5 @@ def by_table(entries: Iterable[Entry]) -> dict[int, Wanted]:
     return found
 
 
-def _wanted(told: JsonObject) -> Wanted:
-    return Wanted(told["what"], tuple(map(tuple, told["rows"])))
+def _wanted(detail: JsonObject) -> Wanted:
+    return Wanted(detail["what"], tuple(map(tuple, detail["rows"])))

@@ -194,9 +194,9 @@ async def all_flags(service: Service, request: Request) -> Response:
     )
     visitor, _segment = ofrep.context_of(body)
     found = await asyncio.to_thread(service.visitors.known, visitor)
-    told = {"flags": [ofrep.evaluation(flag.key, decision) for flag, decision in found]}
+    reply = {"flags": [ofrep.evaluation(flag.key, decision) for flag, decision in found]}
     blanks = sum(2 * (max(map(len, flag.arms)) - len(decision.arm)) for flag, decision in found)
-    return Response(orjson.dumps(told) + b" " * blanks, media_type="application/json")
+    return Response(orjson.dumps(reply) + b" " * blanks, media_type="application/json")
 
 
 async def _told(request: Request, error: Exception) -> Response:

@@ -168,7 +168,7 @@ class Application:
                 status = answer.status
             self._note(route, scope["method"], status, start)
         elif scope["type"] == "lifespan":
-            await self._live(receive, send)
+            await self._lifespan(receive, send)
 
     def answer_at_once(
         self, path: str, scope: Scope, body: bytes, reply: Callable[[Answer], None]
@@ -212,7 +212,7 @@ class Application:
         path: str = scope["path"]
         bulk = path == ofrep.BULK_PATH
         try:
-            status = await self._admitted(scope, receive, send)
+            status = await self._answer_limited(scope, receive, send)
         except ClientGoneError:
             return
         except Exception as error:  # noqa: BLE001 - reported as a problem
@@ -225,7 +225,7 @@ class Application:
         if self._log_others:
             log_request(scope["method"], _template(scope), status, seconds)
 
-    async def _admitted(self, scope: Scope, receive: Receive, send: Send) -> int:
+    async def _answer_limited(self, scope: Scope, receive: Receive, send: Send) -> int:
         """Answer one request and return its status. Exceptions are reported as problems.
 
         A request counts against the limit only once it has arrived completely, so slow senders do
@@ -235,30 +235,30 @@ class Application:
         if path in HEALTH_PATHS:
             return await self._answered(scope, receive, send)
         if scope["method"] in _SAFE_METHODS:
-            with self._place():
+            with self._request_slot():
                 return await self._answered(scope, receive, send)
         caller = None
         if path.startswith(_API_PREFIXES):
             caller = await self._authenticator.caller(authorization_of(scope))
         # Streamed to disk, after the route has authenticated the sender.
         if path in self.upload_paths:
-            with self._place():
+            with self._request_slot():
                 return await self._answered(scope, limited(receive, UPLOAD_LIMIT), send)
         body = await read_body(scope, receive, self._options.body_limit)
-        with self._place():
+        with self._request_slot():
             given = header(scope, b"idempotency-key")
             if caller is None or given is None or not path.startswith("/v1/"):
-                return await self._answered(scope, _repeated(body), send)
+                return await self._answered(scope, _replayed(body), send)
             return await answer_once(
                 self._service,
                 reply_key(caller.id, scope["method"], path, given),
                 body,
-                lambda kept: self._answered(scope, _repeated(body), kept),
+                lambda kept: self._answered(scope, _replayed(body), kept),
                 send,
             )
 
     @contextmanager
-    def _place(self) -> Iterator[None]:
+    def _request_slot(self) -> Iterator[None]:
         """Hold one of the places for concurrent requests, or raise the 503 problem."""
         if self._in_flight >= self._options.in_flight_limit:
             raise Problem(503, "overloaded", "too many requests at once; try again in a moment")
@@ -293,7 +293,7 @@ class Application:
 
     # -- lifespan ----------------------------------------------------------------------------
 
-    async def _live(self, receive: Receive, send: Send) -> None:
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
         """Handle the ASGI lifespan: from startup until everything queued is finished."""
         await receive()
         decide_seconds = self._options.decide_seconds
@@ -319,7 +319,7 @@ class Application:
             await asyncio.sleep(1)
 
 
-def _repeated(body: bytes) -> Receive:
+def _replayed(body: bytes) -> Receive:
     """Return a `receive` that replays a body already read, then blocks like a silent client."""
     given = False
 

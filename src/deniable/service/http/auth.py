@@ -80,7 +80,7 @@ class _Known(NamedTuple):
     found_valid: float
 
 
-class _Asked(NamedTuple):
+class _Lookup(NamedTuple):
     """A lookup that is still in progress."""
 
     answer: asyncio.Future[Caller | None]
@@ -112,7 +112,7 @@ class Authenticator:
         self._clock = clock
         self._known: dict[bytes, _Known] = {}
         self._refused: dict[bytes, float] = {}
-        self._asked: dict[bytes, _Asked] = {}
+        self._asked: dict[bytes, _Lookup] = {}
         # Dedicated threads: if the store hangs, only they hang.
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="deniable-keys")
         self._noting = ThreadPoolExecutor(1, thread_name_prefix="deniable-key-use")
@@ -140,7 +140,7 @@ class Authenticator:
             return caller
         secret = _bearer(authorization)
         digest = sha256(secret).digest()
-        caller = await self._looked_up(digest, secret, self._known.get(digest))
+        caller = await self._look_up(digest, secret, self._known.get(digest))
         if caller is None:
             raise _unauthorized("this API key is unknown or revoked")
         return caller
@@ -174,7 +174,7 @@ class Authenticator:
         with suppress(RuntimeError):  # shutting down
             self._noting.submit(self._keys.note_use, key)
 
-    async def _looked_up(self, digest: bytes, secret: bytes, known: _Known | None) -> Caller | None:
+    async def _look_up(self, digest: bytes, secret: bytes, known: _Known | None) -> Caller | None:
         """Look the caller up; if the store does not respond, use what was known before."""
         asked = self._asked.get(digest)
         if asked is None and len(self._asked) < ASKED_AT_ONCE:
@@ -190,11 +190,11 @@ class Authenticator:
             return known.caller
         raise StoreUnavailableError("API keys cannot be checked")
 
-    def _ask(self, digest: bytes, secret: bytes) -> _Asked:
+    def _ask(self, digest: bytes, secret: bytes) -> _Lookup:
         loop = asyncio.get_running_loop()
         answer = loop.run_in_executor(self._threads, self.authenticate, secret.decode("latin-1"))
         answer.add_done_callback(lambda done: self._keep(digest, done))
-        asked = self._asked[digest] = _Asked(answer, self._clock())
+        asked = self._asked[digest] = _Lookup(answer, self._clock())
         return asked
 
     def _keep(self, digest: bytes, answer: asyncio.Future[Caller | None]) -> None:
@@ -210,13 +210,13 @@ class Authenticator:
         caller = answer.result()
         if caller is not None:
             self._refused.pop(digest, None)
-            _room(self._known)[digest] = _Known(digest, caller, now + self._max_age, now)
+            _emptied_if_full(self._known)[digest] = _Known(digest, caller, now + self._max_age, now)
         else:
             self._known.pop(digest, None)
-            _room(self._refused)[digest] = now + self._max_age
+            _emptied_if_full(self._refused)[digest] = now + self._max_age
 
 
-def _room(memory: dict[bytes, Value]) -> dict[bytes, Value]:
+def _emptied_if_full(memory: dict[bytes, Value]) -> dict[bytes, Value]:
     """Return the cache, emptied if it was full."""
     if len(memory) >= REMEMBERED:
         memory.clear()

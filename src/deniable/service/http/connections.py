@@ -55,7 +55,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._arriving = False
         self._headers_done = False
         self._body: bytes | None = None  # body of a request that may bypass ASGI
-        self._outside_bodies = 0
+        self._framing_bytes = 0
         self._refusal: Problem | None = None
         self._seen: tuple[object, ...] = ()
         self._seen_at = 0.0
@@ -72,24 +72,26 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """See asyncio.Protocol."""
-        self._outside_bodies += len(data)
+        self._framing_bytes += len(data)
         super().data_received(data)
         if self._body is not None:  # the request is still incomplete
-            self._answer_as_usual()
-        if self._outside_bodies > HEADER_LIMIT and self._refusal is None:
-            self._refusal = self._too_much()
+            self._pass_to_asgi()
+        if self._framing_bytes > HEADER_LIMIT and self._refusal is None:
+            self._refusal = self._limit_problem()
         if self._refusal is not None:
             self._refuse(self._refusal)
 
-    def _too_much(self) -> Problem | None:
+    def _limit_problem(self) -> Problem | None:
         """Return the problem with an incomplete request that exceeds a limit, if any."""
         if self._arriving and not self._headers_done:
             return _headers_too_large()
-        if self._outside_bodies <= FRAMING_LIMIT:
+        if self._framing_bytes <= FRAMING_LIMIT:
             return None
         if self._arriving:
-            return Problem(400, "malformed", "too much besides the body")
-        return Problem(400, "malformed", "expected a request")  # nothing but empty lines so far
+            return Problem(400, "malformed", "the request has too much data outside its body")
+        return Problem(
+            400, "malformed", "no request was sent, only empty lines"
+        )  # nothing but empty lines so far
 
     def on_message_begin(self) -> None:
         """See HttpToolsProtocol."""
@@ -100,7 +102,7 @@ class LimitedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """See HttpToolsProtocol."""
         # If all bytes so far are within the limit, the headers are too.
-        if self._outside_bodies > HEADER_LIMIT:
+        if self._framing_bytes > HEADER_LIMIT:
             sizes = (len(name) + len(value) + 4 for name, value in self.headers)
             if len(self.url) + sum(sizes) > HEADER_LIMIT:
                 self._refusal = _headers_too_large()
@@ -124,7 +126,7 @@ class LimitedProtocol(HttpToolsProtocol):
             and not self.flow.write_paused
         )
 
-    def _answer_as_usual(self) -> None:
+    def _pass_to_asgi(self) -> None:
         """Pass a request that was held back on to ASGI."""
         body, self._body = self._body, None
         super().on_headers_complete()
@@ -133,7 +135,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         """See HttpToolsProtocol."""
-        self._outside_bodies -= len(body)
+        self._framing_bytes -= len(body)
         if self._body is not None:
             self._body += body
         elif self._refusal is None:
@@ -141,14 +143,14 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """See HttpToolsProtocol."""
-        self._arriving, self._outside_bodies = False, 0
+        self._arriving, self._framing_bytes = False, 0
         if self._body is not None and self.answer_at_once is not None:
-            answer = _AtOnce(self)
+            answer = _DirectResponse(self)
             path, scope = self.url.decode("latin-1"), cast(Scope, self.scope)
             if self.answer_at_once(path, scope, self._body, answer.reply):
                 self._body, self.cycle = None, answer  # type: ignore[assignment]
                 return
-            self._answer_as_usual()
+            self._pass_to_asgi()
         if self._refusal is None:
             super().on_message_complete()
 
@@ -196,7 +198,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self.transport.close()
 
 
-class _AtOnce:
+class _DirectResponse:
     """Stand-in for uvicorn's request cycle when a response is sent without an ASGI task."""
 
     __slots__ = ("_protocol", "disconnected", "keep_alive", "response_complete", "response_started")
@@ -209,7 +211,7 @@ class _AtOnce:
         self.response_complete = False
 
     @property
-    def message_event(self) -> _AtOnce:
+    def message_event(self) -> _DirectResponse:
         """Event that nothing waits for: the client's later messages are irrelevant."""
         return self
 

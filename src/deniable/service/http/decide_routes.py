@@ -201,7 +201,7 @@ class DecideRoutes:
 
     def _refuse_if_crowded(self, caller: str, size: int) -> None:
         if self._service.crowded(caller, max(1, size)):
-            raise OverloadedError("too many decisions and rewards are waiting")
+            raise OverloadedError("too many decisions and rewards are queued")
 
     def _decide_one(self, key: str, document: JsonObject, caller: str) -> Decided:
         visitor, segment = visitor_and_segment(document)

@@ -62,10 +62,10 @@ def _text(value: object) -> object:
 
 def _deprecated(instead: str) -> FieldInfo:
     """Mark a field as deprecated in the documentation only; pydantic's own mark warns on access."""
-    told: FieldInfo = Field(
+    info: FieldInfo = Field(
         description=f"Deprecated: {instead}", json_schema_extra={"deprecated": True}
     )
-    return told
+    return info
 
 
 class _Request(BaseModel):

@@ -102,7 +102,7 @@ def _detail(error: DeniableError) -> str:
     if isinstance(error, OverloadedError):
         return "too much is queued; try again in a moment"
     if isinstance(error, StoreUnavailableError):  # its message may name hosts and files
-        return "the store did not answer; nothing was done"
+        return "the store did not respond; nothing was done"
     return str(error)
 
 

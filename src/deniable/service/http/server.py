@@ -97,7 +97,7 @@ def inherited_socket() -> socket.socket | None:
     if owner != str(os.getpid()):
         return None
     if count != "1":
-        raise WrongStateError(f"{count or 'no'} sockets were handed over; one is expected")
+        raise WrongStateError(f"{count or 'no'} sockets were passed by systemd; expected one")
     return socket.socket(fileno=FIRST_INHERITED)
 
 
@@ -143,7 +143,7 @@ class _Server(uvicorn.Server):
         protocol = limited(
             settings.request_seconds,
             settings.idle_seconds,
-            _connections(settings.connection_limit),
+            _connection_limit(settings.connection_limit),
             # Not if the application is wrapped, for example by tracing.
             app.answer_at_once if isinstance(app, Application) else None,
         )
@@ -171,7 +171,7 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         if self._lifeline is not None:
             self._lifeline.setblocking(False)
-            asyncio.get_running_loop().add_reader(self._lifeline, self._heard)
+            asyncio.get_running_loop().add_reader(self._lifeline, self._reply_to_supervisor)
             self._lifeline.send(b".")
 
     async def on_tick(self, counter: int) -> bool:
@@ -201,10 +201,10 @@ class _Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """See uvicorn.Server."""
         if not self.should_exit:
-            self._end_for_certain()
+            self._force_exit()
         super().handle_exit(sig, frame)
 
-    def _heard(self) -> None:
+    def _reply_to_supervisor(self) -> None:
         """Reply to the supervisor, to show that the event loop runs; shut down if it is gone."""
         assert self._lifeline is not None
         try:
@@ -219,7 +219,7 @@ class _Server(uvicorn.Server):
         asyncio.get_running_loop().remove_reader(self._lifeline)
         self.handle_exit(signal.SIGTERM, None)
 
-    def _end_for_certain(self) -> None:
+    def _force_exit(self) -> None:
         """Exit even if a thread is still waiting for a store that never responds."""
 
         def end() -> None:
@@ -233,7 +233,7 @@ class _Server(uvicorn.Server):
         timer.start()
 
 
-def _connections(wanted: int) -> int:
+def _connection_limit(wanted: int) -> int:
     """Return the connection limit: the wanted number, within the file descriptor limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < wanted + OTHER_FILES:
