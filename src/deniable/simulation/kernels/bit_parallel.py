@@ -61,6 +61,7 @@ def advance_words(
     most = 0
     for shown in shows:
         most = max(most, shown)
+    # Keep counts below PRODUCT_SAFE, so that products of two of them fit into 63 bits.
     end = clock + min(visitors, PRODUCT_SAFE - most)
     explored = space.exploring[0]
     for arm in range(n_arms):
@@ -76,6 +77,9 @@ def advance_words(
             settled = clock + 1 >= rule.turns[-1]
             epoch_end = NEVER if settled else clock + 64 + clock // 128
             rate = first if settled else max(floor, scheduled(n_arms, epoch_end))
+            # All visitors of the epoch share the exploration at its end and the bonus at its start.
+            # With the remaining probability, `loose`, a visitor is rare and its own clock decides. The
+            # probabilities below are conditional on not being rare.
             loose = first - rate
             scale = wait_scale(loose)
             rare_at = clock + failures_before_success(scale, state)
@@ -86,6 +90,7 @@ def advance_words(
         if clock == rare_at:
             now = max(floor, scheduled(n_arms, clock + 1))
             last = explored[0] * n_arms * (1.0 - loose)
+            # A rare visitor explores if its draw is below the schedule at its own clock.
             wanders = uniform(state) * loose < now - last
             _visit(wanders, leader, tied, arms)
             clock += 1

@@ -113,6 +113,8 @@ def coins(limit: np.uint64, state: WordArray) -> np.uint64:
     undecided = FULL_WORD
     while undecided != ZERO_WORD and limit != ZERO_WORD:
         word = scrambled_word(state)
+        # Where the limit has a 1, lanes with a 0 are below it; where it has a 0, lanes with a 1 are
+        # above it. All others stay undecided.
         if limit >> _U63 != ZERO_WORD:
             result |= undecided & ~word
             undecided &= word
@@ -144,6 +146,7 @@ def binomial(n: int, p: float, state: WordArray) -> int:
         for _ in range(n):
             hits += 1 if uniform(state) < p else 0
         return hits
+    # Both methods need p <= 1/2, so count the rarer outcome.
     flipped = p > 0.5
     rare = 1.0 - p if flipped else p
     if n * rare < _INVERSION_MEAN:
@@ -168,6 +171,7 @@ def _binomial_by_inversion(n: int, p: float, state: WordArray) -> int:
             mass *= step / hits - odds
             if mass <= 1e-300:
                 break
+        # Rounding can leave u above the sum of all masses; then draw again.
         if u < mass and hits <= n:
             return hits
 
@@ -176,6 +180,7 @@ def _binomial_by_inversion(n: int, p: float, state: WordArray) -> int:
 def _binomial_by_rejection(n: int, p: float, state: WordArray) -> int:
     variance = n * p * (1.0 - p)
     spread = math.sqrt(variance)
+    # Constants of Hoermann's algorithm BTRS.
     b = 1.15 + 2.53 * spread
     a = -0.0873 + 0.0248 * b + 0.01 * p
     centre = n * p + 0.5
@@ -186,6 +191,7 @@ def _binomial_by_rejection(n: int, p: float, state: WordArray) -> int:
         if us <= 0.0:
             continue
         place = math.floor((2.0 * a / us + b) * u + centre)
+        # Most points are accepted here, without computing a probability.
         if us >= 0.07 and v * b <= 0.92 * b - 4.2:
             return int(place)
         if place < 0.0 or place > n:

@@ -59,6 +59,7 @@ def step_visitors(
     left = visitors
     while left > 0:
         left -= 1
+        # Once the exploration is constant, two arms take the fast loop.
         if pair and refresh_at[0] == NEVER and min(shows[0, 0], shows[0, 1]) > 0:
             if clocks[0] + left < PRODUCT_SAFE:
                 _step_pair(
@@ -78,6 +79,7 @@ def step_visitors(
         if clock >= refresh_at[own]:
             space.sure_bonus[own] = explore(rule, clock, exploring[own])
             settled = rule.kind == FIXED or clock >= rule.turns[-1]
+            # Refresh rarely: until then the schedule, about n^(-1/3), hardly falls.
             refresh_at[own] = NEVER if settled else clock + clock // 64 + 1
         u = uniform(state)
         bonus = space.sure_bonus[own]
@@ -133,6 +135,7 @@ def _step_pair(exploring: FloatArray, visitors: int, arms: Arms) -> None:
     explored = exploring[0] + exploring[1]
     for _ in range(visitors):
         u, s0, s1, s2, s3 = _advance(s0, s1, s2, s3)
+        # Compares c0 / n0 with c1 / n1 in integers.
         mine, yours = c0 * n1, c1 * n0
         if mine == yours and u >= explored:
             v, s0, s1, s2, s3 = _advance(s0, s1, s2, s3)
@@ -143,6 +146,7 @@ def _step_pair(exploring: FloatArray, visitors: int, arms: Arms) -> None:
             arm = random if u < explored else greedy
         v, s0, s1, s2, s3 = _advance(s0, s1, s2, s3)
         hit = 1 if v < (r1 if arm == 1 else r0) else 0
+        # `arm` and `hit` are 0 or 1, so that no update needs a branch.
         n1 += arm
         n0 += 1 - arm
         c1 += hit & arm

@@ -117,6 +117,7 @@ def write_rows(publishing: Publishing, space: Space) -> None:
     """Write the table for the current sums, with cumulative rows."""
     n_segments, n_arms = space.rows.shape
     for j in range(n_segments):
+        # The clock is that of the segment's next visitor.
         clock, leader, tied = 1, 0, 1
         for arm in range(n_arms):
             shown = max(space.shows[j, arm], 0)
@@ -136,6 +137,7 @@ def write_rows(publishing: Publishing, space: Space) -> None:
             if _compared(space, j, arm, leader) == 0:
                 running += bonus / tied
             space.rows[j, arm] = min(running, 1.0)
+        # Exactly 1 despite rounding, so that every draw finds an arm.
         space.rows[j, n_arms - 1] = 1.0
 
 

@@ -69,6 +69,7 @@ def advance_two_arms(rule: Rule, visitors: int, stack: IntArray, arms: Arms) -> 
     epoch_end = NEVER if rule.kind == FIXED else clock
     rare_at = NEVER
     loose, scale = 0.0, 0.0
+    # Indexed by leader: the probability of showing the other arm.
     show_limits = (threshold(explored[1]), threshold(explored[0]))
     while clock < end:
         if clock >= epoch_end:
@@ -86,6 +87,7 @@ def advance_two_arms(rule: Rule, visitors: int, stack: IntArray, arms: Arms) -> 
             sure = 1.0 - loose
             explored = (rate / 2.0 / sure, rate / 2.0 / sure)
             show_limits = (threshold(explored[1]), threshold(explored[0]))
+        # The sign of the difference of the click rates, in integers.
         gap = clicks[0] * max(shows[1], 1) - clicks[1] * max(shows[0], 1)
         if clock == rare_at:
             # This visitor may explore at its own clock though not at the epoch's last one.
@@ -109,6 +111,7 @@ def advance_two_arms(rule: Rule, visitors: int, stack: IntArray, arms: Arms) -> 
         leader = 0 if gap > 0 else 1
         other = 1 - leader
         wander = explored[other]
+        # Expected fall of |gap| per visitor from the leader's failures and the challenger's clicks.
         closing = (1.0 - wander) * (1.0 - rates[leader]) * clicks[other]
         closing += wander * rates[other] * (shows[leader] - clicks[leader])
         ahead = _SHARE * abs(gap)
