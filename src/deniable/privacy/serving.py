@@ -1,10 +1,10 @@
 """The exact serving sampler: integer tables that keep the promise, drawn with system entropy.
 
 A table divides [0, 2^64) into one piece per arm, the same for every segment, and a last piece for
-the greedy arm. With budget b_j for shown arm j, pieces ``low_j`` and the last piece ``bonus = 2^64
-- sum(low)``, arm j is shown with probability (low_j + bonus)/2^64 if it is greedy, and low_j/2^64
-if it is not. Pieces are rounded up, which only shrinks the bonus, so the ratio is at most e^b_j in
-exact arithmetic. Every table is checked with fractions before it can be drawn from.
+the greedy arm. With budget b_j for shown arm j, pieces ``low_j`` and the last piece
+``bonus = 2^64 - sum(low)``, arm j is shown with probability (low_j + bonus)/2^64 if it is greedy,
+and low_j/2^64 if it is not. Pieces are rounded up, which only shrinks the bonus, so the ratio is at
+most e^b_j in exact arithmetic. Every table is checked with fractions before it can be drawn from.
 
 Symmetric tables also keep the budget against each other when segments have different clocks: a
 table with a smaller risk has no smaller piece and no larger total. `ServingSchedule` checks that

@@ -80,8 +80,8 @@ def simulate(
         kernel: "leap" (fast, with the exact distribution) or "step" (visitor by visitor). Custom
             policies, and rewards that are late or have values, always run visitor by visitor.
         executor: any executor, such as Dask's `Client.get_executor()`; None starts worker
-            processes. A script that may start those must guard its entry point with `__name__ ==
-            "__main__"`.
+            processes. A script that may start those must guard its entry point with
+            `__name__ == "__main__"`.
         workers: number of processes; None for all processors, 1 for only this process.
         progress: called as repetitions finish; see `progress_bar`.
         folder: store finished batches here and resume from them.
