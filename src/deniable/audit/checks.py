@@ -228,7 +228,7 @@ def _how(test: DrawTest) -> str:
 
 
 def counted_check(log_cells: Cells, counted: Cells, erased: int) -> Check:
-    """Whether counters and stored decisions agree, except for erased ones."""
+    """Check that counters and stored decisions agree, except for erased ones."""
     missing = {
         cell: counted.get(cell, 0) - log_cells.get(cell, 0)
         for cell in {*counted, *log_cells}
@@ -249,7 +249,7 @@ def counted_check(log_cells: Cells, counted: Cells, erased: int) -> Check:
 
 
 def chain_check(problems: Sequence[str]) -> Check:
-    """Whether ledger, rows and tables agree."""
+    """Check that ledger, rows and tables agree."""
     return Check(
         "the ledger",
         "broken" if problems else "kept",

@@ -252,7 +252,7 @@ def counts_until(life: Life, settings: Sequence[Setting]) -> int | None:
 def _sweep(
     lives: Sequence[Life], settings: Sequence[Setting], end: int
 ) -> list[tuple[int, int, bool]]:
-    """Yield (time, amount from then on, whether debits are part of it) while the last setting holds."""
+    """Return (time, amount from then on, whether it includes debits) while the last setting holds."""
     since = settings[-1].since
     # Time, 0 for an end and 1 for a start, index of the life.
     changes: list[tuple[int, int, int]] = []

@@ -137,7 +137,7 @@ class LoggedExperiment:
 
     @property
     def missing_table(self) -> int | None:
-        """Return the first table that the commitments name but the log lacks."""
+        """The first table that the commitments name but the log lacks."""
         return min(set(self._chained) - {table.number for table in self.tables}, default=None)
 
     def add_table(self, number: int, version: int, detail: Mapping[str, Any]) -> str | None:

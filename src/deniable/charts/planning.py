@@ -229,7 +229,7 @@ def _short(records: Records) -> Records:
 
 
 def expected_panel() -> ChartType:
-    """Chart expected lost clicks over the budget, with the loss without privacy dashed."""
+    """Chart expected lost clicks over the budget, with dashed lines for policies without a budget."""
     lines = _over_budget("expected", "clicks lost, expected", alt.Axis(format="~s"), field="lost")
     band = (
         alt.Chart(alt.NamedData(name="expected_band"))

@@ -191,7 +191,7 @@ def _json_columns(name: str, text: str) -> tuple[tuple[str, ...], tuple[str, ...
 
 
 def _csv_header(name: str, start: bytes, separator: str) -> tuple[str, ...]:
-    """Return the header as Polars names it, including blank lines, quotes and duplicate names."""
+    """Return the header as Polars names it; Polars handles blank lines, quotes and duplicate names."""
     import polars as pl
 
     header: list[str] = []

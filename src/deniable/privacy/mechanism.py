@@ -140,7 +140,7 @@ class ArmSpecificResponse:
 
     @cached_property
     def _shares(self) -> tuple[FloatArray, float]:
-        """Return c_j and 1, both divided by 1 + C: drawn at random as arm j, and shown because greedy.
+        """c_j and 1, both divided by 1 + C: drawn at random as arm j, and shown because greedy.
 
         Both are multiplied by 1 - e^-s, so that neither a tiny risk (huge c) nor a large one (tiny
         c) leaves the range of floats.

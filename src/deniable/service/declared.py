@@ -48,7 +48,7 @@ class Step:
     Attributes:
         words: description for people.
         act: applies the change; returns a message to show once (a key's secret, an invitation's
-            path), or "".
+            path), or None.
     """
 
     words: str

@@ -172,7 +172,7 @@ class DecisionLog:
 
     @cached_property
     def _on_since(self) -> tuple[int, ...]:
-        """Return the version that added each arm."""
+        """The version that added each arm."""
         return promises.promise_of(self._connection, self._experiment).arms_since
 
     def _built(self, version: int, risk_nano: int) -> tuple[list[int], ServingTable]:

@@ -341,7 +341,7 @@ class Deniable:
 
     @property
     def figures(self) -> Figures:
-        """Return counts since the start and the queue length; nothing about segments or arms."""
+        """Counts since the start and the queue length; nothing about segments or arms."""
         return self._writer.figures
 
     def ready(self) -> bool:

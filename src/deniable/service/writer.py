@@ -164,7 +164,7 @@ class Writer:
 
     @property
     def figures(self) -> Figures:
-        """Return counts since the start and the current state."""
+        """Counts since the start and the current state."""
         with self._lock:
             queued, age = self._queue.size, self._queue.age(time.monotonic())
         found = Figures(

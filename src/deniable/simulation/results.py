@@ -82,7 +82,7 @@ class SimulationResult:
 
     @property
     def final(self) -> pl.DataFrame:
-        """Return the rows of `frame` at each environment's last checkpoint."""
+        """The rows of `frame` at each environment's last checkpoint."""
         import polars as pl
 
         return self.frame.filter(pl.col("visitors") == pl.col("visitors").max().over("environment"))

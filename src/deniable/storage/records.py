@@ -133,7 +133,7 @@ class Metric:
 
     @property
     def plain(self) -> list[str | int]:
-        """Return the stored and chained form; `Metric(*plain)` restores it. "more" is omitted."""
+        """The stored and chained form; `Metric(*plain)` restores it. "more" is omitted."""
         return [self.name, self.cap_micro, *([] if self.better == "more" else [self.better])]
 
 

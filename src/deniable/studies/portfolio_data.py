@@ -29,7 +29,7 @@ class Firm:
 
     @property
     def portfolio(self) -> Portfolio:
-        """Return the experiments as a portfolio."""
+        """The experiments as a portfolio."""
         return Portfolio.of(
             (
                 {"id": each.name, "arms": each.n_arms, "visitors": each.visitors}

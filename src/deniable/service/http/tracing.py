@@ -105,7 +105,7 @@ class Traced:
 
                 def flush() -> None:
                     self._provider.shutdown()
-                    with suppress(RuntimeError):  # the wait has timed out
+                    with suppress(RuntimeError):  # the event loop is closed
                         loop.call_soon_threadsafe(flushed.set_result, None)
 
                 # A daemon thread, because the collector may not respond.

@@ -113,7 +113,7 @@ class _Worker:
         except OSError:
             return False
         if not ended:
-            with suppress(OSError):  # gone, or stuck with a full buffer: detected above
+            with suppress(OSError):  # gone, or stuck with a full buffer: noticed soon
                 self._lifeline.send(b".")
         silent = time.monotonic() - self._heard_at
         return not ended and (not self.started or silent < SILENT_SECONDS)
