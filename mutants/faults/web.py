@@ -14,7 +14,7 @@ WATCHER = f"{TESTS}/test_watcher.py"
 FAULTS = (
     Fault(
         "service/small_cells.py",
-        "if told and len(smallest) - len(told) + unlisted == 1:",
+        "if visible and len(smallest) - len(visible) + unlisted == 1:",
         "if False:",
         "a lone small segment follows from the total",
         HIDING,

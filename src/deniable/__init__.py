@@ -1,6 +1,6 @@
 """Deniable: bandit experiments that keep every visitor's segment deniable, within a privacy budget.
 
-Names are imported when first used, so that `import deniable` costs next to nothing.
+Names are imported on first use, so that `import deniable` is fast.
 
 >>> import deniable
 >>> round(float(deniable.highest_belief(prior=0.2, risk=1)), 3)
@@ -105,7 +105,7 @@ _HOME = {
         "per_round_regret",
     ),
 }
-"""Module -> the public names that live in it."""
+"""Module -> its public names."""
 
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 

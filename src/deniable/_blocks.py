@@ -1,4 +1,4 @@
-"""Long arrays, evaluated in blocks whose intermediate results stay in the processor's cache."""
+"""Evaluates long arrays in blocks whose intermediate results stay in the CPU cache."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 from deniable._validation import FloatArray
 
 BLOCK = 1 << 14
-"""Elements of a block: enough to forget the cost of a call, few enough for a second-level cache."""
+"""Elements per block: enough to amortise the cost of a call, few enough for the L2 cache."""
 
 
 def in_blocks(formula: Callable[..., FloatArray], *arguments: FloatArray) -> FloatArray:
-    """formula(*arguments) for an elementwise formula; the arguments broadcast.
+    """Return formula(*arguments) for an elementwise formula; the arguments broadcast.
 
     >>> float(in_blocks(lambda x, y: x * y, np.arange(100_000.0), np.array(2.0)).sum())
     9999900000.0

@@ -1,19 +1,19 @@
-"""How kernels are compiled, and where compiled code and slow results are kept.
+"""How kernels are compiled, and where compiled code and slow results are cached.
 
-Compiled code is cached on disk, with IEEE arithmetic. Kernels are written so that no divisor is ever 0;
-the check would cost a branch in each inner loop.
+Compiled code is cached on disk and uses IEEE arithmetic. Kernels are written so that no divisor is
+ever 0, because a check would cost a branch in each inner loop.
 
-The kernels of the simulator never allocate: their callers in Python hand them every array. So reference
-counting is off for them (`compiled`), which makes compiling faster, and Numba refuses a kernel
-that allocates all the same. Others may allocate (`compiled_with_arrays`). `_kernel_compiler.py` says how
-compiling is made faster still.
+The simulator's kernels never allocate: their Python callers pass them every array. Reference
+counting is therefore off for them (`compiled`), which makes compiling faster, and Numba rejects a
+kernel that allocates anyway. Other kernels may allocate (`compiled_with_arrays`).
+`_kernel_compiler.py` describes how compiling is made faster still.
 
-Without Numba (it comes with the extra `simulate`) the simulator's kernels cannot be imported; the others
-run as plain Python, slowly, so that the strategies work without an extra.
+Without Numba (installed by the extra `simulate`) the simulator's kernels cannot be imported. The
+others run as plain Python, slowly, so that the strategies work without an extra.
 
-Numba's cache looks at a function's own file only, and would go on using a caller compiled with an old
-version of a function from another file. So the cache's folder is named after the contents of all files
-with kernels.
+Numba's cache only checks a function's own file, and would keep using a caller that was compiled
+with an old version of a function from another file. The cache folder is therefore named after the
+contents of all files with kernels.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ else:
 
     def compiled_with_arrays(function: Function) -> Function:
         """Like `compiled`, for functions that make arrays; plain Python where there is no Numba."""
-        # Without the GIL: a publisher solves in a thread beside the one that decides.
+        # Without the GIL, because a publisher solves in a thread next to the one that decides.
         return _compiled(function, nogil=True) if is_installed("numba") else function
 
     def _compiled(function: Function, **options: bool) -> Function:
@@ -54,7 +54,7 @@ else:
 
 
 class _Kernel:
-    """A function that is compiled when Python calls it first, and as a part of kernels that call it."""
+    """A function that is compiled on its first call from Python, or as part of a calling kernel."""
 
     def __init__(self, function: Callable[..., Any], options: dict[str, bool]) -> None:
         self.py_func = function
@@ -86,7 +86,7 @@ class _Kernel:
 
     @property
     def _numba_type_(self) -> object:
-        """What kernels that call this one see of it; Numba asks for it by this name."""
+        """The kernel's type as seen by calling kernels; Numba looks it up by this name."""
         return self._part._numba_type_
 
     def _dispatcher(self, compiler: type, **more: bool) -> Any:
@@ -97,7 +97,7 @@ class _Kernel:
 
 
 def as_python(function: Function, **replaced: object) -> Function:
-    """A kernel as plain Python, with some of what it calls replaced: for tests."""
+    """Return a kernel as plain Python, with some of its callees replaced, for tests."""
     source = cast(Any, function).py_func
     made = type(source)(source.__code__, {**source.__globals__, **replaced}, source.__name__)
     return cast(Function, made)
@@ -110,7 +110,7 @@ def is_cached(name: str) -> bool:
 
 @lru_cache(maxsize=1)
 def kernel_folder() -> Path:
-    """Where this version's compiled kernels are kept."""
+    """Return the folder of this version's compiled kernels."""
     here = Path(__file__)
     compilers = here, here.with_name("_kernel_compiler.py")
     sources = [
@@ -122,7 +122,7 @@ def kernel_folder() -> Path:
 
 
 def cache_folder() -> Path:
-    """DENIABLE_CACHE, or `deniable` in the user's cache folder; it may not exist yet."""
+    """Return DENIABLE_CACHE, or `deniable` in the user's cache folder; it may not exist yet."""
     given = os.environ.get("DENIABLE_CACHE")
     if given:
         return Path(given)
@@ -131,7 +131,7 @@ def cache_folder() -> Path:
 
 
 def hash_of_sources(files: Iterable[Path]) -> str:
-    """A short hash of the files' names and contents: what is named after it cannot be stale."""
+    """Return a short hash of the files' names and contents, for cache names that cannot be stale."""
     digest = hashlib.sha256()
     for file in files:
         text = file.read_bytes()

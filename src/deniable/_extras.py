@@ -1,7 +1,7 @@
-"""Which optional dependency belongs to which extra, and the one error that says what to install.
+"""Maps optional dependencies to extras, and raises the error that says what to install.
 
-The core (privacy, theory, strategies, planning, client, `deniable plan`) needs none of them. Pydantic is
-not listed: the command line library brings it.
+The core (privacy, theory, strategies, planning, client, `deniable plan`) needs none of them.
+Pydantic is not listed, because the command-line library requires it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MODULES: dict[str, frozenset[str]] = {
 
 
 def missing_extra(module: str, *, preferred: str | None = None) -> MissingExtraError | None:
-    """The error for a module that could not be imported, or None if no extra installs it.
+    """Return the error for a module that could not be imported, or None if no extra installs it.
 
     Args:
         module: the dotted name of the module, as in `ModuleNotFoundError.name`.
@@ -47,14 +47,14 @@ def missing_extra(module: str, *, preferred: str | None = None) -> MissingExtraE
 
 
 def is_installed(module: str) -> bool:
-    """Whether the module could be imported; imports nothing.
+    """Whether the module could be imported, without importing it.
 
     >>> is_installed("json"), is_installed("no_such_module")
     (True, False)
     """
     try:
         return find_spec(module) is not None
-    except ModuleNotFoundError:  # an import hook may say so too
+    except ModuleNotFoundError:  # can also be raised by an import hook
         return False
 
 

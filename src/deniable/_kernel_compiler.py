@@ -1,16 +1,16 @@
-"""Numba, set up to compile a kernel and all that it calls in less than half of its usual time.
+"""A Numba compiler pipeline that compiles a kernel and its callees in less than half the usual time.
 
-- Left alone, Numba optimizes a function and makes machine code of it, links it into its caller,
+- By default, Numba optimizes a function and generates machine code for it, links it into its caller,
   optimizes both, and so on up to the function that Python calls. In a deep tree of calls most of this is
-  for code that nobody runs. Here, what a kernel calls is only lowered (`PartCompiler`), and the whole
+  for code that is never run. Here, a kernel's callees are only lowered (`PartCompiler`), and the whole
   tree is optimized once, when all of it is known (`WholeCompiler`).
 - What an operator returns for which types is looked up once, not at every place where it stands.
 - A kernel is not compiled a second time for a number that is known while it is compiled.
 - Passes for what kernels do not have (closures, `with`, loops over mixed tuples) are left out, and
   liveness is not computed again after passes that leave the code as it is.
 
-The machine code computes the same as with Numba's own compiler, to the last bit: no option that changes
-arithmetic is touched.
+The machine code gives bit-identical results to Numba's own compiler: no option that changes
+arithmetic is modified.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ NOT_NEEDED = frozenset(
         typed.InlineOverloads,
     }
 )
-"""Numba's passes that change nothing in a kernel. The tests compare with Numba's own compiler."""
+"""Numba's passes that have no effect on kernels. The tests compare with Numba's own compiler."""
 
 _functions: Any = types.Function
 _kernels: Any = types.Dispatcher
 _usual_look_up = _functions.get_call_type
 _usual_kernel_look_up = _kernels.get_call_type
 _signatures: dict[str, dict[Any, Any]] = {}
-"""By the options of the compilation, then by function and types of its arguments."""
+"""Cached by compilation options, then by function and argument types."""
 
 
 class _Part(JITCodeLibrary):
-    """Code to be linked into a caller's: neither optimized nor turned into machine code."""
+    """Code to be linked into a caller: neither optimized nor turned into machine code."""
 
     def _optimize_functions(self, ll_module: Any) -> None:
         ll_module.data_layout = self._codegen._data_layout
@@ -60,7 +60,7 @@ class _Part(JITCodeLibrary):
         """Left without what it calls: whoever is compiled as a whole links every part once."""
         self._raise_if_finalized()
         self._finalize_dynamic_globals()
-        # A function comes to its callers' caller by several ways: all copies are the same.
+        # A function can reach a caller by several paths; all copies are identical.
         for function in self._final_module.functions:
             if not function.is_declaration and function.linkage == Linkage.external:
                 function.linkage = "linkonce_odr"
@@ -90,7 +90,7 @@ def _called_by(part: _Part) -> list[Any]:
 
 
 class _Whole(JITCodeLibrary):
-    """A kernel with all that it calls, without reference counts: optimized in one go."""
+    """A kernel with all its callees, without reference counts, optimized once."""
 
     def _optimize_final_module(self) -> None:
         # Numba does this twice, to remove reference counts in between.
@@ -129,7 +129,7 @@ class _LowerPart(_LowerWhole):
         super().run_pass(state)
         lowered = state["cr"]
         described = lowered.fndesc
-        # Nobody calls this function: it is what Numba finds the part's code by.
+        # This function is never called: Numba uses it to find the part's code.
         key = _dynfunc.make_function(
             described.lookup_module(), described.qualname, "", 0, lowered.env, (state.library,)
         )
@@ -139,7 +139,7 @@ class _LowerPart(_LowerWhole):
 
 
 class WholeCompiler(CompilerBase):
-    """For a kernel that Python calls."""
+    """Compiles a kernel that is called from Python."""
 
     replaced: ClassVar[dict[Any, Any]] = {
         typed.NopythonTypeInference: _Infer,
@@ -147,13 +147,13 @@ class WholeCompiler(CompilerBase):
     }
 
     def define_pipelines(self) -> list[PassManager]:
-        """Numba's passes, some replaced, some left out."""
+        """Return Numba's passes, with some replaced and some omitted."""
         usual = [
             *DefaultPassBuilder.define_untyped_pipeline(self.state).passes,
             *DefaultPassBuilder.define_typed_pipeline(self.state).passes,
             *DefaultPassBuilder.define_nopython_lowering_pipeline(self.state).passes,
         ]
-        # Rewrites join operations on whole arrays; kernels that never allocate have none.
+        # Rewrites fuse operations on whole arrays; kernels that never allocate have none.
         left_out = NOT_NEEDED if self.state.flags.nrt else {*NOT_NEEDED, typed.NopythonRewrites}
         manager = PassManager("kernel")
         for step, description in usual:
@@ -163,7 +163,7 @@ class WholeCompiler(CompilerBase):
         return [manager]
 
     def compile_extra(self, function: Any) -> Any:
-        """Compile, without the garbage collector: nearly all that is made is kept until the end."""
+        """Compile without the garbage collector, because nearly all objects live until the end."""
         enabled = gc.isenabled()
         gc.disable()
         try:
@@ -174,14 +174,14 @@ class WholeCompiler(CompilerBase):
 
 
 class PartCompiler(WholeCompiler):
-    """For a kernel that another one calls."""
+    """Compiles a kernel that is called by another one."""
 
     replaced: ClassVar[dict[Any, Any]] = WholeCompiler.replaced | {typed.NativeLowering: _LowerPart}
 
 
 @contextmanager
 def _remembering(options: Any) -> Iterator[None]:
-    """Look up once what a builtin function returns; Numba's compiler lock keeps other threads away."""
+    """Cache the return types of builtin functions; Numba's compiler lock excludes other threads."""
     known = _signatures.setdefault(options.summary(), {})
 
     def look_up(function: Any, context: Any, arguments: Any, named: Any) -> Any:

@@ -1,7 +1,6 @@
-"""Numbers as people type them: 1e6 visitors, 100,000 visitors, budgets .5,1,2.
+"""Parses numbers as people type them: 1e6 visitors, 100,000 visitors, budgets .5,1,2.
 
-The one reader of numbers for command line and pages. It never repeats more than 40 characters of what
-was typed.
+Shared by the command line and the web pages. Messages repeat at most 40 characters of the input.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from deniable.errors import InvalidArgumentError
 def number(
     argument: str, text: str, least: float | None = None, most: float | None = None
 ) -> float:
-    """A finite number, written with a point or a comma; not `1,000`, which may mean two things.
+    """Parse a finite number with a decimal point or comma; `1,000` is rejected as ambiguous.
 
     >>> number("budget", "1,5"), number("budget", " 2e-1 "), number("budget", "0,125")
     (1.5, 0.2, 0.125)
@@ -33,7 +32,7 @@ def number(
 
 
 def whole(argument: str, text: str, least: int | None = None, most: int | None = None) -> int:
-    """A whole number, also with separators or a power of ten.
+    """Parse an integer, also with separators or a power of ten.
 
     >>> whole("visitors", "100,000"), whole("visitors", "1e5"), whole("seed", "-1")
     (100000, 100000, -1)
@@ -57,7 +56,7 @@ def whole(argument: str, text: str, least: int | None = None, most: int | None =
 def numbers(
     argument: str, text: str, least: float | None = None, most: float | None = None
 ) -> list[float]:
-    """Numbers separated by commas, each with a point where it is no whole number.
+    """Parse numbers separated by commas, each with a decimal point if it is not an integer.
 
     >>> numbers("arm_budgets", ".5,1, 2")
     [0.5, 1.0, 2.0]

@@ -1,11 +1,11 @@
-"""Names for values whose shape only their reader knows. What has a shape has a class of its own."""
+"""Types for values without a fixed structure. Values with a structure have a class."""
 
 from __future__ import annotations
 
 from typing import Any, TypeAlias
 
 JsonObject: TypeAlias = dict[str, Any]
-"""A JSON object, read or to be written. Whoever reads one checks its members."""
+"""A JSON object, read or to be written. Readers must check its members."""
 
 Record: TypeAlias = dict[str, Any]
-"""One row of named values: of a table that was read, or of a chart's data."""
+"""One row of named values, from a table or for a chart."""

@@ -1,4 +1,4 @@
-"""Shared checks of arguments: each returns the value in the form the formulas use, or raises.
+"""Shared argument checks: each returns the value in the form used by the formulas, or raises.
 
 Numbers may be scalars or arrays; the result is always a float64 array of the same shape, and
 `unwrap` turns a zero-dimensional result back into a scalar at the end of a formula.
@@ -16,11 +16,11 @@ from deniable.errors import InvalidArgumentError
 
 FloatArray: TypeAlias = NDArray[np.float64]
 Floats: TypeAlias = np.float64 | NDArray[np.float64]
-"""What a formula returns: a scalar for scalars, an array for arrays."""
+"""Result of a formula: a scalar for scalars, an array for arrays."""
 
 
 def unwrap(values: FloatArray) -> Floats:
-    """The scalar of a zero-dimensional array; any other array as it is."""
+    """Convert a zero-dimensional array to a scalar; return other arrays unchanged."""
     return values[()] if values.ndim == 0 else values
 
 
@@ -32,12 +32,12 @@ def _floats(argument: str, value: ArrayLike, allowed: str) -> FloatArray:
         if raw.dtype.kind not in "iuf" and not _only_large_integers(raw):
             raise InvalidArgumentError(argument, value, allowed)
         return raw.astype(np.float64, copy=False)
-    except (ValueError, OverflowError):  # a ragged nested list; an integer beyond all floats
+    except (ValueError, OverflowError):  # a ragged nested list, or an integer too large for a float
         raise InvalidArgumentError(argument, value, allowed) from None
 
 
 def _has_a_boolean(value: object) -> bool:
-    """Whether a flag was passed for a number; NumPy would read it as 0 or 1 within a list."""
+    """Whether a boolean was passed as a number; in a list, NumPy would read it as 0 or 1."""
     if isinstance(value, list | tuple):
         return any(map(_has_a_boolean, value))
     return isinstance(value, bool | np.bool_)
@@ -56,14 +56,14 @@ def _require(argument: str, array: FloatArray, good: NDArray[np.bool_], allowed:
 
 
 def single(argument: str, array: FloatArray) -> float:
-    """The one number, where an array makes no sense."""
+    """Return the only number, if an array makes no sense."""
     if array.ndim:
         raise InvalidArgumentError(argument, array.tolist(), "one number")
     return float(array)
 
 
 def count(argument: str, value: ArrayLike, minimum: int) -> FloatArray:
-    """Whole numbers of at least `minimum`; 1e6 is one, 2.5 and True are not."""
+    """Validate integers of at least `minimum`; 1e6 is valid, 2.5 and True are not."""
     allowed = f"a whole number, {minimum} or more"
     array = _floats(argument, value, allowed)
     with np.errstate(invalid="ignore"):
@@ -73,7 +73,7 @@ def count(argument: str, value: ArrayLike, minimum: int) -> FloatArray:
 
 
 def whole(argument: str, value: object, minimum: int, maximum: int | None = None) -> int:
-    """One whole number as a Python int."""
+    """Validate one integer and return it as an int."""
     bound = f"{minimum} or more" if maximum is None else f"{minimum} to {maximum}"
     allowed = f"a whole number, {bound}"
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
@@ -87,7 +87,7 @@ def whole(argument: str, value: object, minimum: int, maximum: int | None = None
 
 
 def finite(argument: str, value: ArrayLike) -> FloatArray:
-    """Finite numbers of either sign."""
+    """Validate finite numbers of either sign."""
     allowed = "finite numbers"
     array = _floats(argument, value, allowed)
     _require(argument, array, np.isfinite(array), allowed)
@@ -95,7 +95,7 @@ def finite(argument: str, value: ArrayLike) -> FloatArray:
 
 
 def nonnegative(argument: str, value: ArrayLike) -> FloatArray:
-    """Finite numbers of at least 0: budgets."""
+    """Validate finite numbers of at least 0, such as budgets."""
     allowed = "a finite number, 0 or more"
     array = _floats(argument, value, allowed)
     _require(argument, array, np.isfinite(array) & (array >= 0), allowed)
@@ -103,12 +103,12 @@ def nonnegative(argument: str, value: ArrayLike) -> FloatArray:
 
 
 def budget(value: float) -> float:
-    """One privacy budget."""
+    """Validate one privacy budget."""
     return single("budget", nonnegative("budget", value))
 
 
 def risk(argument: str, value: ArrayLike) -> FloatArray:
-    """A privacy risk: 0 or more; infinity is the purely greedy mechanism."""
+    """Validate a privacy risk: 0 or more; infinity is the purely greedy mechanism."""
     allowed = "a number, 0 or more"
     array = _floats(argument, value, allowed)
     with np.errstate(invalid="ignore"):
@@ -117,7 +117,7 @@ def risk(argument: str, value: ArrayLike) -> FloatArray:
 
 
 def probability(argument: str, value: ArrayLike, *, open_at_zero: bool = False) -> FloatArray:
-    """Numbers in [0, 1], or in (0, 1] where zero makes no sense."""
+    """Validate numbers in [0, 1], or in (0, 1] if zero makes no sense."""
     allowed = "a number above 0, up to 1" if open_at_zero else "a number from 0 to 1"
     array = _floats(argument, value, allowed)
     with np.errstate(invalid="ignore"):
@@ -127,7 +127,7 @@ def probability(argument: str, value: ArrayLike, *, open_at_zero: bool = False) 
 
 
 def arm_budgets(argument: str, value: Sequence[float] | FloatArray) -> FloatArray:
-    """One finite positive budget for each of at least two arms."""
+    """Validate one finite positive budget for each of at least two arms."""
     array = nonnegative(argument, value)
     if array.ndim != 1 or array.size < 2:
         raise InvalidArgumentError(argument, value, "one budget for each of 2 or more arms")
@@ -141,14 +141,14 @@ def arm_budgets(argument: str, value: Sequence[float] | FloatArray) -> FloatArra
 
 
 def listed(argument: str, value: object, allowed: str) -> list[Any]:
-    """The items of a list, tuple, array or other iterable; a text or a mapping is none."""
+    """Return the items of a list, tuple, array or other iterable, but not of text or a mapping."""
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
         raise InvalidArgumentError(argument, value, allowed)
     return list(value)
 
 
 def distinct(argument: str, values: Iterable[Hashable], minimum: int) -> tuple[Hashable, ...]:
-    """At least `minimum` different, non-empty names."""
+    """Validate at least `minimum` distinct, non-empty names."""
     names = tuple(values)
     if len(names) < minimum:
         raise InvalidArgumentError(argument, names, f"{minimum} or more names")

@@ -1,4 +1,4 @@
-"""Every exception that Deniable raises on purpose.
+"""All exceptions that Deniable raises deliberately.
 
 ::
 
@@ -23,19 +23,19 @@ from collections.abc import Sequence
 from functools import partial
 
 NANO = 1_000_000_000
-"""Nano-nats in one nat; budgets are stored as integers of this unit."""
+"""Nano-nats per nat; budgets are stored as integers in nano-nats."""
 
 
 class DeniableError(Exception):
-    """The base of all errors of this package."""
+    """Base class of all errors of this package."""
 
 
 class InvalidArgumentError(DeniableError, ValueError):
-    """An argument outside of what is allowed.
+    """An argument has a value that is not allowed.
 
     Attributes:
-        argument: the name of the argument, as the caller wrote it.
-        value: what was given.
+        argument: name of the argument, as written by the caller.
+        value: the given value.
         allowed: what would have been accepted, in words.
 
     >>> raise InvalidArgumentError("n_arms", 1, "a whole number, 2 or more")
@@ -55,10 +55,10 @@ class InvalidArgumentError(DeniableError, ValueError):
 
 
 class InvalidTableError(DeniableError, ValueError):
-    """A table with rows that cannot be used.
+    """A table has invalid rows.
 
     Attributes:
-        problems: (row number, what is wrong with it), for every bad row; row 0 is the table itself.
+        problems: (row number, problem) for every bad row; row 0 is the table itself.
 
     >>> raise InvalidTableError([(2, "row 2 (b): visitors is missing")])
     Traceback (most recent call last):
@@ -77,11 +77,11 @@ class InvalidTableError(DeniableError, ValueError):
 
 
 class InsufficientBudgetError(DeniableError):
-    """A debit larger than what is left; nothing was debited.
+    """A debit exceeds the remaining budget; nothing was debited.
 
     Attributes:
-        remaining: what is left, in nano-nats.
-        requested: what was asked for, in nano-nats.
+        remaining: the remaining amount, in nano-nats.
+        requested: the requested amount, in nano-nats.
 
     >>> raise InsufficientBudgetError(remaining=500_000_000, requested=1_000_000_000)
     Traceback (most recent call last):
@@ -106,14 +106,14 @@ class BrokenPromiseError(DeniableError):
 
 
 class EntropyError(DeniableError):
-    """The operating system gave no random bytes; nothing can be drawn."""
+    """The operating system returned no random bytes, so nothing can be drawn."""
 
 
 class MissingExtraError(DeniableError, ImportError):
-    """An optional dependency that is not installed.
+    """An optional dependency is not installed.
 
     Attributes:
-        module: the module that is missing.
+        module: the missing module.
         extra: the extra of this package that installs it.
 
     >>> raise MissingExtraError("numba", "simulate")
@@ -132,7 +132,7 @@ class MissingExtraError(DeniableError, ImportError):
 
 
 class UnknownNameError(DeniableError, LookupError):
-    """Nothing of this kind has this name.
+    """There is nothing of this kind with this name.
 
     >>> raise UnknownNameError("experiment", "checkout")
     Traceback (most recent call last):
@@ -147,16 +147,16 @@ class UnknownNameError(DeniableError, LookupError):
 
 
 class WrongStateError(DeniableError):
-    """An act that the present state forbids: starting twice, changing what carries the promise."""
+    """The current state forbids an action, such as starting twice or changing a promise."""
 
 
 class ApprovalNeededError(WrongStateError):
-    """The firm says that this needs a second person. Nothing was done; a request waits.
+    """The firm's rules require a second person. Nothing was done except leaving a request.
 
     Attributes:
-        kind: of the act.
-        words: what it does.
-        digest: a keyed hash of what exactly it does.
+        kind: kind of the action.
+        words: description of the action.
+        digest: a keyed hash of the exact action.
 
     >>> raise ApprovalNeededError("start", "start checkout: 3 nats", bytes(32))
     Traceback (most recent call last):
@@ -179,7 +179,7 @@ class ApprovalNeededError(WrongStateError):
 
 
 class TooManyAttemptsError(DeniableError):
-    """Too many wrong passwords lately; this one was not looked at.
+    """There were too many wrong passwords recently; this one was not checked.
 
     Attributes:
         seconds: how long to wait.
@@ -199,14 +199,14 @@ class TooManyAttemptsError(DeniableError):
 
 
 class OverloadedError(DeniableError):
-    """More is queued than can be answered in time. Nothing was done; whoever asks gets the same."""
+    """More is queued than can be answered in time. Nothing was done; the same for all callers."""
 
 
 class StoreUnavailableError(DeniableError):
-    """The store did not take a change, also after retries. The change was not acknowledged."""
+    """The store did not accept a change despite retries. The change was not acknowledged."""
 
 
 def _shown(value: object) -> str:
-    """The value as a person would recognise it, cut where it is long."""
+    """Format the value in a recognisable form, truncated if it is long."""
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."

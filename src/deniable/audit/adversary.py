@@ -1,16 +1,17 @@
-"""The watcher as an adversary who has only counts: what it can prove from them.
+"""What a watcher can prove from counts alone.
 
-It counts how often each arm was shown to each segment. Where the promise is kept, the number of times
-arm j is shown to n visitors lies, in distribution, between binomials with the smallest and the largest
-probability of the table, whatever was learned meanwhile. So exact binomial intervals (Clopper and
-Pearson) give a risk that, with the stated confidence, the experiment has at least. It does not need
-the recorded tables: a log that lies about them does not help.
+It counts how often each arm was shown to each segment. If the promise is kept, the number of times
+arm j is shown to n visitors lies, in distribution, between binomials with the smallest and the
+largest probability of the table, whatever was learned meanwhile. Exact binomial intervals (Clopper
+and Pearson) therefore give a lower bound on the experiment's risk, with the stated confidence. This
+does not use the recorded tables, so a log that misstates them does not help.
 
-For audits that run every night the limits hold at all looks together. With x shows among n visitors
+For audits that run every night, the limits hold simultaneously at all looks. With x shows among
+n visitors,
 
     exp(d x - n log(1 + p (e^d - 1))),  d > 0,
 
-is a supermartingale where the arm's probability is never above p; so is its mean over a grid of d. The
+is a supermartingale if the arm's probability is never above p; so is its mean over a grid of d. The
 lower limit is the smallest p for which that mean is below 1/alpha; the upper one is the same for the
 visitors who were shown another arm.
 """
@@ -36,11 +37,12 @@ class ProvenRisk:
     """The largest risk, relative to its arm's budget, that the counts prove.
 
     Attributes:
-        nats: with this confidence the experiment's risk is at least this; 0 where nothing is proven.
-        budget: what is promised for the arm it was found on.
-        arm: its position; None where nothing could be compared.
-        alpha: how often a sound experiment would be accused.
-        visitors: those counted.
+        nats: the experiment's risk is at least this, with the stated confidence; 0 if nothing is
+            proven.
+        budget: the budget of the arm it was found on.
+        arm: the arm's index; None if nothing could be compared.
+        alpha: probability of accusing a sound experiment.
+        visitors: number of visitors counted.
     """
 
     nats: float
@@ -58,16 +60,17 @@ class ProvenRisk:
 def proven_risk(
     promise: Promise, log: DecisionLog, alpha: float = 1e-3, *, every_look: bool = False
 ) -> ProvenRisk:
-    """What counts alone prove, over all pairs of segments, arms and versions together.
+    """Return what counts alone prove, over all pairs of segments, arms and versions.
 
-    Tables that keep the budgets together are counted together: where the promise is given the time,
-    each alone.
+    Tables that keep the budgets together are counted together; if the promise is given the time,
+    each is counted separately.
 
     Args:
-        promise: what to hold against it.
+        promise: the promise to check.
         log: all decisions.
-        alpha: the family-wise rate of false accusations.
-        every_look: over all looks together, not at this one alone; the limits are a little wider.
+        alpha: family-wise rate of false accusations.
+        every_look: make the limits valid at all looks, not only at this one; they are a little
+            wider.
     """
     limits = _limits_at_any_look if every_look else _intervals
     usable = log.row >= 0
@@ -83,7 +86,7 @@ def proven_risk(
     best = ProvenRisk(0.0, promise.budget_nano / NANO, None, alpha, int(usable.sum()))
     for arms, counts in tables:
         low, high = limits(counts, alpha / max(n_intervals, 1))
-        # Lowest of the largest over highest of the smallest, arm by arm.
+        # For each arm, the lower limit of the largest share over the upper limit of the smallest.
         with np.errstate(divide="ignore"):
             nats = np.log(low.max(axis=0)) - np.log(high.min(axis=0))
         for place, arm in enumerate(arms):
@@ -95,14 +98,14 @@ def proven_risk(
 
 
 def _counts(log: DecisionLog, promise: Promise) -> Ints:
-    """Shows of each arm (column) in each segment (row)."""
+    """Return the shows of each arm (column) in each segment (row)."""
     shape = (len(promise.segments), len(promise.arms))
     cells = np.bincount(log.segment * shape[1] + log.shown, minlength=shape[0] * shape[1])
     return cells.reshape(shape).astype(np.int64)
 
 
 def _intervals(counts: Ints, alpha: float) -> tuple[FloatArray, FloatArray]:
-    """One-sided Clopper-Pearson limits of each cell's share of its row; (0, 1) for empty rows."""
+    """Return one-sided Clopper-Pearson limits of each cell's share of its row; (0, 1) for empty rows."""
     from scipy.special import betaincinv
 
     total = counts.sum(axis=1, keepdims=True) * np.ones_like(counts)
@@ -113,7 +116,7 @@ def _intervals(counts: Ints, alpha: float) -> tuple[FloatArray, FloatArray]:
 
 
 def _limits_at_any_look(counts: Ints, alpha: float) -> tuple[FloatArray, FloatArray]:
-    """The same, valid at all looks together."""
+    """Like `_intervals`, but valid simultaneously at all looks."""
     total = (counts.sum(axis=1, keepdims=True) * np.ones_like(counts)).astype(np.float64)
     shown = counts.astype(np.float64)
     return _lower(shown, total, alpha), 1 - _lower(total - shown, total, alpha)

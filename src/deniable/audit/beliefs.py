@@ -1,8 +1,8 @@
-"""The watcher at its best: it knows the algorithm's whole state, and every visitor's segment is a guess.
+"""The strongest watcher: it knows the algorithm's complete state, except the visitors' segments.
 
-For each visitor it knows the table in force at that moment, starts from the segments' shares as its
-prior and applies Bayes' rule to the arm. Apart from that, it may see the response too; then it is given
-click rates estimated from these very data, which flatters it. Only the first is promised.
+For each visitor it knows the table in force at that moment, uses the segments' shares as its prior,
+and applies Bayes' rule to the arm. A second watcher sees the response too; it is given click rates
+estimated from the same data, which overstates its power. Only the first is covered by the promise.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
 MOST_CELLS = 20_000_000
 ROUNDING = 1e-9
-"""Nats. Beliefs are floats; whether the promise holds is for the exact check to say."""
+"""Tolerance in nats. Beliefs are floats; the exact check decides whether the promise holds."""
 
 
 @dataclass(frozen=True)
 class Belief:
-    """What a watcher came to believe.
+    """The beliefs that a watcher arrived at.
 
     Attributes:
-        moved: the largest move of its log odds for or against any segment, in nats.
-        highest: the largest belief it held in some visitor's segment.
-        bound: the largest that the budget allows, for that segment's prior.
-        guessed: share of visitors whose segment it would guess right.
+        moved: the largest change of its log odds for or against any segment, in nats.
+        highest: its strongest belief in any visitor's segment.
+        bound: the strongest belief that the budget allows, for that segment's prior.
+        guessed: share of visitors whose segment it would guess correctly.
         guessed_before: the same without seeing anything: the largest segment's share.
     """
 
@@ -47,12 +47,12 @@ class Belief:
 
 @dataclass(frozen=True)
 class Beliefs:
-    """Both watchers.
+    """The beliefs of both watchers.
 
     Attributes:
-        visitors: how many were looked at, the most recent ones.
+        visitors: number of visitors considered, the most recent ones.
         arm: the watcher that sees the arm.
-        arm_and_response: the one that sees the response too; measured, not promised.
+        arm_and_response: the watcher that also sees the response; measured, not promised.
     """
 
     visitors: int
@@ -61,7 +61,7 @@ class Beliefs:
 
 
 def realized_beliefs(promise: Promise, log: DecisionLog) -> Beliefs | None:
-    """Bayes' rule for every listed visitor; None with fewer than two segments or no visitors."""
+    """Apply Bayes' rule to every listed visitor; None with fewer than two segments or no visitors."""
     listed = log.where(log.row >= 0)
     if not listed.size:
         return None
@@ -69,7 +69,8 @@ def realized_beliefs(promise: Promise, log: DecisionLog) -> Beliefs | None:
     recent[-(MOST_CELLS // len(promise.segments)) :] = True
     seen = listed.where(recent)
     likelihood = _likelihoods(promise, seen)
-    # An arm that no row of its table shows: other checks say so, and Bayes' rule says nothing.
+    # Skip arms that no row of their table shows. Other checks report them, and Bayes' rule does not
+    # apply.
     possible = np.asarray(likelihood.any(axis=1), dtype=bool)
     seen, likelihood = seen.where(possible), likelihood[possible]
     if np.unique(seen.segment).size < 2:
@@ -86,7 +87,7 @@ def realized_beliefs(promise: Promise, log: DecisionLog) -> Beliefs | None:
 
 
 def _likelihoods(promise: Promise, log: DecisionLog) -> FloatArray:
-    """Probability of each shown arm, were its visitor of each segment; shape (visitors, J)."""
+    """Return the probability of each shown arm given each possible segment; shape (visitors, J)."""
     design = probabilities(promise)
     found = np.empty((log.size, len(promise.segments)))
     for number in np.unique(log.table).tolist():
@@ -96,7 +97,7 @@ def _likelihoods(promise: Promise, log: DecisionLog) -> FloatArray:
 
 
 def _click_rates(promise: Promise, log: DecisionLog) -> FloatArray:
-    """Click rate of each arm (column) in each segment (row), half a click added to either side."""
+    """Return click rates by segment (row) and arm (column), with half a click added to either side."""
     shape = (len(promise.segments), len(promise.arms))
     cell = log.segment * shape[1] + log.shown
     shows = np.bincount(cell, minlength=shape[0] * shape[1])

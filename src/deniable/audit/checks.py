@@ -1,7 +1,8 @@
-"""Each check of an audit in words: a question, its outcome, a statement a privacy officer can file.
+"""The checks of an audit as text: a question, its outcome, and a statement for the record.
 
-Only exact checks and those that hold at all looks together can be "broken". What a single look may find
-by chance is "measured": chi-squares and binomial tests, with their p-values.
+Only exact checks, and those that hold simultaneously at all looks, can be "broken". Results that a
+single look may produce by chance (chi-squares and binomial tests, with their p-values) are
+"measured".
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ Outcome: TypeAlias = Literal["kept", "broken", "not tested", "measured"]
 
 @dataclass(frozen=True)
 class Check:
-    """One question, its answer, and the words for it."""
+    """One question, its outcome, and the explanation."""
 
     name: str
     outcome: Outcome
@@ -45,7 +46,7 @@ class Check:
 
 
 def exact_checks(promise: Promise, proofs: tuple[VersionProof, ...]) -> Iterator[Check]:
-    """The exact proof of each version."""
+    """Yield the exact proof of each version."""
     for proof in proofs:
         of_version = "" if len(proofs) == 1 else f", version {proof.version}"
         worst = proof.worst
@@ -99,7 +100,7 @@ def _listed(numbers: tuple[int, ...]) -> str:
 
 
 def rule_checks(promise: Promise, log: DecisionLog) -> Iterator[Check]:
-    """What every single decision must follow."""
+    """Yield the rules that every single decision must follow."""
     pairs = np.unique(np.stack([log.visitor, log.shown], axis=1), axis=0)
     visitors, arms = np.unique(pairs[:, 0], return_counts=True)
     yield _counted(
@@ -127,7 +128,7 @@ def rule_checks(promise: Promise, log: DecisionLog) -> Iterator[Check]:
         "decisions name a table of another version.",
     )
     if max(promise.segments_since) > 1:
-        # The last one stands for unlisted segments, whose position is -1.
+        # The last entry is for unlisted segments, whose index is -1.
         since = np.array([*promise.segments_since, 1])
         yield _counted(
             "segments in order",
@@ -142,7 +143,7 @@ def _counted(name: str, count: int, good: str, bad: str) -> Check:
 
 
 def evidence_checks(found: Evidence) -> Iterator[Check]:
-    """Draws against tables and roles against shares, valid at all looks together."""
+    """Compare draws with tables and roles with shares, valid simultaneously at all looks."""
     yield Check(
         "draws follow their tables",
         "broken" if found.draws_accuse else "kept",
@@ -175,7 +176,7 @@ def _e_value(log: float) -> str:
 
 
 def lottery_checks(cells: Cells, lottery: Lottery) -> Iterator[Check]:
-    """Observed roles against their shares, by exact binomial tests; for people to look at."""
+    """Compare observed roles with their shares by exact binomial tests, for information."""
     roles: Counter[int] = Counter()
     for (_, role, _, _), shows in cells.items():
         roles[role] += shows
@@ -195,7 +196,7 @@ def lottery_checks(cells: Cells, lottery: Lottery) -> Iterator[Check]:
 
 
 def draw_checks(draws: Sequence[DrawTest], rows: RowTests) -> Iterator[Check]:
-    """Chi-squares of observed arms against the tables: shown to people, and accusing nobody."""
+    """Compare observed arms with the tables by chi-square tests, for information."""
     words = {
         "arms, all visitors": "The arms shown over all visitors, against the tables",
         "likeliest arm shown": "The shows of each row's likeliest arm, against the tables",
@@ -227,7 +228,7 @@ def _how(test: DrawTest) -> str:
 
 
 def counted_check(log_cells: Cells, counted: Cells, erased: int) -> Check:
-    """Whether counters and stored decisions agree, erased ones apart."""
+    """Check that counters and stored decisions agree, except for erased ones."""
     missing = {
         cell: counted.get(cell, 0) - log_cells.get(cell, 0)
         for cell in {*counted, *log_cells}
@@ -248,7 +249,7 @@ def counted_check(log_cells: Cells, counted: Cells, erased: int) -> Check:
 
 
 def chain_check(problems: Sequence[str]) -> Check:
-    """Whether ledger, rows and tables agree."""
+    """Check that ledger, rows and tables agree."""
     return Check(
         "the ledger",
         "broken" if problems else "kept",
@@ -260,19 +261,19 @@ def chain_check(problems: Sequence[str]) -> Check:
 
 
 def proven_check(promise: Promise, proven: ProvenRisk) -> Check:
-    """What counts alone prove."""
+    """Report what counts alone prove."""
     if proven.arm is None:
         return Check("counts alone", "not tested", "There is nothing to compare yet.")
-    told = (
+    sentence = (
         f"From {proven.visitors:,} visitors' arms and segments alone, a risk of at least "
         f"{proven.nats:.4g} nats is proven (confidence {1 - proven.alpha:.2%}, over all audits); "
         f"the promise for {promise.arms[proven.arm]!r} is {proven.budget:g}."
     )
-    return Check("counts alone", "broken" if proven.exceeds else "kept", told)
+    return Check("counts alone", "broken" if proven.exceeds else "kept", sentence)
 
 
 def belief_checks(promise: Promise, beliefs: Beliefs | None) -> Iterator[Check]:
-    """What the best watcher came to believe."""
+    """Report what the strongest watcher came to believe."""
     if beliefs is None:
         yield Check("the best watcher", "not tested", "There are not yet visitors of two segments.")
         return

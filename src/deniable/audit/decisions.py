@@ -1,4 +1,4 @@
-"""The decision log as arrays: what the trusted store recorded about each visitor, oldest first."""
+"""The decision log as arrays: the stored decisions, oldest first."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ COLUMNS = ("visitor", "segment", "shown", "table", "role", "version")
 
 @dataclass(frozen=True, eq=False)
 class DecisionLog:
-    """One entry a decision, in order of time.
+    """One entry per decision, in order of time.
 
     Attributes:
-        visitor: a number for each visitor: equal numbers, equal visitors.
-        segment: its position, or UNLISTED.
-        shown: the position of the shown arm.
-        table: the number of the table that it was drawn from.
+        visitor: a number for each visitor; equal numbers mean equal visitors.
+        segment: its index, or UNLISTED.
+        shown: index of the shown arm.
+        table: number of the table that it was drawn from.
         role: 0 for members, who are drawn from their segment's row; others have the zero row.
         version: the experiment's version.
         reward: 0 or more, or NO_REWARD.
@@ -48,24 +48,24 @@ class DecisionLog:
 
     @property
     def size(self) -> int:
-        """How many decisions."""
+        """Number of decisions."""
         return int(self.shown.size)
 
     @property
     def row(self) -> Ints:
-        """The row of the table that each was drawn from: a segment's position, or UNLISTED."""
+        """The row of the table that each was drawn from: a segment's index, or UNLISTED."""
         return np.where(self.role == MEMBER, self.segment, UNLISTED)
 
     def where(self, chosen: NDArray[np.bool_]) -> DecisionLog:
-        """The chosen decisions, in the same order."""
+        """Return the chosen decisions, in the same order."""
         return DecisionLog(*(getattr(self, field.name)[chosen] for field in fields(self)))
 
     @classmethod
     def from_frame(cls, frame: pl.DataFrame, promise: Promise) -> DecisionLog:
-        """From a Polars frame with COLUMNS and, optionally, `reward`, one row a decision.
+        """Convert a Polars frame with COLUMNS and, optionally, `reward`, with one row per decision.
 
-        Arms and segments may be positions or names; a segment that is missing or not listed is
-        UNLISTED. Rows of erased visitors, which hold nothing, are left out.
+        Arms and segments may be indices or names; a missing or unlisted segment is UNLISTED. Rows
+        of erased visitors, which are empty, are left out.
         """
         import polars as pl
 
@@ -95,7 +95,7 @@ def _whole(column: pl.Series) -> Ints:
 
 
 def _places(column: pl.Series, names: Iterable[str]) -> Ints:
-    """Positions of names; numbers are positions already; what is unknown is -1."""
+    """Convert names to indices. Numbers are taken as indices; unknown names become -1."""
     import polars as pl
 
     if column.dtype.is_integer():

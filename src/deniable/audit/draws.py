@@ -1,9 +1,9 @@
-"""Were arms drawn as published? Observed arms against the tables' probabilities, with a p-value.
+"""Tests whether arms were drawn as published: observed counts against the tables' probabilities.
 
-Decision i names a table; with its row it shows arm j with a known probability p_ij. The counts O_j
-minus their sum E_j have covariance V = sum of diag(p_i) - p_i p_i', also where tables were learned from
-earlier draws (a martingale), so (O - E)' V^+ (O - E) is chi-square. Where an expected count is below 5
-the p-value comes from simulating the design instead.
+Decision i names a table; from its row, arm j has a known probability p_ij. The counts O_j minus
+their expectation E_j have the covariance V = sum of diag(p_i) - p_i p_i', even if tables were
+learned from earlier draws (a martingale), so (O - E)' V^+ (O - E) is chi-square. If an expected
+count is below 5, the p-value comes from simulating the design instead.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class DrawTest:
     """Observed against expected counts.
 
     Attributes:
-        what: in words.
-        observed: counts.
-        expected: what the tables ask for, to be compared with it.
+        what: description.
+        observed: observed counts.
+        expected: counts expected from the tables.
         statistic: chi-square.
-        degrees: of freedom.
-        p_value: how often drawing as published looks at least as far off.
-        simulated: whether the p-value comes from simulation: few decisions.
+        degrees: degrees of freedom.
+        p_value: probability of a deviation at least this large if draws follow the tables.
+        simulated: whether the p-value comes from simulation, because there are few decisions.
     """
 
     what: str
@@ -50,7 +50,7 @@ class DrawTest:
 
 
 def probabilities(promise: Promise) -> dict[int, FloatArray]:
-    """Table number -> the probability of each arm (column) in each row; the zero row is the last."""
+    """Return table number -> probability of each arm (column) in each row; the zero row is last."""
     return {
         published.number: np.array(
             [
@@ -63,7 +63,7 @@ def probabilities(promise: Promise) -> dict[int, FloatArray]:
 
 
 def compare_draws(promise: Promise, log: DecisionLog, seed: int = 0) -> list[DrawTest]:
-    """The arms over all visitors, the share of each row's likeliest arm, the arms by segment."""
+    """Compare all arms, the share of each row's likeliest arm, and the arms by segment."""
     design = probabilities(promise)
     everyone = np.ones(log.size, dtype=bool)
     tests = [_arms("arms, all visitors", design, log, everyone, seed)]
@@ -77,13 +77,13 @@ def compare_draws(promise: Promise, log: DecisionLog, seed: int = 0) -> list[Dra
 
 @dataclass(frozen=True)
 class RowTests:
-    """A chi-square for every row of every table, as far as rows have enough visitors.
+    """Chi-square tests for every row of every table that has enough visitors.
 
     Attributes:
         tested: rows with at least 5 expected shows of every arm.
-        too_few: rows with visitors, but fewer.
-        least: the smallest p-value; 1 where none was tested.
-        table: the number of its table; None where none was tested.
+        too_few: rows with fewer visitors than that.
+        least: the smallest p-value; 1 if none was tested.
+        table: the number of its table; None if none was tested.
         adjusted: the smallest p-value times the number of tests, at most 1.
     """
 
@@ -95,12 +95,12 @@ class RowTests:
 
 
 def compare_rows(numbers: Sequence[int], p: FloatArray, shows: FloatArray) -> RowTests:
-    """Chi-square by table and segment.
+    """Test each table and segment by chi-square.
 
     Args:
-        numbers: of the tables.
+        numbers: numbers of the tables.
         p: probabilities, (tables, rows, arms).
-        shows: observed, of the same shape.
+        shows: observed shows, in the same shape.
 
     >>> half = np.full((1, 2, 2), 0.5)
     >>> found = compare_rows([7], half, np.array([[[60.0, 40.0], [2.0, 1.0]]]))
@@ -140,7 +140,7 @@ def _arms(
     chosen: NDArray[np.bool_],
     seed: int,
 ) -> DrawTest:
-    """Counts of every arm, by groups of decisions that were drawn from the same row."""
+    """Compare the counts of every arm, in groups of decisions that were drawn from the same row."""
     groups, sizes = np.unique(
         np.stack([log.table[chosen], log.row[chosen]], axis=1), axis=0, return_counts=True
     )
@@ -155,7 +155,7 @@ def _arms(
     statistic = float(difference @ inverse @ difference)
     shown = expected > 0
     few = bool(expected[shown].min() < LEAST_EXPECTED)
-    if observed[~shown].any():  # an arm that could not be shown
+    if observed[~shown].any():  # an arm with probability 0 was shown
         statistic, p_value = float("inf"), 0.0
     elif degrees == 0:
         p_value = 1.0
@@ -175,7 +175,7 @@ def _arms(
 
 
 def _likeliest_share(design: dict[int, FloatArray], log: DecisionLog) -> DrawTest:
-    """How often the row's likeliest arm was shown: too often would tell a watcher too much."""
+    """Test how often the row's likeliest arm was shown; too often would reveal too much."""
     groups, place, sizes = np.unique(
         np.stack([log.table, log.row], axis=1), axis=0, return_inverse=True, return_counts=True
     )

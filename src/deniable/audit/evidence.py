@@ -1,20 +1,20 @@
-"""What may accuse an experiment by chance: e-values of its draws and of its lotteries, and their power.
+"""Statistical evidence against an experiment: e-values of its draws and lotteries, and their power.
 
-An audit that runs every night looks at the same experiment hundreds of times. A chi-square test at
-level 0.001 would accuse a sound experiment sooner or later. An e-value does not: along the visitors
+An audit that runs every night tests the same experiment hundreds of times. A chi-square test at
+level 0.001 would eventually accuse a sound experiment. An e-value does not. Along the visitors,
 
     M_t = mean over tilts d of exp(d x_t - Lambda_t(d)),  M_0 = 1,
 
-is a martingale where every arm is drawn from the row that the decision names, because that row was
+is a martingale if every arm is drawn from the row that the decision names, because that row was
 published before the draw, and given it E[exp(d 1[shown]) ] = 1 + p (e^d - 1) (`inference.e_values`).
 Which visitor comes next, of which segment, and which table is next may depend on everything before.
 By Ville's inequality P(M_t >= 1/alpha for some t) <= alpha. Tonight's audit computes M at tonight's t
 from the counts of the whole log, so all nights together read values of one martingale, and the chance
 that any of them ever accuses is at most alpha. Nothing is carried from night to night.
 
-Two things this needs. Every draw counts: those of erased visitors are taken from the counters, since
+This requires two things. Every draw counts: those of erased visitors are taken from the counters, since
 a visitor may ask for erasure because of the arm. And the set of e-values that are averaged is fixed by
-the experiment's arms and segments, not by what was seen.
+the experiment's arms and segments, not by what was observed.
 
 The lottery of slots and holdouts is a keyed hash of the visitor. Under it the roles of new visitors
 are independent draws with known shares, in every segment, as long as who comes for the first time does
@@ -46,10 +46,10 @@ from deniable.inference.e_values import (
 from deniable.inference.state import Batch
 
 ALPHA = 1e-3
-"""The chance that a sound experiment is ever accused, over its whole life and all audits of it."""
+"""Maximum probability that a sound experiment is ever accused, over its whole life and all audits."""
 
 DRAWS_ALPHA, LOTTERY_ALPHA, COUNTS_ALPHA = 0.8 * ALPHA, 0.1 * ALPHA, 0.1 * ALPHA
-"""How the statistical checks share it."""
+"""How the statistical checks divide it."""
 
 POWER = 0.99
 
@@ -61,14 +61,14 @@ Cells: TypeAlias = Mapping[tuple[int, int, int, int], int]
 
 @dataclass(frozen=True)
 class Power:
-    """What the audit would have noticed.
+    """What the audit would have detected.
 
     Attributes:
-        draws: how many it had.
-        overall: the smallest bias of all rows' likeliest arms (of any one arm where all are equally
-            likely); None: none would have been noticed.
-        weakest: the same in the segment where the least would have been noticed, among those that
-            had visitors; None: in one of them none would have been.
+        draws: number of draws.
+        overall: the smallest detectable bias of all rows' likeliest arms (of any single arm if all
+            are equally likely); None if no bias would have been detected.
+        weakest: the same in the segment with the least power, among those that had visitors; None
+            if no bias would have been detected in one of them.
     """
 
     draws: int
@@ -77,30 +77,30 @@ class Power:
 
     @property
     def words(self) -> str:
-        """One sentence for people."""
+        """Summarise the power in one sentence."""
         if self.overall is None:
             return (
                 f"With {self.draws:,} draws this audit had no power: it would not have noticed any "
                 f"excess with {POWER:.0%}."
             )
-        told = (
+        text = (
             f"From {self.draws:,} draws it would have noticed an excess of "
             f"{self.overall.tilt:.2g} nats with {POWER:.0%}: {100 * self.overall.share:.2g} of 100 "
             "visitors more shown a row's likeliest arm"
         )
         if self.weakest is None:
-            return told + "; in the smallest segment alone, none."
-        return told + f"; in any one segment {self.weakest.tilt:.2g} nats."
+            return text + "; in the smallest segment alone, none."
+        return text + f"; in any one segment {self.weakest.tilt:.2g} nats."
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """Evidence against an experiment; natural logarithms of e-values.
+    """Evidence against an experiment, as natural logarithms of e-values.
 
     Attributes:
-        draws: that arms were not drawn as published.
-        lottery: that members or holdouts were not chosen by lot; None without a lottery.
-        power: what would have been noticed.
+        draws: evidence that arms were not drawn as published.
+        lottery: evidence that members or holdouts were not chosen by lot; None without a lottery.
+        power: what would have been detected.
     """
 
     draws: float
@@ -119,13 +119,13 @@ class Evidence:
 
 
 def cells_of(log: DecisionLog) -> Cells:
-    """The cells of a log."""
+    """Return the cells of a log."""
     columns = (log.table, log.role, log.segment, log.shown)
     return Counter(zip(*(column.tolist() for column in columns), strict=True))
 
 
 def arrays(promise: Promise, cells: Cells) -> tuple[FloatArray, FloatArray]:
-    """Probabilities and shows, both of shape (tables, J + 1, K); the zero row is the last."""
+    """Return probabilities and shows, both of shape (tables, J + 1, K); the zero row is last."""
     place = {published.number: i for i, published in enumerate(promise.tables)}
     last = len(promise.segments)
     design = probabilities(promise)
@@ -138,7 +138,7 @@ def arrays(promise: Promise, cells: Cells) -> tuple[FloatArray, FloatArray]:
 
 
 def evidence(promise: Promise, cells: Cells, lottery: Lottery | None = None) -> Evidence:
-    """E-values of draws and lottery, and the power of the first."""
+    """Return e-values of draws and lottery, and the power of the first."""
     p, shows = arrays(promise, cells)
     nothing = np.zeros_like(p[0])
     batches = [Batch(table, shown, nothing) for table, shown in zip(p, shows, strict=True)]
@@ -152,7 +152,7 @@ def evidence(promise: Promise, cells: Cells, lottery: Lottery | None = None) -> 
 
 
 def lottery_evidence(cells: Cells, lottery: Lottery) -> float:
-    """Log e-value of "slots and holdouts were not drawn by lot", over all segments together.
+    """Return the log e-value of "slots and holdouts were not drawn by lot", over all segments.
 
     >>> cells = {(1, 0, 0, 0): 500, (1, 1, 0, 0): 500}
     >>> round(lottery_evidence(cells, Lottery(slots=500, holdout=0)), 2)
@@ -193,7 +193,7 @@ def _power(p: FloatArray, shows: FloatArray, alpha: float) -> Power:
 
 
 def _smallest(p: FloatArray, trials: FloatArray, alpha: float) -> Excess | None:
-    """Of the likeliest arms; of any one arm where all are equally likely in every row."""
+    """Return the smallest excess of the likeliest arms, or of any arm if all are equally likely."""
     often = favourites_of(p)[1]
     if (often[trials > 0] < 1).any():
         return smallest_excess(often, trials, alpha=alpha, power=POWER)

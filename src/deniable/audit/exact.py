@@ -1,11 +1,11 @@
-"""The exact check: every published table, its worst ratio a fraction, compared without rounding.
+"""The exact check: the worst ratio of every published table, as a fraction, without rounding.
 
-For a shown arm j let ``most_j`` and ``least_j`` be the largest and the smallest probability with which
-anybody can be shown it. Within one table, over segments and the zero row, a watcher that knows when the
-visitor first came can move its odds by at most most_j / least_j; over all tables of a version, one that
-does not know it. The promise is kept if that fraction is at most a rational number that is itself below
-e^budget_j. Strategies of the grade "across time" also have a band, fixed at the start: its ratio bounds
-every table that they may ever publish.
+For a shown arm j, let ``most_j`` and ``least_j`` be the largest and the smallest probability with
+which any visitor can be shown it. Within one table, over segments and the zero row, a watcher that
+knows when the visitor first came can move its odds by at most most_j / least_j; over all tables of
+a version, one that does not know it. The promise is kept if that fraction is at most a rational
+number below e^budget_j. Strategies of the grade "across time" also have a band, fixed at the start,
+whose ratio bounds every table that they can ever publish.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ ACROSS_TIME = "across time"
 
 @dataclass(frozen=True)
 class ArmProof:
-    """One shown arm.
+    """The exact check of one shown arm.
 
     Attributes:
-        arm: its position.
-        budget_nano: what is promised for it.
-        ratio: the exact factor by which seeing it can move a watcher's odds, at worst, given the
-            time of the first visit; None where some can be shown it and others cannot.
+        arm: its index.
+        budget_nano: its budget.
+        ratio: the exact worst-case factor by which seeing it can move a watcher's odds, given the
+            time of the first visit; None if some visitors can be shown it and others cannot.
         ratio_across_time: the same for a watcher that does not know the time.
         bound: a rational number at most e^budget.
-        most: the largest probability of being shown, times 2^64, over all tables (of a band that was
-            fixed late: from then on).
-        least: the smallest.
-        grade: which of the two ratios is promised.
+        most: the largest probability of being shown, times 2^64, over all tables (if the band was
+            fixed late: since then).
+        least: the smallest probability, times 2^64.
+        grade: determines which of the two ratios is promised.
     """
 
     arm: int
@@ -52,7 +52,7 @@ class ArmProof:
 
     @property
     def promised_ratio(self) -> Fraction | None:
-        """The ratio that the promise is about; across time, each table alone must keep it too."""
+        """The ratio that the promise covers. Across time, each table alone must keep it too."""
         if self.grade != ACROSS_TIME or self.ratio is None or self.ratio_across_time is None:
             return self.ratio if self.grade != ACROSS_TIME else None
         return max(self.ratio, self.ratio_across_time)
@@ -63,7 +63,7 @@ class ArmProof:
         return self.promised_ratio is not None and self.promised_ratio <= self.bound
 
     def to_dict(self) -> JsonObject:
-        """Plain numbers; fractions as text, so that nothing is rounded."""
+        """Return plain numbers; fractions as text, so that nothing is rounded."""
         ratio, across = self.promised_ratio, self.ratio_across_time
         return {
             "arm": self.arm,
@@ -81,15 +81,15 @@ class ArmProof:
 
 @dataclass(frozen=True)
 class VersionProof:
-    """All arms of one version.
+    """The exact check of all arms of one version.
 
     Attributes:
         version: 1 until an arm is switched off or added.
-        n_tables: how many were published; 0: the design was checked alone.
-        arms: one proof an arm that the version shows.
+        n_tables: number of published tables; 0 if only the design was checked.
+        arms: one proof per arm that the version shows.
         band_holds: whether the band's ratio is within every budget; None without a band.
-        outside_band: numbers of tables with an entry outside of the band.
-        not_replayed: numbers of tables that the strategy does not make of their counts.
+        outside_band: numbers of tables with an entry outside the band.
+        not_replayed: numbers of tables that do not follow from their counts.
     """
 
     version: int
@@ -119,12 +119,12 @@ class VersionProof:
 
 
 def exact_proof(promise: Promise, *, replay: bool = True) -> tuple[VersionProof, ...]:
-    """One proof for each version of the experiment.
+    """Return one proof for each version of the experiment.
 
     Args:
-        promise: with its tables.
-        replay: whether each table is made again from its counts, which takes long for many tables.
-            Without it `not_replayed` is empty; what a table tells is proven all the same.
+        promise: the promise with its tables.
+        replay: whether to recompute each table from its counts, which takes long for many tables.
+            Without it `not_replayed` is empty; the ratios are proven all the same.
 
     >>> promise = Promise("checkout", ("old", "new"), ("a", "b"), (10**9, 10**9), "constant")
     >>> proof = exact_proof(promise)[0].worst
@@ -135,7 +135,7 @@ def exact_proof(promise: Promise, *, replay: bool = True) -> tuple[VersionProof,
 
 
 def decimal(value: Fraction, digits: int = 20) -> str:
-    """A fraction as a decimal, cut (not rounded) after this many digits.
+    """Format a fraction as a decimal, truncated (not rounded) after this many digits.
 
     >>> decimal(Fraction(2, 3), 5)
     '0.66666'
@@ -148,14 +148,14 @@ def _version_proof(promise: Promise, version: int, *, replay: bool) -> VersionPr
     mine = [published for published in promise.tables if published.version == version]
     tables = [published.table for published in mine] or [promise.first_table(version)]
     band = promise.band(version)
-    # A band that was fixed late holds from then on; what came before has its ratios alone.
+    # A late band applies from then on; earlier tables only have their own ratios.
     banded = [published for published in mine if published.floors is not None or not promise.late]
     outside = [
         published.number
         for published in banded
         if band is not None and not band.holds((*published.table.rows, published.table.zero))
     ]
-    # Before that the tables are a lottery, each of risk 0 alone.
+    # Before that, the tables are a lottery, each of risk 0 by itself.
     together = [published.table for published in banded] or tables[-1:]
     return VersionProof(
         version=version,
@@ -197,7 +197,7 @@ def _extremes(table: Table, arm: int) -> tuple[int, int]:
 
 
 def _ratio(least: int, most: int) -> Fraction | None:
-    """Their fraction; 1 for an arm that nobody is shown; None for one that only some are shown."""
+    """Return their fraction; 1 for an arm that is never shown; None for one that only some are shown."""
     if least:
         return Fraction(most, least)
     return None if most else Fraction(1)

@@ -1,14 +1,14 @@
-"""The firm's account once more, from the entries of the chain alone.
+"""Recomputes the firm's account from the entries of the chain alone.
 
-This is not the code that the service spends by (`storage.account`), so that a mistake there does not
-vouch for itself. The two differ in how they count: here each of a layer's 1,000 slots has its own sum,
-and every change of budget or window begins a new sweep over time.
+This is separate from the code that the service uses for spending (`storage.account`), so that a
+mistake there does not confirm itself. The two count differently: here each of a layer's 1,000 slots
+has its own sum, and every change of budget or window starts a new sweep over time.
 
-What is recomputed. An experiment is active from its start to its last answer at a risk. A window of
-W days that ends at t touches it if it began by t and its activity ended after t - W. So what a visitor
-may have lost in any window that ends at t is the sum of the experiments that are touched: all of those
-without a layer, and of each layer the largest sum over its slots, because a visitor has one slot.
-Answers that were given while a longer window was promised keep that window.
+An experiment is active from its start to its last answer at a risk. A window of W days that ends at
+t covers it if it began by t and its activity ended after t - W. The most that a visitor may have
+lost in any window that ends at t is the sum of the covered experiments: all of those without a
+layer, and for each layer the largest sum over its slots, because a visitor has one slot. Answers
+given while a longer window was promised keep that window.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class Setting:
     """A budget and a window, from a time on.
 
     Attributes:
-        seq: its place in the chain.
-        since: when, as stored.
-        budget_nano: what the firm promises.
-        window_days: in any window of so many days.
-        reason: that was given.
+        seq: its position in the chain.
+        since: when it came into force, as a stored time.
+        budget_nano: the promised budget.
+        window_days: length of the window.
+        reason: the given reason.
     """
 
     seq: int
@@ -53,8 +53,8 @@ class Life:
     Attributes:
         experiment_id: None for a debit of a restored store, or of an erasure in an older one.
         layer: its layer, or None.
-        slots: of the layer, as a bitmap.
-        cost_nano: what it takes of the budget.
+        slots: slots in the layer, as a bitmap.
+        cost_nano: its cost to the budget.
         started: when it began to count.
         ended: the end of its last answer at a risk; None while it runs or is paused.
     """
@@ -74,8 +74,8 @@ class Peak:
     Attributes:
         setting: budget and window.
         nano: the largest sum over any window that ended in that time.
-        at: when it was reached first.
-        restored: whether a debit of a restored store was part of it.
+        at: when it was first reached.
+        restored: whether it includes a debit of a restored store.
     """
 
     setting: Setting
@@ -91,14 +91,15 @@ class Peak:
 
 @dataclass(frozen=True)
 class Account:
-    """The account, recomputed.
+    """The recomputed account.
 
     Attributes:
         settings: oldest first.
         lives: everything that ever counted.
         peaks: one for each setting.
-        points: (time, what counts from then on, which setting is in force), oldest first.
-        problems: what is wrong with single entries, in words.
+        points: (time, amount that counts from then on, index of the setting in force), oldest
+            first.
+        problems: problems with single entries, in words.
     """
 
     settings: tuple[Setting, ...]
@@ -109,15 +110,15 @@ class Account:
 
 
 def recomputed(entries: Sequence[Entry], last_decided: Mapping[bytes, int], now: int) -> Account:
-    """The account of a chain.
+    """Recompute the account of a chain.
 
     Args:
         entries: the chain of commitments, oldest first; tables may be left out.
         last_decided: experiment -> the time of its newest chained decision at a risk.
-        now: until when to look.
+        now: the end of the time to consider.
     """
     settings, problems = settings_of(entries)
-    lives = [_moved_on(life, last_decided) for life in lives_of(entries)]
+    lives = [_extended_to_last_decision(life, last_decided) for life in lives_of(entries)]
     problems = [*problems, *_debit_problems(entries), *_slot_problems(lives, settings)]
     peaks: list[Peak] = []
     points: list[tuple[int, int, int]] = []
@@ -131,9 +132,10 @@ def recomputed(entries: Sequence[Entry], last_decided: Mapping[bytes, int], now:
 
 
 def within(account: Account, experiment_id: bytes) -> tuple[int, int, int] | None:
-    """The most that counted at once while an experiment did: (nano-nats, budget, window in days).
+    """Return the most that counted while an experiment did: (nano-nats, budget, window in days).
 
-    Where the budget changed, the setting under which it came closest. None: it never counted.
+    If the budget changed, this is for the setting under which it came closest. None if it never
+    counted.
     """
     life = next((one for one in account.lives if one.experiment_id == experiment_id), None)
     if life is None or not account.settings:
@@ -155,7 +157,7 @@ def within(account: Account, experiment_id: bytes) -> tuple[int, int, int] | Non
 
 
 def settings_of(entries: Iterable[Entry]) -> tuple[list[Setting], list[str]]:
-    """The firm's settings, and where a weaker promise has no reason."""
+    """Return the firm's settings, and weaker promises without a reason."""
     found: list[Setting] = []
     problems = []
     for entry in entries:
@@ -179,7 +181,7 @@ def settings_of(entries: Iterable[Entry]) -> tuple[list[Setting], list[str]]:
 
 
 def lives_of(entries: Iterable[Entry]) -> list[Life]:
-    """Everything that counts or counted: experiments that were started, and debits."""
+    """Return everything that counts or counted: experiments that were started, and debits."""
     lives: dict[bytes, Life] = {}
     debits: list[Life] = []
     for entry in entries:
@@ -218,15 +220,15 @@ def lives_of(entries: Iterable[Entry]) -> list[Life]:
     return [*lives.values(), *debits]
 
 
-def _moved_on(life: Life, last_decided: Mapping[bytes, int]) -> Life:
-    """With its end at its newest chained decision, where that is later than the entry of the stop."""
+def _extended_to_last_decision(life: Life, last_decided: Mapping[bytes, int]) -> Life:
+    """Move its end to its newest chained decision, if that is later than the stop entry."""
     if life.experiment_id is None or life.ended is None:
         return life
     return replace(life, ended=max(life.ended, last_decided.get(life.experiment_id, 0)))
 
 
 def _ended(life: Life, stop: Entry) -> int:
-    """When the last answer was surely given: the end of its hour, and an hour for unequal clocks."""
+    """Return when the last answer was certainly given: the end of its hour, plus the clock skew."""
     if "last_answer" not in stop.detail:
         return stop.recorded_at + SKEW
     hour = stop.detail["last_answer"]
@@ -234,14 +236,14 @@ def _ended(life: Life, stop: Entry) -> int:
 
 
 def counts_until(life: Life, settings: Sequence[Setting]) -> int | None:
-    """When it stops to count under these settings, oldest first; None while it is live."""
+    """Return when it stops counting under these settings, oldest first; None while it is live."""
     if life.ended is None:
         return None
     latest = 0
     for place, setting in enumerate(settings):
         replaced = settings[place + 1].since + HOUR + SKEW if place + 1 < len(settings) else None
         if replaced is not None and replaced <= life.started:
-            continue  # it was over before the first answer
+            continue  # this setting ended before the first answer
         last = life.ended if replaced is None else min(life.ended, replaced)
         latest = max(latest, last + setting.window_days * DAY)
     return latest
@@ -250,9 +252,10 @@ def counts_until(life: Life, settings: Sequence[Setting]) -> int | None:
 def _sweep(
     lives: Sequence[Life], settings: Sequence[Setting], end: int
 ) -> list[tuple[int, int, bool]]:
-    """(time, what counts from then on, whether debits are part of it) while the last setting holds."""
+    """Return (time, amount from then on, whether it includes debits) while the last setting holds."""
     since = settings[-1].since
-    changes: list[tuple[int, int, int]] = []  # time, 0 for an end and 1 for a beginning, which life
+    # Time, 0 for an end and 1 for a start, index of the life.
+    changes: list[tuple[int, int, int]] = []
     for place, life in enumerate(lives):
         until = counts_until(life, settings)
         if life.started >= end or (until is not None and until <= since):
@@ -273,7 +276,7 @@ def _sweep(
         else:
             sums, unslotted = layers.setdefault(life.layer, (np.zeros(SLOTS, dtype=np.int64), []))
             sums[_places(life.slots)] += sign * life.cost_nano
-            if not life.slots:  # its members belong to nobody else
+            if not life.slots:  # its members are in no other experiment
                 (unslotted.append if begins else unslotted.remove)(life.cost_nano)
             costs[life.layer] = max(int(sums.max()), max(unslotted, default=0))
         now = (at, alone + sum(costs.values()), debits > 0)
@@ -285,7 +288,7 @@ def _sweep(
 
 
 def _debit_problems(entries: Iterable[Entry]) -> list[str]:
-    """Starts that took less than they promise, and entries whose time runs backwards."""
+    """Return starts that took less than they promise, and entries whose time runs backwards."""
     problems = []
     cost: dict[bytes, int] = {}
     before = 0
@@ -310,7 +313,7 @@ def _debit_problems(entries: Iterable[Entry]) -> list[str]:
 
 
 def _slot_problems(lives: Sequence[Life], settings: Sequence[Setting]) -> list[str]:
-    """Experiments of one layer that count at the same time and share a slot, and so a visitor."""
+    """Return experiments of one layer that count at the same time and share a slot, and so visitors."""
     problems = []
     by_layer: dict[str, list[Life]] = {}
     for life in lives:

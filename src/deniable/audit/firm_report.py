@@ -20,7 +20,7 @@ from deniable.strategies import table_rules
 
 
 class TableTally:
-    """The exact check of one experiment's tables, one table at a time, in flat memory."""
+    """Checks one experiment's tables exactly, one at a time, in constant memory."""
 
     def __init__(self, promise: Promise) -> None:
         self.tables = 0
@@ -33,16 +33,18 @@ class TableTally:
         self.worst_over_bound = Fraction(0)
 
     def add(self, table: Table, chained: PromisedTable) -> None:
-        """Check a table that has the digest of its entry."""
+        """Check a table that matches the digest in its entry."""
         self.tables += 1
         columns = list(zip(*table.rows, table.zero, strict=True))
         extremes = [(min(column), max(column)) for column in columns]
         number = chained.number
         self._check(f"table {number}", extremes)
         ratios = [Fraction(most, least or 1) if most else Fraction(1) for least, most in extremes]
-        told = [Fraction(text) for text in chained.ratios]
-        told += [Fraction(1)] * (len(ratios) - len(told))  # arms that were added later: nobody's
-        if ratios != told:
+        stated = [Fraction(text) for text in chained.ratios]
+        stated += [Fraction(1)] * (
+            len(ratios) - len(stated)
+        )  # arms added later, which are not shown
+        if ratios != stated:
             self.problems.append(f"table {number} has other worst ratios than the ledger says")
         if not (self._across or chained.late_band):
             if chained.version in self._extremes:
@@ -55,8 +57,9 @@ class TableTally:
         ]
 
     def finish(self) -> None:
-        """Check all tables of a version together, where that is promised: from the start, or from
-        the first table on that has a band.
+        """Check all tables of a version together, if that is promised.
+
+        This is from the start, or from the first table that has a band.
         """
         for version, extremes in self._extremes.items():
             self._check(f"the tables of version {version} together", extremes)
@@ -76,21 +79,21 @@ class TableTally:
 
 @dataclass(frozen=True)
 class ExperimentLine:
-    """One experiment of the firm.
+    """One experiment in the firm's audit.
 
     Attributes:
         key: its key.
-        status: by the chain.
-        strategy: that makes its tables.
-        budget_nano: its promise.
+        status: status, according to the chain.
+        strategy: strategy that makes its tables.
+        budget_nano: its budget.
         trace_nano: its trace budget.
-        layer: or None.
-        slots: how many of its layer's it has.
-        decisions: chained.
-        erased: of them.
-        tables: published.
-        tombstones: by the chain.
-        counts_until: when it no longer counts; None: while it is live, or never started.
+        layer: its layer, or None.
+        slots: number of its slots in the layer.
+        decisions: number of chained decisions.
+        erased: how many of them are erased.
+        tables: number of published tables.
+        tombstones: number of tombstones, according to the chain.
+        counts_until: when it stops counting; None while it is live, or if it never started.
         audited: (time, sound) of the newest recorded audit.
         problems: what is wrong with it.
     """
@@ -113,16 +116,16 @@ class ExperimentLine:
 
 @dataclass(frozen=True)
 class FirmAudit:
-    """What the audit of a firm found.
+    """The result of an audit of the firm.
 
     Attributes:
-        made_at: when.
+        made_at: time of the audit.
         account: the firm's account, recomputed from the chain.
         experiments: one line each.
-        commitments: entries of the chain.
-        decisions: that were followed along their chains.
+        commitments: number of entries in the chain.
+        decisions: number of decisions verified along their chains.
         heads: chain -> its length and newest hash.
-        checks: one by one.
+        checks: all checks.
     """
 
     made_at: datetime
@@ -140,7 +143,7 @@ class FirmAudit:
 
     @property
     def verdict(self) -> str:
-        """One sentence."""
+        """The verdict in one sentence."""
         broken = [check.name for check in self.checks if check.outcome == "broken"]
         if broken:
             return f"The firm's promise is NOT kept: {', '.join(broken)}."
@@ -150,7 +153,7 @@ class FirmAudit:
         )
 
     def to_dict(self) -> JsonObject:
-        """Plain numbers, words and lists: ready for JSON."""
+        """Return plain numbers, strings and lists for JSON."""
         return {
             "made_at": self.made_at.isoformat(),
             "sound": self.sound,
@@ -189,7 +192,7 @@ class FirmAudit:
 def firm_checks(
     account: Account, experiments: Sequence[ExperimentLine], ledger_problems: Sequence[str]
 ) -> tuple[Check, ...]:
-    """The questions of the firm's audit."""
+    """Return the checks of the firm's audit."""
     tables = sum(line.tables for line in experiments)
     bad = [(line.key, problem) for line in experiments for problem in line.problems]
     shown = "; ".join(f"{key}: {problem}" for key, problem in bad[:5])
@@ -221,7 +224,7 @@ def firm_checks(
 
 
 def counted(number: int, what: str) -> str:
-    """A number of things.
+    """Format a number with its noun.
 
     >>> counted(1, "layer"), counted(2_000, "layer")
     ('1 layer', '2,000 layers')
@@ -232,21 +235,23 @@ def counted(number: int, what: str) -> str:
 def _window_check(account: Account) -> Check:
     if not account.peaks:
         problem = bool(account.lives)
-        told = "No budget of the firm was ever set"
+        sentence = "No budget of the firm was ever set"
         return Check(
             "every window",
             "broken" if problem else "not tested",
-            f"{told}, and experiments were started." if problem else f"{told}.",
+            f"{sentence}, and experiments were started." if problem else f"{sentence}.",
         )
     over = [peak for peak in account.peaks if not peak.kept]
     if over:
         peak = over[0]
         why = "; a restored store may have been spent twice" if peak.restored else ""
-        told = f"{peak.nano / NANO:g} nats counted at once on {as_datetime(peak.at):%Y-%m-%d %H:%M}"
+        sentence = (
+            f"{peak.nano / NANO:g} nats counted at once on {as_datetime(peak.at):%Y-%m-%d %H:%M}"
+        )
         return Check(
             "every window",
             "broken",
-            f"{told}, above the {peak.setting.budget_nano / NANO:g} that were promised for any "
+            f"{sentence}, above the {peak.setting.budget_nano / NANO:g} that were promised for any "
             f"{peak.setting.window_days} days{why}.",
         )
     parts = [
@@ -258,7 +263,7 @@ def _window_check(account: Account) -> Check:
 
 
 def ends(account: Account) -> dict[bytes, datetime | None]:
-    """Experiment -> when it no longer counts under the settings in force."""
+    """Return experiment -> when it stops counting under the settings in force."""
     found: dict[bytes, datetime | None] = {}
     for life in account.lives:
         if life.experiment_id is not None:

@@ -1,9 +1,9 @@
-"""Canaries: what the running service really answers, on a scratch copy of an experiment.
+"""Canaries: what the running service actually answers, tested on a scratch copy of an experiment.
 
-The canaries are visitors of several segments, and of none that is listed. A part of them comes back,
-some with another segment. What was answered is compared with the copy's table, with the stored rows
-and with the budget. The counts of answers alone also prove a least risk, which needs neither table nor
-rows: a service that lies about both is found out all the same.
+The canaries are visitors of several listed segments and of an unlisted one. Some of them return,
+some with a different segment. The answers are compared with the copy's table, with the stored rows
+and with the budget. The counts of answers alone also prove a minimum risk. This needs neither table
+nor rows, so it detects even a service that misreports both.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from deniable.storage.records import SCRATCH_PREFIX
 
 ALPHA = 1e-3
 EXCESS = 0.1
-"""Nats. The power to notice such an excess is stated."""
+"""The report states the power to detect an excess of this many nats."""
 
 BATCH = 1_000
-_AGAIN = 10  # one batch of so many is asked again
+_AGAIN = 10  # one in this many batches is repeated
 _MEMBERS = frozenset({"decision", "arm"})
 _ID_LEVEL = 1e-9
 
 
 @dataclass(frozen=True)
 class ScratchCopy:
-    """What the service says about the copy that it made."""
+    """The service's description of the copy that it made."""
 
     key: str
     arms: tuple[str, ...]
@@ -48,7 +48,7 @@ class ScratchCopy:
 
 
 class StoredDraw(NamedTuple):
-    """A stored decision of the copy; segment and arm by position."""
+    """A stored decision of the copy, with indices of segment and arm."""
 
     id: str
     segment: int
@@ -58,26 +58,26 @@ class StoredDraw(NamedTuple):
 
 
 class Service(Protocol):
-    """The running service, as canaries meet it."""
+    """The running service, as seen by canaries."""
 
     def decide(self, visitors: Sequence[tuple[str, str | None]]) -> list[JsonObject] | None:
-        """The answers as sent, for visitors and their segments; None where they are refused."""
+        """Return the responses for visitors and their segments; None if they are refused."""
 
     def stored(self) -> Iterator[StoredDraw]:
-        """All stored decisions of the copy, in the order of their ids."""
+        """Yield all stored decisions of the copy, in the order of their ids."""
 
 
 @dataclass(frozen=True)
 class LiveAudit:
-    """What `audit_live` returns.
+    """The result of `audit_live`.
 
     Attributes:
-        copy: what was drawn on.
-        visitors: canaries in each segment.
+        copy: the tested copy.
+        visitors: number of canaries per segment.
         counts: answers by row (chosen segments, then unlisted) and arm.
-        checks: one by one.
-        power: how likely an excess of 0.1 nats would have been proven by the counts alone.
-        noticed: the smallest excess in nats that would have been, with 99%.
+        checks: all checks.
+        power: probability that the counts alone would have proven an excess of 0.1 nats.
+        noticed: the smallest excess in nats that would have been proven with a probability of 99%.
     """
 
     copy: ScratchCopy
@@ -94,7 +94,7 @@ class LiveAudit:
 
     @property
     def verdict(self) -> str:
-        """One sentence."""
+        """The verdict in one sentence."""
         broken = [check.name for check in self.checks if check.outcome == "broken"]
         if broken:
             return f"The promise is NOT kept: {', '.join(broken)}."
@@ -102,7 +102,7 @@ class LiveAudit:
 
     @property
     def power_in_words(self) -> str:
-        """What would have been noticed."""
+        """What would have been detected, in words."""
         budget = max(self.copy.budgets_nano) / NANO
         smallest = "no excess" if self.noticed is None else f"an excess of {self.noticed:g} nats"
         return (
@@ -111,7 +111,7 @@ class LiveAudit:
         )
 
     def to_dict(self) -> JsonObject:
-        """Plain numbers, words and lists: ready for JSON."""
+        """Return plain numbers, strings and lists for JSON."""
         return {
             "sound": self.sound,
             "verdict": self.verdict,
@@ -132,21 +132,22 @@ def audit_live(
     alpha: float = ALPHA,
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> LiveAudit:
-    """Send canaries to a scratch copy and check what comes back.
+    """Send canaries to a scratch copy and check the responses.
 
     Args:
-        copy: made for this audit.
-        service: where to send them.
-        visitors: in each segment.
-        most_segments: of the listed ones; those with the largest and smallest chances first.
-        alpha: how often a sound service may be accused.
-        progress: told how many answers came, and of how many.
+        copy: a copy made for this audit.
+        service: the service to test.
+        visitors: number of canaries per segment.
+        most_segments: maximum number of listed segments; those with the largest and smallest
+            probabilities first.
+        alpha: probability of accusing a sound service.
+        progress: callback that receives the number of responses and the total.
 
     Raises:
         WrongStateError: the target is not a scratch copy. Nothing is drawn on it.
     """
     if not copy.key.startswith(SCRATCH_PREFIX):
-        raise WrongStateError(f"{copy.key!r} is not a scratch copy: canaries draw on nothing else")
+        raise WrongStateError(f"{copy.key!r} is not a scratch copy: canaries use nothing else")
     if visitors < BATCH:
         raise InvalidArgumentError("visitors", visitors, f"{BATCH:,} or more in each segment")
     chosen = [*chosen_segments(copy.table, most_segments), -1]
@@ -174,7 +175,7 @@ def audit_live(
 
 
 def chosen_segments(table: Table, most: int) -> list[int]:
-    """Positions of segments that tell most: of each arm the one that sees it most, and least."""
+    """Return the most informative segments: for each arm, those that see it most and least often."""
     if most < 1:
         raise InvalidArgumentError("segments", most, "1 or more")
     found: dict[int, None] = {}
@@ -187,7 +188,7 @@ def chosen_segments(table: Table, most: int) -> list[int]:
 
 
 class _Canaries:
-    """The visitors of one audit, and what they were answered."""
+    """The visitors of one audit, and their responses."""
 
     def __init__(
         self, copy: ScratchCopy, service: Service, chosen: Sequence[int], visitors: int
@@ -206,8 +207,9 @@ class _Canaries:
         self.counts = np.zeros((len(chosen), len(copy.arms)), dtype=np.int64)
 
     def send(self, progress: Callable[[int, int], None]) -> None:
-        """Ask for all of them, and for some again."""
-        for place, segment in enumerate(self._names):  # one by one: a refusal has one segment
+        """Request decisions for all of them, and for some a second time."""
+        # One by one, so that a refusal concerns a single segment.
+        for place, segment in enumerate(self._names):
             if self._service.decide([(f"first-{self._mark}-{place}", segment)]) is None:
                 self._refused[place] += 1
         if all(self._refused):
@@ -218,7 +220,7 @@ class _Canaries:
             here = range(start, min(start + BATCH, self._n))
             answers = self._service.decide([(self._name(i), self._segment(i)) for i in here])
             self._take(here, answers)
-            if start // BATCH % _AGAIN == 0:  # with the segment of the next one
+            if start // BATCH % _AGAIN == 0:  # with the next visitor's segment
                 self._again(here, 1)
             progress(here[-1] + 1, self._n)
         self._again(range(min(BATCH, self._n)), 0)
@@ -252,7 +254,7 @@ class _Canaries:
     # -- checks ------------------------------------------------------------------------------
 
     def answered_check(self) -> Check:
-        """Nobody is refused because of a segment."""
+        """Check that no visitor is refused because of a segment."""
         unknown = int((self._shown < 0).sum()) if not any(self._refused) else 0
         if any(self._refused) or unknown:
             why = "were refused" if any(self._refused) else "were answered with an unknown arm"
@@ -260,15 +262,19 @@ class _Canaries:
         return Check("answers", "kept", "Canaries of all segments were answered.")
 
     def again_check(self) -> Check:
-        """A visitor keeps the arm, whatever segment comes with the next visit."""
+        """Check that a visitor keeps the arm, whatever segment comes with the next visit."""
         if self._changed:
-            told = f"{self._changed:,} of {self._repeated:,} repeated visits had another answer."
-            return Check("one arm per visitor", "broken", told)
-        told = f"{self._repeated:,} repeated visits had the same answer, whatever their segment."
-        return Check("one arm per visitor", "kept", told)
+            sentence = (
+                f"{self._changed:,} of {self._repeated:,} repeated visits had another answer."
+            )
+            return Check("one arm per visitor", "broken", sentence)
+        sentence = (
+            f"{self._repeated:,} repeated visits had the same answer, whatever their segment."
+        )
+        return Check("one arm per visitor", "kept", sentence)
 
     def members_check(self) -> Check:
-        """Answers hold the arm and an id that tells nothing."""
+        """Check that responses contain only the arm and an uninformative id."""
         name = "nothing but the arm"
         if self._odd:
             return Check(name, "broken", f"Answers hold or lack: {', '.join(sorted(self._odd))}.")
@@ -277,14 +283,14 @@ class _Canaries:
         cells = rows * len(self._arms) + self._shown[known]
         p_value = _id_p_value(self._ids[known], cells, self.counts.size)
         told = (
-            f"The ids of decisions are told apart by segment or arm (p = {p_value:.2g})."
+            f"The ids of decisions depend on the segment or arm (p = {p_value:.2g})."
             if p_value < _ID_LEVEL
             else "Answers hold the arm and an id, whose bits depend on neither segment nor arm."
         )
         return Check(name, "broken" if p_value < _ID_LEVEL else "kept", told, p_value)
 
     def stored_check(self) -> Check:
-        """What was answered is what is stored, row by row."""
+        """Compare the responses with the stored rows."""
         order = np.lexsort(self._ids.T[::-1])
         answered = {self._ids[i].tobytes(): int(i) for i in order.tolist() if self._shown[i] >= 0}
         found = extra = wrong = 0
@@ -297,13 +303,13 @@ class _Canaries:
             segment = self._chosen[number % len(self._chosen)]
             as_asked = (segment, int(self._shown[number]), 1, 0)
             wrong += (row.segment, row.shown, row.table, row.role) != as_asked
-        extra = max(0, extra - len(self._chosen))  # those that were asked for first, one by one
+        extra = max(0, extra - len(self._chosen))  # the initial single requests
         if answered or wrong or extra:
-            told = (
+            sentence = (
                 f"{len(answered):,} answers are not stored, {wrong:,} are stored otherwise, and "
                 f"{extra:,} decisions are stored that nobody asked for."
             )
-            return Check("stored as answered", "broken", told)
+            return Check("stored as answered", "broken", sentence)
         return Check("stored as answered", "kept", f"{found:,} answers are stored as they are.")
 
 
@@ -316,7 +322,7 @@ def _id(answer: JsonObject) -> bytes:
 
 
 def _id_p_value(ids: NDArray[np.uint8], cells: NDArray[np.int64], n_cells: int) -> float:
-    """Chi-square of each bit of the ids against the cells, times the number of bits."""
+    """Test each bit of the ids against the cells by chi-square, times the number of bits."""
     from scipy.special import gammaincc
 
     total = np.bincount(cells, minlength=n_cells).astype(np.float64)
@@ -326,7 +332,7 @@ def _id_p_value(ids: NDArray[np.uint8], cells: NDArray[np.int64], n_cells: int) 
             ones = ids[:, byte] >> bit & 1
             share = float(ones.mean()) if ones.size else 0.0
             if not 0 < share < 1:
-                continue  # the same in all ids: the tag of the experiment
+                continue  # constant in all ids: the tag of the experiment
             set_in = np.bincount(cells, weights=ones, minlength=n_cells)
             used = total > 0
             away = (set_in - total * share)[used] ** 2 / (total * share * (1 - share))[used]
@@ -348,24 +354,24 @@ def _exact(copy: ScratchCopy) -> Check:
 def _cells_check(
     copy: ScratchCopy, chosen: Sequence[int], low: FloatArray, high: FloatArray
 ) -> Check:
-    """Every cell's limits hold what its table says."""
+    """Check that every cell's limits contain the table's probability."""
     wanted = np.array([[entry / SPACE for entry in copy.table.row(place)] for place in chosen])
     outside = int(((wanted < low) | (wanted > high)).sum())
     cells = f"{wanted.size} cells of {len(chosen)} segments and {wanted.shape[1]} arms"
     if outside:
-        told = f"In {outside} of {cells}, arms are not shown as often as the table says."
-        return Check("arms as in the table", "broken", told)
+        sentence = f"In {outside} of {cells}, arms are not shown as often as the table says."
+        return Check("arms as in the table", "broken", sentence)
     return Check("arms as in the table", "kept", f"All {cells} agree with the table, together.")
 
 
 def _counts_check(copy: ScratchCopy, low: FloatArray, high: FloatArray) -> Check:
-    """Whether the counts alone prove a risk above an arm's budget."""
+    """Check whether the counts alone prove a risk above an arm's budget."""
     with np.errstate(divide="ignore"):
         proven = np.log(low.max(axis=0)) - np.log(high.min(axis=0))
     budgets = np.array(copy.budgets_nano) / NANO
     arm = int((proven - budgets).argmax())
-    told = (
+    sentence = (
         f"From the answers alone, a risk of at least {max(float(proven[arm]), 0.0):.3g} nats is "
         f"proven; the promise for {copy.arms[arm]!r} is {budgets[arm]:g}."
     )
-    return Check("counts alone", "broken" if proven[arm] > budgets[arm] else "kept", told)
+    return Check("counts alone", "broken" if proven[arm] > budgets[arm] else "kept", sentence)

@@ -1,4 +1,4 @@
-"""What canaries can notice: exact binomial limits of all cells at once, and the power they have."""
+"""What canaries can detect: simultaneous exact binomial limits, and their power."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _DEVIATIONS = 9.0
 
 
 def cell_limits(counts: ArrayLike, alpha: float) -> tuple[FloatArray, FloatArray]:
-    """Lower and upper limits (Clopper and Pearson) of each cell's share of its row.
+    """Return lower and upper limits (Clopper and Pearson) of each cell's share of its row.
 
-    All limits of all cells hold together with a probability of at least 1 - alpha.
+    All limits of all cells hold simultaneously with a probability of at least 1 - alpha.
 
     Args:
         counts: (rows, arms).
-        alpha: how often any of the limits may be wrong.
+        alpha: probability that any of the limits is wrong.
 
     >>> low, high = cell_limits([[30, 70]], 0.05)
     >>> [round(float(x), 3) for x in (*low[0], *high[0])]
@@ -41,19 +41,19 @@ def cell_limits(counts: ArrayLike, alpha: float) -> tuple[FloatArray, FloatArray
 def power(
     visitors: int, n_arms: int, n_rows: int, budget: float, excess: float, alpha: float
 ) -> float:
-    """How likely the counts alone prove a risk above the budget, where it is exceeded.
+    """Return the probability that counts alone prove a risk above the budget, if it is exceeded.
 
-    The arm of one segment is shown e^(budget + excess) times as often as in another, all other arms
-    equally: the table of a symmetric mechanism with too large a budget. Exact, by summing over the
-    binomial count of the first segment.
+    One segment's arm is shown e^(budget + excess) times as often as in another segment, all other
+    arms equally: the table of a symmetric mechanism with too large a budget. Exact, by summing over
+    the binomial count of the first segment.
 
     Args:
-        visitors: in each segment.
-        n_arms: that are shown.
-        n_rows: segments whose limits are taken together.
-        budget: promised, in nats.
+        visitors: number in each segment.
+        n_arms: number of shown arms.
+        n_rows: number of segments with simultaneous limits.
+        budget: promised budget, in nats.
         excess: in nats.
-        alpha: how often a sound service may be accused.
+        alpha: probability of accusing a sound service.
 
     >>> round(power(100_000, 5, 3, 2.0, 0.1, 0.001), 4)
     1.0
@@ -70,7 +70,7 @@ def power(
     often, seldom = _around(visitors, most), _around(visitors, least)
     low = betaincinv(np.maximum(often, 1), visitors - often + 1, level)
     high = betaincinv(seldom + 1, np.maximum(visitors - seldom, 1), 1 - level)
-    # The most that the other segment may show for the ratio to be proven above e^budget.
+    # The largest count in the other segment for which the ratio is proven to be above e^budget.
     enough = seldom[0] - 1 + np.searchsorted(high, low * math.exp(-budget))
     proven = np.where(enough >= 0, bdtr(np.maximum(enough, 0), visitors, least), 0.0)
     return float((binom.pmf(often, visitors, most) * proven).sum())
@@ -79,7 +79,7 @@ def power(
 def noticed_excess(
     visitors: int, n_arms: int, n_rows: int, budget: float, alpha: float, wanted: float = 0.99
 ) -> float | None:
-    """The smallest excess (nats, rounded up to a thousandth) that is noticed so often; None: none.
+    """Return the smallest excess (nats, rounded up to a thousandth) detected this often, or None.
 
     >>> noticed_excess(100_000, 5, 3, 2.0, 0.001)
     0.075
@@ -95,7 +95,7 @@ def noticed_excess(
 
 
 def _around(visitors: int, chance: float) -> FloatArray:
-    """All counts that have a chance worth mentioning."""
+    """Return all counts with a non-negligible probability."""
     mean = visitors * chance
     room = _DEVIATIONS * math.sqrt(mean * (1 - chance)) + _DEVIATIONS**2
     return np.arange(max(0, math.floor(mean - room)), min(visitors, math.ceil(mean + room)) + 1.0)

@@ -1,7 +1,7 @@
-"""The audit of an exported log: every chain, table and draw, from the file alone.
+"""Audits an exported log: every chain, table and draw, from the file alone.
 
-The rows are read once, in order. The first thing that does not hold ends the reading and is named by
-its row:
+The rows are read once, in order. Reading stops at the first problem, which is reported with
+its row number:
 
 1. commitments, each linked to the one before;
 2. published tables, by the digests in the chain;
@@ -11,7 +11,7 @@ its row:
 5. one decision per visitor; erased decisions are as many as the commitments say.
 
 Then, experiment by experiment: all tables in exact arithmetic, and draws against the tables they name.
-A log whose chains were all recomputed shows only in heads that were noted somewhere else.
+That all chains of a log were recomputed can only be detected by heads noted somewhere else.
 """
 
 from __future__ import annotations
@@ -65,17 +65,17 @@ _WHAT = {DECISION: "decision", REWARD: "reward of decision", OLD: "decision"}
 
 @dataclass(frozen=True)
 class LogAudit:
-    """What `audit_log` returns.
+    """The result of `audit_log`.
 
     Attributes:
-        problem: what is wrong with the log first, in words that name the row; None: it holds.
-        row: the number of that row in the file, from 1, where the problem has one.
-        rows: how many were read.
-        commitments: entries of the chain of commitments.
-        decisions: decisions whose links were followed.
-        closed: those of them that only their commitment is known of.
+        problem: the first problem with the log, in words that name the row; None if there is none.
+        row: the number of that row in the file, from 1, if the problem has one.
+        rows: number of rows read.
+        commitments: number of entries in the chain of commitments.
+        decisions: number of decisions whose links were verified.
+        closed: how many of them have only a commitment.
         heads: chain -> its length and newest hash; scratch copies have negative numbers.
-        experiments: what was found out about each experiment that the log is about.
+        experiments: the results for each experiment that the log is about.
     """
 
     problem: str | None
@@ -89,12 +89,12 @@ class LogAudit:
 
     @property
     def sound(self) -> bool:
-        """Whether the log holds and every promise in it is kept."""
+        """Whether the log is intact and every promise in it is kept."""
         return self.problem is None and all(one.sound for one in self.experiments)
 
     @property
     def verdict(self) -> str:
-        """One sentence."""
+        """The verdict in one sentence."""
         if self.problem is not None:
             return f"The log does NOT hold: {self.problem}."
         broken = [one.key for one in self.experiments if not one.sound]
@@ -106,7 +106,7 @@ class LogAudit:
         )
 
     def to_dict(self) -> JsonObject:
-        """Plain numbers, words and lists: ready for JSON."""
+        """Return plain numbers, strings and lists for JSON."""
         return {
             "sound": self.sound,
             "verdict": self.verdict,
@@ -122,7 +122,7 @@ class LogAudit:
 
 
 class _Broken(Exception):
-    """The first thing that does not hold."""
+    """The first problem found."""
 
     def __init__(self, problem: str, row: int | None = None) -> None:
         super().__init__(problem if row is None else f"row {row:,}: {problem}")
@@ -135,12 +135,12 @@ def audit_log(
     noted: Mapping[str, str] | None = None,
     progress: Callable[[int], None] = lambda rows: None,
 ) -> LogAudit:
-    """Audit a log that `deniable ledger export` wrote.
+    """Audit a log written by `deniable ledger export`.
 
     Args:
         path: the file.
-        noted: chain -> `length:hash`, heads that were noted earlier, somewhere else.
-        progress: told how many rows were read.
+        noted: chain -> `length:hash`, heads noted earlier in another place.
+        progress: callback that receives the number of rows read.
 
     Raises:
         InvalidArgumentError: the file is not such a log.
@@ -179,7 +179,7 @@ def audit_log(
 
 @dataclass
 class _Reader:
-    """What is known after the rows so far."""
+    """The state after the rows read so far."""
 
     visitors: Visitors
     noted: Mapping[str, str]
@@ -190,18 +190,18 @@ class _Reader:
     experiments: dict[bytes, LoggedExperiment] = field(default_factory=dict)
     _about: list[str] | None = None
     _section: int = 0
-    _writer: int | None = None  # whose chain is being followed
+    _writer: int | None = None  # the chain being verified
     _migrated: bool = False
     _ended: set[int] = field(default_factory=set)
     _entries: defaultdict[bytes, list[Entry]] = field(default_factory=lambda: defaultdict(list))
     _seen: set[str] = field(default_factory=set)
 
     def begin(self, told: Mapping[str, Any]) -> None:
-        """What the log says it is about."""
+        """Process the description in the first row."""
         self._about = told["experiments"]
 
     def opened(self) -> list[LoggedExperiment]:
-        """The experiments that the log is about, in the order of their creation."""
+        """Return the experiments that the log is about, in the order of their creation."""
         return [one for one in self.experiments.values() if one.tables]
 
     def is_about(self, experiment: bytes) -> bool:
@@ -209,7 +209,7 @@ class _Reader:
         return self._about is None or experiment.hex() in self._about
 
     def read(self, block: pl.DataFrame) -> None:
-        """Check some more rows."""
+        """Check more rows."""
         import polars as pl
 
         sections = (
@@ -235,7 +235,7 @@ class _Reader:
                     self._one(row)
 
     def finish(self) -> None:
-        """Check what can be known only at the end."""
+        """Run the checks that are only possible at the end."""
         if self._section != 5:
             raise _Broken("the rows after it were removed", self.rows)
         for name, end in self.noted.items():
@@ -286,10 +286,10 @@ class _Reader:
             self._entries[identity].append(entry)
 
     def _promises(self, number: int) -> None:
-        """The chain of commitments is complete: what does each experiment promise?"""
+        """Build each experiment's promise. The chain of commitments is now complete."""
         for identity, entries in self._entries.items():
             if entries[-1].kind == "scratch_end" or discarded(entry.kind for entry in entries):
-                continue  # nothing but its commitments is left of a scratch copy or such a draft
+                continue  # only the commitments are left of a scratch copy or such a draft
             try:
                 self.experiments[identity] = LoggedExperiment.of(entries)
             except BrokenPromiseError as error:
@@ -333,7 +333,7 @@ class _Reader:
             raise _Broken(f"table {one.missing_table} of {one.key!r} was removed", number)
 
     def _compare(self, name: str, seq: int, link: bytes, number: int) -> None:
-        """A head that was noted elsewhere is still the hash at its length."""
+        """Check that a noted head is still the hash at its length."""
         length, _, head = self.noted.get(name, "").partition(":")
         if length == str(seq):
             self._seen.add(name)
@@ -353,13 +353,13 @@ class _Reader:
         wanted[0] = place + 1
         wanted[1:] = seq[:-1] + 1
         wanted[begins] = 1
-        # Every chain is in one piece, and the commitments are not among them.
+        # Every chain must be contiguous, and the chain of commitments does not belong here.
         known = np.isin(writer, [one for one in self.ends if one != self._writer]) & begins
         unreadable = rows.unreadable()
         made, outside = rows.links(shifted(links, begins, before))
         changed = outside | (made != links).any(axis=1)
         bad = unreadable | known | (seq != wanted) | changed
-        strays, stray_words = self._strays(rows)
+        strays, stray_words = self._impossible_decisions(rows)
         first = int(np.argmax(bad | strays)) if (bad | strays).any() else rows.size
         if first < rows.size:
             number = self.rows + first + 1
@@ -386,8 +386,8 @@ class _Reader:
         self._count(rows)
         self.rows += rows.size
 
-    def _strays(self, rows: Rows) -> tuple[Flags, Callable[[int], str]]:
-        """Decisions that their table does not allow, and why."""
+    def _impossible_decisions(self, rows: Rows) -> tuple[Flags, Callable[[int], str]]:
+        """Return decisions that their table does not allow, and why."""
         problems = np.zeros(rows.size, dtype=np.int64)
         words = ["", "is of an unknown experiment", "has the form of an older store"]
         problems[~self._known(rows)] = 1
@@ -416,7 +416,7 @@ class _Reader:
         return known
 
     def _count(self, rows: Rows) -> None:
-        """Take in rows that hold."""
+        """Count rows that passed all checks."""
         decision = rows.decision | (rows.kind == 3)
         self.decisions += int(decision.sum())
         for identity, here in rows.experiments(decision & ~rows.open):
@@ -434,7 +434,7 @@ class _Reader:
 
 
 def _gap(what: str, seq: int, wanted: int) -> str:
-    """Why a row does not follow the one before it."""
+    """Explain why a row does not follow the previous one."""
     if seq > wanted:
         return f"entry {wanted:,} is missing before {what}"
     return f"{what} is there twice, or out of order"

@@ -1,8 +1,8 @@
-"""Reading an exported log in blocks of columns, so that memory does not grow with the file.
+"""Reads an exported log in blocks of columns, so that memory does not grow with the file.
 
-`.parquet` is read a slice at a time; `.csv` and `.jsonl`, also with `.gz`, in pieces of some
-megabytes that end with a line. A value that cannot be read is missing in its column; which row is
-wrong is then for the checks to say.
+`.parquet` is read in slices; `.csv` and `.jsonl`, also with `.gz`, in pieces of some megabytes that
+end at a line break. A value that cannot be parsed is null in its column; the checks then report the
+row.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 ENDINGS = (".parquet", ".csv", ".csv.gz", ".jsonl", ".jsonl.gz")
 WIDTHS = {"experiment": 16, "id": 16, "visitor": 16, "salt": 16, "commitment": 32, "hash": 32}
-"""Bytes of the columns that hold such."""
+"""Byte lengths of the binary columns."""
 
 TEXT = ("kind", "detail")
 COLUMNS = LogRow._fields
@@ -36,11 +36,11 @@ _BYTES, _PART = 1 << 25, 1 << 20
 
 
 class UnreadableRowsError(Exception):
-    """The file is a log of which no more rows can be read; says why."""
+    """The file is a log, but no more rows can be read. The message says why."""
 
 
 def ending_of(path: Path) -> str:
-    """The ending that says what is in a file; InvalidArgumentError for one that is not known."""
+    """Return the file's extension; raise InvalidArgumentError if it is unknown."""
     for ending in sorted(ENDINGS, key=len, reverse=True):
         if path.name.endswith(ending):
             return ending
@@ -48,21 +48,21 @@ def ending_of(path: Path) -> str:
 
 
 def blocks(path: Path) -> Iterator[pl.DataFrame]:
-    """The rows of a log in order, some at a time: text, Int64 and Binary columns, null if missing.
+    """Yield the rows of a log in order, in blocks: text, Int64 and Binary columns, null if missing.
 
     Raises:
         InvalidArgumentError: the file is not a log of this format.
-        UnreadableRowsError: it was cut off or damaged, so that further rows cannot be read.
+        UnreadableRowsError: it was truncated or damaged, so that further rows cannot be read.
     """
     ending = ending_of(path)
-    path.open("rb").close()  # a missing file is told as such
+    path.open("rb").close()  # raises if the file is missing
     if ending == ".parquet":
         return _parquet(path)
     return _lines(path, ending)
 
 
 def about(block: pl.DataFrame, path: Path) -> JsonObject:
-    """What the first row of a log says that it is."""
+    """Return the description in the first row of a log."""
     try:
         told = json.loads(block["detail"][0] if block["kind"][0] == "F" else "null")
         known = told["format"] == FORMAT
@@ -108,12 +108,12 @@ def _parquet(path: Path) -> Iterator[pl.DataFrame]:
 
 
 def _cut_off(path: Path) -> bool:
-    """Whether a Parquet file lacks its end: it begins and ends with the same four bytes."""
+    """Whether a Parquet file was truncated: it must begin and end with the same four bytes."""
     with path.open("rb") as file:
         begins = file.read(len(_MAGIC)) == _MAGIC
         size = file.seek(0, SEEK_END)
         if not begins or size < 3 * len(_MAGIC):
-            return False  # too short to be one
+            return False  # too short to be a Parquet file
         file.seek(-len(_MAGIC), SEEK_END)
         return file.read() != _MAGIC
 
@@ -134,14 +134,14 @@ def _lines(path: Path, ending: str) -> Iterator[pl.DataFrame]:
 
 
 def _pieces(file: BufferedReader | gzip.GzipFile, path: Path) -> Iterator[bytes]:
-    """The file in pieces of whole lines; the last may lack the end of its line."""
+    """Yield the file in pieces of whole lines; the last line may be incomplete."""
     parts: list[bytes] = []
     size = 0
     begun = False
     while True:
         try:
             part = file.read1(_PART)
-        except EOFError:  # a compressed file that was cut off: its last rows are missing
+        except EOFError:  # truncated gzip: its last rows are missing
             part = b""
         except (gzip.BadGzipFile, zlib.error) as error:
             if not begun:
@@ -169,7 +169,8 @@ def _csv(piece: bytes) -> pl.DataFrame:
     schema = dict.fromkeys(COLUMNS, pl.String)
     try:
         return pl.read_csv(piece, has_header=False, schema=schema, encoding="utf8-lossy")
-    except PolarsError:  # row by row: one with too few or too many values is an empty row
+    # Parse row by row: one with too few or too many values becomes an empty row.
+    except PolarsError:
         rows = csv.reader(piece.decode("utf-8", "replace").splitlines())
         width = len(COLUMNS)
         return pl.DataFrame(
@@ -187,7 +188,7 @@ def _jsonl(piece: bytes) -> pl.DataFrame:
     schema = {name: texts.get(name, pl.Int64) for name in COLUMNS}
     try:
         return pl.read_ndjson(piece, schema=schema)
-    except PolarsError:  # line by line: what cannot be read is an empty row
+    except PolarsError:  # parse line by line: unreadable ones become empty rows
         return pl.DataFrame(
             [_parsed(line, schema) for line in piece.splitlines()], schema=schema, orient="row"
         )
@@ -209,7 +210,7 @@ def _parsed(line: bytes, schema: Mapping[str, object]) -> JsonObject:
 
 
 def _typed(frame: pl.DataFrame) -> pl.DataFrame:
-    """Hexadecimal digits as bytes, digits as whole numbers. A row with anything else has no kind."""
+    """Convert hexadecimal to bytes and digits to integers. Rows with anything else get no kind."""
     import polars as pl
 
     wanted = []

@@ -1,4 +1,4 @@
-"""One experiment of a log: what its commitments promise, its tables, and counts of what was drawn."""
+"""One experiment of a log: what its commitments promise, its tables, and counts of its draws."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from deniable.strategies.rules import Wanted
 
 @dataclass(frozen=True)
 class AuditedExperiment:
-    """What the log tells about one experiment.
+    """The results for one experiment in a log.
 
     Attributes:
         key: its name.
         scratch: whether it is a scratch copy, which costs the firm nothing.
-        promise: what it promised, by the chain, and the tables that it published.
+        promise: its promise according to the chain, and its published tables.
         decisions: open decisions that were compared with their tables.
         proofs: the exact check, by version.
-        checks: one by one.
-        evidence: against its draws and its lottery; None without decisions.
+        checks: all checks.
+        evidence: evidence against its draws and its lottery; None without decisions.
     """
 
     key: str
@@ -53,7 +53,7 @@ class AuditedExperiment:
         return all(check.outcome != "broken" for check in self.checks)
 
     def to_dict(self) -> JsonObject:
-        """Ready for JSON."""
+        """Return plain values for JSON."""
         return {
             "experiment": self.key,
             "scratch": self.scratch,
@@ -68,15 +68,15 @@ class AuditedExperiment:
 
 
 class LoggedExperiment:
-    """What is known of one experiment while its log is read.
+    """The state of one experiment while its log is read.
 
     Args:
-        promise: by its commitments.
-        chained: its tables as the commitments name them, by number.
+        promise: the promise according to its commitments.
+        chained: its tables as named by the commitments, by number.
         off: arm key -> the version from which it is off.
-        erased: decisions that were erased.
+        erased: number of erased decisions.
         migrated: whether it is from before tables were published.
-        given: table number -> the newest scores of a model by then.
+        given: table number -> the model's newest scores at that time.
     """
 
     PROBLEMS: ClassVar = (
@@ -85,7 +85,7 @@ class LoggedExperiment:
         "is older than its table",
         "shows an arm that its row of the table does not",
     )
-    """Why a decision cannot be, by what `problems` returns less one."""
+    """Why a decision is impossible; the index is the result of `problems` minus one."""
 
     def __init__(
         self,
@@ -115,10 +115,10 @@ class LoggedExperiment:
 
     @classmethod
     def of(cls, entries: Sequence[Entry]) -> LoggedExperiment:
-        """From the entries of one experiment.
+        """Create it from the entries of one experiment.
 
         Raises:
-            BrokenPromiseError: the entries do not say what it promises.
+            BrokenPromiseError: the entries do not define a promise.
         """
         known = [entry for entry in entries if entry.kind in promises.KINDS]
         promise = promises.promise_from("", known)
@@ -137,11 +137,11 @@ class LoggedExperiment:
 
     @property
     def missing_table(self) -> int | None:
-        """The first table that the commitments name and the log does not have."""
+        """The first table that the commitments name but the log lacks."""
         return min(set(self._chained) - {table.number for table in self.tables}, default=None)
 
     def add_table(self, number: int, version: int, detail: Mapping[str, Any]) -> str | None:
-        """Take in a table as the log has it; returns what is wrong with it, or None."""
+        """Add a table from the log; return what is wrong with it, or None."""
         chained = self._chained.get(number)
         if chained is None:
             return "is not in the commitments"
@@ -157,7 +157,7 @@ class LoggedExperiment:
         )
         rows = [*table.table.rows, table.table.zero]
         self._possible[number] = np.array(rows, dtype=object) > 0
-        # A segment has decisions from the table on that was in force when it was added.
+        # A segment can have decisions from the table that was in force when it was added.
         early = [since - 1 > number for since in self._promise.segments_since]
         self._possible[number, :-1][early] = False
         self.tables.append(table)
@@ -173,7 +173,7 @@ class LoggedExperiment:
         shown: Ints,
         opened: Flags,
     ) -> Ints:
-        """For each decision 0, or one more than the place in PROBLEMS of what is wrong with it."""
+        """Return 0 for each sound decision, else one plus the index of its problem in PROBLEMS."""
         found = np.zeros(table.size, dtype=np.int64)
         published = (table > 0) & (table < self._version.size)
         number = np.where(published, table, 0)
@@ -190,7 +190,7 @@ class LoggedExperiment:
         return found
 
     def count(self, table: Ints, role: Ints, segment: Ints, shown: Ints) -> None:
-        """Take in open decisions without a problem."""
+        """Count open decisions without a problem."""
         rows, arms = self._shape
         if self._counts is None:
             self._counts = np.zeros((self._version.size, len(Role), rows, arms), dtype=np.int64)
@@ -199,7 +199,7 @@ class LoggedExperiment:
         np.add.at(self._counts.reshape(-1), cells, 1)
 
     def audited(self) -> AuditedExperiment:
-        """All checks of the tables and of what was drawn from them."""
+        """Run all checks of the tables and of the draws from them."""
         promise = Promise.chained(self._promise, self._off, self.tables, self._given)
         proofs = exact_proof(promise)
         checks = list(exact_checks(promise, proofs))
@@ -218,11 +218,11 @@ class LoggedExperiment:
         )
 
     def _rows(self, role: Ints, segment: Ints) -> Ints:
-        """The row of the table that was drawn from; the last one is the zero row."""
+        """Return the row of the table that was drawn from; the last one is the zero row."""
         return np.where((role == Role.MEMBER) & (segment >= 0), segment, self._shape[0] - 1)
 
     def _cells(self, counts: NDArray[np.int64]) -> Cells:
-        """Shows by (table, role, segment, arm); the last segment stands for unlisted ones."""
+        """Return shows by (table, role, segment, arm); the last segment is for unlisted ones."""
         unlisted = self._shape[0] - 1
         return {
             (table, role, -1 if segment == unlisted else segment, arm): int(
@@ -232,17 +232,19 @@ class LoggedExperiment:
         }
 
     def _lottery(self) -> Lottery | None:
-        """How members are chosen; None for experiments of groups, from before migration 0004."""
-        told = self._promise
-        if self._migrated and told.layer is not None:
+        """Return how members are chosen; None for groups, from before migration 0004."""
+        promise = self._promise
+        if self._migrated and promise.layer is not None:
             return None
-        slots = SLOTS if told.slots is None else int.from_bytes(told.slots, "little").bit_count()
-        return Lottery(slots=slots, holdout=told.holdout)
+        slots = (
+            SLOTS if promise.slots is None else int.from_bytes(promise.slots, "little").bit_count()
+        )
+        return Lottery(slots=slots, holdout=promise.holdout)
 
 
 def _draw_checks(found: Evidence) -> Iterator[Check]:
-    """Draws and lotteries against what they should be: evidence that may be looked at every night."""
-    told = (
+    """Compare draws and lotteries with their design, valid at every look."""
+    sentence = (
         "The arms shown cannot come from the tables that the decisions name"
         if found.draws_accuse
         else "The arms shown agree with the tables that the decisions name"
@@ -250,10 +252,10 @@ def _draw_checks(found: Evidence) -> Iterator[Check]:
     yield Check(
         "draws",
         "broken" if found.draws_accuse else "kept",
-        f"{told} (e-value {_e_value(found.draws)}). {found.power.words}",
+        f"{sentence} (e-value {_e_value(found.draws)}). {found.power.words}",
     )
     if found.lottery is not None:
-        told = (
+        sentence = (
             "Members and holdouts cannot have been chosen by lot"
             if found.lottery_accuses
             else "Members and holdouts are as many as the lottery says, in every segment"
@@ -261,7 +263,7 @@ def _draw_checks(found: Evidence) -> Iterator[Check]:
         yield Check(
             "lottery",
             "broken" if found.lottery_accuses else "kept",
-            f"{told} (e-value {_e_value(found.lottery)}).",
+            f"{sentence} (e-value {_e_value(found.lottery)}).",
         )
 
 

@@ -1,8 +1,8 @@
-"""Links of decisions and rewards, recomputed for a whole block of a log at a time.
+"""Recomputes the links of decisions and rewards for a whole block of a log at a time.
 
-Each row holds its link. A link therefore is checked against the one before it as stored, all rows of
-a block independently: the bytes that were hashed are put together in one matrix, and hashed row by
-row. The encoding is that of `storage.chain`.
+Each row contains its link, so every link can be checked against the previous stored one,
+independently of the other rows. The bytes to be hashed are assembled in one matrix and hashed row
+by row. The encoding is that of `storage.chain`.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _SHAPES = {
     (REWARD, False): {*_KEPT, "metric", "commitment"},
     (OLD, False): {*_KEPT, "version", "commitment"},
 }
-"""Kind, and whether it is open -> the columns that are filled; all others are empty."""
+"""(Kind, whether it is open) -> the columns that must be filled; all others must be empty."""
 
 
 class Rows:
-    """Decisions and rewards of one block as arrays; one entry a row.
+    """Decisions and rewards of one block as arrays, with one entry per row.
 
     Args:
         frame: the block.
@@ -60,14 +60,14 @@ class Rows:
         self._groups: list[tuple[bytes, Ints]] | None = None
 
     def ints(self, name: str) -> Ints:
-        """A column of whole numbers; 0 where it is empty."""
+        """Return an integer column, with 0 for empty values."""
         if name not in self._ints:
             column = self._frame[name].fill_null(0).to_numpy()
             self._ints[name] = np.asarray(column, dtype=np.int64)
         return self._ints[name]
 
     def raw(self, name: str) -> Bytes:
-        """A column of bytes, (rows, width); zeros where it is empty."""
+        """Return a bytes column, (rows, width), with zeros for empty values."""
         import polars as pl
 
         if name not in self._raw:
@@ -78,7 +78,7 @@ class Rows:
         return self._raw[name]
 
     def experiments(self, chosen: Flags | None = None) -> list[tuple[bytes, Ints]]:
-        """Experiments, and the places of their rows, or of those that are chosen."""
+        """Return experiments and the indices of their rows, or of the chosen ones."""
         if self._groups is None:
             ids = self.raw("experiment")
             keys = ids.view(">u8").astype(np.uint64)
@@ -91,7 +91,7 @@ class Rows:
         return [(identity, part) for identity, part in some if part.size]
 
     def unreadable(self) -> Flags:
-        """Rows that lack a value, or hold one where none belongs."""
+        """Return rows that lack a required value, or have one that does not belong."""
         filled = sum(
             (~missing).astype(np.int64) << place
             for place, missing in enumerate(self._missing.values())
@@ -103,7 +103,7 @@ class Rows:
         return ~good
 
     def links(self, previous: Bytes) -> tuple[Bytes, Flags]:
-        """The link of each row behind these, (rows, 32), and the rows with a number out of range."""
+        """Return the link of each row after these, (rows, 32), and rows with a number out of range."""
         found = np.zeros((self.size, 32), dtype=np.uint8)
         outside = np.zeros(self.size, dtype=bool)
         for kind, layout in (
@@ -129,7 +129,7 @@ class Rows:
         return found, outside
 
     def _committed(self, kind: str, here: NDArray[np.intp]) -> tuple[Bytes, Flags]:
-        """The commitments of rows of one kind: those that are given, or made from open values."""
+        """Return the commitments of rows of one kind: given, or computed from open values."""
         found = self.raw("commitment")[here]
         wrong = np.zeros(here.size, dtype=bool)
         opened = self.open[here]
@@ -152,12 +152,12 @@ class Rows:
 
 
 def shifted(links: Bytes, begins: Flags, before: bytes) -> Bytes:
-    """The link before each row: the row before's, zeros where a chain begins.
+    """Return the link before each row: that of the previous row, or zeros where a chain begins.
 
     Args:
-        links: as stored, (rows, 32).
+        links: stored links, (rows, 32).
         begins: whether a row is the first of its chain.
-        before: the link of the row before the block.
+        before: the link of the last row before the block.
     """
     previous = np.empty_like(links)
     previous[0] = np.frombuffer(before, dtype=np.uint8)
@@ -167,14 +167,14 @@ def shifted(links: Bytes, begins: Flags, before: bytes) -> Bytes:
 
 
 def _encoded(values: Ints, width: str) -> tuple[Bytes, Flags]:
-    """Big-endian bytes of whole numbers, and which of them do not fit."""
+    """Return integers as big-endian bytes, and which of them do not fit."""
     cast = values.astype(np.dtype(width))
     rows = cast.view(np.uint8).reshape(values.size, -1)
     return rows, cast.astype(np.int64) != values
 
 
 def _hashed(rows: Bytes) -> Bytes:
-    """SHA-256 of each row, (rows, 32)."""
+    """Return the SHA-256 of each row, (rows, 32)."""
     given = np.ascontiguousarray(rows).view(f"V{rows.shape[1]}").ravel().tolist()
     digests = b"".join([sha256(row).digest() for row in given])
     return np.frombuffer(digests, dtype=np.uint8).reshape(-1, 32)

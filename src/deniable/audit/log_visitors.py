@@ -1,7 +1,7 @@
-"""Has a visitor two decisions? Told exactly, in memory that does not grow with the log.
+"""Finds visitors with two decisions, exactly, in memory that does not grow with the log.
 
-Visitors are keyed HMACs, and those of two experiments differ. They are written to files by their
-first bits, with the numbers of their rows; then each file is sorted by itself.
+Visitors are keyed HMACs that differ between experiments. They are written to files by their first
+bits, with their row numbers; then each file is sorted separately.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _RECORD = np.dtype([("first", ">u8"), ("second", ">u8"), ("row", "<i8")])
 
 
 class Visitors:
-    """Use in a `with` statement: the files are removed at its end."""
+    """Use in a `with` statement, which deletes the files at the end."""
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="deniable-audit-")
         self._files = [(Path(self._folder.name) / str(i)).open("w+b") for i in range(_FILES)]
 
     def add(self, visitors: Bytes, rows: Ints) -> None:
-        """Visitors of some decisions, (n, 16), and the numbers of their rows."""
+        """Add the visitors of some decisions, (n, 16), and their row numbers."""
         records = np.empty(rows.size, dtype=_RECORD)
         halves = np.ascontiguousarray(visitors).view(">u8")
         records["first"], records["second"], records["row"] = halves[:, 0], halves[:, 1], rows
@@ -37,7 +37,7 @@ class Visitors:
             file.write(records[order[start:end]].tobytes())
 
     def first_twice(self) -> tuple[int, int] | None:
-        """The rows of the first second decision and of the one before it; None: there is none."""
+        """Return the rows of the first repeated decision and of its predecessor, or None."""
         best: tuple[int, int] | None = None
         for file in self._files:
             file.seek(0)

@@ -1,6 +1,6 @@
-"""The report of an audit as one HTML file for the archive, which prints well; `paper` saves it.
+"""The report of an audit as one printable HTML file; `paper` saves it.
 
-Words, tables and pictures are inside; there is no script, and nothing is fetched. No segment is named.
+The file is self-contained: it has no script and loads nothing. It names no segments.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class Part:
 
     Attributes:
         title: its heading.
-        text: a paragraph.
-        header: of its table.
-        rows: of its table.
-        pictures: SVGs.
-        words: how many of the table's first columns are words, and begin at the left.
+        text: its text.
+        header: header of its table.
+        rows: rows of its table.
+        pictures: SVG images.
+        words: number of leading text columns, which are left-aligned.
         small: whether the table has long numbers.
     """
 
@@ -61,7 +61,7 @@ class Part:
 
 
 def experiment_page(found: Audit) -> str:
-    """The audit of one experiment."""
+    """Return the audit report of one experiment."""
     promise = found.promise
     budget = promise.budget_nano / NANO
     proof = found.proofs[-1]
@@ -134,7 +134,7 @@ def experiment_page(found: Audit) -> str:
 
 
 def firm_page(found: FirmAudit) -> str:
-    """The audit of the whole firm."""
+    """Return the audit report of the whole firm."""
     peaks = found.account.peaks
     last = peaks[-1] if peaks else None
     figures = [

@@ -1,4 +1,4 @@
-"""Pages as files: HTML as it is, PDF as Chromium prints it."""
+"""Saves pages as HTML, or as PDF printed with Chromium."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from deniable.errors import InvalidArgumentError, WrongStateError
 FORMATS = (".html", ".pdf")
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 LONGEST_SECONDS = 300
-"""After which a browser that has not printed never will."""
+"""Timeout for printing."""
 
 _DATES = re.compile(rb"(?<=Date \(D:)\d{14}(?=[+-])")
 _NO_BROWSER = "a PDF needs Chromium, which was not found; write an .html file and print it"
@@ -24,7 +24,7 @@ _NO_PDF = "Chromium could not make the PDF; write an .html file and print it"
 
 
 def check_report_path(path: str | Path, formats: Sequence[str] = FORMATS) -> Path:
-    """The path, once its ending, its folder and what PDF needs are known to be there."""
+    """Validate the file's extension and folder, and that a PDF can be printed."""
     target = Path(path)
     if target.suffix.lower() not in formats:
         raise InvalidArgumentError("out", str(path), f"a file that ends in {' or '.join(formats)}")
@@ -36,7 +36,7 @@ def check_report_path(path: str | Path, formats: Sequence[str] = FORMATS) -> Pat
 
 
 def save_report(page: str, path: str | Path) -> Path:
-    """Write a page in the format of the file's ending and return its path."""
+    """Write a page in the format of the file's extension and return its path."""
     target = check_report_path(path)
     if target.suffix.lower() == ".html":
         target.write_text(page, encoding="utf-8", newline="\n")
@@ -46,20 +46,20 @@ def save_report(page: str, path: str | Path) -> Path:
 
 
 def can_print() -> bool:
-    """Whether there is a browser that makes PDFs."""
+    """Whether there is a browser that can print PDFs."""
     return _browser() is not None
 
 
 def printed(page: str, *, dated: datetime | None = None) -> bytes:
-    """A page as PDF.
+    """Print a page as PDF.
 
     Args:
-        page: HTML that needs nothing else.
-        dated: the time that the file says it was made at; the present if not given. With a time the
-            same page gives the same bytes, as long as Chromium and the fonts stay the same.
+        page: self-contained HTML.
+        dated: creation time in the file; defaults to the current time. With a fixed time, the same
+            page gives the same bytes as long as Chromium and the fonts stay the same.
 
     Raises:
-        WrongStateError: there is no Chromium, or it failed.
+        WrongStateError: Chromium is missing or failed.
     """
     browser = _browser()
     if browser is None:

@@ -1,4 +1,4 @@
-"""What an experiment has promised and published, as plain data: all that an auditor needs."""
+"""What an experiment has promised and published, as plain data for an auditor."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ GIVEN_THE_TIME = "given the time"
 
 @dataclass(frozen=True)
 class AuditedTable:
-    """A published table with the counts that it says it was made from.
+    """A published table with the counts that it was made from.
 
     Attributes:
-        number: within the experiment, from 1.
-        version: of the promise.
-        table: the rows, in the shape that the experiment has now.
-        shows: by segment and arm, of those that there were then.
+        number: its number within the experiment, from 1.
+        version: version of the promise.
+        table: the rows, in the current shape of the experiment.
+        shows: by segment and arm, in the shape at that time.
         rewards: sums of rewards by segment and arm.
-        horizon: visitors planned for, where known.
-        additions: how often noise was added to the counts, where there is a trace budget.
-        floors: of the band that was fixed after the start; None where there is none (yet).
-        wanted: the scores of a model that it says it follows; None where there were none.
+        horizon: planned number of visitors, if known.
+        additions: how often noise was added to the counts, if there is a trace budget.
+        floors: floors of the band that was fixed after the start; None if there is none (yet).
+        wanted: the model's scores that it claims to follow; None if there are none.
     """
 
     number: int
@@ -57,10 +57,10 @@ class AuditedTable:
         n_segments: int,
         n_arms: int,
     ) -> AuditedTable:
-        """From the blobs that a store or a log keeps; the shape is that of the experiment now.
+        """Decode the blobs of a store or a log, in the current shape of the experiment.
 
         Raises:
-            BrokenPromiseError: they are not what a publisher writes.
+            BrokenPromiseError: a publisher cannot have written them.
         """
         try:
             made_from = json.loads(counts)
@@ -84,11 +84,11 @@ class AuditedTable:
 
 @dataclass(frozen=True)
 class Lottery:
-    """Who may become a member, by a keyed hash of the visitor; in thousandths.
+    """How members are chosen, by a keyed hash of the visitor; in thousandths.
 
     Attributes:
-        slots: of its layer's 1,000; 1,000 without a layer.
-        holdout: of those who have one of its slots.
+        slots: its slots out of the layer's 1,000; 1,000 without a layer.
+        holdout: held-out share of the visitors in its slots.
 
     >>> Lottery(slots=600, holdout=100).other_share
     0.4
@@ -99,35 +99,35 @@ class Lottery:
 
     @property
     def other_share(self) -> float:
-        """The share of visitors whose slot is not one of the experiment's."""
+        """The share of visitors whose slot does not belong to the experiment."""
         return 1 - self.slots / 1000
 
     @property
     def holdout_share(self) -> float:
-        """The share of the others who are held out."""
+        """The share of the remaining visitors who are held out."""
         return self.holdout / 1000
 
 
 @dataclass(frozen=True)
 class Promise:
-    """An experiment's budgets and strategy, and every table that it has published.
+    """An experiment's budgets and strategy, and all tables that it has published.
 
     Attributes:
         name: the experiment's key.
         arms: the arms' keys, in stored order.
         segments: the listed segments' names, in stored order.
         budgets_nano: the budget of each arm in nano-nats; all equal for the symmetric mechanism.
-        strategy: its name.
+        strategy: name of the strategy.
         cap: the largest reward of one show.
-        trace_nano: the trace budget that noise in the counts keeps; None: they are exact.
-        across_time: whether it asked for the grade "across time" where that is an option.
-        versions: version -> the arms (positions) that it shows; switching an arm off or adding one
-            makes another.
-        tables: as published, oldest first.
+        trace_nano: the trace budget that noise in the counts keeps; None if they are exact.
+        across_time: whether it requires the grade "across time", if that is an option.
+        versions: version -> indices of the arms that it shows; switching an arm off or adding one
+            makes a new version.
+        tables: the published tables, oldest first.
         one_band: whether the tables of all versions keep the budgets together.
-        arms_since: the version that added each arm; all 1 if not given.
-        segments_since: the number of the first table with a row for each segment; all 1 if not given.
-        given: table number -> the scores of a model that were the newest in the chain by then.
+        arms_since: the version that added each arm; all 1 by default.
+        segments_since: the number of the first table with a row for each segment; all 1 by default.
+        given: table number -> the model's newest scores in the chain at that time.
 
     >>> promise = Promise("checkout", ("old", "new"), ("a", "b"), (10**9, 10**9), "dynamic")
     >>> promise.budget_nano, promise.grade, promise.stated_grade
@@ -175,14 +175,14 @@ class Promise:
         tables: Sequence[AuditedTable],
         given: Mapping[int, Wanted] | None = None,
     ) -> Promise:
-        """As the chain says it.
+        """Build the promise from the chain.
 
         Args:
-            told: what its entries promise.
+            told: the promise in its entries.
             off: arm key -> the version from which it is off. An arm of a scratch copy may be off
-                without an entry: it was so from the copy's first version.
-            tables: as published, oldest first.
-            given: table number -> the newest scores of a model by then.
+                without an entry, from the copy's first version on.
+            tables: the published tables, oldest first.
+            given: table number -> the model's newest scores at that time.
         """
         until = [1 if not on and key not in off else off.get(key) for key, _, on in told.arms]
         since = told.arms_since or (1,) * len(told.arms)
@@ -214,37 +214,37 @@ class Promise:
 
     @property
     def budget_nano(self) -> int:
-        """The largest risk that any visitor may be given."""
+        """The largest risk of any visitor."""
         return max(self.budgets_nano)
 
     @property
     def grade(self) -> str:
-        """What is promised of tables of one version: each alone, or all of them together."""
+        """What is promised for tables of one version: each alone, or all of them together."""
         return table_rules()[self.strategy].grade_of(self.across_time)
 
     @property
     def late(self) -> bool:
-        """Whether the band of all tables is fixed after the start, by what was learned."""
+        """Whether the band of all tables is fixed after the start, from what was learned."""
         return self.across_time and table_rules()[self.strategy].offers_across_time
 
     @property
     def stated_grade(self) -> str:
-        """What is promised over all versions: a change of the arms can make it weaker."""
+        """What is promised over all versions; a change of the arms can weaken it."""
         return self.grade if self.one_band else GIVEN_THE_TIME
 
     def band(self, version: int) -> Band | None:
-        """The integers that tables of this version must stay between; None where there are none."""
+        """Return integer limits on the tables of this version; None if there are none."""
         recipe = self.recipe(version)
         late = [table for table in self.tables if table.version == version and table.floors]
         if not late:
             return recipe.fixed_band()
         try:
             return recipe.settled_band(late[0].floors)
-        except BrokenPromiseError:  # floors that no table can have: none replays either
+        except BrokenPromiseError:  # floors that no table can have; no table replays either
             return None
 
     def recipe(self, version: int, horizon: int | None = None) -> Recipe:
-        """How tables of a version follow from their counts."""
+        """Return how tables of a version follow from their counts."""
         return Recipe(
             self.strategy,
             budgets=self.budgets_nano,
@@ -256,12 +256,12 @@ class Promise:
         )
 
     def replays(self, published: AuditedTable) -> bool:
-        """Whether a table is what the strategy makes of the counts that it names.
+        """Whether a table is what the strategy makes from its counts.
 
-        The first table inside a late band must be where the strategy would have fixed that band. Scores
-        that it names must be those of the chain. A table has a row for each segment that was listed when
-        it was published; those listed later have the zero row, and arms that its version does not have
-        are shown to nobody.
+        The first table inside a late band must be where the strategy would have fixed that band.
+        Scores that it names must be those in the chain. A table has a row for each segment that was
+        listed when it was published; segments listed later have the zero row, and arms that are not
+        in its version are not shown.
         """
         if not self._has_its_shape(published):
             return False
@@ -291,16 +291,17 @@ class Promise:
         return settled and recipe.replays(own, counts, band)
 
     def _has_its_shape(self, published: AuditedTable) -> bool:
-        """Whether a table was made for the segments and arms that the chain knew at its place."""
+        """Whether a table was made for the segments and arms that the chain had at that point."""
         arms = sum(since <= published.version for since in self.arms_since)
         segments = sum(since <= published.number for since in self.segments_since)
         shows, rewards = published.shows, published.rewards
         return len(shows) == len(rewards) == segments and set(map(len, shows + rewards)) == {arms}
 
     def groups(self) -> dict[int, int]:
-        """Table number -> the first of the tables that keep the budgets together with it.
+        """Return table number -> the first of the tables that keep the budgets together with it.
 
-        Given the time, each is alone; across time, all of a version, or all in its late band.
+        Given the time, each table is alone; across time, all tables of a version, or all in its
+        late band, are together.
         """
         first: dict[object, int] = {}
         found = {}
@@ -311,11 +312,11 @@ class Promise:
         return found
 
     def first_table(self, version: int) -> Table:
-        """The table of a version before anybody came."""
+        """Return the table of a version before any visits."""
         nothing = ((0,) * len(self.arms),) * len(self.segments)
         return self.made(version, nothing, nothing)
 
     def made(self, version: int, shows: tuple[Row, ...], rewards: tuple[Row, ...]) -> Table:
-        """The table of these counts, without a late band."""
+        """Return the table for these counts, without a late band."""
         recipe = self.recipe(version)
         return recipe.table(recipe.counts(shows, rewards))

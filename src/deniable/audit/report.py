@@ -1,4 +1,4 @@
-"""The audit of one experiment: every check, its outcome in words, one verdict that can be filed."""
+"""The audit of one experiment: all checks with their outcomes, and a verdict for the record."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Audit:
-    """What `audit` returns.
+    """The result of `audit`.
 
     Attributes:
-        promise: what was held against.
-        made_at: when.
-        decisions: how many were looked at.
-        checks: one by one.
+        promise: the audited promise.
+        made_at: time of the audit.
+        decisions: number of decisions considered.
+        checks: all checks.
         proofs: the exact check, by version.
-        draws: observed against designed counts, with chi-squares.
+        draws: observed and expected counts, with chi-squares.
         evidence: e-values of draws and lottery, and their power; None without decisions.
         proven: what counts alone prove.
-        beliefs: what the best watcher came to believe.
-        heads: chain -> its length and newest hash, to be noted outside of the store.
+        beliefs: what the strongest watcher came to believe.
+        heads: chain -> its length and newest hash, to be noted outside the store.
     """
 
     promise: Promise
@@ -77,7 +77,7 @@ class Audit:
 
     @property
     def verdict(self) -> str:
-        """One sentence."""
+        """The verdict in one sentence."""
         broken = [check.name for check in self.checks if check.outcome == "broken"]
         if broken:
             return f"The promise is NOT kept: {', '.join(broken)}."
@@ -87,13 +87,13 @@ class Audit:
 
     @property
     def power(self) -> str:
-        """What it would have noticed, in words."""
+        """What would have been detected, in words."""
         if self.evidence is None:
             return "There are no draws yet that could be off."
         return self.evidence.power.words
 
     def to_dict(self) -> JsonObject:
-        """Plain numbers, words and lists: ready for JSON. Segments are numbers, never names."""
+        """Return plain numbers, strings and lists for JSON. Segments are numbers, never names."""
         return {
             "experiment": self.promise.name,
             "made_at": self.made_at.isoformat(),
@@ -124,7 +124,7 @@ class Audit:
         }
 
     def chart(self) -> ChartType:
-        """Observed against designed shares, and beliefs against the bound, as an Altair chart."""
+        """Chart observed against designed shares, and beliefs against the bound, with Altair."""
         from deniable.charts.audit import audit_chart
         from deniable.charts.theme import themed
 
@@ -153,17 +153,18 @@ def audit(
     erased: int = 0,
     chain: Sequence[Check] = (),
 ) -> Audit:
-    """Check a promise exactly and, where there are decisions, against what was done.
+    """Check a promise exactly and, if there are decisions, statistically.
 
-    A sound experiment is accused with a chance of at most `evidence.ALPHA`, over all audits of its life.
+    A sound experiment is accused with a probability of at most `evidence.ALPHA`, over all audits of
+    its life.
 
     Args:
-        promise: what the experiment promised.
-        log: its decisions, oldest first; None checks the design alone.
-        lottery: how members are chosen; None where they are not.
-        counted: shows of all decisions, also of erased ones; those of the log if not given.
-        erased: how many decisions were erased, and are missing in the log.
-        chain: what was found about the ledger.
+        promise: the experiment's promise.
+        log: its decisions, oldest first; None checks only the design.
+        lottery: how members are chosen; None if there is no lottery.
+        counted: shows of all decisions, including erased ones; by default those of the log.
+        erased: number of erased decisions, which are missing in the log.
+        chain: findings about the ledger.
 
     >>> promise = Promise("checkout", ("old", "new"), ("a", "b"), (10**9, 10**9), "dynamic")
     >>> audit(promise).verdict
@@ -178,7 +179,7 @@ def audit(
     if counted is not None:
         agreement = counted_check(cells, counted, erased)
         checks.append(agreement)
-        if agreement.outcome == "kept":  # erased visitors were drawn for too
+        if agreement.outcome == "kept":  # include the draws of erased visitors
             cells = counted
     found = evidence(promise, cells, lottery)
     checks += evidence_checks(found)
@@ -208,7 +209,7 @@ def audit(
 
 
 def evidence_figures(found: Evidence) -> JsonObject:
-    """Plain numbers: ready for JSON and for the ledger. Logarithms are cut off at 700."""
+    """Return plain numbers for JSON and the ledger. Logarithms are capped at 700."""
     overall, weakest = found.power.overall, found.power.weakest
     return {
         "log_e_value_draws": min(found.draws, 700.0),

@@ -1,4 +1,4 @@
-"""Every figure once, as an Altair chart: notebook, web page, command line and paper figure share it."""
+"""All figures as Altair charts, shared by notebooks, web pages, the command line and the paper."""
 
 from deniable._extras import require
 

@@ -1,4 +1,4 @@
-"""A plan with budgets by arm as pictures."""
+"""Charts of a plan with budgets by arm."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from deniable.strategies.arm_budgets import ArmConstantStrategy, ArmDynamicStrat
 
 
 def arm_plan_chart(*, budgets: Sequence[float], horizon: int, prior: float) -> ChartType:
-    """Shown arm by greedy arm as a heat map, beliefs by arm, random arms over time."""
+    """Chart shown arm by greedy arm as a heat map, beliefs by arm, and random arms over time."""
     names = [f"arm {i + 1}" for i in range(len(budgets))]
     matrix = ArmConstantStrategy(list(budgets)).mechanism(1).matrix
     cells = [

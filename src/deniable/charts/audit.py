@@ -1,4 +1,4 @@
-"""An audit as a picture: what was shown against the design, and each arm's worst case."""
+"""Charts of an audit: shown arms compared with the design, and each arm's worst case."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _SHARES = alt.Scale(domain=["observed", "designed"], range=["#0072B2", "#999999"
 def audit_chart(
     *, arms: Sequence[tuple[str, int, float]], ratios: Sequence[tuple[str, float, float]]
 ) -> ChartType:
-    """Two panels: shares of arms, observed and designed; worst move of odds against the budget.
+    """Chart shares of arms, observed and designed, and the worst change of odds against the budget.
 
     Args:
         arms: (arm, observed count, expected count); empty before the first visitor.
-        ratios: (arm, worst move of log odds in nats, budget in nats).
+        ratios: (arm, worst change of log odds in nats, budget in nats).
     """
     panels = [_ratios(ratios)]
     if arms:
@@ -64,11 +64,11 @@ def _ratios(ratios: Sequence[tuple[str, float, float]]) -> ChartType:
 
 
 def account_chart(points: Sequence[tuple[str, float, float]], *, width: int) -> ChartType:
-    """What counted over time, under what was promised.
+    """Chart what counted over time, below the promised budget.
 
     Args:
         points: (ISO time, nats that count from then on, budget in nats), oldest first.
-        width: of the plot.
+        width: width of the plot.
     """
     records = [{"time": at, "committed": nats, "budget": cap} for at, nats, cap in points]
     return spending_chart(values(records)).properties(width=width)

@@ -1,7 +1,8 @@
-"""A running experiment as pictures: shows and clicks over time, risk, regret.
+"""Charts of a running experiment: shows and clicks over time, risk, regret.
 
-The charts are made without data, which come later and often: each names its dataset, and whoever
-draws it gives records under that name. So a page that is redrawn every two seconds only sends records.
+The charts are made without data, which is supplied later and repeatedly: each names its dataset,
+and the page passes records under that name. A page that is updated every two seconds only sends
+records.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ ARM_COLOURS = (
     "#5B4A9E",
 )
 MOST_ARMS = len(ARM_COLOURS)
-"""Arms with a line of their own; the others are in the table."""
+"""Maximum number of arms with their own line; the others are in the table."""
 
 COLOUR_WORDS = {
     "blue": "#0072B2",
@@ -40,20 +41,20 @@ COLOUR_WORDS = {
     "purple": "#5B4A9E",
     "violet": "#5B4A9E",
 }
-"""An arm with such a word in its name is drawn in that colour, never in another."""
+"""An arm with one of these words in its name is always drawn in that colour."""
 
 HOVER_TIME = "%-d %b %Y, %H:%M"
 HOVER_UNIT = "utcyearmonthdatehoursminutes"
 HOVER_SIZE = 450
-"""Square pixels around a point in which it tells its values."""
+"""Area around a point, in square pixels, in which its tooltip is shown."""
 
 REGRET_SERIES = ("lost, estimated", "lost at random", "bound")
 
 
 def arm_colours(arms: Sequence[str]) -> list[str]:
-    """The colour of each arm, by its place among all arms: the same in every chart.
+    """Return the colour of each arm, by its index among all arms: the same in every chart.
 
-    An arm that is called after a colour has that colour; the others have what is left, in order.
+    An arm named after a colour gets that colour; the others get the remaining ones, in order.
 
     >>> arm_colours(["grey", "green", "large"])
     ['#7A7A7A', '#009E73', '#0072B2']
@@ -70,12 +71,12 @@ def arm_colours(arms: Sequence[str]) -> list[str]:
 
 
 def arm_scale(arms: Sequence[str]) -> alt.Scale:
-    """The scale of arm colours."""
+    """Return the scale of arm colours."""
     return alt.Scale(domain=list(arms), range=arm_colours(arms))
 
 
 def totals_over_time(arms: Sequence[str], title: str) -> ChartType:
-    """Running totals by arm; dataset `totals`: time (ISO), arm, total."""
+    """Chart running totals by arm; dataset `totals`: time (ISO), arm, total."""
     base = alt.Chart(alt.NamedData("totals"), height=HEIGHT).encode(
         x=utc_axis("time", ticks=5),
         y=alt.Y("total:Q", title=title, axis=alt.Axis(format=",d", tickCount=5)),
@@ -96,12 +97,12 @@ def totals_over_time(arms: Sequence[str], title: str) -> ChartType:
 
 
 def hover_points(base: ChartType, *tooltip: alt.Tooltip) -> ChartType:
-    """Unseen points, wide enough to be met by a pointer, that tell their values."""
+    """Return invisible points with tooltips, large enough to be hit by a pointer."""
     return base.mark_point(filled=True, size=HOVER_SIZE, opacity=0).encode(tooltip=list(tooltip))
 
 
 def segment_risks(n_segments: int, cap: float) -> ChartType:
-    """Risk of each segment's next visitor as a bar up to the cap; dataset `risks`: segment, risk."""
+    """Chart the risk of each segment's next visitor, up to the cap; dataset `risks`: segment, risk."""
     bars = (
         alt.Chart(alt.NamedData("risks"), height=26 * n_segments)
         .mark_bar(height=14, color=STRATEGY_COLOURS["dynamic"])
@@ -127,7 +128,7 @@ def segment_risks(n_segments: int, cap: float) -> ChartType:
 
 
 def regret_against_bound() -> ChartType:
-    """Clicks lost over visitors, small and large ones; dataset `regret`: visitors, clicks, series."""
+    """Chart lost clicks over visitors; dataset `regret`: visitors, clicks, series."""
     series = list(REGRET_SERIES)
     colours = [STRATEGY_COLOURS["dynamic"], BENCHMARK_COLOURS["random"], INK]
     base = (

@@ -18,7 +18,7 @@ _STAGES = ("equal split", "half-way", "optimal")
 
 
 def two_experiments(firm_budgets: tuple[float, ...] = (4.0, 1.5)) -> ChartType:
-    """A row a firm budget; from an equal split, half-way, to the optimum, dynamic strategy only."""
+    """Chart one row per firm budget, from an equal split to the optimum, dynamic strategy only."""
     panels = []
     for firm in firm_budgets:
         best = allocate(TWO_EXPERIMENTS, firm, regime="dynamic")

@@ -1,8 +1,8 @@
-"""Specifications of charts without data, kept in the cache folder: making one takes Altair.
+"""Cached specifications of charts without data, because making one requires loading Altair.
 
-A file is named after the sources of all charts and strategies, the version of Altair, the function and
-its arguments, so it cannot be stale. Arguments are names of arms, which every visitor can see, and
-numbers; no data is kept.
+A file is named after the sources of all charts and strategies, the version of Altair, the function
+and its arguments, so it cannot be stale. Arguments are arm names, which every visitor can see, and
+numbers; no data is stored.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from altair.typing import ChartType
 
 MOST_FILES = 2_000
-"""Of one release; further specifications are made again in every process."""
+"""Maximum number of files per release; further specifications are remade in every process."""
 
 
 def specification(make: Callable[..., ChartType], *arguments: object) -> Record:
-    """The chart that a function makes, as Vega-Lite; do not change it.
+    """Return the chart that a function makes, as Vega-Lite. Do not modify it.
 
     Args:
         make: a function of this package that makes a chart without data.
-        arguments: plain ones, whose `repr` says all.
+        arguments: plain values that are fully described by their `repr`.
     """
     return _specification(make, arguments, tuple(STRATEGIES))
 
@@ -44,18 +44,18 @@ def _specification(
 ) -> Record:
     asked = (make.__module__, make.__qualname__, arguments, strategies)
     file = folder() / f"{sha256(repr(asked).encode()).hexdigest()[:32]}.json"
-    with suppress(OSError, ValueError):  # never made, or cut off: made again
+    with suppress(OSError, ValueError):  # missing or truncated: make it again
         kept: Record = json.loads(file.read_bytes())
         return kept
     made: Record = make(*arguments).to_dict(validate=False)
-    with suppress(OSError):  # a folder that cannot be written to: made again at the next start
+    with suppress(OSError):  # not writable: make it again at the next start
         _keep(file, made)
     return made
 
 
 @cache
 def folder() -> Path:
-    """Where the specifications of this release are kept."""
+    """Return the folder of this release's specifications."""
     package = Path(__file__).parents[1]
     sources = [*(package / "charts").glob("*.py"), *(package / "strategies").glob("*.py")]
     release = f"{hash_of_sources(sorted(sources))}-{version('altair')}"

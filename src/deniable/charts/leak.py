@@ -1,4 +1,4 @@
-"""What a watcher learns, as pictures: people out of 100, odds ratios, what budgets would change."""
+"""Charts of what a watcher learns: people out of 100, odds ratios, the effect of budgets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from deniable.privacy.belief import highest_belief
 PERSON = (
     "M0,-.75A.27,.27,0,1,1,0,-.21A.27,.27,0,1,1,0,-.75ZM-.38,.72V.12A.38,.38,0,0,1,.38,.12V.72Z"
 )
-"""A person: head and shoulders, as a path around 0 that charts take as a point's shape."""
+"""A person (head and shoulders) as a path around 0, used as a point shape."""
 
 BEFORE, ADDED, REST = INK, ACCENT, "#D5D5D5"
 _STATES = ("before", "added", "rest")
@@ -26,7 +26,7 @@ _BUDGET_COLOURS = ("#0072B2", "#009E73", "#CC79A7")
 
 
 def people(before: int, after: int) -> Records:
-    """100 people in rows of 20: those a watcher counted in before, those it adds, the rest.
+    """Return 100 people in rows of 20: those in the segment by prior belief, those added, the rest.
 
     >>> [person["state"] for person in people(1, 3)][:4]
     ['before', 'added', 'added', 'rest']
@@ -44,14 +44,14 @@ def people(before: int, after: int) -> Records:
 def people_picture(
     before: int, after: int, title: str, *, words: str, width: int = 320
 ) -> ChartType:
-    """The belief in one segment, before and after, out of 100 people.
+    """Chart the belief in one segment, before and after, out of 100 people.
 
     Args:
-        before: how many of 100 the watcher took for members of the segment.
-        after: how many once it saw the variant that tells most.
+        before: how many of 100 the watcher believed to be in the segment.
+        after: how many after it saw the most revealing variant.
         title: the segment.
         words: a line below the title.
-        width: of the picture; its height follows.
+        width: width of the picture; the height follows.
     """
     step = width / _ACROSS
     return (
@@ -75,18 +75,18 @@ def people_picture(
 
 
 def ratio_chart(spans: Sequence[tuple[str, float, float, float]], *, width: int = 420) -> ChartType:
-    """Odds ratios with their limits on a logarithmic axis; an open end is drawn as an arrow.
+    """Chart odds ratios with their limits on a logarithmic axis; open ends are arrows.
 
     Args:
         spans: (name, estimate, low, high), the largest first; estimates and highs may be infinite.
-        width: of the plot.
+        width: width of the plot.
     """
     finite = [x for _, *figures in spans for x in figures if x < float("inf")]
     top = 1.6 * max([2.0, *finite])
     records = [
         {
             "name": name,
-            "value": value if value < top else None,  # an open end has an arrow, not a point
+            "value": value if value < top else None,  # open ends have an arrow instead of a point
             "at": min(value, top),
             "low": low,
             "high": min(high, top),
@@ -121,12 +121,12 @@ def ratio_chart(spans: Sequence[tuple[str, float, float, float]], *, width: int 
 
 
 class BudgetFigures(NamedTuple):
-    """What budgets would change: beliefs in one segment, and the rewards.
+    """The effect of budgets: beliefs in one segment, and the rewards.
 
     Attributes:
         budgets: in nats.
-        segment: the one that is shown.
-        before: the belief in it before anything is seen.
+        segment: the segment shown.
+        before: prior belief in it.
         today: the belief in it after what is seen today.
         costs: (budget, mechanism, relative change of the rewards, its standard error or None).
     """
@@ -147,7 +147,7 @@ def budget_beliefs(
     width: int = 420,
     height: int = 200,
 ) -> ChartType:
-    """The most a watcher could believe of a segment under each budget, beside before and today."""
+    """Chart the strongest possible belief in a segment under each budget, with before and today."""
     grid = np.linspace(0, max(budgets), 121)
     curve = alt.Chart(values(rows(budget=grid, belief=highest_belief(before, grid))))
     chosen = alt.Chart(values(rows(budget=budgets, belief=highest_belief(before, budgets))))
@@ -167,7 +167,7 @@ def budget_beliefs(
 
 
 def _level(belief: float, text: str, colour: str, width: int, *, dy: int) -> ChartType:
-    """A dashed line with its name at the right end, above or below."""
+    """Return a dashed line with its label at the right end, above or below."""
     base = alt.Chart(values(rows(belief=[belief]))).encode(y="belief:Q")
     word = base.mark_text(align="right", dx=-4, dy=dy, fontSize=11, color=colour)
     rule = base.mark_rule(strokeDash=[4, 3], strokeWidth=1.5, color=colour)
@@ -181,13 +181,13 @@ def budget_costs(
     width: int = 420,
     height: int = 200,
 ) -> ChartType:
-    """Change of the rewards against today under each budget; bars are 95% intervals.
+    """Chart the change of the rewards compared with today under each budget, with 95% intervals.
 
     Args:
         costs: (budget, mechanism, relative change, its standard error or None).
-        reward: what is counted.
-        width: of the plot.
-        height: of the plot.
+        reward: name of what is counted.
+        width: width of the plot.
+        height: height of the plot.
     """
     names = list(dict.fromkeys(name for _, name, _, _ in costs))
     records = [
@@ -243,14 +243,14 @@ def leak_chart(
     budgets: BudgetFigures,
     reward: str,
 ) -> ChartType:
-    """Everything: people, ratios, budgets.
+    """Combine all charts: people, ratios, budgets.
 
     Args:
-        title: of the whole.
+        title: title of the whole chart.
         beliefs: (segment, before, after, words) out of 100, for each picture.
         spans: for `ratio_chart`.
-        budgets: what the two budget charts show.
-        reward: what is counted.
+        budgets: data of the two budget charts.
+        reward: name of what is counted.
     """
     pictures = [people_picture(b, a, name, words=words) for name, b, a, words in beliefs]
     bound = budget_beliefs(

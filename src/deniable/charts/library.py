@@ -1,4 +1,4 @@
-"""Altair, imported when a chart is first made: pages find most charts kept, and start without it."""
+"""Imports Altair when a chart is first made: pages find most charts cached and start without it."""
 
 from __future__ import annotations
 

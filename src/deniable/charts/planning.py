@@ -1,7 +1,8 @@
-"""A plan as pictures: what a budget means, how it is spent, what it costs, where more would help.
+"""Charts of a plan: what a budget means, how it is spent, what it costs, where more would help.
 
-Each panel is a chart without data; `PANELS` names the data it reads, `plan_data` makes it. A page keeps
-its panels and replaces their data while a slider moves; `plan_chart` puts the same panels together.
+Each panel is a chart without data; `PANELS` names the data it reads, and `plan_data` creates it. A
+page keeps its panels and replaces their data while a slider moves; `plan_chart` combines the same
+panels.
 """
 
 from __future__ import annotations
@@ -34,18 +35,18 @@ PARTS = {
     "exploration": "random arms",
     "estimation": "wrong best arm",
 }
-"""Term of a bound -> what people call it."""
+"""Term of a bound -> its name for people."""
 
 EXPECTED_TOP = 5.0
 """Expected losses are drawn up to this budget, or to the plan's."""
 
 ABOVE = 1.15
-"""Bounds are drawn up to this multiple of the number of visitors; above 1 they say nothing."""
+"""Bounds are drawn up to this multiple of the number of visitors; above 1 they are uninformative."""
 
 if TYPE_CHECKING:
 
     class Summary(Protocol):
-        """What the charts read of one strategy at the plan's budget."""
+        """What the charts need of one strategy at the plan's budget."""
 
         @property
         def best_budget(self) -> float: ...  # noqa: D102
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
         def informative(self) -> bool: ...  # noqa: D102
 
     class Planned(Protocol):
-        """What the charts read of a plan."""
+        """What the charts need of a plan."""
 
         @property
         def n_arms(self) -> int: ...  # noqa: D102
@@ -78,7 +79,7 @@ if TYPE_CHECKING:
 
 
 def plan_chart(plan: Planned) -> ChartType:
-    """The finished figure of a plan: what to expect where that is known, then belief and bounds."""
+    """Return the complete figure of a plan: expected losses if known, then belief and bounds."""
     expected = () if plan.expected is None else ("expected",)
     shown = (*expected, "belief", "schedule", "regret", "elasticity")
     panels = [
@@ -92,7 +93,7 @@ def plan_chart(plan: Planned) -> ChartType:
 
 
 def plan_data(plan: Planned) -> dict[str, Records]:
-    """The data of every panel, by the name of the dataset; numbers to five digits."""
+    """Return the data of every panel by dataset name, with numbers rounded to five digits."""
     best = max(one.best_budget for one in plan.strategies.values())
     top = float(f"{max(1.4 * best, 1.25 * plan.budget, 1.0):.2g}")
     sizes = (plan.n_arms, plan.horizon, plan.n_segments, plan.shares)
@@ -118,7 +119,7 @@ def plan_data(plan: Planned) -> dict[str, Records]:
     for place, (name, one) in enumerate(plan.strategies.items()):
         strategy = STRATEGIES[name](plan.n_arms, plan.budget)
         share = strategy.exploration(clock)
-        if share is not None:  # a strategy without a schedule is not in this chart
+        if share is not None:  # strategies without a schedule are not in this chart
             data["schedule"] += _short(rows(clock=clock, share=share, strategy=name))
         told = one.best_regret < plan.horizon
         data["best"].append(
@@ -143,9 +144,9 @@ def plan_data(plan: Planned) -> dict[str, Records]:
 
 
 def _expected(plan: Planned) -> dict[str, Records]:
-    """Expected clicks lost over the budget, with the interval of the best strategy at the plan's."""
+    """Return expected lost clicks by budget, with the best strategy's interval at the plan's budget."""
     found = plan.expected
-    if found is None:  # the panel is not shown then; a point gives its axes an end
+    if found is None:  # the panel is then hidden, but its axes need a point
         point: Records = [{"budget": plan.budget, "lost": 0, "strategy": next(iter(STRATEGIES))}]
         band: Records = [{"budget": plan.budget, "low": 0, "high": 0}]
         return {"expected": point, "expected_band": band, "rivals": [{"y": 0, "text": ""}]}
@@ -197,7 +198,7 @@ def _without(record: Record, *names: str) -> Record:
 def _curves(
     sizes: tuple[int, int, int, tuple[float, ...] | None], top: float, names: tuple[str, ...]
 ) -> tuple[Records, Records]:
-    """Bounds and elasticities over budgets up to `top`: the same wherever a slider is."""
+    """Return bounds and elasticities over budgets up to `top`, independent of the slider."""
     n_arms, horizon, n_segments, shares = sizes
     budgets = np.linspace(top / POINTS, top, POINTS)
     regret: Records = []
@@ -207,7 +208,7 @@ def _curves(
         bound = np.asarray(strategy.regret(n_arms, horizon, budgets, n_segments, shares=shares))
         bound = np.where(bound <= ABOVE * horizon, bound, np.nan)
         if np.isnan(bound).all():
-            bound[-1] = horizon  # one point draws no line, but gives the axis an end
+            bound[-1] = horizon  # one point draws no line, but defines the axis
         slope = strategy.elasticity(n_arms, horizon, budgets, n_segments, shares=shares)
         regret += _short(rows(budget=budgets, regret=bound, strategy=name))
         elasticity += _short(rows(budget=budgets, elasticity=slope, strategy=name))
@@ -220,7 +221,7 @@ def _largest(plan: Planned) -> float:
 
 
 def _short(records: Records) -> Records:
-    """Numbers to five digits: nobody sees more, and less is sent."""
+    """Round numbers to five digits, which is enough to see and reduces the data sent."""
     return [
         {name: float(f"{x:.5g}") if isinstance(x, float) else x for name, x in record.items()}
         for record in records
@@ -228,7 +229,7 @@ def _short(records: Records) -> Records:
 
 
 def expected_panel() -> ChartType:
-    """Expected clicks lost over the budget; dashed, what is lost without any."""
+    """Chart expected lost clicks over the budget, with dashed lines for policies without a budget."""
     lines = _over_budget("expected", "clicks lost, expected", alt.Axis(format="~s"), field="lost")
     band = (
         alt.Chart(alt.NamedData(name="expected_band"))
@@ -242,7 +243,7 @@ def expected_panel() -> ChartType:
 
 
 def belief_panel() -> ChartType:
-    """The least and the most a watcher can believe, over all priors, at one budget."""
+    """Chart the weakest and strongest possible belief, over all priors, at one budget."""
     base = alt.Chart(alt.NamedData(name="belief"))
     area = base.mark_area(opacity=0.25, color=BLUE, line={"strokeWidth": 1.5}).encode(
         x=alt.X("prior:Q", title="belief before", axis=_percent(), scale=_unit()),
@@ -261,7 +262,7 @@ def belief_panel() -> ChartType:
 
 
 def schedule_panel() -> ChartType:
-    """Share of random arms over a segment's visitors, every strategy."""
+    """Chart the share of random arms over a segment's visitors, for every strategy."""
     return _sized(
         alt.Chart(alt.NamedData(name="schedule"))
         .mark_line()
@@ -279,7 +280,7 @@ def schedule_panel() -> ChartType:
 
 
 def regret_panel() -> ChartType:
-    """Clicks lost at most over the budget; a point at each strategy's best budget."""
+    """Chart the bound on lost clicks over the budget, with points at the best budgets."""
     best = alt.Chart(alt.NamedData(name="best")).encode(x="budget:Q", y="regret:Q")
     colour = strategy_encodings(orient="bottom", title=None)["color"]
     points = best.mark_point(filled=True, size=90).encode(color=colour, opacity=_if_told())
@@ -295,7 +296,7 @@ def regret_panel() -> ChartType:
 
 
 def parts_panel() -> ChartType:
-    """What the bound at this budget is made of, one bar for each strategy."""
+    """Chart the parts of the bound at this budget, one bar per strategy."""
     kinds = list(PARTS.values())
     return (
         alt.Chart(alt.NamedData(name="parts"), height=45 * len(STRATEGIES))
@@ -317,7 +318,7 @@ def parts_panel() -> ChartType:
 
 
 def elasticity_panel() -> ChartType:
-    """Percent of the bound per percent of budget; below zero is too random, above too greedy."""
+    """Chart percent of the bound per percent of budget: negative is too random, positive too greedy."""
     zero = alt.Chart(alt.NamedData(name="zero")).encode(y="y:Q")
     words = [
         _words(zero.encode(x=alt.value("width")), f"{side}:N", align="right", dx=-4, dy=dy)
@@ -329,12 +330,12 @@ def elasticity_panel() -> ChartType:
 
 
 class Panel(NamedTuple):
-    """A chart of the plan.
+    """One chart of the plan.
 
     Attributes:
-        title: over it.
-        make: the chart, without data.
-        datasets: what it reads of `plan_data`.
+        title: its title.
+        make: creates the chart, without data.
+        datasets: datasets that it reads from `plan_data`.
     """
 
     title: str
@@ -358,7 +359,7 @@ PANELS: dict[str, Panel] = {
     ),
     "parts": Panel("What the bound is made of", parts_panel, ("parts",)),
 }
-"""Every chart of a plan, by name."""
+"""All charts of a plan, by name."""
 
 
 def _over_budget(name: str, label: str, axis: alt.Axis, field: str = "") -> ChartType:
@@ -387,14 +388,14 @@ def _chosen(height: float = 0) -> ChartType:
 def _words(
     base: ChartType, field: str = "text:N", *, color: str = INK, **place: str | float
 ) -> ChartType:
-    """Text with a halo, so that it can be read over lines."""
+    """Return text with a halo, to be legible over lines."""
     text = base.encode(text=field)
     halo = text.mark_text(fontSize=11, stroke="white", strokeWidth=4, opacity=0.85, **place)
     return halo + text.mark_text(fontSize=11, color=color, **place)
 
 
 def _if_told() -> ChartType:
-    """A mark without words is not shown; it stays in the data: no axis can be made from none."""
+    """Hide a mark without text. It stays in the data, because an axis needs at least one value."""
     return alt.condition("datum.text == ''", alt.value(0), alt.value(1))
 
 

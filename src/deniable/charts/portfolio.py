@@ -1,4 +1,4 @@
-"""An allocation as pictures: who gets what, why, and what another firm budget would change."""
+"""Charts of an allocation: who gets what, why, and the effect of another firm budget."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _STRATEGY = alt.Color(
     scale=alt.Scale(domain=list(STRATEGY_COLOURS), range=list(STRATEGY_COLOURS.values())),
     title="strategy",
 )
-_SHORT = "replace(format(datum.value, '~s'), 'G', 'B')"  # 2B, not the engineer's 2G
+_SHORT = "replace(format(datum.value, '~s'), 'G', 'B')"  # 2B instead of the SI prefix 2G
 _RULE_COLOURS = {
     "optimal": "#0072B2",
     "best budgets": "#555555",
@@ -34,12 +34,12 @@ _RULE_COLOURS = {
 
 
 def allocation_chart(found: Allocation, *, compared: bool = False, n_points: int = 25) -> ChartType:
-    """Budgets as bars, marginal gains meeting at lambda, the what-if curve; and the rules if asked.
+    """Chart budgets, marginal gains that meet at lambda, and the what-if curve.
 
     Args:
         found: the allocation.
         compared: add the rules' total regret.
-        n_points: firm budgets on the what-if curve.
+        n_points: number of firm budgets on the what-if curve.
     """
     curve = what_if(found.portfolio, regime=found.regime, n_points=n_points)
     below = [gain_chart(found), what_if_chart(curve, found)]
@@ -52,7 +52,7 @@ def allocation_chart(found: Allocation, *, compared: bool = False, n_points: int
 
 
 def allocation_html(found: Allocation, most: int = 25) -> str:
-    """The largest budgets as a table, what is proven, and the chart: static and self-contained."""
+    """Render the largest budgets, what is proven, and the chart: static and self-contained."""
     import vl_convert
 
     frame = found.frame().head(most)
@@ -88,7 +88,7 @@ def _loss_title(found: Allocation | None) -> str:
 
 
 def budget_bars(found: Allocation, *, width: int = 920, height: int = 190) -> ChartType:
-    """The largest budgets, one bar an experiment, coloured by strategy."""
+    """Chart the largest budgets, one bar per experiment, coloured by strategy."""
     frame = found.frame().head(MOST_BARS)
     shown = frame.filter(frame["budget_nano"] > 0)
     rest = found.portfolio.size - shown.height
@@ -116,7 +116,7 @@ def budget_bars(found: Allocation, *, width: int = 920, height: int = 190) -> Ch
 
 
 def gain_chart(found: Allocation, *, width: int = 400, height: int = 210) -> ChartType:
-    """Marginal gains over the budget for some experiments; points where they meet lambda."""
+    """Chart marginal gains over the budget for some experiments, with points where they meet lambda."""
     lines, points = [], []
     for row in _some(found):
         curve = found.curve[row]
@@ -157,7 +157,7 @@ def gain_chart(found: Allocation, *, width: int = 400, height: int = 210) -> Cha
 def what_if_chart(
     curve: WhatIf, found: Allocation | None = None, *, width: int = 400, height: int = 210
 ) -> ChartType:
-    """Least total regret over the firm budget; the allocation's place as a point."""
+    """Chart the smallest total regret over the firm budget, with the allocation as a point."""
     line = (
         alt.Chart(
             values(rows(budget=curve.firm_budgets, regret=curve.total_regret)),
@@ -198,7 +198,7 @@ def what_if_chart(
 def rules_chart(
     outcomes: Sequence[RuleOutcome], *, title: str = "total regret bound", width: int = 400
 ) -> ChartType:
-    """Total regret by rule; what a rule would cost is written on its bar."""
+    """Chart total regret by rule, with each rule's cost on its bar."""
     records = [
         {
             "rule": outcome.rule,
@@ -223,7 +223,7 @@ def rules_chart(
 
 
 def _some(found: Allocation) -> list[int]:
-    """Funded experiments from the largest budget to the smallest, evenly picked."""
+    """Return funded experiments from the largest budget to the smallest, evenly spaced."""
     order = np.argsort(-found.budgets_nano, kind="stable")
     funded = order[found.budgets_nano[order] > 0]
     if funded.size == 0:

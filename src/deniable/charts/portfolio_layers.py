@@ -1,4 +1,4 @@
-"""Layers as pictures: what another number of them would lose, and who shares the best ones."""
+"""Charts of layers: the loss for other numbers of layers, and the shares in the best ones."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from deniable.portfolio.layers import LayerDesign
 
 
 def layers_chart(design: LayerDesign) -> ChartType:
-    """Expected loss over the number of layers, beside one big sum; and the layers' shares."""
+    """Chart expected loss over the number of layers, next to a single sum, and the layers' shares."""
     return themed(alt.vconcat(loss_chart(design), shares_chart(design)))
 
 
 def loss_chart(design: LayerDesign, *, width: int = 620, height: int = 220) -> ChartType:
-    """The what-if curve; a rule marks every visitor in every experiment."""
+    """Chart the what-if curve, with a rule for every visitor in every experiment."""
     points = rows(layers=list(design.n_layers), loss=design.losses)
     line = alt.Chart(
         values([point for point in points if point["loss"] is not None]),
@@ -53,7 +53,7 @@ def loss_chart(design: LayerDesign, *, width: int = 620, height: int = 220) -> C
 
 
 def shares_chart(design: LayerDesign, *, width: int = 620) -> ChartType:
-    """One bar a layer, divided by the shares of its experiments."""
+    """Chart one bar per layer, divided by the shares of its experiments."""
     records = design.rows()
     base = alt.Chart(
         values(records), title="Who shares a layer", width=width, height=alt.Step(26)

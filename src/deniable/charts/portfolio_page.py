@@ -1,4 +1,4 @@
-"""The portfolio page's charts: made once, filled with data as the firm's budget moves."""
+"""Charts of the portfolio page: made once, filled with data as the firm's budget changes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RULES = ("this allocation", "equal split", "zero", "random arms", "best for each
 
 
 def bars_chart() -> ChartType:
-    """The largest budgets, one bar an experiment, coloured by strategy."""
+    """Chart the largest budgets, one bar per experiment, coloured by strategy."""
     names = list(STRATEGY_COLOURS)
     colour = alt.Color(
         "strategy:N",
@@ -32,7 +32,7 @@ def bars_chart() -> ChartType:
 
 
 def gains_chart() -> ChartType:
-    """What one more nat would save in some experiments; those with budget meet at lambda."""
+    """Chart what one more nat would save in some experiments; funded ones meet at lambda."""
     colour = alt.Color(
         "experiment:N",
         sort=None,
@@ -61,7 +61,7 @@ def gains_chart() -> ChartType:
 
 
 def what_if_chart() -> ChartType:
-    """Clicks lost over the firm's budget; where the present one is."""
+    """Chart lost clicks over the firm's budget, with the current one marked."""
     line = (
         alt.Chart(alt.NamedData(name="what_if"))
         .mark_line(color=INK)
@@ -80,7 +80,7 @@ def what_if_chart() -> ChartType:
 
 
 def rules_chart() -> ChartType:
-    """The allocation against simpler rules."""
+    """Chart the allocation against simpler rules."""
     colours = [BLUE, *["#999999"] * (len(RULES) - 1)]
     base = alt.Chart(alt.NamedData(name="rules")).encode(
         y=alt.Y("rule:N", sort=list(RULES), title=None, axis=alt.Axis(labelLimit=120)),
@@ -104,7 +104,7 @@ CHARTS: dict[str, Callable[[], ChartType]] = {
     "what_if": what_if_chart,
     "rules": rules_chart,
 }
-"""Every chart of the page by name."""
+"""All charts of the page by name."""
 
 DATASETS: dict[str, tuple[str, ...]] = {
     "bars": ("bars",),

@@ -1,4 +1,4 @@
-"""What an experiment has learned, as pictures: lifts that narrow, rates with bands, traffic by arm.
+"""Charts of what an experiment has learned: narrowing lifts, rates with bands, traffic by arm.
 
 Like those of `experiments.py`, the charts are made without data: each names its dataset.
 """
@@ -17,12 +17,12 @@ HEIGHT = 220
 
 
 def lift_sequence(arms: Sequence[str], default: str, share: bool) -> ChartType:
-    """Lifts against the default arm with their confidence sequences, over visitors.
+    """Chart lifts against the default arm with their confidence sequences, over visitors.
 
     Dataset `lifts`: arm, visitors, estimate, low, high.
 
     Args:
-        arms: all arms, in declared order, so that their colours stay.
+        arms: all arms, in declared order, so that their colours do not change.
         default: the arm that the others are compared with; it has no line.
         share: whether rewards are shares, in points, or amounts.
     """
@@ -40,7 +40,7 @@ def lift_sequence(arms: Sequence[str], default: str, share: bool) -> ChartType:
     bands = base.mark_area(opacity=0.18, interpolate="monotone").encode(y=ends, y2="high:Q")
     middle = base.encode(y=alt.Y("estimate:Q", title=title))
     lines = middle.mark_line(interpolate="monotone", point=alt.OverlayMarkDef(size=18))
-    # A line or an area is one mark, which would tell the values of its first point.
+    # A line or an area is one mark, whose tooltip would show its first point.
     hovered = hover_points(
         middle,
         alt.Tooltip("arm:N"),
@@ -58,7 +58,7 @@ def lift_sequence(arms: Sequence[str], default: str, share: bool) -> ChartType:
 
 
 def rates_with_bands(arms: Sequence[str], n_segments: int, share: bool) -> ChartType:
-    """Mean reward of each arm in each segment; dataset `rates`: segment, arm, estimate, low, high."""
+    """Chart mean rewards; dataset `rates`: segment, arm, estimate, low, high."""
     arms_drawn = max(2, len(arms))
     base = alt.Chart(
         alt.NamedData("rates"), height=max(HEIGHT, n_segments * (12 * arms_drawn + 14))
@@ -89,7 +89,7 @@ def rates_with_bands(arms: Sequence[str], n_segments: int, share: bool) -> Chart
 
 
 def traffic_by_arm(arms: Sequence[str]) -> ChartType:
-    """Share of the visitors that each arm had; dataset `traffic`: visitors, arm, share."""
+    """Chart each arm's share of the visitors; dataset `traffic`: visitors, arm, share."""
     base = alt.Chart(alt.NamedData("traffic"), height=HEIGHT)
     x = alt.X(
         "visitors:Q",
@@ -108,7 +108,7 @@ def traffic_by_arm(arms: Sequence[str]) -> ChartType:
         order=alt.Order("position:Q"),
         color=_colour(arms),
     )
-    # An area is one mark, which would tell the values of its first step: unseen bars tell each one's.
+    # An area is one mark, whose tooltip would show its first step; invisible bars show each one's.
     steps = (
         base.transform_pivot("arm", value="share", groupby=["visitors"])
         .transform_window(since="lag(visitors)", sort=[alt.SortField("visitors")])
@@ -131,7 +131,7 @@ def traffic_by_arm(arms: Sequence[str]) -> ChartType:
 
 
 def _escaped(name: str) -> str:
-    r"""A name as a field of Vega, where a point would lead into an object.
+    r"""rEscape a name as a Vega field, where a dot would access an object.
 
     >>> print(_escaped("v1.2"))
     v1\.2
@@ -140,7 +140,7 @@ def _escaped(name: str) -> str:
 
 
 def delay_curve(unit: str) -> ChartType:
-    """Share of the rewards that had come after a time; dataset `delays`: minutes, hours, share.
+    """Chart the share of rewards by delay; dataset `delays`: minutes, hours, share.
 
     Args:
         unit: minutes or hours. The data has both, so that a page that stays open is never wrong.
@@ -168,15 +168,15 @@ def lifts_and_rates(
     lifts: Sequence[Record],
     rates: Records,
 ) -> ChartType:
-    """One picture for a file: lifts of the whole and the largest segments, then all rates.
+    """Combine lifts overall and of the largest segments with all rates, for a file.
 
     Args:
-        arms: all of them.
+        arms: all arms.
         default: the arm that the others are compared with.
         share: whether rewards are shares.
-        places: segments with a panel of their own; None for all together.
-        lifts: of the dataset of `lift_sequence`, with their segment.
-        rates: of the dataset of `rates_with_bands`.
+        places: segments with their own panel; None for all together.
+        lifts: records as for `lift_sequence`, with their segment.
+        rates: records as for `rates_with_bands`.
     """
     panels = []
     for place in places:

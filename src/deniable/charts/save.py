@@ -1,4 +1,4 @@
-"""A chart as a file: SVG, PNG, PDF, or HTML that works offline."""
+"""Saves a chart as SVG, PNG, PDF, or HTML that works offline."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FORMATS = (".svg", ".png", ".pdf", ".html")
 
 
 def check_chart_path(path: str | Path, argument: str = "chart") -> Path:
-    """The path, once its ending and folder are known to be good; call it before long work."""
+    """Validate the path's extension and folder; call it before long work."""
     target = Path(path)
     if target.suffix.lower() not in FORMATS:
         raise InvalidArgumentError(argument, str(path), f"a file that ends in {', '.join(FORMATS)}")
@@ -28,9 +28,9 @@ def check_chart_path(path: str | Path, argument: str = "chart") -> Path:
 
 
 def save_chart(chart: ChartType, path: str | Path, *, argument: str = "chart") -> Path:
-    """Write the chart in the format of the file's ending and return its path.
+    """Write the chart in the format of the file's extension and return its path.
 
-    HTML carries its scripts inside, from the installed renderer: no network, no CDN.
+    HTML files include the scripts of the installed renderer, so they need no network.
     """
     target = check_chart_path(path, argument)
     if target.suffix.lower() == ".html":
@@ -43,7 +43,7 @@ def save_chart(chart: ChartType, path: str | Path, *, argument: str = "chart") -
 
 
 def chart_svg(chart: ChartType, prefix: str, label: str) -> Markup:
-    """The chart in the house style, as an SVG for an HTML page; see `inline_svg`."""
+    """Return the chart in the house style, as an SVG for an HTML page; see `inline_svg`."""
     from markupsafe import Markup
 
     from deniable.charts.theme import themed
@@ -54,7 +54,7 @@ def chart_svg(chart: ChartType, prefix: str, label: str) -> Markup:
 
 
 def inline_svg(svg: str, prefix: str, label: str) -> str:
-    """An SVG that may stand beside others: its ids are its own, and it scales to the page.
+    """Prepare an SVG for inlining: its ids are made unique, and it scales to the page.
 
     >>> inline_svg('<svg width="9" height="4"><g id="a"/><use href="#a"/></svg>', "x-", "A")
     '<svg role="img" aria-label="A" viewBox="0 0 9 4" width="9"><g id="x-a"/><use href="#x-a"/></svg>'

@@ -1,4 +1,4 @@
-"""A simulation as a picture: total clicks by policy, and regret as visitors come, under its bounds."""
+"""Charts of a simulation: total clicks by policy, and regret over visitors with its bounds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WIDTH, HEIGHT = 380, 300
 
 
 def result_chart(result: SimulationResult, environment: Environment) -> ChartType:
-    """One environment's part of a result as a chart, in the house style."""
+    """Chart one environment's part of a result, in the house style."""
     rows = result.frame.filter(result.frame["environment"] == environment.name)
     used = set(rows["policy"])
     policies = [policy for policy in result.policies if policy.label in used]
@@ -36,7 +36,7 @@ def result_chart(result: SimulationResult, environment: Environment) -> ChartTyp
 def simulation_chart(
     result: SimulationResult, environment: Environment, policies: Sequence[Policy]
 ) -> ChartType:
-    """Clicks at the horizon and, where there are checkpoints before it, regret on the way."""
+    """Chart clicks at the horizon and, if there are earlier checkpoints, regret over visitors."""
     clicks = clicks_chart(result, environment, policies)
     if result.frame["visitors"].n_unique() < 3:
         return clicks
@@ -48,7 +48,7 @@ def simulation_chart(
 def clicks_chart(
     result: SimulationResult, environment: Environment, policies: Sequence[Policy]
 ) -> ChartType:
-    """Mean clicks at the horizon, best policy on top: 95% of the repetitions, 95% of the mean."""
+    """Chart mean clicks at the horizon, best policy on top, with two kinds of 95% intervals."""
     value = "clicks" if environment.is_plain else "reward"
     rows = result.summary(value).to_dicts()
     horizon = max(row["visitors"] for row in rows)
@@ -76,7 +76,7 @@ def clicks_chart(
 def regret_chart(
     result: SimulationResult, environment: Environment, policies: Sequence[Policy]
 ) -> ChartType:
-    """Mean pseudo-regret over visitors on log axes, with the theory's bounds dashed above it."""
+    """Chart mean pseudo-regret over visitors on log axes, with the theory's bounds dashed."""
     table = [row for row in result.summary("regret").to_dicts() if row["mean"] > 0]
     bounds = [
         {"visitors": point, "bound": bound, "policy": policy.label}
@@ -118,7 +118,7 @@ def regret_chart(
 def _bound(policy: Policy, environment: Environment, visitors: int) -> float | None:
     sizes = (environment.n_arms, visitors)
     if environment.changes or not environment.is_plain:
-        return None  # the theory's bounds are for clicks at constant rates, known at once
+        return None  # the theory's bounds are for immediate clicks at constant rates
     if isinstance(policy, ConstantPolicy):
         return float(constant_regret(*sizes, policy.budget, environment.n_segments))
     if isinstance(policy, DynamicPolicy):

@@ -1,4 +1,4 @@
-"""The firm's budget over time: what was available and what was committed."""
+"""Chart of the firm's budget over time: available and committed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from deniable.charts.theme import ACCENT, STRATEGY_COLOURS, utc_axis
 
 
 def spending_chart(data: alt.Data | None = None) -> ChartType:
-    """Steps of committed nats under the firm's budget; reads the dataset `spending` if not given one."""
+    """Chart committed nats below the firm's budget; reads the dataset `spending` by default."""
     base = alt.Chart(alt.NamedData(name="spending") if data is None else data).encode(
         x=utc_axis("time", ticks=6)
     )

@@ -24,13 +24,13 @@ def belief_bounds(
     width: int = 420,
     height: int = 320,
 ) -> ChartType:
-    """The lowest and highest posterior for each prior, one pair of curves a budget.
+    """Chart the lowest and highest posterior for each prior, one pair of curves per budget.
 
     Args:
         budgets: small budgets are dark.
         marked: (prior, budget) pairs shown as red points, as in the paper's figure.
-        width: of the plot.
-        height: of the plot.
+        width: width of the plot.
+        height: height of the plot.
     """
     names = [f"{budget:g}" for budget in budgets]
     colours, dashes = ordered_scale(names)
@@ -93,7 +93,7 @@ def strategy_panels(
     width: int = 220,
     height: int = 220,
 ) -> ChartType:
-    """Three panels over the visitor's clock: the paper's figure of this strategy."""
+    """Chart three panels over the visitor's clock: the paper's figure of this strategy."""
     names = [f"{budget:g}" for budget in budgets]
     colours, dashes = ordered_scale(names)
     clock = np.unique(np.geomspace(1, horizon, 160).round())
@@ -149,10 +149,10 @@ def elasticity_panels(
     width: int = 220,
     height: int = 220,
 ) -> ChartType:
-    """One panel for each number of arms, one line for each number of visitors, in the paper's form.
+    """Chart one panel per number of arms, one line per number of visitors, in the paper's form.
 
-    A point marks each best budget. There the elasticity crosses zero, or ends, where the cap never binds
-    beyond it and the elasticity stays 0.
+    A point marks each best budget. There the elasticity crosses zero, or the line ends because the
+    cap never binds beyond it and the elasticity stays 0.
     """
 
     def elasticity(n_arms: int, horizon: int, budget: ArrayLike) -> Floats:

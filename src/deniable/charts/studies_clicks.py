@@ -1,4 +1,4 @@
-"""Total clicks by strategy and budget, with the policies that spend none beside them."""
+"""Charts of total clicks by strategy and budget, next to policies without a budget."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ def total_clicks(
     width: int = 215,
     height: int = 190,
 ) -> ChartType:
-    """Panels of mean clicks with 95% intervals.
+    """Chart panels of mean clicks with 95% intervals.
 
     Args:
         frame: columns policy, budget (null for benchmarks), mean, low, high and those below.
-        budgets: on the horizontal axis, evenly spaced; the benchmarks stand to their right.
-        columns: the column whose values make the panels of a row.
-        rows: the column whose values make the rows; None for one row.
-        width: of a panel.
-        height: of a panel.
+        budgets: on the horizontal axis, evenly spaced; the benchmarks are to their right.
+        columns: the column whose values determine the panels of a row.
+        rows: the column whose values determine the rows; None for one row.
+        width: width of a panel.
+        height: height of a panel.
     """
     across = frame[columns].unique(maintain_order=True).to_list()
     down = frame[rows].unique(maintain_order=True).to_list() if rows else [None]

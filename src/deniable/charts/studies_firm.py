@@ -1,4 +1,4 @@
-"""The firm's experiments and what its budget earns, as pictures."""
+"""Charts of the firm's experiments and what its budget earns."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _REGIME_APART = {"flexible": -0.11, "constant": 0.0, "dynamic": 0.11}
 def summary_panels(
     arms: Sequence[int], visitors: Sequence[int], rates: Sequence[float], uplifts: Sequence[float]
 ) -> ChartType:
-    """Four panels: arms and visitors an experiment, click rates and uplifts an arm.
+    """Chart arms and visitors per experiment, and click rates and uplifts per arm.
 
     Args:
-        arms: one an experiment.
-        visitors: one an experiment.
-        rates: one an arm, in percent.
-        uplifts: one a treatment, in percentage points over its control.
+        arms: one per experiment.
+        visitors: one per experiment.
+        rates: one per arm, in percent.
+        uplifts: one per treatment, in percentage points over its control.
     """
     number = [{"x": value} for value in arms]
     size = {"width": 300, "height": 170}
@@ -91,7 +91,7 @@ def _histogram(
 
 
 def firm_clicks(table: pl.DataFrame, upper: float, perfect: float) -> ChartType:
-    """Median improvement over random arms by firm budget; quartiles as bars; differences written.
+    """Chart the median improvement over random arms by firm budget, with quartiles and differences.
 
     Args:
         table: columns rule, regime, firm_budget, median, q25, q75.
@@ -154,7 +154,7 @@ def _level(height: float, words: str, dash: list[int], *, below: bool = False) -
 
 
 def _differences(records: Records, place: dict[float, int], x: alt.X) -> ChartType:
-    """The regret-based median minus the equal split's, flexible regime, above the points."""
+    """Show the regret-based median minus the equal split's, flexible regime, above the points."""
     medians = {
         (row["rule"], row["firm_budget"]): row for row in records if row["regime"] == "flexible"
     }
@@ -172,7 +172,7 @@ def _differences(records: Records, place: dict[float, int], x: alt.X) -> ChartTy
 
 
 def short(number: float) -> str:
-    """A number with its sign in three digits.
+    """Format a number with its sign in three digits.
 
     >>> short(1_234_567), short(-45_600), short(12)
     ('+1.23M', '−45.6k', '+12')

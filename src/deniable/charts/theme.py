@@ -1,6 +1,6 @@
-"""The house style of all figures: colours that colour-blind readers can tell apart, quiet axes.
+"""The house style of all figures: colours for colour-blind readers, and quiet axes.
 
-And what all figures need: records as chart data, ticks, and time as pages tell it.
+Also contains helpers for all figures: records as chart data, ticks, and time axes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LINES = ([6, 3], [1, 0], [2, 2], [9, 3, 2, 3], [4, 2], [1, 3])
 
 
 def strategy_colours() -> dict[str, str]:
-    """The colour of each strategy, in the table's order (first Okabe and Ito's, then Tol's).
+    """Return the colour of each strategy, in order (first Okabe and Ito's, then Tol's).
 
     >>> strategy_colours()["dynamic"]
     '#0072B2'
@@ -32,7 +32,7 @@ def strategy_colours() -> dict[str, str]:
 
 
 def strategy_encodings(**legend: str | int | None) -> dict[str, alt.Color | alt.StrokeDash]:
-    """Colour and dash by the field `strategy`, for every strategy there is."""
+    """Return colour and dash by the field `strategy`, for all strategies."""
     colours = strategy_colours()
     dashes = [_LINES[i % len(_LINES)] for i in range(len(colours))]
     shown = alt.Legend(**{"symbolType": "stroke", **legend})
@@ -49,7 +49,7 @@ def strategy_encodings(**legend: str | int | None) -> dict[str, alt.Color | alt.
 
 
 STRATEGY_COLOURS = strategy_colours()
-"""The colours of the strategies that come with the package."""
+"""Colours of the built-in strategies."""
 
 BENCHMARK_COLOURS = {
     "epsilon-greedy": "#009E73",
@@ -57,25 +57,25 @@ BENCHMARK_COLOURS = {
     "perfect": "#555555",
     "random": "#999999",
 }
-"""Policies that spend no budget."""
+"""Colours of policies that spend no budget."""
 
 ORDERED_COLOURS = ("#46085C", "#3B528B", "#21918C", "#4FAF5B", "#C9A500")
-"""Ordered series, dark to light: small budgets are dark."""
+"""Colours of ordered series, dark to light: small budgets are dark."""
 
 DASHES = ([1, 0], [7, 3], [2, 2], [9, 3, 2, 3], [4, 2])
-"""Line types of ordered series, for print without colour."""
+"""Line types of ordered series, for printing without colour."""
 
 BLUE = "#0072B2"
-"""A single series that is no strategy's."""
+"""Colour of a single series that is not a strategy."""
 
 ACCENT = "#B3261E"
-"""A mark that must be seen: a chosen budget, a red point."""
+"""Colour of a mark that must stand out: a chosen budget, a red point."""
 
 INK, GRID = "#2B2B2B", "#E3E3E3"
 
 
 def themed(chart: ChartType) -> ChartType:
-    """The finished chart in the house style; apply it once, to the outermost chart."""
+    """Apply the house style; call it once, on the outermost chart."""
     text = {"labelColor": INK, "titleColor": INK, "labelFontSize": 11, "titleFontSize": 12}
     return chart.configure(
         font="Liberation Sans, Arial, Helvetica, sans-serif",
@@ -98,14 +98,14 @@ def themed(chart: ChartType) -> ChartType:
 
 
 def ordered_scale(values: list[str]) -> tuple[list[str], list[list[int]]]:
-    """A colour and a dash for each value of an ordered series, repeating after five."""
+    """Return a colour and a dash for each value of an ordered series, repeating after five."""
     colours = [ORDERED_COLOURS[i % len(ORDERED_COLOURS)] for i in range(len(values))]
     dashes = [DASHES[i % len(DASHES)] for i in range(len(values))]
     return colours, dashes
 
 
 def rows(**columns: ArrayLike) -> Records:
-    """Records from columns that broadcast against each other; numbers become plain floats.
+    """Create records from columns that broadcast against each other; numbers become floats.
 
     >>> rows(budget=[1, 2], strategy="dynamic")
     [{'budget': 1.0, 'strategy': 'dynamic'}, {'budget': 2.0, 'strategy': 'dynamic'}]
@@ -116,12 +116,12 @@ def rows(**columns: ArrayLike) -> Records:
 
 
 def values(*groups: Iterable[Mapping[str, object]]) -> alt.Data:
-    """Chart data from records, or from several lists of them."""
+    """Create chart data from one or several lists of records."""
     return alt.Data(values=[dict(record) for group in groups for record in group])
 
 
 def powers_of_ten(largest: float) -> list[float]:
-    """Ticks of a logarithmic axis from 1 on; a grid line at each power is enough.
+    """Return ticks of a logarithmic axis from 1 on, with a grid line at each power.
 
     >>> powers_of_ten(20_000)
     [1.0, 10.0, 100.0, 1000.0, 10000.0]
@@ -147,10 +147,10 @@ _TIME_FORMATS = {
     "seconds": "%H:%M:%S",
     "milliseconds": "%H:%M:%S",
 }
-"""How a tick is written, by what it is a multiple of: the default would be 12 hours."""
+"""Tick formats, by the unit that a tick is a multiple of; the default would be 12-hour times."""
 
 
 def utc_axis(field: str, *, ticks: int) -> alt.X:
-    """The horizontal axis of a chart over time; the field holds ISO times with their offset."""
+    """Return the horizontal axis of a chart over time; the field holds ISO times with offset."""
     axis = alt.Axis(format=_TIME_FORMATS, tickCount=ticks, labelOverlap=True, labelSeparation=8)
     return alt.X(f"{field}:T", title="time (UTC)", scale=alt.Scale(type="utc"), axis=axis)

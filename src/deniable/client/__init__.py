@@ -1,4 +1,4 @@
-"""A small client of the decision service: `Client`, `AsyncClient`, and a provider for OpenFeature.
+"""Client for the decision service: `Client`, `AsyncClient`, and an OpenFeature provider.
 
 ::
 

@@ -1,6 +1,6 @@
-"""What both clients share: each call as data, how its answer is read, and when it is tried again.
+"""What both clients share: requests as data, parsing of responses, and retries.
 
-Every call can be repeated without harm: a visitor's decision is stored once, a reward counts once.
+Every call can be repeated safely: a visitor's decision is stored once, and a reward counts once.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class ServiceError(DeniableError):
     """The service refused a call, or could not be reached after all attempts.
 
     Attributes:
-        status: the HTTP status, or None where no answer came.
-        code: the kind of problem, for programs.
+        status: the HTTP status, or None without a response.
+        code: the kind of problem, for use in programs.
     """
 
     def __init__(self, status: int | None, code: str, detail: str) -> None:
@@ -37,7 +37,7 @@ class ServiceError(DeniableError):
 
 @dataclass(frozen=True)
 class Call(Generic[T]):
-    """One request and how to read its answer."""
+    """One request and how to parse its response."""
 
     path: str
     body: JsonObject
@@ -46,7 +46,7 @@ class Call(Generic[T]):
 
 
 def decide(experiment: str, visitor: str, segment: str | None) -> Call[Decision]:
-    """One decision."""
+    """Request one decision."""
     path = f"/v1/experiments/{quote(experiment, safe='')}/decisions"
     return Call(path, {"visitor": visitor, "segment": segment}, _decision)
 
@@ -54,7 +54,7 @@ def decide(experiment: str, visitor: str, segment: str | None) -> Call[Decision]
 def decide_batch(
     experiment: str, visitors: Iterable[tuple[str, str | None]]
 ) -> Call[list[Decision]]:
-    """Many decisions, in order."""
+    """Request many decisions, in order."""
     body = {"visitors": [{"visitor": name, "segment": segment} for name, segment in visitors]}
     path = f"/v1/experiments/{quote(experiment, safe='')}/decisions/batch"
     return Call(path, body, lambda answer: [_decision(item) for item in answer["decisions"]])
@@ -65,17 +65,17 @@ Reward: TypeAlias = tuple[str, float] | tuple[str, float, str | None]
 
 
 def reward(decision: str, value: float, metric: str | None) -> Call[None]:
-    """One reward."""
+    """Send one reward."""
     return Call("/v1/rewards", _reward((decision, value, metric)), _nothing)
 
 
 def reward_batch(rewards: Iterable[Reward]) -> Call[None]:
-    """Many rewards."""
+    """Send many rewards."""
     return Call("/v1/rewards/batch", {"rewards": [_reward(one) for one in rewards]}, _nothing)
 
 
 def stored(visitor: str) -> Call[dict[str, Decision]]:
-    """The decisions that a visitor has, by experiment; never draws one."""
+    """Request the visitor's stored decisions, by experiment. Never draws."""
     body = {"context": {"targetingKey": visitor}}
     return Call("/ofrep/v1/evaluate/flags", body, _flags)
 
@@ -83,13 +83,13 @@ def stored(visitor: str) -> Call[dict[str, Decision]]:
 def put_scores(
     experiment: str, scores: Mapping[str, Mapping[str, float]], kind: str
 ) -> Call[GateReport]:
-    """What a model wants, by segment and arm."""
+    """Send a model's scores, by segment and arm."""
     path = f"/v1/experiments/{quote(experiment, safe='')}/scores"
     return Call(path, {"kind": kind, "scores": scores}, _report, method="PUT")
 
 
 def answer(call: Call[T], response: httpx.Response) -> T:
-    """The call's result; ServiceError where it was refused."""
+    """Return the call's result, or raise ServiceError if it was refused."""
     if response.is_success:
         return call.read(response.json() if response.content else None)
     try:
@@ -102,7 +102,7 @@ def answer(call: Call[T], response: httpx.Response) -> T:
 
 
 def pause(attempt: int, response: httpx.Response | None) -> float:
-    """Seconds until the next attempt: what the service asks for, else 50 ms, 100 ms, 200 ms, ...
+    """Return seconds until the next attempt: as the service requests, else 50 ms, 100 ms, 200 ms, ...
 
     >>> [pause(attempt, None) for attempt in (0, 1, 2)]
     [0.05, 0.1, 0.2]
@@ -113,12 +113,12 @@ def pause(attempt: int, response: httpx.Response | None) -> float:
 
 
 def worth_repeating(response: httpx.Response) -> bool:
-    """Whether the service could not answer just now."""
+    """Whether the failure is temporary."""
     return response.status_code in (502, 503, 504)
 
 
 def unreachable(error: httpx.TransportError) -> ServiceError:
-    """The error after the last attempt."""
+    """Return the error after the last attempt."""
     return ServiceError(None, "unreachable", f"no answer: {type(error).__name__}")
 
 

@@ -1,4 +1,4 @@
-"""`deniable audit live` over HTTP: scratch copies of a running service, and canaries sent to them."""
+"""`deniable audit live` over HTTP: scratch copies on a running service, and canaries for them."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _RETRIES = 5
 
 
 class Canaries:
-    """A scratch copy of an experiment, made on entering a `with` statement and removed at its end.
+    """A scratch copy of an experiment, created by a `with` statement and removed at its end.
 
     Args:
-        url: of the service, without a path.
-        api_key: with the scope `audit`.
+        url: URL of the service, without a path.
+        api_key: a key with the scope `audit`.
         experiment: the key of the experiment to copy.
-        timeout_seconds: for one attempt.
+        timeout_seconds: timeout of one attempt.
         transport: for tests.
     """
 
@@ -52,12 +52,12 @@ class Canaries:
 
     @property
     def copy(self) -> ScratchCopy:
-        """What the service says about the copy."""
+        """The service's description of the copy."""
         assert self._copy is not None
         return self._copy
 
     def decide(self, visitors: Sequence[tuple[str, str | None]]) -> list[JsonObject] | None:
-        """The answers as sent; None where they are refused."""
+        """Return the responses as sent; None if they are refused."""
         call = calls.decide_batch(self.copy.key, visitors)
         response = self._sent("POST", call.path, call.body)
         if response.status_code in (401, 403):
@@ -68,7 +68,7 @@ class Canaries:
         return list(answers)
 
     def stored(self) -> Iterator[StoredDraw]:
-        """All stored decisions of the copy, in the order of their ids."""
+        """Yield all stored decisions of the copy, in the order of their ids."""
         after = ""
         while True:
             path = f"/v1/scratch/{self.copy.key}/decisions?after={after}"
@@ -82,7 +82,7 @@ class Canaries:
     def __enter__(self) -> Self:
         try:
             path = f"/v1/experiments/{quote(self._experiment, safe='')}/scratch"
-            # Not sent again where no answer came: it would leave a second copy behind.
+            # Not retried without a response, because that could leave a second copy behind.
             self._copy = _copy(_read(self._sent("POST", path, {}, retries=0)))
         except BaseException:
             self._http.close()
@@ -98,15 +98,15 @@ class Canaries:
     def _sent(
         self, method: str, path: str, body: object = None, *, retries: int = _RETRIES
     ) -> httpx.Response:
-        """The answer to a request, which is sent again where the service cannot answer just now."""
+        """Send a request, retrying temporary failures, and return the response."""
         for attempt in range(retries + 1):
             last = attempt == retries
             try:
                 response = self._http.request(method, path, json=body)
             except httpx.TransportError as error:
                 if last:
-                    told = f"no answer from {self._http.base_url}: {type(error).__name__}"
-                    raise ServiceError(None, "unreachable", told) from error
+                    reason = f"no answer from {self._http.base_url}: {type(error).__name__}"
+                    raise ServiceError(None, "unreachable", reason) from error
                 time.sleep(calls.pause(attempt, None))
                 continue
             if last or not calls.worth_repeating(response):
@@ -135,9 +135,13 @@ def _read(response: httpx.Response) -> Any:
     try:
         return response.json()
     except ValueError as error:
-        raise ServiceError(None, "unknown", "the answer is not that of this service") from error
+        raise ServiceError(
+            None, "unknown", "the response is not from a Deniable service"
+        ) from error
 
 
 def _raise(response: httpx.Response) -> None:
     calls.answer(calls.Call("", {}, lambda found: found), response)
-    raise ServiceError(response.status_code, "unknown", "the answer is not that of this service")
+    raise ServiceError(
+        response.status_code, "unknown", "the response is not from a Deniable service"
+    )

@@ -29,13 +29,13 @@ def _options(url: str, api_key: str, timeout_seconds: float) -> JsonObject:
 
 
 class Client:
-    """Blocking calls; may be shared by threads.
+    """Blocking client. Thread-safe.
 
     Args:
-        url: of the service, without a path.
-        api_key: with the scopes `decide` and `reward`, or one of them.
-        timeout_seconds: for one attempt.
-        retries: further attempts where the service cannot be reached or answers 503.
+        url: URL of the service, without a path.
+        api_key: a key with the scopes `decide` and `reward`, or one of them.
+        timeout_seconds: timeout of one attempt.
+        retries: number of retries if the service cannot be reached or responds with 503.
         transport: for tests.
     """
 
@@ -52,47 +52,47 @@ class Client:
         self._retries = retries
 
     def decide(self, experiment: str, visitor: str, segment: str | None = None) -> Decision:
-        """The arm for this visitor, and the id that its reward needs."""
+        """Return the arm for this visitor, and the id for its reward."""
         return self._done(calls.decide(experiment, visitor, segment))
 
     def decide_batch(
         self, experiment: str, visitors: Iterable[tuple[str, str | None]]
     ) -> list[Decision]:
-        """Decisions for (visitor, segment) pairs, in order."""
+        """Return decisions for (visitor, segment) pairs, in order."""
         return self._done(calls.decide_batch(experiment, visitors))
 
     def reward(self, decision: str, value: float, metric: str | None = None) -> None:
-        """Count the response to a decision. Only the first one of each metric counts.
+        """Record the reward of a decision. Only the first reward per metric counts.
 
         Args:
-            decision: the id that `decide` gave.
-            value: 0 to the metric's cap; 1 a success and 0 none where no cap was declared.
-            metric: the one that decides if not given.
+            decision: the id that `decide` returned.
+            value: from 0 to the metric's cap; without a declared cap, 1 for success and 0 for none.
+            metric: defaults to the experiment's deciding metric.
         """
         self._done(calls.reward(decision, value, metric))
 
     def reward_batch(self, rewards: Iterable[Reward]) -> None:
-        """Count (decision, value) or (decision, value, metric) tuples."""
+        """Record (decision, value) or (decision, value, metric) tuples."""
         self._done(calls.reward_batch(rewards))
 
     def stored(self, visitor: str) -> dict[str, Decision]:
-        """Experiment -> the decision that this visitor has there; never draws one."""
+        """Return the visitor's stored decisions, by experiment. Never draws."""
         return self._done(calls.stored(visitor))
 
     def put_scores(
         self, experiment: str, scores: Mapping[str, Mapping[str, float]], kind: str = "scores"
     ) -> GateReport:
-        """Give a model's scores to the next scheduled table; says what the promise costs.
+        """Set a model's scores for the next scheduled table; returns what the promise costs.
 
         Args:
-            experiment: of the strategy "gate".
+            experiment: an experiment with the strategy "gate".
             scores: segment -> arm -> score.
-            kind: `scores`, the higher the better; or `probabilities`.
+            kind: `scores`, higher is better; or `probabilities`.
         """
         return self._done(calls.put_scores(experiment, scores, kind))
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         self._http.close()
 
     def __enter__(self) -> Self:
@@ -118,7 +118,7 @@ class Client:
 
 
 class AsyncClient:
-    """Awaitable calls; the arguments are those of `Client`."""
+    """Awaitable client, with the arguments of `Client`."""
 
     def __init__(
         self,
@@ -163,7 +163,7 @@ class AsyncClient:
         return await self._done(calls.put_scores(experiment, scores, kind))
 
     async def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         await self._http.aclose()
 
     async def __aenter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""A provider for OpenFeature: flags are experiments, variants are arms, `track` sends rewards.
+"""OpenFeature provider: flags are experiments, variants are arms, and `track` sends rewards.
 
 ::
 
@@ -8,7 +8,7 @@
     arm = client.get_string_value("checkout", "old", context)
     client.track("checkout", context)
 
-Needs the extra `deniable[openfeature]`.
+Requires the extra `deniable[openfeature]`.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ from deniable.storage.records import Decision
 _log = logging.getLogger("deniable.openfeature")
 
 REMEMBERED = 100_000
-"""Decisions whose ids are kept for `track`; older ones are asked for."""
+"""Number of decision ids cached for `track`; older ones are requested from the service."""
 
 
 class DeniableProvider(AbstractProvider):
     """Evaluates string flags with a `Client`.
 
     Args:
-        client: of the service; closed by `shutdown`.
-        events: event name -> the experiments whose reward it is. An event that is not listed is the
-            reward of the experiment of the same name.
-        segment_attribute: the context's attribute that holds the segment.
+        client: client of the service; closed by `shutdown`.
+        events: event name -> the experiments whose reward it is. An unlisted event is the reward of
+            the experiment of the same name.
+        segment_attribute: the context attribute with the segment.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class DeniableProvider(AbstractProvider):
         self._remembered: OrderedDict[tuple[str, str], str] = OrderedDict()
 
     def get_metadata(self) -> Metadata:
-        """Its name."""
+        """Return the provider's name."""
         return Metadata(name="deniable")
 
     def shutdown(self) -> None:
@@ -78,7 +78,7 @@ class DeniableProvider(AbstractProvider):
         default_value: str,
         evaluation_context: EvaluationContext | None = None,
     ) -> FlagResolutionDetails[str]:
-        """The visitor's arm. The reason is the same for everybody."""
+        """Return the visitor's arm. The reason is the same for all visitors."""
         visitor = _visitor(evaluation_context)
         attributes = evaluation_context.attributes if evaluation_context else {}
         segment = attributes.get(self._segment_attribute)
@@ -102,7 +102,7 @@ class DeniableProvider(AbstractProvider):
         default_value: str,
         evaluation_context: EvaluationContext | None = None,
     ) -> FlagResolutionDetails[str]:
-        """The same, without blocking the event loop."""
+        """Like `resolve_string_details`, without blocking the event loop."""
         return await asyncio.to_thread(
             self.resolve_string_details, flag_key, default_value, evaluation_context
         )
@@ -115,8 +115,8 @@ class DeniableProvider(AbstractProvider):
     ) -> None:
         """Send the event as the reward of its experiments: 1, or the details' value.
 
-        The details' attribute `metric`, where given, names the metric. A visitor without a decision
-        is not enrolled by an event. A failure is logged, never raised.
+        The details' attribute `metric`, if given, names the metric. An event does not enrol a
+        visitor without a decision. Failures are logged, never raised.
         """
         given = tracking_event_details.value if tracking_event_details else None
         value = 1.0 if given is None else float(given)
@@ -138,7 +138,7 @@ class DeniableProvider(AbstractProvider):
         default_value: bool,
         evaluation_context: EvaluationContext | None = None,
     ) -> FlagResolutionDetails[bool]:
-        """Arms are text."""
+        """Not supported: arms are strings."""
         raise _not_text()
 
     def resolve_integer_details(
@@ -147,7 +147,7 @@ class DeniableProvider(AbstractProvider):
         default_value: int,
         evaluation_context: EvaluationContext | None = None,
     ) -> FlagResolutionDetails[int]:
-        """Arms are text."""
+        """Not supported: arms are strings."""
         raise _not_text()
 
     def resolve_float_details(
@@ -156,7 +156,7 @@ class DeniableProvider(AbstractProvider):
         default_value: float,
         evaluation_context: EvaluationContext | None = None,
     ) -> FlagResolutionDetails[float]:
-        """Arms are text."""
+        """Not supported: arms are strings."""
         raise _not_text()
 
     def resolve_object_details(
@@ -165,11 +165,11 @@ class DeniableProvider(AbstractProvider):
         default_value: Sequence[FlagValueType] | Mapping[str, FlagValueType],
         evaluation_context: EvaluationContext | None = None,
     ) -> FlagResolutionDetails[Sequence[FlagValueType] | Mapping[str, FlagValueType]]:
-        """Arms are text."""
+        """Not supported: arms are strings."""
         raise _not_text()
 
     def _decisions(self, visitor: str, experiments: Sequence[str]) -> list[str]:
-        """Ids of the visitor's decisions: remembered, else those that the service has stored."""
+        """Return ids of the visitor's decisions from the cache, else from the service."""
         known = {name: self._remembered.get((name, visitor)) for name in experiments}
         if None in known.values():
             stored = self._client.stored(visitor)

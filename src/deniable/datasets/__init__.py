@@ -1,1 +1,1 @@
-"""Public data by path, the facts of the paper's applications, and a synthetic portfolio like ASOS's."""
+"""Public datasets, the figures of the paper's applications, and a synthetic portfolio like ASOS's."""

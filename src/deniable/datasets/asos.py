@@ -1,7 +1,7 @@
 """The ASOS Digital Experiments Dataset (Liu et al. 2021): 78 experiments of a fashion retailer.
 
-The last snapshot of each variant on the binary metric. The control repeats on each variant's rows and
-is counted once; the arms of an experiment are its control and its variants.
+Uses the last snapshot of each variant for the binary metric. The control is repeated in each
+variant's rows and counted once. The arms of an experiment are its control and its variants.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _BINARY_METRIC = 1
 
 
 def asos(path: Path | str | None = None) -> list[ExperimentData]:
-    """The experiments, by name.
+    """Return the experiments, by name.
 
     Args:
         path: the Parquet file; None for asos/asos_digital_experiments_dataset.parquet in the data

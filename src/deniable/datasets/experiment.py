@@ -1,4 +1,4 @@
-"""An experiment as data: what was seen of its arms, and how many visitors it had."""
+"""An experiment as data: the observed rates of its arms, and its number of visitors."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ class ExperimentData:
     """One experiment of a portfolio.
 
     Attributes:
-        name: what it is called.
-        rates: click rate of each arm; the control is first where there is one.
-        visitors: of all arms together.
-        days: how long it ran; 0 where that is not known.
+        name: name of the experiment.
+        rates: click rate of each arm; the control, if any, is first.
+        visitors: total of all arms.
+        days: duration; 0 if unknown.
 
     >>> ExperimentData("page", rates=(0.3, 0.2), visitors=1000).n_arms
     2
@@ -30,18 +30,18 @@ class ExperimentData:
 
     @property
     def n_arms(self) -> int:
-        """K."""
+        """Number of arms, K."""
         return len(self.rates)
 
 
 def data_folder() -> Path | None:
-    """The folder of downloaded data that DENIABLE_DATA names; None where it is not set."""
+    """Return the folder of downloaded data from DENIABLE_DATA; None if it is not set."""
     named = os.environ.get("DENIABLE_DATA")
     return Path(named) if named else None
 
 
 def data_file(path: Path | str | None, *default: str) -> Path:
-    """The file given, or the default below the data folder; raises where there is none."""
+    """Return the given file, or the default in the data folder; raises if it does not exist."""
     folder = data_folder()
     file = Path(path) if path is not None else folder.joinpath(*default) if folder else None
     if file is None or not file.is_file():

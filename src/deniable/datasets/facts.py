@@ -1,12 +1,12 @@
-"""Small published numbers that the paper's applications run on, so that they run without any file."""
+"""Published numbers that the paper's applications use, so that they run without any file."""
 
 from __future__ import annotations
 
 WEBSITE_RATES = (0.324, 0.295)
-"""Click rates of the two website designs, as the paper's text has them."""
+"""Click rates of the two website designs, from the paper's text."""
 
 WEBSITE_RATES_AS_PLOTTED = (0.0324, 0.0295)
-"""The same as the paper's axes read."""
+"""The same rates, as read from the paper's axes."""
 
 RECOMMENDATION_COUNTS = (
     (48, 17657),

@@ -12,7 +12,7 @@ CAMPAIGNS = ("all", "men", "women")
 
 
 def open_bandit(campaign: str = "all", path: Path | str | None = None) -> list[tuple[int, int]]:
-    """Clicks and impressions of each item, in the order of the items' numbers.
+    """Return clicks and impressions of each item, in the order of the item numbers.
 
     Args:
         campaign: "all", "men" or "women".
@@ -35,7 +35,7 @@ def open_bandit(campaign: str = "all", path: Path | str | None = None) -> list[t
 
 
 def first_rates(counts: list[tuple[int, int]], n_arms: int) -> tuple[float, ...]:
-    """Click rates of the first items.
+    """Return click rates of the first items.
 
     >>> from deniable.datasets.facts import RECOMMENDATION_COUNTS
     >>> [round(rate, 6) for rate in first_rates(list(RECOMMENDATION_COUNTS), 2)]

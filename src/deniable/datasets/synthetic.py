@@ -1,8 +1,8 @@
-"""A portfolio like ASOS's, drawn from its published summary statistics alone.
+"""A portfolio like ASOS's, drawn only from its published summary statistics.
 
-What is kept for every seed: 78 experiments with 2 to 5 arms (61, 14, 2, 1 of them), the total, the
-smallest and the largest number of visitors. Click rates, gaps between arms and durations follow the
-published quantiles.
+The following is the same for every seed: 78 experiments with 2 to 5 arms (61, 14, 2, 1 of them),
+and the total, smallest and largest number of visitors. Click rates, gaps between arms and durations
+follow the published quantiles.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DAYS = np.array([2.0, 28.0, 43.5, 62.0, 131.0])
 
 
 def synthetic_portfolio(seed: int = 0) -> list[ExperimentData]:
-    """The experiments of one synthetic firm.
+    """Return the experiments of one synthetic firm.
 
     >>> firm = synthetic_portfolio(seed=1)
     >>> len(firm), sum(experiment.visitors for experiment in firm)
@@ -48,13 +48,13 @@ def synthetic_portfolio(seed: int = 0) -> list[ExperimentData]:
 
 
 def _drawn(rng: np.random.Generator, quantiles: FloatArray, size: int) -> FloatArray:
-    """One draw in each of `size` equal shares of the distribution, in random order."""
+    """Draw once from each of `size` equal quantile ranges of the distribution, in random order."""
     places = (np.arange(size) + rng.random(size)) / size
     return rng.permutation(np.interp(places, _QUANTILES, quantiles))
 
 
 def _visitors(rng: np.random.Generator, size: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Visitors with the published total: the largest experiments are scaled to make it up."""
+    """Draw visitor numbers with the published total, scaling the largest experiments to reach it."""
     inner = np.sort(np.exp(_drawn(rng, _LOG_VISITORS, size - 2)))
     wanted = TOTAL_VISITORS - LEAST_VISITORS - MOST_VISITORS
     low, high = 0.2, 5.0

@@ -1,1 +1,1 @@
-"""Documents that people sign and file: facts of the chain, in words, as HTML, Markdown and PDF."""
+"""Documents for signature and filing: facts from the chain as HTML, Markdown and PDF."""

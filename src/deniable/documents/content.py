@@ -1,6 +1,6 @@
-"""What a document is made of: sections of paragraphs, lists, tables, blanks and signature lines.
+"""The content of a document: sections of paragraphs, lists, tables, blanks and signature lines.
 
-All text is plain. How it looks, and how names in it are made harmless, is for `rendering` to say.
+All text is plain. `rendering` handles its appearance and escaping.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class Field:
     """A label with its value.
 
     Attributes:
-        label: what it is.
-        value: empty where people fill it in.
+        label: the label.
+        value: the value; empty if people fill it in.
         hint: what to fill in.
     """
 
@@ -52,10 +52,10 @@ class Grid:
     """A table.
 
     Attributes:
-        caption: what it shows.
-        header: one name for each column.
-        rows: of text.
-        words: how many of the first columns are words; the others are numbers.
+        caption: caption.
+        header: one name per column.
+        rows: rows of text.
+        words: number of leading text columns; the others are numbers.
         small: whether it has long numbers.
     """
 
@@ -68,7 +68,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class Signatures:
-    """Lines to sign on: name, position, place and date, signature."""
+    """Signature lines: name, position, place and date, signature."""
 
     parties: tuple[str, ...]
 
@@ -78,12 +78,12 @@ Block: TypeAlias = Paragraph | Bullets | Fields | Grid | Signatures
 
 @dataclass(frozen=True)
 class Section:
-    """A heading and what is below it.
+    """A heading with its content.
 
     Attributes:
         title: the heading.
         blocks: in order.
-        annex: whether it begins on a page of its own.
+        annex: whether it starts on a new page.
     """
 
     title: str
@@ -93,14 +93,14 @@ class Section:
 
 @dataclass(frozen=True)
 class Document:
-    """A whole document.
+    """A complete document.
 
     Attributes:
         kind: statement, dpia, registry or record.
         title: its heading.
-        number: under which it was issued; empty for a draft.
-        height: the last entry of the ledger that it was made from.
-        head: that entry's hash, hexadecimal.
+        number: the number under which it was issued; empty for a draft.
+        height: the last ledger entry that it was made from.
+        head: that entry's hash, in hexadecimal.
         cover: labels and values below the title.
         sections: in order.
 
@@ -123,6 +123,6 @@ class Document:
         return bool(self.number)
 
     def fingerprint(self) -> str:
-        """SHA-256 of all that it says, whatever it looks like: it is printed in the document."""
+        """Return the SHA-256 of its content, independent of its appearance, which is printed in it."""
         text = json.dumps(asdict(self), sort_keys=True, ensure_ascii=True, separators=(",", ":"))
         return sha256(text.encode("ascii")).hexdigest()

@@ -1,4 +1,4 @@
-"""An annex for a data protection impact assessment: what the ledger knows, and blanks for the rest."""
+"""An annex for a data protection impact assessment, with facts from the ledger and blanks."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FLOWS = (
 
 
 def dpia(facts: Facts) -> tuple[str, tuple[Section, ...]]:
-    """Title and sections."""
+    """Return title and sections."""
     return (
         f"Annex to a data protection impact assessment: {words.name(facts.key)}",
         (
@@ -176,7 +176,7 @@ def _measures(facts: Facts) -> Section:
 
 
 def _risks(facts: Facts) -> Section:
-    """Beliefs without measures against beliefs with them."""
+    """Compare beliefs without and with the measures."""
     columns = [("in this experiment", facts.promise.budget_nano)]
     if facts.account is not None:
         columns += [

@@ -1,8 +1,8 @@
-"""What the chain says about an experiment and the firm at one height: all that documents are made of.
+"""What the chain says about an experiment and the firm at one height: the input of all documents.
 
-Nothing is read from rows that can be changed unnoticed. Budgets, arms, segments, times and the firm's
-account come from entries of the chain; tables are those that have the digests of their entries. So the
-same height gives the same facts, whatever happens later.
+Nothing is read from rows that could be changed unnoticed. Budgets, arms, segments, times and the
+firm's account come from entries of the chain; tables must match the digests in their entries. The
+same height therefore always gives the same facts.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from deniable.storage.times import as_datetime
 
 @dataclass(frozen=True)
 class Share:
-    """What one experiment takes of the firm's budget.
+    """An experiment's share of the firm's budget.
 
     Attributes:
-        key: the experiment; empty for a debit of a restored store or of an older one.
-        nano: what it takes.
-        layer: or None.
-        until: when it no longer counts; None while it runs or is paused.
+        key: the experiment; empty for a debit of a restored or older store.
+        nano: the amount.
+        layer: its layer, or None.
+        until: when it stops counting; None while it runs or is paused.
     """
 
     key: str
@@ -42,10 +42,10 @@ class FirmAccount:
     """The firm's account at one time, recomputed from the chain.
 
     Attributes:
-        budget_nano: what the firm allows in any window.
+        budget_nano: the firm's budget in any window.
         window_days: the length of the window.
         counting_nano: what counts at that time: a visitor's worst case over all experiments.
-        peak_nano: the most that counted at once since this budget was set.
+        peak_nano: the most that counted since this budget was set.
         shares: what counts, largest first.
     """
 
@@ -57,7 +57,7 @@ class FirmAccount:
 
     @property
     def experiments(self) -> int:
-        """How many experiments count."""
+        """Number of experiments that count."""
         return sum(bool(share.key) for share in self.shares)
 
 
@@ -66,11 +66,11 @@ class RecordedAudit:
     """The newest audit in the chain.
 
     Attributes:
-        seq: its entry.
-        at: when.
+        seq: number of its entry.
+        at: time of the audit.
         sound: whether the promise was found to be kept.
-        verdict: in words.
-        decisions: how many it looked at.
+        verdict: the verdict as text.
+        decisions: number of decisions considered.
     """
 
     seq: int
@@ -82,26 +82,26 @@ class RecordedAudit:
 
 @dataclass(frozen=True)
 class Facts:
-    """Everything.
+    """All facts about an experiment.
 
     Attributes:
         height: the last entry that was read.
-        head: its hash, hexadecimal.
+        head: its hash, in hexadecimal.
         at: the time of the account.
-        promise: what is promised, with all published tables.
-        told: the same as the entries say it.
-        proofs: each version in exact arithmetic.
-        created: when the draft was made.
+        promise: the promise, with all published tables.
+        told: the promise in its entries.
+        proofs: the exact check of each version.
+        created: when the draft was created.
         started: the first start; None for a draft.
-        stopped: None while it is not.
-        settled: when a band that is fixed after the start was fixed; None: there is none (yet).
-        decisions: that were stored when the newest table was published.
-        erased: decisions whose visitor was forgotten.
-        purges: how often old visitors were forgotten.
+        stopped: when it stopped; None while it has not.
+        settled: when a band was fixed after the start; None if there is none (yet).
+        decisions: number of decisions stored when the newest table was published.
+        erased: number of decisions of erased visitors.
+        purges: number of purges of old visitors.
         switched_off: arm -> the version from which it is off.
-        added: arm -> the version that added it, of those that came later.
-        account: the firm's; None before it has a budget.
-        audit: the newest recorded one.
+        added: arm -> the version that added it, for arms added later.
+        account: the firm's account; None without a budget.
+        audit: the newest recorded audit.
     """
 
     height: int
@@ -124,24 +124,24 @@ class Facts:
 
     @property
     def key(self) -> str:
-        """The experiment's."""
+        """The experiment's key."""
         return self.told.key
 
     @property
     def tables(self) -> int:
-        """How many were published."""
+        """Number of published tables."""
         return len(self.promise.tables)
 
     @property
     def layer_share(self) -> float:
-        """The share of a layer's visitors that are this experiment's; 1 without a layer."""
+        """The experiment's share of its layer's visitors; 1 without a layer."""
         if self.told.slots is None:
             return 1.0
         return int.from_bytes(self.told.slots, "little").bit_count() / SLOTS
 
     @property
     def cost_nano(self) -> int:
-        """What it takes of the firm's budget: the budget and the trace budget."""
+        """Cost to the firm's budget: the budget plus the trace budget."""
         return self.told.budget_nano + (self.told.trace_nano or 0)
 
 
@@ -150,11 +150,11 @@ class Ledger:
     """The part of the chain that documents about one experiment need, up to one height.
 
     Attributes:
-        entries: oldest first, each checked against its link; of tables only this experiment's.
-        head: the hash of the last entry of the chain at that height, hexadecimal.
-        height: its place.
+        entries: oldest first, each checked against its link; table entries only of this experiment.
+        head: the hash of the chain's last entry at that height, in hexadecimal.
+        height: its position.
         experiment_id: the experiment.
-        tables: the published tables, each with the digest of its entry.
+        tables: the published tables, each matching the digest in its entry.
     """
 
     entries: tuple[Entry, ...]
@@ -165,15 +165,15 @@ class Ledger:
 
 
 def facts_of(ledger: Ledger, at: int) -> Facts:
-    """The facts at the ledger's height, with the firm's account told for a time.
+    """Return the facts at the ledger's height, with the firm's account at a given time.
 
     Args:
-        ledger: what was read.
+        ledger: the part of the chain.
         at: the time, as stored, not before the newest entry.
 
     Raises:
-        WrongStateError: the experiment was not made by that height.
-        BrokenPromiseError: the chain does not say what it promises.
+        WrongStateError: the experiment did not exist at that height.
+        BrokenPromiseError: the chain does not define its promise.
     """
     mine = [entry for entry in ledger.entries if entry.experiment_id == ledger.experiment_id]
     if not mine:
@@ -219,7 +219,7 @@ def facts_of(ledger: Ledger, at: int) -> Facts:
 
 
 def _time_of(entries: Sequence[Entry], kind: str, migrated: str) -> datetime | None:
-    """When it first happened; entries from before migration 0004 are told by `migrate`."""
+    """Return when it first happened; `migrate` covers entries from before migration 0004."""
     for entry in entries:
         if entry.kind == kind:
             return as_datetime(entry.recorded_at)

@@ -1,4 +1,4 @@
-"""One document of each kind from the facts: cover, the kind's own sections, how to check it."""
+"""Makes a document of each kind from the facts: cover, specific sections, and how to check it."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ KINDS: dict[str, tuple[str, _Maker]] = {
     "registry": ("Entry for a public register", registry),
     "record": ("Record of processing", record),
 }
-"""Kind -> what people call it, and what makes its title and sections."""
+"""Kind -> its name for people, and the function that makes its title and sections."""
 
 CHECKING = "How to check this document"
-"""The heading of the last section of every document."""
+"""The heading of every document's last section."""
 
 BEFORE_THE_START = ("dpia",)
-"""Kinds that make sense of a draft: an assessment comes before the processing."""
+"""Kinds that apply to drafts: an assessment precedes the processing."""
 
 
 @dataclass(frozen=True)
 class Issue:
-    """What the ledger's entry of a document adds to the facts.
+    """What a document's own ledger entry adds to the facts.
 
     Attributes:
-        kind: of `KINDS`.
+        kind: one of `KINDS`.
         number: empty for a draft.
-        firm: the firm's name; empty: a blank to fill in.
+        firm: the firm's name; if empty, a blank to fill in.
         actor: who issued it.
-        at: when, as stored.
+        at: time of issue, as stored.
     """
 
     kind: str
@@ -55,22 +55,22 @@ class Issue:
 
 
 def checked_kind(kind: str) -> str:
-    """The kind, if there is such."""
+    """Validate the kind."""
     if kind not in KINDS:
         raise InvalidArgumentError("as", kind, "one of " + ", ".join(KINDS))
     return kind
 
 
 def document_of(ledger: Ledger, issue: Issue, *, planned: bool = False) -> Document:
-    """The document of these facts: the same for the same ledger and issue.
+    """Make the document; the result depends only on the ledger and the issue.
 
     Args:
-        ledger: what was read.
-        issue: what the document's own entry says.
-        planned: also of an experiment that was never started.
+        ledger: the part of the chain.
+        issue: the content of the document's own entry.
+        planned: also allow an experiment that was never started.
 
     Raises:
-        WrongStateError: the experiment was never started, and the kind needs that.
+        WrongStateError: the experiment was never started, but the kind requires it.
     """
     facts = facts_of(ledger, issue.at)
     name, make = KINDS[checked_kind(issue.kind)]
@@ -130,7 +130,7 @@ def _closing(facts: Facts, issue: Issue) -> Section:
 
 @cache
 def layout() -> str:
-    """Tells one release's words and looks from another's: a hash of this package's files."""
+    """Identify the wording and appearance of a release, by a hash of this package's files."""
     found = sha256()
     package = files("deniable.documents")
     for folder in (package, package / "templates"):

@@ -1,4 +1,4 @@
-"""A record of processing activities for one experiment, as controllers keep it."""
+"""A record of processing activities for one experiment, as kept by controllers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from deniable.documents.facts import Facts
 
 
 def record(facts: Facts) -> tuple[str, tuple[Section, ...]]:
-    """Title and sections."""
+    """Return title and sections."""
     metrics = ", ".join(metric.name for metric in facts.told.metrics)
     account = facts.account
     return (

@@ -1,4 +1,4 @@
-"""An entry for a public register of differential-privacy deployments. It names no segment."""
+"""An entry for a public register of differential-privacy deployments. It names no segments."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from deniable.documents.facts import Facts
 
 
 def registry(facts: Facts) -> tuple[str, tuple[Section, ...]]:
-    """Title and sections."""
+    """Return title and sections."""
     return (
         f"Register of differential-privacy deployments: {words.name(facts.key)}",
         (

@@ -1,4 +1,4 @@
-"""Documents as HTML that prints well, and as Markdown. What they say is in `content`."""
+"""Renders documents as printable HTML, and as Markdown. Their content is in `content`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _LIST_START = re.compile(r"^([-+=]|\d+(?=[.)]))")
 
 @cache
 def environment() -> Environment:
-    """The templates; all that is filled in is escaped."""
+    """Return the template environment, which escapes everything."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     made = Environment(
@@ -55,18 +55,18 @@ def environment() -> Environment:
 
 
 def is_kind(block: Block, name: str) -> bool:
-    """Whether a block is of this class: what the templates ask."""
+    """Whether a block is of this class, for use in templates."""
     return type(block).__name__ == name
 
 
 def html(document: Document) -> str:
-    """The document as one page: no script, nothing fetched."""
+    """Render the document as one page, without scripts or external resources."""
     template = environment().get_template("document.html")
     return template.render(document=document, style=style(document))
 
 
 def style(document: Document) -> str:
-    """The style sheet inside of the document; every printed page has its number."""
+    """Return the document's inline style sheet, which numbers printed pages."""
     number = f"Number {document.number}" if document.issued else "Draft"
     return _sheet().replace("NUMBER", number)
 
@@ -77,13 +77,13 @@ def _sheet() -> str:
 
 
 def style_source(document: Document) -> str:
-    """What a content security policy must allow so that this style applies, and no other."""
+    """Return the content security policy source that allows this style and no other."""
     digest = base64.b64encode(sha256(style(document).encode()).digest()).decode()
     return f"'sha256-{digest}'"
 
 
 def pdf(document: Document, issued: datetime | None) -> bytes:
-    """The HTML as Chromium prints it; the number of an issued one is behind the end of the file."""
+    """Print the HTML with Chromium. An issued document's number follows the end of the PDF."""
     made = printed(html(document), dated=issued)
     if not document.issued:
         return made
@@ -91,14 +91,14 @@ def pdf(document: Document, issued: datetime | None) -> bytes:
 
 
 def pdf_number(content: bytes) -> str | None:
-    """The number that a PDF of ours names; None for any other."""
+    """Return the number in one of our PDFs; None for any other."""
     _, mark, number = content[-200:].rpartition(_MARK)
     text = number.strip()
     return text.decode() if mark and re.fullmatch(rb"[0-9-]{1,40}", text) else None
 
 
 def markdown(document: Document) -> str:
-    """The document as Markdown; names in it cannot become markup."""
+    """Render the document as Markdown; names cannot become markup."""
     lines = [f"# {escaped(document.title)}", ""]
     if not document.issued:
         lines += [f"**{DRAFT}**", ""]
@@ -112,7 +112,7 @@ def markdown(document: Document) -> str:
 
 
 def escaped(text: str) -> str:
-    r"""Plain text for Markdown: nothing in it is markup, HTML or a link.
+    r"""rEscape plain text for Markdown, so that nothing becomes markup, HTML or a link.
 
     >>> print(escaped("a_b <i> | https://x.org"))
     a\_b &lt;i&gt; \| https&#58;//x.org
@@ -125,7 +125,7 @@ def escaped(text: str) -> str:
 
 
 def _line(text: str) -> str:
-    """The same for the beginning of a line, where a list or a rule could begin."""
+    """Escape the start of a line as well, where a list or a rule could begin."""
     return _LIST_START.sub(lambda found: f"&#{ord(found[1][0])};{found[1][1:]}", escaped(text))
 
 

@@ -1,4 +1,4 @@
-"""The statement: what the firm promises about one experiment, to sign, and why it holds."""
+"""The statement: what the firm promises about one experiment and why it holds, for signature."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AUDIT = "Annex C. The latest audit"
 
 
 def statement(facts: Facts) -> tuple[str, tuple[Section, ...]]:
-    """Title and sections."""
+    """Return title and sections."""
     return (
         f"What we promise about {words.name(facts.key)}",
         (
@@ -45,7 +45,7 @@ def statement(facts: Facts) -> tuple[str, tuple[Section, ...]]:
 
 
 def _why(facts: Facts) -> Section:
-    """The argument, for whoever checks it."""
+    """Explain the argument, for reviewers."""
     kept = all(proof.holds for proof in facts.proofs)
     together = "table by table"
     if facts.promise.grade == "across time":
@@ -81,7 +81,7 @@ def _audit(facts: Facts) -> Section:
 
 
 def _all_segments(facts: Facts) -> tuple[Section, ...]:
-    """All names, where page 1 has no room for them."""
+    """Return all segment names, if page 1 has no space for them."""
     listed = facts.told.segments
     if len(listed) <= words.MOST_NAMED:
         return ()

@@ -1,7 +1,6 @@
-"""Numbers and sentences that several documents share.
+"""Numbers and sentences shared by several documents.
 
-What is promised as a limit is rounded so that the limit stays true: upwards what is "at most",
-downwards what is "at least".
+Limits are rounded so that they stay true: "at most" upwards, "at least" downwards.
 """
 
 from __future__ import annotations
@@ -17,20 +16,20 @@ from deniable.errors import NANO
 from deniable.privacy.serving import exp_floor
 
 PRIORS = (Fraction(1, 100), Fraction(1, 10), Fraction(1, 5), Fraction(1, 2))
-"""Beliefs of a watcher before it sees an arm, for which limits are stated."""
+"""A watcher's prior beliefs, for which limits are stated."""
 
 MOST_LISTED = 40
-"""Lines of an account that are listed one by one."""
+"""Maximum number of account lines listed individually."""
 
 MOST_NAMED = 12
-"""Names in a sentence."""
+"""Maximum number of names in a sentence."""
 
 _TRILLION = 10**12
 _DIGITS = (1, 2, 3, 4, 6, 9)
 
 
 def nats(nano: int) -> str:
-    """Nano-nats as nats, exactly.
+    """Format nano-nats as nats, exactly.
 
     >>> nats(1_500_000_000), nats(0), nats(333_333_333)
     ('1.5', '0', '0.333333333')
@@ -40,7 +39,7 @@ def nats(nano: int) -> str:
 
 
 def unit(nano: int) -> str:
-    """The same with its unit.
+    """Format nano-nats as nats with their unit.
 
     >>> unit(1_000_000_000), unit(2_500_000_000)
     ('1 nat', '2.5 nats')
@@ -49,7 +48,7 @@ def unit(nano: int) -> str:
 
 
 def factor(nano: int) -> str:
-    """The most that a budget lets odds be multiplied by, rounded up to three digits.
+    """Return the largest factor by which a budget lets the odds change, rounded up to three digits.
 
     >>> factor(1_000_000_000), factor(0), factor(12_000_000_000)
     ('2.72', '1', '163,000')
@@ -63,7 +62,7 @@ def factor(nano: int) -> str:
 
 
 def highest(prior: Fraction, nano: int) -> Fraction:
-    """The most that a watcher can believe: p r / (p r + 1 - p), with r a fraction below e^budget.
+    """Return the strongest possible belief: p r / (p r + 1 - p), with r a fraction below e^budget.
 
     >>> float(round(highest(Fraction(1, 5), 10**9), 6))
     0.40461
@@ -73,7 +72,7 @@ def highest(prior: Fraction, nano: int) -> Fraction:
 
 
 def lowest(prior: Fraction, nano: int) -> Fraction:
-    """The least that a watcher can believe: p / (p + (1 - p) r).
+    """Return the weakest possible belief: p / (p + (1 - p) r).
 
     >>> float(round(lowest(Fraction(1, 5), 10**9), 6))
     0.084224
@@ -82,7 +81,7 @@ def lowest(prior: Fraction, nano: int) -> Fraction:
 
 
 def at_most(share: Fraction) -> str:
-    """A share as a percentage, rounded up; more digits where that would say 100%.
+    """Format a share as a percentage, rounded up, with more digits if that would give 100%.
 
     >>> at_most(Fraction(40461, 100000)), at_most(Fraction(99996, 100000)), at_most(Fraction(1))
     ('40.5%', '99.996%', '100%')
@@ -97,7 +96,7 @@ def at_most(share: Fraction) -> str:
 
 
 def at_least(share: Fraction) -> str:
-    """A share as a percentage, rounded down; more digits where that would say 0%.
+    """Format a share as a percentage, rounded down, with more digits if that would give 0%.
 
     >>> at_least(Fraction(84222, 10**6)), at_least(Fraction(1, 30000)), at_least(Fraction(0))
     ('8.4%', '0.003%', '0%')
@@ -118,7 +117,7 @@ def _percent(share: Fraction, digits: int, rounding: str) -> Decimal:
 
 
 def plain_percent(share: Fraction) -> str:
-    """A share that is known exactly.
+    """Format a share that is known exactly.
 
     >>> plain_percent(Fraction(1, 10)), plain_percent(Fraction(1, 8))
     ('10%', '12.5%')
@@ -127,17 +126,17 @@ def plain_percent(share: Fraction) -> str:
 
 
 def day(time: datetime | None) -> str:
-    """A date as people write it."""
+    """Format a date for people."""
     return "open" if time is None else f"{time:%-d %B %Y}"
 
 
 def moment(time: datetime) -> str:
-    """A time in UTC, to the minute."""
+    """Format a time in UTC, to the minute."""
     return f"{time:%-d %B %Y, %H:%M} UTC"
 
 
 def counted(number: int, word: str) -> str:
-    """A number with its word.
+    """Format a number with its noun.
 
     >>> counted(1, "table"), counted(1200, "table")
     ('1 table', '1,200 tables')
@@ -146,7 +145,7 @@ def counted(number: int, word: str) -> str:
 
 
 def name(text: str) -> str:
-    """A name inside a sentence: in quotes, and apart from the direction of the text around it.
+    """Quote a name inside a sentence, isolated from the surrounding text direction.
 
     >>> name("checkout")
     '“checkout”'
@@ -155,7 +154,7 @@ def name(text: str) -> str:
 
 
 def names(texts: Sequence[str], most: int = MOST_NAMED) -> str:
-    """Names in a row, cut where there are many.
+    """List names, truncated if there are many.
 
     >>> names(["a", "b"]), names([str(i) for i in range(14)])[-22:]
     ('“a”, “b”', ' “10”, “11” and 2 more')
@@ -166,7 +165,7 @@ def names(texts: Sequence[str], most: int = MOST_NAMED) -> str:
 
 
 def period(facts: Facts) -> str:
-    """From when until when."""
+    """Describe when the experiment ran."""
     if facts.started is None:
         return "not started"
     if facts.stopped is not None:
@@ -175,7 +174,7 @@ def period(facts: Facts) -> str:
 
 
 def beliefs(nano: int) -> Grid:
-    """What a watcher can believe at most and at least, by what it believed before."""
+    """Tabulate the strongest and weakest possible beliefs, by prior belief."""
     return Grid(
         "What a watcher can believe about a segment before and after it sees the version.",
         ("believed before", *map(plain_percent, PRIORS)),
@@ -195,7 +194,7 @@ WATCHER = (
 
 
 def segment_words(facts: Facts) -> str:
-    """What a segment is, and which there are."""
+    """Explain what a segment is, and list them."""
     listed = facts.told.segments
     return (
         "A segment is the group that the firm puts a visitor in before a version is chosen. It is the "
@@ -205,7 +204,7 @@ def segment_words(facts: Facts) -> str:
 
 
 def promise_words(facts: Facts) -> str:
-    """The promise in one paragraph."""
+    """State the promise in one paragraph."""
     budget = facts.promise.budget_nano
     own = len(set(facts.promise.budgets_nano)) > 1
     return (
@@ -219,7 +218,7 @@ def promise_words(facts: Facts) -> str:
 
 
 def trace_words(facts: Facts) -> str:
-    """What is promised about what others are shown later."""
+    """State what is promised about arms shown to others later."""
     trace = facts.told.trace_nano
     if trace is None:
         return (
@@ -234,7 +233,7 @@ def trace_words(facts: Facts) -> str:
 
 
 def grade_words(facts: Facts) -> str:
-    """Whether the promise holds for watchers who do not know when a visitor first came."""
+    """State whether the promise holds for watchers who do not know when a visitor first came."""
     promise = facts.promise
     if promise.stated_grade != "across time":
         if len(facts.proofs) > 1:
@@ -269,7 +268,7 @@ def grade_words(facts: Facts) -> str:
 
 
 def account_words(facts: Facts) -> str:
-    """All experiments together."""
+    """Describe all experiments together."""
     account = facts.account
     if account is None:
         return "The firm has set no budget for all experiments together."
@@ -287,7 +286,7 @@ def account_words(facts: Facts) -> str:
 
 
 def not_covered(facts: Facts) -> tuple[str, ...]:
-    """What nobody should read into the promise."""
+    """List what the promise does not cover."""
     found = [
         "What visitors click. Where success rates differ by segment, a click is evidence, and no "
         "choice of versions hides it.",
@@ -308,7 +307,7 @@ def not_covered(facts: Facts) -> tuple[str, ...]:
 
 
 def exact_section(facts: Facts) -> Section:
-    """The exact table of each version."""
+    """Return the exact table of each version."""
     from deniable.audit.exact import decimal
 
     promise = facts.promise
@@ -357,17 +356,17 @@ def exact_section(facts: Facts) -> Section:
 
 
 def _when(facts: Facts, version: int) -> str:
-    """Which part of the experiment's life the tables of a version are from; empty for all of it."""
+    """Return which part of the experiment's life a version's tables are from; empty for all of it."""
     by_version = {
         since: f"{name(arm)} was switched off" for arm, since in facts.switched_off.items()
     }
     by_version |= {since: f"{name(arm)} was added" for arm, since in facts.added.items()}
-    told = []
+    parts = []
     if version in by_version:
-        told.append(f"since {by_version[version]}")
+        parts.append(f"since {by_version[version]}")
     if version + 1 in by_version:
-        told.append(f"until {by_version[version + 1]}")
-    return f"{', '.join(told)}: " if told else ""
+        parts.append(f"until {by_version[version + 1]}")
+    return f"{', '.join(parts)}: " if parts else ""
 
 
 def _sentence(text: str) -> str:
@@ -375,7 +374,7 @@ def _sentence(text: str) -> str:
 
 
 def account_section(facts: Facts, title: str) -> Section:
-    """What counts in the firm's account, line by line."""
+    """List what counts in the firm's account."""
     account = facts.account
     if account is None:
         return Section(title, (Bullets(("The firm has set no budget.",)),))

@@ -1,1 +1,1 @@
-"""What an experiment has learned, valid at any look: pure functions of sums, without storage."""
+"""What an experiment has learned, valid at any look. Pure functions of sums, without storage."""

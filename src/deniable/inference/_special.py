@@ -1,4 +1,4 @@
-"""Three special functions that NumPy lacks; SciPy is left out of this layer to keep it light."""
+"""Three special functions that NumPy lacks. Avoiding SciPy keeps this layer light."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _LARGE = 8
 
 
 def log_gamma(values: FloatArray) -> FloatArray:
-    """Logarithm of the gamma function of numbers above 0, to about 14 digits.
+    """Return the logarithm of the gamma function of positive numbers, to about 14 digits.
 
-    Stirling's series above 8; below it, the recurrence Gamma(x) = Gamma(x + 1) / x leads there.
+    Uses Stirling's series above 8, and the recurrence Gamma(x) = Gamma(x + 1) / x below.
 
     >>> log_gamma(np.array([0.5, 5.0, 100.0])).round(6).tolist()
     [0.572365, 3.178054, 359.134205]
@@ -37,7 +37,7 @@ def log_gamma(values: FloatArray) -> FloatArray:
 
 
 def chi_square_tail(statistic: float, degrees: int) -> float:
-    """P(X >= statistic) for a chi-square X: a finite sum, from erfc or exp upwards.
+    """Return P(X >= statistic) for a chi-square X, as a finite sum starting from erfc or exp.
 
     >>> round(chi_square_tail(3.841459, 1), 6), round(chi_square_tail(5.991465, 2), 6)
     (0.05, 0.05)
@@ -55,7 +55,7 @@ def chi_square_tail(statistic: float, degrees: int) -> float:
 
 
 def binomial_two_sided(successes: int, trials: int, probability: float) -> float:
-    """Twice the smaller tail of an exact binomial test, at most 1.
+    """Return twice the smaller tail of an exact binomial test, at most 1.
 
     >>> round(binomial_two_sided(0, 10, 0.5), 6)
     0.001953
@@ -63,7 +63,7 @@ def binomial_two_sided(successes: int, trials: int, probability: float) -> float
     if probability in (0.0, 1.0):
         return 1.0 if successes == trials * probability else 0.0
     below = successes <= trials * probability
-    if below:  # count failures instead, so that the tail always points upwards
+    if below:  # count failures instead, so that it is always the upper tail
         successes, probability = trials - successes, 1 - probability
     reach = 60 + 40 * math.sqrt(trials * probability * (1 - probability) + 1)
     x = np.arange(successes, min(trials, successes + int(reach)) + 1, dtype=np.float64)

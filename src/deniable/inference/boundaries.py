@@ -1,10 +1,10 @@
-"""How far a sum of scores may stray from its mean at any time: two boundaries.
+"""Boundaries that a sum of scores stays within at all times, with a given probability.
 
 Let S_t be a sum of martingale differences and V_t the sum of their squares. Both functions return
 a boundary u(V_t) with ``P(some t: |S_t| >= u(V_t)) <= alpha``, so the sum may be looked at after
 every visitor and the experiment may be stopped by any rule.
 
-`normal_mixture` is asymptotic: it treats the scores as normal with the variance that was measured
+`normal_mixture` is asymptotic: it treats the scores as normal with the measured variance
 (Waudby-Smith, Arbour, Sinha, Kennedy and Ramdas, "Time-uniform central limit theory"). With
 x = progress x tuning, where tuning = -2 log alpha + log(1 - 2 log alpha) makes the boundary
 narrowest at progress 1, ``u = sqrt(V (1 + 1/x) log((1 + x) / alpha^2))``.
@@ -15,7 +15,7 @@ xi >= -1 and 0 <= l < 1, ``exp(l xi - psi(l) xi^2) <= 1 + l xi`` with psi(l) = -
 ``exp(l S_t - psi(l) V_t)`` is a nonnegative supermartingale that starts at 1 for every l, and so is
 a weighted mean over a fixed grid of l. By Ville's inequality it reaches 2/alpha with probability
 alpha/2 at most; the boundary is the S at which it does, and -S covers the other side. No l is
-chosen from the data, so the sums do not depend on alpha and need no row of the log.
+chosen from the data, so the sums do not depend on alpha and individual rows are not needed.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ NEWTON_STEPS = 100
 
 
 def normal_mixture(variance: ArrayLike, progress: ArrayLike, alpha: float) -> Floats:
-    """The asymptotic boundary of |S|.
+    """Return the asymptotic boundary of |S|.
 
     Args:
         variance: V, the sum of squared differences so far.
-        progress: information so far as a part of what was planned; the boundary, in standard
+        progress: information so far as a share of what was planned; the boundary, in standard
             deviations, is lowest at 1 and rises slowly on both sides.
         alpha: probability that the sum ever crosses the boundary.
 
@@ -56,15 +56,15 @@ def normal_mixture(variance: ArrayLike, progress: ArrayLike, alpha: float) -> Fl
 
 
 def bernstein_mixture(variance: ArrayLike, planned_variance: ArrayLike, alpha: float) -> Floats:
-    """The exact boundary of |S|, for differences between -1 and 1.
+    """Return the exact boundary of |S|, for differences between -1 and 1.
 
-    The grid of l is geometric; its weights follow a half-Cauchy law around the l that is best at
-    the planned variance. Where V is large, a plan that is wrong by a factor of 10 costs less than a
-    tenth of the width.
+    The grid of l is geometric; its weights follow a half-Cauchy distribution around the l that is
+    best at the planned variance. For large V, a plan that is wrong by a factor of 10 adds less than
+    a tenth to the width.
 
     Args:
         variance: V, the sum of squared differences so far.
-        planned_variance: where the boundary should be lowest; fixed before the data.
+        planned_variance: where the boundary should be lowest; fixed before seeing the data.
         alpha: probability that the sum ever leaves the two boundaries.
 
     >>> round(float(bernstein_mixture(variance=100.0, planned_variance=100.0, alpha=0.05)), 4)
@@ -87,11 +87,11 @@ def bernstein_mixture(variance: ArrayLike, planned_variance: ArrayLike, alpha: f
 
 
 def _crossing(start: FloatArray, bets: FloatArray, target: float) -> FloatArray:
-    """The s at which log sum exp(start + bets s) reaches the target.
+    """Return the s at which log sum exp(start + bets s) reaches the target.
 
-    The function is convex and rises with s. The first s is one at which a single term reaches the
-    target, so Newton's steps come down from the right and never pass the solution: whatever the
-    number of steps, the boundary is not too small.
+    The function is convex and increasing. Newton's method starts at an s where a single term
+    reaches the target, so it approaches the solution from the right and never passes it. Whatever
+    the number of steps, the boundary is not too small.
     """
     s: FloatArray = ((target - start) / bets).min(axis=-1)
     for _ in range(NEWTON_STEPS):
@@ -107,7 +107,7 @@ def _crossing(start: FloatArray, bets: FloatArray, target: float) -> FloatArray:
 
 
 def alpha_level(alpha: float) -> float:
-    """An error probability: above 0, below 1."""
+    """Validate an error probability: above 0, below 1."""
     level = check.single("alpha", check.probability("alpha", alpha, open_at_zero=True))
     if level == 1:
         raise InvalidArgumentError("alpha", alpha, "a number above 0, below 1")

@@ -1,8 +1,8 @@
-"""Do the draws follow the published tables? Evidence that may be looked at after every visitor.
+"""Evidence that draws do not follow the published tables, valid after every visitor.
 
-An e-value has mean at most 1 if the draws follow the tables. By Ville's inequality the chance that
-it ever reaches 1/alpha is at most alpha, however often one looks, so 1000 is an accusation that a
-sound experiment meets once in a thousand lives.
+An e-value has mean at most 1 if the draws follow the tables. By Ville's inequality, the probability
+that it ever reaches 1/alpha is at most alpha, however often one looks. A sound experiment therefore
+reaches 1000 with a probability of at most one in a thousand over its whole life.
 
 The alternative is a tilt: an arm whose odds are e^d times what the table says. With p_t the arm's
 probability in table t, n_t draws and x shows in all, the likelihood ratio is
@@ -38,14 +38,14 @@ CONCENTRATION = 100.0
 
 @dataclass(frozen=True, eq=False)
 class DrawEvidence:
-    """Evidence that draws did not follow their tables. Natural logarithms of e-values.
+    """Evidence that draws did not follow their tables, as natural logarithms of e-values.
 
     Attributes:
         log_e_value: of everything together: the mean of all e-values below.
-        arms: of each arm being shown too often or too seldom, in each segment and, in the last row,
-            in all of them, (J + 1, K).
-        favourites: of the most likely arms of each table being shown too often or too seldom, in the
-            same rows, (J + 1,). Too often is what would tell a watcher more than promised.
+        arms: each arm being shown too often or too rarely, in each segment and, in the last row, in
+            all of them, (J + 1, K).
+        favourites: the most likely arms of each table being shown too often or too rarely, in the
+            same rows, (J + 1,). Too often would reveal more to a watcher than promised.
     """
 
     log_e_value: float
@@ -54,12 +54,12 @@ class DrawEvidence:
 
     @property
     def p_value(self) -> float:
-        """Valid at any look: 1 / e-value, at most 1."""
+        """1 / e-value, at most 1. Valid at any look."""
         return math.exp(-max(self.log_e_value, 0.0))
 
 
 def tilt_log_e_value(probability: ArrayLike, trials: ArrayLike, successes: ArrayLike) -> FloatArray:
-    """Log e-value of an event that should have known probabilities; groups are the first axis.
+    """Return the log e-value of an event with known probabilities; groups are on the first axis.
 
     >>> round(float(tilt_log_e_value([0.5, 0.2], [1000, 1000], [560, 230])), 2)
     6.38
@@ -78,7 +78,7 @@ def tilt_log_e_value(probability: ArrayLike, trials: ArrayLike, successes: Array
 
 
 def draw_evidence(batches: Sequence[Batch]) -> DrawEvidence:
-    """Evidence against "all draws followed their tables", from counts by table, segment and arm.
+    """Return evidence against "all draws followed their tables", from counts by table, segment and arm.
 
     >>> fair = draw_evidence([Batch([[0.7, 0.3]], [[705, 295]], [[0, 0]])])
     >>> biased = draw_evidence([Batch([[0.7, 0.3]], [[800, 200]], [[0, 0]])])
@@ -97,7 +97,7 @@ def draw_evidence(batches: Sequence[Batch]) -> DrawEvidence:
 
 
 def favourites_of(probabilities: FloatArray) -> tuple[NDArray[np.bool_], FloatArray]:
-    """Which arms of each row are its most likely ones, and the chance that one of them is shown.
+    """Return which arms of each row are most likely, and the probability that one of them is shown.
 
     >>> mask, often = favourites_of(np.array([[0.4, 0.4, 0.2]]))
     >>> mask.tolist(), often.tolist()
@@ -109,10 +109,10 @@ def favourites_of(probabilities: FloatArray) -> tuple[NDArray[np.bool_], FloatAr
 
 
 def multinomial_log_e_value(probabilities: ArrayLike, shows: ArrayLike) -> FloatArray:
-    """Log e-value of counts that should be multinomial, without a direction; arms are the last axis.
+    """Return the undirected log e-value of multinomial counts; arms are on the last axis.
 
-    The alternative is a Dirichlet law around the table with concentration 100 (Lindon and Malek,
-    "Anytime-valid inference for multinomial count data").
+    The alternative is a Dirichlet distribution around the table with concentration 100 (Lindon and
+    Malek, "Anytime-valid inference for multinomial count data").
 
     >>> round(float(multinomial_log_e_value([0.5, 0.5], [500, 600])), 4)
     2.9302
@@ -132,11 +132,11 @@ def multinomial_log_e_value(probabilities: ArrayLike, shows: ArrayLike) -> Float
 
 @dataclass(frozen=True)
 class Excess:
-    """A bias that would have been noticed.
+    """A bias that would have been detected.
 
     Attributes:
         tilt: the logarithm of the factor on the arm's odds, in nats.
-        share: by how much the arm would have been shown more often, as a share of all draws.
+        share: how much more often the arm would have been shown, as a share of all draws.
         threshold: shows from which the evidence reaches 1/alpha.
     """
 
@@ -148,17 +148,17 @@ class Excess:
 def smallest_excess(
     probability: ArrayLike, trials: ArrayLike, *, alpha: float = 0.001, power: float = 0.99
 ) -> Excess | None:
-    """The smallest tilt of an arm's odds that these draws would have shown, or None if there is none.
+    """Return the smallest tilt of an arm's odds that these draws would have revealed, or None.
 
-    "Shown" means that `tilt_log_e_value` reaches log(1/alpha), with a probability of at least
-    `power`. The bound is Chernoff's, so the true power is a little higher. Where evidence is a mean
-    of m e-values, as in `draw_evidence`, divide alpha by m.
+    "Revealed" means that `tilt_log_e_value` reaches log(1/alpha) with a probability of at least
+    `power`. It uses Chernoff's bound, so the true power is a little higher. If the evidence is a
+    mean of m e-values, as in `draw_evidence`, divide alpha by m.
 
     Args:
-        probability: of the arm in each table.
+        probability: probability of the arm in each table.
         trials: draws from each table.
-        alpha: level of the accusation.
-        power: probability of noticing.
+        alpha: significance level.
+        power: probability of detection.
 
     >>> found = smallest_excess([0.5], [10_000])
     >>> found.threshold, round(found.tilt, 3), round(found.share, 4)
@@ -196,7 +196,7 @@ def smallest_excess(
 
 
 def log_mean_exp(logs: FloatArray) -> FloatArray:
-    """log of the mean of exp(logs) over the first axis."""
+    """Return the log of the mean of exp(logs) over the first axis."""
     top = logs.max(axis=0)
     safe = np.where(np.isfinite(top), top, 0.0)
     with np.errstate(over="ignore"):
@@ -205,27 +205,27 @@ def log_mean_exp(logs: FloatArray) -> FloatArray:
 
 
 def _by_segment_and_whole(p: FloatArray, trials: FloatArray, shows: FloatArray) -> FloatArray:
-    """Log e-values over tables for each segment, then over tables and segments, (J + 1, K)."""
+    """Return log e-values over tables per segment, then over tables and segments, (J + 1, K)."""
     width = p.shape[2]
     flat = [part.reshape(-1, width) for part in (p, trials, shows)]
     return np.vstack([tilt_log_e_value(p, trials, shows), tilt_log_e_value(*flat)])
 
 
 def _cumulant(p: FloatArray, n: FloatArray, tilt: float) -> FloatArray:
-    """Lambda(d), added up over the first axis."""
+    """Return Lambda(d), summed over the first axis."""
     result: FloatArray = (n * np.log1p(p * math.expm1(tilt))).sum(axis=0)
     return result
 
 
 def _shown(p: FloatArray, n: FloatArray, tilt: float) -> FloatArray:
-    """Expected shows of the arm under a tilt: the derivative of Lambda."""
+    """Return the expected shows of the arm under a tilt: the derivative of Lambda."""
     factor = math.exp(tilt)
     result: FloatArray = n * p * factor / (1 - p + p * factor)
     return result
 
 
 def _bisect(rising: Callable[[float], float], low: float, high: float) -> float:
-    """The end of an interval that shrank around the root of a rising function, from above."""
+    """Return the upper end of an interval bisected around the root of an increasing function."""
     for _ in range(200):
         middle = (low + high) / 2
         low, high = (low, middle) if rising(middle) >= 0 else (middle, high)

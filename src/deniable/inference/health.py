@@ -1,14 +1,14 @@
-"""Is the experiment sound? Sample ratios by table, and rates that change over time.
+"""Checks that an experiment is sound: sample ratios by table, and rates that change over time.
 
-Both read counts by table, segment and arm. Neither raises an alarm before there is evidence: the
-p-values are exact where counts are small, and the evidence of drift may be looked at at any time.
+Both use counts by table, segment and arm. Neither raises an alarm without evidence: the p-values
+are exact for small counts, and the evidence of drift is valid at any time.
 
 Drift. In each segment and arm, "the rate never changed" is compared with "it changed once". The
 alternative has a change after batch k with probability 1 / (k (k + 1)), and Jeffreys' prior for
 the rate before and after it; the null hypothesis has the best constant rate in hindsight. The ratio
 of the two is an e-process: for any constant rate r it is at most a likelihood ratio against r, of mean
 1 (universal inference; Wasserman, Ramdas and Balakrishnan). For rewards in [0, 1] it stays one,
-because a^y b^(1-y) is convex in y. That arms are shown more or less often as rewards come in does
+because a^y b^(1-y) is convex in y. That arms are shown more or less often as rewards arrive does
 not matter: only the order of an arm's own rewards does.
 """
 
@@ -32,14 +32,14 @@ LEAST_EXPECTED = 5.0
 
 @dataclass(frozen=True)
 class TableCheck:
-    """Shows against the design of one table.
+    """The shows of one table compared with its design.
 
     Attributes:
-        visitors: who were served by it.
-        p_value: of one look: chi-square over all segments, or exact.
-        exact: whether counts were too small for chi-square. Then each cell has an exact binomial
+        visitors: number of visitors served by it.
+        p_value: p-value of a single look: chi-square over all segments, or exact.
+        exact: whether counts were too small for chi-square. If so, each cell has an exact binomial
             test, and the smallest p-value is multiplied by the number of cells.
-        log_e_value: the same question with an e-value, valid at any look.
+        log_e_value: evidence for the same question, valid at any look.
     """
 
     visitors: int
@@ -55,11 +55,11 @@ class Drift:
     Attributes:
         log_e_value: of all cells together.
         cells: of each segment and arm, (J, K).
-        segment: where the evidence is strongest.
-        arm: of which arm.
+        segment: segment with the strongest evidence.
+        arm: arm with the strongest evidence.
         after: the batch after which it most likely changed, counted from 1.
-        rate_before: the mean reward there up to that batch.
-        rate_since: the mean reward there since then.
+        rate_before: its mean reward up to that batch.
+        rate_since: its mean reward since then.
     """
 
     log_e_value: float
@@ -71,12 +71,12 @@ class Drift:
     rate_since: float
 
     def alarm(self, alpha: float = 0.01) -> bool:
-        """Whether to tell people: wrong in a share alpha of all experiments, over all looks."""
+        """Whether to raise an alarm. At most a share alpha of sound experiments ever raises one."""
         return self.log_e_value >= -math.log(alpha_level(alpha))
 
 
 def sample_ratios(batches: Sequence[Batch]) -> tuple[TableCheck, ...]:
-    """One check for each batch; add up the counts of a table first.
+    """Check each batch. Add up the counts of a table first.
 
     >>> checks = sample_ratios([Batch([[0.5, 0.5]], [[520, 480]], [[0, 0]]),
     ...                         Batch([[0.5, 0.5]], [[600, 400]], [[0, 0]])])
@@ -87,7 +87,7 @@ def sample_ratios(batches: Sequence[Batch]) -> tuple[TableCheck, ...]:
 
 
 def drift(batches: Sequence[Batch]) -> Drift:
-    """Whether any rate changed between batches.
+    """Test whether any rate changed between batches.
 
     >>> steady = [Batch([[0.5, 0.5]], [[500, 500]], [[50, 60]])] * 6
     >>> fallen = [Batch([[0.5, 0.5]], [[500, 500]], [[50, 20]])] * 6
@@ -107,7 +107,7 @@ def drift(batches: Sequence[Batch]) -> Drift:
     k = np.arange(1, len(batches), dtype=np.float64)
     split = _jeffreys(shows[:-1], rewards[:-1]) + _jeffreys(n - shows[:-1], s - rewards[:-1])
     changes = split - np.log(k * (k + 1))[:, None, None]
-    unchanged = _jeffreys(n, s) - math.log(len(batches))  # what is left of the prior
+    unchanged = _jeffreys(n, s) - math.log(len(batches))  # the rest of the prior
     parts = np.concatenate([changes, unchanged[None]])
     top = parts.max(axis=0)
     cells: FloatArray = np.log(np.exp(parts - top).sum(axis=0)) + top - constant
@@ -123,7 +123,7 @@ def drift(batches: Sequence[Batch]) -> Drift:
 
 
 def _jeffreys(shows: FloatArray, rewards: FloatArray) -> FloatArray:
-    """Log of the mean likelihood under Jeffreys' prior: B(s + 1/2, n - s + 1/2) / B(1/2, 1/2)."""
+    """Return the log mean likelihood under Jeffreys' prior: B(s + 1/2, n - s + 1/2) / B(1/2, 1/2)."""
     failures = np.maximum(shows - rewards, 0.0)
     together = log_gamma(rewards + 0.5) + log_gamma(failures + 0.5) - log_gamma(shows + 1)
     return together - math.log(math.pi)

@@ -1,13 +1,13 @@
-"""Confidence sequences of the differences between arms, for each segment and for the whole.
+"""Confidence sequences for differences between arms, per segment and overall.
 
-Two kinds stand side by side. The asymptotic ones are narrower and can be trusted once the segment had
-`LEAST_VISITORS` visitors and the scores varied enough (`least_variance`), which keeps rare rewards
-and rarely shown arms from looking settled too early. The exact ones hold from the first visitor on,
-whatever the rates; they become ready at the same time.
+There are two kinds. The asymptotic ones are narrower and can be trusted once the segment has had
+`LEAST_VISITORS` visitors and the scores have varied enough (`least_variance`), which keeps rare
+rewards and rarely shown arms from appearing settled too early. The exact ones hold from the first
+visitor on, whatever the rates; they become ready at the same time.
 
-The error probability is split evenly over all comparisons that are shown: over every pair of arms in
-every segment and, with more than one segment, in the whole. Of 100 experiments, at most 5
-show any wrong interval of a kind at any look (alpha = .05).
+The error probability is split evenly over all comparisons shown: every pair of arms in every
+segment and, with more than one segment, overall. Of 100 experiments, at most 5 show any wrong
+interval of a kind at any look (alpha = .05).
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class Intervals:
     """Estimates with both kinds of confidence sequence, arrays of one shape.
 
     Attributes:
-        estimate: weighted mean of the scores; NaN where nobody entered.
-        low: lower end of the asymptotic sequence.
-        high: its upper end.
-        exact_low: lower end of the exact sequence.
-        exact_high: its upper end.
-        ready: whether there is enough to show it.
+        estimate: weighted mean of the scores; NaN without visitors.
+        low: lower limit of the asymptotic sequence.
+        high: its upper limit.
+        exact_low: lower limit of the exact sequence.
+        exact_high: its upper limit.
+        ready: whether there is enough data to show it.
     """
 
     estimate: FloatArray
@@ -58,7 +58,7 @@ class Comparisons:
         segments: differences by segment and pair, (J, pairs).
         whole: differences over all segments, weighted by their shares, (pairs,).
         alpha_each: error probability of one comparison.
-        n_shown: comparisons that share alpha.
+        n_shown: number of comparisons that share alpha.
         stopped: whether an arm of the pair has retired, by segment and pair.
     """
 
@@ -70,11 +70,12 @@ class Comparisons:
 
 
 def compare(state: State, *, shares: ArrayLike | None = None, alpha: float = 0.05) -> Comparisons:
-    """Every pair of arms in every segment and in the whole, at this moment.
+    """Compare every pair of arms in every segment and overall.
 
     Args:
         state: sums of the experiment.
-        shares: of each segment among the visitors, for the whole; as observed where left out.
+        shares: share of each segment among the visitors, for the overall result; observed shares by
+            default.
         alpha: error probability over all comparisons and all looks together.
 
     >>> from deniable.inference.state import Batch, new_state, update
@@ -110,15 +111,15 @@ def of_sums(
     *,
     exact: bool = True,
 ) -> Intervals:
-    """Intervals of each cell on its own, cut to [least, 1].
+    """Return intervals for each cell separately, clipped to [least, 1].
 
     Args:
-        sums: of all cells.
+        sums: sums of all cells.
         planned: weight of each cell at the horizon.
-        rate: first guess of the rates.
+        rate: initial guess of the rates.
         alpha: error probability of one cell.
         least: smallest possible value; the largest is 1.
-        exact: False leaves the exact ends at the largest and smallest value, which is quicker.
+        exact: False leaves the exact limits at the smallest and largest value, which is faster.
     """
     with np.errstate(invalid="ignore", divide="ignore"):
         near = normal_mixture(sums.variance, sums.weight / planned, alpha) / sums.weight
@@ -138,20 +139,20 @@ def combine(
     *,
     exact: bool = True,
 ) -> Intervals:
-    """Intervals of weighted sums of cells, added up over the first axis.
+    """Return intervals for weighted sums of cells, summed over the first axis.
 
     Asymptotic: the variances add up, because the scores of different visitors are uncorrelated.
     Exact: the cells' intervals at alpha / cells are added up, which is valid for any coefficients
-    and wider. The coefficients must not be chosen by looking at the cells' estimates.
+    but wider. The coefficients must not be chosen by looking at the cells' estimates.
 
     Args:
-        sums: of all cells.
-        coefficients: of each cell; those with 0 are left out.
+        sums: sums of all cells.
+        coefficients: coefficient of each cell; cells with 0 are left out.
         planned: weight of each cell at the horizon.
-        rate: first guess of the rates.
+        rate: initial guess of the rates.
         alpha: error probability of the result.
         least: smallest possible value; the largest is 1.
-        exact: False leaves the exact ends at the largest and smallest value, which is quicker.
+        exact: False leaves the exact limits at the smallest and largest value, which is faster.
     """
     c = np.broadcast_to(coefficients, sums.weight.shape)
     used = c != 0
@@ -176,9 +177,9 @@ def combine(
 
 
 def least_variance(alpha: float) -> float:
-    """The sum of squares from which the asymptotic boundary can be trusted.
+    """Return the sum of squares from which the asymptotic boundary can be trusted.
 
-    Far tails need many steps to look normal, so it grows as alpha falls.
+    It grows as alpha falls, because far tails need many steps to become normal.
 
     >>> round(least_variance(0.05), 1)
     14.8
@@ -187,7 +188,7 @@ def least_variance(alpha: float) -> float:
 
 
 def segment_shares(state: State, shares: ArrayLike | None) -> FloatArray:
-    """Shares of the segments that sum to 1: as given, or as observed."""
+    """Return the segments' shares, given or observed, normalised to sum to 1."""
     if shares is None:
         visitors = state.visitors
         return visitors / visitors.sum() if visitors.sum() > 0 else np.ones_like(visitors)
@@ -213,7 +214,7 @@ def _around(
     least: float,
     ready: NDArray[np.bool_],
 ) -> Intervals:
-    """The ends, cut to what is possible; everything where there is nothing yet."""
+    """Return the limits, clipped to the possible range; the whole range if there is no data."""
 
     def end(radius: FloatArray, nothing: float) -> FloatArray:
         raw = estimate + radius

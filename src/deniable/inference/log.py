@@ -1,4 +1,4 @@
-"""From the rows of a log to batches: what an exported log needs before `update`."""
+"""Converts the rows of an exported log to batches for `update`."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ def batches_from_log(
     reward: ArrayLike,
     growth: float = 0.2,
 ) -> list[Batch]:
-    """Batches of consecutive rows that one table served.
+    """Group consecutive rows served by one table into batches.
 
-    A batch also ends when it has grown by `growth` of the rows before it, and 100 rows at least. The
-    ends depend on tables and numbers of rows only, as they must.
+    A batch also ends when it reaches `growth` times the number of earlier rows, but has at least
+    100 rows. As required, the ends depend only on tables and row numbers.
 
     Args:
         tables: probabilities of all tables, (tables, J, K).
-        table: number of the table that served each row, in the order of the decisions.
-        segment: number of each row's segment.
-        arm: number of the arm shown.
+        table: index of the table that served each row, in the order of the decisions.
+        segment: index of each row's segment.
+        arm: index of the shown arm.
         reward: settled reward in [0, 1].
-        growth: largest batch as a share of the rows before it.
+        growth: largest batch as a share of the earlier rows.
 
     >>> batches = batches_from_log([[[0.5, 0.5]], [[0.8, 0.2]]], table=[0, 0, 0, 1],
     ...                            segment=[0, 0, 0, 0], arm=[0, 1, 1, 0], reward=[0, 1, 0, 1])

@@ -1,4 +1,4 @@
-"""What would another way of showing arms have earned? Values of policies from the same visitors.
+"""Off-policy evaluation: what another way of showing arms would have earned from the same visitors.
 
 A policy is a row of probabilities for each segment: "always arm a", "each segment its best", or
 another table, such as one with another budget. Its value is the mean reward per visitor, segments
@@ -10,9 +10,9 @@ weighted by their shares. With pi the policy and p the table that served a visit
   the narrowest. Visitors have the weight 1 / max(pi/p), which keeps a weighted score within
   [-1, 1] of its centre, so there is an exact interval too.
 
-Batches in which the policy wants an arm that the table retired say nothing about it and are left out.
-All intervals are confidence sequences: they hold at every look, for policies that were fixed
-before looking. `chosen_value` is for policies that the data suggested.
+Batches in which the policy wants an arm that the table retired carry no information and are left out.
+All intervals are confidence sequences: they hold at every look, for policies fixed
+before looking. Use `chosen_value` for policies chosen from the data.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ Method: TypeAlias = Literal["ips", "snips", "dr"]
 
 @dataclass(frozen=True)
 class Value:
-    """Mean reward per visitor of a policy.
+    """The mean reward per visitor of a policy.
 
     Attributes:
-        estimate: the value; NaN where a segment with a share has no usable visitor.
-        low: lower end of the asymptotic confidence sequence.
-        high: its upper end.
-        exact_low: lower end of the exact one; 0 for methods that have none.
-        exact_high: its upper end; 1 for methods that have none.
-        ready: whether there is enough to show it.
+        estimate: the value; NaN if a segment with a share has no usable visitor.
+        low: lower limit of the asymptotic confidence sequence.
+        high: its upper limit.
+        exact_low: lower limit of the exact one; 0 for methods that have none.
+        exact_high: its upper limit; 1 for methods that have none.
+        ready: whether there is enough data to show it.
     """
 
     estimate: float
@@ -56,14 +56,14 @@ class Value:
 
 
 def always(arm: int, *, n_segments: int, n_arms: int) -> FloatArray:
-    """The policy that shows one arm to everybody, (J, K)."""
+    """Return the policy that shows one arm to everyone, (J, K)."""
     row = np.zeros((n_segments, n_arms))
     row[:, check.whole("arm", arm, 0, n_arms - 1)] = 1.0
     return row
 
 
 def best_of_each(state: State) -> FloatArray:
-    """The policy that shows each segment the arm with its highest estimate, (J, K)."""
+    """Return the policy that shows each segment the arm with its highest estimate, (J, K)."""
     estimate = np.nan_to_num(state.alone.estimate, nan=-1.0)
     result: FloatArray = np.eye(state.n_arms)[estimate.argmax(axis=1)]
     return result
@@ -78,14 +78,14 @@ def policy_value(
     shares: ArrayLike | None = None,
     alpha: float = 0.05,
 ) -> Value:
-    """The value of a policy that was fixed before looking.
+    """Estimate the value of a policy that was fixed before looking.
 
     Args:
         batches: counts by table, in the order in which they were served.
         policy: probability of each arm in each segment, (J, K), or one row for all segments.
         method: "ips", "snips" or "dr".
         horizon: visitors of a segment at which the interval should be narrowest.
-        shares: of the segments; as observed where left out.
+        shares: shares of the segments; observed shares by default.
         alpha: error probability over all looks.
 
     >>> batches = [Batch([[0.5, 0.5]], [[500, 500]], [[50, 80]])] * 4
@@ -139,10 +139,10 @@ def policy_value(
 def chosen_value(
     state: State, policy: ArrayLike, *, shares: ArrayLike | None = None, alpha: float = 0.05
 ) -> Value:
-    """The value of a policy that may have been chosen by looking at the data.
+    """Estimate the value of a policy that may have been chosen by looking at the data.
 
     Every segment and arm has its interval at alpha / (J K); the policy's interval is their weighted
-    sum. It holds for all policies at once, so also for the best, at the price of width.
+    sum. It holds for all policies at once, including the best one, but is wider.
 
     >>> state = update(new_state(1, 2, horizon=1000), Batch([[0.5, 0.5]], [[500, 500]], [[50, 80]]))
     >>> found = chosen_value(state, best_of_each(state))
@@ -156,9 +156,9 @@ def chosen_value(
 
 
 def value_of_cells(cells: Intervals, coefficients: FloatArray) -> Value:
-    """The weighted sum of intervals that hold together, (J, K); cells with 0 are left out.
+    """Return the weighted sum of simultaneous intervals, (J, K); cells with 0 are left out.
 
-    Negative coefficients are fine: the value of one policy minus that of another.
+    Coefficients may be negative: for the value of one policy minus that of another.
     """
     c = coefficients
     used = c != 0
@@ -177,7 +177,7 @@ def value_of_cells(cells: Intervals, coefficients: FloatArray) -> Value:
 
 
 def arm_values(state: State, alpha: float = 0.05) -> Intervals:
-    """The rate of every arm in every segment, with alpha split over all of them, (J, K)."""
+    """Estimate the rate of every arm in every segment, with alpha split over all of them, (J, K)."""
     each = alpha_level(alpha) / state.shows.size
     return of_sums(state.alone, state.planned_alone, state.rate, each, 0.0)
 
@@ -190,7 +190,7 @@ def _policy(policy: ArrayLike, shape: tuple[int, ...]) -> FloatArray:
 
 
 def _possible(batch: Batch, target: FloatArray) -> NDArray[np.bool_]:
-    """Segments in which every arm of the policy could be drawn, (J, 1)."""
+    """Return the segments in which every arm of the policy could be drawn, (J, 1)."""
     wanted = (target == 0) | (batch.probabilities >= FLOOR)
     return np.asarray(wanted.all(axis=1, keepdims=True))
 
@@ -241,14 +241,14 @@ def _dr(batch: Batch, target: FloatArray, state: State) -> Sums:
 
 
 def _in_units_of(largest: FloatArray, sums: Sums) -> Sums:
-    """The same estimates with scores of at most 1, which `combine` needs to judge readiness."""
+    """Rescale the scores to at most 1, which `combine` needs to judge readiness."""
     return Sums(
         sums.visitors, sums.weight / largest, sums.total / largest, sums.variance / largest**2
     )
 
 
 def _around_ratio(sums: Sums, batches: Sequence[Batch], target: FloatArray) -> Sums:
-    """Squares of the linearised scores pi/p (Y - v), where v is the ratio of the sums."""
+    """Return squares of the linearised scores pi/p (Y - v), where v is the ratio of the sums."""
     value = np.nan_to_num(sums.estimate)
     variance = np.zeros_like(sums.variance)
     for batch in batches:

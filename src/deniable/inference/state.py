@@ -1,4 +1,4 @@
-"""What inference remembers of an experiment: sums for each segment and pair of arms, no rows.
+"""The state of inference: sums for each segment and pair of arms, no rows.
 
 The score. Within a segment, a visitor who was served by a table with probabilities p, shown arm A_t
 and rewarded with Y_t in [0, 1] has, for the difference "arm b minus arm a",
@@ -8,24 +8,24 @@ and rewarded with Y_t in [0, 1] has, for the difference "arm b minus arm a",
 m are guesses of the rates made from earlier visitors, so E[h_t | past] = mu_b - mu_a exactly,
 whatever the guesses (doubly robust scores with known propensities). Each visitor
 has the weight ``w = p(a) p(b) / (p(a) + p(b))``: the more the table randomises between the two arms,
-the more its visitors say. The variance of a score is about (1/p(a) + 1/p(b)) = 1/w times that of a
+the more its visitors count. The variance of a score is about (1/p(a) + 1/p(b)) = 1/w times that of a
 reward, so these are the weights of least variance, and ``w (h_t - (m_b - m_a))`` always lies in
 [-1, 1], which the exact boundary needs. The estimate is ``sum w h / sum w``; its target is the mean of
 mu_b - mu_a over the visitors so far with the same weights, so it is also defined while rates drift.
 
 Why batches are enough. A batch is a run of consecutive visitors of a segment served by one table,
-split wherever one likes. p, m and w are fixed before its first visitor: they are functions of
+split anywhere. p, m and w are fixed before its first visitor: they are functions of
 earlier batches, so for every visitor of the batch they are functions of the past, and row by row
 ``w (h_t - E[h_t | past])`` is a martingale difference sequence. A process that is fixed for a batch
-is a special case of a predictable one; nothing is approximated. A batch may end at any time that
+is a special case of a predictable one, so this is not an approximation. A batch may end at any time that
 does not look at the visitors after it (a publication, an hour, a look at the page). Within the batch
 the sums of w h and of w^2 (h - (m_b - m_a))^2 are functions of each arm's number of shows, sum of
 rewards and sum of squared rewards, so no row is needed, and looking after each batch is looking at
 some of the times at which the boundaries hold.
 
-What the caller must keep: a visitor enters once, with the table that served it, in the order of
+Callers must ensure the following: a visitor enters once, with the table that served it, in the order of
 the decisions, and only after its reward can no longer change (the attribution window of the whole
-batch has closed). Letting rewarded visitors in before the others would bias every rate. Batches
+batch has closed). Including rewarded visitors before the others would bias every rate. Batches
 should grow by no more than about a fifth each, because m improves from batch to batch.
 """
 
@@ -46,7 +46,7 @@ FLOOR = 0.001
 """Propensity below which an arm counts as retired, and its comparisons stop."""
 
 PRIOR_SHOWS = 5.0
-"""Shows that the segment's mean rate counts for in the guess of an arm's rate."""
+"""Weight of the segment's mean rate in the guess of an arm's rate, in shows."""
 
 RUNNING = -1.0
 
@@ -55,13 +55,13 @@ FORMAT = 1
 
 @dataclass(frozen=True, eq=False, init=False)
 class Batch:
-    """Consecutive visitors who were served by one table, as counts. All arrays have shape (J, K).
+    """Counts of consecutive visitors served by one table. All arrays have shape (J, K).
 
     Attributes:
-        probabilities: entries of the table, one row for each segment.
+        probabilities: entries of the table, one row per segment.
         shows: how often each arm was shown in each segment.
         rewards: sum of rewards, each in [0, 1] (divide values by their cap).
-        squares: sum of squared rewards; where left out, rewards are 0 or 1.
+        squares: sum of squared rewards; by default rewards are 0 or 1.
     """
 
     probabilities: FloatArray
@@ -95,10 +95,10 @@ class Sums:
     """Sums over scores. All arrays have the same shape: (J, pairs) or (J, K).
 
     Attributes:
-        visitors: who entered: visitors of the segment while the comparison ran.
+        visitors: visitors of the segment while the comparison was running.
         weight: sum of w.
         total: sum of w h; `total / weight` is the estimate.
-        variance: sum of w^2 (h - centre)^2, the centre being the difference of the guesses.
+        variance: sum of w^2 (h - centre)^2, where the centre is the difference of the guesses.
     """
 
     visitors: FloatArray
@@ -108,18 +108,18 @@ class Sums:
 
     @classmethod
     def zeros(cls, shape: tuple[int, int]) -> Sums:
-        """Nothing yet."""
+        """Return empty sums."""
         return cls(*(np.zeros(shape) for _ in fields(cls)))
 
     @property
     def estimate(self) -> FloatArray:
-        """The weighted mean score; NaN where nobody entered."""
+        """The weighted mean score; NaN without visitors."""
         with np.errstate(invalid="ignore"):
             result: FloatArray = self.total / np.where(self.weight > 0, self.weight, np.nan)
         return result
 
     def plus(self, other: Sums) -> Sums:
-        """The sums over both."""
+        """Add two sums."""
         return Sums(
             self.visitors + other.visitors,
             self.weight + other.weight,
@@ -130,18 +130,18 @@ class Sums:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """Everything inference keeps of an experiment with J segments and K arms.
+    """The inference state of an experiment with J segments and K arms.
 
     Attributes:
-        pairs: arm numbers (a, b), one row for each comparison "b minus a".
+        pairs: arm indices (a, b), one row for each comparison "b minus a".
         horizon: visitors of each segment at which intervals should be narrowest, (J,).
         typical: typical probability of an arm that is not the favourite of its table.
-        rate: first guess of the rates, before anybody came.
-        shows: visitors who entered, by segment and arm, (J, K).
+        rate: initial guess of the rates.
+        shows: visitors included, by segment and arm, (J, K).
         rewards: their rewards.
         squares: their squared rewards.
         between: sums for each segment and pair, (J, pairs).
-        alone: sums for each segment and arm: what showing always this arm is worth, (J, K).
+        alone: sums for each segment and arm: the value of always showing this arm, (J, K).
         stopped_at: visitors of the segment when the comparison stopped because one of its arms
             retired; -1 while it runs, (J, pairs).
         latest: the table of the last batch, (J, K).
@@ -161,35 +161,35 @@ class State:
 
     @property
     def n_segments(self) -> int:
-        """J."""
+        """Number of segments, J."""
         return int(self.shows.shape[0])
 
     @property
     def n_arms(self) -> int:
-        """K."""
+        """Number of arms, K."""
         return int(self.shows.shape[1])
 
     @property
     def visitors(self) -> FloatArray:
-        """Visitors of each segment who entered, (J,)."""
+        """Visitors of each segment, (J,)."""
         result: FloatArray = self.shows.sum(axis=1)
         return result
 
     @property
     def planned_between(self) -> FloatArray:
-        """Weight that a pair is expected to have at the horizon, (J, 1)."""
+        """Expected weight of a pair at the horizon, (J, 1)."""
         best = 1 - (self.n_arms - 1) * self.typical
         result: FloatArray = self.horizon[:, None] * self.typical * best / (self.typical + best)
         return result
 
     @property
     def planned_alone(self) -> FloatArray:
-        """Weight that an arm is expected to have at the horizon, (J, 1)."""
+        """Expected weight of an arm at the horizon, (J, 1)."""
         result: FloatArray = self.horizon[:, None] * self.typical
         return result
 
     def to_json(self) -> str:
-        """As text; `state_from_json` restores it to the last bit."""
+        """Serialise as text; `state_from_json` restores it to the last bit."""
         return json.dumps({"format": FORMAT, **_fields(self)}, allow_nan=False)
 
 
@@ -202,19 +202,19 @@ def new_state(
     typical: float | None = None,
     rate: float = 0.1,
 ) -> State:
-    """A state before the first visitor.
+    """Return the state before the first visitor.
 
-    `horizon`, `typical` and `rate` are plans. They decide where the intervals are narrowest, never
-    whether they are valid, and must not be changed once visitors came.
+    `horizon`, `typical` and `rate` are plans. They determine where the intervals are narrowest, not
+    whether they are valid, and must not be changed after visitors have come.
 
     Args:
         n_segments: J.
         n_arms: K.
         horizon: visitors of a segment at which intervals should be narrowest; one number or J.
-        pairs: comparisons (a, b), "b minus a"; all pairs of arms where left out.
-        typical: typical probability of an arm that is not the favourite, at most 1/K: with a budget,
-            1 / (K - 1 + e^budget); 1/K where left out.
-        rate: first guess of the rates, in units of the cap.
+        pairs: comparisons (a, b), "b minus a"; by default all pairs of arms.
+        typical: typical probability of an arm that is not the favourite, at most 1/K: with a
+            budget, 1 / (K - 1 + e^budget); 1/K by default.
+        rate: initial guess of the rates, in units of the cap.
 
     >>> state = new_state(2, 3, horizon=10_000)
     >>> state.pairs.tolist()
@@ -253,7 +253,7 @@ def new_state(
 
 
 def guesses(state: State) -> FloatArray:
-    """Rates as guessed from those who entered, (J, K): m of the next batch."""
+    """Return guesses of the rates from the visitors so far, (J, K): m of the next batch."""
     return _guessed(state.rate, state.shows, state.rewards)
 
 
@@ -264,7 +264,7 @@ def _guessed(rate: float, shown: FloatArray, rewarded: FloatArray) -> FloatArray
 
 
 def update(state: State, batch: Batch) -> State:
-    """The state after one more batch.
+    """Return the state after one more batch.
 
     >>> state = new_state(1, 2, horizon=1000)
     >>> batch = Batch([[0.5, 0.5]], shows=[[250, 250]], rewards=[[25, 40]])
@@ -287,11 +287,11 @@ def update_all(
     rewards: ArrayLike,
     squares: ArrayLike,
 ) -> State:
-    """The state after many batches, as if each had been given to `update`, to the last bit.
+    """Return the state after many batches, bit-identical to repeated calls of `update`.
 
     Args:
-        state: before them.
-        probabilities: of the tables, oldest first, (T, J, K).
+        state: the state before them.
+        probabilities: rows of the tables, oldest first, (T, J, K).
         shows: by table, segment and arm, (T, J, K).
         rewards: sums of rewards, (T, J, K).
         squares: sums of squared rewards, (T, J, K).
@@ -315,7 +315,7 @@ def update_all(
 def _after(
     state: State, p: FloatArray, shows: FloatArray, rewards: FloatArray, squares: FloatArray
 ) -> State:
-    """The state after T batches, all arrays (T, J, K). Sums run in the order of the batches."""
+    """Return the state after T batches, all arrays (T, J, K). Sums are in the order of the batches."""
     shown = np.cumsum(np.concatenate([state.shows[None], shows]), axis=0)
     rewarded = np.cumsum(np.concatenate([state.rewards[None], rewards]), axis=0)
     m = _guessed(state.rate, shown[:-1], rewarded[:-1])
@@ -354,11 +354,11 @@ def _after(
 
 
 def merge(state: State, other: State) -> State:
-    """One state for two that saw different visitors of the same experiment, each in order.
+    """Merge two states that saw different visitors of the same experiment, each in order.
 
-    Each state's guesses come from its own earlier visitors, which are part of everybody's past, so
-    the sums of both are again sums of martingale differences. The status of the comparisons and
-    the latest table are those of `other`.
+    Each state's guesses come from its own earlier visitors, which are part of the common past, so
+    the sums of both are again sums of martingale differences. The status of the comparisons and the
+    latest table are those of `other`.
     """
     if not np.array_equal(state.pairs, other.pairs) or state.shows.shape != other.shows.shape:
         raise InvalidArgumentError("other", other.shows.shape, "a state of the same experiment")
@@ -373,7 +373,7 @@ def merge(state: State, other: State) -> State:
 
 
 def state_from_json(text: str) -> State:
-    """The state that `State.to_json` wrote."""
+    """Restore a state written by `State.to_json`."""
     try:
         found = json.loads(text)
         if found.pop("format") != FORMAT:
@@ -385,7 +385,7 @@ def state_from_json(text: str) -> State:
         arrays = {k: np.array(v, dtype=float) for k, v in found.items() if isinstance(v, list)}
         return State(**{**found, **arrays, **numbers, "pairs": pairs})
     except (KeyError, TypeError, AttributeError, json.JSONDecodeError):
-        raise InvalidArgumentError("text", text, "what State.to_json wrote") from None
+        raise InvalidArgumentError("text", text, "the output of State.to_json") from None
 
 
 def _fields(value: State | Sums) -> dict[str, object]:
@@ -405,19 +405,19 @@ def _sums(
     total: FloatArray,
     variance: FloatArray,
 ) -> Sums:
-    """What a batch adds, where it can be used."""
+    """Return the sums that a batch adds, where it is usable."""
     return Sums(
         *(np.where(used, part, 0.0) for part in (visitors, weight * visitors, total, variance))
     )
 
 
 def _added(before: Sums, parts: Sums) -> Sums:
-    """The sums with those of T batches, (T, ...), added in their order."""
+    """Add the sums of T batches, (T, ...), in order."""
     return Sums(*(_running(getattr(before, f.name), getattr(parts, f.name)) for f in fields(Sums)))
 
 
 def _running(before: FloatArray, parts: FloatArray) -> FloatArray:
-    """The sum, added one by one as `update` would: `sum` adds pairwise where it can."""
+    """Add one by one, as `update` would: `sum` would add pairwise."""
     result: FloatArray = np.cumsum(np.concatenate([before[None], parts]), axis=0)[-1]
     return result
 
@@ -425,7 +425,7 @@ def _running(before: FloatArray, parts: FloatArray) -> FloatArray:
 def _checked(
     table: FloatArray, shows: ArrayLike, rewards: ArrayLike, squares: ArrayLike
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Counts that visitors of these tables can have; the last axis is that of the arms."""
+    """Validate the counts for these tables; arms are on the last axis."""
     if (np.abs(table.sum(axis=-1) - 1) > 1e-9).any():
         raise InvalidArgumentError("probabilities", table.shape, "rows that sum to 1")
     shown = _counts("shows", check.count("shows", shows, 0), table.shape)

@@ -1,11 +1,11 @@
-"""The verdict: who won where, what is undecided, what each choice would earn, how long it takes.
+"""The verdict: winners by segment, open comparisons, the value of each choice, and how long it takes.
 
-An arm beats another when the asymptotic confidence sequence of their difference lies above 0. Alpha is
-split over all pairs of arms in all segments and in the whole, so with probability 1 - alpha no
+An arm beats another when the asymptotic confidence sequence of their difference lies above 0. Alpha
+is split over all pairs of arms in all segments and overall, so with probability 1 - alpha no
 difference is ever claimed wrongly, at any look. An arm wins a segment when it is the only one still
-running there that no other running arm beats: then it is better than all of them, because each other
-arm is beaten by one that is, in the end, beaten by the winner. A retired arm is out of the contest, and
-the verdict names it. `deniable.inference.words` puts the verdict into sentences.
+running there that no other running arm beats: it is then better than all of them, because each
+other arm is beaten by one that is, in the end, beaten by the winner. A retired arm no longer
+competes, and the verdict names it. `deniable.inference.words` formats the verdict as sentences.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from deniable.inference.off_policy import (
 from deniable.inference.state import FLOOR, RUNNING, State
 
 LONGEST = 1e9
-"""Visitors beyond which an undecided comparison counts as one that will not be decided."""
+"""A comparison that needs more visitors than this counts as one that will not be decided."""
 
 
 @dataclass(frozen=True)
@@ -47,16 +47,16 @@ class Lift:
     """A difference of mean rewards with both intervals.
 
     Attributes:
-        segment: where; None for the whole.
-        arm: whose reward is higher or lower ...
-        against: ... than this arm's.
+        segment: the segment; None for all.
+        arm: the arm ...
+        against: ... that is compared with this one.
         difference: estimate of "arm minus against".
-        low: lower end of the asymptotic confidence sequence.
-        high: its upper end.
-        exact_low: lower end of the exact one.
-        exact_high: its upper end.
+        low: lower limit of the asymptotic confidence sequence.
+        high: its upper limit.
+        exact_low: lower limit of the exact one.
+        exact_high: its upper limit.
         ready: whether it can be shown.
-        stopped: whether one of the arms has retired, so that nothing more will be learned.
+        stopped: whether one of the arms has retired, so that nothing more is learned.
     """
 
     segment: str | None
@@ -73,12 +73,12 @@ class Lift:
 
 @dataclass(frozen=True)
 class Winner:
-    """The best of the arms that still run in a segment.
+    """The best of the arms still running in a segment.
 
     Attributes:
-        segment: where.
+        segment: the segment.
         arm: the winner.
-        lift: against the default arm; None where the default arm itself won.
+        lift: against the default arm; None if the default arm itself won.
     """
 
     segment: str
@@ -91,10 +91,10 @@ class Undecided:
     """A comparison that is still open.
 
     Attributes:
-        lift: as far as it is known.
-        visitors: more visitors of the segment until it is decided, if the estimate is right and
-            the table stays; infinite where that is not in sight.
-        days: the same at the traffic given; None without traffic.
+        lift: the current estimate.
+        visitors: additional visitors of the segment until it is decided, if the estimate is right
+            and the table stays; infinite if that is not foreseeable.
+        days: the same at the given traffic; None without traffic.
     """
 
     lift: Lift
@@ -104,14 +104,14 @@ class Undecided:
 
 @dataclass(frozen=True)
 class Choice:
-    """Something to do now, and what it earns per visitor.
+    """A possible action, and what it earns per visitor.
 
     Attributes:
         what: "keep", "promote", "within" (each segment its best arm, as far as the promise allows)
             or "winners" (the same without a promise).
         arm: the arm to promote, else None.
-        value: mean reward per visitor with its interval, valid whichever choice one looks at.
-        gain: the same minus that of "keep".
+        value: mean reward per visitor with its interval, valid simultaneously for all choices.
+        gain: the difference from "keep".
     """
 
     what: str
@@ -125,16 +125,16 @@ class Verdict:
     """What an experiment has learned so far.
 
     Attributes:
-        winners: one for each segment that has one.
-        undecided: pairs that are open, by segment; pairs of two beaten arms are left out.
+        winners: one for each segment that has a winner.
+        undecided: open pairs, by segment; pairs of two beaten arms are left out.
         whole: each arm against the default arm over all segments.
-        choices: keep running, each arm for everybody, the best known arm of each segment.
+        choices: keep running, show one arm to everyone, or show each segment its best known arm.
         segments: names of all segments.
-        visitors: who entered, in all.
+        visitors: total number of visitors.
         too_early: segments without enough visitors to show anything.
         retired: (arm, segment) whose comparisons have stopped.
-        comparisons: every pair of arms, in numbers.
-        n_comparisons: comparisons that share alpha.
+        comparisons: every pair of arms, as numbers.
+        n_comparisons: number of comparisons that share alpha.
         alpha: error probability over all of them and all looks.
     """
 
@@ -162,17 +162,17 @@ def verdict(
     within: ArrayLike | None = None,
     alpha: float = 0.05,
 ) -> Verdict:
-    """What the experiment has learned.
+    """Return what the experiment has learned.
 
     Args:
         state: sums over all visitors so far, with all pairs of arms.
         arms: their names, in the order of the state.
         segments: their names, in the order of the state.
         default_arm: the arm that lifts are measured against.
-        shares: of the segments among future visitors; as observed where left out.
-        visitors_per_day: traffic of the experiment, to turn visitors into days.
-        within: the row of a table that favours each arm as far as the promise allows, (K, K): row
-            k favours arm k. Where left out, there is no such choice.
+        shares: shares of the segments among future visitors; observed shares by default.
+        visitors_per_day: traffic of the experiment, to convert visitors to days.
+        within: the rows of a table that favours each arm as far as the promise allows, (K, K): row
+            k favours arm k. Without it, this choice is omitted.
         alpha: error probability over all comparisons and looks.
 
     >>> from deniable.inference.state import Batch, new_state, update
@@ -194,7 +194,7 @@ def verdict(
     """
     names = tuple(str(name) for name in check.distinct("arms", arms, 2))
     places = tuple(segments)
-    if not places or len(set(places)) < len(places):  # their names do not belong into an error
+    if not places or len(set(places)) < len(places):  # errors must not contain segment names
         raise InvalidArgumentError("segments", len(places), "1 or more names, each once")
     if state.shows.shape != (len(places), len(names)):
         raise InvalidArgumentError(
@@ -258,7 +258,7 @@ def verdict(
 
 
 def _beats(state: State, found: Comparisons) -> NDArray[np.bool_]:
-    """[segment, arm, other]: whether the interval of "arm minus other" lies above 0, (J, K, K)."""
+    """Return [segment, arm, other]: whether the interval of "arm minus other" lies above 0."""
     of = found.segments
     a, b = state.pairs.T
     beats = np.zeros((state.n_segments, state.n_arms, state.n_arms), dtype=np.bool_)
@@ -318,7 +318,7 @@ def _choices(
     alpha: float,
     within: ArrayLike | None,
 ) -> tuple[Choice, ...]:
-    """All with one set of intervals, which hold together whichever choice one looks at."""
+    """Value all choices with one set of simultaneous intervals."""
     cells = arm_values(state, alpha)
     shape = {"n_segments": state.n_segments, "n_arms": state.n_arms}
     keep = state.latest * weights[:, None]
@@ -341,7 +341,7 @@ def _choices(
 
 
 def _visitors_until_decided(state: State, alpha: float) -> FloatArray:
-    """More visitors of a segment until the interval leaves 0, at the present estimates and table."""
+    """Return how many more visitors are needed at the current estimates and table."""
     sums = state.between
     a, b = state.pairs.T
     pa, pb = state.latest[:, a], state.latest[:, b]

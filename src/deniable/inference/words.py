@@ -1,4 +1,4 @@
-"""A verdict in plain sentences, the same for pages, command line and notebooks."""
+"""A verdict as plain sentences, shared by web pages, command line and notebooks."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from deniable.inference.verdict import Undecided, Verdict
 
 
 def sentences(found: Verdict, *, cap: float | None = None, stopped: bool = False) -> list[str]:
-    """The verdict in plain words, most important first. Rates are in per cent, lifts in points.
+    """Return the verdict as sentences, most important first. Rates are in percent, lifts in points.
 
     Args:
         found: the verdict.
-        cap: the largest reward, where rewards are amounts: they are told in their own unit.
-        stopped: whether the experiment has ended, so that nothing is left to wait for.
+        cap: the largest reward, if rewards are amounts, which are shown in their own unit.
+        stopped: whether the experiment has ended, so that there is nothing to wait for.
 
     >>> from deniable.inference.state import Batch, new_state, update
     >>> from deniable.inference.verdict import verdict
@@ -75,7 +75,7 @@ def sentences(found: Verdict, *, cap: float | None = None, stopped: bool = False
 
 
 def keeping(stopped: bool) -> str:
-    """What leaving things as they are is called.
+    """Return the name of the choice that changes nothing.
 
     >>> keeping(False), keeping(True)
     ('Keep running', 'The last table')
@@ -84,7 +84,7 @@ def keeping(stopped: bool) -> str:
 
 
 class Unit:
-    """How rewards are told: as shares in per cent, or as amounts up to a cap.
+    """How rewards are displayed: as shares in percent, or as amounts up to a cap.
 
     Args:
         cap: the largest amount; None for shares.
@@ -97,31 +97,31 @@ class Unit:
         self.cap = cap
 
     def level(self, value: float) -> str:
-        """A mean reward, given as a share of the cap."""
+        """Format a mean reward, given as a share of the cap."""
         if math.isnan(value):
             return "unknown"
         return f"{100 * value:.1f}%" if self.cap is None else f"{self.cap * value:,.4g}"
 
     def change(self, low: float, high: float) -> str:
-        """From where to where a difference lies, with real minus signs."""
-        told = (
+        """Format the interval of a difference, with typographic minus signs."""
+        text = (
             f"{100 * low:+.1f} to {100 * high:+.1f} points"
             if self.cap is None
             else f"{self.cap * low:+,.3g} to {self.cap * high:+,.3g}"
         )
-        return told.replace("-", "−")
+        return text.replace("-", "−")
 
 
 def _who_won(found: Verdict, unit: Unit) -> str:
     if not found.winners:
         return "No winner yet."
-    places: dict[str, list[str]] = {}  # by arm: one arm that wins two segments is one winner
+    places: dict[str, list[str]] = {}  # by arm: an arm that wins two segments is listed once
     for winner in found.winners:
         lift = winner.lift
-        told = ""
+        interval = ""
         if lift is not None and lift.ready:
-            told = f" ({unit.change(lift.low, lift.high)})"
-        places.setdefault(winner.arm, []).append(f"{winner.segment}{told}")
+            interval = f" ({unit.change(lift.low, lift.high)})"
+        places.setdefault(winner.arm, []).append(f"{winner.segment}{interval}")
     number = {1: "One winner", 2: "Two winners", 3: "Three winners"}.get(
         len(places), f"{len(places)} winners"
     )

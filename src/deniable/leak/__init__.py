@@ -1,1 +1,1 @@
-"""What a watcher learns today: exposure logs of any tool, measured without the service."""
+"""What a watcher learns today, measured from the exposure logs of any tool, without the service."""

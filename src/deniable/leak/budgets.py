@@ -1,8 +1,9 @@
-"""What a privacy budget would change: beliefs that stay possible, and what it costs in clicks.
+"""The effect of a privacy budget: the beliefs that remain possible, and the cost in clicks.
 
-A *mechanism* makes a table that keeps a budget from what a log shows; `MECHANISMS` lists those that are
-compared. Mechanisms may look at the rewards of one half of the log only, and are valued with the rewards
-of the other half: otherwise a variant that was lucky would be chosen and paid for with its luck.
+A *mechanism* makes a table that keeps a budget from what a log shows; `MECHANISMS` lists the ones
+compared. Mechanisms may use the rewards of only one half of the log, and are valued with the
+rewards of the other half. Otherwise a lucky variant would be chosen and then credited with its
+luck.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ class Situation:
     """What a mechanism may know about an experiment.
 
     Attributes:
-        shares: of the segments, shape (J,).
-        today: chance of each variant in each segment, shape (J, K).
-        ratio_high: no odds ratio of today's table is larger, with the report's confidence.
+        shares: shares of the segments, shape (J,).
+        today: probability of each variant in each segment, shape (J, K).
+        ratio_high: upper limit of all odds ratios of today's table, with the report's confidence.
         rates: mean reward of each variant in each segment, shape (J, K); None without rewards.
     """
 
@@ -40,11 +41,11 @@ class Situation:
 
 
 Mechanism: TypeAlias = Callable[[Situation, float], "FloatArray | None"]
-"""(situation, budget) -> a table (J, K) whose worst ratio is at most e^budget; None: not possible."""
+"""(situation, budget) -> a table (J, K) whose worst ratio is at most e^budget; None if impossible."""
 
 
 def respond_with_todays_variant(now: Situation, budget: float) -> FloatArray:
-    """K-ary randomized response of the variant chosen today; today's table where it keeps the budget.
+    """Use randomized response on today's variant; today's table if it already keeps the budget.
 
     >>> now = Situation(np.array([0.5, 0.5]), np.eye(2), float("inf"), None)
     >>> respond_with_todays_variant(now, 1.0).round(3).tolist()
@@ -57,7 +58,7 @@ def respond_with_todays_variant(now: Situation, budget: float) -> FloatArray:
 
 
 def respond_with_best_variant(now: Situation, budget: float) -> FloatArray | None:
-    """K-ary randomized response of each segment's best variant."""
+    """Use randomized response on each segment's best variant."""
     if now.rates is None:
         return None
     response = RandomizedResponse(n_arms=now.today.shape[1], risk=budget)
@@ -68,7 +69,7 @@ MECHANISMS: dict[str, Mechanism] = {
     "today's variant": respond_with_todays_variant,
     "best variant": respond_with_best_variant,
 }
-"""Name -> mechanism, as the report compares them."""
+"""Mechanisms by name, as compared in the report."""
 
 
 @dataclass(frozen=True)
@@ -76,11 +77,12 @@ class MechanismCost:
     """One mechanism at one budget, over all experiments.
 
     Attributes:
-        mechanism: its name.
+        mechanism: name of the mechanism.
         belief: the largest belief in the segment that leaks most today, under its table for the
             experiment that leaks most.
-        change: in rewards over the log's visitors, against today; None without rewards.
-        error: standard error of the change; None where it cannot be known.
+        change: change of the rewards over the log's visitors, compared with today; None without
+            rewards.
+        error: standard error of the change; None if unknown.
     """
 
     mechanism: str
@@ -95,10 +97,10 @@ class BudgetEffect:
 
     Attributes:
         budget: in nats, for each experiment.
-        factor: e^budget, the most that one variant could multiply odds by.
-        belief: the most a watcher could believe of the segment that leaks most today.
-        joint_belief: the same after all the experiments that one visitor met; None without ids.
-        costs: by mechanism.
+        factor: e^budget, the largest factor by which one variant could multiply the odds.
+        belief: the strongest possible belief in the segment that leaks most today.
+        joint_belief: the same after all experiments that one visitor met; None without ids.
+        costs: costs by mechanism.
     """
 
     budget: float
@@ -117,15 +119,15 @@ def budget_effects(
     budgets: Sequence[float] = BUDGETS,
     mechanisms: Mapping[str, Mechanism] = MECHANISMS,
 ) -> tuple[BudgetEffect, ...]:
-    """What each budget would change, over experiments that were measured.
+    """Return the effect of each budget on the measured experiments.
 
     Args:
-        experiments: counts and what was measured from them; the one that leaks most first.
-        segment: the one that leaks most there.
-        prior: belief in it before.
+        experiments: counts and their measurements; the one that leaks most comes first.
+        segment: the segment that leaks most there.
+        prior: prior belief in it.
         met_most: the largest number of experiments that one visitor met; None if unknown.
         budgets: in nats.
-        mechanisms: what to compare.
+        mechanisms: mechanisms to compare.
     """
     settings = [(_situation(counts, leak), _Value(counts, leak)) for counts, leak in experiments]
     effects = []
@@ -148,15 +150,15 @@ def budget_effects(
 
 
 def todays_reward(experiments: Sequence[tuple[Counts, ExperimentLeak]]) -> float | None:
-    """Sum of all rewards of these experiments; None without rewards."""
+    """Return the sum of all rewards of these experiments; None without rewards."""
     sums = [counts.reward.sum() for counts, _ in experiments if counts.reward is not None]
     return float(sum(sums)) if len(sums) == len(experiments) else None
 
 
 def smoothed_rates(shown: FloatArray, reward: FloatArray) -> FloatArray:
-    """Mean rewards, shape (J, K); one exposure at the variant's mean is added to every cell.
+    """Return mean rewards, shape (J, K), with one exposure at the variant's mean added to each cell.
 
-    So a cell without exposures takes its variant's mean, and a variant without any the overall mean.
+    A cell without exposures gets its variant's mean, and a variant without any the overall mean.
 
     >>> smoothed_rates(np.array([[9.0, 0.0], [9.0, 10.0]]), np.array([[3.0, 0.0], [0.0, 5.0]])).round(3)
     array([[0.317, 0.481],
@@ -173,7 +175,7 @@ def _situation(counts: Counts, leak: ExperimentLeak) -> Situation:
 
 
 class _Value:
-    """What a table is worth with the rewards of the second half."""
+    """Values tables with the rewards of the second half."""
 
     def __init__(self, counts: Counts, leak: ExperimentLeak) -> None:
         self.leak = leak
@@ -192,7 +194,7 @@ class _Value:
             self._variance = variance / np.maximum(shown, 1)
 
     def change(self, table: FloatArray) -> tuple[float, float | None]:
-        """Rewards gained or lost over the log's visitors, and the variance of that figure."""
+        """Return the rewards gained or lost over the log's visitors, and the variance of that figure."""
         weight = self.leak.shares[:, None] * (table - self.leak.table) * self.leak.visitors
         gained = float((weight * self._rates).sum())
         if self._variance is None:

@@ -1,4 +1,4 @@
-"""Which column of an exposure log plays which role: guessed from its name, or given."""
+"""Assigns roles to the columns of an exposure log, by name or as given."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from deniable.errors import InvalidArgumentError
 
 REQUIRED = ("segment", "variant")
 KEYED = (*REQUIRED, "visitor")
-"""Roles that are guessed among the keys of objects too, where no column fits."""
+"""Roles that are also guessed from the keys of objects, if no column fits."""
 
 NAMES: dict[str, tuple[str, ...]] = {
     "segment": (
@@ -109,20 +109,20 @@ NAMES: dict[str, tuple[str, ...]] = {
         "name",
     ),
 }
-"""Role -> names that it goes by, the likeliest first; lower case, letters and digits only."""
+"""Role -> known names, the likeliest first; lower case, letters and digits only."""
 
 NOTHING = "-"
-"""Given for a column that shall not be read although its name fits."""
+"""Placeholder for a role that should not be read although a column's name fits."""
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The column of each role; None where the log has none.
+    """The column of each role; None if the log has none.
 
     Attributes:
-        segment: one column, or several separated by commas whose values are joined.
+        segment: one column, or several separated by commas, whose values are joined.
         variant, visitor, time, count, reward, experiment: one column each.
-        given: the roles that were named by the caller, not guessed.
+        given: the roles that the caller specified.
     """
 
     segment: str
@@ -135,7 +135,7 @@ class Columns:
     given: frozenset[str] = frozenset()
 
     def used(self) -> Iterator[tuple[str, str]]:
-        """(role, column) of the roles that have one."""
+        """Yield (role, column) for roles that have a column."""
         for role in NAMES:
             column = getattr(self, role)
             if column is not None:
@@ -147,16 +147,16 @@ def find_columns(
     given: Mapping[str, str | None] | None = None,
     keys: Sequence[str] = (),
 ) -> Columns:
-    """The columns of a log with this header.
+    """Find the columns of a log with this header.
 
     Args:
         header: the log's column names.
-        given: role -> column, where the caller knows better. `column.key` reads a key of a column of
-            JSON objects; `-` reads nothing.
-        keys: such keys, as `column.key`, to guess from where no column fits.
+        given: role -> column, overriding the guess. `column.key` reads a key of a column of JSON
+            objects; `-` reads nothing.
+        keys: such keys, as `column.key`, used for guessing if no column fits.
 
     Raises:
-        InvalidArgumentError: a given column that the log does not have, two roles for one column, or
+        InvalidArgumentError: a given column does not exist, two roles share a column, or there is
             no column for the segment or the variant.
 
     >>> found = find_columns(["user_id", "experiment_id", "variation_id", "timestamp", "Tier"])
@@ -205,7 +205,7 @@ def _exists(column: str, header: Sequence[str]) -> bool:
 
 
 def _inner(keys: Sequence[str], taken: Collection[str]) -> dict[str, str]:
-    """Plain name -> `column.key`, by the key alone and by both together."""
+    """Return normalised name -> `column.key`, by the key alone and by both together."""
     free = [key for key in keys if key not in taken]
     return {
         form: key for key in reversed(free) for form in (_plain(key), _plain(key.partition(".")[2]))
@@ -213,11 +213,11 @@ def _inner(keys: Sequence[str], taken: Collection[str]) -> dict[str, str]:
 
 
 def _plain(name: str) -> str:
-    """The name without case, spaces, dashes and underscores."""
+    """Return the name without case, spaces, dashes and underscores."""
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
 def _listed(header: Sequence[str], most: int = 20) -> str:
-    """The header for a message, cut where it is long."""
+    """Format the header for a message, truncated if it is long."""
     more = f" and {len(header) - most} more" if len(header) > most else ""
     return ", ".join(name[:40] for name in header[:most]) + more

@@ -1,9 +1,9 @@
-"""Exposures counted by experiment, segment and variant, in two halves.
+"""Counts exposures by experiment, segment and variant, in two halves.
 
-With visitor ids, a visitor counts once for each experiment, with the variant first shown; the halves
-are halves of the visitors, so that what is learned from one can be tried on the other. Without ids every
-exposure counts, and the halves are a random split of the counts, which is the same where exposures are
-independent.
+With visitor ids, a visitor counts once per experiment, with the variant first shown. The halves are
+halves of the visitors, so that what is learned from one can be tested on the other. Without ids
+every exposure counts, and the halves are a random split of the counts, which is equivalent if
+exposures are independent.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ MOST_SEGMENTS = 1_000
 _SPLIT_SEED = 19
 
 Array: TypeAlias = "FloatArray | None"
-"""A column of numbers; None where the log has none."""
+"""A column of numbers; None if the log has none."""
 
 
 @dataclass(frozen=True, eq=False)
 class Counts:
-    """One experiment's exposures. Arrays have shape (2 halves, J segments, K variants).
+    """Exposures of one experiment. Arrays have shape (2 halves, J segments, K variants).
 
     Attributes:
-        experiment: its name.
+        experiment: name of the experiment.
         segments, variants: their names, in the order of the arrays.
-        shown: exposures (visitors, where the log has ids).
+        shown: exposures, or visitors if the log has ids.
         reward: sum of their rewards; None without rewards.
-        reward_squared: sum of squares; None where it cannot be known.
+        reward_squared: sum of squared rewards; None if unknown.
     """
 
     experiment: str
@@ -64,19 +64,20 @@ class Counts:
 
 @dataclass
 class Tally:
-    """What a log says, counted; filled by `count_log`.
+    """The counts of a log, filled by `count_log`.
 
     Attributes:
         rows: rows read.
-        skipped: rows without a segment, a variant, an experiment or (where there is a column) a visitor.
-        visitors: different visitors; None without ids.
+        skipped: rows without a segment, a variant, an experiment or (if there is a column) a
+            visitor.
+        visitors: number of distinct visitors; None without ids.
         changed_variant: visitor-experiment pairs in which more than one variant was shown.
         changed_segment: visitor-experiment pairs with more than one segment.
         first, last: the period in microseconds since 1970; None without times.
-        binary: whether every reward is 0 or 1 (or a count of such).
-        experiments: one `Counts` each, sorted by name.
+        binary: whether every reward is 0 or 1 (or a count of those).
+        experiments: one `Counts` per experiment, sorted by name.
         names: sorted names of the experiments, segments and variants.
-        cells: experiment, segment and variant of each cell, as positions in `names`, shape (C, 3).
+        cells: experiment, segment and variant of each cell, as indices into `names`, shape (C, 3).
     """
 
     rows: int = 0
@@ -93,7 +94,7 @@ class Tally:
 
 
 class _Cells:
-    """Numbers for the combinations of experiment, segment and variant, in order of appearance."""
+    """Numbers the combinations of experiment, segment and variant, in order of appearance."""
 
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
@@ -102,7 +103,7 @@ class _Cells:
         self.frame: pl.DataFrame | None = None
 
     def numbers(self, batch: pl.DataFrame) -> NDArray[np.int64]:
-        """The cell of each row."""
+        """Return the cell of each row."""
         key = batch["key"].to_numpy()
         place = np.searchsorted(self._keys, key)
         known = np.append(self._keys, self._keys[-1:])[place] == key if self._keys.size else key < 0
@@ -153,14 +154,14 @@ class _Exposures:
 
     @property
     def squares_known(self) -> bool:
-        """A row's reward is a sum over its count: only zeros and ones can be taken apart again."""
+        """Whether squares are known. Rewards are sums; only zeros and ones can be recovered."""
         return self.binary or not self._aggregated
 
     def halves(self) -> FloatArray:
-        """A random half of the exposures and the rest; shape (3, 2, C).
+        """Return a random half of the exposures, and the rest; shape (3, 2, C).
 
-        Where rewards are 0 or 1, exposures with and without are split apart. Other rewards are known
-        only as sums, so that both halves get the same mean.
+        If rewards are 0 or 1, exposures with and without a reward are split separately. Other
+        rewards are known only as sums, so both halves get the same mean.
         """
         rng = np.random.default_rng(_SPLIT_SEED)
         shown = self._sums[0].astype(np.int64)
@@ -184,16 +185,16 @@ def count_log(
     files: VisitorFiles | None,
     progress: Callable[[int], None] | None = None,
 ) -> Tally:
-    """Count a log that comes in pieces.
+    """Count a log that is read in pieces.
 
     Args:
-        pieces: as `reading.batches` gives them.
+        pieces: as yielded by `reading.batches`.
         columns: which roles the log has.
-        files: where visitors are joined; None for a log without ids.
-        progress: told the rows so far after each piece.
+        files: joins visitors; None for a log without ids.
+        progress: callback that receives the number of rows after each piece.
 
     Raises:
-        InvalidArgumentError: a log without rows, or with more cells than anybody could compare.
+        InvalidArgumentError: the log has no rows, or too many cells to compare.
     """
     tally, cells, exposures = Tally(), _Cells(columns), _Exposures()
     needed = [*KEYS, *(["visitor"] if files is not None else [])]
@@ -234,7 +235,7 @@ def count_log(
 
 
 def _name_cells(tally: Tally, frame: pl.DataFrame, columns: Columns) -> None:
-    """Sort the names and put each cell down as positions in them."""
+    """Sort the names and store each cell as indices into them."""
     names = {key: sorted(frame[key].unique().to_list()) for key in KEYS}
     if len(names["segment"]) > MOST_SEGMENTS:
         raise InvalidArgumentError(
@@ -253,7 +254,7 @@ def _name_cells(tally: Tally, frame: pl.DataFrame, columns: Columns) -> None:
 def _experiments(
     tally: Tally, halves: FloatArray, *, has_reward: bool, squares: bool
 ) -> Iterable[Counts]:
-    """The cells' sums, shape (3 sums, 2 halves, C), as one table for each experiment."""
+    """Convert the cells' sums, shape (3 sums, 2 halves, C), to one table per experiment."""
     names, cells = tally.names, tally.cells
     order = np.argsort(cells[:, 0], kind="stable")
     bounds = np.searchsorted(cells[order, 0], np.arange(len(names["experiment"]) + 1))
@@ -263,7 +264,8 @@ def _experiments(
         variants, column = np.unique(cells[mine, 2], return_inverse=True)
         table = np.zeros((3, 2, segments.size, variants.size))
         table[:, :, row, column] = halves[:, :, mine]
-        kept = table[0].sum(axis=(0, 2)) > 0  # a segment whose every visitor counts under another
+        # Drop segments whose visitors all count under another one.
+        kept = table[0].sum(axis=(0, 2)) > 0
         used = table[0].sum(axis=(0, 1)) > 0
         table = table[:, :, kept][:, :, :, used]
         yield Counts(

@@ -1,4 +1,4 @@
-"""What kind of file an exposure log is, told by its first bytes and not by its name."""
+"""Detects the format of an exposure log from its first bytes, not its name."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ _WHOLE_GZIP = "a gzip file that is whole"
 
 @dataclass(frozen=True)
 class LogFile:
-    """A file whose kind is known.
+    """A file of a known format.
 
     Attributes:
-        path: where it is.
-        kind: what it is.
+        path: its path.
+        kind: its format.
         header: its columns.
-        keys: keys of the objects that its first rows hold in a column, as `column.key`.
-        separator: between the fields of a CSV file.
+        keys: keys of objects in its first rows, as `column.key`.
+        separator: field separator of a CSV file.
         compressed: whether it is a gzip file.
     """
 
@@ -62,16 +62,16 @@ class LogFile:
     compressed: bool = False
 
     def open(self) -> BinaryIO:
-        """The file's bytes, decompressed."""
+        """Open the file for reading, decompressed."""
         return cast(BinaryIO, gzip.open(self.path)) if self.compressed else self.path.open("rb")
 
 
 def open_log(path: str | Path) -> LogFile:
-    """Look at the first bytes of a file.
+    """Detect the format of a file from its first bytes.
 
     Raises:
-        InvalidArgumentError: an empty file, or one that is no log.
-        OSError: one that is missing or unreadable.
+        InvalidArgumentError: the file is empty, or not a log.
+        OSError: the file is missing or unreadable.
 
     >>> open_log("exposures.xlsx")
     Traceback (most recent call last):
@@ -105,7 +105,7 @@ def open_log(path: str | Path) -> LogFile:
 
 
 def json_pieces(log: LogFile) -> Iterator[bytes]:
-    """A file of JSON lines in blocks of whole lines, so that memory does not grow with the file."""
+    """Yield a JSON Lines file in blocks of whole lines, so that memory does not grow with the file."""
     rest = b""
     with log.open() as file:
         while block := file.read(_BLOCK):
@@ -121,7 +121,7 @@ def json_pieces(log: LogFile) -> Iterator[bytes]:
 
 
 def what_is_wrong(log: LogFile) -> str:
-    """What a file should be that could not be read to its end; names the line where that is known."""
+    """Describe what a file that could not be read should be; names the line if known."""
     line = 0
     try:
         with log.open() as file:
@@ -145,7 +145,7 @@ def what_is_wrong(log: LogFile) -> str:
 
 
 def _start(source: Path) -> tuple[bytes, bool]:
-    """The first bytes, and whether they had to be decompressed."""
+    """Return the first bytes, and whether they were compressed."""
     with source.open("rb") as file:
         start = file.read(_HEAD)
     if not start.startswith(_GZIP):
@@ -174,7 +174,7 @@ def _parquet_columns(source: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _json_columns(name: str, text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The keys of the first lines, in order of their first appearance, and those of objects in them."""
+    """Return the keys of the first lines, in order of appearance, and those of nested objects."""
     lines = text.splitlines()
     whole = lines[:-1] if len(lines) > 1 and not text.endswith("\n") else lines
     header: dict[str, None] = {}
@@ -191,7 +191,7 @@ def _json_columns(name: str, text: str) -> tuple[tuple[str, ...], tuple[str, ...
 
 
 def _csv_header(name: str, start: bytes, separator: str) -> tuple[str, ...]:
-    """The header as Polars will name its columns: blank lines, quotes and equal names are its matter."""
+    """Return the header as Polars names it; Polars handles blank lines, quotes and duplicate names."""
     import polars as pl
 
     header: list[str] = []
@@ -205,7 +205,7 @@ def _csv_header(name: str, start: bytes, separator: str) -> tuple[str, ...]:
 
 
 def _csv_keys(text: str, header: tuple[str, ...], separator: str) -> tuple[str, ...]:
-    """Keys of the JSON objects in the first row."""
+    """Return keys of the JSON objects in the first row."""
     rows = csv.reader(text.lstrip().splitlines(keepends=True), delimiter=separator)
     try:
         next(rows)
@@ -221,7 +221,7 @@ def _csv_keys(text: str, header: tuple[str, ...], separator: str) -> tuple[str, 
 
 
 def _inner(column: str, value: object) -> list[str]:
-    """`column.key` for the keys of an object that hold single values."""
+    """Return `column.key` for the keys of an object that have scalar values."""
     if not isinstance(value, dict):
         return []
     return [f"{column}.{key}" for key, v in value.items() if not isinstance(v, (dict, list))]

@@ -1,8 +1,9 @@
-"""What all experiments together tell about one visitor.
+"""What all experiments together reveal about one visitor.
 
-A watcher that recognises a visitor multiplies what each shown variant says. Given the segment, draws of
-different experiments are taken as independent, which they are where each experiment hashes or draws on
-its own. So log likelihoods add up over the experiments a visitor met, and so do their limits.
+A watcher that recognises a visitor multiplies the evidence of each shown variant. Given the
+segment, draws of different experiments are assumed to be independent, which holds if each
+experiment hashes or draws separately. So log likelihoods add up over the experiments that a visitor
+met, and so do their limits.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ _BELIEF_BINS = 1_000
 
 @dataclass(frozen=True)
 class JointBelief:
-    """Belief in a visitor's true segment once everything was seen.
+    """The belief in a visitor's true segment after everything was seen.
 
     Attributes:
         segment: the segment.
         before: its share.
-        mean: average over its visitors.
-        top_tenth: what one in ten of its visitors exceeds.
-        visitors: those it was tried on.
+        mean: mean over its visitors.
+        top_tenth: exceeded by one in ten of its visitors.
+        visitors: number of visitors it was tested on.
     """
 
     segment: str
@@ -48,15 +49,15 @@ class Joint:
     """All experiments together.
 
     Attributes:
-        visitors: visitors with one segment in all experiments.
-        left_out: visitors with several segments, who are not in these figures.
+        visitors: number of visitors with one segment in all experiments.
+        left_out: number of visitors with several segments, who are not in these figures.
         met_mean, met_most: experiments a visitor met.
         met_several: share of visitors who met two or more.
-        moved: quantiles over visitors of the largest move of the odds between two segments, as a
+        moved: quantiles over visitors of the largest change of the odds between two segments, as a
             factor: estimate, and the lower limit that counts prove; keys .5, .9 and .99.
-        most: the same for the visitor it moves most.
-        guesses: share of segments guessed right, on visitors that nothing was learned from.
-        beliefs: by segment.
+        most: the same for the visitor with the largest change.
+        guesses: share of segments guessed correctly, on visitors that were not used for learning.
+        beliefs: beliefs by segment.
     """
 
     visitors: int
@@ -73,13 +74,13 @@ class Joint:
 def measure_jointly(
     files: VisitorFiles, tally: Tally, leaks: Sequence[ExperimentLeak], alpha: float
 ) -> Joint | None:
-    """Join every visitor's experiments; None where nobody met two, or half of the visitors is nobody.
+    """Combine each visitor's experiments; None if no visitor met two, or one half is empty.
 
     Args:
         files: settled visitors.
         tally: all counts.
-        leaks: the experiments that were measured.
-        alpha: of each single limit.
+        leaks: the measured experiments.
+        alpha: error probability of each single limit.
     """
     segments = tally.names["segment"]
     learned_from, tried_on = files.by_segment
@@ -97,7 +98,7 @@ def measure_jointly(
 
 
 class _Tables:
-    """Log likelihoods of each cell's variant under every segment, shape (rows, J)."""
+    """Log likelihoods of each cell's variant given every segment, shape (rows, J)."""
 
     def __init__(self, tally: Tally, leaks: Sequence[ExperimentLeak]) -> None:
         segments = {name: i for i, name in enumerate(tally.names["segment"])}
@@ -105,7 +106,8 @@ class _Tables:
         measured = {leak.experiment: leak for leak in leaks}
         pairs, self.row = np.unique(tally.cells[:, [0, 2]], axis=0, return_inverse=True)
         self.segment = tally.cells[:, 1]
-        # Experiments that were not measured say nothing: zeros. Side by side, to be summed at once.
+        # Experiments that were not measured contribute zeros. Stored side by side, to be summed at
+        # once.
         self.all = np.zeros((len(pairs), 4 * len(segments)))
         self.whole, self.learned, self.low, self.high = np.split(self.all, 4, axis=1)
         for number, counts in enumerate(tally.experiments):
@@ -123,12 +125,12 @@ class _Tables:
         rows: NDArray[np.int64],
         columns: NDArray[np.int64],
     ) -> None:
-        # A segment that never met the experiment: the mean likelihood, and no limits.
+        # A segment that never met the experiment gets the mean likelihood, without limits.
         self.low[rows] = -np.inf
         for target, shown in ((self.whole, counts.total), (self.learned, counts.shown[0])):
             smoothed = (
                 shown + 0.5
-            )  # Jeffreys: a variant not yet seen in a segment rules nothing out
+            )  # Jeffreys' prior: a variant not yet seen in a segment rules nothing out
             target[rows] = np.log(smoothed.sum(axis=0) / smoothed.sum())[:, None]
             likelihood = smoothed / smoothed.sum(axis=1, keepdims=True)
             target[np.ix_(rows, columns)] = np.log(likelihood).T
@@ -138,7 +140,7 @@ class _Tables:
 
 
 class _Sums:
-    """Everything that is added up over visitors."""
+    """Sums over visitors."""
 
     def __init__(self, prior: FloatArray) -> None:
         size = prior.size
@@ -161,7 +163,7 @@ class _Sums:
         starts: NDArray[np.int64],
         cell: NDArray[np.int64],
     ) -> None:
-        """Add visitors: the start of each one's cells."""
+        """Add visitors, given the start of each one's cells."""
         from scipy.sparse import csr_array
 
         own, row = tables.segment[cell], tables.row[cell]
@@ -172,7 +174,8 @@ class _Sums:
         self._met += int(met.sum())
         self._met_several += int((met > 1).sum())
         self._met_most = max(self._met_most, int(met.max(initial=0)))
-        # Visitors x variants, ones where shown: the product adds a visitor's rows without copying them.
+        # A visitors x variants matrix with ones where shown; the product adds a visitor's rows
+        # without copying.
         ends = np.append(starts, cell.size)
         shown = csr_array((np.ones(cell.size), row, ends), shape=(starts.size, len(tables.all)))
         summed = shown @ tables.all
@@ -201,7 +204,7 @@ class _Sums:
         self._beliefs += place.reshape(self._beliefs.shape)
 
     def result(self, segments: Sequence[str], alpha: float) -> Joint | None:
-        """The figures; None where nobody met two experiments or there is nobody to try them on."""
+        """Return the figures; None if no visitor met two experiments, or there is no one to test on."""
         tried = float(self._tried.sum())
         if not self._met_several or not tried:
             return None
@@ -233,7 +236,7 @@ class _Sums:
 
 
 def _quantile(histogram: FloatArray, q: float) -> int:
-    """The bin that the quantile falls in: its lower edge, in bins."""
+    """Return the bin of the quantile, as its lower edge in bins."""
     return int(np.searchsorted(np.cumsum(histogram), q * histogram.sum(), side="left"))
 
 

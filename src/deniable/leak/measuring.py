@@ -1,8 +1,9 @@
-"""What one experiment tells a watcher: odds ratios, beliefs and guesses, with exact limits.
+"""What one experiment reveals to a watcher: odds ratios, beliefs and guesses, with exact limits.
 
-With n(s, a) visitors of segment s who were shown variant a, the chance of a given s is a binomial share
-of n(s, .), and the belief in s after a is a binomial share of n(., a). Limits are Clopper and Pearson's.
-Every limit gets the same small part of alpha, so that all limits of a report hold together (Bonferroni).
+With n(s, a) visitors of segment s who were shown variant a, the probability of a given s is a
+binomial share of n(s, .), and the belief in s after a is a binomial share of n(., a). The limits
+are by Clopper and Pearson. Every limit gets the same small part of alpha, so that all limits of a
+report hold simultaneously (Bonferroni).
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ class Estimate:
 
 @dataclass(frozen=True)
 class VariantLeak:
-    """What one shown variant tells.
+    """What one shown variant reveals.
 
     Attributes:
         variant: its name.
-        share: of the experiment's visitors who were shown it.
-        ratio: by how much it multiplies the odds of `segment` against `other`; the pair for which
-            the counts prove most. The limits are for the worst pair, whichever that is.
+        share: share of the experiment's visitors who were shown it.
+        ratio: the factor by which it multiplies the odds of `segment` against `other`, for the pair
+            with the strongest proof. The limits are for the worst pair, whichever it is.
         segment, other: the pair.
     """
 
@@ -46,7 +47,7 @@ class VariantLeak:
 
 @dataclass(frozen=True)
 class SegmentBelief:
-    """A watcher's belief in a segment, before and after the variant that tells most about it."""
+    """A watcher's belief in a segment, before and after the most revealing variant."""
 
     segment: str
     before: float
@@ -56,12 +57,12 @@ class SegmentBelief:
 
 @dataclass(frozen=True)
 class Guesses:
-    """Share of visitors whose segment is guessed right.
+    """Share of visitors whose segment is guessed correctly.
 
     Attributes:
-        before: by naming the largest segment.
+        before: by always guessing the largest segment.
         after: by Bayes' rule, with tables learned from other visitors.
-        visitors: those it was tried on.
+        visitors: number of visitors it was tested on.
     """
 
     before: float
@@ -71,19 +72,19 @@ class Guesses:
 
 @dataclass(frozen=True, eq=False)
 class ExperimentLeak:
-    """One experiment, measured.
+    """The measurements of one experiment.
 
     Attributes:
-        experiment: its name.
+        experiment: name of the experiment.
         segments: J names.
-        visitors: (or exposures) counted.
-        shares: of the segments, shape (J,).
-        table: estimated chance of each variant in each segment, shape (J, K).
+        visitors: number of visitors (or exposures) counted.
+        shares: shares of the segments, shape (J,).
+        table: estimated probability of each variant in each segment, shape (J, K).
         low, high: its limits.
         ratio: the worst odds ratio over all variants and pairs of segments.
-        variants: those that prove most first.
-        beliefs: by segment, in the order of the names.
-        guesses: how well a watcher guesses; None where half of the log is empty.
+        variants: variants, the strongest proof first.
+        beliefs: beliefs by segment, in the order of the names.
+        guesses: how well a watcher guesses; None if half of the log is empty.
     """
 
     experiment: str
@@ -100,24 +101,24 @@ class ExperimentLeak:
 
     @property
     def worst(self) -> VariantLeak:
-        """The variant that proves most."""
+        """The variant with the strongest proof."""
         return self.variants[0]
 
     @property
     def worst_belief(self) -> SegmentBelief:
-        """The segment whose belief provably rises most, in odds."""
+        """The segment whose odds provably rise most."""
         return max(self.beliefs, key=lambda b: _log_odds(b.after.low) - _log_odds(b.before))
 
 
 def clopper_pearson(
     successes: ArrayLike, trials: ArrayLike, alpha: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Exact limits of a binomial probability, each missed with probability `alpha` at most.
+    """Return exact limits of a binomial probability, each missed with probability at most `alpha`.
 
     Args:
         successes: k, at most the trials; arrays broadcast.
-        trials: n; with none, the limits are 0 and 1.
-        alpha: of each side.
+        trials: n; if 0, the limits are 0 and 1.
+        alpha: error probability of each side.
 
     >>> low, high = clopper_pearson(8, 10, 0.025)
     >>> round(float(low), 4), round(float(high), 4)
@@ -128,7 +129,8 @@ def clopper_pearson(
     k, n = np.broadcast_arrays(
         np.asarray(successes, dtype=np.float64), np.asarray(trials, dtype=np.float64)
     )
-    # Edges are filled by hand; 1 keeps the inverse away from them. The complement keeps tiny alphas.
+    # The edge cases are set explicitly; 1 keeps the inverse away from them. Using the complement
+    # stays accurate for tiny alphas.
     low = np.where(k > 0, betaincinv(np.maximum(k, 1), n - k + 1, alpha), 0.0)
     high = np.where(k < n, betainccinv(k + 1, np.maximum(n - k, 1), alpha), 1.0)
     return np.asarray(low), np.asarray(high)
@@ -138,8 +140,8 @@ def measure(counts: Counts, alpha: float) -> ExperimentLeak:
     """Measure one experiment that has two or more segments and variants.
 
     Args:
-        counts: what was shown to whom.
-        alpha: of each single limit.
+        counts: counts of the experiment.
+        alpha: error probability of each single limit.
     """
     shown = counts.total
     by_segment, by_variant = shown.sum(axis=1, keepdims=True), shown.sum(axis=0, keepdims=True)
@@ -180,9 +182,9 @@ def _variants(
 
 
 def _best_pair(above: FloatArray, below: FloatArray) -> tuple[float, tuple[int, int]]:
-    """The largest above[s] / below[t] over pairs s != t, and the pair.
+    """Return the largest above[s] / below[t] over pairs s != t, and the pair.
 
-    The best of either side, or the second best where both are the same segment.
+    It combines the best of either side, or the second best if both are the same segment.
     """
     tops, bottoms = np.argsort(-above)[:2], np.argsort(below)[:2]
     pairs = [(int(s), int(t)) for s in tops for t in bottoms if s != t]
@@ -222,7 +224,7 @@ def _guesses(counts: Counts, alpha: float) -> Guesses | None:
 
 
 def share_with_limits(part: float, whole: float, alpha: float) -> Estimate:
-    """A share and its exact limits, each missed with probability `alpha`."""
+    """Return a share and its exact limits, each missed with probability `alpha`."""
     low, high = clopper_pearson(part, whole, alpha)
     return Estimate(part / whole, float(low), float(high))
 

@@ -1,4 +1,4 @@
-"""The report as one HTML file: words, tables and pictures inside, no script, nothing fetched."""
+"""The report as one self-contained HTML file, without scripts or external resources."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WIDTH = 400
 
 
 def report_page(leak: Leak) -> str:
-    """The whole page."""
+    """Return the whole page."""
     from jinja2 import Environment
 
     template = (files("deniable.leak") / "report.html").read_text(encoding="utf-8")
@@ -27,13 +27,13 @@ def report_page(leak: Leak) -> str:
         figures=_figures(leak),
         people=[
             {
-                "words": told,
+                "words": caption,
                 "segment": name,
                 "svg": chart_svg(
-                    people_picture(before, after, name, words=told), f"people{i}-", told
+                    people_picture(before, after, name, words=caption), f"people{i}-", caption
                 ),
             }
-            for i, (name, before, after, told) in enumerate(words.belief_pictures(leak))
+            for i, (name, before, after, caption) in enumerate(words.belief_pictures(leak))
         ],
         beliefs=words.beliefs_section(leak.worst, _ROWS),
         variants=words.variants_section(leak, _ROWS),
@@ -69,9 +69,9 @@ def report_page(leak: Leak) -> str:
 
 
 def _figures(leak: Leak) -> list[tuple[str, str, str]]:
-    """(value, what it is, limits or context) of the figures on top."""
+    """Return (value, description, limits or context) for the figures at the top."""
     worst = leak.worst
-    told = [
+    shown = [
         (
             f"× {words.ratio(worst.ratio.value)}",
             "worst odds ratio",
@@ -86,7 +86,7 @@ def _figures(leak: Leak) -> list[tuple[str, str, str]]:
     guesses = worst.guesses if leak.joint is None else leak.joint.guesses
     if guesses is not None:
         seen = "one variant seen" if leak.joint is None else "all variants seen"
-        told.append(
+        shown.append(
             (
                 words.percent(guesses.after.value),
                 f"segments guessed right, {seen}",
@@ -94,11 +94,11 @@ def _figures(leak: Leak) -> list[tuple[str, str, str]]:
             )
         )
     if leak.joint is not None:
-        told.append(
+        shown.append(
             (
                 f"× {words.ratio(leak.joint.moved[0.9][0])}",
                 "odds of one visitor in ten, all experiments",
                 f"proven {words.ratio(leak.joint.moved[0.9][1])}",
             )
         )
-    return told
+    return shown

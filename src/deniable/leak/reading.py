@@ -1,7 +1,7 @@
-"""An exposure log as a stream of plain columns.
+"""Reads an exposure log as a stream of plain columns.
 
-Everything is read as text and turned into numbers here, so that what is wrong with a column is told in
-one sentence. Messages never quote a cell: it could be a visitor or a segment.
+Everything is read as text and converted to numbers here, so that a problem with a column can be
+reported in one sentence. Messages never quote a cell, which could be a visitor or a segment.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     import polars as pl
 
 KEYS = ("experiment", "segment", "variant")
-"""What identifies a cell of the counts; always present, as text."""
+"""Columns that identify a cell of the counts; always present, as text."""
 
 ONE_EXPERIMENT = "all exposures"
-"""The experiment's name where the log has no column for it."""
+"""Name of the experiment if the log has no column for it."""
 
 _BATCH = 250_000
 _SAMPLE = 1_000
@@ -40,11 +40,11 @@ _TIMES = (
 
 
 def batches(log: LogFile, columns: Columns) -> Iterator[pl.DataFrame]:
-    """The log in pieces, in its own order.
+    """Yield the log in pieces, in its own order.
 
-    Columns: `experiment`, `segment`, `variant` as text and `key`, a hash of the three; where the log
-    has them `visitor` (a hash), `time` (microseconds), `count` and `reward` (numbers). Missing cells
-    are null.
+    Columns: `experiment`, `segment`, `variant` as text and `key`, a hash of the three; if the log
+    has them, `visitor` (a hash), `time` (microseconds), `count` and `reward` (numbers). Missing
+    cells are null.
     """
     import polars as pl
 
@@ -62,7 +62,7 @@ def batches(log: LogFile, columns: Columns) -> Iterator[pl.DataFrame]:
 
 
 def _frames(log: LogFile, columns: Columns) -> Iterator[pl.LazyFrame]:
-    """The file as it is; JSON lines a block at a time, because Polars keeps the whole file."""
+    """Yield the file unchanged; JSON Lines in blocks, because Polars would load the whole file."""
     import polars as pl
 
     if log.kind == "Parquet":
@@ -81,7 +81,7 @@ def _frames(log: LogFile, columns: Columns) -> Iterator[pl.LazyFrame]:
 
 
 def _roles(frame: pl.LazyFrame, columns: Columns) -> pl.LazyFrame:
-    """The columns that are used, under the names of their roles."""
+    """Select the used columns under the names of their roles."""
     import polars as pl
 
     schema = frame.collect_schema()
@@ -92,12 +92,12 @@ def _roles(frame: pl.LazyFrame, columns: Columns) -> pl.LazyFrame:
 
 
 def _readings(cells: pl.LazyFrame, columns: Columns, *, decimal_comma: bool) -> list[pl.Expr]:
-    """How each role is read, by the kind of its column and, for times, the form of the first rows."""
+    """Return how to parse each role, by its column's type and, for times, the first rows' format."""
     import polars as pl
 
     readings = [*map(pl.col, KEYS), pl.struct(KEYS).hash(_HASH_SEED).alias("key")]
     if columns.visitor is not None:
-        hashed = pl.col("visitor").hash(_HASH_SEED)  # a null must stay one
+        hashed = pl.col("visitor").hash(_HASH_SEED)  # null must stay null
         readings.append(pl.when(pl.col("visitor").is_not_null()).then(hashed).alias("visitor"))
     if columns.time is not None:
         readings.append(_time(cells.select("time").head(_SAMPLE).collect()["time"]))
@@ -111,7 +111,7 @@ def _readings(cells: pl.LazyFrame, columns: Columns, *, decimal_comma: bool) -> 
 
 
 def _cells(schema: pl.Schema, column: str, role: str) -> pl.Expr:
-    """A column under its role's name, as text or a number; several segments' columns joined."""
+    """Return a column under its role's name, as text or number; several segment columns are joined."""
     import polars as pl
 
     parts = [column] if column in schema else column.split(",")
@@ -148,7 +148,7 @@ def _cell(schema: pl.Schema, column: str, role: str) -> pl.Expr:
 
 
 def _number(role: str, kind: pl.DataType, *, decimal_comma: bool) -> pl.Expr:
-    """A finite number; yes and no count as 1 and 0."""
+    """Parse a finite number; yes and no count as 1 and 0."""
     import polars as pl
 
     if kind == pl.Float64:
@@ -156,7 +156,7 @@ def _number(role: str, kind: pl.DataType, *, decimal_comma: bool) -> pl.Expr:
     cell = pl.col(role).str.strip_chars().str.to_lowercase()
     if decimal_comma:
         cell = cell.str.replace(",", ".", literal=True)
-    # Not `replace`, which gathers the whole column in memory.
+    # Not `replace`, which would load the whole column into memory.
     yes, no = cell.is_in(["true", "yes"]), cell.is_in(["false", "no"])
     word = pl.when(yes).then(1.0).when(no).then(0.0)
     number = pl.coalesce(cell.cast(pl.Float64, strict=False), word)
@@ -164,24 +164,24 @@ def _number(role: str, kind: pl.DataType, *, decimal_comma: bool) -> pl.Expr:
 
 
 def _time(sample: pl.Series) -> pl.Expr:
-    """Microseconds since 1970; null where the text is no time in the form of the first rows."""
+    """Parse microseconds since 1970; null if the text does not have the format of the first rows."""
     import polars as pl
 
-    cell, told = pl.col("time"), sample.drop_nulls()
-    if sample.dtype == pl.Int64:  # a column of times, not of text
+    cell, known = pl.col("time"), sample.drop_nulls()
+    if sample.dtype == pl.Int64:  # already a time column
         return cell
-    numbers = told.cast(pl.Float64, strict=False).drop_nulls()
-    if len(told) and len(numbers) == len(told):
+    numbers = known.cast(pl.Float64, strict=False).drop_nulls()
+    if len(known) and len(numbers) == len(known):
         typical = float(numbers.median() or 0)  # type: ignore[arg-type]
         if 19_000_000 < typical < 22_000_000:  # 20260131
             return cell.str.to_datetime("%Y%m%d", strict=False).cast(pl.Int64)
-        # Seconds, milliseconds, microseconds or nanoseconds since 1970, by their size.
+        # Seconds, milliseconds, microseconds or nanoseconds since 1970, judged by magnitude.
         scale = next((s for s in (1e6, 1e3, 1.0) if typical * s < 1e16), 1e-3)
         return (cell.cast(pl.Float64, strict=False) * scale).cast(pl.Int64, strict=False)
-    readings = {form: _parsed(pl.lit(told), form) for form in _TIMES}
+    readings = {form: _parsed(pl.lit(known), form) for form in _TIMES}
     counts = pl.select([reading.count().alias(form) for form, reading in readings.items()]).row(0)
     best = max(zip(counts, _TIMES, strict=True), key=lambda pair: pair[0])
-    if len(told) and not best[0]:
+    if len(known) and not best[0]:
         raise InvalidArgumentError(
             "time", "unreadable values", "times such as 2026-01-31T12:00:00Z or seconds since 1970"
         )
@@ -195,7 +195,7 @@ def _parsed(cell: pl.Expr, form: str) -> pl.Expr:
 
 
 def _checked(batch: pl.DataFrame, columns: Columns) -> pl.DataFrame:
-    """The batch, once its numbers are known to be good."""
+    """Return the batch after validating its numbers."""
     for role in ("count", "reward"):
         if (column := getattr(columns, role)) is None:
             continue

@@ -1,4 +1,4 @@
-"""A whole log, measured: one object for the command line, notebooks, the report and the page."""
+"""The measurements of a whole log: one object for command line, notebooks, report and page."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Leak:
-    r"""What a log tells a watcher.
+    r"""rWhat a log reveals to a watcher.
 
     Attributes:
         file: the log's name.
         kind: CSV, Parquet or JSON lines.
-        columns: which column plays which role.
-        confidence: with which all limits hold together.
+        columns: the column of each role.
+        confidence: confidence with which all limits hold simultaneously.
         tally: rows, visitors, period.
-        experiments: the measured ones; those that prove most first.
-        unmeasured: experiments with one segment or one variant.
-        joint: over all experiments of a visitor; None without ids, or where nobody met two.
-        budgets: what each budget would change.
+        experiments: the measured ones, the strongest proof first.
+        unmeasured: experiments with only one segment or variant.
+        joint: over all experiments of a visitor; None without ids, or if no visitor met two.
+        budgets: the effect of each budget.
         todays_reward: sum of rewards over the measured experiments; None without rewards.
 
     >>> import deniable, tempfile, pathlib
@@ -68,27 +68,27 @@ class Leak:
 
     @property
     def worst(self) -> ExperimentLeak:
-        """The experiment that proves most."""
+        """The experiment with the strongest proof."""
         return self.experiments[0]
 
     @property
     def headline(self) -> SegmentBelief:
-        """The segment whose belief provably rises most, in the experiment that proves most."""
+        """The segment whose odds provably rise most, in the experiment with the strongest proof."""
         return self.worst.worst_belief
 
     @property
     def ratio_high(self) -> float:
-        """No odds ratio of any experiment is larger, with the report's confidence."""
+        """Upper limit of the odds ratios of all experiments, with the report's confidence."""
         return max(leak.ratio.high for leak in self.experiments)
 
     @property
     def unit(self) -> str:
-        """What was counted: visitors, or exposures in a log without ids."""
+        """What was counted: visitors, or exposures if the log has no ids."""
         return "exposures" if self.tally.visitors is None else "visitors"
 
     @property
     def reward_word(self) -> str:
-        """Clicks where every reward is 0 or 1."""
+        """The word for rewards: clicks if every reward is 0 or 1."""
         return "clicks" if self.tally.binary else "reward"
 
     @property
@@ -101,12 +101,12 @@ class Leak:
                 datetime.fromtimestamp(time / 1e6, tz=UTC)
                 for time in (self.tally.first, self.tally.last)
             )
-        except (OverflowError, ValueError, OSError):  # numbers that are no times since 1970
+        except (OverflowError, ValueError, OSError):  # the numbers are not times since 1970
             return None
         return first, last
 
     def to_dict(self) -> JsonObject:
-        """Plain numbers, words and lists: ready for JSON. Infinite ratios are None."""
+        """Return plain numbers, strings and lists for JSON. Infinite ratios are None."""
         period = self.period
         return {
             "file": self.file,
@@ -133,7 +133,7 @@ class Leak:
         }
 
     def chart(self) -> ChartType:
-        """Beliefs as people out of 100, the variants that tell most, what budgets would change."""
+        """Chart beliefs as people out of 100, the most revealing variants, and the effect of budgets."""
         from deniable.charts.leak import leak_chart
         from deniable.charts.theme import themed
         from deniable.leak.words import belief_pictures, budget_points, ratio_spans
@@ -149,7 +149,7 @@ class Leak:
         )
 
     def html(self) -> str:
-        """The report as one HTML page that reads offline and prints well."""
+        """Return the report as one printable HTML page that works offline."""
         from deniable.leak.page import report_page
 
         return report_page(self)
@@ -163,18 +163,18 @@ def measure_leak(
     budgets: Sequence[float] = BUDGETS,
     progress: Callable[[int], None] | None = None,
 ) -> Leak:
-    """Measure what an exposure log tells a watcher; reads CSV, Parquet and JSON lines.
+    """Measure what an exposure log reveals to a watcher; reads CSV, Parquet and JSON Lines.
 
     Args:
         path: the log.
-        columns: role -> column, where guessing by name would go wrong; roles are segment, variant,
-            visitor, time, count, reward, experiment.
-        confidence: with which all limits hold together.
-        budgets: in nats, to compare.
-        progress: told the number of rows read, from time to time.
+        columns: role -> column, to override guessing by name; roles are segment, variant, visitor,
+            time, count, reward, experiment.
+        confidence: confidence with which all limits hold simultaneously.
+        budgets: budgets to compare, in nats.
+        progress: callback that receives the number of rows read.
 
     Raises:
-        InvalidArgumentError: a file, a column or values that cannot be used.
+        InvalidArgumentError: the file, a column or values cannot be used.
 
     >>> measure_leak("exposures.csv", confidence=2)
     Traceback (most recent call last):
@@ -191,7 +191,7 @@ def measure_leak(
         usable = [counts for counts in tally.experiments if counts.informative]
         if not usable:
             _refuse(tally, found)
-        # Both sides of a share and of a belief for every cell, of a guess for every experiment and all.
+        # Two sides of a share and of a belief per cell, and of a guess per experiment and overall.
         n_limits = 4 * sum(counts.total.size for counts in usable) + 2 * (len(usable) + 1)
         alpha = (1 - confidence) / n_limits
         pairs = [(counts, measure(counts, alpha)) for counts in usable]
@@ -223,7 +223,7 @@ def measure_leak(
 
 
 def _refuse(tally: Tally, columns: Columns) -> None:
-    """Say why nothing can be compared."""
+    """Explain why nothing can be compared."""
     for role in ("segment", "variant"):
         if len(tally.names[role]) < 2:
             raise InvalidArgumentError(

@@ -1,8 +1,8 @@
-"""Visitors joined over a whole log, in memory that does not grow with it.
+"""Joins the exposures of each visitor over a whole log, in memory that does not grow with it.
 
-Exposures are written to temporary files by the visitor's hash, so that all of a visitor's exposures are
-in one file; files are then read one at a time. The first pass keeps each visitor's first exposure of
-each experiment and counts it; the second yields visitors with all their cells.
+Exposures are written to temporary files by the visitor's hash, so that all of a visitor's exposures
+are in one file; the files are then read one at a time. The first pass keeps and counts each
+visitor's first exposure to each experiment; the second yields visitors with all their cells.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from deniable._validation import FloatArray
 
 N_FILES = 64
 _HALF_BIT = np.uint64(1)
-_FILE_SHIFT = np.uint64(58)  # 64 files: the top six bits; the halves take the lowest
+_FILE_SHIFT = np.uint64(58)  # 64 files, by the top six bits; the halves use the lowest bit
 _Ints = NDArray[np.int64]
 
 
 class VisitorFiles:
-    """Temporary files of exposures by visitor; a context that removes them.
+    """Temporary files of exposures by visitor, deleted when the context exits.
 
     Attributes:
-        visitors: different visitors; after `settle`.
+        visitors: number of distinct visitors, available after `settle`.
         changed_variant: visitor-experiment pairs in which more than one variant was shown.
         changed_segment: visitor-experiment pairs with more than one segment.
         by_segment: visitors of each half by the segment they were first seen with, shape (2, J).
@@ -108,7 +108,7 @@ class VisitorFiles:
         if not records.size:
             return np.empty(0, dtype=kind)
         experiment = cells[records["cell"], 0]
-        # Stable, so that the log's own order decides where times are equal, missing or sorted.
+        # Stable, so that the log's own order decides if times are equal, missing or sorted.
         timed = "time" in (records.dtype.names or ()) and not self._in_order
         by_time = (records["time"],) if timed else ()
         order = np.lexsort((*by_time, experiment, records["visitor"]))
@@ -144,7 +144,7 @@ class VisitorFiles:
         return kept
 
     def joined(self) -> Iterator[tuple[_Ints, _Ints, _Ints]]:
-        """Visitors in pieces, after `settle`: their half, the start of each one's cells, all cells."""
+        """Yield visitors in pieces after `settle`: their half, the starts of their cells, the cells."""
         for file in self._files:
             kept = np.fromfile(file.name, dtype=[("visitor", "<u8"), ("cell", "<i4")])
             if not kept.size:

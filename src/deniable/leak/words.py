@@ -1,4 +1,4 @@
-"""A measured log in words, tables and chart data: what the command line and the report both show."""
+"""A measured log as text, tables and chart data, shared by the command line and the report."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LONG = 28
 
 
 def headline(leak: Leak) -> str:
-    """What the log says, in one or two sentences."""
+    """Summarise the log in one or two sentences."""
     worst = leak.worst.worst
     if worst.ratio.low <= 1:
         return (
@@ -45,7 +45,7 @@ def _ceiling(leak: Leak) -> str:
 
 
 def belief_sentence(belief: SegmentBelief) -> str:
-    """Before and after, out of 100 visitors."""
+    """Describe the belief before and after, out of 100 visitors."""
     before, after = out_of_100(belief)
     return (
         f"Of 100 visitors, a watcher would have placed {before} in {belief.segment}; of 100 who were "
@@ -54,7 +54,7 @@ def belief_sentence(belief: SegmentBelief) -> str:
 
 
 def joint_sentence(leak: Leak) -> str:
-    """What all experiments together tell; empty where visitors could not be joined."""
+    """Describe what all experiments together reveal; empty if visitors could not be joined."""
     joint = leak.joint
     if joint is None:
         return ""
@@ -69,56 +69,56 @@ def joint_sentence(leak: Leak) -> str:
 
 
 def notes(leak: Leak) -> list[str]:
-    """What a reader should know before trusting the figures."""
+    """Return caveats about the figures."""
     tally = leak.tally
-    told = [f"All limits hold together with {100 * leak.confidence:g}% confidence."]
+    lines = [f"All limits hold together with {100 * leak.confidence:g}% confidence."]
     if tally.visitors is None:
-        told.append(
+        lines.append(
             "The log has no visitor ids, so every exposure counts as a visitor of its own. Where "
             "visitors come back, the limits are too narrow."
         )
     if tally.skipped:
-        told.append(
+        lines.append(
             f"{tally.skipped:,} of {tally.rows:,} rows lack a segment, a variant, an experiment or a "
             "visitor, and were left out."
         )
     if tally.changed_variant:
-        told.append(
+        lines.append(
             f"{tally.changed_variant:,} times a visitor was shown more than one variant of an "
             "experiment. Only the first counts here; each further one tells more."
         )
     if tally.changed_segment:
-        told.append(
+        lines.append(
             f"{tally.changed_segment:,} times a visitor changed segments within an experiment. The "
             "first segment counts."
         )
     if leak.unmeasured:
-        told.append(
+        lines.append(
             f"Not measured, for want of a second segment or variant: {_listed(leak.unmeasured)}."
         )
     if leak.joint is not None and leak.joint.left_out:
-        told.append(
+        lines.append(
             f"{leak.joint.left_out:,} visitors had different segments in different experiments and are "
             "not joined."
         )
     if leak.joint is not None:
-        told.append(
+        lines.append(
             "Joining takes the draws of different experiments as independent, given the segment."
         )
     if leak.todays_reward is not None:
-        told.append(
+        lines.append(
             f"Changes in {leak.reward_word} use the log's rates and segment shares. Best variants are "
             "chosen on one half of the log and valued on the other; ± is two standard errors."
         )
-    told.append(
+    lines.append(
         "Shares are averages over the log's period. Where an experiment changed its shares, a watcher "
         "that knows the time learns more."
     )
-    return told
+    return lines
 
 
 def leak_sections(leak: Leak, most: int = ROWS) -> list[Section]:
-    """Everything, as a heading, a paragraph and a table each; tables are cut after `most` rows."""
+    """Return all sections, each with a heading, a paragraph and a table of at most `most` rows."""
     return [
         _summary(leak),
         experiments_section(leak, most),
@@ -135,7 +135,7 @@ def _summary(leak: Leak) -> Section:
 
 
 def columns_table(leak: Leak) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
-    """Header and rows: which column plays which role."""
+    """Return header and rows of the table of columns and roles."""
     return (
         ("read as", "column", ""),
         tuple(
@@ -150,7 +150,7 @@ def columns_table(leak: Leak) -> tuple[tuple[str, ...], tuple[tuple[str, ...], .
 
 
 def size_words(leak: Leak) -> str:
-    """Rows, visitors, experiments, period."""
+    """Describe rows, visitors, experiments and period."""
     tally = leak.tally
     parts = [f"{tally.rows:,} rows"]
     if tally.visitors is not None:
@@ -165,7 +165,7 @@ def size_words(leak: Leak) -> str:
 
 
 def experiments_section(leak: Leak, most: int = ROWS) -> Section:
-    """One row for each experiment."""
+    """Return a table with one row per experiment."""
     rows = tuple(
         (
             short(found.experiment),
@@ -187,7 +187,7 @@ def experiments_section(leak: Leak, most: int = ROWS) -> Section:
 
 
 def beliefs_section(found: ExperimentLeak, most: int = ROWS) -> Section:
-    """Beliefs by segment in one experiment."""
+    """Return the beliefs by segment in one experiment."""
     chosen = _leading(found)[:most]
     rows = tuple(
         (
@@ -209,7 +209,7 @@ def beliefs_section(found: ExperimentLeak, most: int = ROWS) -> Section:
 
 
 def variants_section(leak: Leak, most: int = ROWS) -> Section:
-    """The variants that tell most, over all experiments."""
+    """Return the most revealing variants, over all experiments."""
     every = _variants(leak)
     rows = tuple(
         (
@@ -234,7 +234,7 @@ def variants_section(leak: Leak, most: int = ROWS) -> Section:
 
 
 def joint_sections(leak: Leak, most: int = ROWS) -> list[Section]:
-    """All experiments of a visitor together; empty without them."""
+    """Return the sections about all experiments of a visitor together; empty without them."""
     joint = leak.joint
     if joint is None:
         return []
@@ -253,7 +253,7 @@ def joint_sections(leak: Leak, most: int = ROWS) -> list[Section]:
 
 
 def budgets_section(leak: Leak) -> Section:
-    """What budgets would change."""
+    """Return the effect of budgets."""
     joined = leak.joint is not None
     names = [cost.mechanism for cost in leak.budgets[0].costs] if leak.budgets else []
     rows = tuple(
@@ -277,39 +277,39 @@ def _cost_words(cost: MechanismCost, total: float | None) -> str:
 
 def _budget_words(leak: Leak) -> str:
     belief = leak.headline
-    told = [
+    sentences = [
         "A budget promises a largest odds ratio, and with it a largest belief in "
         f"{belief.segment}: {percent(belief.before)} before, {percent(belief.after.value)} today."
     ]
     if leak.joint is not None:
-        told.append(
+        sentences.append(
             f"“After all” is the promise after {leak.joint.met_most} experiments with this budget each; "
             "“deniable allocate” divides one budget instead."
         )
     changes = f", and the change in {leak.reward_word}" if leak.todays_reward else ""
-    told.append(
+    sentences.append(
         f"The last columns are what would happen: the belief{changes}, if each experiment showed a "
         "randomized response of the variant chosen today"
         + (", or of each segment's best variant." if leak.todays_reward is not None else ".")
     )
     loose = [f"{e.budget:g}" for e in leak.budgets if e.factor >= leak.ratio_high]
     if loose:
-        told.append(f"Today's tables already keep a budget of {loose[0]}.")
-    return " ".join(told)
+        sentences.append(f"Today's tables already keep a budget of {loose[0]}.")
+    return " ".join(sentences)
 
 
 def belief_pictures(leak: Leak) -> list[tuple[str, int, int, str]]:
-    """(segment, before, after, words) of the segments that leak most, out of 100 people."""
+    """Return (segment, before, after, words) of the segments that leak most, out of 100 people."""
     pictures = []
     for belief in _leading(leak.worst)[:_PICTURES]:
         before, after = out_of_100(belief)
-        told = f"{before} of 100 before, {after} after “{short(belief.variant)}”"
-        pictures.append((short(belief.segment), before, after, told))
+        caption = f"{before} of 100 before, {after} after “{short(belief.variant)}”"
+        pictures.append((short(belief.segment), before, after, caption))
     return pictures
 
 
 def ratio_spans(leak: Leak) -> list[tuple[str, float, float, float]]:
-    """(variant, estimate, low, high) of the variants that tell most."""
+    """Return (variant, estimate, low, high) of the most revealing variants."""
     several = len(leak.experiments) > 1
     return [
         (
@@ -323,7 +323,7 @@ def ratio_spans(leak: Leak) -> list[tuple[str, float, float, float]]:
 
 
 def budget_points(leak: Leak) -> BudgetFigures:
-    """The figures of the budget charts."""
+    """Return the data of the budget charts."""
     from deniable.charts.leak import BudgetFigures
 
     total = leak.todays_reward
@@ -348,13 +348,13 @@ def budget_points(leak: Leak) -> BudgetFigures:
 
 
 def out_of_100(belief: SegmentBelief) -> tuple[int, int]:
-    """Whole people before and after."""
+    """Return whole people before and after, out of 100."""
     before = round(100 * belief.before)
     return before, max(before, round(100 * belief.after.value))
 
 
 def ratio(value: float) -> str:
-    """A factor to three digits.
+    """Format a factor with three digits.
 
     >>> ratio(4.2), ratio(41.26), ratio(1234.5), ratio(float("inf"))
     ('4.20', '41.3', '1,234', '∞')
@@ -365,7 +365,7 @@ def ratio(value: float) -> str:
 
 
 def limits(estimate: Estimate) -> str:
-    """The limits of a factor: the low one rounded down, the high one up."""
+    """Format the limits of a factor, the lower rounded down and the upper rounded up."""
     low, high = 10 ** _decimals(estimate.low), 10 ** _decimals(estimate.high)
     bottom = floor(estimate.low * low + 1e-9) / low
     top = ceil(estimate.high * high - 1e-9) / high if estimate.high < inf else inf
@@ -377,7 +377,7 @@ def _decimals(value: float) -> int:
 
 
 def spanned(estimate: Estimate) -> str:
-    """A factor with its limits.
+    """Format a factor with its limits.
 
     >>> spanned(Estimate(4.0713, 3.6151, 4.6249))
     '4.07 (3.61 to 4.63)'
@@ -386,7 +386,7 @@ def spanned(estimate: Estimate) -> str:
 
 
 def percent(share: float) -> str:
-    """A share to three digits.
+    """Format a share with three digits.
 
     >>> percent(0.2), percent(0.0612), percent(0.99951)
     ('20.0%', '6.1%', '100.0%')
@@ -395,7 +395,7 @@ def percent(share: float) -> str:
 
 
 def change_words(change: float | None, error: float | None, total: float | None) -> str:
-    """A change of rewards, relative to today, with two standard errors.
+    """Format a change of rewards, relative to today, with two standard errors.
 
     >>> change_words(-120.0, 15.0, 4000.0)
     '-3.0% ±0.8%'
@@ -409,12 +409,12 @@ def change_words(change: float | None, error: float | None, total: float | None)
 
 
 def short(name: str) -> str:
-    """A name that fits into a table."""
+    """Shorten a name to fit into a table."""
     return name if len(name) <= _LONG else name[: _LONG - 1] + "…"
 
 
 def _leading(found: ExperimentLeak) -> list[SegmentBelief]:
-    """The segments whose belief rises most, by the proven limit and in odds."""
+    """Return the segments whose odds provably rise most."""
 
     def rise(belief: SegmentBelief) -> float:
         odds = belief.after.low / max(1 - belief.after.low, 1e-300)

@@ -1,1 +1,1 @@
-"""The planner: what a privacy budget buys and costs for one experiment, in numbers and in words."""
+"""The planner: what a privacy budget buys and costs for one experiment, as numbers and text."""

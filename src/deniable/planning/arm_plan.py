@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ArmLine:
-    """One arm: its budget, what seeing it can tell, and how often it is shown."""
+    """One arm: its budget, what seeing it can reveal, and how often it is shown."""
 
     arm: int
     budget: float
@@ -41,25 +41,28 @@ class ArmLine:
 
 @dataclass(frozen=True)
 class ArmPlan:
-    """What `plan_arms` returns.
+    """The result of `plan_arms`.
 
     Attributes:
-        budgets: one for each shown arm, in nats.
+        budgets: one per shown arm, in nats.
         horizon: T.
         n_segments: J.
-        prior: the watcher's belief before.
-        global_budget: the largest budget: the experiment's.
+        prior: the watcher's prior belief.
+        global_budget: the largest budget, which is the experiment's.
         exploration: share of random arms once every budget binds.
-        arms: one line for each arm.
+        arms: one line per arm.
         matrix: shown arm (row) by greedy arm (column).
         per_round: bound for the last visitor.
-        per_round_excess: what unequal budgets add to it, against the largest one for every arm.
+        per_round_excess: what unequal budgets add to it, compared with the largest one for every
+            arm.
         per_round_excess_linear: the linear upper bound on that.
         gap: the heterogeneity gap.
         regret: the constant strategy's bound over all visitors.
-        informative: whether that is below the number of visitors; if not, it says nothing.
+        informative: whether that is below the number of visitors; if not, the bound is
+            uninformative.
         symmetric_regret: the same with the largest budget for every arm.
-        exploration_first_dynamic: share of random arms for the first visitor, dynamic strategy.
+        exploration_first_dynamic: share of random arms for the first visitor with the dynamic
+            strategy.
 
     >>> round(plan_arms(arm_budgets=[0.5, 1, 2], horizon=10_000).exploration, 3)
     0.695
@@ -83,11 +86,11 @@ class ArmPlan:
     exploration_first_dynamic: float
 
     def to_dict(self) -> JsonObject:
-        """Plain numbers, words and lists: ready for JSON."""
+        """Return plain numbers, strings and lists for JSON."""
         return asdict(self)
 
     def chart(self) -> ChartType:
-        """The matrix, the beliefs and the schedule, as an Altair chart."""
+        """Chart the matrix, the beliefs and the schedule with Altair."""
         from deniable.charts.arm_plan import arm_plan_chart
 
         return arm_plan_chart(budgets=self.budgets, horizon=self.horizon, prior=self.prior)
@@ -102,13 +105,13 @@ class ArmPlan:
 def plan_arms(
     *, arm_budgets: Sequence[float], horizon: int, n_segments: int = SEGMENTS, prior: float = 0.2
 ) -> ArmPlan:
-    """Plan an experiment whose arms have budgets of their own.
+    """Plan an experiment whose arms have their own budgets.
 
     Args:
-        arm_budgets: one for each shown arm, all above 0.
+        arm_budgets: one per shown arm, all above 0.
         horizon: T.
         n_segments: J.
-        prior: the watcher's belief before.
+        prior: the watcher's prior belief.
 
     >>> planned = plan_arms(arm_budgets=[0.5, 1, 2], horizon=10_000)
     >>> [round(line.shown_if_greedy, 3) for line in planned.arms]

@@ -1,4 +1,4 @@
-"""A plan with budgets by arm, in words: sections as in `report.py`."""
+"""A plan with budgets by arm as text, in sections as in `report.py`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from deniable.planning.report import Section, clock_words, plural
 
 
 def arm_plan_sections(plan: ArmPlan) -> list[Section]:
-    """The arm-specific plan, told to a person."""
+    """Return the arm-specific plan as text for people."""
     arms = [f"arm {line.arm}" for line in plan.arms]
     return [
         Section(
@@ -47,7 +47,7 @@ def arm_plan_sections(plan: ArmPlan) -> list[Section]:
 
 
 def arm_cost_words(plan: ArmPlan) -> str:
-    """What unequal budgets cost, against the largest for every arm."""
+    """Explain what unequal budgets cost, compared with the largest for every arm."""
     more = plan.regret / plan.symmetric_regret - 1
     words = (
         f"Against budget {plan.global_budget:.4g} for every arm, the constant strategy's regret bound "

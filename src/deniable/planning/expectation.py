@@ -1,7 +1,7 @@
-"""The expected part of a plan: clicks, and clicks lost, by strategy and budget, given what is known.
+"""The expected part of a plan: clicks and lost clicks, by strategy and budget, given prior knowledge.
 
-Read off the surface of `deniable.expectations`, for segments of one size and no trace budget. Anything
-else is simulated where that was asked for, and the expectation says which of the two it is.
+It uses the precomputed surface of `deniable.expectations` for segments of equal size without a
+trace budget. Anything else is simulated on request, and the result says which of the two it is.
 """
 
 from __future__ import annotations
@@ -25,25 +25,26 @@ from deniable.privacy.belief import highest_belief
 from deniable.strategies import STRATEGIES
 
 NEAR_LOST = 0.02
-"""Of what perfect information gains over random arms: a loss this much above the least is near it. That
-is about the surface's own error: less cannot be told apart."""
+"""A loss within this share of the gain of perfect information over random arms, above the least,
+counts as near it. It is about the surface's own error, so smaller differences are not meaningful.
+"""
 
 TOP = 8.0
-"""The largest budget that is looked at, in nats: beyond, promises say nothing to anybody."""
+"""The largest budget considered, in nats. Beyond it, promises are meaningless."""
 
 WORLDS = 60
-"""Draws of the click rates, one run with each, where the expectation is simulated."""
+"""Number of draws of the click rates, with one run each, if the expectation is simulated."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a strategy is expected to bring.
+    """The expected result of a strategy.
 
     Attributes:
-        clicks: expected, of all visitors.
+        clicks: expected clicks of all visitors.
         lost: expected clicks lost against perfect information.
-        low: in one experiment of ten less than this is lost, over the prior and the luck of learning.
-        high: in one of ten, more.
+        low: 10% quantile of the loss, over the prior and the randomness of learning.
+        high: 90% quantile of the loss.
     """
 
     clicks: float
@@ -54,12 +55,12 @@ class Outcome:
 
 @dataclass(frozen=True)
 class ExpectedLine:
-    """One budget of the expectation's table.
+    """One budget in the table of expectations.
 
     Attributes:
         budget: in nats.
-        belief: the most a watcher could believe.
-        outcomes: by strategy.
+        belief: the strongest belief that a watcher could have.
+        outcomes: outcomes by strategy.
     """
 
     budget: float
@@ -69,22 +70,23 @@ class ExpectedLine:
 
 @dataclass(frozen=True)
 class Expectation:
-    """What will really happen, as far as is known.
+    """What is expected to happen, given prior knowledge.
 
     Attributes:
         base_rate: p, the usual click rate.
         lift: d, how much arms usually differ, relative to the base rate (standard deviation).
-        heterogeneity: h, the part of that variance which differs by segment.
-        per_day: visitors a day, or None.
+        heterogeneity: h, the part of that variance that differs by segment.
+        per_day: visitors per day, or None.
         days: how long the experiment takes, or None.
-        source: "surface" (made beforehand), or "simulated".
-        note: what the figures leave out, as sentences; empty where nothing.
-        rivals: random arms, one bandit for everybody (pooled) and perfect information.
+        source: "surface" (precomputed) or "simulated".
+        note: what the figures leave out, as sentences; may be empty.
+        rivals: random arms, one bandit for all segments (pooled) and perfect information.
         strategies: every strategy at the plan's budget, by name.
         best: the strategy that loses least there.
-        gain: clicks that perfect information has more than random arms.
-        privacy_cost: clicks that the best one loses more than the least at any budget.
-        privacy_cost_per_day: the same by day, or None.
+        gain: additional clicks of perfect information compared with random arms.
+        privacy_cost: additional clicks that the best strategy loses, compared with the least loss
+            at any budget.
+        privacy_cost_per_day: the same per day, or None.
         table: a grid of budgets.
     """
 
@@ -106,14 +108,14 @@ class Expectation:
 
 @dataclass(frozen=True)
 class Asked:
-    """An experiment and what is known about it, checked; hashable.
+    """A validated experiment with prior knowledge; hashable.
 
     Attributes:
         n_arms: K.
         horizon: T.
         n_segments: J.
-        shares: of the segments, or None for equal ones.
-        prior: of the click rates.
+        shares: shares of the segments; None for equal ones.
+        prior: prior of the click rates.
         trace_budget: in nats, 0 for none.
     """
 
@@ -126,13 +128,13 @@ class Asked:
 
     @property
     def usual(self) -> bool:
-        """Whether the surface covers it: segments of one size, no trace budget."""
+        """Whether the surface covers it: segments of equal size, no trace budget."""
         shares = self.shares
         equal = shares is None or np.allclose(shares, 1 / len(shares), rtol=1e-6, atol=0)
         return bool(equal) and not self.trace_budget
 
     def look_up(self, strategy: str, budgets: ArrayLike = 0.0) -> Expected:
-        """The surface's answer."""
+        """Return the surface's value."""
         return expected_loss(
             strategy,
             self.n_arms,
@@ -147,13 +149,13 @@ class Asked:
 
 @dataclass(frozen=True)
 class Choice:
-    """A strategy and a budget by expected loss.
+    """A strategy and a budget chosen by expected loss.
 
     Attributes:
-        strategy: which.
-        budget: the smallest one that is near the least loss.
-        lost: expected there.
-        least: the least loss of all strategies and budgets that are allowed.
+        strategy: name of the strategy.
+        budget: the smallest budget that is near the least loss.
+        lost: expected loss there.
+        least: the least loss of all allowed strategies and budgets.
     """
 
     strategy: str
@@ -163,10 +165,10 @@ class Choice:
 
 
 def choose(asked: Asked, names: Sequence[str], limit: float = TOP) -> Choice | None:
-    """The smallest budget, up to a limit, that loses little more than the least; None: no surface.
+    """Return the smallest budget, up to a limit, whose loss is near the least; None without a surface.
 
-    Little is `NEAR_LOST` of what perfect information gains over random arms. Among strategies at this
-    budget it is the one that loses least.
+    "Near" means within `NEAR_LOST` of what perfect information gains over random arms. Among the
+    strategies at this budget, the one that loses least is chosen.
     """
     known = [name for name in names if has_surface(name)]
     if not known:
@@ -191,14 +193,14 @@ def expectation(
     per_day: float | None = None,
     simulate: bool = True,
 ) -> Expectation | None:
-    """The expectation at a budget, with a table of others; None where no strategy's is known.
+    """Return the expectation at a budget, with a table of others; None if it is unknown.
 
     Args:
         asked: the experiment.
-        budget: the plan's.
-        belief_before: the watcher's belief, for the table.
-        budgets: of the table.
-        per_day: visitors a day.
+        budget: the plan's budget.
+        belief_before: the watcher's prior belief, for the table.
+        budgets: budgets in the table.
+        per_day: visitors per day.
         simulate: whether to simulate what the surface does not cover; if not, the note says so.
 
     Raises:
@@ -268,14 +270,14 @@ def expectation(
 def simulated_outcomes(
     asked: Asked, strategy: str, budgets: Sequence[float], *, worlds: int = WORLDS, seed: int = 0
 ) -> list[Outcome]:
-    """The same by direct simulation with the simulator's kernels, for any shares and trace budget.
+    """Return outcomes from direct simulation, for any shares and trace budget.
 
     Args:
         asked: the experiment.
-        strategy: its name, or a rival's.
+        strategy: name of a strategy or a rival.
         budgets: one outcome for each.
-        worlds: draws of the click rates, the same for all strategies and budgets.
-        seed: of everything.
+        worlds: number of draws of the click rates, the same for all strategies and budgets.
+        seed: random seed.
     """
     require("numba", extra="simulate")
     require("polars", extra="simulate")

@@ -1,6 +1,6 @@
-"""`plan`: the privacy budget of one experiment. What it means, what it costs, which to take.
+"""`plan`: the privacy budget of one experiment: what it means, what it costs, which to choose.
 
-The command line, notebooks and pages all show this object; none of them computes a plan of its own.
+The command line, notebooks and pages all display this object; none of them computes its own plan.
 """
 
 from __future__ import annotations
@@ -44,31 +44,31 @@ class StrategySummary:
     """One strategy at one budget.
 
     Attributes:
-        strategy: its name.
-        title: what people call it.
+        strategy: name of the strategy.
+        title: name for people.
         description: what it does.
-        grade: of its promise, "across time" or "given the time".
-        across_time_cost: what the grade "across time" would cost, where it is an option.
-        at_zero: what everybody is shown at budget 0.
-        bound_note: what a reader of the bound must know.
-        servable: whether the service makes its tables for so many arms and segments.
-        drawn_by_lot: least share of visitors whose arm does not depend on their segment.
-        budget: the cap on every visitor's risk, in nats.
-        exploration_first: share of random arms for a segment's first visitor; None where it depends
-            on what was learned.
+        grade: grade of its promise, "across time" or "given the time".
+        across_time_cost: what the grade "across time" would cost, if it is an option.
+        at_zero: what all visitors are shown at budget 0.
+        bound_note: a caveat about the bound.
+        servable: whether the service can make its tables for this many arms and segments.
+        drawn_by_lot: smallest share of visitors whose arm does not depend on their segment.
+        budget: the limit on every visitor's risk, in nats.
+        exploration_first: share of random arms for a segment's first visitor; None if it depends on
+            what was learned.
         exploration_last: the same for the last visitor of the largest segment.
-        binds_at: the segment's visitor from whom the budget binds; None where that is after the last.
+        binds_at: the segment's visitor from which the budget binds; None if that is after the last.
         learning: part of the regret bound on the schedule, before the budget binds.
         exploration: part from random arms once it binds.
         estimation: part from wrong greedy arms once it binds.
         regret: the whole bound.
-        informative: whether the bound is below the number of visitors; if not, it says nothing.
-        elasticity: percent by which the bound changes per percent of budget.
-        gain: clicks that the bound falls by per nat of further budget.
-        reading: what that says about the budget.
+        informative: whether the bound is below the number of visitors; if not, it is uninformative.
+        elasticity: percentage change of the bound per percent of budget.
+        gain: clicks by which the bound falls per additional nat of budget.
+        reading: classification of the budget.
         reading_words: the same as a sentence.
-        best_budget: the budget with the lowest bound; where it falls forever, the one at which privacy
-            costs what learning costs.
+        best_budget: the budget with the lowest bound; if the bound always falls, the one at which
+            privacy costs as much as learning.
         best_regret: the bound there.
     """
 
@@ -100,12 +100,12 @@ class StrategySummary:
 
 @dataclass(frozen=True)
 class BudgetLine:
-    """One budget of a plan's table.
+    """One budget in a plan's table.
 
     Attributes:
         budget: in nats.
-        belief: the most a watcher could believe.
-        exploration: share of random arms for the last visitor, by strategy; None where it depends on
+        belief: the strongest belief that a watcher could have.
+        exploration: share of random arms for the last visitor, by strategy; None if it depends on
             what was learned.
         regret: the bound, by strategy.
     """
@@ -118,25 +118,24 @@ class BudgetLine:
 
 @dataclass(frozen=True)
 class Plan:
-    """What `plan` returns: numbers by name, `chart()` for a picture, `_repr_html_` for notebooks.
+    """The result of `plan`: numbers by name, `chart()`, and `_repr_html_` for notebooks.
 
     Attributes:
         n_arms: K.
         horizon: T, visitors.
         n_segments: J.
-        shares: of the visitors by segment; None where the segments are of one size.
-        prior: the watcher's belief before.
-        max_belief: the most that a watcher may come to believe, or None.
-        budget: the budget looked at; the recommended one where none was given.
-        chosen: whether that budget was given.
-        lowest_belief: the least a watcher could believe after one shown arm.
-        highest_belief: the most it could.
+        shares: shares of the visitors by segment; None if the segments are of equal size.
+        prior: the watcher's prior belief.
+        max_belief: the strongest belief that a watcher may arrive at, or None.
+        budget: the budget considered; the recommended one by default.
+        chosen: whether the budget was given.
+        lowest_belief: the weakest belief possible after one shown arm.
+        highest_belief: the strongest belief possible.
         strategies: every strategy at this budget, by name.
-        recommendation: the budget we would take.
+        recommendation: the recommended budget.
         table: a grid of budgets.
-        trace: the promise with a trace budget; None where there is none.
-        expected: clicks that will really be lost, as far as is known; None where no base rate was
-            given.
+        trace: the promise with a trace budget; None without one.
+        expected: expected lost clicks, given prior knowledge; None without a base rate.
 
     >>> planned = plan(n_arms=2, horizon=10_000, n_segments=1, budget=1)
     >>> round(planned.highest_belief, 3), planned.strategies["dynamic"].binds_at
@@ -160,15 +159,15 @@ class Plan:
     expected: Expectation | None = None
 
     def to_dict(self) -> JsonObject:
-        """Plain numbers, words and lists: ready for JSON."""
+        """Return plain numbers, strings and lists for JSON."""
         return asdict(self)
 
     def trace_costs(self, *, base_rate: float = RATE, lift: float = LIFT) -> tuple[TraceCost, ...]:
-        """What the trace budget costs each strategy, simulated; nothing where there is none.
+        """Simulate what the trace budget costs each strategy; empty without a trace budget.
 
         Args:
             base_rate: the usual click rate.
-            lift: standard deviation of the arms' rates, as a part of the base rate.
+            lift: standard deviation of the arms' rates, relative to the base rate.
         """
         if self.trace is None:
             return ()
@@ -184,7 +183,7 @@ class Plan:
         )
 
     def chart(self) -> ChartType:
-        """Clicks lost as expected, belief, schedules, bounds and elasticities, as an Altair chart."""
+        """Chart expected losses, belief, schedules, bounds and elasticities with Altair."""
         from deniable.charts.planning import plan_chart
 
         return plan_chart(self)
@@ -216,20 +215,23 @@ def plan(
 
     Args:
         n_arms: K, 2 or more.
-        horizon: T, the visitors planned for.
-        n_segments: J, the groups that must not be told apart; as many as there are shares, or 2.
-        shares: of the visitors by segment, adding up to 1; equal where not given.
-        prior: what a watcher believes about a visitor's segment before it sees the arm.
-        budget: gamma, in nats; the recommended one where it is not given.
-        max_belief: the most a watcher may come to believe; it limits the recommendation.
-        trace_budget: the cap on what later tables tell about a visitor; None promises nothing there.
-        budgets: the grid of the plan's table.
-        base_rate: the usual click rate. With it, the plan says what to expect, and recommends by it.
+        horizon: T, the planned number of visitors.
+        n_segments: J, the groups that must not be distinguishable; by default the number of shares,
+            or 2.
+        shares: shares of the visitors by segment, summing to 1; equal by default.
+        prior: what a watcher believes about a visitor's segment before seeing the arm.
+        budget: gamma, in nats; the recommended one by default.
+        max_belief: the strongest belief that a watcher may arrive at; limits the recommendation.
+        trace_budget: the limit on what later tables reveal about a visitor; None makes no such
+            promise.
+        budgets: the budgets in the plan's table.
+        base_rate: the usual click rate. With it, the plan contains expected results and bases its
+            recommendation on them.
         lift: how much arms usually differ, relative to the base rate (standard deviation).
-        heterogeneity: how much of that differs by segment, from 0 to 1.
-        per_day: visitors a day.
-        simulate: whether to simulate where the expectation was not made beforehand (segments of
-            different sizes, a trace budget); if not, `expected.note` says what is left out.
+        heterogeneity: how much of that variance differs by segment, from 0 to 1.
+        per_day: visitors per day.
+        simulate: whether to simulate if there is no precomputed expectation (segments of different
+            sizes, a trace budget); if not, `expected.note` says what is left out.
 
     >>> plan(n_arms=2, horizon=10_000, n_segments=1, budget=1).strategies["constant"].reading
     'too random'
@@ -248,7 +250,7 @@ def plan(
         max_belief = check.single("max_belief", check.probability("max_belief", max_belief))
     given = None if budget is None else check.single("budget", check.nonnegative("budget", budget))
     marks = check.nonnegative("budgets", budgets).ravel().tolist()
-    names = tuple(STRATEGIES)  # a part of the cache's key: the table may grow
+    names = tuple(STRATEGIES)  # part of the cache key, because more may be registered
     trace = None if trace_budget is None else checked_trace_budget(trace_budget)
     asked = None if base_rate is None else sizes.asked(Prior(base_rate, lift, heterogeneity), trace)
     advice = recommend(sizes, names, before, max_belief, trace or 0.0, asked)
@@ -335,7 +337,7 @@ def _explored(spent: Strategy, clock: int) -> float | None:
 
 @lru_cache(maxsize=512)
 def _best(sizes: Sizes, name: str, strategy: type[Strategy]) -> tuple[float, float]:
-    """The best budget of a strategy, and its bound there."""
+    """Return the best budget of a strategy, and its bound there."""
     best = float(
         strategy.best_budget(sizes.n_arms, sizes.horizon, sizes.n_segments, shares=sizes.shares)
     )

@@ -1,4 +1,4 @@
-"""Which budget to take, and the strategy to spend it with: by what to expect, or by the bounds."""
+"""Recommends a budget and a strategy, by expected results or by the bounds."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from deniable.strategies.rules import Grade
 
 @dataclass(frozen=True)
 class Recommendation:
-    """A budget and the strategy to spend it with.
+    """A recommended budget and strategy.
 
     Attributes:
-        strategy: which.
-        grade: of its promise.
+        strategy: name of the strategy.
+        grade: grade of its promise.
         budget: in nats, rounded to three digits; everything else is computed at the rounded budget.
-        belief: the most a watcher with the plan's prior could believe, from the trace too.
+        belief: the strongest belief possible with the plan's prior, including the trace.
         regret: the bound.
         informative: whether the bound is below the number of visitors.
-        reason: why this budget, in words.
-        lost: expected clicks lost, where something is known about click rates.
+        reason: why this budget, as text.
+        lost: expected lost clicks, if something is known about click rates.
     """
 
     strategy: str
@@ -48,7 +48,7 @@ class Recommendation:
 
 @dataclass(frozen=True)
 class Sizes:
-    """An experiment, checked; hashable, so that what depends on it alone is computed once."""
+    """A validated experiment; hashable, for caching."""
 
     n_arms: int
     horizon: int
@@ -59,7 +59,7 @@ class Sizes:
     def of(
         cls, n_arms: int, horizon: int, n_segments: int | None, shares: Sequence[float] | None
     ) -> Sizes:
-        """The same from what was given, or InvalidArgumentError."""
+        """Validate the arguments, or raise InvalidArgumentError."""
         arms = check.whole("n_arms", n_arms, 2)
         visitors = check.whole("horizon", horizon, 1)
         segments = None if n_segments is None else check.whole("n_segments", n_segments, 1)
@@ -79,12 +79,12 @@ class Sizes:
         return max(1, int(self.horizon * share))
 
     def asked(self, prior: Prior, trace: float | None) -> Asked:
-        """The experiment with what is known about it."""
+        """Combine the experiment with prior knowledge."""
         size = (self.n_arms, self.horizon, self.n_segments, self.shares)
         return Asked(*size, prior, trace or 0.0)
 
     def regret(self, strategy: type[Strategy], budget: ArrayLike) -> Floats:
-        """The strategy's bound."""
+        """Return the strategy's bound."""
         return strategy.regret(
             self.n_arms, self.horizon, budget, self.n_segments, shares=self.shares
         )
@@ -99,14 +99,14 @@ def recommend(
     trace: float,
     asked: Asked | None,
 ) -> Recommendation:
-    """A strategy with its own advised budget, or the largest budget that the belief allows.
+    """Recommend a strategy with its advised budget, or the largest budget that the belief allows.
 
-    Where something is known about click rates, it is the smallest budget near the least expected loss,
-    within what the belief allows. Else the bounds decide: every strategy advises a budget; those whose
-    bound is the smallest of all at their own are worth taking, and of these the one that needs the
-    least. Its budget is rounded up, to be sure to get what it was advised for. Where a largest belief
-    is given and asks for less, it decides: what it allows, less the trace budget, is rounded down, and
-    spent with the strategy that has the smallest bound.
+    If something is known about click rates, the result is the smallest budget near the least
+    expected loss, within what the belief allows. Otherwise the bounds decide: every strategy
+    advises a budget; those whose bound is the smallest of all at their own budget qualify, and the
+    one that needs the least is chosen. Its budget is rounded up, to achieve what it was advised
+    for. If a largest belief is given and requires less, it decides: what it allows, minus the trace
+    budget, is rounded down, and spent with the strategy that has the smallest bound.
     """
     names = tuple(name for name in names if STRATEGIES[name].fits(sizes.n_arms, sizes.n_segments))
     limit = None if max_belief is None else float(budget_for_belief(prior, max_belief))
@@ -167,7 +167,7 @@ def _expected_advice(
     asked: Asked,
     choice: Choice,
 ) -> Recommendation:
-    """The recommendation by expected loss, in words."""
+    """Explain the recommendation by expected loss."""
     regret = float(sizes.regret(STRATEGIES[choice.strategy], choice.budget))
     near = f"(within {NEAR_LOST:.0%} of what perfect information gains over random arms)"
     if max_belief is not None and float(budget_for_belief(prior, max_belief)) < trace:
@@ -208,10 +208,10 @@ def _advised(sizes: Sizes, strategy: type[Strategy]) -> float:
 
 
 def _leader(sizes: Sizes, names: Sequence[str], budget: float) -> str:
-    """The strategy with the smallest bound at this budget.
+    """Return the strategy with the smallest bound at this budget.
 
-    Bounds above the number of visitors all say the same, nothing; then it is the one for which privacy
-    costs least.
+    Bounds above the number of visitors are equally uninformative; then the strategy for which
+    privacy costs least is chosen.
     """
 
     def cost(name: str) -> tuple[float, float]:
@@ -224,7 +224,7 @@ def _leader(sizes: Sizes, names: Sequence[str], budget: float) -> str:
 
 
 def rounded(budget: float, *, up: bool) -> float:
-    """A budget to three digits, which people can type.
+    """Round a budget to three digits, which people can type.
 
     >>> rounded(1.0986122886681098, up=True), rounded(1.0986, up=False), rounded(2.0, up=True)
     (1.1, 1.09, 2.0)

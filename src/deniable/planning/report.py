@@ -1,4 +1,4 @@
-"""A plan in words: sections that the command line and notebooks render in their own way."""
+"""A plan as text: sections that the command line and notebooks render in their own way."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Section:
-    """A heading, a paragraph, and a table that may be empty."""
+    """A heading, a paragraph, and a table, which may be empty."""
 
     title: str
     text: str
@@ -26,7 +26,7 @@ class Section:
 
 
 def plan_sections(plan: Plan) -> list[Section]:
-    """The plan, told to a person."""
+    """Return the plan as text for people."""
     named = "budget" if plan.chosen else "recommended budget"
     return [
         *expected_sections(plan),
@@ -52,11 +52,11 @@ RIVAL_WORDS = {
     "pooled": "one bandit for everybody (budget 0)",
     "perfect": "perfect information",
 }
-"""What strategies are compared with, as people call it."""
+"""Names, for people, of what strategies are compared with."""
 
 
 def expected_sections(plan: Plan) -> list[Section]:
-    """What will really happen, as far as is known; empty where no base rate was given."""
+    """Describe what to expect; empty without a base rate."""
     found = plan.expected
     if found is None:
         return []
@@ -97,7 +97,7 @@ def expected_sections(plan: Plan) -> list[Section]:
 
 
 def expected_words(plan: Plan) -> str:
-    """The answer in a sentence or two; empty where no base rate was given."""
+    """Summarise what to expect in a sentence or two; empty without a base rate."""
     found = plan.expected
     if found is None:
         return ""
@@ -121,7 +121,7 @@ def expected_words(plan: Plan) -> str:
 
 
 def expected_chart_words(plan: Plan) -> str:
-    """What to see in the chart of expected losses; empty where no base rate was given."""
+    """Describe the chart of expected losses; empty without a base rate."""
     found = plan.expected
     if found is None:
         return ""
@@ -132,7 +132,7 @@ def expected_chart_words(plan: Plan) -> str:
 
 
 def known_words(plan: Plan) -> str:
-    """What the expectation rests on."""
+    """Describe the assumptions behind the expectation."""
     found = plan.expected
     if found is None:
         return ""
@@ -144,7 +144,7 @@ def known_words(plan: Plan) -> str:
 
 
 def lift_words(plan: Plan) -> str:
-    """What the lift means, in click rates; empty where no base rate was given."""
+    """Explain the lift in terms of click rates; empty without a base rate."""
     found = plan.expected
     if found is None:
         return ""
@@ -153,7 +153,7 @@ def lift_words(plan: Plan) -> str:
 
 
 def bounds_words(plan: Plan) -> str:
-    """The bound at the plan's budget, in a sentence or two, and what its segments mean."""
+    """Describe the bound at the plan's budget in a sentence or two, and what its segments mean."""
     least = min(plan.strategies.values(), key=lambda one: one.regret)
     bound = (
         f"Whatever the click rates, the {least.strategy} strategy loses at most "
@@ -166,7 +166,7 @@ def bounds_words(plan: Plan) -> str:
 
 
 def clicks_words(clicks: float) -> str:
-    """Clicks as people read them: whole, or two digits where there are few.
+    """Format clicks: whole numbers, or two digits if there are few.
 
     >>> clicks_words(1234.5), clicks_words(12.34), clicks_words(0.1234), clicks_words(0)
     ('1,234', '12', '0.12', '0')
@@ -177,7 +177,7 @@ def clicks_words(clicks: float) -> str:
 
 
 def belief_words(plan: Plan) -> str:
-    """What the plan's budget means."""
+    """Explain what the plan's budget means."""
     return (
         f"A watcher that believes a visitor is in some segment with probability {plan.prior:.3g} "
         f"could, after seeing the shown arm, believe anything from {plan.lowest_belief:.3f} to "
@@ -187,7 +187,7 @@ def belief_words(plan: Plan) -> str:
 
 
 def trace_words(plan: Plan) -> str:
-    """What the trace budget adds to the promise; empty where there is none."""
+    """Explain what the trace budget adds to the promise; empty without one."""
     if plan.trace is None:
         return ""
     trace = plan.trace
@@ -201,7 +201,7 @@ def trace_words(plan: Plan) -> str:
 
 
 def trace_cost_section(costs: Sequence[TraceCost], rate: float, lift: float) -> Section:
-    """What the noise costs, simulated at these click rates."""
+    """Describe the simulated cost of the noise at these click rates."""
     return Section(
         "What the trace budget costs",
         f"Simulated, tables as the service publishes them: base click rate {rate:.3g}, rates of the "
@@ -222,7 +222,7 @@ def trace_cost_section(costs: Sequence[TraceCost], rate: float, lift: float) -> 
 
 
 def recommendation_words(plan: Plan) -> str:
-    """Why the recommended budget, and what it means."""
+    """Explain the recommended budget and what it means."""
     advice = plan.recommendation
     words = f"{advice.reason} A watcher at {_percent(plan.prior)} could reach {advice.belief:.1%}"
     if advice.lost is not None:
@@ -237,7 +237,7 @@ def recommendation_words(plan: Plan) -> str:
 
 
 def segments_words(plan: Plan) -> str:
-    """What the number of segments means, and what budget 0 is."""
+    """Explain what the number of segments means, and what budget 0 is."""
     if plan.n_segments == 1:
         words = (
             "There is one segment, so nothing about segments can leak and no budget is needed. Say how "
@@ -253,7 +253,7 @@ def segments_words(plan: Plan) -> str:
 
 
 def bound_words(regret: float, horizon: int) -> str:
-    """A regret bound; one above the number of visitors says nothing.
+    """Format a regret bound; one above the number of visitors is uninformative.
 
     >>> bound_words(1234.5, 10_000), bound_words(12_345, 10_000)
     ('1,234', 'says nothing')
@@ -262,7 +262,7 @@ def bound_words(regret: float, horizon: int) -> str:
 
 
 def chart_summaries(plan: Plan) -> dict[str, str]:
-    """A sentence or two for each chart of the plan: what a reader should see in it."""
+    """Describe each chart of the plan in a sentence or two."""
     shown = list(plan.strategies.values())
     lowest = min(one.best_regret for one in shown)
     parts = (
@@ -287,7 +287,7 @@ def chart_summaries(plan: Plan) -> dict[str, str]:
 
 
 def sections_html(sections: Sequence[Section], chart: ChartType) -> str:
-    """The sections and the chart as one HTML fragment, static and self-contained."""
+    """Render the sections and the chart as one HTML fragment, static and self-contained."""
     import vl_convert
 
     parts = []
@@ -398,11 +398,11 @@ def _schedule(summary: StrategySummary) -> str:
     return f"{first:.0%} at first, {last:.0%}{ends or ' for the last visitor'}."
 
 
-def _by_value(plan: Plan, told: Callable[[StrategySummary], str]) -> str:
-    """What is told of each strategy; strategies of which the same is told, together."""
+def _by_value(plan: Plan, describe: Callable[[StrategySummary], str]) -> str:
+    """Describe all strategies, grouping those with the same description."""
     found: dict[str, list[str]] = {}
     for one in plan.strategies.values():
-        found.setdefault(told(one), []).append(one.strategy)
+        found.setdefault(describe(one), []).append(one.strategy)
     return "; ".join(f"{value} ({', '.join(names)})" for value, names in found.items())
 
 
@@ -423,10 +423,10 @@ def _percent(share: float) -> str:
 
 
 def clock_words(clock: int | None) -> str:
-    """The clock at which a budget binds."""
+    """Format the clock at which a budget binds."""
     return "never" if clock is None else f"{clock:,}"
 
 
 def plural(number: int, noun: str) -> str:
-    """The number with its noun."""
+    """Format a number with its noun."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")

@@ -1,7 +1,7 @@
-"""The trace budget in a plan: what it promises, what the firm's account commits, what it costs.
+"""The trace budget in a plan: what it promises, what the firm commits, and what it costs.
 
-The promise needs no click rates. The cost does, so it is simulated: click rates are drawn around a base
-rate, and tables are published as the service publishes them, with and without noise.
+The promise does not depend on click rates, but the cost does, so it is simulated: click rates are
+drawn around a base rate, and tables are published as in the service, with and without noise.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from deniable.simulation.run import Case
 
 RATE, LIFT = 0.1, 0.1
-"""Base rate, and standard deviation of the arms' rates relative to it, where none are given."""
+"""Default base rate, and standard deviation of the arms' rates relative to it."""
 
 WORLDS, REPETITIONS = 100, 4
-"""Draws of the click rates, and runs with each; the joint strategy has one run with each."""
+"""Number of draws of the click rates, and runs with each (only one for the joint strategy)."""
 
 _OWN = 0.5  # the part of the variance between arms that differs by segment
 
@@ -38,10 +38,10 @@ class TracePromise:
     """What a plan promises with a trace budget.
 
     Attributes:
-        trace_budget: eta, in nats: the cap on what later tables tell about a visitor.
-        total: budget + trace budget: own arm and everything that anybody is ever shown later move a
-            watcher's odds by at most e^total. The firm's account commits it at the start.
-        highest_belief: the most a watcher could believe after both.
+        trace_budget: eta, in nats: the limit on what later tables reveal about a visitor.
+        total: budget + trace budget: the visitor's own arm and all arms shown to anyone later move
+            a watcher's odds by at most e^total. The firm's account commits it at the start.
+        highest_belief: the strongest belief possible after both.
     """
 
     trace_budget: float
@@ -51,11 +51,11 @@ class TracePromise:
 
 @dataclass(frozen=True)
 class TraceCost:
-    """What the noise of a trace budget costs one strategy, simulated.
+    """The simulated cost of a trace budget's noise for one strategy.
 
     Attributes:
-        strategy: its name.
-        lost: clicks lost without a trace budget, in tables as the service publishes them.
+        strategy: name of the strategy.
+        lost: clicks lost without a trace budget, with tables published as in the service.
         lost_with_trace: the same with it.
         error: standard error of the difference between the two.
     """
@@ -67,7 +67,7 @@ class TraceCost:
 
 
 def trace_promise(prior: float, budget: float, trace_budget: float) -> TracePromise:
-    """The promise with a trace budget.
+    """Return the promise with a trace budget.
 
     >>> trace_promise(0.2, 1.0, 0.5).total
     1.5
@@ -89,7 +89,7 @@ def trace_costs(
     lift: float = LIFT,
     seed: int = 0,
 ) -> tuple[TraceCost, ...]:
-    """Clicks lost with and without a trace budget, by strategy, for click rates around a base rate.
+    """Simulate lost clicks with and without a trace budget, by strategy, for rates around a base rate.
 
     Args:
         n_arms: K.
@@ -97,11 +97,11 @@ def trace_costs(
         budget: gamma, in nats.
         trace_budget: eta, in nats.
         n_segments: J.
-        shares: of the visitors by segment; equal where not given.
+        shares: shares of the visitors by segment; equal by default.
         base_rate: the usual click rate.
-        lift: standard deviation of the arms' rates, as a part of the base rate; half of the variance
+        lift: standard deviation of the arms' rates, relative to the base rate; half of the variance
             differs by segment.
-        seed: of everything.
+        seed: random seed.
 
     Raises:
         MissingExtraError: the simulator is not installed.
@@ -123,7 +123,8 @@ def trace_costs(
         pair = (as_served(policy), as_served(policy, trace_budget))
         if pair[0] == pair[1]:
             continue  # it does not learn from counts
-        # Tables for all segments together take longer to make; draws of the rates are what varies most.
+        # Joint tables take longer to compute, and the draws of the rates contribute most of the
+        # variance.
         repetitions = REPETITIONS if isinstance(policy, Published) else 1
         cases: list[Case] = [Case(world, one) for one in pair for world in worlds]
         frame = simulate_many(cases, repetitions, seed, workers=1).frame
@@ -134,6 +135,6 @@ def trace_costs(
 
 
 def _rates(n_arms: int, n_segments: int, rate: float, lift: float, seed: int) -> list[FloatArray]:
-    """Click rates of the prior."""
+    """Draw click rates from the prior."""
     prior, rng = Prior(rate, lift, _OWN), np.random.default_rng(seed)
     return [prior.draw(n_arms, n_segments, 1, rng)[0] for _ in range(WORLDS)]

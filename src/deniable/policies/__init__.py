@@ -1,1 +1,1 @@
-"""Policies: how an experiment chooses what to show. `base.py` says what every policy is."""
+"""Policies: how an experiment chooses what to show. `base.py` defines the interface."""

@@ -1,7 +1,8 @@
-"""What every policy is: a named value that turns an experiment into a rule the kernels can run.
+"""The interface of policies: a named value that turns an experiment into a rule for the kernels.
 
-A rule holds plain numbers only. There is a kind for each way to choose: greedily with exploration, from
-tables that are published now and then, by an index, from a fixed distribution, or as a learner says.
+A rule contains only plain numbers. There is one kind for each way to choose: greedily with
+exploration, from tables published at intervals, by an index, from a fixed distribution, or as
+decided by a learner.
 """
 
 from __future__ import annotations
@@ -20,25 +21,27 @@ if TYPE_CHECKING:
     from deniable.policies.custom import MakeLearner
 
 LARGEST_GROWTH = 1000
-"""From table to table; beyond it nothing would be learned."""
+"""Maximum growth from table to table; beyond it nothing would be learned."""
 
 RuleKind: TypeAlias = Literal["fixed", "dynamic", "arm-dynamic"]
 Growth: TypeAlias = float | Literal["service"]
-"""The factor by which visitors grow from table to table; "service": by the service's own rule."""
+"""The factor by which visitors grow from table to table, or "service" for the service's rule."""
 
 
 @dataclass(frozen=True, eq=False)
 class GreedyRule:
-    """Show the greedy arm, but for some exploration.
+    """Show the greedy arm, with some exploration.
 
     Attributes:
         kind: "fixed" (the same for every visitor), "dynamic" or "arm-dynamic" (by the clock).
         exploring: for "fixed", exploration probability by arm and, last, the greedy arm's bonus,
             (K + 1,), summing to 1.
-        floor: for "dynamic", the exploration under which the schedule never falls.
-        budgets: for "arm-dynamic", the cap on each arm's risk, (K,).
-        turns: clocks at which a cap starts to bind, ascending; the rule is settled from the last on.
-        on_segment_clock: whether the clock counts the visitor's segment or the whole experiment.
+        floor: for "dynamic", the minimum exploration of the schedule.
+        budgets: for "arm-dynamic", the limit on each arm's risk, (K,).
+        turns: clocks at which a limit starts to bind, ascending; from the last on, the rule does
+            not change.
+        on_segment_clock: whether the clock counts visitors of the segment or of the whole
+            experiment.
     """
 
     kind: RuleKind
@@ -51,7 +54,7 @@ class GreedyRule:
 
 @dataclass(frozen=True, eq=False)
 class TableRule:
-    """Show arms from tables that are published as the service publishes them.
+    """Show arms from tables that are published as in the service.
 
     A row is (1 - b) weights + b for the greedy arm of the counts so far; arms that tie share b.
 
@@ -83,11 +86,11 @@ class IndexRule:
 
 @dataclass(frozen=True, eq=False)
 class FixedRule:
-    """Show arms from one distribution, whatever is clicked.
+    """Show arms from one distribution, whatever the clicks.
 
     Attributes:
-        shown: probability of each arm (row) in each segment (column), (K, J); where click rates
-            change, one such table for each checkpoint, (C, K, J).
+        shown: probability of each arm (row) in each segment (column), (K, J); if click rates
+            change, one such table per checkpoint, (C, K, J).
     """
 
     shown: FloatArray
@@ -99,9 +102,9 @@ class EpochRule:
 
     Attributes:
         kind: "joint", "across-time" or "pooled".
-        budget: g; pooled needs none.
-        told_horizon: the visitors it is told to expect; 0 for an open end.
-        trace_budget: noise on the counts that tables are made of; 0 for none.
+        budget: g; not used by pooled.
+        told_horizon: the number of visitors to expect; 0 if unknown.
+        trace_budget: noise on the counts for tables; 0 for none.
     """
 
     kind: Literal["joint", "across-time", "pooled"]
@@ -112,7 +115,7 @@ class EpochRule:
 
 @dataclass(frozen=True)
 class KnownRatesRule:
-    """Show arms from the best table that keeps the budget, for the true rates and shares.
+    """Show arms from the best table that keeps the budget, given the true rates and shares.
 
     Attributes:
         budget: g.
@@ -126,12 +129,12 @@ class LearnerRule:
     """Ask a learner in Python for every visitor; see `custom.py`.
 
     Attributes:
-        learner: makes it, from the next three and a random generator.
+        learner: creates the learner from the next three and a random generator.
         n_arms: K.
         n_segments: J.
         horizon: T.
-        explored: how often an arm drawn at random is shown instead of the chosen one.
-        gate: the budget of the tables that its scores become; None: its choices are shown.
+        explored: how often a random arm is shown instead of the chosen one.
+        gate: the budget of tables made from its scores; None to show its choices.
     """
 
     learner: MakeLearner
@@ -148,37 +151,37 @@ Rule: TypeAlias = (
 
 
 class Policy(Protocol):
-    """What every policy offers. Policies are immutable, comparable and picklable."""
+    """The interface of a policy. Policies are immutable, comparable and picklable."""
 
     @property
     def name(self) -> str:
-        """What it is called, without its parameters."""
+        """The name without parameters."""
 
     @property
     def label(self) -> str:
-        """The name with its parameters: what tells two policies of one run apart."""
+        """The name with parameters, which distinguishes the policies of a run."""
 
     @property
     def risk_cap(self) -> float:
-        """The largest privacy risk of any visitor; infinite where nothing is promised."""
+        """The largest privacy risk of any visitor; infinite if nothing is promised."""
 
     def rule(self, rates: FloatArray, horizon: int) -> Rule:
-        """The rule for click rates of shape (K, J) and this many visitors.
+        """Return the rule for click rates of shape (K, J) and this many visitors.
 
-        Only perfect information looks at the rates; all others take their shape alone.
+        Only perfect information uses the rates; all others use only their shape.
         """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Published:
-    """What every policy that can publish tables has in common.
+    """Common base of policies that can publish tables.
 
     Attributes:
-        growth: a table is published when the visitors have grown by this factor, and by 100;
-            "service": when the service would (`privacy/epochs.py`). None: it learns after every
+        growth: a table is published when the visitors have grown by this factor, and by 100; with
+            "service", when the service would (`privacy/epochs.py`). None learns after every
             visitor, as in the paper, unless there is a trace budget.
-        trace_budget: what anybody is ever shown later tells about a visitor, in nats, at most. Tables
-            are then made from noisy counts, and visitors double from table to table by default.
+        trace_budget: the limit on what arms shown later reveal about a visitor, in nats. Tables are
+            then made from noisy counts, and visitors double from table to table by default.
     """
 
     growth: Growth | None = None
@@ -196,13 +199,13 @@ class Published:
         return self.growth is not None or self.trace_budget is not None
 
     def epochs(self, n_arms: int, n_segments: int) -> Epochs:
-        """How far it is from table to table."""
+        """Return the distance from table to table."""
         if isinstance(self.growth, float):
             return Epochs(self.growth, LEAST_NEW)
         return epochs_of(n_arms, n_segments, trace=self.trace_budget is not None)
 
     def labelled(self, budgets: str) -> str:
-        """The label of a policy with these budgets."""
+        """Return the label of a policy with these budgets."""
         growth = f", growth {shortest(self.growth)}" if isinstance(self.growth, float) else ""
         if self.growth == "service":
             growth = ", published"
@@ -212,7 +215,7 @@ class Published:
     def published(
         self, explored: FloatArray, bonus: float, n_segments: int, *, scheduled: bool
     ) -> TableRule:
-        """The rule of tables with these probabilities by arm and this bonus for the greedy arm."""
+        """Return the rule of tables with these probabilities and this bonus for the greedy arm."""
         return TableRule(
             weights=explored / explored.sum(),
             bonus=bonus,
@@ -223,10 +226,11 @@ class Published:
 
 
 def as_served(policy: Policy, trace_budget: float = 0.0) -> Policy:
-    """The policy as the service runs it: learning from table to table, with noise where there is any.
+    """Return the policy as the service runs it: learning from table to table, possibly with noise.
 
     Args:
-        policy: any; one that publishes tables anyway takes the trace budget, others stay as they are.
+        policy: any policy; one that publishes tables anyway gets the trace budget, others are
+            unchanged.
         trace_budget: 0 for none.
     """
     if trace_budget and hasattr(policy, "trace_budget"):
@@ -237,7 +241,7 @@ def as_served(policy: Policy, trace_budget: float = 0.0) -> Policy:
 
 
 def checked_trace_budget(value: float) -> float:
-    """A trace budget: finite and at least a nano-nat, the unit that budgets are spent in."""
+    """Validate a trace budget: finite and at least a nano-nat, the unit of spending."""
     budget = check.single("trace_budget", check.nonnegative("trace_budget", value))
     if budget < 1 / NANO:
         raise InvalidArgumentError("trace_budget", value, "above 0; or none for no promise")
@@ -255,7 +259,7 @@ def _growth(value: Growth) -> Growth:
 
 
 def shortest(value: float) -> str:
-    """The shortest text that reads back as the same number, so that labels never collide.
+    """Return the shortest text that parses to the same number, so that labels never collide.
 
     >>> shortest(3.0), shortest(2.7288521), shortest(1e-7)
     ('3', '2.7288521', '1e-07')
@@ -265,7 +269,7 @@ def shortest(value: float) -> str:
 
 
 def fixed_rule(shown_alone: FloatArray, bonus: float) -> GreedyRule:
-    """The same exploration for every visitor: probabilities by arm, and the greedy arm's bonus."""
+    """Return the same exploration for every visitor: probabilities, and the greedy arm's bonus."""
     n_arms = shown_alone.size
     return GreedyRule(
         kind="fixed",
@@ -277,7 +281,7 @@ def fixed_rule(shown_alone: FloatArray, bonus: float) -> GreedyRule:
 
 
 def decaying_rule(n_arms: int, floor: float, settles_at: float) -> GreedyRule:
-    """Exploration max(floor, (K log n / n)^(1/3)), which reaches the floor at `settles_at`."""
+    """Return exploration max(floor, (K log n / n)^(1/3)), which reaches the floor at `settles_at`."""
     return GreedyRule(
         kind="dynamic",
         exploring=np.zeros(n_arms + 1),

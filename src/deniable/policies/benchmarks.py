@@ -1,4 +1,4 @@
-"""Policies to compare with: Gittins index, random, perfect information. None of them spends a budget."""
+"""Policies for comparison: Gittins index, random, perfect information. None of them spends a budget."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ class GittinsPolicy:
 
     @property
     def label(self) -> str:
-        """gittins, with the discount where it was given."""
+        """gittins, with the discount if it was given."""
         return "gittins" if self.discount is None else f"gittins({shortest(self.discount)})"
 
     def rule(self, rates: FloatArray, horizon: int) -> IndexRule:
-        """The index with the discount given, or with the horizon's."""
+        """The index with the given discount, or with the horizon's."""
         if self.discount is not None:
             return IndexRule(self.discount)
         return IndexRule(min(LARGEST_DISCOUNT, max(0.5, 1 - 1 / horizon)))
@@ -74,7 +74,7 @@ class RandomPolicy:
 
 @dataclass(frozen=True)
 class PerfectPolicy:
-    """The best arm of each segment; where several are best, each with the same probability.
+    """The best arm of each segment; if several are best, each with the same probability.
 
     >>> PerfectPolicy().rule(np.array([[0.3, 0.1], [0.2, 0.1]]), 100).shown.tolist()
     [[1.0, 0.5], [0.0, 0.5]]

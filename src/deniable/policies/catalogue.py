@@ -1,4 +1,4 @@
-"""Every policy by the name that scenario files and the command line use."""
+"""All policies by the names used in scenario files and on the command line."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from deniable.policies.tables import (
 
 @dataclass(frozen=True)
 class Settings:
-    """What policies can be given by name.
+    """Parameters of policies created by name.
 
     Attributes:
         budget: for policies that keep one, such as constant, joint and best-private.
-        budgets: by arm, for arm-constant and arm-dynamic.
-        discount: for gittins; None for the horizon's.
+        budgets: budgets by arm, for arm-constant and arm-dynamic.
+        discount: for gittins; None uses the horizon's.
     """
 
     budget: float | None = None
@@ -80,7 +80,7 @@ POLICIES: dict[str, Callable[[Settings], Policy]] = {
 
 
 def policy_named(name: str, settings: Settings | None = None) -> Policy:
-    """The policy of this name.
+    """Return the policy with this name.
 
     >>> policy_named("dynamic", Settings(budget=3)).label
     'dynamic(3)'

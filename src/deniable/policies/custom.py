@@ -1,7 +1,7 @@
-"""Policies of your own: a learner in plain Python, shown as it is or through a privacy mechanism.
+"""Custom policies: a learner in plain Python, shown directly or through a privacy mechanism.
 
-A learner is an object with two methods. The simulator asks it for an arm, shows an arm, and tells it the
-reward when the reward is known:
+A learner is an object with two methods. The simulator asks it for an arm, shows an arm, and reports the
+reward once it is known:
 
     class Counting:
         def __init__(self, n_arms, n_segments, horizon, rng):
@@ -10,10 +10,10 @@ reward when the reward is known:
         def choose(self, segment):                  # the arm that the learner wants to show
             return max(range(len(self.sums[segment])), key=self.sums[segment].__getitem__)
 
-        def update(self, segment, arm, reward):     # what came of an arm that was shown
+        def update(self, segment, arm, reward):     # the reward of a shown arm
             self.sums[segment][arm] += reward
 
-`CustomPolicy(Counting)` shows what it wants. With a budget it is shown through randomized response, or,
+`CustomPolicy(Counting)` shows its choices. With a budget they are shown through randomized response or,
 with `through="gate"` and a third method `scores`, through the best table that keeps the budget.
 """
 
@@ -33,14 +33,14 @@ from deniable.policies.base import LearnerRule, shortest
 from deniable.privacy.exploration import exploration_from_risk
 
 Through: TypeAlias = Literal["response", "gate"]
-"""How a learner with a budget is shown."""
+"""How the choices of a learner with a budget are shown."""
 
 
 class Learner(Protocol):
-    """What the simulator runs. One is made for each repetition.
+    """The interface that the simulator uses. One learner is created per repetition.
 
-    Through the gate it also needs ``scores() -> array of shape (segments, arms)``: what it expects of
-    each arm, in any unit, the higher the better.
+    To be shown through the gate, it also needs ``scores() -> array of shape (segments, arms)``:
+    what it expects of each arm, in any unit, higher is better.
 
     >>> class Always:
     ...     def __init__(self, n_arms, n_segments, horizon, rng):
@@ -54,21 +54,21 @@ class Learner(Protocol):
     """
 
     def choose(self, segment: int) -> int:
-        """The arm to show to a visitor of this segment, from 0."""
+        """Return the index of the arm to show to a visitor of this segment."""
 
     def update(self, segment: int, arm: int, reward: float) -> None:
-        """The reward of a visitor who was shown this arm: not always the one that was chosen."""
+        """Learn the reward of a shown arm, which is not always the chosen one."""
 
 
 class Scoring(Learner, Protocol):
     """A learner that can be shown through the gate."""
 
     def scores(self) -> FloatArray:
-        """What it expects of each arm, (segments, arms)."""
+        """Return what it expects of each arm, (segments, arms)."""
 
 
 MakeLearner: TypeAlias = Callable[[int, int, int, np.random.Generator], Learner]
-"""A class or function of (n_arms, n_segments, horizon, rng); rng is the learner's own."""
+"""A class or function of (n_arms, n_segments, horizon, rng), where rng is for this learner only."""
 
 
 @dataclass(frozen=True)
@@ -76,9 +76,9 @@ class CustomPolicy:
     """A learner as a policy, run visitor by visitor.
 
     Attributes:
-        learner: makes the learner; on several processes it must be importable, so not a lambda.
-        name: what it is called in results; the learner's own name by default.
-        budget: the cap on every visitor's privacy risk; None: what it chooses is shown.
+        learner: creates the learner; with several processes it must be importable, so not a lambda.
+        name: name in results; by default the learner's own name.
+        budget: the limit on every visitor's privacy risk; None shows its choices directly.
         through: "response" shows the chosen arm through randomized response. "gate" publishes tables
             as the service does, each the best that keeps the budget for the learner's scores.
 
@@ -109,7 +109,7 @@ class CustomPolicy:
 
     @property
     def label(self) -> str:
-        """The name, with the way the budget is kept, and the budget."""
+        """The name, with how the budget is kept, and the budget."""
         if self.budget is None:
             return self.name
         return f"{self.name}-{self.through}({shortest(self.budget)})"
@@ -120,7 +120,7 @@ class CustomPolicy:
         return math.inf if self.budget is None else self.budget
 
     def rule(self, rates: FloatArray, horizon: int) -> LearnerRule:
-        """The learner, and how often its choice is replaced by an arm at random."""
+        """The learner, and how often its choice is replaced by a random arm."""
         n_arms, n_segments = rates.shape
         explored = 0.0
         if self.budget is not None and self.through == "response":
@@ -130,9 +130,9 @@ class CustomPolicy:
 
 
 class ThompsonSampling:
-    """Thompson sampling with a Beta(1, 1) prior: an arm with the probability that it is the best.
+    """Thompson sampling with a Beta(1, 1) prior: shows an arm with the probability that it is best.
 
-    Rewards are clicks, or from 0 to 1: such a reward counts in part.
+    Rewards are clicks, or numbers from 0 to 1, which count fractionally.
 
     >>> learner = ThompsonSampling(2, 1, 1000, np.random.default_rng(1))
     >>> for _ in range(50):
@@ -152,24 +152,24 @@ class ThompsonSampling:
         self._lost = np.ones((n_segments, n_arms))
 
     def choose(self, segment: int) -> int:
-        """The best arm of one draw from the posterior."""
+        """Return the best arm of one draw from the posterior."""
         return int(self._rng.beta(self._won[segment], self._lost[segment]).argmax())
 
     def update(self, segment: int, arm: int, reward: float) -> None:
-        """Count it."""
+        """Count the reward."""
         _check_unit(reward)
         self._won[segment, arm] += reward
         self._lost[segment, arm] += 1 - reward
 
     def scores(self) -> FloatArray:
-        """One draw from the posterior."""
+        """Return one draw from the posterior."""
         return self._rng.beta(self._won, self._lost)
 
 
 class UpperConfidence:
     """UCB1: the arm with the highest mean + sqrt(2 log n / shows); each arm once at first.
 
-    Rewards are clicks, or from 0 to 1.
+    Rewards are clicks, or numbers from 0 to 1.
 
     >>> learner = UpperConfidence(2, 1, 1000, np.random.default_rng(1))
     >>> first = learner.choose(0)
@@ -187,17 +187,17 @@ class UpperConfidence:
         self._sums = np.zeros((n_segments, n_arms))
 
     def choose(self, segment: int) -> int:
-        """The arm with the highest upper bound; the first of equals."""
+        """Return the arm with the highest upper bound; the first among equals."""
         return int(_upper(self._sums[segment], self._shows[segment]).argmax())
 
     def update(self, segment: int, arm: int, reward: float) -> None:
-        """Count it."""
+        """Count the reward."""
         _check_unit(reward)
         self._shows[segment, arm] += 1
         self._sums[segment, arm] += reward
 
     def scores(self) -> FloatArray:
-        """The upper bounds, at most 1: beyond it a click rate cannot be."""
+        """Return the upper bounds, capped at 1, the largest possible click rate."""
         bounds = [_upper(*counts) for counts in zip(self._sums, self._shows, strict=True)]
         return np.minimum(np.stack(bounds), 1.0)
 

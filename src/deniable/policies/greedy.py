@@ -1,7 +1,8 @@
-"""Epsilon-greedy policies, private and not: show the arm that looks best, but for some exploration.
+"""Epsilon-greedy policies, private and not: show the arm that looks best, with some exploration.
 
-Constant and dynamic are the paper's two strategies with one budget; arm-constant and arm-dynamic have
-a budget for each arm. Epsilon-greedy is the dynamic schedule that no budget ends: it promises nothing.
+Constant and dynamic are the paper's two strategies with one budget; arm-constant and arm-dynamic
+have a budget per arm. Epsilon-greedy is the dynamic schedule without a budget, and makes no
+promise.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class ConstantPolicy(Published):
         return self.budget
 
     def rule(self, rates: FloatArray, horizon: int) -> GreedyRule | TableRule:
-        """One exploration for all arms and clocks."""
+        """The same exploration for all arms and clocks."""
         n_arms = rates.shape[0]
         explored = np.full(n_arms, float(exploration_from_risk(n_arms, self.budget)) / n_arms)
         bonus = float(exploitation_from_risk(n_arms, self.budget))
@@ -74,7 +75,7 @@ class DynamicPolicy(Published):
     """Exploration max(K / (K - 1 + e^budget), (K log n / n)^(1/3)) on the segment's clock n.
 
     Attributes:
-        budget: gamma, the cap on every visitor's privacy risk.
+        budget: gamma, the limit on every visitor's privacy risk.
 
     >>> DynamicPolicy(budget=3).rule(np.array([[0.3], [0.2]]), 10**6).turns.tolist()
     [23599.0]
@@ -114,7 +115,7 @@ class DynamicPolicy(Published):
 
 @dataclass(frozen=True)
 class _ArmBudgets(Published):
-    """What policies with a budget for each arm have in common."""
+    """Common base of policies with a budget per arm."""
 
     budgets: tuple[float, ...]
 
@@ -155,7 +156,7 @@ class ArmConstantPolicy(_ArmBudgets):
     name: ClassVar[str] = "arm-constant"
 
     def rule(self, rates: FloatArray, horizon: int) -> GreedyRule | TableRule:
-        """One exploration by arm for all clocks."""
+        """The same exploration by arm for all clocks."""
         explored, bonus = _weighted(self.budgets, rates.shape[0])
         if self.publishes:
             return self.published(explored, bonus, rates.shape[1], scheduled=False)
@@ -163,14 +164,14 @@ class ArmConstantPolicy(_ArmBudgets):
 
 
 class ArmDynamicPolicy(_ArmBudgets):
-    """Risk min(budget_j, uncapped risk) for shown arm j, on the experiment-wide clock.
+    """Risk min(budget_j, uncapped risk) for shown arm j, using the clock of the experiment.
 
-    The clock is the same for every segment: with clocks of their own, a late and a new segment
-    would show an arm with a ratio above e^budget_j. Published tables are the service's instead:
-    weights and a scheduled bonus, which keep e^budget_j on the segments' own clocks.
+    The clock is the same for every segment: with separate clocks, a late and a new segment would
+    show an arm with a ratio above e^budget_j. Published tables are the service's instead: weights
+    and a scheduled bonus, which keep e^budget_j with the segments' own clocks.
 
     Attributes:
-        budgets: the cap on the privacy risk of each shown arm.
+        budgets: the limit on the privacy risk of each shown arm.
 
     >>> ArmDynamicPolicy((1, 3)).rule(np.full((2, 1), 0.1), 100).turns.tolist()
     [51.0, 23599.0]
@@ -179,7 +180,7 @@ class ArmDynamicPolicy(_ArmBudgets):
     name: ClassVar[str] = "arm-dynamic"
 
     def rule(self, rates: FloatArray, horizon: int) -> GreedyRule | TableRule:
-        """The schedule with a cap for each arm; in published tables, weights and a scheduled bonus."""
+        """The schedule with a limit per arm; in published tables, weights and a scheduled bonus."""
         n_arms = rates.shape[0]
         explored, bonus = _weighted(self.budgets, n_arms)
         if self.publishes:
@@ -215,9 +216,9 @@ class EpsilonGreedyPolicy:
 
 
 def _weighted(budgets: tuple[float, ...], n_arms: int) -> tuple[FloatArray, float]:
-    """Probability of each arm without being greedy, and the greedy arm's bonus.
+    """Return the probability of each arm without being greedy, and the greedy arm's bonus.
 
-    Refuses budgets of another number of arms than the experiment's.
+    Rejects budgets for a different number of arms than the experiment's.
     """
     if len(budgets) != n_arms:
         raise InvalidArgumentError("budgets", budgets, f"one budget for each of {n_arms} arms")

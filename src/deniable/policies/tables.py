@@ -1,8 +1,9 @@
 """Policies that publish one table for all segments: joint, pooled, and their limit.
 
-The joint strategy keeps P(arm | segment) within e^budget between segments, and no more than that is
-random. Pooled is one bandit for everybody: the same row for every segment, so that its risk is 0
-whatever it learns. Best-private is the best table that keeps the budget, with the click rates known.
+The joint strategy keeps P(arm | segment) within e^budget between segments, and adds no more
+randomness than that requires. Pooled is one bandit for all segments: every segment has the same
+row, so its risk is 0 whatever it learns. Best-private is the best table that keeps the budget,
+given the true click rates.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ class JointPolicy:
     """The joint strategy, given the time of the first visit.
 
     Attributes:
-        budget: gamma, the cap on every visitor's privacy risk.
-        told_horizon: the visitors that the strategy is told to expect; None for the truth, 0 for an
-            open end.
-        trace_budget: what later tables tell about a visitor at most; 0 for no such promise.
+        budget: gamma, the limit on every visitor's privacy risk.
+        told_horizon: the number of visitors that the strategy expects; None for the true one, 0 if
+            unknown.
+        trace_budget: the limit on what later tables reveal about a visitor; 0 for no such promise.
 
     >>> JointPolicy(1).label, JointPolicy(1, told_horizon=0).label
     ('joint(1)', 'joint(1, told 0)')
@@ -45,7 +46,7 @@ class JointPolicy:
 
     @property
     def label(self) -> str:
-        """The name with the budget, and with what differs from the usual."""
+        """The name with the budget and any non-default parameters."""
         told = "" if self.told_horizon is None else f", told {self.told_horizon}"
         trace = f", trace {shortest(self.trace_budget)}" if self.trace_budget else ""
         return f"{self.name}({shortest(self.budget)}{told}{trace})"
@@ -63,7 +64,7 @@ class JointPolicy:
 
 
 class AcrossTimePolicy(JointPolicy):
-    """The joint strategy across time too: the same row for all at first, then one band for life.
+    """The joint strategy across time: the same row for all at first, then one band for life.
 
     >>> AcrossTimePolicy(1).label
     'joint-across-time(1)'
@@ -75,7 +76,7 @@ class AcrossTimePolicy(JointPolicy):
 
 @dataclass(frozen=True)
 class PooledPolicy:
-    """One bandit for everybody: the same row for every segment, risk 0 whatever it learns.
+    """One bandit for all segments: the same row for each, with risk 0 whatever it learns.
 
     >>> PooledPolicy().risk_cap
     0.0
@@ -92,7 +93,7 @@ class PooledPolicy:
 
 @dataclass(frozen=True)
 class BestPrivatePolicy:
-    """The best table that keeps the budget, with the click rates known: the limit of the joint strategy.
+    """The best table that keeps the budget, given the true click rates: the joint strategy's limit.
 
     Attributes:
         budget: gamma.
@@ -119,5 +120,5 @@ class BestPrivatePolicy:
         return self.budget
 
     def rule(self, rates: FloatArray, horizon: int) -> KnownRatesRule:
-        """One table; the simulator solves it for its environment's shares."""
+        """A single table, computed by the simulator for its environment's shares."""
         return KnownRatesRule(self.budget)

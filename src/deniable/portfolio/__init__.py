@@ -1,1 +1,1 @@
-"""The portfolio layer: one budget of the firm, divided over its experiments to a certified optimum."""
+"""The portfolio layer: divides the firm's budget over its experiments, with a certified optimum."""

@@ -1,6 +1,6 @@
-"""Allocate: the firm's budget over its experiments, with a proof of how good the answer is.
+"""Allocate the firm's budget over its experiments, with a proof of how good the result is.
 
-minimize    sum of losses: regret bounds, or clicks that are expected to be lost
+minimize    sum of losses: regret bounds, or expected lost clicks
 subject to  sum of loners' budgets + sum over groups of their largest budget <= firm budget
 """
 
@@ -54,29 +54,29 @@ TIME_LIMIT = 10.0
 
 @dataclass(frozen=True, eq=False)
 class Allocation:
-    """Budgets and strategies for a portfolio, and what is proven about them.
+    """Budgets and strategies for a portfolio, with what is proven about them.
 
     Attributes:
-        portfolio: what was allocated to, and by which objective it is judged.
+        portfolio: the portfolio, which includes the objective.
         regime: which strategies were allowed.
-        firm_nano: the budget that could be spent, in nano-nats.
+        firm_nano: the available budget, in nano-nats.
         budgets_nano: the budget of each experiment, in nano-nats.
-        strategies: the name of the strategy of each.
-        regret: what each loses at its budget: the bound, or the clicks it is expected to lose; times
-            what a click is worth.
-        saved: by how much that is below the loss at budget 0.
+        strategies: name of each experiment's strategy.
+        regret: loss of each experiment at its budget: the bound or the expected lost clicks, times
+            the value of a click.
+        saved: reduction of the loss compared with budget 0.
         marginal_gain: what the last nano-nat of each saved, in regret per nat.
         shadow_value: lambda, the regret that one more nat of firm budget would save.
         total_regret: the sum of the losses.
         lower_bound: no allocation has a smaller sum.
-        total_saved: by how much total_regret is below that at the least budgets possible.
-        relative_gap: (total_regret - lower_bound) as a part of the largest saving that the lower bound
-            leaves possible: this part of it may be missed.
-        certified: whether the gap asked for was reached within the time given.
-        nodes: nodes of the branch-and-bound search; 1 where none was needed.
-        seconds: the time it took.
+        total_saved: reduction of total_regret compared with the smallest possible budgets.
+        relative_gap: (total_regret - lower_bound) relative to the largest saving that the lower
+            bound allows: at most this share of it is missed.
+        certified: whether the requested gap was reached within the time limit.
+        nodes: nodes of the branch-and-bound search; 1 if none was needed.
+        seconds: run time.
         curves: the losses as functions of the budget.
-        curve: which of them each experiment follows.
+        curve: index of each experiment's curve.
 
     >>> found = allocate(Portfolio.from_sizes([2, 5], [1000, 50_000], form="paper"), 2.5)
     >>> found.budgets.tolist(), found.spent_nano, found.certified
@@ -114,7 +114,7 @@ class Allocation:
 
     @property
     def spent_nano(self) -> int:
-        """What the budgets cost: loners in sum, each group its largest."""
+        """Total cost of the budgets: the sum of single experiments, and the largest of each group."""
         return self.portfolio.cost(self.budgets_nano)
 
     @property
@@ -124,7 +124,7 @@ class Allocation:
 
     @property
     def certificate(self) -> str:
-        """What is proven, in words.
+        """What is proven, as text.
 
         >>> allocate(Portfolio.from_sizes([2], [9000], form="paper"), 1).certificate
         'Certified: at most 0.0001% of the possible saving is missed.'
@@ -135,7 +135,7 @@ class Allocation:
         return f"NOT certified: up to {part} may be missed. The time given was too short for more."
 
     def policies(self) -> dict[str, Policy]:
-        """What the simulator runs for each experiment, by its id: the strategy at its budget.
+        """Return the simulator's policies by experiment id: the strategy at its budget.
 
         >>> found = allocate(Portfolio.from_sizes([2, 5], [1000, 50_000], form="paper"), 2.5)
         >>> found.policies()["e2"].risk_cap
@@ -147,7 +147,7 @@ class Allocation:
         return {name: STRATEGIES[kind](int(k), float(b)).policy() for name, k, kind, b in rows}
 
     def chart(self, *, compared: bool = False) -> ChartType:
-        """Budgets, marginal gains and the what-if curve, as an Altair chart.
+        """Chart budgets, marginal gains and the what-if curve with Altair.
 
         Args:
             compared: add the totals of other rules.
@@ -157,13 +157,13 @@ class Allocation:
         return allocation_chart(self, compared=compared)
 
     def _repr_html_(self) -> str:
-        """A table and the chart, for notebooks."""
+        """Render a table and the chart for notebooks."""
         from deniable.charts.portfolio import allocation_html
 
         return allocation_html(self)
 
     def frame(self) -> pl.DataFrame:
-        """One row an experiment, largest budget first."""
+        """Return one row per experiment, largest budget first."""
         import polars as pl
 
         columns: dict[str, list[str | None] | list[str] | IntArray | FloatArray] = {
@@ -185,7 +185,7 @@ class Allocation:
         return frame.sort(["budget_nano", "id"], descending=[True, False])
 
     def to_dict(self) -> JsonObject:
-        """Everything as plain numbers, for JSON."""
+        """Return plain values for JSON."""
         return {
             "regime": self.regime,
             "objective": self.portfolio.objective,
@@ -206,7 +206,7 @@ class Allocation:
 
 
 class Allocator:
-    """A portfolio prepared once, to be allocated for any number of firm budgets.
+    """A portfolio prepared once, for allocating any number of firm budgets.
 
     >>> portfolio = Portfolio.from_sizes([2, 2], [1000, 10_000], form="paper")
     >>> allocator = Allocator(portfolio, regime="dynamic")
@@ -231,7 +231,7 @@ class Allocator:
         gap: float = CERTIFIED_GAP,
         time_limit: float = TIME_LIMIT,
     ) -> Allocation:
-        """The best allocation; see `allocate`."""
+        """Return the best allocation; see `allocate`."""
         started = time.monotonic()
         available = firm_nano("firm_budget", firm_budget) - firm_nano("reserve", reserve)
         if available < self.least_nano:
@@ -241,19 +241,19 @@ class Allocator:
         nats = available / NANO
         pieces, origin, sketch = self._within(nats)
         search = Search(self.losses, pieces, nats, sketch.price(nats), self.twins)
-        result = search.run(0.9 * target, started + limit)  # rounding may cost a little
+        result = search.run(0.9 * target, started + limit)  # leave some of the gap for rounding
         found, demand = result.best, search.demand
-        if origin is not None:  # the ends that the firm budget made are no ends of the losses
+        if origin is not None:  # ends due to the firm budget are not ends of the losses
             found = Best(found.loss, found.budget, origin[found.piece])
             demand = Demand(self.losses, self.pieces)
         best, shadow = polish(demand, found, nats)
         return self._round(best, shadow, result, available, target, started)
 
     def _within(self, available: float) -> tuple[Pieces, IntArray | None, Sketch]:
-        """Pieces up to what a unit could have if all others had their least.
+        """Return pieces up to what a unit could have if all others had their minimum.
 
-        What it could only use if there were more must not count in the bound: with a small budget most
-        of the promised saving would be of that kind.
+        Savings that would need more than that must not count in the bound: with a small budget,
+        they would be most of the apparent saving.
         """
         pieces, first = self.pieces, self.pieces.first
         low, high = pieces.left[first], np.maximum.reduceat(pieces.right, first)
@@ -288,7 +288,7 @@ class Allocator:
         least = self.losses.base
         saved = math.fsum([*least, *-regret])
         possible = max(-result.lower_bound, saved)
-        # A saving that is less than the rounding of the sum is none.
+        # Savings below the rounding error of the sum count as none.
         noise = 2 * ROUNDING * math.fsum(least)
         relative = (possible - saved) / possible if possible > noise else 0.0
         assert (self.curves.experiment[curve] == everyone).all()
@@ -314,15 +314,15 @@ class Allocator:
         )
 
     def _whole_caps(self, best: Best, available: int) -> NanoArray:
-        """Units' budgets in whole nano-nats, within the firm budget exactly."""
+        """Return the units' budgets in whole nano-nats, exactly within the firm budget."""
         first, pieces = self.pieces.first, self.pieces
         low = np.ceil(pieces.left[first] * NANO - 1e-3).astype(np.int64)
         high = np.floor(np.maximum.reduceat(pieces.right, first) * NANO + 1e-3).astype(np.int64)
         high = np.maximum(low, high)
         caps = np.clip(np.floor(best.budget * NANO + 1e-3).astype(np.int64), low, high)
         over = int(caps.sum()) - available
-        # Rounding misses the sum by a nano-nat a unit at most. Units inside their pieces make it
-        # good: at an end a bound may have a kink, or rise like a square root beyond it.
+        # Rounding changes the sum by at most a nano-nat per unit. Units inside their pieces
+        # compensate: at an end a bound may have a kink, or rise like a square root beyond it.
         inside = np.minimum(
             best.budget - pieces.left[best.piece], pieces.right[best.piece] - best.budget
         )
@@ -336,7 +336,7 @@ class Allocator:
         return caps
 
     def _per_experiment(self, caps: NanoArray, best: Best) -> tuple[NanoArray, IntArray]:
-        """Each experiment's budget and curve, from the units' budgets."""
+        """Return each experiment's budget and curve, from the units' budgets."""
         portfolio = self.portfolio
         budgets = np.zeros(portfolio.size, dtype=np.int64)
         curve = np.zeros(portfolio.size, dtype=np.int64)
@@ -350,7 +350,7 @@ class Allocator:
         return budgets, curve
 
     def _under_cap(self, rows: IntArray, cap: int) -> tuple[NanoArray, IntArray]:
-        """What the members of a group do with its cap: each its own best at or below it."""
+        """Return what the members of a group do with its cap: each its own best at or below it."""
         mine = np.flatnonzero(np.isin(self.curves.experiment, rows))
         _, unit = np.unique(self.curves.experiment[mine], return_inverse=True)
         losses = Losses(self.curves, cells_of_loners(self.curves, mine, unit))
@@ -367,7 +367,7 @@ class Allocator:
         return np.clip(nano[place], least, most), own[place]
 
     def _zero_regret(self) -> FloatArray:
-        """The least bound of each experiment at budget 0 over its curves."""
+        """Return the smallest bound of each experiment at budget 0 over its curves."""
         curves = self.curves
         at_zero = curves.regret(np.arange(curves.experiment.size), np.zeros(curves.experiment.size))
         least = np.full(self.portfolio.size, np.inf)
@@ -376,7 +376,7 @@ class Allocator:
 
 
 def gap_words(gap: float) -> str:
-    """A proven relative gap in percent, rounded up to one digit and to 0.0001% at least.
+    """Format a proven relative gap in percent, rounded up to one digit, at least 0.0001%.
 
     >>> gap_words(3e-9), gap_words(2.1e-6), gap_words(0.00095), gap_words(0.0301)
     ('0.0001%', '0.0003%', '0.1%', '4%')
@@ -395,16 +395,16 @@ def allocate(
     gap: float = CERTIFIED_GAP,
     time_limit: float = TIME_LIMIT,
 ) -> Allocation:
-    """The best division of the firm budget over the experiments, with its certificate.
+    """Return the best division of the firm budget over the experiments, with its certificate.
 
     Args:
-        portfolio: the experiments; its objective says what is made small.
+        portfolio: the experiments; its objective is minimized.
         firm_budget: Gamma, in nats.
-        regime: "flexible" lets each experiment have the best strategy; a strategy's name allows that
-            one. An experiment's own pin counts more.
-        reserve: what to keep back for experiments to come.
-        gap: what to prove: that at most this part of the possible saving is missed.
-        time_limit: seconds after which the best found is returned with the gap it has.
+        regime: "flexible" lets each experiment have its best strategy; a strategy's name allows
+            only that one. An experiment's own setting takes precedence.
+        reserve: amount to keep for future experiments.
+        gap: prove that at most this share of the possible saving is missed.
+        time_limit: seconds after which the best result so far is returned, with its gap.
 
     >>> two = Portfolio.from_sizes([2, 2], [1000, 10_000], form="paper")
     >>> allocate(two, 1.5, regime="dynamic").budgets.tolist()
@@ -415,7 +415,7 @@ def allocate(
 
 
 def _prepare(portfolio: Portfolio, curves: Curves) -> tuple[Losses, Pieces, Sketch]:
-    """Loners are the first units, in their order; groups follow."""
+    """Prepare the units. Single experiments come first, in order, then groups."""
     unit = np.full(portfolio.size, -1)
     unit[portfolio.loners] = np.arange(portfolio.loners.size)
     alone = np.flatnonzero(unit[curves.experiment] >= 0)
@@ -427,7 +427,7 @@ def _prepare(portfolio: Portfolio, curves: Curves) -> tuple[Losses, Pieces, Sket
 
 
 def _twins(portfolio: Portfolio) -> IntArray | None:
-    """A label for each unit, equal for loners that are interchangeable; None where no two are."""
+    """Return labels of the units, equal for interchangeable single experiments; None without any."""
     rows = portfolio.loners
     columns: list[IntArray | FloatArray] = [
         *(portfolio.arms, portfolio.segments, portfolio.strategy_codes),

@@ -1,9 +1,9 @@
-"""Counting instead of naming: how many of many similar experiments jump, not which.
+"""Branching on how many of many similar experiments jump, instead of which ones.
 
-Experiments with about the same sizes jump between two budgets at nearly the same price. Asking of each
-in turn whether it jumps would try every subset. Asking how many do needs few answers, and for a given
-price and count the best ones are simply those that gain most from jumping. It is the same with the one
-experiment that may be between: for a given price the best one is known.
+Experiments of similar sizes jump between two budgets at nearly the same price. Branching on each in
+turn would try every subset. Branching on how many jump needs few nodes, and for a given price and
+count the best ones are simply those that gain most from jumping. The same holds for the one
+experiment that may be in between: for a given price the best one is known.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from deniable.portfolio.dual import Response
 
 @dataclass(frozen=True)
 class Sides:
-    """Responses of units on one side of their split; the bound is infinite where it has none."""
+    """Responses of units on one side of their split; the bound is infinite where there is none."""
 
     bound: FloatArray
     budget: FloatArray
@@ -28,13 +28,13 @@ class Sides:
 
     @classmethod
     def empty(cls, size: int) -> Sides:
-        """Units that cannot be on this side."""
+        """Return units that cannot be on this side."""
         zero = np.zeros(size)
         return cls(np.full(size, np.inf), zero, np.zeros(size, dtype=np.int64), zero.copy())
 
     @classmethod
     def filled(cls, response: Response) -> Sides:
-        """A copy of a response."""
+        """Copy a response."""
         return cls(
             response.bound.copy(),
             response.budget.copy(),
@@ -44,7 +44,7 @@ class Sides:
 
     @classmethod
     def stack(cls, sides: list[Sides]) -> Sides:
-        """All sides as rows of arrays."""
+        """Stack all sides as rows of arrays."""
         return cls(
             np.stack([side.bound for side in sides]),
             np.stack([side.budget for side in sides]),
@@ -53,7 +53,7 @@ class Sides:
         )
 
     def put(self, units: IntArray, other: Sides) -> None:
-        """Enter the responses of some units."""
+        """Set the responses of some units."""
         self.bound[units], self.budget[units] = other.bound, other.budget
         self.piece[units], self.loss[units] = other.piece, other.loss
 
@@ -66,18 +66,18 @@ def choose(
     count: tuple[int, int],
     has_odd: bool,
 ) -> tuple[IntArray | None, int | None]:
-    """The sides with the least sum: 0 below, 1 above, 2 for the odd unit; and which unit is odd.
+    """Return the sides with the smallest sum (0 below, 1 above, 2 for the odd unit), and the odd unit.
 
     Args:
-        below: bound of every unit below its split, infinite where it cannot be.
+        below: bound of every unit below its split, infinite if it cannot be there.
         above: the same above it.
         odd: the same as the odd unit.
         family: units that have two sides; all others are below.
-        count: the least and the most of the family that may be above, the odd one not counted.
+        count: minimum and maximum number of the family above, not counting the odd one.
         has_odd: whether exactly one unit is odd, or none.
 
     Returns:
-        None for the sides where there is no choice that is allowed.
+        None for the sides if there is no allowed choice.
 
     >>> sides, odd = choose(np.array([0.0, 0, 0]), np.array([-1.0, -3, -2]), np.array([0.0, -4, 0]),
     ...                     np.arange(3), (1, 1), True)

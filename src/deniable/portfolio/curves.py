@@ -1,8 +1,8 @@
-"""Curves: what one experiment loses under one strategy, as a function of its budget.
+"""Curves: the loss of one experiment under one strategy, as a function of its budget.
 
-A portfolio is a flat list of curves, so that thousands of them are evaluated in one call. A curve ends
-where spending more cannot help, or hardly. Bounds are formulas, smooth between their ends except at
-their kinks. What is expected to be lost is a table, straight between its budgets; any other table that
+A portfolio is a flat list of curves, so that thousands of them are evaluated in one call. A curve
+ends where more budget cannot help, or hardly helps. Bounds are formulas, smooth between their ends
+except at their kinks. Expected losses are tables, linear between budgets; any other table that
 falls with the budget would do as well.
 """
 
@@ -29,13 +29,13 @@ BoolArray = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Curves(ABC):
-    """Flat arrays, one entry for each (experiment, strategy) that may be chosen.
+    """Flat arrays with one entry for each possible (experiment, strategy).
 
     Attributes:
-        names: the strategies that `strategy` counts.
-        experiment: the row of the portfolio.
-        strategy: the position of its strategy in `names`.
-        useful: where more budget hardly helps, in nats.
+        names: names of the strategies that `strategy` refers to.
+        experiment: row in the portfolio.
+        strategy: index of its strategy in `names`.
+        useful: budget beyond which more hardly helps, in nats.
         low, high: the budgets to choose from; `high` is `useful`, or a limit of the experiment.
     """
 
@@ -48,35 +48,35 @@ class Curves(ABC):
 
     @abstractmethod
     def regret(self, curve: IntArray, budget: FloatArray) -> FloatArray:
-        """What each curve loses at its budget."""
+        """Return the loss of each curve at its budget."""
 
     @abstractmethod
     def gain(self, curve: IntArray, budget: FloatArray) -> FloatArray:
-        """-dR/d budget of each curve at its budget."""
+        """Return -dR/d budget of each curve at its budget."""
 
     @abstractmethod
     def kinks(self) -> FloatArray:
-        """Budgets at which a curve's slope jumps, NaN where there is none; shape (curves, any)."""
+        """Return budgets at which a curve's slope jumps, padded with NaN; shape (curves, any)."""
 
     def strategies(self, curve: IntArray) -> tuple[str, ...]:
-        """The name of each curve's strategy."""
+        """Return the name of each curve's strategy."""
         return tuple(self.names[int(code)] for code in self.strategy[curve])
 
 
 @dataclass(frozen=True)
 class TableCurves(Curves):
-    """Losses at common budgets, straight in between.
+    """Losses at common budgets, linear in between.
 
     Attributes:
         knots: the budgets, in nats, ascending from 0.
-        loss: shape (curves, knots), never rising.
+        loss: shape (curves, knots), nonincreasing.
     """
 
     knots: FloatArray
     loss: FloatArray
 
     def regret(self, curve: IntArray, budget: FloatArray) -> FloatArray:
-        """By linear interpolation; beyond the last knot its value."""
+        """Interpolate linearly; constant beyond the last knot."""
         place = self._place(budget)
         left, right = self.knots[place], self.knots[place + 1]
         part = np.clip((budget - left) / (right - left), 0.0, 1.0)
@@ -84,7 +84,7 @@ class TableCurves(Curves):
         return np.asarray(start + part * (end - start))
 
     def gain(self, curve: IntArray, budget: FloatArray) -> FloatArray:
-        """The fall of the stretch that begins at or before the budget."""
+        """Return the slope of the segment that starts at or before the budget."""
         place = self._place(budget)
         fall = self.loss[curve, place] - self.loss[curve, place + 1]
         slope = fall / (self.knots[place + 1] - self.knots[place])
@@ -100,12 +100,12 @@ class TableCurves(Curves):
 
 @dataclass(frozen=True)
 class BoundCurves(Curves):
-    """Regret bounds, times what a click is worth.
+    """Regret bounds, times the value of a click.
 
     Attributes:
-        form: which bound.
+        form: form of the bound.
         arms, visitors, segments: K, T and J.
-        worth: of a click.
+        worth: value of a click.
     """
 
     form: Form
@@ -115,15 +115,15 @@ class BoundCurves(Curves):
     worth: FloatArray
 
     def regret(self, curve: IntArray, budget: FloatArray) -> FloatArray:
-        """The bound of each curve at its budget."""
+        """Return the bound of each curve at its budget."""
         return self._apply("regret", curve, budget) * self.worth[curve]
 
     def gain(self, curve: IntArray, budget: FloatArray) -> FloatArray:
-        """-dR/d budget of each curve at its budget."""
+        """Return -dR/d budget of each curve at its budget."""
         return self._apply("gain", curve, budget) * self.worth[curve]
 
     def kinks(self) -> FloatArray:
-        """Budgets at which a curve's slope jumps, NaN where there is none; shape (curves, any)."""
+        """Return budgets at which a curve's slope jumps, padded with NaN; shape (curves, any)."""
         columns = []
         for code, name in enumerate(self.names):
             found = STRATEGIES[name].kinks(self.arms, self.visitors, self.segments, form=self.form)
@@ -131,7 +131,7 @@ class BoundCurves(Curves):
         return np.concatenate(columns, axis=1)
 
     def _apply(self, formula: str, curve: IntArray, budget: FloatArray) -> FloatArray:
-        # By strategy: what nobody uses is not computed.
+        # Grouped by strategy, so that unused ones are not computed.
         code = self.strategy[curve]
         result = np.empty(budget.shape)
         for which, name in enumerate(self.names):
@@ -149,9 +149,9 @@ class BoundCurves(Curves):
         return result
 
 
-@lru_cache(maxsize=4)  # the allocator and every rule that it is compared with ask for the same
+@lru_cache(maxsize=4)  # shared by the allocator and the rules that it is compared with
 def build_curves(portfolio: Portfolio, regime: str) -> Curves:
-    """Every strategy that the regime and the experiment's own pin allow, unless dominated."""
+    """Return a curve for every allowed strategy of each experiment, unless dominated."""
     expected = portfolio.objective == "expected"
     names = tuple(
         name
@@ -197,8 +197,8 @@ def _bounds(portfolio: Portfolio, names: tuple[str, ...], allowed: BoolArray) ->
             useful[rows] = STRATEGIES[name].useful_budget(
                 arms[rows], visitors[rows], segments[rows], form=portfolio.form
             )
-    # Up to the next whole nano-nat: just below its best budget a dynamic bound for several segments
-    # rises like a square root, and rounding down would cost more than the gap that is promised.
+    # Round up to a whole nano-nat: just below its best budget a dynamic bound for several segments
+    # rises like a square root, and rounding down would cost more than the promised gap.
     useful = np.ceil(useful * NANO) / NANO
     ends = _ends(portfolio, experiment, useful)
     return BoundCurves(
@@ -219,7 +219,7 @@ KNOTS = np.array([0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.2, 1.4, 1
 """Budgets at which expected losses are tabulated."""
 
 ENOUGH = 0.01
-"""Where this part of what budget can save is left, more of it hardly helps."""
+"""More budget hardly helps once this share of the possible saving is left."""
 
 
 def _expected(portfolio: Portfolio, names: tuple[str, ...], allowed: BoolArray) -> TableCurves:
@@ -243,11 +243,11 @@ def _expected(portfolio: Portfolio, names: tuple[str, ...], allowed: BoolArray) 
 
 
 def expected_table(portfolio: Portfolio, strategy: str, rows: IntArray) -> FloatArray:
-    """What experiments are expected to lose at each knot, times the worth of a click.
+    """Return expected losses of experiments at each knot, times the value of a click.
 
-    A larger budget may be spent in part, so no larger one loses more. Segments of different sizes that
-    learn apart are experiments of their own. Where they learn together, as many of one size are taken
-    as leave two visitors of the same segment as often.
+    A budget need not be spent completely, so a larger one never loses more. Segments of different
+    sizes that learn separately are treated as separate experiments. If they learn together, they
+    are replaced by a number of equal segments for which two visitors share a segment equally often.
     """
     known = portfolio.known
     assert known is not None

@@ -1,9 +1,9 @@
-"""The price of budget: what every unit does at a price, and the lower bound that proves.
+"""The dual problem: the response of every unit to a price of budget, and the lower bound it proves.
 
-For any price, sum over units of min over budgets of (loss + price * budget), minus price * firm
-budget, is at most the least total loss that any allocation reaches. Each minimum is exact: ends of
-pieces, and on convex pieces the budget where the gain meets the price. Where a root is stopped early,
-the tangent there still bounds the piece from below, and that bound is the one that counts.
+For any price, the sum over units of min over budgets of (loss + price * budget), minus price * firm
+budget, is at most the smallest total loss of any allocation. Each minimum is exact: ends of pieces,
+and on convex pieces the budget where the gain equals the price. If a root search is stopped early,
+the tangent there still bounds the piece from below, and that bound is used.
 """
 
 from __future__ import annotations
@@ -19,14 +19,16 @@ from deniable.portfolio.pieces import Losses, Pieces
 
 _ROOT_STEPS = 60
 ROOT_SLACK = 1e-9
-"""Nats, times the price: where a root's tangent bound is this close, it is good enough."""
+"""Nats, times the price: tolerance for the tangent bound at a root."""
 ROUNDING = 1e-15
-"""Of the loss at the least budgets: formulas err by a few units in the last place, both ways."""
+"""Relative to the loss at the smallest budgets: formulas are accurate to a few units in the last
+place.
+"""
 
 
 @dataclass(frozen=True)
 class Response:
-    """What every unit does at one price; arrays have one entry a unit.
+    """The response of every unit to one price, with one entry per unit.
 
     Attributes:
         price: in regret per nat.
@@ -34,7 +36,7 @@ class Response:
         budget: the smallest minimizer found.
         piece: the piece it lies on.
         loss: the loss there.
-        odd: the one unit that is inside a concave piece, where it was told where to be.
+        odd: the one unit inside a concave piece, if its position was prescribed.
     """
 
     price: float
@@ -47,13 +49,13 @@ class Response:
 
 @dataclass
 class Demand:
-    """Responses of a set of pieces; remembers roots, so that near prices cost little.
+    """Responses of a set of pieces. Caches roots, so that similar prices are cheap.
 
     Attributes:
         losses: evaluates the pieces.
         pieces: the pieces.
-        root_slack: nats whose price a unit's bound may be below its minimum.
-        parent: the demand whose pieces these are narrowed from, and which piece of it each is.
+        root_slack: tolerance of a unit's bound, in nats times the price.
+        parent: the demand whose pieces these are narrowed from, and the index of each piece in it.
     """
 
     losses: Losses
@@ -63,7 +65,7 @@ class Demand:
     _roots: list[tuple[float, FloatArray]] = field(default_factory=list)
 
     def at(self, price: float) -> Response:
-        """The response of every unit to a price, 0 or more."""
+        """Return the response of every unit to a price, 0 or more."""
         pieces = self.pieces
         at_left = pieces.left_value + price * pieces.left
         at_right = pieces.right_value + price * pieces.right
@@ -92,7 +94,7 @@ class Demand:
         )
 
     def least(self, price: float, pieces: Pieces) -> FloatArray:
-        """A lower bound of loss + price * budget on each of some pieces: ends, or end tangents."""
+        """Return a lower bound of loss + price * budget on each piece, from ends or end tangents."""
         at_left = pieces.left_value + price * pieces.left
         at_right = pieces.right_value + price * pieces.right
         interior, dip = _dip(pieces, price, at_left, at_right)
@@ -101,18 +103,18 @@ class Demand:
     def _may_beat(
         self, price: float, at_left: FloatArray, at_right: FloatArray, least: FloatArray
     ) -> BoolArray:
-        """Convex pieces with a root whose end tangents dip below the best end of the unit."""
+        """Return convex pieces with a root whose end tangents dip below the unit's best end."""
         pieces = self.pieces
         interior, dip = _dip(pieces, price, at_left, at_right)
         target = np.repeat(least, np.diff(np.append(pieces.first, pieces.size)))
         return interior & (dip < target + ROUNDING * self.losses.base[pieces.unit])
 
     def _solve(self, price: float, active: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Roots of gain = price on convex pieces, by bracketing secants on log gain."""
+        """Find roots of gain = price on convex pieces, by bracketed secant steps on log gain."""
         pieces = self.pieces
         low, high, gain_low, gain_high = self._between_samples(price, active)
         for other, known in self._known(active):
-            if other >= price:  # NaN, where no root is known, compares false
+            if other >= price:  # NaN (no known root) compares false
                 tighter = (known > low) & (known <= high)
                 low, gain_low = np.where(tighter, known, low), np.where(tighter, other, gain_low)
             if other <= price:
@@ -130,7 +132,7 @@ class Demand:
     def _between_samples(
         self, price: float, active: IntArray
     ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-        """The neighbouring samples of each piece between which its gain passes the price."""
+        """Return the neighbouring samples of each piece between which its gain crosses the price."""
         pieces, rows = self.pieces, np.arange(active.size)
         budget = self.losses.budget[pieces.cell[active]]
         gain = self.losses.sampled_gain[pieces.cell[active]]
@@ -148,7 +150,7 @@ class Demand:
         )
 
     def _known(self, active: IntArray) -> Iterator[tuple[float, FloatArray]]:
-        """Roots found before on these pieces, or on those they are parts of."""
+        """Yield roots found before on these pieces, or on those they are parts of."""
         yield from ((price, roots[active]) for price, roots in self._roots)
         if self.parent is not None:
             demand, origin = self.parent
@@ -169,10 +171,10 @@ class Demand:
         left, right = self.pieces.left[active], self.pieces.right[active]
         small = self.root_slack * price + ROUNDING * self.losses.base[self.pieces.unit[active]]
         low, high = low.copy(), high.copy()
-        straight = gain_high < 0.2 * price  # near its lowest point a loss is a parabola
+        straight = gain_high < 0.2 * price  # near its minimum a loss is a parabola
         f_low, f_high = _height(gain_low, price, straight), _height(gain_high, price, straight)
-        # Dekker's method: the secant through the last two points, or halving where it leaves the
-        # bracket. The first secant goes through the bracket's ends.
+        # Dekker's method: the secant through the last two points, or bisection if it leaves the
+        # bracket. The first secant uses the bracket's ends.
         x0, f0, x1, f1 = high.copy(), f_high, low.copy(), f_low
         for step in range(_ROOT_STEPS):
             a, b = low[todo], high[todo]
@@ -182,7 +184,7 @@ class Demand:
             x = np.where(poor, (a + b) / 2, x)
             gain = self.losses.gain(cell[todo], x)
             above = gain > price
-            # The convex piece lies above its tangent at x, which is least at one of its ends.
+            # The convex piece lies above its tangent at x, which is lowest at one of its ends.
             left_over = np.abs(gain - price) * np.where(above, right[todo] - x, x - left[todo])
             root[todo], slack[todo] = x, left_over
             low[todo], high[todo] = np.where(above, x, a), np.where(above, b, x)
@@ -198,7 +200,7 @@ class Demand:
 def _dip(
     pieces: Pieces, price: float, at_left: FloatArray, at_right: FloatArray
 ) -> tuple[BoolArray, FloatArray]:
-    """Which convex pieces have their least inside, and a bound of it: where the end tangents meet."""
+    """Return convex pieces with an interior minimum, and a bound where their end tangents meet."""
     falls, climbs = pieces.left_gain - price, price - pieces.right_gain
     interior = pieces.convex & (falls > 0) & (climbs > 0)
     width = pieces.right - pieces.left
@@ -209,9 +211,9 @@ def _dip(
 
 
 def _height(gain: FloatArray, price: float, straight: BoolArray) -> FloatArray:
-    """A function of the gain, 0 at the price, that is nearly straight in the budget.
+    """Return a function of the gain, 0 at the price, that is nearly linear in the budget.
 
-    Losses fall like e^-budget, so it is log(gain / price), except where the gain nears 0.
+    Losses fall like e^-budget, so it is log(gain / price), except where the gain is near 0.
     """
     if price <= 0:
         return gain - price
@@ -220,7 +222,7 @@ def _height(gain: FloatArray, price: float, straight: BoolArray) -> FloatArray:
 
 
 def first_least(value: FloatArray, budget: FloatArray, pieces: Pieces) -> IntArray:
-    """Each unit's piece of least value; of equals the smallest budget, then a convex one."""
+    """Return each unit's piece of least value; among equals the smallest budget, then a convex one."""
     counts = np.diff(np.append(pieces.first, pieces.size))
     least = np.repeat(np.minimum.reduceat(value, pieces.first), counts)
     ties = np.where(value <= least, budget, np.inf)

@@ -1,9 +1,9 @@
 """Groups: experiments that share a cap, because a visitor enters at most one of them.
 
-A group costs its largest budget, so every member may use any budget up to the group's cap. What the
-group loses is the sum over members of their least bound at or below the cap: a function of the cap
-alone. It is cut into cells in which each member either follows one curve or rests at a budget that
-more cap does not improve.
+A group costs its largest budget, so every member may use any budget up to the group's cap. The
+group's loss is the sum over members of their smallest bound at or below the cap, which is a
+function of the cap. It is divided into cells in which each member either follows one curve or rests
+at a budget that more cap does not improve.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _HALVINGS = 45
 
 @dataclass(frozen=True)
 class _Member:
-    """What a member does as the group's cap grows.
+    """The behaviour of a member as the group's cap grows.
 
     Attributes:
-        edges: caps at which the member changes what it does, the group's ends included.
-        follows: the curve in each stretch between edges, -1 where it rests.
+        edges: caps at which its behaviour changes, including the group's ends.
+        follows: the curve between two edges, -1 where it rests.
         rests_at: its loss where it rests, 0 elsewhere.
     """
 
@@ -37,11 +37,11 @@ class _Member:
 
 
 def cells_of_group(curves: Curves, rows: IntArray, unit: int) -> Cells:
-    """The cells of one group.
+    """Return the cells of one group.
 
     Args:
         curves: all curves.
-        rows: the portfolio's rows of the members.
+        rows: rows of the members in the portfolio.
         unit: the group's unit.
     """
     mine = np.flatnonzero(np.isin(curves.experiment, rows))
@@ -70,7 +70,7 @@ def cells_of_group(curves: Curves, rows: IntArray, unit: int) -> Cells:
 
 
 def _trace(curves: Curves, own: IntArray, low: float, high: float) -> _Member:
-    """Follow one member's least loss from the group's least cap to its largest."""
+    """Follow one member's smallest loss from the group's smallest cap to its largest."""
     grid = _grid(curves, own, low, high)
     loss = _held(curves, own, grid)
     floor = float(loss[:, 0].min())
@@ -82,7 +82,7 @@ def _trace(curves: Curves, own: IntArray, low: float, high: float) -> _Member:
                 edges.append(at)
                 follows.append(-1 if who is None else int(own[who]))
                 rests.append(level if who is None else 0.0)
-    if not edges:  # the cap cannot move
+    if not edges:  # the cap is fixed
         return _Member(np.array([low]), np.array([-1]), np.array([floor]))
     return _Member(np.array([*edges, high]), np.array(follows), np.array(rests))
 
@@ -95,7 +95,7 @@ def _grid(curves: Curves, own: IntArray, low: float, high: float) -> FloatArray:
 
 
 def _held(curves: Curves, own: IntArray, budget: FloatArray) -> FloatArray:
-    """Bounds of a member's curves, each held at its own end; shape (curves, budgets)."""
+    """Return bounds of a member's curves, each constant beyond its end; shape (curves, budgets)."""
     held = np.minimum(budget, curves.high[own][:, None])
     return curves.regret(np.repeat(own, budget.size), held.ravel()).reshape(held.shape)
 
@@ -106,14 +106,14 @@ _Steps = list[tuple[float, int | None, float]]
 def _gap(
     curves: Curves, own: IntArray, ends: FloatArray, loss: FloatArray, floor: float
 ) -> tuple[_Steps, float]:
-    """What a member does between two nodes of the grid, and its least loss at the second.
+    """Return the behaviour of a member between two grid nodes, and its smallest loss at the second.
 
     Returns:
         Steps (from, curve or None at rest, level at rest) and the new floor.
     """
     left, right = float(ends[0]), float(ends[1])
     first, last = int(loss[:, 0].argmin()), int(loss[:, 1].argmin())
-    # At the left the member is on its curve if the curve is at the floor and not at its end.
+    # At the left end, the member is on its curve if the curve is at the floor and not at its end.
     on_curve = loss[first, 0] <= floor and curves.high[own[first]] > left
     improves = loss[last, 1] < floor
     new_floor = min(floor, float(loss[last, 1]))
@@ -123,7 +123,7 @@ def _gap(
     def at(who: int, budget: float) -> float:
         return float(_held(curves, own[[who]], np.array([budget]))[0, 0])
 
-    if improves:  # from rest, or from another curve, to the curve that is least at the right
+    if improves:  # from rest or another curve to the curve that is lowest at the right end
         turn = _turn(left, right, lambda x: at(last, x) >= (at(first, x) if on_curve else floor))
         return [(left, first if on_curve else None, floor), (turn, last, 0.0)], new_floor
     falling = on_curve and _gain(curves, own[first], left + 1e-9 * (right - left)) > 0
@@ -139,7 +139,7 @@ def _gain(curves: Curves, curve: int, budget: float) -> float:
 
 
 def _turn(left: float, right: float, before: Callable[[float], bool]) -> float:
-    """The budget at which `before` turns false, by halving."""
+    """Return the budget at which `before` becomes false, by bisection."""
     for _ in range(_HALVINGS):
         middle = (left + right) / 2
         left, right = (middle, right) if before(middle) else (left, middle)

@@ -1,4 +1,4 @@
-"""Which experiments go into one layer: layers are merged one by one, and experiments are moved."""
+"""Searches which experiments share a layer: merges layers one by one and moves experiments."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from deniable.portfolio.curves import KNOTS, IntArray, build_curves, expected_ta
 from deniable.portfolio.problem import Knowledge, Portfolio
 
 STEPS = 20
-"""Shares are multiples of 1/20; so a layer holds at most 20 experiments."""
+"""Shares are multiples of 1/20, so a layer holds at most 20 experiments."""
 IMPOSSIBLE = 1e18
-"""The loss of an experiment below its least budget: more than clicks can be worth, yet a number."""
+"""The loss of an experiment below its minimum budget: more than clicks can be worth, but finite."""
 _CAPS = 64  # steps of the firm budget between layers while layers are searched for
 _PASSES = 2
 
@@ -26,7 +26,7 @@ Found = dict[int, tuple[list[Group], float]]
 
 @dataclass(frozen=True)
 class LayerProblem:
-    """What each experiment loses in all, by share and cap: shape (experiments, STEPS + 1, knots)."""
+    """Total loss of each experiment by share and cap: shape (experiments, STEPS + 1, knots)."""
 
     portfolio: Portfolio
     regime: str
@@ -52,14 +52,14 @@ class LayerProblem:
         return cls(portfolio, regime, random, loss)
 
     def layer(self, group: Group) -> FloatArray:
-        """The least loss of a layer by the sum of its shares and its cap."""
+        """Return the smallest loss of a layer by the sum of its shares and its cap."""
         total: FloatArray = self.loss[group[0]]
         for member in group[1:]:
             total = _merged(total, self.loss[member])
         return total
 
     def shares(self, group: Group, cap: float) -> list[int]:
-        """The best shares under a cap, in steps."""
+        """Return the best shares under a cap, in steps."""
         at = [np.array([np.interp(cap, KNOTS, row) for row in self.loss[e]]) for e in group]
         tails = [np.where(np.arange(STEPS + 1) == 0, 0.0, np.inf)]
         for own in reversed(at):
@@ -73,7 +73,7 @@ class LayerProblem:
 
 
 def reduced(portfolio: Portfolio, rows: IntArray, shares: FloatArray) -> Portfolio:
-    """Some of the experiments, each with a part of its visitors; a row may occur many times."""
+    """Return some of the experiments, each with a share of its visitors; rows may repeat."""
     known = portfolio.known
     assert known is not None
     visitors = np.maximum(np.rint(portfolio.visitors[rows] * shares), 1).astype(np.int64)
@@ -99,7 +99,7 @@ def reduced(portfolio: Portfolio, rows: IntArray, shares: FloatArray) -> Portfol
 
 
 def _merged(first: FloatArray, second: FloatArray) -> FloatArray:
-    """The least sum over all divisions of the shares; infinite where there are too few."""
+    """Return the smallest sum over all divisions of the shares; infinite if there are too few."""
     total = np.full(np.broadcast_shapes(first.shape, second.shape), np.inf)
     for steps in range(STEPS + 1):
         if np.isfinite(second[steps]).any():
@@ -109,7 +109,7 @@ def _merged(first: FloatArray, second: FloatArray) -> FloatArray:
 
 
 def designs(problem: LayerProblem, part: Group, budget: float, meets: int | None) -> Found:
-    """The best layers found for every number of them, for experiments that share visitors."""
+    """Return the best layers found for each number of layers, for experiments that share visitors."""
     groups: list[Group] = [(row,) for row in part]
     tables = {group: problem.layer(group) for group in groups}
     pairs: dict[tuple[Group, Group], FloatArray] = {}
@@ -170,7 +170,7 @@ def _moved(
 
 
 def _loss(layers: Sequence[FloatArray], budget: float, meets: int | None) -> float:
-    """The least total over divisions of the budget between layers, in steps."""
+    """Return the smallest total over divisions of the budget between layers, in steps."""
     caps = np.linspace(0, budget, _CAPS + 1)
     split = np.zeros(_CAPS + 1)
     for table in layers:
@@ -181,12 +181,12 @@ def _loss(layers: Sequence[FloatArray], budget: float, meets: int | None) -> flo
         split = after
     total = float(split[-1])
     if meets is not None and meets < len(layers):
-        # A visitor meets so few that every layer may have its part of the budget.
+        # A visitor meets so few experiments that every layer may have this part of the budget.
         total = min(total, sum(float(np.interp(budget / meets, KNOTS, t)) for t in layers))
     return total
 
 
 def nearest_number(own: Found, count: int) -> tuple[list[Group], float]:
-    """A part's layers where the firm has so many: the nearest number that it has."""
+    """Return a part's layers for this number of layers, or the nearest available number."""
     nearest = min(own, key=lambda number: (abs(number - min(count, max(own))), number))
     return own[nearest]

@@ -1,17 +1,20 @@
-"""Layers designed for the firm: which experiments exclude each other, and with which shares.
+"""Designs layers for the firm: which experiments exclude each other, and with which shares.
 
-In a layer a visitor enters one experiment, so the layer costs its largest budget. The price is traffic:
-an experiment with a share w of its visitors learns from w T of them, and all others see its arms at
-random, as if it did not run. A visitor in no layer at all meets every experiment, and their budgets add
-up. So few layers give large budgets to few visitors, many give small ones to many.
+In a layer a visitor enters only one experiment, so the layer costs its largest budget. The price is
+traffic: an experiment with a share w of its visitors learns from w T of them, and all others see
+its arms at random, as if it did not run. Without layers, a visitor meets every experiment, and
+their budgets add up. So few layers give large budgets to few visitors, and many give small ones to
+many.
 
-Clicks alone never ask for layers: what a layer gains is at most what its best member would gain with all
-visitors and the layer's budget, while the others have none. It is least budgets that do: experiments
-that are only worth running with some budget, and more of them than the sum allows.
+Clicks alone never justify layers: what a layer gains is at most what its best member would gain
+with all visitors and the layer's budget, while the others have none. Minimum budgets do:
+experiments that are only worth running with some budget, if there are more of them than the sum
+allows.
 
-For given layers the best shares are exact in steps of 1/20, and the budgets are divided by `allocate`.
-Which experiments go together is searched for: layers are merged one by one, the cheapest pair first, and
-experiments are moved while that helps. Nothing is proven about that choice.
+For given layers the best shares are exact in steps of 1/20, and `allocate` divides the budgets.
+Which experiments share a layer is found by a heuristic search: layers are merged one by one, the
+cheapest pair first, and experiments are moved while that helps. Nothing is proven about this
+choice.
 """
 
 from __future__ import annotations
@@ -52,10 +55,10 @@ class Layer:
     """Experiments that exclude each other.
 
     Attributes:
-        name: of the layer.
+        name: name of the layer.
         experiments: their ids.
-        shares: the part of the visitors that each has; they sum to 1.
-        budget: the largest of their budgets, in nats: what the layer costs.
+        shares: share of the visitors of each; they sum to 1.
+        budget: the largest of their budgets, in nats, which is the cost of the layer.
 
     >>> Layer("layer 1", ("home", "cart"), (0.75, 0.25), 1.5).budget
     1.5
@@ -69,21 +72,21 @@ class Layer:
 
 @dataclass(frozen=True, eq=False)
 class LayerDesign:
-    """Layers for a portfolio, and what they come to.
+    """Layers for a portfolio, with their results.
 
     Attributes:
-        layers: the best ones found; an experiment that excludes no other is a layer of its own.
+        layers: the best ones found; an experiment that excludes no other is in a layer of its own.
         allocation: budgets and strategies within them.
-        certified: whether no other budgets within these layers save more, by the usual gap.
-        firm_budget: what a visitor may be exposed to in all, in nats.
-        outside: what is lost with visitors that are not in an experiment.
-        total_loss: clicks that are expected to be lost in all, times their worth.
+        certified: whether no other budgets within these layers save more, up to the usual gap.
+        firm_budget: the largest total risk of a visitor, in nats.
+        outside: loss from visitors who are not in an experiment.
+        total_loss: total expected lost clicks, times their value.
         one_sum_loss: the same if every visitor meets every experiment and budgets add up; infinite
-            where the firm budget does not hold the least budgets.
-        random_loss: the same with random arms for everybody.
-        n_layers: numbers of layers that were tried.
-        losses: the least loss found for each.
-        meets: the most experiments that a visitor meets, where that was told.
+            if the firm budget does not cover the minimum budgets.
+        random_loss: the same with random arms for all visitors.
+        n_layers: the numbers of layers that were tried.
+        losses: the smallest loss found for each.
+        meets: the most experiments that a visitor meets, if given.
 
     >>> rows = [{"id": i, "arms": 5, "visitors": 90_000, "base_rate": 0.1} for i in "abc"]
     >>> design = design_layers(Portfolio.of(rows), 2)
@@ -105,11 +108,11 @@ class LayerDesign:
 
     @property
     def saved(self) -> float:
-        """What the layers save against one big sum."""
+        """What the layers save compared with a single sum."""
         return self.one_sum_loss - self.total_loss
 
     def rows(self) -> list[Record]:
-        """One row an experiment: its layer, share, visitors, strategy and budget."""
+        """Return one row per experiment: its layer, share, visitors, strategy and budget."""
         place = {name: row for row, name in enumerate(self.allocation.portfolio.ids)}
         return [
             {
@@ -126,13 +129,13 @@ class LayerDesign:
         ]
 
     def frame(self) -> pl.DataFrame:
-        """The rows as a Polars table."""
+        """Return the rows as a Polars frame."""
         import polars as pl
 
         return pl.DataFrame(self.rows())
 
     def to_dict(self) -> JsonObject:
-        """Everything as plain numbers, for JSON; None for what is impossible."""
+        """Return plain values for JSON, with None for what is impossible."""
         return {
             "firm_budget": self.firm_budget,
             "meets": self.meets,
@@ -149,7 +152,7 @@ class LayerDesign:
         }
 
     def chart(self) -> ChartType:
-        """Loss over the number of layers, and who shares the best ones, as an Altair chart."""
+        """Chart the loss over the number of layers, and the shares in the best ones, with Altair."""
         from deniable.charts.portfolio_layers import layers_chart
 
         return layers_chart(self)
@@ -163,20 +166,20 @@ def design_layers(
     together: Iterable[Iterable[str]] | None = None,
     regime: str = "flexible",
 ) -> LayerDesign:
-    """The layers with which the firm is expected to lose the least.
+    """Return the layers with the smallest expected loss.
 
     Args:
         portfolio: experiments with base rates; `visitors` is what each would have on its own.
         firm_budget: Gamma, in nats.
-        meets: the most experiments that a visitor meets, where nothing else is known.
-        together: sets of ids that some visitor may meet all of; experiments that no chain of sets
-            connects share no visitor, and each such part of the firm has the whole budget. Without
-            it every visitor may meet all.
+        meets: the most experiments that a visitor meets, if nothing else is known.
+        together: sets of ids that a visitor may meet together; experiments that no chain of sets
+            connects share no visitor, and each such part of the firm has the whole budget. By
+            default every visitor may meet all.
         regime: as in `allocate`.
 
     Raises:
         InvalidArgumentError: without base rates, with groups or commitments, which layers would
-            break, or where not even one layer holds the least budgets.
+            break, or if not even one layer covers the minimum budgets.
 
     >>> rows = [{"id": i, "arms": 2, "visitors": 90_000, "base_rate": 0.1} for i in "ab"]
     >>> [layer.experiments for layer in design_layers(Portfolio.of(rows), 9).layers]
@@ -219,7 +222,7 @@ def _finite(value: float) -> float | None:
 
 
 def _fewest_exclusions(own: Found) -> list[Group]:
-    """The best layers; of those that lose about the same the most, which exclude the fewest."""
+    """Return the best layers; among nearly equal losses the most layers, which exclude the fewest."""
     least = min(loss for _, loss in own.values())
     return own[max(count for count, (_, loss) in own.items() if loss <= least * (1 + 1e-5))][0]
 
@@ -231,7 +234,7 @@ def _settled(
     budget: float,
     meets: int | None,
 ) -> tuple[Allocation, bool, FloatArray]:
-    """Shares and budgets for the layers that were chosen; shares follow caps, and caps shares."""
+    """Return shares and budgets for the chosen layers; shares depend on caps, and caps on shares."""
     portfolio = problem.portfolio
     shares = np.ones(portfolio.size)
     caps = [budget / max(1, len([g for g in groups if g[0] in part])) for part in parts]
@@ -257,7 +260,7 @@ def _allocated(
     budget: float,
     meets: int | None,
 ) -> tuple[Allocation, bool]:
-    """Budgets for layers with these shares, and whether they are certified."""
+    """Return budgets for layers with these shares, and whether they are certified."""
     portfolio = problem.portfolio
     rows = np.arange(portfolio.size)
     names: list[str | None] = [None] * portfolio.size
@@ -268,7 +271,7 @@ def _allocated(
     if len(parts) == 1 and not (meets is not None and meets < len(groups)):
         found = allocate(whole, budget, regime=problem.regime)
         return found, found.certified
-    # Parts that share no visitor have the whole budget each: their budgets, side by side.
+    # Parts that share no visitor each have the whole budget.
     budgets, certified = np.zeros(portfolio.size, dtype=np.int64), True
     for part in parts:
         own = [group for group in groups if group[0] in part]
@@ -320,7 +323,7 @@ def _named(
 
 
 def _parts(portfolio: Portfolio, together: Iterable[Iterable[str]] | None) -> list[Group]:
-    """Experiments that chains of shared visitors connect."""
+    """Return groups of experiments that are connected by shared visitors."""
     if together is None:
         return [tuple(range(portfolio.size))]
     place = {name: row for row, name in enumerate(portfolio.ids)}

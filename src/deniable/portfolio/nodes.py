@@ -1,9 +1,9 @@
-"""A node of the search: units held to narrower ends, and what holds for some best allocation.
+"""A node of the search: units with narrower ends, and properties of some best allocation.
 
 Two units inside concave pieces lose nothing by moving apart until one reaches an end. So some best
-allocation has at most one unit inside a concave piece, the odd one; all others are regular: inside a
-convex piece or at an end. A node says where the odd one is, if there is one, and how many of many
-similar units are above their jump, whichever they are.
+allocation has at most one unit inside a concave piece, the odd one; all others are regular: inside
+a convex piece or at an end. A node says where the odd one is, if there is one, and how many of many
+similar units are above their jump, but not which.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Family:
 
 @dataclass
 class Structure:
-    """The pieces of all units as regular ones and odd ones; those that cannot be best are left out.
+    """The pieces of all units as regular and odd ones, without those that cannot be optimal.
 
     Attributes:
         pieces: all of them.
@@ -48,13 +48,13 @@ class Structure:
 
     @classmethod
     def of(cls, demand: Demand, response: Response, allowed: float) -> Structure:
-        """From the demand of all pieces.
+        """Build it from the demand of all pieces.
 
         Args:
-            demand: of all pieces.
-            response: to a price near the best one.
-            allowed: what a unit may lose against its bound at that price; with more, the bound of all
-                is above the best that was found.
+            demand: demand of all pieces.
+            response: response to a price near the best one.
+            allowed: what a unit may lose relative to its bound at that price; with more, the total
+                bound would exceed the best allocation found.
         """
         pieces, price = demand.pieces, response.price
         concave = np.flatnonzero(~pieces.convex)
@@ -92,7 +92,7 @@ class Structure:
         return cls(pieces, own, origin, odd, none)
 
     def at(self, price: float) -> Response:
-        """The response of all units as regular ones."""
+        """Return the response of all units as regular ones."""
         if price not in self._responses:
             found = self.regular.at(price)
             self._responses[price] = Response(
@@ -115,13 +115,14 @@ class Structure:
 
 @dataclass
 class Node:
-    """What a node of the search adds to the problem.
+    """The restrictions that a node of the search adds to the problem.
 
     Attributes:
         low, high: the ends of every unit.
-        structured: whether all units but an odd one are regular; else anything goes.
-        count: the least and the most of the family that may be at or above their split.
-        odd: the ends of the odd unit's budget; None where there is none.
+        structured: whether all units except an odd one are regular; if not, there is no
+            restriction.
+        count: minimum and maximum number of the family at or above their split.
+        odd: the ends of the odd unit's budget; None if there is none.
     """
 
     low: FloatArray
@@ -132,23 +133,23 @@ class Node:
     _prepared: _Prepared | None = None
 
     def respond(self, structure: Structure, price: float) -> Response:
-        """The response of all units in this node, where it is structured."""
+        """Return the response of all units in this node, if it is structured."""
         if self._prepared is None:
             self._prepared = _Prepared.of(self, structure)
         return self._prepared.at(price, structure.at(price), self.count)
 
     def forget(self) -> None:
-        """Drop what is only needed while the node is solved."""
+        """Drop data that is only needed while the node is solved."""
         self._prepared = None
 
 
 Part = tuple[IntArray, Demand, IntArray]
-"""Units that can be somewhere, their demand there, and the pieces that theirs are parts of."""
+"""Units that can be in a region, their demand there, and the original pieces of theirs."""
 
 
 @dataclass(frozen=True)
 class _Prepared:
-    """A node's units cut to their ends, to be asked at many prices."""
+    """A node's units restricted to their ends, for evaluation at many prices."""
 
     tight: IntArray
     within: Part
@@ -187,7 +188,7 @@ class _Prepared:
         )
 
     def at(self, price: float, free: Response, count: tuple[int, int]) -> Response:
-        """The response at a price, from that of units that are free."""
+        """Return the response at a price, given that of unrestricted units."""
         size = free.bound.size
         sides = [Sides.filled(free)]
         rows = np.arange(size)
@@ -231,11 +232,11 @@ def narrow(
     high: FloatArray,
     allowed: BoolArray | None = None,
 ) -> Part:
-    """The demand of those of some units that have pieces between ends, and their places among them.
+    """Return the demand of those of the units that have pieces between the ends, and their indices.
 
     Args:
-        demand: of all units.
-        units: the units wanted.
+        demand: demand of all units.
+        units: the requested units.
         low: the left end of every unit.
         high: the right end.
         allowed: a mask of pieces that may be used.
@@ -254,10 +255,10 @@ def narrow(
 
 
 def split_unit(node: Node, unit: int, at: float, twins: IntArray | None) -> list[Node]:
-    """Two children: the unit at or below a budget, and at or above it.
+    """Return two children: the unit at or below a budget, and at or above it.
 
-    Twins are interchangeable, so that their budgets may be taken as falling in order: what is below
-    takes the later twins along, what is above the earlier ones.
+    Twins are interchangeable, so their budgets may be assumed to be in descending order: lowering
+    one also lowers the later twins, and raising one also raises the earlier ones.
     """
     same = np.array([unit]) if twins is None else np.flatnonzero(twins == twins[unit])
     later, earlier = same[same >= unit], same[same <= unit]
@@ -272,7 +273,7 @@ def split_unit(node: Node, unit: int, at: float, twins: IntArray | None) -> list
 
 
 def split_count(node: Node, count: int) -> list[Node]:
-    """Two children: at most `count` of the family at or above their splits, and more."""
+    """Return two children: at most `count` of the family at or above their splits, and more."""
     least, most = node.count
     return [
         Node(node.low, node.high, True, limits, node.odd)
@@ -281,7 +282,7 @@ def split_count(node: Node, count: int) -> list[Node]:
 
 
 def split_odd(node: Node, at: float) -> list[Node]:
-    """Two children: the odd unit's budget at most so much, and at least."""
+    """Return two children: the odd unit's budget at most this, and at least this."""
     assert node.odd is not None
     left, right = node.odd
     return [Node(node.low, node.high, True, node.count, ends) for ends in ((left, at), (at, right))]

@@ -1,7 +1,8 @@
-"""Realized risk: what a visitor who meets only some experiments is exposed to.
+"""Realized risk: the exposure of a visitor who meets only some experiments.
 
-The firm budget bounds the visitor who meets every experiment. A visitor who meets each with some
-probability has a random total; its distribution is computed exactly up to a grid, and rounded up.
+The firm budget bounds the risk of a visitor who meets every experiment. For a visitor who meets
+each with some probability, the total is random; its distribution is computed exactly up to a grid,
+and rounded up.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ class RealizedRisk:
     """The distribution of a visitor's total risk.
 
     Attributes:
-        worst_case: the visitor who meets all; one experiment of each group.
-        mean: over visitors.
+        worst_case: for a visitor who meets all, with one experiment of each group.
+        mean: mean over visitors.
         risk: ascending values of total risk, in nats.
-        probability: the part of visitors at or below each.
+        probability: share of visitors at or below each.
 
     >>> one = Portfolio.from_sizes([2], [1000], form="paper")
     >>> risk = realized_risk(one, np.array([2 * 10**9]), 0.25)
@@ -41,19 +42,20 @@ class RealizedRisk:
     probability: FloatArray
 
     def quantile(self, part: float) -> float:
-        """The total risk that this part of visitors does not exceed."""
+        """Return the total risk that this share of visitors does not exceed."""
         wanted = check.single("part", check.probability("part", part))
         index = int(np.searchsorted(self.probability, wanted - 1e-12))
         return float(self.risk[min(index, self.risk.size - 1)])
 
 
 def realized_risk(portfolio: Portfolio, budgets_nano: NanoArray, share: ArrayLike) -> RealizedRisk:
-    """The distribution where a visitor meets experiments independently.
+    """Return the distribution if visitors meet experiments independently.
 
     Args:
-        portfolio: the experiments; a visitor who meets a group meets one of it, each as likely.
+        portfolio: the experiments; a visitor who meets a group meets one member, each equally
+            likely.
         budgets_nano: their budgets.
-        share: the chance to meet each experiment on its own, or each group; one for all, or one an
+        share: probability of meeting each single experiment, or each group; one for all, or one per
             experiment (a group's is the largest of its members').
 
     >>> three = Portfolio.from_sizes([2, 2, 2], [1000, 1000, 1000], form="paper")
@@ -69,7 +71,8 @@ def realized_risk(portfolio: Portfolio, budgets_nano: NanoArray, share: ArrayLik
     width = worst / BINS
     units = [(nats[[row]], float(chance[row])) for row in portfolio.loners]
     units += [(nats[rows], float(chance[rows].max())) for rows in portfolio.members]
-    mass = np.zeros(BINS + len(units) + 2)  # rounding up may pass the worst case by a bin a unit
+    # Rounding up may exceed the worst case by a bin per unit.
+    mass = np.zeros(BINS + len(units) + 2)
     mass[0] = 1.0
     mean, top = 0.0, 0
     for budgets, meets in units:
@@ -89,12 +92,12 @@ def realized_risk(portfolio: Portfolio, budgets_nano: NanoArray, share: ArrayLik
 def sampled_risk(
     portfolio: Portfolio, budgets_nano: NanoArray, memberships: NDArray[np.bool_] | ArrayLike
 ) -> RealizedRisk:
-    """The distribution over a sample of visitors.
+    """Return the distribution over a sample of visitors.
 
     Args:
         portfolio: the experiments.
         budgets_nano: their budgets.
-        memberships: shape (visitors, experiments); true where the visitor was in the experiment.
+        memberships: shape (visitors, experiments); true if the visitor was in the experiment.
 
     >>> two = Portfolio.from_sizes([2, 2], [1000, 1000], form="paper")
     >>> sampled_risk(two, np.array([1, 2]) * 10**9, [[1, 0], [1, 1]]).risk.tolist()

@@ -1,9 +1,10 @@
-"""Pieces: stretches of budget on which what a unit loses is convex, or concave, in its budget.
+"""Pieces: ranges of budget on which a unit's loss is convex, or concave.
 
-A unit is what the firm pays for once: an experiment of its own, or a group. A convex piece has its
-minimum where its gain meets the price; a concave one at an end. That makes a global minimum exact:
-compare a few candidates. Inflections are found where the sampled gain turns, and refined; a missed
-turn would be smaller than the samples' spacing, and tests compare with dense grids.
+A unit is what the firm pays for once: a single experiment, or a group. A convex piece has its
+minimum where its gain equals the price; a concave one at an end. The global minimum is therefore
+exact: it compares a few candidates. Inflections are found where the sampled gain turns, and
+refined. A missed turn would be smaller than the spacing of the samples, and tests compare with
+dense grids.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ from deniable.portfolio.sketch import Sketch
 Formula = Callable[[IntArray, FloatArray], FloatArray]
 
 SAMPLES = 33
-"""Gains sampled in each cell to find its inflections."""
+"""Number of gains sampled in each cell to find its inflections."""
 
-_INSIDE = 1e-8  # gains at an end are read this part of the width inside: they may jump at the end
+_INSIDE = 1e-8  # gains may jump at an end, so they are evaluated this share of the width inside
 _ZOOMS, _ZOOM_POINTS = 6, 10  # to 1e-4 of the samples' spacing: an inflection errs in third order
 
 
 @dataclass(frozen=True)
 class Cells:
-    """Stretches [left, right] of a unit on which one sum of curves holds.
+    """Ranges [left, right] of a unit on which one sum of curves applies.
 
     The loss is `offset` plus the regret of the curves term_curve[start:stop] of the cell.
     """
@@ -43,19 +44,19 @@ class Cells:
 
     @property
     def size(self) -> int:
-        """How many cells."""
+        """Number of cells."""
         return self.unit.size
 
 
 class Losses:
-    """Evaluates cells: the loss, or its gain (minus the slope), at budgets.
+    """Evaluates cells: the loss, or its gain (minus the slope), at given budgets.
 
-    A loss is told as the change from what the unit loses at its least budget, so that a small saving
-    is not the difference of two large sums.
+    A loss is relative to that at the unit's smallest budget, so that a small saving is not the
+    difference of two large sums.
 
     Attributes:
         curves, cells: what is evaluated.
-        base: what each unit loses at its least budget.
+        base: loss of each unit at its smallest budget.
         budget, sampled_gain: budgets inside each cell and the gain there, shape (cells, SAMPLES).
     """
 
@@ -71,11 +72,11 @@ class Losses:
         self.sampled_gain = self.gain(each, self.budget.ravel()).reshape(self.budget.shape)
 
     def value(self, cell: IntArray, budget: FloatArray) -> FloatArray:
-        """What is lost in each cell at its budget, less what its unit loses at its least one."""
+        """Return the loss in each cell at its budget, minus the unit's loss at its smallest budget."""
         return self._whole(cell, budget) - self.base[self.cells.unit[cell]]
 
     def gain(self, cell: IntArray, budget: FloatArray) -> FloatArray:
-        """What one more nat saves in each cell at its budget."""
+        """Return what one more nat saves in each cell at its budget."""
         return self._sum(self.curves.gain, cell, budget)
 
     def _at_least_budget(self) -> FloatArray:
@@ -103,12 +104,12 @@ class Losses:
 
 @dataclass(frozen=True)
 class Pieces:
-    """Convex and concave pieces, sorted by unit; `first` is where each unit's pieces begin.
+    """Convex and concave pieces, sorted by unit.
 
     Attributes:
         unit, cell: the unit, and the cell that evaluates the piece.
         left, right: its ends in nats.
-        convex: its shape.
+        convex: whether it is convex.
         left_value, right_value: the loss at its ends.
         left_gain, right_gain: the gain just inside its ends.
         first: index of each unit's first piece.
@@ -127,11 +128,11 @@ class Pieces:
 
     @property
     def size(self) -> int:
-        """How many pieces."""
+        """Number of pieces."""
         return self.unit.size
 
     def chosen(self, which: BoolArray | IntArray) -> Pieces:
-        """Some of the pieces, in order."""
+        """Return some of the pieces, in order."""
         unit = self.unit[which]
         return Pieces(
             *(unit, self.cell[which], self.left[which], self.right[which], self.convex[which]),
@@ -142,10 +143,10 @@ class Pieces:
 
 
 def cells_of_loners(curves: Curves, chosen: IntArray, unit: IntArray) -> Cells:
-    """Cells of curves that stand alone, cut at their kinks; tables only where their gain falls.
+    """Return cells of single curves, cut at their kinks; for tables only where the gain falls.
 
     Args:
-        curves: all of them.
+        curves: all curves.
         chosen: the curves to cut.
         unit: the unit of each chosen curve.
     """
@@ -157,7 +158,7 @@ def cells_of_loners(curves: Curves, chosen: IntArray, unit: IntArray) -> Cells:
     if isinstance(curves, TableCurves):
         edges = _joined(curves, chosen, edges)
     row, column = np.nonzero(edges[:, 1:] - edges[:, :-1] > 1e-12)
-    points = np.nonzero(edges[:, -1] - edges[:, 0] <= 1e-12)[0]  # nothing to choose: one point
+    points = np.nonzero(edges[:, -1] - edges[:, 0] <= 1e-12)[0]  # a single possible budget
     row, column = np.append(row, points), np.append(column, np.zeros_like(points))
     right = np.where(np.arange(row.size) < row.size - points.size, edges[row, column + 1], 0.0)
     right[row.size - points.size :] = edges[points, 0]
@@ -168,10 +169,10 @@ def cells_of_loners(curves: Curves, chosen: IntArray, unit: IntArray) -> Cells:
 
 
 def _joined(curves: TableCurves, chosen: IntArray, edges: FloatArray) -> FloatArray:
-    """The edges without those at which the gain rises: there the loss is concave, and no best budget."""
+    """Remove edges at which the gain rises: the loss is concave there, so they are never optimal."""
     inner = edges[:, 1:-1]
     each = np.repeat(chosen, inner.shape[1])
-    shift = 1e-9  # less than any stretch between knots
+    shift = 1e-9  # smaller than any distance between knots
     before = curves.gain(each, np.maximum(inner - shift, 0.0).ravel()).reshape(inner.shape)
     after = curves.gain(each, inner.ravel()).reshape(inner.shape)
     kept = np.where(after > before, edges[:, :1], inner)
@@ -179,7 +180,7 @@ def _joined(curves: TableCurves, chosen: IntArray, edges: FloatArray) -> FloatAr
 
 
 def join_cells(parts: list[Cells]) -> Cells:
-    """One list of cells."""
+    """Concatenate cells."""
     shift = np.cumsum([0, *(part.term_curve.size for part in parts)])
     pairs = list(zip(parts, shift, strict=False))
     return Cells(
@@ -194,12 +195,12 @@ def join_cells(parts: list[Cells]) -> Cells:
 
 
 def cut_into_pieces(losses: Losses) -> tuple[Pieces, Sketch]:
-    """The pieces of all cells, and a sketch of them from the samples that found the cuts."""
+    """Return the pieces of all cells, and a sketch of them from the samples used for cutting."""
     cells = losses.cells
     cell = np.arange(cells.size)
     left, right = cells.left, cells.right
     budget, gain = losses.budget, losses.sampled_gain
-    if isinstance(losses.curves, TableCurves):  # cells are straight, or concave
+    if isinstance(losses.curves, TableCurves):  # cells are linear or concave
         pieces = make_pieces(losses, cell, left, right, gain[:, -1] <= gain[:, 0])
         return pieces, Sketch.of(cells.unit, left, losses.value(cell, left), budget, gain)
     rising = _rising(gain)
@@ -212,7 +213,7 @@ def cut_into_pieces(losses: Losses) -> tuple[Pieces, Sketch]:
 def make_pieces(
     losses: Losses, cell: IntArray, left: FloatArray, right: FloatArray, convex: BoolArray
 ) -> Pieces:
-    """Pieces from their ends: values and gains are computed, units put in order."""
+    """Build pieces from their ends, computing values and gains and sorting by unit."""
     order = np.lexsort((left, cell, losses.cells.unit[cell]))
     cell, left, right, convex = cell[order], left[order], right[order], convex[order]
     inside = _INSIDE * (right - left)
@@ -236,12 +237,12 @@ def clip_pieces(
     high: FloatArray,
     allowed: BoolArray | None = None,
 ) -> tuple[Pieces, IntArray]:
-    """The pieces of some units within narrower ends, and the index of each in the original.
+    """Return the pieces of some units within narrower ends, and the index of each in the original.
 
     Args:
         losses: evaluates the pieces.
-        pieces: all of them.
-        units: the units wanted, in order.
+        pieces: all pieces.
+        units: the requested units, in order.
         low: the narrower left end of each unit.
         high: the narrower right end.
         allowed: a mask of the pieces that may be used; all by default.
@@ -252,7 +253,7 @@ def clip_pieces(
     index = pieces.first[units][which] + within
     left = np.clip(pieces.left[index], low[which], high[which])
     right = np.clip(pieces.right[index], low[which], high[which])
-    # A piece outside of the ends has shrunk to a point at one of them, which need not be its own.
+    # A piece outside the ends has shrunk to a point at one of them, which may not belong to it.
     touches = (pieces.left[index] <= high[which]) & (pieces.right[index] >= low[which])
     if allowed is not None:
         touches &= allowed[index]
@@ -262,7 +263,7 @@ def clip_pieces(
 
 
 def _rising(gain: FloatArray) -> BoolArray:
-    """Whether the gain rises (the loss is concave) between samples; noise takes its neighbour's."""
+    """Whether the gain rises (the loss is concave) between samples; noise is smoothed over."""
     step = np.diff(gain, axis=1)
     noise = 1e-11 * np.abs(gain).max(axis=1, keepdims=True)
     clear = np.abs(step) > noise
@@ -276,7 +277,7 @@ def _rising(gain: FloatArray) -> BoolArray:
 def _refine(
     losses: Losses, cell: IntArray, left: FloatArray, right: FloatArray, peak: BoolArray
 ) -> FloatArray:
-    """The gain's maximum (where it stops rising) or minimum between two samples, by zooming in."""
+    """Find the gain's maximum (where it stops rising) or minimum between two samples, by zooming in."""
     sign = np.where(peak, 1.0, -1.0)[:, None]
     low, high = left, right
     rows = np.arange(cell.size)
@@ -297,7 +298,7 @@ def _assemble(
     cut: FloatArray,
     rising: BoolArray,
 ) -> Pieces:
-    # Edges of every cell in order: its left end, its cuts; a piece runs to the next edge.
+    # Edges of every cell in order: its left end, then its cuts. A piece extends to the next edge.
     index = np.concatenate([np.arange(cell.size), row])
     edge = np.concatenate([left, cut])
     order = np.lexsort((edge, index))

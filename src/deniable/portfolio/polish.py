@@ -1,8 +1,8 @@
-"""Polish: the best allocation found, moved to where all free marginal gains are equal.
+"""Polishing: moves the best allocation found to where all free marginal gains are equal.
 
-The search stops when its gap is small enough; the budgets it leaves are near the optimum of their
-pieces. Here each unit stays on its piece and the price is found at which the budget is spent exactly:
-that price is the shadow value of the firm budget.
+The search stops when its gap is small enough, with budgets near the optimum of their pieces. Here
+each unit stays on its piece, and we find the price at which the budget is spent exactly. That price
+is the shadow value of the firm budget.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from deniable.portfolio.pieces import Losses, Pieces
 from deniable.portfolio.search import Best
 
 _STEPS = 40
-_EXACT = 1e-13  # nats: roots to nearly the last bits
-_SPENT = 1e-10  # nats: a tenth of a nano-nat is spent exactly enough
+_EXACT = 1e-13  # nats: roots to nearly full precision
+_SPENT = 1e-10  # nats: a tenth of a nano-nat is exact enough
 
 
 def polish(known: Demand, best: Best, available: float) -> tuple[Best, float]:
-    """The allocation with equal gains on the pieces it uses, and the shadow value.
+    """Return the allocation with equal gains on the pieces it uses, and the shadow value.
 
     Args:
-        known: the demand of all units, with the roots that the search found.
+        known: the demand of all units, with the roots found by the search.
         best: the allocation to polish.
         available: the firm budget in nats.
 
@@ -38,9 +38,9 @@ def polish(known: Demand, best: Best, available: float) -> tuple[Best, float]:
     free, gain = _free(losses, pieces, best)
     left_over = available - float(best.budget.sum()) > 1e-8
     if left_over and (not free.any() or float(np.median(gain)) <= 1e-9 * whole):
-        return best, 0.0  # the rest is of no use to anyone
+        return best, 0.0  # the rest is useless
     inside = free & pieces.convex[best.piece]
-    if isinstance(losses.curves, TableCurves):  # on a straight piece the gain does not move
+    if isinstance(losses.curves, TableCurves):  # on a linear piece the gain is constant
         return best, float(gain.min()) if free.any() else _next_gain(pieces, best)
     if inside.any():
         start = max(float(np.median(gain)), 1e-12 * whole)
@@ -55,12 +55,12 @@ def polish(known: Demand, best: Best, available: float) -> tuple[Best, float]:
 
 
 def _noise(known: Demand, best: Best) -> float:
-    """A difference of losses that is rounding."""
+    """Return a difference of losses that is within rounding."""
     return ROUNDING * float(known.losses.base.sum()) + 1e-12 * abs(best.loss)
 
 
 def _free(losses: Losses, pieces: Pieces, best: Best) -> tuple[BoolArray, FloatArray]:
-    """Units strictly between the ends of their pieces, and the gains of those."""
+    """Return units strictly between the ends of their pieces, and their gains."""
     left, right = pieces.left[best.piece], pieces.right[best.piece]
     free = np.minimum(best.budget - left, right - best.budget) > 1e-7
     return free, losses.gain(pieces.cell[best.piece[free]], best.budget[free])
@@ -69,7 +69,7 @@ def _free(losses: Losses, pieces: Pieces, best: Best) -> tuple[BoolArray, FloatA
 def _equalize(
     known: Demand, best: Best, inside: BoolArray, available: float, price: float
 ) -> tuple[Best, float]:
-    """Budgets of the inside units on their convex pieces at the price that spends it all."""
+    """Return budgets of the inside units on their convex pieces, at the price that spends everything."""
     parent = (known, best.piece[inside])
     demand = Demand(known.losses, known.pieces.chosen(best.piece[inside]), _EXACT, parent)
     available = available - float(best.budget[~inside].sum())
@@ -116,7 +116,7 @@ def _settle(
     price: float,
     unit: int,
 ) -> tuple[Best, float]:
-    """Move the one unit on a concave piece until its gain is the common one, by the secant method."""
+    """Move the one unit on a concave piece until its gain equals the common one (secant method)."""
     losses, pieces = known.losses, known.pieces
     left, right = pieces.left[best.piece[unit]], pieces.right[best.piece[unit]]
 
@@ -144,7 +144,7 @@ def _settle(
 
 
 def _next_gain(pieces: Pieces, best: Best) -> float:
-    """The largest gain just above the budgets, where every unit rests at an end."""
+    """Return the largest gain just above the budgets, if every unit rests at an end."""
     unit = pieces.unit
     starts = np.abs(pieces.left - best.budget[unit]) <= 1e-7
     room = starts & (pieces.right > pieces.left)

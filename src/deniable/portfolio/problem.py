@@ -1,6 +1,6 @@
-"""The firm's problem: experiments, what is already decided about them, and one budget.
+"""The firm's problem: experiments, existing decisions about them, and one budget.
 
-Budgets are whole nano-nats. What a person writes as 0.1 means one tenth, so amounts are read as
+Budgets are whole nano-nats. A person who writes 0.1 means one tenth, so amounts are read as
 decimals: minimum and committed budgets are rounded up, maximum and firm budgets down.
 """
 
@@ -23,26 +23,26 @@ from deniable.strategies import STRATEGIES
 from deniable.theory.regret import Form
 
 FLEXIBLE = "flexible"
-"""The regime in which every experiment has the best strategy for it; others are strategies' names."""
+"""The regime in which every experiment has its best strategy; other regimes are strategy names."""
 
 OBJECTIVES = ("expected", "bound")
-"""What is made small: clicks that are expected to be lost, or the bound on them."""
+"""What is minimized: expected lost clicks, or the bound on them."""
 
 NanoArray: TypeAlias = NDArray[np.int64]
 
 UNLIMITED_NANO = 2**62
-"""A maximum that never binds; far above any best budget and safe to add up in int64 pairs."""
+"""A maximum that never binds: far above any best budget, and safe to add in int64 pairs."""
 
 
 @dataclass(frozen=True, eq=False)
 class Knowledge:
-    """What is known about experiments, column by column.
+    """What is known about experiments, by column.
 
     Attributes:
         base_rate: the usual click rate.
         lift: how much arms usually differ, as a standard deviation relative to the base rate.
         heterogeneity: how much of that differs by segment, from 0 to 1.
-        shares: parts of the visitors by segment; None for equal ones.
+        shares: shares of the visitors by segment; None for equal ones.
     """
 
     base_rate: FloatArray
@@ -53,21 +53,21 @@ class Knowledge:
 
 @dataclass(frozen=True, eq=False)
 class Portfolio:
-    """Experiments that share a firm budget, column by column.
+    """Experiments that share a firm budget, by column.
 
     Attributes:
         ids: their names, all different.
         arms, visitors, segments: K, T and J.
-        strategies: a strategy's name, or None where the solver chooses.
+        strategies: name of a strategy, or None to let the solver choose.
         min_nano, max_nano: the least and the most budget; equal for a committed one.
         committed: whether the budget is already promised and cannot change.
-        groups: the layer's name; None for an experiment of its own. A visitor enters at most one
+        groups: name of the layer; None for a single experiment. A visitor enters at most one
             experiment of a layer, so a layer costs its largest budget, not the sum.
-        form: the bound that experiments are judged by: "summed", or "paper" for reproduction, in which
-            only the paper's strategies have one.
-        value: what a click is worth in each; 1 where nobody says.
-        known: what is known about their click rates; None where nothing is.
-        objective: "expected": they are judged by the clicks they are expected to lose; "bound".
+        form: form of the bounds: "summed", or "paper" for reproduction, which only the paper's
+            strategies have.
+        value: value of a click in each; 1 by default.
+        known: what is known about their click rates; None if nothing is.
+        objective: "expected" for expected lost clicks, or "bound".
 
     >>> two = Portfolio.of([{"id": "A", "arms": 2, "visitors": 1000},
     ...                     {"id": "B", "arms": 2, "visitors": 10_000, "max_budget": 1.5}])
@@ -97,14 +97,16 @@ class Portfolio:
         form: Form = "summed",
         objective: str | None = None,
     ) -> Portfolio:
-        """From rows: id, arms, visitors; optional segments, strategy, min_budget, max_budget,
+        """Create a portfolio from rows.
+
+        Rows have id, arms and visitors; optionally segments, strategy, min_budget, max_budget,
         committed, layer, and what is known: base_rate, lift, heterogeneity, shares, value. Raises one
         InvalidTableError that lists every bad row.
 
         Args:
-            experiments: one mapping each.
-            form: of the bounds.
-            objective: "expected" or "bound"; where nobody says, "expected" if base rates are given.
+            experiments: one mapping per experiment.
+            form: form of the bounds.
+            objective: "expected" or "bound"; by default "expected" if base rates are given.
 
         >>> rows = [{"id": "A", "arms": 2, "visitors": 9000, "base_rate": 0.05, "value": 2}]
         >>> Portfolio.of(rows).objective
@@ -150,7 +152,7 @@ class Portfolio:
         *,
         form: Form = "summed",
     ) -> Portfolio:
-        """Experiments e1, e2, ... from arrays alone: fast, and without limits.
+        """Create experiments e1, e2, ... from arrays: fast, and without limits.
 
         >>> Portfolio.from_sizes([2, 5], [1000, 10_000]).ids
         ('e1', 'e2')
@@ -182,16 +184,16 @@ class Portfolio:
 
     @property
     def size(self) -> int:
-        """How many experiments."""
+        """Number of experiments."""
         return len(self.ids)
 
     @cached_property
     def worth(self) -> FloatArray:
-        """What a click is worth in each experiment."""
+        """Value of a click in each experiment."""
         return np.ones(self.size) if self.value is None else self.value
 
     def judged_by(self, objective: str) -> Portfolio:
-        """The same experiments with another objective.
+        """Return the same experiments with another objective.
 
         >>> row = {"id": "A", "arms": 2, "visitors": 9000, "base_rate": 0.05}
         >>> Portfolio.of([row]).judged_by("bound").objective
@@ -205,24 +207,24 @@ class Portfolio:
 
     @cached_property
     def low(self) -> FloatArray:
-        """The least budgets in nats."""
+        """The minimum budgets in nats."""
         return self.min_nano / NANO
 
     @cached_property
     def high(self) -> FloatArray:
-        """The largest budgets in nats."""
+        """The maximum budgets in nats."""
         return self.max_nano / NANO
 
     @cached_property
     def strategy_codes(self) -> NanoArray:
-        """The position of each strategy in the table of all, -1 where the solver chooses."""
+        """Index of each strategy in the list of all, -1 if the solver chooses."""
         known = list(STRATEGIES)
         codes = [-1 if name is None else known.index(name) for name in self.strategies]
         return np.array(codes, dtype=np.int64)
 
     @cached_property
     def members(self) -> tuple[NanoArray, ...]:
-        """The rows of each group, in order of first appearance; loners are not among them."""
+        """Rows of each group, in order of first appearance, without single experiments."""
         rows: dict[str, list[int]] = {}
         for row, group in enumerate(self.groups):
             if group is not None:
@@ -231,11 +233,11 @@ class Portfolio:
 
     @cached_property
     def loners(self) -> NanoArray:
-        """The rows that belong to no group."""
+        """Rows that belong to no group."""
         return np.array([r for r, group in enumerate(self.groups) if group is None], dtype=np.int64)
 
     def cost(self, budgets_nano: NanoArray) -> int:
-        """What budgets cost the firm, in nano-nats: loners in sum, each group its largest.
+        """Return the total cost in nano-nats: the sum of single budgets, and the largest of each group.
 
         >>> pair = [{"id": i, "arms": 2, "visitors": 99, "layer": "home"} for i in "ab"]
         >>> Portfolio.of(pair).cost(np.array([3, 5]))
@@ -246,7 +248,7 @@ class Portfolio:
 
 
 def nano(nats: float, *, up: bool) -> int:
-    """Nano-nats of a decimal amount; what is finer than a nano-nat is rounded up or down.
+    """Convert a decimal amount to nano-nats, rounded up or down.
 
     >>> nano(0.1, up=True), nano(0.1, up=False), nano(1e-10, up=True)
     (100000000, 100000000, 1)
@@ -258,7 +260,7 @@ def nano(nats: float, *, up: bool) -> int:
 
 
 def firm_nano(name: str, nats: float) -> int:
-    """A firm's amount in nano-nats, checked."""
+    """Validate a firm's amount and convert it to nano-nats."""
     amount = check.single(name, check.nonnegative(name, nats))
     if amount > UNLIMITED_NANO / NANO:
         raise InvalidArgumentError(name, nats, f"at most {UNLIMITED_NANO / NANO:.0f} nats")
@@ -266,26 +268,26 @@ def firm_nano(name: str, nats: float) -> int:
 
 
 def regimes() -> tuple[str, ...]:
-    """Flexible, and every strategy by its name."""
+    """Return "flexible" and the names of all strategies."""
     return (FLEXIBLE, *STRATEGIES)
 
 
 def check_regime(regime: str) -> str:
-    """One of the regimes, or InvalidArgumentError."""
+    """Return the regime, or raise InvalidArgumentError."""
     if regime not in regimes():
         raise InvalidArgumentError("regime", regime, " or ".join(regimes()))
     return regime
 
 
 def require_portfolio(given: object) -> None:
-    """Raise InvalidArgumentError for rows, files and whatever else is no Portfolio."""
+    """Raise InvalidArgumentError if the argument is not a Portfolio."""
     if not isinstance(given, Portfolio):
         allowed = "a Portfolio: Portfolio.of(rows)"
         raise InvalidArgumentError("portfolio", type(given).__name__, allowed)
 
 
 def check_form(form: Form) -> Form:
-    """One of the forms of a bound, or InvalidArgumentError."""
+    """Return the form of a bound, or raise InvalidArgumentError."""
     if form not in get_args(Form):
         raise InvalidArgumentError("form", form, " or ".join(get_args(Form)))
     return form
@@ -308,7 +310,7 @@ def _knowledge(rows: list[Row]) -> Knowledge | None:
 
 
 def _objective(rows: list[Row], form: Form, objective: str | None) -> str:
-    """What was asked for, or what the columns allow."""
+    """Return the requested objective, or the one that the columns allow."""
     if objective is not None and objective not in OBJECTIVES:
         raise InvalidArgumentError("objective", objective, " or ".join(OBJECTIVES))
     given = [row.base_rate is not None for row in rows]

@@ -1,4 +1,4 @@
-"""A portfolio over time: experiments start and end, commitments stay, the rest is allocated anew."""
+"""A portfolio over time: experiments start and end, commitments stay, the rest is reallocated."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from deniable.theory.regret import Form
 class RollingBudget:
     """A firm budget that is committed step by step.
 
-    A budget, once given to a running experiment, never changes: visitors were promised it. When an
-    experiment ends its budget stays spent, because a watcher remembers, unless `release_ended`: choose
-    that only where visitors cannot be linked across the end, for example because identifiers rotate.
+    Once given to a running experiment, a budget never changes, because it was promised to visitors.
+    When an experiment ends, its budget stays spent, because a watcher remembers, unless
+    `release_ended` is set. Use that only if visitors cannot be linked across the end, for example
+    because identifiers rotate.
 
     Attributes:
         firm_budget: Gamma, in nats.
         regime: as in `allocate`.
-        reserve: what each step keeps back for experiments to come, in nats.
-        release_ended: whether an ended experiment's budget can be given again.
-        form: the bound that experiments are judged by.
+        reserve: amount that each step keeps for future experiments, in nats.
+        release_ended: whether an ended experiment's budget can be reused.
+        form: form of the bounds.
 
     >>> rolling = RollingBudget(firm_budget=4, regime="dynamic", reserve=1, form="paper")
     >>> first = rolling.start([{"id": "A", "arms": 2, "visitors": 1000},
@@ -57,7 +58,7 @@ class RollingBudget:
 
     @property
     def spent(self) -> float:
-        """What running experiments, and ended ones unless released, cost in nats."""
+        """Cost of running experiments, and of ended ones unless released, in nats."""
         rows = self._counted()
         if not rows:
             return 0.0
@@ -67,15 +68,15 @@ class RollingBudget:
     def start(
         self, experiments: Iterable[Mapping[str, object]], *, reserve: float | None = None
     ) -> Allocation:
-        """Allocate what is left to new experiments, and commit it.
+        """Allocate the remaining budget to new experiments, and commit it.
 
         Args:
             experiments: rows as for `Portfolio.of`.
-            reserve: what to keep back this time; the usual reserve by default. It is lowered to
-                what is left where commitments have eaten into it.
+            reserve: amount to keep this time; by default the usual reserve. It is lowered to the
+                remaining amount if commitments have reduced it.
 
         Returns:
-            The allocation over all that count: earlier ones first, unchanged, then the new.
+            The allocation over all that count: first the earlier ones, unchanged, then the new.
         """
         new = [dict(row) for row in experiments]
         portfolio = Portfolio.of([*self._counted(), *new], form=self.form)

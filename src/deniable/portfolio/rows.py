@@ -1,4 +1,4 @@
-"""Rows of a portfolio table, checked together: one error lists every bad row."""
+"""Validates the rows of a portfolio table together: one error lists every bad row."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from deniable.theory.regret import Form
 
 REQUIRED = ("id", "arms", "visitors")
 KNOWN = ("base_rate", "lift", "heterogeneity", "shares", "value")
-"""What may be known about an experiment: with a base rate, what it will lose can be expected."""
+"""Optional knowledge about an experiment. With a base rate, its expected loss can be computed."""
 OPTIONAL = ("segments", "strategy", "min_budget", "max_budget", "committed", "layer", *KNOWN)
 COLUMNS = REQUIRED + OPTIONAL
 SYNONYMS = {"n_arms": "arms", "n_segments": "segments", "horizon": "visitors", "group": "layer"}
-"""What Python arguments are called elsewhere in the library, and what a layer was called before."""
+"""Names of Python arguments elsewhere in the library, and the former name of a layer."""
 _LARGEST_COUNT = 10**15
 _LARGEST_BUDGET = 1e6
 _LARGEST_WORTH = 1e12
@@ -27,7 +27,7 @@ _LARGEST_WORTH = 1e12
 
 @dataclass(frozen=True)
 class Row:
-    """One experiment with the types the solver uses."""
+    """One experiment with the types that the solver uses."""
 
     id: str
     arms: int
@@ -46,7 +46,7 @@ class Row:
 
 
 def clean_rows(raw: Sequence[object], form: Form = "summed") -> list[Row]:
-    """Every row checked and typed; InvalidTableError with all that is wrong otherwise.
+    """Validate and convert all rows; raise InvalidTableError with all problems.
 
     >>> clean_rows([{"id": "a", "arms": 1, "visitors": 9}, {"id": "b", "arms": 2}])
     Traceback (most recent call last):
@@ -85,7 +85,7 @@ def clean_rows(raw: Sequence[object], form: Form = "summed") -> list[Row]:
 
 
 def in_columns(row: Mapping[str, object]) -> Mapping[str, object]:
-    """The row by the names of columns; a synonym beside its column stays, and is refused."""
+    """Rename synonyms to columns; a synonym next to its column stays, and is rejected."""
     return {key if SYNONYMS.get(key, key) in row else SYNONYMS[key]: row[key] for key in row}
 
 
@@ -131,7 +131,7 @@ def _row(values: Mapping[str, object], wrong: list[str], form: Form) -> Row:
 
 
 def default_segments(form: Form) -> int:
-    """The segments of an experiment that names none; with one there would be nothing to protect."""
+    """Return the default number of segments; with one there would be nothing to protect."""
     return 1 if form == "paper" else SEGMENTS
 
 
@@ -144,7 +144,7 @@ def _text(value: object) -> str | None:
 
 
 def _number(value: object) -> float | None:
-    """The number a cell holds, or None; CSV cells may be text."""
+    """Return the number in a cell, or None; CSV cells may be text."""
     if isinstance(value, bool):
         return None
     try:
@@ -212,7 +212,7 @@ def _worth(values: Mapping[str, object], wrong: list[str]) -> float | None:
 
 
 def _shares(values: Mapping[str, object], wrong: list[str]) -> tuple[float, ...] | None:
-    """Parts of the visitors by segment: a list, or text with spaces or slashes between."""
+    """Parse the shares of visitors by segment: a list, or text separated by spaces or slashes."""
     value = values.get("shares")
     if isinstance(value, str) and value.strip():
         value = re.split(r"[\s/|;]+", value.strip())
@@ -234,7 +234,7 @@ def _shares(values: Mapping[str, object], wrong: list[str]) -> tuple[float, ...]
 def over_commitment(
     ids: Iterable[tuple[int, str]], needed: float, available: float
 ) -> InvalidTableError:
-    """The error for commitments and minimums that the firm budget cannot hold."""
+    """Return the error for commitments and minimums that exceed the firm budget."""
     rows = [
         (number, f"row {number} ({name}) needs its committed or minimum budget")
         for number, name in ids

@@ -1,4 +1,4 @@
-"""Rules that a firm might use instead: each experiment's best budget, an equal split, nothing."""
+"""Alternative rules that a firm might use: each experiment's best budget, an equal split, nothing."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from deniable.portfolio.problem import (
 
 @dataclass(frozen=True, eq=False)
 class RuleOutcome:
-    """What a rule gives to each experiment, what that costs and what it loses.
+    """The budgets that a rule gives, their cost, and the resulting loss.
 
     Attributes:
-        rule: its name.
+        rule: name of the rule.
         budgets_nano: the budgets in nano-nats.
         strategies: the better strategy of each at its budget, among those allowed.
         regret: the bound of each.
         total_regret: their sum.
-        cost_nano: what the firm would spend.
+        cost_nano: cost to the firm.
         affordable: whether that is within the firm budget.
 
     >>> outcome = equal_split(Portfolio.from_sizes([2, 2], [1000, 10_000], form="paper"), 3)
@@ -54,7 +54,7 @@ class RuleOutcome:
 
 
 def best_budgets(portfolio: Portfolio, firm_budget: float, regime: str = "flexible") -> RuleOutcome:
-    """Each experiment's own best budget, whatever the sum: what no limit would cost.
+    """Give each experiment its own best budget, whatever the sum.
 
     >>> outcome = best_budgets(Portfolio.from_sizes([2, 2], [1000, 10_000], form="paper"), 4)
     >>> outcome.budgets.round(4).tolist(), outcome.affordable
@@ -70,9 +70,9 @@ def best_budgets(portfolio: Portfolio, firm_budget: float, regime: str = "flexib
 
 
 def equal_split(portfolio: Portfolio, firm_budget: float, regime: str = "flexible") -> RuleOutcome:
-    """The same budget for every experiment, with the better strategy at that cap.
+    """Give every experiment the same budget, with the better strategy at that cap.
 
-    A group counts once. Where minimums, maximums or commitments bind, the others share the rest.
+    A group counts once. If minimums, maximums or commitments bind, the others share the rest.
 
     >>> equal_split(Portfolio.from_sizes([2, 2], [1000, 10_000], form="paper"), 4).budgets.tolist()
     [2.0, 2.0]
@@ -95,9 +95,9 @@ def equal_split(portfolio: Portfolio, firm_budget: float, regime: str = "flexibl
 def zero_budgets(
     portfolio: Portfolio, firm_budget: float = 0.0, regime: str = "flexible"
 ) -> RuleOutcome:
-    """Nothing beyond what is committed or the least, with the best strategy at that.
+    """Give nothing beyond commitments and minimums, with the best strategy at that budget.
 
-    At budget 0 the joint strategy shows everybody the same, learned chances.
+    At budget 0 the joint strategy gives all segments the same, learned probabilities.
 
     >>> round(zero_budgets(Portfolio.from_sizes([2, 2], [1000, 10_000], form="paper")).total_regret)
     14031
@@ -109,7 +109,7 @@ def zero_budgets(
 def random_arms(
     portfolio: Portfolio, firm_budget: float = 0.0, regime: str = "flexible"
 ) -> RuleOutcome:
-    """The same in the paper's sense: random arms, so that every visitor's click may be lost.
+    """Budget 0 in the paper's sense: random arms, so that every visitor's click may be lost.
 
     >>> random_arms(Portfolio.from_sizes([2, 2], [1000, 10_000])).total_regret
     11000.0
@@ -139,11 +139,11 @@ RULES: dict[str, Callable[[Portfolio, float, str], RuleOutcome]] = {
     "zero": zero_budgets,
     "random arms": random_arms,
 }
-"""Every rule by name; `compare_rules` runs them all."""
+"""All rules by name; `compare_rules` runs them all."""
 
 
 def compare_rules(allocation: Allocation) -> list[RuleOutcome]:
-    """The allocation and every rule on the same portfolio, budget and regime; the allocation first.
+    """Compare the allocation, first, with every rule on the same portfolio, budget and regime.
 
     >>> from deniable.portfolio.allocation import allocate
     >>> best = allocate(Portfolio.from_sizes([2, 2], [1000, 10_000], form="paper"), 4)

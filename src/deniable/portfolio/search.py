@@ -1,11 +1,11 @@
-"""The search that closes the gap: branch and bound over the few units that straddle a jump.
+"""Branch and bound over the few units that jump, to close the gap.
 
-At the best price nearly every unit knows its budget; one or few jump between two budgets, and the
-best allocation holds one of them in between, or on either side. Splitting such a unit's range in two
-raises the bound on both sides. Every price ever tried is remembered with the response of all units,
-so that a node costs the response of its few narrowed units only. Where the first split is needed, the
-structure of best allocations is used (`nodes`), and of many similar units it is decided how many jump
-before it is decided which.
+At the best price nearly every unit's budget is determined. One or a few jump between two budgets,
+and the best allocation has one of them in between, or on either side. Splitting such a unit's range
+in two raises the bound on both sides. Every price ever tried is cached with the response of all
+units, so a node costs only the response of its few narrowed units. From the first split on, the
+structure of best allocations is used (`nodes`), and among many similar units we first decide how
+many jump, then which.
 """
 
 from __future__ import annotations
@@ -23,16 +23,18 @@ from deniable.portfolio.nodes import Family, Node, Structure, split_count, split
 from deniable.portfolio.pieces import Losses, Pieces
 
 _PRICE_STEPS = 60
-_QUICK = 1000  # nodes times pieces that are searched whatever the time: small problems take no time
+# Nodes times pieces that are searched regardless of the deadline: small problems are fast.
+_QUICK = 1000
 _FAMILY_WIDTH = 16  # units that jump at prices within this factor of the best are counted together
-_WIDE = 0.3  # nats: up to here it is asked which unit is odd, not where
-_MOVED = 1e-6  # nats: an odd unit that moves by less at the best price does not keep a gap open
+_WIDE = 0.3  # nats: up to this width, branch on which unit is odd, not where it is
+_MOVED = 1e-6  # nats: an odd unit that moves less at the best price does not keep a gap open
 
 
 @dataclass
 class Best:
-    """The best allocation found: one entry a unit, and how far its loss is from that at the least
-    budgets: minus what it saves.
+    """The best allocation found, with one entry per unit.
+
+    The loss is relative to that at the smallest budgets: minus the saving.
     """
 
     loss: float = np.inf
@@ -42,13 +44,13 @@ class Best:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """What the search proved.
+    """The result of the search.
 
     Attributes:
         best: the best allocation found.
-        lower_bound: no allocation's loss is further below that at the least budgets.
+        lower_bound: no allocation's loss, relative to the smallest budgets, is below this.
         price: the price that proves the bound at the root.
-        nodes: how many nodes were solved.
+        nodes: number of nodes solved.
     """
 
     best: Best
@@ -69,9 +71,9 @@ class _Point:
 
 @dataclass(frozen=True)
 class _Solved:
-    """A node with its bound, and the unit that keeps its gap open: which, and at which budget.
+    """A node with its bound, and the unit and budget that keep its gap open.
 
-    `around` has the responses to the prices above and below the best one.
+    `around` contains the responses to the prices above and below the best one.
     """
 
     node: Node
@@ -83,7 +85,7 @@ class _Solved:
 
 
 class Search:
-    """Branch and bound for one firm budget; see the module."""
+    """Branch and bound for one firm budget; see the module docstring."""
 
     def __init__(
         self,
@@ -93,13 +95,13 @@ class Search:
         first_price: float,
         twins: IntArray | None = None,
     ) -> None:
-        """Prepare.
+        """Prepare the search.
 
         Args:
             losses: evaluates the pieces.
-            pieces: of all units.
+            pieces: pieces of all units.
             available: the firm budget in nats.
-            first_price: a guess of the best price; any is right, a good one is fast.
+            first_price: a guess of the best price; any works, a good one is faster.
             twins: a label for each unit; units with the same label are interchangeable.
         """
         self.losses, self.pieces, self.available = losses, pieces, available
@@ -113,10 +115,10 @@ class Search:
         self.best = self._at_least_budgets()
 
     def run(self, gap: float, deadline: float) -> SearchResult:
-        """Search until the gap is this part of the saving, or time.monotonic() passes the deadline."""
+        """Search until the gap is this share of the saving, or the (monotonic) deadline passes."""
         first = self.pieces.first
         root = Node(self.pieces.left[first], np.maximum.reduceat(self.pieces.right, first))
-        # The best price times the budget is at most the saving, because value falls with the budget.
+        # The best price times the budget is at most the saving, because the marginal value falls.
         spare = self.available - float(root.low.sum())
         self.demand.root_slack = gap / 100 * max(spare, 0.0) / first.size
         solved = self._solve(root, gap)
@@ -155,11 +157,11 @@ class Search:
         return Best(float(at_left[piece].sum()), budget, piece)
 
     def _closed(self, lower: float, gap: float) -> bool:
-        """Whether what may be missed is small beside what can be saved."""
+        """Whether what may be missed is small compared with what can be saved."""
         return self.best.loss - lower <= gap * max(-lower, 0.0)
 
     def _split(self, solved: _Solved) -> list[Node]:
-        """Children that have what is open decided: structure, count, the odd unit, any unit."""
+        """Return children that decide what is open: structure, count, the odd unit, or any unit."""
         assert solved.unit is not None
         assert solved.around is not None
         assert self.structure is not None
@@ -187,7 +189,7 @@ class Search:
         return split_unit(node, *solved.unit, self.twins)
 
     def _solve(self, node: Node, gap: float) -> _Solved:
-        """The node's lower bound, its best price, and where to split it next."""
+        """Return the node's lower bound, its best price, and where to split it next."""
         if node.low.sum() > self.available + 1e-13:
             return _Solved(node, np.inf, 0.0, None, node.low)
         below, above, value = self._best_price(node, gap)
@@ -211,12 +213,12 @@ class Search:
         total = float(response.bound.sum())
         value = total - price * self.available - self._rounding
         excess = float(response.budget.sum()) - self.available
-        if abs(excess) <= 1e-13 * (1 + self.available):  # the sum's own rounding
+        if abs(excess) <= 1e-13 * (1 + self.available):  # rounding error of the sum
             excess = 0.0
         return _Point(price, value, excess, response)
 
     def _best_price(self, node: Node, gap: float) -> tuple[_Point, _Point, float]:
-        """Two prices around the best one (too much demand, and not), and the best bound."""
+        """Return two prices around the best one (too much demand, and not), and the best bound."""
         below, above = self._bracket(node)
         best = max(below.value, above.value)
         for step in range(_PRICE_STEPS):
@@ -234,7 +236,7 @@ class Search:
                 price = np.sqrt(max(below.price, 1e-4 * above.price) * above.price)
             elif step % 2:
                 price = meet
-            else:  # secant on demand, nearly straight in log price
+            else:  # secant on demand, which is nearly linear in log price
                 price = below.price * (above.price / below.price) ** share
             if not below.price < price < above.price:
                 break
@@ -244,7 +246,7 @@ class Search:
         return below, above, best
 
     def _bracket(self, node: Node) -> tuple[_Point, _Point]:
-        """Two prices around the node's best one, among those tried before if possible."""
+        """Return two prices around the node's best one, if possible among those tried before."""
         prices = sorted(self.prices) or [self.first_price]
         left, right = -1, len(prices)
         below = above = None
@@ -256,11 +258,11 @@ class Search:
             else:
                 right, above = middle, point
         step, price = 1.01, prices[-1]
-        while above is None:  # demand falls to the low ends, which fit, at a finite price
+        while above is None:  # at a finite price, demand falls to the low ends, which fit
             price = price * step or 1.0
             point = self._point(node, price)
             if point.excess <= 0 or point.value >= self.best.loss or price > 1e100:
-                above = point  # or the node holds nothing better, or nothing at all
+                above = point  # or the node has nothing better, or is empty
             else:
                 below = point
             step = step**3 if step < 16 else step
@@ -278,7 +280,7 @@ class Search:
     def _candidates(
         self, node: Node, below: _Point, above: _Point
     ) -> tuple[tuple[int, float] | None, FloatArray]:
-        """Try feasible allocations between two responses; tell the unit that keeps the gap open."""
+        """Try feasible allocations between two responses; return the unit that keeps the gap open."""
         open_unit, most, shown = None, 0.0, above.response.budget
         for jumps_first in (False, True):
             budget, piece, partial = _between(
@@ -292,7 +294,7 @@ class Search:
             total = float(loss.sum())
             if total < self.best.loss:
                 self.best = Best(total, budget, piece)
-            # What each unit loses above its own bound is what keeps the gap open.
+            # A unit's loss above its own bound is what keeps the gap open.
             excess = loss + above.price * budget - above.response.bound
             excess[np.minimum(budget - node.low, node.high - budget) < 1e-9] = 0
             unit = int(excess.argmax())
@@ -301,7 +303,7 @@ class Search:
         return open_unit, shown
 
     def _piece_at(self, unit: int, budget: float) -> int:
-        """The unit's piece with the least loss at a budget."""
+        """Return the unit's piece with the smallest loss at a budget."""
         stop = np.append(self.pieces.first, self.pieces.size)[unit + 1]
         index = np.arange(self.pieces.first[unit], stop)
         holds = index[(self.pieces.left[index] <= budget) & (budget <= self.pieces.right[index])]

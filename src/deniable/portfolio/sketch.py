@@ -1,7 +1,7 @@
-"""A sketch of the problem on sampled budgets: near which price does the search begin?
+"""A rough solution on sampled budgets, to find a starting price for the search.
 
-Losses between samples are sums of the sampled gains. Nothing is proven here; a good first price saves
-most of the exact responses.
+Losses between samples are sums of the sampled gains. Nothing is proven here, but a good first price
+saves most of the exact responses.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Sketch:
         budget: FloatArray,
         gain: FloatArray,
     ) -> Sketch:
-        """From sampled gains, by the trapezoid rule, with the loss at each cell's left end."""
+        """Build it from sampled gains by the trapezoidal rule, with the loss at each cell's left end."""
         budget = np.concatenate([left[:, None], budget[:, 1:]], axis=1)
         fall = np.diff(budget, axis=1) * (gain[:, 1:] + gain[:, :-1]) / 2
         loss = at_left[:, None] - np.concatenate(
@@ -47,12 +47,12 @@ class Sketch:
         return cls(unit[order], budget[order], loss[order])
 
     def up_to(self, high: FloatArray, pieces: Pieces) -> Sketch:
-        """The sketch of units that have narrower ends, with the ends of their pieces."""
+        """Return the sketch of units with narrower ends, including the ends of their pieces."""
         within = self.budget <= high[self.unit][:, None]
         ends = np.stack([pieces.left, pieces.right], axis=1)
         losses = np.stack([pieces.left_value, pieces.right_value], axis=1)
         wide = np.zeros(self.budget.shape[1], dtype=np.int64)
-        wide[-1] = 1  # the left end as often as there are samples, then the right one
+        wide[-1] = 1  # repeat the left end to the number of samples, then the right end
         unit = np.concatenate([self.unit, pieces.unit])
         order = np.argsort(unit, kind="stable")
         return Sketch(
@@ -62,7 +62,7 @@ class Sketch:
         )
 
     def price(self, available: float) -> float:
-        """About the price at which demand is the available budget; 0 where all fits."""
+        """Return the approximate price at which demand equals the budget; 0 if everything fits."""
         first = np.flatnonzero(np.append(True, np.diff(self.unit) != 0))
         counts = np.diff(np.append(first, self.unit.size))
 

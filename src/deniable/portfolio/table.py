@@ -1,4 +1,4 @@
-"""Portfolios from files, and allocations to files: CSV, Parquet, TOML, JSON."""
+"""Reads portfolios from files and writes allocations: CSV, Parquet, TOML, JSON."""
 
 from __future__ import annotations
 
@@ -23,13 +23,15 @@ WRITABLE = (".csv", ".json")
 def read_portfolio(
     path: str | Path, *, form: Form = "summed", objective: str | None = None
 ) -> Portfolio:
-    """Experiments from a file with columns id, arms, visitors; optional segments, strategy,
-    min_budget, max_budget, committed, layer, and what is known: base_rate, lift, heterogeneity,
-    shares, value. In TOML: one [[experiment]] table for each. Form and objective as in `Portfolio.of`.
+    """Read a portfolio from a file.
+
+    The columns are id, arms and visitors; optionally segments, strategy, min_budget, max_budget,
+    committed, layer, and what is known: base_rate, lift, heterogeneity, shares, value. TOML files have
+    one [[experiment]] table per experiment. Form and objective are as in `Portfolio.of`.
 
     Raises:
         InvalidTableError: lists every bad row.
-        InvalidArgumentError: where the file's ending is not known.
+        InvalidArgumentError: the file's extension is unknown.
 
     >>> read_portfolio("experiments.xlsx")
     Traceback (most recent call last):
@@ -41,7 +43,7 @@ def read_portfolio(
 
 
 def read_rows(path: str | Path) -> list[Record]:
-    """The rows of a portfolio file as they stand."""
+    """Return the rows of a portfolio file without validation."""
     source = Path(path)
     ending = source.suffix.lower()
     if ending not in READABLE:
@@ -57,7 +59,7 @@ def read_rows(path: str | Path) -> list[Record]:
             raise InvalidTableError([(0, f"{source.name} is not text in UTF-8")]) from None
     import polars as pl
 
-    with source.open("rb"):  # a missing file is the operating system's error, not the parser's
+    with source.open("rb"):  # a missing file raises the operating system's error, not the parser's
         pass
     try:
         frame = pl.read_parquet(source)
@@ -68,13 +70,13 @@ def read_rows(path: str | Path) -> list[Record]:
 
 
 def csv_rows(text: str) -> list[Record]:
-    r"""The rows of a CSV text; cells stay text, so that what is wrong with one is told with its row.
+    r"""rParse CSV text; cells stay text, so that errors can be reported with their row.
 
-    Fields are separated by commas, semicolons or tabs, whichever the first line has most of. Where it
-    is not the comma, a comma within a number is its decimal point.
+    Fields are separated by commas, semicolons or tabs, whichever is most frequent in the first
+    line. If it is not the comma, a comma within a number is its decimal point.
 
     Raises:
-        InvalidTableError: no rows, or lines that are longer than the first.
+        InvalidTableError: there are no rows, or lines that are longer than the first.
 
     >>> csv_rows("id;arms;visitors;max_budget\nhome;2;1000;0,5")
     [{'id': 'home', 'arms': '2', 'visitors': '1000', 'max_budget': '0.5'}]
@@ -100,12 +102,12 @@ def csv_rows(text: str) -> list[Record]:
         body = [
             [re.sub(r"^(\d*),(\d+)$", r"\1.\2", cell.strip()) for cell in line] for line in body
         ]
-    # A line may end early: what is behind it is missing.
+    # A short line has missing values at its end.
     return [dict(zip_longest(names, line, fillvalue="")) for line in body]
 
 
 def check_out_path(path: str | Path) -> Path:
-    """The path of an allocation to write, once its ending is known to be good."""
+    """Validate the extension of an output path."""
     target = Path(path)
     if target.suffix.lower() not in WRITABLE:
         raise InvalidArgumentError("out", str(path), f"a file that ends in {' or '.join(WRITABLE)}")
@@ -113,7 +115,7 @@ def check_out_path(path: str | Path) -> Path:
 
 
 def write_allocation(allocation: Allocation, path: str | Path) -> Path:
-    """Write one row an experiment as CSV, or everything with its certificate as JSON.
+    """Write one row per experiment as CSV, or everything with its certificate as JSON.
 
     >>> from deniable.portfolio.allocation import allocate
     >>> write_allocation(allocate(Portfolio.from_sizes([2], [1000], form="paper"), 1), "allocation.txt")

@@ -1,4 +1,4 @@
-"""What if the firm budget were another: the whole curve, and the least for a share of the gain."""
+"""The optimum as a function of the firm budget, and the smallest budget for a share of the gain."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class WhatIf:
 
     Attributes:
         firm_budgets: in nats, ascending.
-        total_regret: the least total found for each.
-        lower_bound: proven for each.
+        total_regret: the smallest total found for each.
+        lower_bound: proven lower bound for each.
         shadow_value: lambda at each.
-        certified: whether each reached the gap asked for.
+        certified: whether each reached the requested gap.
         unlimited_cost: the firm budget beyond which nothing is gained.
 
     >>> curve = what_if(Portfolio.from_sizes([2], [10_000], form="paper"), n_points=3)
@@ -43,7 +43,7 @@ class WhatIf:
 
     @property
     def share_of_gain(self) -> FloatArray:
-        """The part of the largest possible saving that each budget reaches, if the curve spans it."""
+        """The share of the largest possible saving that each budget reaches, if the curve spans it."""
         most = self.total_regret[0] - self.total_regret[-1]
         saved = self.total_regret[0] - self.total_regret
         return np.asarray(saved / most if most > 0 else np.ones_like(saved))
@@ -56,7 +56,7 @@ def what_if(
     regime: str = "flexible",
     n_points: int = 33,
 ) -> WhatIf:
-    """Allocate for many firm budgets; from the least possible to the largest useful by default.
+    """Allocate many firm budgets; by default from the smallest possible to the largest useful.
 
     >>> two = Portfolio.from_sizes([2, 2], [1000, 10_000], form="paper")
     >>> curve = what_if(two, [1.5, 4], regime="dynamic")
@@ -68,7 +68,7 @@ def what_if(
     most = best_budgets(portfolio, 0.0, regime).cost_nano / NANO
     if firm_budgets is None:
         points = check.whole("n_points", n_points, 2)
-        # Denser where little is spent: that is where the curve bends.
+        # Denser at small budgets, where the curve bends.
         budgets = least + (most - least) * np.linspace(0, 1, points) ** 2
         budgets = np.ceil(budgets * NANO) / NANO
     else:
@@ -87,7 +87,7 @@ def what_if(
 
 
 def budget_for_share(portfolio: Portfolio, share: float, *, regime: str = "flexible") -> float:
-    """The smallest firm budget that reaches a share of what an unlimited one saves.
+    """Return the smallest firm budget that reaches a share of what an unlimited one saves.
 
     Args:
         portfolio: the experiments.
@@ -95,8 +95,8 @@ def budget_for_share(portfolio: Portfolio, share: float, *, regime: str = "flexi
         regime: as in `allocate`.
 
     Returns:
-        Nats, rounded up to a millionth. The saving counts from the least possible firm budget,
-        the commitments and minimums.
+        Nats, rounded up to a millionth. The saving is relative to the smallest possible firm budget,
+        which is the sum of commitments and minimums.
 
     >>> round(budget_for_share(Portfolio.from_sizes([2, 2], [1000, 10_000], form="paper"), 0.9), 3)
     2.7
@@ -114,7 +114,7 @@ def budget_for_share(portfolio: Portfolio, share: float, *, regime: str = "flexi
     for step in range(_STEPS):
         if high - low <= 5e-7:
             break
-        # A secant is fast on the smooth curve, a halving every third step keeps it safe.
+        # A secant is fast on the smooth curve; bisecting every third step keeps it safe.
         middle = low + (high - low) * (above - target) / max(above - below, 1e-300)
         middle = (low + high) / 2 if step % 3 == 2 else min(max(middle, low + 1e-7), high - 1e-7)
         regret = allocator.allocate(middle).total_regret

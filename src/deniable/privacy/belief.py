@@ -1,4 +1,4 @@
-"""What a watcher can come to believe from one shown arm: the meaning of a budget."""
+"""What a watcher can infer from one shown arm: the meaning of a budget."""
 
 from __future__ import annotations
 
@@ -11,36 +11,36 @@ from deniable.errors import InvalidArgumentError
 
 
 def highest_belief(prior: ArrayLike, risk: ArrayLike) -> Floats:
-    """The most a watcher can believe after one shown arm: p e^risk / (p e^risk + 1 - p).
+    """Return the highest belief possible after one shown arm: p e^risk / (p e^risk + 1 - p).
 
     Args:
-        prior: p, what it believed before, in [0, 1].
-        risk: xi, or the budget that caps it.
+        prior: p, the belief before, in [0, 1].
+        risk: xi, or the budget that limits it.
 
     >>> round(float(highest_belief(0.2, 1)), 3)
     0.405
     """
     p = check.probability("prior", prior)
-    with np.errstate(invalid="ignore"):  # 0/0 where the prior is 0 and the risk infinite
+    with np.errstate(invalid="ignore"):  # 0/0 if the prior is 0 and the risk infinite
         posterior = p / (p + (1 - p) * np.exp(-check.risk("risk", risk)))
     return check.unwrap(np.where(p == 0, 0.0, posterior))
 
 
 def lowest_belief(prior: ArrayLike, risk: ArrayLike) -> Floats:
-    """The least a watcher can believe after one shown arm: p e^-risk / (p e^-risk + 1 - p).
+    """Return the lowest belief possible after one shown arm: p e^-risk / (p e^-risk + 1 - p).
 
     >>> round(float(lowest_belief(0.2, 1)), 3)
     0.084
     """
     p = check.probability("prior", prior)
     shrunk = p * np.exp(-check.risk("risk", risk))
-    with np.errstate(invalid="ignore"):  # 0/0 where the prior is 1 and the risk infinite
+    with np.errstate(invalid="ignore"):  # 0/0 if the prior is 1 and the risk infinite
         posterior = shrunk / (shrunk + (1 - p))
     return check.unwrap(np.where(p == 1, 1.0, posterior))
 
 
 def belief_curve(risk: float, n_points: int = 201) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Priors over [0, 1] with the lowest and the highest belief after one shown arm.
+    """Return priors over [0, 1] with the lowest and the highest belief after one shown arm.
 
     >>> prior, low, high = belief_curve(1.0, n_points=3)
     >>> high.round(3).tolist()
@@ -53,10 +53,10 @@ def belief_curve(risk: float, n_points: int = 201) -> tuple[FloatArray, FloatArr
 
 
 def budget_for_belief(prior: ArrayLike, belief: ArrayLike) -> Floats:
-    """The largest budget that keeps a watcher with this prior at or below this belief.
+    """Return the largest budget that keeps a watcher with this prior at or below this belief.
 
-    It is the difference of the log odds. A prior of 0 never moves: infinite. The belief must not
-    be below the prior, which no budget can promise.
+    This is the difference of the log odds. It is infinite for a prior of 0, which never moves. The
+    belief must not be below the prior, because no budget can promise that.
 
     >>> round(float(budget_for_belief(0.2, 0.4)), 4)
     0.9808

@@ -1,9 +1,9 @@
 """Composition: how risks add up, and budgets as integers that can be spent exactly.
 
 Within an experiment visitors are disjoint, so its risk is the largest of theirs (parallel
-composition), given one draw per visitor. Over experiments a visitor's risks add up (sequential
-composition). Accounts are kept in whole nano-nats: debits are rounded up, limits down, so that no
-rounding is ever in the watcher's favour.
+composition), given one draw per visitor. Over experiments, a visitor's risks add up (sequential
+composition). Accounts are kept in whole nano-nats: debits are rounded up and limits down, so
+rounding never favours the watcher.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from deniable.errors import NANO, InsufficientBudgetError
 
 
 def nano_up(nats: float) -> int:
-    """Nano-nats of a debit: the exact value of the float, rounded up.
+    """Convert a debit to nano-nats: the exact value of the float, rounded up.
 
     >>> nano_up(0.1), nano_up(1e-12)
     (100000001, 1)
@@ -27,7 +27,7 @@ def nano_up(nats: float) -> int:
 
 
 def nano_down(nats: float) -> int:
-    """Nano-nats of a limit: the exact value of the float, rounded down.
+    """Convert a limit to nano-nats: the exact value of the float, rounded down.
 
     >>> nano_down(0.1), nano_down(1e-12)
     (100000000, 0)
@@ -40,7 +40,7 @@ def _exact(nats: float) -> Fraction:
 
 
 def parallel(risks: Iterable[float]) -> float:
-    """Risk of one experiment over its visitors: the largest.
+    """Return the risk of one experiment over its visitors: the largest.
 
     >>> parallel([0.2, 1.0, 0.4])
     1.0
@@ -49,7 +49,7 @@ def parallel(risks: Iterable[float]) -> float:
 
 
 def sequential(budgets: Iterable[float]) -> float:
-    """Risk of one visitor over experiments: at most the sum of their budgets.
+    """Return the risk of one visitor over experiments: at most the sum of their budgets.
 
     >>> sequential([0.5, 1.0, 2.0])
     3.5
@@ -60,7 +60,7 @@ def sequential(budgets: Iterable[float]) -> float:
 
 
 class BudgetAccount:
-    """A limit in nano-nats from which debits are taken whole or not at all, from any thread.
+    """A limit in nano-nats. Debits succeed completely or not at all. Thread-safe.
 
     >>> account = BudgetAccount(limit=3_000_000_000)
     >>> account.debit(2_500_000_000)
@@ -75,21 +75,21 @@ class BudgetAccount:
 
     @property
     def limit(self) -> int:
-        """The whole budget."""
+        """The total budget."""
         return self._limit
 
     @property
     def spent(self) -> int:
-        """What has been debited."""
+        """The amount debited so far."""
         return self._spent
 
     @property
     def remaining(self) -> int:
-        """What can still be debited."""
+        """The amount that can still be debited."""
         return self._limit - self._spent
 
     def debit(self, amount: int) -> None:
-        """Take `amount`, or raise InsufficientBudgetError and take nothing."""
+        """Debit `amount`, or raise InsufficientBudgetError and debit nothing."""
         wanted = check.whole("amount", amount, 0)
         with self._lock:
             if wanted > self._limit - self._spent:

@@ -1,9 +1,9 @@
-"""When tables are due: an epoch is the time between two published tables.
+"""When tables are due. An epoch is the time between two published tables.
 
-An epoch ends when the decisions of all segments together have grown by a factor, and by a least number.
-Both depend on the numbers of arms and segments, on nobody's segment and on no reward. The service
-publishes by this rule, and so does the simulator. Measured in docs/trace.md: learning that is lost
-against per-visitor updates stays under 3%.
+An epoch ends when the decisions of all segments together have grown by a given factor, and by a
+minimum number. Both depend only on the numbers of arms and segments, not on any visitor's segment
+or reward. The service and the simulator publish by this rule. As measured in docs/trace.md, it
+loses less than 3% of learning compared with per-visitor updates.
 """
 
 from __future__ import annotations
@@ -11,28 +11,31 @@ from __future__ import annotations
 from typing import NamedTuple
 
 LARGEST_STEP, SMALLEST_STEP = 0.05, 0.01
-"""By which part decisions grow from table to table, at most and at least. With many arms one that was
-lucky is shown for a whole epoch, and epochs have to be shorter."""
+"""Largest and smallest growth of the decisions from table to table. With many arms, a lucky arm is
+shown for a whole epoch, so epochs have to be shorter.
+"""
 
 FEW_ARMS = 10
-"""Arms up to which the largest step does."""
+"""The largest step is used up to this number of arms."""
 
 TRACE_GROWTH = 2.0
-"""With a trace budget, where every publication adds noise, few large steps are better."""
+"""Growth with a trace budget. Every publication adds noise, so a few large steps are better."""
 
 LEAST_NEW = 100
-"""Decisions of every epoch, at least."""
+"""Minimum decisions per epoch."""
 
 LEAST_BY_ARM, ENOUGH_BY_SEGMENT = 5, 60
-"""The same for each segment: so many by arm, or altogether. Fewer tell too little for a new table."""
+"""Minimum decisions per epoch and segment: per arm, but no more than this in total. Fewer carry too
+little information for a new table.
+"""
 
 
 class Epochs(NamedTuple):
-    """How far it is from table to table.
+    """The distance from table to table.
 
     Attributes:
         growth: the factor by which decisions grow.
-        least: new decisions, at least.
+        least: minimum number of new decisions.
     """
 
     growth: float
@@ -40,10 +43,11 @@ class Epochs(NamedTuple):
 
 
 def epochs_of(n_arms: int, n_segments: int, *, trace: bool = False) -> Epochs:
-    """How the service publishes for an experiment.
+    """Return the service's publication schedule for an experiment.
 
-    Decisions grow by 5% up to 10 arms, by 4/K^2 above, which is 1% from 20 on, and by J min(5 K, 60),
-    which is at least 100. With a trace budget they double, and grow by 100.
+    Decisions grow by 5% up to 10 arms and by 4/K^2 above, which is 1% from 20 on. They also grow by
+    at least J min(5 K, 60), and by at least 100. With a trace budget they double, and grow by at
+    least 100.
 
     Args:
         n_arms: K.
@@ -63,10 +67,11 @@ def epochs_of(n_arms: int, n_segments: int, *, trace: bool = False) -> Epochs:
 
 
 def simulated_epochs(n_arms: int, n_segments: int, *, trace: bool = False) -> Epochs:
-    """How the simulator publishes the joint strategy and one bandit for everybody.
+    """Return the simulator's schedule for the joint strategy and for one bandit for all segments.
 
-    As the service does up to 10 arms. With more arms the service publishes more often, up to five times;
-    their tables take long to make, and tables that are 5% apart lose little (docs/joint.md).
+    Up to 10 arms it is the service's. With more arms the service publishes up to five times more
+    often. Such tables take long to compute, and tables that are 5% apart lose little
+    (docs/joint.md).
 
     >>> simulated_epochs(2, 2) == epochs_of(2, 2), simulated_epochs(20, 5)
     (True, Epochs(growth=1.05, least=300))
@@ -76,7 +81,7 @@ def simulated_epochs(n_arms: int, n_segments: int, *, trace: bool = False) -> Ep
 
 
 def due_at(decisions: int, epochs: Epochs) -> int:
-    """The number of decisions at which the table after one of `decisions` is due.
+    """Return the number of decisions at which the table after one of `decisions` is due.
 
     >>> due_at(0, epochs_of(2, 2)), due_at(5_000, epochs_of(2, 2)), due_at(5_000, epochs_of(10, 20))
     (100, 5250, 6000)

@@ -1,4 +1,4 @@
-"""Privacy risk and exploration probability: two names for one dial.
+"""Conversion between privacy risk and exploration probability, which determine each other.
 
 For the symmetric K-ary randomized response, the shown arm is the greedy one with probability
 e^risk / (K - 1 + e^risk) and each other arm with 1 / (K - 1 + e^risk). That is epsilon-greedy with
@@ -17,7 +17,7 @@ from deniable._validation import FloatArray, Floats
 
 
 def exploration_from_risk(n_arms: ArrayLike, risk: ArrayLike) -> Floats:
-    """Probability that the shown arm is drawn uniformly at random: K / (K - 1 + e^risk).
+    """Return the probability that the shown arm is drawn uniformly: K / (K - 1 + e^risk).
 
     Args:
         n_arms: K, the number of arms, 2 or more.
@@ -31,7 +31,7 @@ def exploration_from_risk(n_arms: ArrayLike, risk: ArrayLike) -> Floats:
 
 
 def exploitation_from_risk(n_arms: ArrayLike, risk: ArrayLike) -> Floats:
-    """1 - exploration = (e^risk - 1) / (K - 1 + e^risk), exact also where risk is tiny.
+    """Return 1 - exploration = (e^risk - 1) / (K - 1 + e^risk), accurate also for tiny risks.
 
     >>> round(float(exploitation_from_risk(2, 1e-9)) * 1e9, 12)
     0.5
@@ -42,7 +42,7 @@ def exploitation_from_risk(n_arms: ArrayLike, risk: ArrayLike) -> Floats:
 
 
 def risk_from_exploration(n_arms: ArrayLike, exploration: ArrayLike) -> Floats:
-    """The inverse: log(1 - K + K / exploration), for exploration in (0, 1].
+    """Invert `exploration_from_risk`: log(1 - K + K / exploration), for exploration in (0, 1].
 
     >>> round(float(risk_from_exploration(2, 0.094852)), 3)
     3.0
@@ -53,7 +53,7 @@ def risk_from_exploration(n_arms: ArrayLike, exploration: ArrayLike) -> Floats:
 
 
 class _AtBudget(NamedTuple):
-    """What the bounds need of a budget, from one exponential.
+    """Quantities of a budget that the bounds need, from one exponential.
 
     Attributes:
         rate: e = K / (K - 1 + e^budget), the exploration.
@@ -67,7 +67,7 @@ class _AtBudget(NamedTuple):
 
 
 def _at_budget(arms: FloatArray, budget: FloatArray) -> _AtBudget:
-    # From 1,300 nats on the root stays at e^650, so that no bound built on it overflows.
+    # From 1,300 nats on, the root stays at e^650, so that no bound built on it overflows.
     half = np.exp(np.maximum(budget / -2, -650.0))
     decay = half * half
     inverse = 1 + (arms - 1) * decay
@@ -76,7 +76,7 @@ def _at_budget(arms: FloatArray, budget: FloatArray) -> _AtBudget:
 
 
 def _exploration(arms: FloatArray, risk: FloatArray) -> FloatArray:
-    # Divided through by e^risk, so that nothing overflows before the answer underflows.
+    # Divide by e^risk, so that nothing overflows before the result underflows.
     decay = np.exp(-risk)
     return np.asarray(arms * decay / ((arms - 1) * decay + 1))
 

@@ -1,9 +1,10 @@
-"""Tables in integers: rows of parts of 2^64 whose worst ratio over segments keeps the budget exactly.
+"""Integer tables: rows in units of 2^-64 whose worst ratio over segments keeps the budget exactly.
 
-Floating-point rows P(arm | segment) that keep a budget up to rounding error become integer rows that
-keep it in exact arithmetic. An arm is shown to every segment or to none: where all its entries are below
-2^-32 they become 0, otherwise none stays below. Rows are then mixed with their mean, first hardly at
-all, until the fractions agree: a mix with the mean draws each arm's entries together, and keeps sums.
+Floating-point rows P(arm | segment) that keep a budget up to rounding error become integer rows
+that keep it in exact arithmetic. An arm is shown to every segment or to none: if all its entries
+are below 2^-32 they become 0, otherwise each is raised to at least 2^-32. Rows are then mixed with
+their mean, by increasing weights, until the exact check passes. Mixing with the mean brings each
+arm's entries closer together and preserves the sums.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ from deniable.privacy.serving import SPACE, exp_floor
 from deniable.privacy.tables import Band, Row, fitted
 
 Rows: TypeAlias = tuple[tuple[int, ...], ...]
-"""One row of K whole numbers for each segment, each row summing to 2^64."""
+"""One row of K integers per segment, each row summing to 2^64."""
 
 SMALLEST = 1 << 32
-"""The smallest entry above 0, in parts of 2^64."""
+"""The smallest nonzero entry, in units of 2^-64."""
 
-_MIX_BITS = 64  # a weight of the mean is a multiple of 2^-64
+_MIX_BITS = 64  # the weight of the mean is a multiple of 2^-64
 
 
 def worst_ratio(rows: Sequence[Sequence[int]]) -> Fraction:
-    """The largest ratio of an arm's entries over two segments: how far its sight can move odds.
+    """Return the largest ratio of an arm's entries over two segments: how far seeing it moves the odds.
 
     >>> worst_ratio([[2**63, 2**63], [2**62, 3 * 2**62]])
     Fraction(2, 1)
@@ -53,7 +54,7 @@ def keeps_budget(rows: Sequence[Sequence[int]], budget_nano: int) -> bool:
 
 
 def integer_table(table: Sequence[Sequence[float]], budget_nano: int) -> Rows:
-    """Integer rows near the table's that keep the budget exactly.
+    """Return integer rows close to the table that keep the budget exactly.
 
     Args:
         table: P(arm | segment), arms by segments: K sequences of J probabilities.
@@ -70,14 +71,14 @@ def integer_table(table: Sequence[Sequence[float]], budget_nano: int) -> Rows:
     while not keeps_budget(mixed := _mix(rows, total, weight), budget):
         weight = max(1, 2 * weight)
         if weight > 1 << _MIX_BITS:
-            raise BrokenPromiseError("the rows cannot be drawn together")
+            raise BrokenPromiseError("no mix of the rows keeps the budget")
     return mixed
 
 
 def mean_row(rows: Sequence[Row], weights: Sequence[int]) -> Row:
-    """The weighted mean of integer rows, between the least and the largest entry of each arm.
+    """Return the weighted mean of integer rows, between the least and the largest entry of each arm.
 
-    So it adds nothing to any arm's worst ratio.
+    It therefore does not increase any arm's worst ratio.
 
     >>> mean_row([(2**63, 2**63), (2**62, 3 * 2**62)], [1, 1]) == (3 * 2**61, 5 * 2**61)
     True
@@ -89,16 +90,16 @@ def mean_row(rows: Sequence[Row], weights: Sequence[int]) -> Row:
     ]
     row = [whole // total for whole in sums]
     missing = SPACE - sum(row)
-    # Only arms whose mean was rounded down get a unit: they have one below their largest entry.
+    # Only arms whose mean was rounded down get a unit, so none exceeds its largest entry.
     for arm in sorted(range(len(row)), key=lambda arm: -(sums[arm] % total))[:missing]:
         row[arm] += 1
     return tuple(row)
 
 
 def floors_in_integers(floors: Sequence[float], budget_nano: int) -> Band:
-    """The band of floors l_a: [F_a, floor(e^budget F_a)] in parts of 2^64, for life.
+    """Return the band of floors l_a: [F_a, floor(e^budget F_a)] in units of 2^-64, for life.
 
-    An arm below 2^-32 is never shown again. The zero row is the floors, scaled to 2^64.
+    An arm below 2^-32 is never shown again. The zero row is the floors, scaled to sum to 2^64.
 
     >>> band = floors_in_integers([0.25, 0.25, 0], 10**9)
     >>> band.floors == (2**62, 2**62, 0), band.zero == (2**63, 2**63, 0)
@@ -108,7 +109,7 @@ def floors_in_integers(floors: Sequence[float], budget_nano: int) -> Band:
     whole = [floor if floor >= SMALLEST else 0 for floor in whole]
     bound = exp_floor(budget_nano)
     missing = -(-SPACE * bound.denominator // bound.numerator) - sum(whole)
-    if missing > 0:  # rounding down left no room for a row, as at budget 0
+    if missing > 0:  # rounding down left no room for a row, for example at budget 0
         whole[whole.index(max(whole))] += missing
     if sum(whole) > SPACE:
         whole[whole.index(max(whole))] -= sum(whole) - SPACE
@@ -116,7 +117,7 @@ def floors_in_integers(floors: Sequence[float], budget_nano: int) -> Band:
 
 
 def band_of_floors(floors: Row, bound: Fraction) -> Band:
-    """The band [F_a, floor(bound F_a)]; the zero row is F, scaled to 2^64."""
+    """Return the band [F_a, floor(bound F_a)]. The zero row is F, scaled to sum to 2^64."""
     ceilings = tuple(min(SPACE, floor * bound.numerator // bound.denominator) for floor in floors)
     total = sum(floors)
     return Band(
@@ -125,7 +126,7 @@ def band_of_floors(floors: Row, bound: Fraction) -> Band:
 
 
 def rows_in_band(table: Sequence[Sequence[float]], band: Band) -> Rows:
-    """Integer rows near the table's inside a band.
+    """Return integer rows close to the table that lie inside a band.
 
     Args:
         table: P(arm | segment), arms by segments.
@@ -138,7 +139,7 @@ def rows_in_band(table: Sequence[Sequence[float]], band: Band) -> Rows:
 
 
 def _parts(table: Sequence[Sequence[float]]) -> list[list[int]]:
-    """Entries in parts of 2^64, one row for each segment; none is small but above 0."""
+    """Convert entries to units of 2^-64, one row per segment, without small nonzero ones."""
     columns = []
     for arm in table:
         if not all(0 <= entry <= 1 + 1e-9 for entry in arm):
@@ -154,7 +155,7 @@ def _parts(table: Sequence[Sequence[float]]) -> list[list[int]]:
 
 
 def _rounded(rows: list[list[int]]) -> list[list[int]]:
-    """Each row scaled to sum to 2^64, what is left over going to its largest entry."""
+    """Scale each row to sum to 2^64; the remainder goes to its largest entry."""
     result = []
     for row in rows:
         total = sum(row)
@@ -165,9 +166,9 @@ def _rounded(rows: list[list[int]]) -> list[list[int]]:
 
 
 def _mix(rows: list[list[int]], total: list[int], weight: int) -> Rows:
-    """(1 - w) row + w mean with w = weight / 2^64, rounded so that every row sums to 2^64.
+    """Return (1 - w) row + w mean with w = weight / 2^64, rounded so that every row sums to 2^64.
 
-    The mean of an arm is rounded once for all rows, so that at w = 1 all rows are the same.
+    The mean of an arm is rounded once for all rows, so that all rows are equal at w = 1.
     """
     n_rows = len(rows)
     mean = _rounded([[part // n_rows for part in total]])[0]

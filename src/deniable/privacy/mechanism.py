@@ -18,7 +18,7 @@ from deniable.privacy.exploration import exploitation_from_risk, exploration_fro
 
 
 class Mechanism(Protocol):
-    """What every mechanism offers."""
+    """The interface of a mechanism."""
 
     @property
     def n_arms(self) -> int:
@@ -50,7 +50,7 @@ class Mechanism(Protocol):
 
 @dataclass(frozen=True)
 class RandomizedResponse:
-    """The symmetric K-ary randomized response: the same risk for every shown arm.
+    """Symmetric K-ary randomized response: the same risk for every shown arm.
 
     >>> RandomizedResponse(n_arms=2, risk=1.0).matrix.round(3)
     array([[0.731, 0.269],
@@ -76,12 +76,12 @@ class RandomizedResponse:
 
     @property
     def risks(self) -> FloatArray:
-        """The one risk, for each arm."""
+        """The same risk for each arm."""
         return np.full(self.n_arms, self.risk)
 
     @property
     def global_risk(self) -> float:
-        """The one risk."""
+        """The risk."""
         return self.risk
 
     @property
@@ -104,7 +104,7 @@ class ArmSpecificResponse:
     """Weighted exploration: the shown arm j moves a watcher's odds by at most e^risks[j].
 
     With c_j = 1 / (e^risk_j - 1) and C their sum, exploration is C / (1 + C) and the weights are
-    c_j / C. A risk of 0 is allowed only for all arms together, which is uniform.
+    c_j / C. A risk of 0 is allowed only for all arms at once, which is uniform.
 
     >>> response = ArmSpecificResponse([0.5, 1, 2])
     >>> round(response.exploration, 3), response.weights.round(3).tolist()
@@ -131,7 +131,7 @@ class ArmSpecificResponse:
 
     @cached_property
     def _scaled(self) -> FloatArray:
-        """c_j (e^s - 1) with s the smallest risk: in (0, 1], whatever the risks."""
+        """c_j (e^s - 1), where s is the smallest risk; in (0, 1] for all risks."""
         if self.risks[0] == 0:
             return np.ones(self.n_arms)
         smallest = self.risks.min()
@@ -140,10 +140,10 @@ class ArmSpecificResponse:
 
     @cached_property
     def _shares(self) -> tuple[FloatArray, float]:
-        """c_j and 1, both divided by 1 + C: drawn at random as arm j; shown because greedy.
+        """c_j and 1, both divided by 1 + C: drawn at random as arm j, and shown because greedy.
 
-        Both are multiplied through by 1 - e^-s, so that neither a tiny risk (huge c) nor a large
-        one (tiny c) leaves the range of floats.
+        Both are multiplied by 1 - e^-s, so that neither a tiny risk (huge c) nor a large one (tiny
+        c) leaves the range of floats.
         """
         smallest = self.risks.min()
         drawn, one = np.exp(-smallest) * self._scaled, -np.expm1(-smallest)

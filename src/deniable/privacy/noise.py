@@ -1,8 +1,8 @@
-"""Discrete Laplace noise, exactly, from the operating system's entropy.
+"""Exact discrete Laplace noise from the operating system's entropy.
 
-P(X = x) is proportional to exp(-|x| denominator/numerator). No floating point is involved: the sampler
-(Canonne, Kamath and Steinke, "The discrete Gaussian for differential privacy", 2020, algorithms 1 and 2)
-uses uniform integers and coins with rational chances only.
+P(X = x) is proportional to exp(-|x| denominator/numerator). No floating point is involved: the
+sampler (Canonne, Kamath and Steinke, "The discrete Gaussian for differential privacy", 2020,
+algorithms 1 and 2) uses only uniform integers and coins with rational probabilities.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ Entropy = Callable[[int], bytes]
 
 
 def discrete_laplace(numerator: int, denominator: int, entropy: Entropy = os.urandom) -> int:
-    """One draw with scale numerator/denominator.
+    """Draw one value with scale numerator/denominator.
 
     Args:
         numerator: above 0.
         denominator: above 0.
-        entropy: where random bytes come from; anything but the default is for tests.
+        entropy: source of random bytes; replaced only in tests.
 
     >>> discrete_laplace(1, 1_000_000)
     0
@@ -40,12 +40,12 @@ def discrete_laplace(numerator: int, denominator: int, entropy: Entropy = os.ura
             whole += 1
         size = (rest + top * whole) // bottom
         negative = _below(2, entropy)
-        if size or not negative:  # else zero would be drawn twice as often
+        if size or not negative:  # otherwise zero would be drawn twice as often
             return -size if negative else size
 
 
 def laplace_variance(numerator: int, denominator: int) -> float:
-    """The variance of such a draw: 2 q / (1 - q)^2 with q = exp(-denominator/numerator).
+    """Return the variance of such a draw: 2 q / (1 - q)^2 with q = exp(-denominator/numerator).
 
     >>> round(laplace_variance(1, 1), 6), round(laplace_variance(4, 1), 3)
     (1.841347, 31.834)
@@ -56,7 +56,7 @@ def laplace_variance(numerator: int, denominator: int) -> float:
 
 
 def _exponential_coin(numerator: int, denominator: int, entropy: Entropy) -> bool:
-    """True with probability exp(-numerator/denominator), for a ratio of at most 1."""
+    """Return True with probability exp(-numerator/denominator), for a ratio of at most 1."""
     step = 1
     while _below(denominator * step, entropy) < numerator:
         step += 1
@@ -64,7 +64,7 @@ def _exponential_coin(numerator: int, denominator: int, entropy: Entropy) -> boo
 
 
 def _below(limit: int, entropy: Entropy) -> int:
-    """Uniform on 0 to limit - 1, by rejection."""
+    """Draw uniformly from 0 to limit - 1, by rejection."""
     bits = (limit - 1).bit_length()
     size = (bits + 7) // 8
     while True:

@@ -1,8 +1,8 @@
-"""The dynamic schedule: explore early, exploit later, and the clock at which a budget binds.
+"""The dynamic schedule (explore early, exploit later), and the clock at which a budget binds.
 
-``exploration_n = min(1, (K log n / n)^(1/3))``, and 1 for the first two visitors, where the raw
+``exploration_n = min(1, (K log n / n)^(1/3))``, and 1 for the first two visitors, for whom the raw
 formula would start at 0, that is, at infinite risk. log n / n falls from n = 3 on, so the schedule
-never rises.
+never increases.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from deniable.privacy.exploration import _risk
 
 
 def dynamic_exploration(n_arms: ArrayLike, clock: ArrayLike) -> Floats:
-    """Exploration of the n-th visitor without a cap.
+    """Return the exploration of the n-th visitor without a cap.
 
     Args:
         n_arms: K.
-        clock: n, the visitors of this segment so far, this one included; 1 or more.
+        clock: n, the visitors of this segment so far, including this one; 1 or more.
 
     >>> round(float(dynamic_exploration(2, 10)), 6)
     0.772233
@@ -33,7 +33,7 @@ def dynamic_exploration(n_arms: ArrayLike, clock: ArrayLike) -> Floats:
 
 
 def dynamic_risk(n_arms: ArrayLike, clock: ArrayLike) -> Floats:
-    """Privacy risk of the n-th visitor without a cap: log(1 - K + K / exploration_n).
+    """Return the privacy risk of the n-th visitor without a cap: log(1 - K + K / exploration_n).
 
     >>> round(float(dynamic_risk(2, 1000)), 6)
     1.992663
@@ -44,13 +44,13 @@ def dynamic_risk(n_arms: ArrayLike, clock: ArrayLike) -> Floats:
 
 
 def exhaustion_clock(n_arms: ArrayLike, budget: ArrayLike) -> Floats:
-    """The first whole n > e at which the schedule asks for no more exploration than the budget.
+    """Return the first integer n > e at which the schedule needs no more exploration than the budget.
 
-    Infinite where n is beyond the largest float (budgets of some hundred nats).
+    Infinite if n exceeds the largest float (budgets of several hundred nats).
 
     Args:
         n_arms: K.
-        budget: gamma, the cap on every visitor's risk.
+        budget: gamma, the limit on every visitor's risk.
 
     >>> int(exhaustion_clock(2, 1)), int(exhaustion_clock(20, 5))
     (51, 138905)
@@ -59,10 +59,10 @@ def exhaustion_clock(n_arms: ArrayLike, budget: ArrayLike) -> Floats:
 
 
 def exhaustion_root(n_arms: ArrayLike, budget: ArrayLike) -> Floats:
-    """The real n >= e with (K log n / n)^(1/3) = K / (K - 1 + e^budget), and e where there is none.
+    """Return the real n >= e with (K log n / n)^(1/3) = K / (K - 1 + e^budget), or e if there is none.
 
-    In closed form n = exp(-W(-y)) with y = exploration^3 / K and W the lower branch of Lambert's
-    function.
+    In closed form, n = exp(-W(-y)) with y = exploration^3 / K, where W is the lower branch of the
+    Lambert function.
 
     >>> round(float(exhaustion_root(2, 1)), 4)
     50.3722
@@ -75,7 +75,7 @@ def exhaustion_root(n_arms: ArrayLike, budget: ArrayLike) -> Floats:
 def exhaustion_times(
     n_arms: int, budget: float, arrivals: Iterable[Hashable]
 ) -> dict[Hashable, int | None]:
-    """The experiment-wide visitor number at which each segment reaches its exhaustion clock.
+    """Return the visitor number of the experiment at which each segment reaches its exhaustion clock.
 
     Args:
         n_arms: K.
@@ -83,7 +83,7 @@ def exhaustion_times(
         arrivals: the segment of each visitor, in order of arrival.
 
     Returns:
-        For each segment seen: t, counted from 1, or None where it was not reached.
+        For each segment seen: t, counted from 1, or None if it was not reached.
 
     >>> exhaustion_times(2, 0.3, ["new", "old", "new", "new", "new", "new", "new"])
     {'new': 7, 'old': None}
@@ -100,9 +100,9 @@ def exhaustion_times(
 
 
 def expected_exhaustion_time(n_arms: ArrayLike, budget: ArrayLike, share: ArrayLike) -> Floats:
-    """Visitors of the whole experiment until a segment with this share of them is expected to bind.
+    """Return the expected number of visitors until a segment with this share reaches its clock.
 
-    The wait is negative binomial with mean n / share.
+    The waiting time is negative binomial with mean n / share.
 
     >>> float(expected_exhaustion_time(2, 1, 0.25))
     204.0
@@ -117,7 +117,7 @@ def _dynamic_exploration(arms: FloatArray, n: FloatArray) -> FloatArray:
 
 
 def _exhaustion_root(arms: FloatArray, budget: FloatArray) -> FloatArray:
-    """exp(u) where u - log u = level >= 1; in logarithms, so that no budget underflows."""
+    """Return exp(u) where u - log u = level >= 1. Uses logarithms, so that no budget underflows."""
     # -log(exploration) without forming exploration, which underflows near budget 745.
     decay = np.exp(-budget)
     inverse = 1 + (arms - 1) * decay
@@ -125,9 +125,10 @@ def _exhaustion_root(arms: FloatArray, budget: FloatArray) -> FloatArray:
     level = np.maximum(1.0, np.log(arms) + 3 * minus_log_rate)
     with np.errstate(over="ignore"):
         n = np.exp(_solve_u_minus_log_u(level))
-    # exp magnifies the last bits of its argument: one Newton step on log n - n y gives them back.
+    # exp magnifies errors in the last bits of its argument; one Newton step on log n - n y corrects
+    # them.
     rate = arms * decay / inverse
-    y = rate * rate * rate / arms  # not rate**3: NumPy would take a logarithm
+    y = rate * rate * rate / arms  # not rate**3: NumPy would use a logarithm
     with np.errstate(invalid="ignore", over="ignore"):
         product = n * y
         polished = n * (1 - (np.log(n) - product) / (1 - product))
@@ -135,9 +136,9 @@ def _exhaustion_root(arms: FloatArray, budget: FloatArray) -> FloatArray:
 
 
 def _clock_within(arms: FloatArray, budget: FloatArray, horizon: FloatArray) -> FloatArray:
-    """The real exhaustion clock, and the horizon itself where the budget does not bind within it.
+    """Return the real exhaustion clock, or the horizon if the budget does not bind within it.
 
-    Whether it binds is asked of the budget, not of the root: near the horizon the root's last bits
+    Whether it binds is decided from the budget, not the root. Near the horizon the root's last bits
     would decide, and the best budget itself must count as not binding.
     """
     binds = budget < _risk(arms, _dynamic_exploration(arms, horizon))
@@ -145,17 +146,17 @@ def _clock_within(arms: FloatArray, budget: FloatArray, horizon: FloatArray) -> 
 
 
 def _solve_u_minus_log_u(level: FloatArray) -> FloatArray:
-    """The root u >= 1 of u - log u = level, for level >= 1.
+    """Return the root u >= 1 of u - log u = level, for level >= 1.
 
-    It is -W_{-1}(-e^-level); SciPy's complex lambertw underflows where level > 708. The first guess is
-    Barry et al.'s (2000), right to 2.5e-4; each step of Halley's method cubes the error.
+    It is -W_{-1}(-e^-level); SciPy's complex lambertw underflows for level > 708. The initial guess
+    is from Barry et al. (2000), accurate to 2.5e-4; each step of Halley's method cubes the error.
     """
     excess = level - 1
     root = np.sqrt(excess)
     bend = 1 - 0.0042 * excess * np.exp(-0.0201 * root)
     u = level + 2 / 0.3361 * (1 - 1 / (1 + 0.3361 / np.sqrt(2) * root / bend))
     u = _halley_step(u, level)
-    rough = (excess < 1e-2) | (level > 600)  # where no Newton step on exp(u) follows
+    rough = (excess < 1e-2) | (level > 600)  # the caller makes no Newton step on exp(u) here
     if rough.any():
         u = np.where(rough, _halley_step(u, level), u)
     return np.asarray(np.maximum(u, 1.0))

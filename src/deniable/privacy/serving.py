@@ -1,13 +1,14 @@
-"""The exact serving sampler: integer tables that keep the promise, drawn from the system's entropy.
+"""The exact serving sampler: integer tables that keep the promise, drawn with system entropy.
 
-A table cuts [0, 2^64) into one piece per arm, the same for every segment, and a last piece that
-stands for the greedy arm. With budget b_j for shown arm j, pieces ``low_j`` and the last piece
-``bonus = 2^64 - sum(low)``, arm j is shown with (low_j + bonus)/2^64 where it is greedy and with
-low_j/2^64 where it is not. Pieces are rounded up, which only shrinks the bonus, so the ratio stays at
-most e^b_j in exact arithmetic; every table is checked with fractions before it can be drawn from.
+A table divides [0, 2^64) into one piece per arm, the same for every segment, and a last piece for
+the greedy arm. With budget b_j for shown arm j, pieces ``low_j`` and the last piece
+``bonus = 2^64 - sum(low)``, arm j is shown with probability (low_j + bonus)/2^64 if it is greedy,
+and low_j/2^64 if it is not. Pieces are rounded up, which only shrinks the bonus, so the ratio is at
+most e^b_j in exact arithmetic. Every table is checked with fractions before it can be drawn from.
 
-Symmetric tables keep the budget also against each other, where segments have different clocks: a
-table of smaller risk has no smaller piece and no larger total. `ServingSchedule` checks that too.
+Symmetric tables also keep the budget against each other when segments have different clocks: a
+table with a smaller risk has no smaller piece and no larger total. `ServingSchedule` checks that
+too.
 """
 
 from __future__ import annotations
@@ -25,25 +26,26 @@ from deniable import _validation as check
 from deniable.errors import NANO, BrokenPromiseError, InvalidArgumentError
 
 SPACE = 1 << 64
-"""The size of the space a draw comes from."""
+"""The number of possible draws."""
 
 _POWER_BITS = 320
-"""Bits behind the point of powers of e."""
+"""Fractional bits of powers of e."""
 
 _FIXED_POINT = 192
-"""Bits behind the point while pieces are computed; far finer than one part of SPACE."""
+"""Fractional bits while pieces are computed, far finer than one unit of SPACE."""
 
 Entropy = Callable[[int], bytes]
 
 
 @dataclass(frozen=True)
 class ServingTable:
-    """Integer shown-arm probabilities, in units of 2^-64, that keep their budgets or do not exist.
+    """Shown-arm probabilities in units of 2^-64. Construction fails unless they keep their budgets.
 
     Attributes:
-        pieces: low_j, the space of arm j whatever the greedy arm, length K.
+        pieces: low_j, the size of arm j's piece whatever the greedy arm, length K.
         budgets: the risk of each shown arm, in nano-nats, that the pieces keep.
-        thresholds: running sums of the pieces, padded so that every search takes equally many steps.
+        thresholds: cumulative sums of the pieces, padded so that all searches take equally many
+            steps.
 
     >>> ServingTable(pieces=(2**62, 2**62), budgets=(1_000_000_000, 1_000_000_000))
     Traceback (most recent call last):
@@ -67,33 +69,34 @@ class ServingTable:
 
     @property
     def n_arms(self) -> int:
-        """K."""
+        """Number of arms, K."""
         return len(self.pieces)
 
     @property
     def bonus(self) -> int:
-        """The space that shows the greedy arm because it is greedy."""
+        """The piece in which the greedy arm is shown because it is greedy."""
         return SPACE - sum(self.pieces)
 
     def count(self, shown: int, greedy: int) -> int:
-        """Probability that `shown` is shown where `greedy` is greedy, times 2^64."""
+        """Return the probability, times 2^64, that `shown` is shown when `greedy` is greedy."""
         return self.pieces[shown] + (self.bonus if shown == greedy else 0)
 
     def worst_ratio(self, shown: int) -> Fraction:
-        """The exact factor by which seeing this arm can move a watcher's odds."""
+        """Return the exact factor by which seeing this arm can move a watcher's odds."""
         return Fraction(self.pieces[shown] + self.bonus, self.pieces[shown])
 
     def draw(self, greedy: int, entropy: Entropy = os.urandom) -> int:
-        """The arm to show. No branch, no table and no number of steps depends on `greedy`.
+        """Return the arm to show. No branch, table or number of steps depends on `greedy`.
 
         Args:
-            greedy: index of the greedy arm, 0 to K - 1; not checked, which would be a branch.
-            entropy: where 8 random bytes come from; anything but the default is for tests.
+            greedy: index of the greedy arm, 0 to K - 1. Not checked, because that would be a
+                branch.
+            entropy: source of 8 random bytes; replaced only in tests.
         """
         return self.arm_at(int.from_bytes(entropy(8), "little"), greedy)
 
     def arm_at(self, point: int, greedy: int) -> int:
-        """The arm whose piece of [0, 2^64) holds this uniformly drawn point."""
+        """Return the arm whose piece of [0, 2^64) contains this uniformly drawn point."""
         n_arms = len(self.pieces)
         index = bisect_right(self.thresholds, point)
         # index == n_arms is the greedy piece; the product is 0 for every other index.
@@ -101,7 +104,7 @@ class ServingTable:
 
 
 def symmetric_table(n_arms: int, risk_nano: int) -> ServingTable:
-    """The table of the symmetric mechanism.
+    """Return the table of the symmetric mechanism.
 
     Args:
         n_arms: K.
@@ -116,7 +119,7 @@ def symmetric_table(n_arms: int, risk_nano: int) -> ServingTable:
 
 
 def arm_specific_table(risks_nano: Sequence[int]) -> ServingTable:
-    """The table of the arm-specific mechanism; all risks equal is the symmetric one.
+    """Return the table of the arm-specific mechanism; with equal risks it is the symmetric one.
 
     >>> table = arm_specific_table([500_000_000, 1_000_000_000, 2_000_000_000])
     >>> [round(table.count(j, greedy=j) / 2**64, 3) for j in range(3)]
@@ -127,7 +130,7 @@ def arm_specific_table(risks_nano: Sequence[int]) -> ServingTable:
 
 @lru_cache(maxsize=16_384)
 def exp_floor(risk_nano: int) -> Fraction:
-    """A rational number at most e^risk, and within 1 part in 10^75 of it up to 1,000 nats."""
+    """Return a rational number at most e^risk, within 1 part in 10^75 of it up to 1,000 nats."""
     if not risk_nano:
         return Fraction(1)
     risk = min(risk_nano, 1000 * NANO)
@@ -146,9 +149,9 @@ def exp_floor(risk_nano: int) -> Fraction:
 
 
 def _nano_nats(argument: str, values: Sequence[int]) -> tuple[int, ...]:
-    """One whole number of nano-nats for each of 2 or more arms; 0 only for all of them."""
+    """Validate nano-nats for each of 2 or more arms; 0 is allowed only for all of them."""
     risks = tuple(values)
-    # Thousands of tables are checked at once: plain integers take the short way.
+    # Thousands of tables are checked at once, so plain integers take a fast path.
     if set(map(type, risks)) != {int} or min(risks) < 0:
         risks = tuple(check.whole(argument, value, 0) for value in risks)
     if len(risks) < 2:
@@ -163,24 +166,24 @@ def _table(risks: tuple[int, ...]) -> ServingTable:
 
 
 def _uniform(n_arms: int) -> tuple[int, ...]:
-    """2^64 dealt out evenly; who gets the odd units depends on no segment."""
+    """Divide 2^64 evenly. Which arms get the odd units does not depend on a segment."""
     share, odd = divmod(SPACE, n_arms)
     return tuple(share + (arm < odd) for arm in range(n_arms))
 
 
 def _rounded_up(risks: tuple[int, ...]) -> tuple[int, ...]:
-    """ceil(2^64 c_j / (1 + C)) with c_j = 1/(e^risk_j - 1), from above in fixed point."""
+    """Return ceil(2^64 c_j / (1 + C)) with c_j = 1/(e^risk_j - 1), rounded up in fixed point."""
     one = 1 << _FIXED_POINT
     factors = {risk: _inverse_odds(risk) for risk in set(risks)}
     total = one + sum(map(factors.__getitem__, risks))
     piece_of = {risk: -(-SPACE * factor // total) for risk, factor in factors.items()}
     pieces = tuple(map(piece_of.__getitem__, risks))
-    # Budgets below the resolution of the space leave no room for a bonus: uniform keeps them.
+    # Budgets below the resolution of 2^-64 leave no room for a bonus; uniform pieces keep them.
     return pieces if sum(pieces) <= SPACE else _uniform(len(risks))
 
 
 def _inverse_odds(risk: int) -> int:
-    """1/(e^risk - 1) in fixed point, rounded up."""
+    """Return 1/(e^risk - 1) in fixed point, rounded up."""
     power = exp_floor(risk)
     return -(-(power.denominator << _FIXED_POINT) // (power.numerator - power.denominator))
 
@@ -200,15 +203,15 @@ def _check_promise(pieces: tuple[int, ...], risks: tuple[int, ...]) -> None:
 
 @dataclass(frozen=True)
 class ServingSchedule:
-    """The tables of one experiment: clock in, checked table out, never above the budget.
+    """The tables of one experiment by clock, checked, and never above the budget.
 
     The dynamic risk is rounded down to one of 4,096 steps of the budget, so that an experiment has
-    few tables; rounding down costs a little learning and no privacy. With unequal budgets the clock
-    of a dynamic schedule must be the experiment's, the same for every segment.
+    few tables. Rounding down costs a little learning and no privacy. With unequal budgets, a
+    dynamic schedule must use the clock of the experiment, which is the same for every segment.
 
     Attributes:
         budgets: the budget of each arm in nano-nats; all equal for the symmetric mechanism.
-        dynamic: whether the risk follows the clock or is the budget from the start.
+        dynamic: whether the risk follows the clock, or equals the budget from the start.
 
     >>> schedule = ServingSchedule((1_000_000_000,) * 2, dynamic=True)
     >>> schedule.table(1).budgets, schedule.table(51).budgets
@@ -222,13 +225,13 @@ class ServingSchedule:
         object.__setattr__(self, "budgets", _nano_nats("budgets", self.budgets))
 
     def table(self, clock: int) -> ServingTable:
-        """The table for the visitor with this clock (1 is the first)."""
+        """Return the table for the visitor with this clock (1 is the first)."""
         visitor = check.whole("clock", clock, 1)
         level = self._level(visitor) if self.dynamic else max(self.budgets)
         return _table_within(self.budgets, level)
 
     def _level(self, clock: int) -> int:
-        """The uncapped risk in nano-nats, rounded down to a step of the largest budget."""
+        """Return the uncapped risk in nano-nats, rounded down to a step of the largest budget."""
         if clock < 3:
             return 0
         n_arms, largest = len(self.budgets), max(self.budgets)
@@ -242,10 +245,11 @@ class ServingSchedule:
 
 @lru_cache(maxsize=65_536)
 def _table_within(budgets: tuple[int, ...], level: int) -> ServingTable:
-    """The table with risks min(budget_j, level), safe beside any other table of this experiment.
+    """Return the table with risks min(budget_j, level), safe in combination with all others.
 
-    Symmetric tables may meet on different clocks. Each one's smallest piece is at least the final
-    table's and its largest total at most the final table's, so any two are within the final ratio.
+    Symmetric tables with different clocks can be in use at the same time. Each one's smallest piece
+    is at least the final table's, and its largest total is at most the final table's, so any two
+    are within the final ratio.
     """
     table = _table(tuple(min(budget, level) for budget in budgets))
     if len(set(budgets)) == 1:

@@ -1,7 +1,7 @@
-"""Published tables: integer probabilities that keep the promise in every corner, exactly.
+"""Published tables: integer probabilities that keep the promise exactly.
 
-A row of a table holds one integer per arm, the arm's probability in units of 2^-64; it sums to 2^64.
-A table has one row for each segment, and a zero row for everybody whose arm must tell nothing.
+A row of a table holds one integer per arm, the arm's probability in units of 2^-64, and sums to
+2^64. A table has one row per segment, and a zero row for visitors whose arm must reveal nothing.
 
 The nested family (budgets b_j, c_j = 1/(e^b_j - 1), C = sum c, weights w_j = c_j/C):
 
@@ -31,20 +31,20 @@ from deniable.errors import BrokenPromiseError, InvalidArgumentError
 from deniable.privacy.serving import SPACE, _nano_nats, exp_floor
 
 Row = tuple[int, ...]
-"""One integer for each arm, summing to 2^64."""
+"""One integer per arm, summing to 2^64."""
 
-_ENTRY_BYTES = 9  # an entry may be 2^64 itself
+_ENTRY_BYTES = 9  # an entry can be as large as 2^64
 _DECIMAL = Context(prec=40)
 _BONUS_STEPS = 1 << 32
-_PRECISION = 1600  # bits behind the point of c_j: 1/(e^1000 - 1) still has 150 of them
+_PRECISION = 1600  # fractional bits of c_j: 1/(e^1000 - 1) still has 150 of them
 
 
 @dataclass(frozen=True)
 class Table:
-    """What a document of published probabilities says.
+    """One table of probabilities.
 
     Attributes:
-        rows: one row for each listed segment, in declared order.
+        rows: one row per listed segment, in declared order.
         zero: the row for unlisted segments, non-members, holdouts, pauses and erased visitors.
 
     >>> Table(rows=((2**63, 2**63), (2**62, 3 * 2**62)), zero=(2**63, 2**63)).worst_ratios()
@@ -63,18 +63,18 @@ class Table:
 
     @property
     def n_arms(self) -> int:
-        """K."""
+        """Number of arms, K."""
         return len(self.zero)
 
     def row(self, segment: int) -> Row:
-        """The row of a segment's position; the zero row for any position below 0."""
+        """Return the row at a segment's index; the zero row for a negative index."""
         return self.rows[segment] if segment >= 0 else self.zero
 
     def worst_ratios(self) -> tuple[Fraction, ...]:
-        """For each arm, the exact factor by which seeing it can move odds between two segments.
+        """Return, per arm, the exact factor by which seeing it can move the odds between two segments.
 
-        The zero row counts as a segment. An arm that no row shows has the ratio 1; one that some rows
-        show and others do not is proof of the segment, and raises BrokenPromiseError.
+        The zero row counts as a segment. An arm that no row shows has the ratio 1. An arm that some
+        rows show and others never show would prove the segment, and raises BrokenPromiseError.
         """
         return self._worst_ratios
 
@@ -84,7 +84,7 @@ class Table:
         return tuple(_ratio(min(column), max(column)) for column in columns)
 
     def check(self, budgets: Sequence[int]) -> tuple[Fraction, ...]:
-        """The worst ratios; BrokenPromiseError where one exceeds e^budget (nano-nats, by arm)."""
+        """Return the worst ratios; raise BrokenPromiseError if one exceeds e^budget (nano-nats)."""
         ratios = self.worst_ratios()
         for ratio, budget in zip(ratios, budgets, strict=True):
             if ratio > exp_floor(budget):
@@ -92,7 +92,7 @@ class Table:
         return ratios
 
     def encoded(self) -> bytes:
-        """The table as bytes: the zero row, then the segments' rows."""
+        """Encode the table as bytes: the zero row, then the segments' rows."""
         return self._encoded
 
     @cached_property
@@ -103,13 +103,13 @@ class Table:
         return b"".join([entry.to_bytes(_ENTRY_BYTES, "little") for entry in entries])
 
     def digest(self) -> str:
-        """SHA-256 of the encoded table, hexadecimal."""
+        """SHA-256 of the encoded table, in hexadecimal."""
         return sha256(self.encoded()).hexdigest()
 
 
-@lru_cache(maxsize=8)  # whoever publishes a table, and then serves it, decodes it once
+@lru_cache(maxsize=8)  # publishing and then serving a table decodes it once
 def decoded_table(encoded: bytes, n_arms: int) -> Table:
-    """The table that `Table.encoded` wrote."""
+    """Decode a table written by `Table.encoded`."""
     width = n_arms * _ENTRY_BYTES
     if not width or len(encoded) % width or len(encoded) < 2 * width:
         raise BrokenPromiseError("a stored table does not have the shape of its experiment")
@@ -132,28 +132,30 @@ def _packed(count: int) -> Struct:
 
 
 def encoded_size(n_segments: int, n_arms: int) -> int:
-    """The bytes of an encoded table."""
+    """Size of an encoded table, in bytes."""
     return (n_segments + 1) * n_arms * _ENTRY_BYTES
 
 
 def stored_table(encoded: bytes, counts: bytes, n_segments: int, n_arms: int) -> Table:
-    """A stored table in the present shape of its experiment, which may have grown since.
+    """Return a stored table in the current shape of its experiment, which may have grown since.
 
-    Arms and segments are appended, so positions mean the same. An arm that was added later is one that
-    this table shows to nobody; a segment that was added later has its zero row, as before it was listed.
+    Arms and segments are only appended, so positions keep their meaning. The table shows arms that
+    were added later to no visitor; segments that were added later get its zero row, as they did
+    when unlisted.
 
     Args:
-        encoded: as `Table.encoded` wrote it.
-        counts: what it was made from, JSON; its `shows` say how many segments and arms there were.
-        n_segments: J, now.
-        n_arms: K, now.
+        encoded: as written by `Table.encoded`.
+        counts: JSON of the counts it was made from; the shape of `shows` gives its segments and
+            arms.
+        n_segments: J, the current number of segments.
+        n_arms: K, the current number of arms.
 
     >>> even = Table(rows=((2**63, 2**63),), zero=(2**62, 3 * 2**62))
     >>> grown = stored_table(even.encoded(), b'{"shows": [[0, 0]]}', 2, 3)
     >>> grown.rows[1] == grown.zero == (2**62, 3 * 2**62, 0)
     True
     """
-    # Both only grow: whatever has as many entries as now has the present shape.
+    # Both only grow, so an equal size means the current shape.
     if len(encoded) == encoded_size(n_segments, n_arms):
         return decoded_table(encoded, n_arms)
     try:
@@ -170,9 +172,9 @@ def stored_table(encoded: bytes, counts: bytes, n_segments: int, n_arms: int) ->
 
 
 def thresholds(row: Row) -> list[int]:
-    """Where each arm's piece of [0, 2^64) ends, padded so that every search takes equally many steps.
+    """Return where each arm's interval of [0, 2^64) ends, padded so that all searches take equally long.
 
-    `bisect_right(thresholds(row), point)` is the arm that a uniform point shows.
+    `bisect_right(thresholds(row), point)` is the arm for a uniform point.
 
     >>> [bisect_right(thresholds((2**62, 0, 3 * 2**62)), point) for point in (0, 2**62, 2**64 - 1)]
     [0, 2, 2]
@@ -183,18 +185,18 @@ def thresholds(row: Row) -> list[int]:
 
 
 def draw(row_thresholds: Sequence[int], point: int) -> int:
-    """The arm whose piece holds this uniformly drawn point."""
+    """Return the arm whose interval contains this uniformly drawn point."""
     return bisect_right(row_thresholds, point)
 
 
 @dataclass(frozen=True)
 class Band:
-    """The integers between which every entry of an experiment's tables lies, for its whole life.
+    """Integer limits on all entries of an experiment's tables, fixed for its whole life.
 
     Attributes:
-        floors: F_j, the least space that arm j ever has.
-        ceilings: U_j, the most, at most F_j e^b_j.
-        zero: W, the row of risk 0.
+        floors: F_j, the smallest entry that arm j ever has.
+        ceilings: U_j, the largest, at most F_j e^b_j.
+        zero: W, the zero row.
 
     >>> band((10**9, 10**9)).zero == (2**63, 2**63)
     True
@@ -211,14 +213,14 @@ class Band:
         ):
             bound = exp_floor(budget)
             over = ceiling * bound.denominator > bound.numerator * floor
-            never = not (floor or zero or ceiling)  # an arm that nobody is shown
+            never = not (floor or zero or ceiling)  # an arm that is never shown
             if over or not (never or 0 < floor <= zero <= ceiling):
                 raise BrokenPromiseError(f"a band exceeds its budget of {budget} nano-nats")
         if sum(self.zero) != SPACE:
             raise BrokenPromiseError("the zero row of a band does not sum to 2^64")
 
     def holds(self, rows: Iterable[Row]) -> bool:
-        """Whether every entry of these rows lies inside."""
+        """Whether all entries of these rows are within the limits."""
         columns = zip(*rows, strict=True)
         return all(
             floor <= min(column) and max(column) <= ceiling
@@ -226,11 +228,11 @@ class Band:
         )
 
     def row(self, greedy: Sequence[int], bonus: Fraction) -> Row:
-        """The row for these tied greedy arms at this share of the largest bonus.
+        """Return the row for these tied greedy arms with this share of the largest bonus.
 
         Args:
-            greedy: positions of the greedy arms, which share the bonus.
-            bonus: beta/beta*, 0 (the zero row) to 1 (the whole budget).
+            greedy: indices of the greedy arms, which share the bonus.
+            bonus: beta/beta*, from 0 (the zero row) to 1 (the whole budget).
         """
         if not bonus:
             return self.zero
@@ -250,10 +252,10 @@ class Band:
 
 @lru_cache(maxsize=4096)
 def band(budgets: Row) -> Band:
-    """The band of an experiment with these budgets (nano-nats, by arm).
+    """Compute the band of an experiment with these budgets (nano-nats, per arm).
 
-    F_j = max(1, ceil(2^64 c_j/(1+C))), U_j = floor(F_j e^b_j), and W the weights c_j/C, moved into the
-    band and to the sum 2^64. Raises BrokenPromiseError where no zero row fits.
+    F_j = max(1, ceil(2^64 c_j/(1+C))), U_j = floor(F_j e^b_j), and W has the weights c_j/C,
+    adjusted to fit the band and sum to 2^64. Raises BrokenPromiseError if no zero row fits.
 
     >>> fixed = band((500_000_000, 10**9, 2 * 10**9))
     >>> [round(entry / 2**64, 3) for entry in fixed.zero]
@@ -282,7 +284,7 @@ def band(budgets: Row) -> Band:
 
 
 def fitted(wanted: Sequence[int], floors: Sequence[int], ceilings: Sequence[int]) -> Row:
-    """The wanted row, moved between floors and ceilings and to the sum 2^64.
+    """Adjust a row to lie between floors and ceilings and sum to 2^64.
 
     >>> [entry >> 60 for entry in fitted([2**63, 2**61], [2**62, 2**60], [2**63, 2**63])]
     [8, 8]
@@ -298,7 +300,8 @@ def fitted(wanted: Sequence[int], floors: Sequence[int], ceilings: Sequence[int]
     ]
     if abs(missing) > abs(sum(rooms)):
         raise BrokenPromiseError("no row of risk 0 lies between the floors and ceilings")
-    # In one round of one unit each where that is enough (rounding), else the largest rooms first.
+    # Spread rounding errors as one unit per arm if that is enough; otherwise fill the largest gaps
+    # first.
     sign = 1 if missing > 0 else -1
     left = abs(missing)
     for arm in sorted(range(len(row)), key=lambda arm: -abs(rooms[arm])):
@@ -306,7 +309,7 @@ def fitted(wanted: Sequence[int], floors: Sequence[int], ceilings: Sequence[int]
         step = min(most, abs(rooms[arm]))
         row[arm] += sign * step
         left -= step
-    for arm in range(len(row)):  # one round left some units over where rooms were empty
+    for arm in range(len(row)):  # the first round leaves units over if some arms had no room
         room = abs((ceilings[arm] if sign > 0 else floors[arm]) - row[arm])
         step = min(left, room)
         row[arm] += sign * step
@@ -315,7 +318,7 @@ def fitted(wanted: Sequence[int], floors: Sequence[int], ceilings: Sequence[int]
 
 
 def _inverse_odds(risk: int) -> int:
-    """1/(e^risk - 1) in fixed point, rounded up."""
+    """Return 1/(e^risk - 1) in fixed point, rounded up."""
     power = exp_floor(risk)
     return -(-(power.denominator << _PRECISION) // (power.numerator - power.denominator))
 
@@ -329,7 +332,7 @@ def _ratio(least: int, most: int) -> Fraction:
 
 
 def greedy_arms(shows: Sequence[int], rewards: Sequence[int]) -> list[int]:
-    """All arms with the highest reward per show, compared exactly; never shown counts as 0.
+    """Return all arms with the highest reward per show, compared exactly; arms never shown count as 0.
 
     >>> greedy_arms([10, 20, 0], [1, 2, 0])
     [0, 1]
@@ -345,12 +348,13 @@ def greedy_arms(shows: Sequence[int], rewards: Sequence[int]) -> list[int]:
 
 
 def dynamic_bonus(budgets: Row, clock: int) -> Fraction:
-    """min(beta*, 1 - exploration_n)/beta* with exploration_n = (K log n / n)^(1/3), rounded down.
+    """Return min(beta*, 1 - exploration_n)/beta*, exploration_n = (K log n / n)^(1/3), rounded down.
 
-    In decimal arithmetic of fixed precision, so that an auditor on any machine finds the same number.
+    Computed in decimal arithmetic of fixed precision, so that auditors get the same number on any
+    machine.
 
     Args:
-        budgets: nano-nats by arm.
+        budgets: nano-nats per arm.
         clock: n, the number of the segment's next visitor.
 
     >>> [round(float(dynamic_bonus((10**9, 10**9), clock)), 6) for clock in (2, 10, 51)]
@@ -359,7 +363,7 @@ def dynamic_bonus(budgets: Row, clock: int) -> Fraction:
     if clock < 3 or not max(budgets):
         return Fraction(0)
     inverse, largest = _inverse_bonus(budgets)
-    # Far from the end of the schedule floats are enough to know that it has ended.
+    # Well past the end of the schedule, floats suffice to tell that it has ended.
     if 1 - (len(budgets) * math.log(clock) / clock) ** (1 / 3) > largest + 1e-9:
         return Fraction(1)
     with localcontext(_DECIMAL):
@@ -373,7 +377,7 @@ def dynamic_bonus(budgets: Row, clock: int) -> Fraction:
 
 @lru_cache(maxsize=4096)
 def _inverse_bonus(budgets: Row) -> tuple[Fraction, float]:
-    """1/beta* = 1 + C, rounded up, so that shares of it are rounded down; and beta* as a float."""
+    """Return 1/beta* = 1 + C, rounded up (so that shares round down), and beta* as a float."""
     inverse = 1 + Fraction(sum(map(_inverse_odds, budgets)), 1 << _PRECISION)
     return inverse, float(1 / inverse)
 
@@ -384,13 +388,13 @@ def nested_table(
     rewards: Sequence[Sequence[int]],
     bonuses: Sequence[Fraction],
 ) -> Table:
-    """The table of the nested family for these counts, a function of nothing else.
+    """Compute the table of the nested family from these counts alone.
 
     Args:
         fixed: the experiment's band.
-        shows: shows by segment and arm.
-        rewards: sums of rewards by segment and arm.
-        bonuses: beta/beta* of each segment.
+        shows: shows per segment and arm.
+        rewards: sums of rewards per segment and arm.
+        bonuses: beta/beta* per segment.
     """
     rows = tuple(
         fixed.row(greedy_arms(shown, earned), bonus)

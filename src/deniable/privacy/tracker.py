@@ -1,8 +1,8 @@
-"""The watcher as a Bayesian: prior odds, times what the shown arm says, times what the response says.
+"""A Bayesian watcher: prior odds, times the evidence of the shown arm, times that of the response.
 
-``posterior odds = prior odds x R_A(shown arm) x R_Y(response | shown arm)``, each factor only where
-the watcher's channel is open. The mechanism bounds R_A by e^budget. R_Y is measured and reported,
-never promised.
+``posterior odds = prior odds x R_A(shown arm) x R_Y(response | shown arm)``, where each factor
+counts only if the watcher's channel is open. The mechanism bounds R_A by e^budget. R_Y is measured
+and reported, but not part of the promise.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ Matrix: TypeAlias = Sequence[Sequence[float]] | FloatArray
 
 @dataclass(frozen=True, eq=False)
 class Tracker:
-    """A watcher: a third party that knows the mechanism and watches through the channels that are open.
+    """A watcher: a third party that knows the mechanism and observes through the open channels.
 
     Attributes:
         shown_given_segment: probability of each shown arm (row) for each segment (column), (K, J).
         click_given_shown: click rate of each arm (row) in each segment (column), (K, J).
-        sees_output: whether the shown arm reaches the watcher.
-        sees_response: whether the click does; it means nothing without the shown arm.
+        sees_output: whether the watcher sees the shown arm.
+        sees_response: whether it sees the click, which requires seeing the shown arm.
 
     >>> shown = [[0.73, 0.27], [0.27, 0.73]]
     >>> tracker = Tracker(shown, click_given_shown=[[0.3, 0.1], [0.2, 0.2]], sees_response=True)
@@ -73,22 +73,22 @@ class Tracker:
             )
 
     def output_factor(self, *, shown_arm: int, segment: int, other: int) -> float:
-        """R_A: how much likelier the shown arm is in `segment` than in `other`; 1 if not seen."""
+        """R_A: how much likelier the shown arm is in `segment` than in `other`; 1 if not observed."""
         return _ratio(self._output_likelihood(shown_arm), segment, other)
 
     def response_factor(self, *, shown_arm: int, clicked: bool, segment: int, other: int) -> float:
-        """R_Y: how much likelier the response is in `segment` than in `other`; 1 if not seen."""
+        """R_Y: how much likelier the response is in `segment` than in `other`; 1 if not observed."""
         return _ratio(self._response_likelihood(shown_arm, clicked), segment, other)
 
     def update(
         self, prior: Sequence[float] | FloatArray, *, shown_arm: int, clicked: bool = False
     ) -> FloatArray:
-        """Belief over the J segments after one visitor, through the open channels.
+        """Return the belief over the J segments after one visitor, through the open channels.
 
         Args:
-            prior: belief over the segments before, shape (J,), summing to 1.
+            prior: prior belief over the segments, shape (J,), summing to 1.
             shown_arm: index of the shown arm.
-            clicked: the response; read only where that channel is open.
+            clicked: the response; used only if that channel is open.
         """
         before = check.probability("prior", prior)
         if before.shape != (self.n_segments,) or not _sum_to_one(before):
@@ -97,7 +97,8 @@ class Tracker:
             )
         output = self._output_likelihood(shown_arm)
         response = self._response_likelihood(shown_arm, clicked)
-        # Mantissas and exponents apart: a product of three tiny numbers must not become 0.
+        # Multiply mantissas and add exponents, so that a product of three tiny numbers does not
+        # underflow.
         mantissas, exponents = np.frexp(np.stack([before, output, response]))
         mantissa, exponent = mantissas.prod(axis=0), exponents.sum(axis=0)
         if not mantissa.any():

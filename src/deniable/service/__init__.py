@@ -1,4 +1,4 @@
-"""The decision service: decide and reward as durable use-cases, without HTTP.
+"""The decision service: durable decisions and rewards, independent of HTTP.
 
-`deniable.open(url)` gives a `Deniable`; the HTTP routes call exactly its methods.
+`deniable.open(url)` returns a `Deniable`; the HTTP routes call its methods.
 """

@@ -1,6 +1,6 @@
-"""API keys with scopes: the secret is shown once, only its SHA-256 is stored.
+"""API keys with scopes. The secret is shown once; only its SHA-256 is stored.
 
-A secret has 256 random bits, so a plain hash is enough: there is nothing to guess.
+A secret has 256 random bits, so it cannot be guessed and a plain hash is enough.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from deniable.storage.schema import StoredRow, api_keys
 from deniable.storage.store import Store
 
 PREFIX = "dnb_"
-"""Every secret begins with it, so that secret scanners can find a leaked one."""
+"""Prefix of every secret, so that secret scanners can find leaked ones."""
 
 
 class ApiKeys:
-    """The part of `Deniable` that knows who may call."""
+    """The part of `Deniable` that manages API keys."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def create(self, label: str, scopes: Sequence[Scope]) -> tuple[str, ApiKey]:
-        """A new key: the secret (`dnb_...`, not stored) and its record."""
+        """Create a key. Returns the secret (`dnb_...`, not stored) and the record."""
         if not 0 < len(label) <= 200 or not label.isprintable():
             raise InvalidArgumentError("label", label, "printable text of 1 to 200 characters")
         wanted = tuple(scope for scope in SCOPES if scope in scopes)
@@ -58,13 +58,13 @@ class ApiKeys:
         return secret, self._store.retried(create)
 
     def all(self) -> list[ApiKey]:
-        """All keys, also the revoked ones, oldest first."""
+        """Return all keys, including revoked ones, oldest first."""
         with self._store.read() as connection:
             rows = connection.execute(select(api_keys).order_by(api_keys.c.created_at))
             return [key_of(row) for row in rows]
 
     def revoke(self, key_id: str) -> ApiKey:
-        """From now on this key is refused. Revoking twice keeps the first time."""
+        """Refuse this key from now on. Revoking it again keeps the first time."""
         try:
             identity = bytes.fromhex(key_id)
         except ValueError:
@@ -85,7 +85,7 @@ class ApiKeys:
         return self._store.retried(revoke)
 
     def authenticate(self, secret: str) -> ApiKey | None:
-        """The key with this secret, or None if there is none or it was revoked."""
+        """Return the key with this secret, or None if it is unknown or revoked."""
         with self._store.read() as connection:
             row = connection.execute(
                 select(api_keys).where(
@@ -95,7 +95,7 @@ class ApiKeys:
         return None if row is None else key_of(row)
 
     def note_use(self, key: ApiKey) -> None:
-        """Remember that a key was used in this hour."""
+        """Record that a key was used in this hour."""
         self._store.retried(
             lambda connection: connection.execute(
                 update(api_keys)
@@ -117,7 +117,7 @@ def _one(connection: Connection, identity: bytes) -> ApiKey:
 
 
 def key_of(row: StoredRow) -> ApiKey:
-    """A row of `api_keys` as a record."""
+    """Convert a row of `api_keys` to a record."""
     hour = row.last_used_hour
     return ApiKey(
         id=row.id.hex(),

@@ -1,9 +1,9 @@
-"""The second person: what the firm says needs one, asked for by one and granted by another.
+"""Approval by a second person, for the actions where the firm's rules require it.
 
-Where a rule applies, the act is refused and a request waits. A privacy officer or an admin who is
-somebody else grants it in the pages. Then the same act, exactly, goes through for a day. Requests and
-answers are entries `approval` of the ledger. What is asked for is kept as a keyed hash, and in words
-that name no visitor.
+If a rule applies, the action is refused and leaves a request. A privacy officer or an admin other
+than the requester grants it in the web pages. Then exactly the same action is allowed for a day.
+Requests and answers are `approval` entries in the ledger. The request is stored as a keyed hash,
+and as a description that names no visitor.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ Kind: TypeAlias = Literal["start", "budget", "erase", "rules"]
 
 SECOND = 1_000_000
 VALID_SECONDS = 24 * 3600
-"""How long the act may be done after it was granted."""
+"""How long an action stays allowed after it was granted."""
 
 WAITS_SECONDS = 7 * 24 * 3600
-"""How long a request waits for an answer."""
+"""How long a request stays open."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """Something that waits for a second person, or was answered lately.
+    """A request that is open or was answered recently.
 
     Attributes:
-        id: names it.
-        kind: of the act.
-        words: what is asked for.
-        asked_by: an actor; see `deniable.storage.actors`.
-        asked_at: when.
-        answered_by: who granted or refused it; None: it waits.
+        id: the request's id.
+        kind: kind of the action.
+        words: description of the action.
+        asked_by: the requester; see `deniable.storage.actors`.
+        asked_at: time of the request.
+        answered_by: who granted or refused it; None while it is open.
         granted: whether it was granted.
     """
 
@@ -58,12 +58,12 @@ class Request:
 
 
 class Approvals:
-    """The part of `Deniable` that asks for a second person.
+    """The part of `Deniable` that handles approvals.
 
     Args:
-        store: where.
-        key: 32 secret bytes, for hashes of what is asked for.
-        clock: the present as stored; another one in tests.
+        store: the store.
+        key: 32 secret bytes, for hashing requests.
+        clock: current time in the stored format; replaced in tests.
     """
 
     def __init__(self, store: Store, key: bytes, clock: Callable[[], int] = times.now) -> None:
@@ -73,7 +73,7 @@ class Approvals:
 
     @contextmanager
     def asking(self) -> Iterator[None]:
-        """Where the act in this block needs a second person, leave a request."""
+        """Create a request if the action in this block raises ApprovalNeededError."""
         try:
             yield
         except ApprovalNeededError as needed:
@@ -81,13 +81,13 @@ class Approvals:
             raise
 
     def require(self, connection: Connection, kind: Kind, words: str, *exactly: object) -> None:
-        """Raise ApprovalNeededError unless somebody else granted exactly this.
+        """Raise ApprovalNeededError unless another person granted exactly this action.
 
         Args:
-            connection: of the act's own transaction.
-            kind: of the act.
-            words: what it does, for the second person; never a visitor or a segment.
-            exactly: what must be the same when it is done.
+            connection: the transaction of the action itself.
+            kind: kind of the action.
+            words: description for the approver; must not mention a visitor or a segment.
+            exactly: parameters that must be identical when the action is repeated.
         """
         actor, digest = actors.current() or "", self._digest(kind, exactly)
         since = self._clock() - VALID_SECONDS * SECOND
@@ -103,35 +103,35 @@ class Approvals:
             raise ApprovalNeededError(kind, words, digest)
 
     def require_start(self, connection: Connection, key: str, cost_nano: int, share: float) -> None:
-        """For the start of an experiment that takes more than the firm lets one person commit."""
+        """Require approval for starting an experiment above the limit for one person."""
         limit = firm_settings.read(connection).start_above_nano
         if limit is not None and cost_nano > limit:
             words = f"start {key}: {cost_nano / 1e9:g} nats"
             self.require(connection, "start", words, key, cost_nano, share)
 
     def require_budget(self, connection: Connection, budget_nano: int, window_days: int) -> None:
-        """For a firm's budget that is raised, or a window that is shortened."""
+        """Require approval for raising the firm's budget or shortening its window."""
         if firm_settings.read(connection).approve_budget:
             words = f"set the firm’s budget to {budget_nano / 1e9:g} nats in any {window_days} days"
             self.require(connection, "budget", words, budget_nano, window_days)
 
     def require_erasure(self, connection: Connection, words: str, *exactly: object) -> None:
-        """For forgetting visitors."""
+        """Require approval for erasing visitors."""
         if firm_settings.read(connection).approve_erasure:
             self.require(connection, "erase", words, *exactly)
 
     def require_rules(
         self, connection: Connection, before: FirmSettings, after: FirmSettings
     ) -> None:
-        """For rules that ask for a second person less often than before."""
+        """Require approval for rules that require approval less often than before."""
         if after.weaker_than(before):
             words = f"ask less often for a second person: {after.rules_in_words()}"
             self.require(connection, "rules", words, after.rules())
 
-    # -- looking and answering ---------------------------------------------------------------
+    # -- listing and answering ----------------------------------------------------------------
 
     def all(self) -> list[Request]:
-        """What waits, and what was answered lately, the newest first."""
+        """Return open and recently answered requests, newest first."""
         old = self._clock() - WAITS_SECONDS * SECOND
         query = (
             select(approvals)
@@ -142,11 +142,11 @@ class Approvals:
             return [_request(row) for row in connection.execute(query)]
 
     def answer(self, request_id: str, *, grant: bool) -> Request:
-        """Grant or refuse a request, as a person who did not ask for it.
+        """Grant or refuse a request, as a person other than the requester.
 
         Raises:
-            UnknownNameError: nothing like that waits.
-            WrongStateError: no person is signed in, or it is the one who asked.
+            UnknownNameError: there is no such open request.
+            WrongStateError: no person is signed in, or it is the requester.
         """
         actor = actors.current() or ""
         if not actor.startswith("user:"):

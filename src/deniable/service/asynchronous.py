@@ -1,7 +1,8 @@
 """Asyncio front end of the service.
 
-Requests made in one event-loop iteration are submitted to the writer as one batch; results come back in
-one callback. A decision that is not stored within the deadline is answered without the store.
+Requests made in one event-loop iteration are submitted to the writer as one batch; results come
+back in one callback. A decision that is not stored before the deadline is answered without the
+store.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from deniable.storage.records import Decision
 class AsyncDecisions:
     """Awaitable decide and reward of one `Deniable`, for one event loop.
 
-    InvalidArgumentError is raised by the call, everything else by awaiting.
+    Calls raise InvalidArgumentError immediately; all other errors are raised when awaited.
 
     Args:
         service: the service.
-        decide_seconds: how long a decision may take; then it is answered without the store, and a
-            reward with an error. None: as long as it takes.
-        loop: the event loop where the futures live; the running one if not given.
+        decide_seconds: deadline for the store. After it, decisions are answered without the store
+            and rewards fail with an error. None waits indefinitely.
+        loop: event loop of the futures; defaults to the running loop.
     """
 
     def __init__(
@@ -53,14 +54,14 @@ class AsyncDecisions:
         segments: Sequence[str | None],
         caller: Hashable = None,
     ) -> asyncio.Future[list[Decision]]:
-        """Decisions for these visitors of one experiment, in order, once they are durable."""
+        """Decide for these visitors of one experiment. Resolves, in order, once they are durable."""
         future: asyncio.Future[list[Decision]] = self._loop.create_future()
         job = self._service.decide_job(experiment, visitors, segments, self._done, waiter=future)
-        self._ask(job, caller)
+        self._enqueue(job, caller)
         return future
 
     def crowded(self, caller: Hashable, size: int) -> bool:
-        """See Writer."""
+        """See `Writer.crowded`."""
         return self._service.crowded(caller, size)
 
     def refused(self, error: OverloadedError) -> asyncio.Future[None]:
@@ -70,7 +71,7 @@ class AsyncDecisions:
         return future
 
     def longest_arm(self, experiment: str) -> int:
-        """See Deniable."""
+        """See `Deniable.longest_arm`."""
         return self._service.longest_arm(experiment)
 
     def reward(
@@ -78,13 +79,13 @@ class AsyncDecisions:
         rewards: Sequence[tuple[str, float] | tuple[str, float, str | None]],
         caller: Hashable = None,
     ) -> asyncio.Future[None]:
-        """Count (decision, value) pairs; done once they are durable."""
+        """Count (decision, value) pairs. Resolves once they are durable."""
         future: asyncio.Future[None] = self._loop.create_future()
-        self._ask(self._service.reward_job(rewards, self._done, waiter=future), caller)
+        self._enqueue(self._service.reward_job(rewards, self._done, waiter=future), caller)
         return future
 
-    def _ask(self, job: Job, caller: Hashable) -> None:
-        """The first job of an iteration hands over all of them, once the iteration has ended."""
+    def _enqueue(self, job: Job, caller: Hashable) -> None:
+        """Collect a job. The first job of an iteration schedules the submission of all of them."""
         job.caller = caller
         if not self._asked:
             self._loop.call_soon(self._submit)
@@ -95,7 +96,7 @@ class AsyncDecisions:
         limit = self._decide_seconds
         if limit is not None and self._service.stalled(
             limit
-        ):  # nobody waits for a store that hangs
+        ):  # the store hangs: answer without it right away
             for job in jobs:
                 self._answer_late(job)
             return
@@ -112,10 +113,10 @@ class AsyncDecisions:
             self._waiting.extend(jobs)
             if not self._watching:
                 self._watching = True
-                self._loop.call_later(limit / 4, self._watch, limit)
+                self._loop.call_later(limit / 4, self._answer_overdue, limit)
 
-    def _watch(self, limit: float) -> None:
-        """Answer what has waited for too long; look again while anything waits."""
+    def _answer_overdue(self, limit: float) -> None:
+        """Answer jobs that have waited too long; reschedule while any are waiting."""
         waiting, oldest = self._waiting, time.monotonic() - limit
         while waiting and (_future(waiting[0]).done() or waiting[0].since < oldest):
             job = waiting.popleft()
@@ -123,7 +124,7 @@ class AsyncDecisions:
                 self._answer_late(job)
         self._watching = bool(waiting)
         if waiting:
-            self._loop.call_later(limit / 8, self._watch, limit)
+            self._loop.call_later(limit / 8, self._answer_overdue, limit)
 
     def _answer_late(self, job: Job) -> None:
         try:
@@ -132,26 +133,27 @@ class AsyncDecisions:
             _future(job).set_exception(error)
 
     def _done(self, job: Job) -> None:
-        """In the writer's thread: the first job of a batch wakes the loop for all of them."""
+        """Collect a finished job (writer's thread). The first one of a batch wakes the event loop."""
         self._finished.append(job)
         if not self._awake:
             self._awake = True
-            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            with suppress(RuntimeError):  # the loop is closed, so there are no waiters
                 self._loop.call_soon_threadsafe(self._deliver)
 
     def _deliver(self) -> None:
-        """In the loop's thread."""
-        self._awake = False  # before the last look into the queue, so that no job is left behind
+        """Resolve the futures of finished jobs (event loop's thread)."""
+        self._awake = False  # cleared before draining the queue, so that no job is missed
         while self._finished:
             job = self._finished.popleft()
             future = _future(job)
-            if future.done():  # the client went away, or the answer came too late
+            if future.done():  # the client disconnected, or the deadline had passed
                 continue
             if job.error is not None:
                 future.set_exception(job.error)
             else:
                 future.set_result(job.answers if isinstance(job, DecideJob) else None)
-        # Jobs that are kept for longer would become old objects of the garbage collector.
+        # Drop finished jobs promptly, before the garbage collector promotes them to an older
+        # generation.
         waiting = self._waiting
         while waiting and _future(waiting[0]).done():
             waiting.popleft()

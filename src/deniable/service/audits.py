@@ -1,4 +1,6 @@
-"""Audits of what is stored: promises and decisions, handed to `deniable.audit` as plain data."""
+"""Audits: reads promises and decisions from the store and passes them to `deniable.audit` as plain
+data.
+"""
 
 from __future__ import annotations
 
@@ -41,22 +43,22 @@ _COLUMNS = ("visitor", "segment", "shown", "table", "role", "version", "reward")
 
 
 class Audits:
-    """The part of `Deniable` that checks what it promised."""
+    """The part of `Deniable` that checks its promises."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def promise(self, key: str) -> Promise:
-        """What an experiment promises, over all its versions."""
+        """Return what an experiment promises, over all its versions."""
         with self._store.read() as connection:
             return _promise(connection, experiments.by_key(connection, key))
 
     def run(self, key: str, *, record: bool = False) -> Audit:
-        """Check an experiment's promise exactly and against all its decisions.
+        """Audit an experiment: its promise exactly, and all its decisions.
 
         Args:
             key: the experiment.
-            record: enter the verdict into the ledger, where it can be shown but not changed.
+            record: add the verdict to the ledger, where it cannot be changed.
         """
         from deniable.audit.checks import Check
         from deniable.audit.decisions import DecisionLog
@@ -73,7 +75,7 @@ class Audits:
         try:
             log = DecisionLog.from_frame(frame, promise)
         except InvalidTableError as error:
-            # Nobody's draw: a row that was written by hand. The design is audited nevertheless.
+            # This row was not written by the service. The design is audited nevertheless.
             chain.append(Check("the decisions", "broken", f"{error}."))
             found = audit(promise, chain=chain)
         else:
@@ -92,33 +94,33 @@ class Audits:
         return found
 
     def firm(self, *, record: bool = False) -> FirmAudit:
-        """Check the whole firm from the chain: windows, layers, debits, every experiment's tables.
+        """Audit the whole firm from the chain: windows, layers, debits, and every experiment's tables.
 
         Args:
-            record: enter the verdict into the ledger.
+            record: add the verdict to the ledger.
         """
         from deniable.audit.firm import recomputed
         from deniable.audit.firm_report import FirmAudit, ends, firm_checks
 
         with self._store.read() as connection:
             verified = verify(connection, {})
-            # A chain that does not hold says nothing that could be added up.
+            # If the chain is broken, its entries cannot be added up.
             entries = [] if verified.chain == "commitments" else list(chained(connection))
             last = {bytes.fromhex(name): at for name, at in verified.last_decided.items()}
-            told = recomputed(entries, last, commitments.moment(connection))
-            lines = _lines(connection, entries, ends(told), last) if entries else []
+            recomputed_account = recomputed(entries, last, commitments.moment(connection))
+            lines = _lines(connection, entries, ends(recomputed_account), last) if entries else []
         problems = [] if verified.problem is None else [verified.problem]
         found = FirmAudit(
             made_at=datetime.now(UTC),
-            account=told,
+            account=recomputed_account,
             experiments=tuple(lines),
             commitments=verified.commitments,
             decisions=verified.decisions,
             heads=verified.heads,
-            checks=firm_checks(told, lines, problems),
+            checks=firm_checks(recomputed_account, lines, problems),
         )
         if record:
-            peak = told.peaks[-1] if told.peaks else None
+            peak = recomputed_account.peaks[-1] if recomputed_account.peaks else None
             self._record(
                 None,
                 sound=found.sound,
@@ -143,8 +145,8 @@ def _broken(checks: Sequence[Check]) -> list[str]:
 
 
 def _promise(connection: Connection, experiment: Experiment) -> Promise:
-    """As the chain says it, not the row of the experiment, which can be changed."""
-    told = promises.promise_of(connection, experiment)
+    """Read the promise from the chain, not from the experiment's row, which could be modified."""
+    chained_promise = promises.promise_of(connection, experiment)
     off = promises.switched_off(connection, experiment)
     published = [
         AuditedTable.stored(
@@ -152,29 +154,29 @@ def _promise(connection: Connection, experiment: Experiment) -> Promise:
             table.version,
             table.rows,
             table.counts,
-            n_segments=len(told.segments),
-            n_arms=len(told.arms),
+            n_segments=len(chained_promise.segments),
+            n_arms=len(chained_promise.arms),
         )
         for table in experiments.published(connection, experiment)
     ]
-    return Promise.chained(told, off, published, scores.of(connection, experiment))
+    return Promise.chained(chained_promise, off, published, scores.of(connection, experiment))
 
 
 def _chain_checks(
     connection: Connection, experiment: Experiment, verified: Verification
 ) -> list[Check]:
-    """Ledger, rows and tables against each other; what counted at once while the experiment did."""
+    """Check ledger, rows and tables against each other, and the sum of budgets that counted together."""
     from deniable.audit.checks import Check, chain_check
     from deniable.audit.firm import recomputed, within
 
     problems = [] if verified.problem is None else [verified.problem]
-    if verified.chain == "commitments":  # what it says cannot be added up
+    if verified.chain == "commitments":  # its entries cannot be added up
         return [chain_check(problems)]
     entries = [entry for entry in chained(connection) if entry.kind != "table"]
     last = {bytes.fromhex(name): at for name, at in verified.last_decided.items()}
-    told = recomputed(entries, last, commitments.moment(connection))
+    account = recomputed(entries, last, commitments.moment(connection))
     found = [chain_check(problems)]
-    peak = within(told, bytes.fromhex(experiment.id))
+    peak = within(account, bytes.fromhex(experiment.id))
     if peak is None:
         found.append(Check("every window", "not tested", "It has not been started."))
         return found
@@ -193,7 +195,7 @@ def _chain_checks(
 def _counted(
     connection: Connection, experiment: Experiment
 ) -> tuple[Counter[tuple[int, int, int, int]], int]:
-    """Shows by (table, role, segment, arm) from the counters, and how many decisions were erased."""
+    """Return shows by (table, role, segment, arm), and the number of erased decisions."""
     mine = bytes.fromhex(experiment.id)
     keys = (counters.c.table_number, counters.c.role, counters.c.segment, counters.c.arm)
     rows = connection.execute(
@@ -219,17 +221,17 @@ def _counted(
 
 
 def _lottery(connection: Connection, experiment: Experiment) -> Lottery | None:
-    """How members are chosen, by the chain; None before the start and for experiments of groups."""
-    told = promises.promise_of(connection, experiment)
+    """Return how members are chosen, per the chain; None before the start and for groups."""
+    promise = promises.promise_of(connection, experiment)
     migrated = commitments.linked(
         connection,
         commitment_rows.c.experiment_id == bytes.fromhex(experiment.id),
         commitment_rows.c.kind == "migrate",
     )
-    if told.status == "draft" or (migrated and told.layer is not None):
+    if promise.status == "draft" or (migrated and promise.layer is not None):
         return None
-    slots = SLOTS if told.slots is None else int.from_bytes(told.slots, "little").bit_count()
-    return Lottery(slots=slots, holdout=told.holdout)
+    slots = SLOTS if promise.slots is None else int.from_bytes(promise.slots, "little").bit_count()
+    return Lottery(slots=slots, holdout=promise.holdout)
 
 
 def _lines(
@@ -238,20 +240,21 @@ def _lines(
     until: Mapping[bytes, datetime | None],
     last_decided: Mapping[bytes, int],
 ) -> list[ExperimentLine]:
-    """One line for each experiment that the chain or a row knows."""
+    """Return one line per experiment that is in the chain or has a row."""
     from deniable.audit.firm_report import ExperimentLine, TableTally
 
     acts: dict[bytes, list[Entry]] = {}
-    told_tables: dict[tuple[bytes, int], promises.PromisedTable] = {}
-    # Scratch copies cost nothing and are nobody's experiment; the ledger's checks cover them.
+    promised_tables: dict[tuple[bytes, int], promises.PromisedTable] = {}
+    # Scratch copies cost nothing and are not experiments of the firm; the ledger's checks cover
+    # them.
     scratch = {entry.experiment_id for entry in entries if entry.kind == "scratch"}
     for entry in entries:
         if entry.experiment_id is None or entry.experiment_id in scratch:
             continue
         acts.setdefault(entry.experiment_id, []).append(entry)
         if entry.kind == "table":
-            told = promises.promised_table(entry)
-            told_tables[entry.experiment_id, told.number] = told
+            entry_table = promises.promised_table(entry)
+            promised_tables[entry.experiment_id, entry_table.number] = entry_table
     for identity in [one for one, mine in acts.items() if promises.discarded(e.kind for e in mine)]:
         del acts[identity]
     rows = {bytes.fromhex(one.id): one for one in experiments.everything(connection)}
@@ -299,7 +302,7 @@ def _lines(
         if row.cost_nano and answered.get(identity, 0) < newest:
             problems[identity].append("its last answer was moved back behind its newest decision")
     tallies = {identity: TableTally(promise) for identity, promise in said.items()}
-    missing = dict(told_tables)
+    missing = dict(promised_tables)
     query = select(tables).order_by(tables.c.experiment_id, tables.c.number)
     with connection.execute(query.execution_options(yield_per=50)) as found:
         for stored in found:
@@ -350,18 +353,18 @@ def _lines(
     lines += [
         ExperimentLine(
             identity.hex(), "?", "?", 0, None, None, 0, totals.get(identity, 0), 0, 0, 0, None, None,
-            tuple(told_problems),
+            tuple(own_problems),
         )
-        for identity, told_problems in problems.items()
+        for identity, own_problems in problems.items()
         if identity not in said
     ]  # fmt: skip
     return sorted(lines, key=lambda line: line.key)
 
 
 def _frame(connection: Connection, experiment: Experiment) -> pl.DataFrame:
-    """All decisions that name a table and are not erased, oldest first.
+    """Return all decisions that name a table and are not erased, oldest first.
 
-    Decisions from before tables were published have no table to be compared with; the ledger's chain
+    Decisions made before tables were published have no table to compare with. The ledger's chain
     covers them.
     """
     import polars as pl

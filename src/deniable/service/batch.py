@@ -1,9 +1,9 @@
-"""One batch: everything that waits is looked up, drawn, chained and stored in one transaction.
+"""One batch: look up, draw, chain and store all waiting jobs in one transaction.
 
-The order within the transaction: check the experiments' revisions and tables, find what is stored,
-draw for the rest and insert decisions and rewards (each its own ledger entry), then counters and the
-end of the writer's chain. No statement depends on a segment or on a draw; only on how many visitors
-are new.
+The order within the transaction is: check the experiments' revisions and tables, find stored
+decisions, draw the missing ones, insert decisions and rewards (each is its own ledger entry), then
+update the counters and the end of the writer's chain. Statements depend on how many visitors are
+new, but never on a segment or a draw.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from deniable.storage.store import (
 )
 
 AT_ONCE = 256
-"""Visitors that are drawn and inserted together: few enough to stay in the processor's cache."""
+"""Visitors drawn and inserted together: few enough to stay in the CPU cache."""
 
 ENTROPY = Struct("<Q8s16s")
-"""What one decision uses of it: the shown arm, the end of the id, the salt."""
+"""Entropy used per decision: the shown arm, the end of the id, and the salt."""
 
 MARK_BYTES = 4
-"""What the ids of decisions that are inserted together share (`decision_ids`)."""
+"""Length of the part that ids of decisions inserted together share (see `decision_ids`)."""
 
 HOUR = 3_600_000_000
 
@@ -59,14 +59,14 @@ _NOTHING = (0, 0, 0, 0)
 
 
 class Batch:
-    """The work of one transaction. A failed one is discarded and built again.
+    """The work of one transaction. A failed batch is discarded and rebuilt.
 
     Args:
-        transaction: the store's.
-        identity: which chain is extended.
-        chain: its end so far.
-        now: the batch's time.
-        key: of the visitors' HMACs.
+        transaction: the store's transaction.
+        identity: identifies the chain to extend.
+        chain: the current end of the chain.
+        now: the time of the batch.
+        key: key for visitor HMACs.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Batch:
         return bool(self._events)
 
     def decide(self, state: ExperimentState, jobs: Sequence[DecideJob]) -> None:
-        """Answer for one experiment that is running or paused, drawing for all new visitors."""
+        """Answer the jobs of one running or paused experiment, drawing arms for new visitors."""
         raw = [name for job in jobs for name in job.visitors]
         names = list(map(normalised, raw))
         segments = [segment for job in jobs for segment in job.segments]
@@ -120,19 +120,19 @@ class Batch:
         rewards: dict[tuple[bytes, int], int],
         told: dict[tuple[bytes, int], str] | None = None,
     ) -> None:
-        """Count the first reward of each decision and metric of one experiment, within its window.
+        """Count the first reward per decision and metric of one experiment, within its window.
 
         Args:
             state: the experiment.
-            rewards: (decision as it was shown, metric) -> value in millionths.
-            told: where to tell what became of each that is known; None: nobody asks.
+            rewards: (decision id as shown, metric) -> value in millionths.
+            told: collects the outcome of each known reward; None if it is not needed.
         """
         known = self._shown(state, {decision for decision, _ in rewards})
         before = self._tx.rewarded(state.id, sorted(stored for stored, _ in known.values()))
         window, now, writer = state.attribution, self._now, self._identity.writer
         seq, head = self._chain
         rows = []
-        # In the order of the keys, like new decisions.
+        # Sorted by key, like new decisions.
         for decision, metric, given, value in sorted(
             (known[given][0], metric, given, value)
             for (given, metric), value in rewards.items()
@@ -166,7 +166,7 @@ class Batch:
         self._events[state] += len(rows)
 
     def store(self) -> Chain:
-        """Write what was counted; returns the new end of the chain."""
+        """Write the counters and the end of the chain; return the new end."""
         writer, owner = self._identity.writer, self._identity.owner
         counts = list(self._padded_counts(writer))
         lease_until = self._now + LEASE_MICROSECONDS
@@ -175,9 +175,10 @@ class Batch:
         return self._chain
 
     def _shown(self, state: ExperimentState, given: set[bytes]) -> dict[bytes, tuple[bytes, Shown]]:
-        """Decision as it was shown -> its id in the store and what is stored, where there is one.
+        """Map decision ids as shown to their stored id and row, where one exists.
 
-        Decisions from before ids had two forms are looked for among those that are missing.
+        Ids that are not found are looked up again in the older form, which had no separate shown
+        id.
         """
         places = {state.ids.stored(one): one for one in given}
         found = self._tx.shown(state.id, sorted(places))
@@ -205,9 +206,9 @@ class Batch:
         visitors: Sequence[bytes],
         answers: dict[bytes, Decision],
     ) -> dict[bytes, bytes]:
-        """Answers that were stored under an id as it was written, before ids were normalised.
+        """Find decisions that were stored under the id as written, before ids were normalised.
 
-        Returns the old hashes of visitors by their present ones.
+        Returns current visitor hashes mapped to the old ones.
         """
         old = {
             visitor: state.visitor_hash(spelled)
@@ -227,9 +228,10 @@ class Batch:
         old: dict[bytes, bytes],
         answers: dict[bytes, Decision],
     ) -> None:
-        """Draw, chain, insert and answer for every new visitor (hash -> name, segment)."""
+        """Draw, chain, insert and answer decisions for all new visitors (hash -> name, segment)."""
         roles = self._roles(state, new, old)
-        # In the order of the keys: two writers with the same visitors then wait, never deadlock.
+        # Sorted by key: two writers with the same visitors wait for each other instead of
+        # deadlocking.
         visitors = sorted(new)
         for start in range(0, len(visitors), AT_ONCE):
             part = [(who, new[who][1], roles[who]) for who in visitors[start : start + AT_ONCE]]
@@ -253,7 +255,7 @@ class Batch:
         new: dict[bytes, tuple[str, int]],
         old: dict[bytes, bytes],
     ) -> dict[bytes, int]:
-        """Which row each new visitor is drawn from; no segment has a part in it."""
+        """Return each new visitor's role, which selects the row to draw from, whatever the segment."""
         if state.closed:
             return dict.fromkeys(new, int(Role.CLOSED))
         if state.takes_everybody:
@@ -262,7 +264,7 @@ class Batch:
             roles = {visitor: int(state.role(name)) for visitor, (name, _) in new.items()}
         if (
             state.group is not None
-        ):  # members from before groups became layers keep their experiment
+        ):  # members that joined before groups became layers keep their experiment
             hashes = {state.member_hash(name): visitor for visitor, (name, _) in new.items()}
             for member, experiment in self._tx.members(state.group, list(hashes)).items():
                 mine = experiment == state.id
@@ -275,11 +277,11 @@ class Batch:
         return roles
 
     def _answered(self, state: ExperimentState) -> None:
-        """Once an hour: the experiment counts until a window after its last answer."""
+        """Record, once an hour, that the experiment answered: it counts until a window after that."""
         hour = self._now // HOUR
         if state.at_risk and state.answered_hour < hour:
             self._tx.answered(state.id, self._identity.writer, hour)
-            self._events[state] += 0  # something was written, also if nobody is new
+            self._events[state] += 0  # marks the batch as changed even if there are no new visitors
 
     def _count(
         self,
@@ -296,9 +298,9 @@ class Batch:
         sums[3] += square
 
     def _padded_counts(self, writer: int) -> Iterator[Count]:
-        """The counters to add to, filled up with zeros.
+        """Yield the counter updates, padded with zeros.
 
-        How many there are depends on the number of visitors and rewards, not on segments or arms.
+        Their number depends on the number of visitors and rewards, not on segments or arms.
         """
         for (state, table, role, segment, arm, metric), sums in self._counts.items():
             yield Count(state.id, table, role, segment, arm, metric, writer, *sums)
@@ -321,20 +323,20 @@ def drawn(
     writer: int,
     chain: Chain,
 ) -> NewDecisions:
-    """New decisions, drawn from the table in force and chained in order.
+    """Draw new decisions from the table in force and chain them in order.
 
     Args:
         state: the experiment.
-        visitors: each as stored, with the position of the segment and the role.
-        now: the time.
-        writer: whose chain.
-        chain: its end so far.
+        visitors: visitor hashes with the index of the segment and the role.
+        now: the time of the batch.
+        writer: the writer that owns the chain.
+        chain: the current end of the chain.
     """
     rows: list[NewDecision] = []
     experiment, version, table = state.id, state.version, state.table_number
     zero = state.zero
     assert zero is not None
-    # The last one stands for unlisted segments, whose position is -1.
+    # The last entry is for unlisted segments, whose index is -1.
     by_role = [[zero] * (len(state.rows) + 1) for _ in Role]
     by_role[Role.MEMBER] = [*state.rows, zero]
     seq, head = chain
@@ -343,7 +345,7 @@ def drawn(
     for (visitor, segment, role), (point, ending, salt) in zip(
         visitors, ENTROPY.iter_unpack(random[MARK_BYTES:]), strict=True
     ):
-        shown = bisect_right(by_role[role][segment], point)  # `privacy.tables.draw`
+        shown = bisect_right(by_role[role][segment], point)  # inlined `privacy.tables.draw`
         identity = beginning + ending
         seq += 1
         # `chain.commitment` and `chain.decision_hash`, without the cost of calling them.
@@ -357,7 +359,7 @@ def drawn(
 
 
 def by_experiment(jobs: Sequence[Job]) -> dict[str, list[DecideJob]]:
-    """The decide jobs of a batch by their experiment's key, in order."""
+    """Group the decide jobs of a batch by experiment key, in order."""
     grouped: dict[str, list[DecideJob]] = {}
     for job in jobs:
         if isinstance(job, DecideJob) and job.visitors:
@@ -366,7 +368,7 @@ def by_experiment(jobs: Sequence[Job]) -> dict[str, list[DecideJob]]:
 
 
 def by_tag(jobs: Sequence[Job]) -> dict[bytes, list[RewardJob]]:
-    """The reward jobs of a batch by the tags that their decisions' ids begin with."""
+    """Group the reward jobs of a batch by the tags at the start of their decision ids."""
     grouped: dict[bytes, list[RewardJob]] = {}
     for job in jobs:
         if isinstance(job, RewardJob):
@@ -378,9 +380,9 @@ def by_tag(jobs: Sequence[Job]) -> dict[bytes, list[RewardJob]]:
 def checked_rewards(
     states: Sequence[ExperimentState], rewarding: dict[bytes, list[RewardJob]]
 ) -> tuple[dict[bytes, dict[tuple[bytes, int], int]], dict[RewardJob, InvalidArgumentError]]:
-    """The first reward of each decision and metric by tag, and the jobs that ask for nonsense.
+    """Return the first reward per decision and metric by tag, and the invalid jobs.
 
-    A job with one bad reward is refused whole: nothing of it counts.
+    A job with one invalid reward is rejected as a whole.
     """
     refused: dict[RewardJob, InvalidArgumentError] = {}
     for state in states:
@@ -417,7 +419,7 @@ def _refusal(state: ExperimentState, job: RewardJob) -> InvalidArgumentError | N
 def outcomes_of(
     job: RewardJob, states: Sequence[ExperimentState], told: dict[tuple[bytes, int], str]
 ) -> dict[str, int]:
-    """What became of the rewards of a job: outcome -> how many."""
+    """Count the outcomes of a job's rewards."""
     positions = {state.id[:4]: state.metric_positions for state in states}
     counted: Counter[str] = Counter()
     left = dict(told)
@@ -425,7 +427,7 @@ def outcomes_of(
         known = positions.get(decision[:4])
         if known is None:
             counted["unknown"] += 1
-        else:  # the second one of the same decision and metric finds the first
+        else:  # a repeated reward of the same decision and metric
             place = (decision, known[metric])
             outcome = left.get(place, "unknown")
             counted[outcome] += 1

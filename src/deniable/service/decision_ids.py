@@ -1,18 +1,18 @@
-"""Decision ids: the form that is stored, and the form that is shown.
+"""Decision ids: the stored form and the shown form.
 
-A stored id is 16 bytes: the experiment's tag (4), a mark (4) and an ending (8). The mark is random and
-shared by the decisions that are inserted together. They are neighbours in the index, so that a batch
-changes few of its pages; with random ids it changes a page for every decision.
+A stored id has 16 bytes: the experiment's tag (4), a mark (4) and an ending (8). The mark is random
+and shared by decisions that are inserted together. This makes them neighbours in the index, so a
+batch changes few index pages; with random ids it would change one page per decision.
 
-The mark would tell who came at the same time, so it never leaves: an id is shown with its mark
-encrypted, by a keyed hash of its ending.
+The mark would reveal who came at the same time, so it never leaves the service: ids are shown with
+the mark encrypted by a keyed hash of the ending.
 
     shown mark = stored mark XOR BLAKE2b(ending; key of the experiment)
 
-Without the key, the 12 bytes behind the tag are uniform and independent of those of every other id, as
+Without the key, the 12 bytes after the tag are uniform and independent of those of every other id, as
 long as no two endings are equal (a chance of n^2 / 2^65 among n decisions).
 
-Decisions from before migration 0004 were shown as they are stored, and still are.
+Decisions from before migration 0004 are shown as they are stored.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _number = int.from_bytes
 
 
 class DecisionIds:
-    """The two forms of the ids of one experiment.
+    """Converts between the two forms of an experiment's decision ids.
 
     Args:
-        key: of the visitors' HMACs; the key for ids is derived from it.
+        key: key for visitor HMACs; the key for ids is derived from it.
         experiment: the experiment's id.
 
     >>> ids = DecisionIds(b"k" * 32, bytes(16))
@@ -51,5 +51,5 @@ class DecisionIds:
         return (_number(stored, "big") ^ mask).to_bytes(16, "big").hex()
 
     def stored(self, shown: bytes) -> bytes:
-        """The id that is stored for one that was shown: the same step again."""
+        """Return the stored form of a shown id. The operation is its own inverse."""
         return bytes.fromhex(self.shown(shown))

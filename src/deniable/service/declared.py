@@ -1,9 +1,9 @@
-"""The firm as a file: its budget, experiments, API keys and people, compared with the store and applied.
+"""The firm as a file: compare its budget, experiments, API keys and people with the store, and apply it.
 
-A file says what should be. `compare` finds the steps that lead there; what would break a promise that
-was made is refused, and then nothing at all is done. Applying the same file again finds no step.
-Whatever the file does not name is left alone. Arms and segments behind those of a running experiment are
-added to it, and the step says what that does to the promise.
+A file describes the wanted state. `compare` finds the steps that lead there. If any change would
+break an existing promise, the whole file is refused. Applying the same file again takes no steps.
+Anything that the file does not name is left alone. Arms and segments listed after those of a
+running experiment are added to it, and the step says what that does to the promise.
 """
 
 from __future__ import annotations
@@ -38,16 +38,17 @@ _NEXT: dict[tuple[Status, Status], tuple[str, ...]] = {
     ("running", "stopped"): ("stop",),
     ("paused", "stopped"): ("stop",),
 }
-"""(status now, status wanted) -> what is done; anything else cannot be."""
+"""(current status, wanted status) -> action; other transitions are impossible."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One thing to do.
+    """One change to apply.
 
     Attributes:
-        words: what, for people.
-        act: does it; returns what must be told once (a key's secret, an invitation's path), or nothing.
+        words: description for people.
+        act: applies the change; returns a message to show once (a key's secret, an invitation's
+            path), or None.
     """
 
     words: str
@@ -56,12 +57,12 @@ class Step:
 
 @dataclass
 class Difference:
-    """How a store differs from a file.
+    """The differences between a store and a file.
 
     Attributes:
-        steps: what leads there, in order.
-        refused: what the file wants and cannot have; with any of it, no step may be taken.
-        left_alone: experiments of the store that the file does not name.
+        steps: changes that lead to the wanted state, in order.
+        refused: impossible changes; if there are any, no step may be applied.
+        left_alone: experiments in the store that the file does not name.
     """
 
     steps: list[Step] = field(default_factory=list)
@@ -70,11 +71,11 @@ class Difference:
 
 
 def compare(text: str, service: Deniable) -> Difference:
-    r"""How the store differs from the file.
+    r"""rCompare the store with a file.
 
     Args:
-        text: TOML, as `written` gives it.
-        service: on the store.
+        text: TOML, in the format of `written`.
+        service: the service whose store to compare.
 
     >>> from deniable import open
     >>> with open("memory:") as service:
@@ -106,7 +107,7 @@ def _compare_firm(given: object, service: Deniable, found: Difference) -> None:
         raise InvalidArgumentError("firm", given, "budget (a number) and window_days (whole days)")
     nano = nano_down(budget)
     now = None
-    with suppress(UnknownNameError):  # nothing was set before
+    with suppress(UnknownNameError):  # no budget was set before
         now = service.firm.current()
     if now is not None and (now.budget_nano, now.window_days) == (nano, days):
         return
@@ -172,9 +173,9 @@ def _compare_experiment(
 def _compare_settings(
     key: str, want: Wanted, stored: Experiment, service: Deniable, found: Difference
 ) -> None:
-    """What carries the promise is fixed; the budget and strategy of a draft are not yet promised."""
+    """Settings that carry the promise are fixed, except a draft's budget and strategy."""
     before, after = _fixed(stored), _fixed(want.made)
-    for name in ("arms", "segments"):  # more of them can be added: `_compare_size`
+    for name in ("arms", "segments"):  # appended ones are handled by `_compare_size`
         after[name] = after[name][: len(before[name])]
     changed = [name for name in before if before[name] != after[name]]
     free = {"budget", "strategy"} if stored.status == "draft" and not stored.arm_specific else set()
@@ -192,7 +193,7 @@ def _compare_settings(
 
 
 def _both(name: str, stored: Experiment, made: Experiment) -> str:
-    """What a setting is and what the file says; nothing for lists, which may name segments."""
+    """Return the stored value and the file's; empty for lists, which may name segments."""
     now, then = members(stored).get(name), members(made).get(name)
     if isinstance(now, list | dict) or isinstance(then, list | dict):
         return ""
@@ -203,7 +204,7 @@ def _both(name: str, stored: Experiment, made: Experiment) -> str:
 def _compare_size(
     key: str, want: Wanted, stored: Experiment, service: Deniable, found: Difference
 ) -> None:
-    """Arms and segments behind the stored ones are added, while it runs or is paused."""
+    """Add arms and segments listed after the stored ones, while the experiment runs or is paused."""
     arms = want.arms[len(stored.arms) :]
     segments = want.made.segments[len(stored.segments) :]
     if not arms and not segments:
@@ -213,7 +214,7 @@ def _compare_size(
     if {arm.key for arm in arms} & set(want.off):
         found.refused.append(f"{key}: an arm that is added is on")
     life = service.experiments
-    # Segments first: the table that comes with a new arm then has their rows.
+    # Segments first, so that the table made for a new arm already has their rows.
     for place, segment in enumerate(segments, len(stored.segments) + 1):
         words = f"{key}: add segment {place}, zero row until the next table"
         found.steps.append(Step(words, _silent(partial(life.add_segment, key, segment))))
@@ -264,7 +265,7 @@ def _compare_keys(wanted: dict[str, JsonObject], service: Deniable, found: Diffe
 
 
 def _compare_users(wanted: dict[str, JsonObject], service: Deniable, found: Difference) -> None:
-    """People by name; one whom the file does not name is left alone."""
+    """Compare people by name. Those whom the file does not name are left alone."""
     known = {user.name: user for user in service.people.all()}
     for given_name, given in wanted.items():
         where = f"users.{given_name}"
@@ -312,7 +313,7 @@ def _silent(act: Callable[[], object]) -> Callable[[], None]:
 
 
 def _fixed(experiment: Experiment) -> JsonObject:
-    """What `create` fixes, by name."""
+    """Return the settings that `create` fixes, by name."""
     return {
         "arms": [(arm.key, arm.label, arm.budget_nano) for arm in experiment.arms],
         "segments": experiment.segments,

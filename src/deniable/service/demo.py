@@ -1,8 +1,8 @@
-"""A demo firm: its experiments, a bounded crowd of simulated visitors, and a watcher of what they see.
+"""A demo firm: its experiments, a limited number of simulated visitors, and a watcher.
 
-Only `deniable serve --demo` makes it. The visitors' true click rates are in this file; the service
-does not know them and learns which arm is best in which segment. `demo_history.py` has the month that
-the firm has lived through when somebody first looks at it.
+Only `deniable serve --demo` uses it. The visitors' true click rates are in this file; the service
+does not know them and learns which arm is best in which segment. `demo_history.py` creates the
+firm's first month.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ PEOPLE: dict[str, UserRole] = {
     "ben@shop.example": "manager",
     "cleo@shop.example": "analyst",
 }
-"""Name -> role. Nobody knows their passwords; `.example` is nobody's domain."""
+"""Name -> role. Their passwords are random and discarded; `.example` is a reserved domain."""
 OFFICER, MANAGER, ANALYST = PEOPLE
 BURST = 200
 VISITORS_PER_STEP = 10
 SECONDS_PER_STEP = 1.0
 WATCHED_SECONDS = 60.0
-"""Visitors come while somebody has opened or refreshed a page within this time."""
+"""Visitors keep coming while a page was opened or refreshed within this time."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,8 @@ class DemoExperiment:
 
     Attributes:
         click_rates: segment -> the true click rate of each arm.
-        layer: shared with other experiments, if any.
-        share: of the layer's slots.
+        layer: layer shared with other experiments, if any.
+        share: share of the layer's slots.
     """
 
     key: str
@@ -60,7 +60,7 @@ class DemoExperiment:
     planned_visitors: int = 50_000
 
     def create(self, service: Deniable) -> None:
-        """Make it as a draft."""
+        """Create the experiment as a draft."""
         service.experiments.create(
             self.key,
             arms=self.arms,
@@ -89,7 +89,7 @@ EXPERIMENTS = (
         {"first-visit": (0.09, 0.05), "returning": (0.06, 0.12)},
     ),
 )
-"""Segments that want different arms."""
+"""Experiments whose segments prefer different arms."""
 
 DELIVERY = DemoExperiment(
     "demo-delivery-note",
@@ -100,16 +100,17 @@ DELIVERY = DemoExperiment(
     share=0.5,
     planned_visitors=40_000,
 )
-"""Segments that agree."""
+"""An experiment whose segments prefer the same arm."""
 
 LIVE = (*EXPERIMENTS, DELIVERY)
-"""What simulated visitors go on visiting."""
+"""Experiments that simulated visitors visit."""
 
 
 def prepare(service: Deniable) -> str:
-    """Make whatever is missing of the firm and what runs; return the secret of a new admin key.
+    """Create what is missing of the firm and its experiments; return the secret of a new admin key.
 
-    Keys of earlier starts are revoked: their secrets are not stored and cannot be shown again.
+    Keys of earlier starts are revoked, because their secrets are not stored and cannot be shown
+    again.
     """
     try:
         service.firm.current()
@@ -130,7 +131,7 @@ def prepare(service: Deniable) -> str:
 def visit(
     service: Deniable, experiment: DemoExperiment, names: Sequence[str], rng: random.Random
 ) -> list[tuple[Decision, int]]:
-    """Visitors who are decided for; each with what is to be rewarded: 1 for a click."""
+    """Decide for visitors; return each decision with its reward, which is 1 for a click."""
     rates = experiment.click_rates
     position = {arm.key: place for place, arm in enumerate(experiment.arms)}
     segments = rng.choices(list(rates), k=len(names))
@@ -142,21 +143,22 @@ def visit(
 
 
 def only_demo(service: Deniable) -> bool:
-    """Whether nobody but the demo uses the store: then its pages may be entered by one click."""
+    """Whether only the demo uses the store; its pages can then be entered with one click."""
     live = [key.label for key in service.keys.all() if key.revoked_at is None]
     people = {user.name for user in service.people.all()}
     return people <= set(PEOPLE) and set(live) <= {LABEL}
 
 
 class Simulator(threading.Thread):
-    """Sends visitors through the service while somebody watches, until it has sent them all.
+    """Sends visitors through the service while a page is open, until all have been sent.
 
     Args:
-        service: where to.
-        visitors: how many altogether.
-        seed: of the visitors' segments and clicks; the service draws its arms from the system.
-        watched: the time (monotonic) at which somebody last looked; None: somebody always does.
-        experiments: what they visit.
+        service: the service.
+        visitors: the total number of visitors.
+        seed: seed for the visitors' segments and clicks; the service draws arms from system
+            entropy.
+        watched: returns when a page was last opened (monotonic time); None means always active.
+        experiments: the experiments to visit.
     """
 
     def __init__(
@@ -180,7 +182,7 @@ class Simulator(threading.Thread):
 
     @property
     def idle(self) -> bool:
-        """Whether nobody has looked for a while."""
+        """Whether no page has been opened for a while."""
         return self._watched is not None and time.monotonic() - self._watched() > WATCHED_SECONDS
 
     def run(self) -> None:
@@ -189,13 +191,13 @@ class Simulator(threading.Thread):
             if not self.idle:
                 try:
                     self.step(BURST if self._number == 0 else VISITORS_PER_STEP)
-                except DeniableError as error:  # closed, or an experiment is gone
+                except DeniableError as error:  # the service was closed or an experiment removed
                     _log.info("the demo's visitors stopped: %s", type(error).__name__)
                     return
             self._ended.wait(SECONDS_PER_STEP)
 
     def end(self) -> None:
-        """Send no more visitors."""
+        """Stop sending visitors."""
         self._ended.set()
 
     def step(self, visitors: int) -> None:
@@ -205,7 +207,8 @@ class Simulator(threading.Thread):
         start, self._number = self._number, self._number + visitors
         names = [f"{VISITOR_PREFIX}{self._run_id}-{n}" for n in range(start, self._number)]
         for experiment in self._experiments:
-            for first in range(0, visitors, VISITORS_PER_STEP):  # rewards come while it learns
+            # In small steps, so that it learns in between.
+            for first in range(0, visitors, VISITORS_PER_STEP):
                 some = names[first : first + VISITORS_PER_STEP]
                 seen = visit(self._service, experiment, some, self._random)
                 self._service.reward_batch((decision.id, click) for decision, click in seen)
@@ -216,19 +219,21 @@ class Simulator(threading.Thread):
 
 @dataclass(frozen=True)
 class TrackerScore:
-    """How often a watcher guesses a visitor's segment right, with as many visitors of each kind.
+    """How often a watcher guesses a visitor's segment, with equally many visitors per segment.
 
-    It sees the arm and knows how often each arm is shown to each segment; nobody knows more.
+    It sees the arm and knows how often each arm is shown to each segment, which is all that can be
+    known.
 
     Attributes:
-        experiment: which one it watches.
-        blind: without looking at the arm.
-        ordinary: with an ordinary bandit, which shows each segment its best arm nine times in ten.
-        private: with Deniable, from what was really shown.
-        promised: what the budget allows at most.
+        experiment: the watched experiment.
+        blind: success rate without looking at the arm.
+        ordinary: success rate against an ordinary bandit, which shows each segment its best arm
+            nine times in ten.
+        private: success rate against Deniable, from the arms actually shown.
+        promised: the highest success rate that the budget allows.
         ordinary_clicks: clicks per visitor of the ordinary bandit.
         private_clicks: clicks per visitor of the experiment.
-        visitors: who were watched.
+        visitors: number of watched visitors.
     """
 
     experiment: str
@@ -242,7 +247,7 @@ class TrackerScore:
 
 
 def tracker_score(service: Deniable, experiment: DemoExperiment = EXPERIMENTS[0]) -> TrackerScore:
-    """The watcher's score on an experiment so far, with and without Deniable."""
+    """Return the watcher's score on an experiment so far, with and without Deniable."""
     cells = [cell for cell in service.experiments.counts(experiment.key) if cell.segment]
     visitors = sum(cell.shows for cell in cells)
     kinds = len(experiment.click_rates)
@@ -261,7 +266,7 @@ def tracker_score(service: Deniable, experiment: DemoExperiment = EXPERIMENTS[0]
 
 
 def guessed_right(cells: Sequence[Cell]) -> float:
-    """The share of segments that the best guess from the arm hits, each kind of visitor alike.
+    """Return how often the best guess from the arm is right, weighting all segments equally.
 
     >>> def cell(segment, arm, shows):
     ...     return Cell(segment, arm, shows, 0, 0)
@@ -280,9 +285,9 @@ def guessed_right(cells: Sequence[Cell]) -> float:
 
 @lru_cache(maxsize=16)
 def ordinary_bandit(key: str, visitors: int) -> tuple[float, float]:
-    """The watcher's score against a bandit without a budget, and its clicks per visitor.
+    """Return the watcher's score against a bandit without a budget, and its clicks per visitor.
 
-    One visitor in ten sees a random arm, the others the one that has worked best in their segment.
+    One visitor in ten sees a random arm; the others see the best arm so far in their segment.
     """
     experiment = next(one for one in LIVE if one.key == key)
     rng = random.Random(visitors)

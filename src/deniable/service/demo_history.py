@@ -1,7 +1,7 @@
-"""The demo firm's first month, lived through on a clock of its own before the demo serves anybody.
+"""The demo firm's first month, simulated on a separate clock before the demo starts serving.
 
 Everything goes through the service: firm, experiments, decisions, rewards, stops, audits. No row is
-written by hand, so the ledger, the tables and the audit of the month are as real as those of today.
+written directly, so the month's ledger, tables and audit are as real as today's.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ DAYS = 30
 STEPS_A_DAY = 3
 VISITORS_A_STEP = 60
 DAY = 86_400_000_000
-"""Microseconds."""
+"""One day in microseconds."""
 
 CHECKOUT, HERO = EXPERIMENTS
 
@@ -77,12 +77,14 @@ DRAFTS = (
         planned_visitors=80_000,
     ),
 )
-"""Waiting for the portfolio to divide what is free between them."""
+"""Drafts among which the portfolio can divide the remaining budget."""
 
 STARTS = {0: NEWSLETTER, 3: CHECKOUT, 4: DELIVERY, 9: PHOTOS, 16: HERO}
-"""Day -> what starts on it."""
+"""Day -> the experiment that starts on it."""
 DECIDED, AUDITED, PAUSED, CHECKED = 19, 20, 24, 29
-"""Days: the newsletter's offer is decided and audited, the photos are paused, the firm is audited."""
+"""Days on which the newsletter's offer is decided and audited, the photos are paused, and the firm
+is audited.
+"""
 DRAFTED = {25: DRAFTS[0], 26: DRAFTS[1], 28: DRAFTS[2]}
 
 
@@ -100,17 +102,17 @@ LABELS = {
 
 
 class Clock:
-    """Microseconds since 1970 that move when they are told to."""
+    """A manually advanced clock, in microseconds since 1970."""
 
     def __init__(self, start: int) -> None:
         self.time = start
 
     def __call__(self) -> int:
-        """The time."""
+        """Return the current time."""
         return self.time
 
     def wait(self, **span: float) -> None:
-        """Let some time pass."""
+        """Advance the clock."""
         self.time += timedelta(**span) // timedelta(microseconds=1)
 
 
@@ -122,14 +124,17 @@ def opened(
     visitors: int = VISITORS_A_STEP,
     seed: int = 1,
 ) -> Deniable:
-    """A service; on an empty store, one that has lived through a month that ends now.
+    """Open a service. An empty store is first filled with a month of history that ends now.
 
     Args:
-        opening: opens it. A new store notes the time, so this too happens a month ago.
-        watching: gives what is called three times a day, as the pages' watcher looks by itself.
-        told: called before it takes some seconds.
-        visitors: of each experiment at each of these times.
-        seed: of the visitors' segments and clicks; the service draws its arms from the system.
+        opening: opens the service. A new store records its creation time, so this too happens a
+            month ago.
+        watching: returns a function that is called three times a day, like the pages' background
+            watcher.
+        told: called before the history is made, which takes some seconds.
+        visitors: visitors of each experiment at each of these times.
+        seed: seed for the visitors' segments and clicks; the service draws arms from system
+            entropy.
     """
     end = times.now()
     clock = Clock(end - DAYS * DAY)
@@ -152,14 +157,14 @@ def _live(
     _found_firm(service)
     running: list[DemoExperiment] = []
     for day in range(DAYS):
-        clock.wait(minutes=40 + 37 * day % 180)  # nobody acts at the same time every day
+        clock.wait(minutes=40 + 37 * day % 180)  # people do not act at the same time every day
         _acts(service, day, running)
         waiting: list[tuple[Decision, int]] = []
         for step in range(STEPS_A_DAY):
             names = [f"{VISITOR_PREFIX}{day}-{step}-{n}" for n in range(visitors)]
             for experiment in running:
                 waiting += visit(service, experiment, names, rng)
-            # Most clicks come within minutes; some people sleep on it.
+            # Most clicks come within minutes, some hours later.
             for share, minutes in ((0.4, 1), (0.5, 6), (0.6, 35), (0.0, 300)):
                 clock.wait(minutes=minutes)
                 count = round(len(waiting) * share) or len(waiting)
@@ -170,7 +175,7 @@ def _live(
 
 
 def _found_firm(service: Deniable) -> None:
-    """People with passwords that nobody knows, and what the firm may spend."""
+    """Create people with random passwords, and set the firm's budget."""
     with acting("shell", "operator"):
         for name, role in PEOPLE.items():
             service.people.accept(service.people.invite(name, role).token, os.urandom(16).hex())
@@ -185,7 +190,7 @@ def _label(service: Deniable, experiment: DemoExperiment) -> None:
 
 
 def _acts(service: Deniable, day: int, running: list[DemoExperiment]) -> None:
-    """What people do on a day."""
+    """Do what people do on a given day."""
     drafted = STARTS.get(day) or DRAFTED.get(day)
     if drafted:
         with acting("user", ANALYST):
@@ -197,8 +202,8 @@ def _acts(service: Deniable, day: int, running: list[DemoExperiment]) -> None:
             running.append(STARTS[day])
         if day == DECIDED:
             service.experiments.stop(NEWSLETTER.key, promote="voucher")
-            told = "Both segments prefer the voucher, so everybody gets it."
-            service.experiments.note(NEWSLETTER.key, told)
+            note = "Both segments prefer the voucher, so everybody gets it."
+            service.experiments.note(NEWSLETTER.key, note)
             running.remove(NEWSLETTER)
         if day == PAUSED:
             service.experiments.pause(PHOTOS.key)

@@ -1,8 +1,8 @@
-"""Documents of the firm: issue one, make it again from the ledger, tell whether a file is one.
+"""Documents of the firm: issue them, regenerate them from the ledger, and verify files.
 
-An issued document is an entry `document` of the chain: its number, kind, the height at which it was
-made, who issued it, and the SHA-256 of its content, HTML and Markdown. The document itself is not
-stored. It is made again from the entries up to that height.
+An issued document is a `document` entry in the chain: its number, kind, ledger height, issuer, and
+the SHA-256 of its content, HTML and Markdown. The document itself is not stored; it is regenerated
+from the entries up to that height.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ _PAGE = 200
 
 @dataclass(frozen=True)
 class Issued:
-    """A document as the ledger knows it.
+    """An issued document as recorded in the ledger.
 
     Attributes:
         number: year and count, such as 2026-0007.
         kind: statement, dpia, registry or record.
-        experiment: its key, by the chain.
-        experiment_id: its id, 32 hexadecimal digits.
+        experiment: the experiment's key, per the chain.
+        experiment_id: the experiment's id, 32 hexadecimal digits.
         height: the last entry that it was made from.
-        seq: its own entry.
-        issued_at: when.
-        firm: the firm's name in it; empty: a blank.
+        seq: the number of its own entry.
+        issued_at: time of issue.
+        firm: the firm's name; if empty, the document has a blank to fill in.
         actor: who issued it.
-        content: SHA-256 of what it says; printed in it as its fingerprint.
+        content: SHA-256 of the content, printed in it as its fingerprint.
         html: SHA-256 of the HTML file.
         markdown: SHA-256 of the Markdown file.
-        layout: tells the release that made it.
+        layout: identifies the release that made it.
     """
 
     number: str
@@ -71,12 +71,12 @@ class Issued:
 
 @dataclass(frozen=True)
 class FileCheck:
-    """Whether a file is a document of this ledger.
+    """The result of checking whether a file is a document of this ledger.
 
     Attributes:
-        sound: whether it is, unchanged.
-        words: why, in one sentence.
-        issued: which document it is or claims to be; None where it names none.
+        sound: whether it is one, unchanged.
+        words: the reason, in one sentence.
+        issued: the document that it is or claims to be; None if it names none.
     """
 
     sound: bool
@@ -85,24 +85,24 @@ class FileCheck:
 
 
 class Documents:
-    """The part of `Deniable` that issues documents to sign."""
+    """The part of `Deniable` that issues documents for signature."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def issue(self, key: str, kind: str, *, firm: str = "", actor: str = "") -> Issued:
-        """Number a document about an experiment and enter it into the ledger.
+        """Assign a number to a document about an experiment and record it in the ledger.
 
         Args:
             key: the experiment.
             kind: statement, dpia, registry or record.
-            firm: the firm's name; empty: that of the firm's settings, else a line to fill in.
-            actor: who issues it; empty: whoever acts (`deniable.storage.actors`).
+            firm: the firm's name; defaults to that in the firm's settings, or a line to fill in.
+            actor: who issues it; defaults to the current actor (`deniable.storage.actors`).
 
         Raises:
-            UnknownNameError: no such experiment.
+            UnknownNameError: there is no such experiment.
             WrongStateError: it was never started.
-            BrokenPromiseError: its row or its tables are not what the ledger says.
+            BrokenPromiseError: its row or its tables disagree with the ledger.
         """
         from deniable.documents.making import Issue, checked_kind, document_of, layout
 
@@ -115,7 +115,7 @@ class Documents:
             promises.check(connection, experiment)
             ledger = _ledger(connection, bytes.fromhex(experiment.id))
         firm = firm or _firm_name(ledger.entries)
-        # Refused before it takes a number.
+        # Raises if the document cannot be made, before a number is used up.
         document_of(ledger, Issue(kind, "", firm, actor, ledger.entries[-1].recorded_at))
 
         def work(connection: Connection) -> int:
@@ -140,7 +140,7 @@ class Documents:
             return _issued(connection, rows.c.seq == seq)[0]
 
     def all(self, key: str | None = None) -> list[Issued]:
-        """Issued documents, oldest first: of one experiment, or of all."""
+        """Return issued documents, oldest first, of one experiment or of all."""
         with self._store.read() as connection:
             if key is None:
                 return _issued(connection)
@@ -148,18 +148,18 @@ class Documents:
             return _issued(connection, rows.c.experiment_id == bytes.fromhex(experiment.id))
 
     def get(self, number: str) -> Issued:
-        """An issued document by its number. UnknownNameError: there is none."""
+        """Return an issued document by its number, or raise UnknownNameError."""
         found = [one for one in self.all() if one.number == number]
         if not found:
             raise UnknownNameError("document", number)
         return found[0]
 
     def again(self, number: str) -> Document:
-        """An issued document, made again from the ledger at its height.
+        """Regenerate an issued document from the ledger at its height.
 
         Raises:
-            BrokenPromiseError: the ledger no longer gives what was issued, or this release words
-                documents otherwise than the one that issued it.
+            BrokenPromiseError: the ledger no longer yields what was issued, or this release words
+                documents differently.
         """
         issued = self.get(number)
         document = self._made_again(issued)
@@ -186,14 +186,14 @@ class Documents:
         height: int | None = None,
         planned: bool = False,
     ) -> Document:
-        """A document without a number, which the ledger does not know.
+        """Make an unnumbered document that is not recorded in the ledger.
 
         Args:
             key: the experiment.
             kind: statement, dpia, registry or record.
             firm: the firm's name.
-            height: as of this entry of the ledger, and of its time; the newest if not given.
-            planned: also of an experiment that was never started.
+            height: make it as of this ledger entry and its time; defaults to the newest.
+            planned: also allow an experiment that was never started.
         """
         from deniable.documents.making import Issue, checked_kind, document_of
 
@@ -207,7 +207,7 @@ class Documents:
         return document_of(ledger, Issue(kind, "", firm, "", at), planned=planned)
 
     def verify(self, content: bytes) -> FileCheck:
-        """Tell whether a file is a document of this ledger, byte for byte."""
+        """Check whether a file is a document of this ledger, byte for byte."""
         known = self.all()
         digest = sha256(content).hexdigest()
         for issued in known:
@@ -228,27 +228,29 @@ class Documents:
         )
 
     def _file_check(self, issued: Issued) -> FileCheck:
-        """What is said of a file whose hash is in the ledger."""
+        """Return the result for a file whose hash is in the ledger."""
         from deniable.documents.making import layout
 
-        told = (
+        summary = (
             f"This is document {issued.number} ({issued.kind} about {issued.experiment}), "
             f"unchanged: its SHA-256 is in entry {issued.seq} of the ledger"
         )
         if issued.layout != layout():
             return FileCheck(
-                True, f"{told}. Another release issued it; it was not made again.", issued
+                True, f"{summary}. Another release issued it; it was not made again.", issued
             )
         try:
             self.again(issued.number)
         except BrokenPromiseError as problem:
-            return FileCheck(False, f"{told}. But {problem}.", issued)
+            return FileCheck(False, f"{summary}. But {problem}.", issued)
         return FileCheck(
-            True, f"{told}, and the ledger at entry {issued.height} gives the same bytes.", issued
+            True,
+            f"{summary}, and the ledger at entry {issued.height} gives the same bytes.",
+            issued,
         )
 
     def _pdf_check(self, content: bytes, known: Sequence[Issued]) -> FileCheck:
-        """A PDF is compared with what Chromium prints now."""
+        """Compare a PDF with what Chromium prints now."""
         from deniable.documents import rendering
 
         number = rendering.pdf_number(content)
@@ -291,7 +293,7 @@ def _digests(document: Document) -> dict[str, str]:
 
 
 def _ledger(connection: Connection, experiment_id: bytes, height: int | None = None) -> Ledger:
-    """The chain up to a height, as far as documents about an experiment need it."""
+    """Return the part of the chain up to a height that documents about an experiment need."""
     from deniable.documents.facts import Ledger
 
     newest = connection.execute(
@@ -319,7 +321,7 @@ def _ledger(connection: Connection, experiment_id: bytes, height: int | None = N
 def _tables(
     connection: Connection, experiment_id: bytes, entries: Sequence[Entry]
 ) -> tuple[AuditedTable, ...]:
-    """The published tables that the entries name, each with the digest that was chained."""
+    """Return the published tables that the entries name, each with its chained digest."""
     from deniable.audit.promise import AuditedTable
 
     chained = {
@@ -332,7 +334,7 @@ def _tables(
     }
     if not chained:
         return ()
-    told = promises.promise_from(
+    promise = promises.promise_from(
         experiment_id.hex(),
         [e for e in entries if e.experiment_id == experiment_id and promises.matters(e)],
     )
@@ -346,24 +348,24 @@ def _tables(
         promised = chained.pop(row.number, None)
         problem = promises.table_problem(row, promised)
         if problem is not None:
-            raise BrokenPromiseError(f"table {row.number} of experiment {told.key!r} {problem}")
+            raise BrokenPromiseError(f"table {row.number} of experiment {promise.key!r} {problem}")
         found.append(
             AuditedTable.stored(
                 row.number,
                 row.version,
                 row.rows,
                 row.counts,
-                n_segments=len(told.segments),
-                n_arms=len(told.arms),
+                n_segments=len(promise.segments),
+                n_arms=len(promise.arms),
             )
         )
     if chained:
-        raise BrokenPromiseError(f"table {min(chained)} of experiment {told.key!r} was removed")
+        raise BrokenPromiseError(f"table {min(chained)} of experiment {promise.key!r} was removed")
     return tuple(found)
 
 
 def _issued(connection: Connection, *conditions: ColumnElement[bool]) -> list[Issued]:
-    """Documents by their entries, oldest first."""
+    """Return documents from their entries, oldest first."""
     entries = commitments.linked(connection, rows.c.kind == KIND, *conditions)
     wanted = {entry.experiment_id for entry in entries}
     keys = {
@@ -396,7 +398,7 @@ def _issued(connection: Connection, *conditions: ColumnElement[bool]) -> list[Is
 
 
 def _firm_name(entries: Sequence[Entry]) -> str:
-    """What the firm's settings call it; empty where they do not."""
+    """Return the name in the firm's settings, or ""."""
     for entry in reversed(entries):
         if entry.kind == "settings" and entry.experiment_id is None:
             return str(entry.detail.get("name", ""))
@@ -404,7 +406,7 @@ def _firm_name(entries: Sequence[Entry]) -> str:
 
 
 def _next_number(connection: Connection, year: int) -> str:
-    """The first free number of the year, in a transaction that holds the chain."""
+    """Return the first free number of the year, in a transaction that holds the chain."""
     found = commitments.linked(connection, rows.c.kind == KIND)
     taken = [
         int(entry.detail["number"].partition("-")[2])

@@ -1,4 +1,6 @@
-"""A new experiment, checked: what is accepted here can be served, stored and kept its promise."""
+"""Validation of new experiments: whatever passes can be stored and served, and its promise can be
+kept.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ MAX_ARMS = 256
 MAX_SEGMENTS = 1_000
 MAX_DAYS = 3_660
 MAX_BUDGET = 40.0
-"""Nats. e^40 is beyond what 2^64 equal pieces can express; such a cap promises nothing."""
+"""Maximum budget in nats. e^40 exceeds what tables in units of 2^-64 can express, so it promises
+nothing.
+"""
 MAX_METRICS = 20
 MAX_HOLDOUT = 0.5
 MAX_NOTE = 2_000
@@ -29,7 +33,7 @@ MAX_SECONDS = 10 * 366 * 86_400
 NO_TRACE = "none with scores of a model outside, which cannot be counted with noise"
 
 RESERVED_KEYS = ("experiment", "firm", "live", "log")
-"""Keys that no new experiment may have: `deniable audit` means something else by them."""
+"""Keys that new experiments may not have, because `deniable audit` gives them another meaning."""
 
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _KEY_ALLOWED = "1 to 128 letters, digits, '.', '_' or '-', beginning with a letter or digit"
@@ -40,9 +44,9 @@ class NewArm:
     """An arm to be created.
 
     Attributes:
-        key: what `decide` answers.
-        label: for people.
-        budget: this arm's own budget in nats; given for all arms of an experiment or for none.
+        key: what `decide` returns.
+        label: text for people.
+        budget: the arm's own budget in nats; set for all arms of an experiment or for none.
 
     >>> NewArm("new", budget=0.5).budget
     0.5
@@ -69,7 +73,7 @@ def draft(
     attribution_seconds: int | None,
     metrics: Sequence[Metric],
 ) -> Experiment:
-    """The experiment as it will be stored; see `Experiments.create`."""
+    """Return the experiment as it will be stored; see `Experiments.create`."""
     from deniable import _validation as check
 
     wanted = [arm if isinstance(arm, NewArm) else NewArm(arm) for arm in arms]
@@ -149,12 +153,12 @@ def draft(
         revision=1,
         across_time=across_time,
     )
-    first_table(experiment)  # checked exactly, before it can ever be drawn from
+    first_table(experiment)  # raises unless the table passes the exact check
     return experiment
 
 
 def nats_text(nano: int) -> str:
-    """The shortest number of nats that is this budget again when it is typed.
+    """Return the shortest number of nats that parses to this budget.
 
     >>> nats_text(699_999_999), nats_text(250_000_000)
     ('0.7', '0.25')
@@ -166,7 +170,7 @@ def nats_text(nano: int) -> str:
 
 
 def arguments_of(experiment: Experiment) -> JsonObject:
-    """The arguments of `draft`, key apart, that make an experiment like this one."""
+    """Return the arguments of `draft`, except the key, that recreate this experiment."""
     return {
         "arms": [NewArm(arm.key, arm.label, _nats(arm.budget_nano)) for arm in experiment.arms],
         "segments": experiment.segments,
@@ -188,7 +192,7 @@ def _nats(nano: int | None) -> float | None:
 
 
 def checked_text(argument: str, value: object, most: int) -> str:
-    """Words of a person, without spaces around them."""
+    """Validate text for people and strip surrounding white space."""
     text = value.strip() if isinstance(value, str) else ""
     printable = all(character.isprintable() or character == "\n" for character in text)
     if isinstance(value, str) and len(text) <= most and printable:
@@ -197,7 +201,7 @@ def checked_text(argument: str, value: object, most: int) -> str:
 
 
 def added_arm(experiment: Experiment, new: NewArm) -> Arm:
-    """The arm as it will be stored behind the experiment's arms; see `Experiments.add_arm`."""
+    """Return the arm as it will be stored after the existing arms; see `Experiments.add_arm`."""
     key = _key("arm", new.key)
     if key in {arm.key for arm in experiment.arms}:
         allowed = "a key that no arm of the experiment has, switched off or not"
@@ -217,7 +221,7 @@ def added_arm(experiment: Experiment, new: NewArm) -> Arm:
 
 
 def added_segment(experiment: Experiment, name: str) -> str:
-    """The segment's name, checked; see `Experiments.add_segment`."""
+    """Validate the name of a new segment; see `Experiments.add_segment`."""
     checked = _name("segment", name)
     if checked in experiment.segments:
         raise InvalidArgumentError("segment", "...", "a name that the experiment does not list yet")
@@ -234,7 +238,7 @@ def _check_size(experiment: Experiment, *, more_arms: int = 0, more_segments: in
     if rule.follows_scores:
         raise WrongStateError(
             f"experiment {experiment.key!r} follows scores, which are for the arms and segments that "
-            "it has: start another one"
+            "it has: start a new experiment"
         )
     rule.check_size(arms, segments)
 
@@ -289,7 +293,7 @@ def _experiment_key(value: object) -> str:
 
 
 def _name(argument: str, value: object) -> str:
-    """A segment's name: any printable text."""
+    """Validate a segment name: any printable text."""
     if isinstance(value, str) and 0 < len(value) <= 128 and value.isprintable():
         return value
     raise InvalidArgumentError(argument, "...", "printable names of 1 to 128 characters")

@@ -1,4 +1,4 @@
-"""Whether arms were shown as often as the published tables say: a quick check from counters alone."""
+"""A quick check, from counters alone, that arms were shown as often as the published tables say."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from deniable.storage.schema import counters
 
 @dataclass(frozen=True)
 class DrawCheck:
-    """The decisions of one experiment, against the tables that they were drawn from.
+    """The decisions of one experiment compared with the tables they were drawn from.
 
     Attributes:
-        decisions: how many were looked at.
-        rewarded: how many of them had a response, success or not.
+        decisions: number of decisions compared.
+        rewarded: how many of them have a reward, whatever its value.
         shown: how often each arm was shown.
-        expected: how often the tables say it should have been, on average.
-        variance: of that, by arm.
+        expected: how often each arm should have been shown on average, per the tables.
+        variance: variance of that number, per arm.
     """
 
     decisions: int

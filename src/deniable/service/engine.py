@@ -1,7 +1,7 @@
-"""The engine: what a writer keeps between batches; runs a batch, retries it, or answers without it.
+"""Runs batches of jobs and keeps state between them.
 
-It keeps the experiments' states, its identity and the end of its chain. All of it can be read from the
-store again, and is, after anything went wrong.
+The engine caches experiment states, the writer's identity and the end of its chain. If a batch
+fails, it retries, rereads this state from the store, or answers without the store.
 """
 
 from __future__ import annotations
@@ -40,26 +40,26 @@ from deniable.storage.store import Chain, HotTransaction, Store, TryAgain
 _log = logging.getLogger("deniable")
 
 PAUSES = (0.0, 0.0, 0.01, 0.05, 0.25)
-"""Seconds before the second and each later attempt at a batch."""
+"""Seconds to wait before each retry of a batch."""
 
 REREADS = 20
-"""How often a batch may find its experiments changed before it gives up."""
+"""How often a batch may find its experiments changed before giving up."""
 
 
-class _Undone(Exception):
-    """A probe's transaction is rolled back."""
+class _RollBack(Exception):
+    """Raised to roll back a probe's transaction."""
 
 
 class Engine:
-    """Runs batches. Used by one thread at a time.
+    """Runs batches. Must be used by one thread at a time.
 
     Args:
-        store: where to.
-        key: of the visitors' HMACs.
-        publish: makes the first table of an experiment that has none, before it is drawn from.
-        grown: told the experiments that may have grown enough for the next table.
-        stored: told after every transaction which writer has stored rewards for which tables.
-        scratch: whether this is the engine of a scratch copy, with a chain of its own.
+        store: the store to write to.
+        key: key for visitor HMACs.
+        publish: publishes the first table of an experiment, before anything is drawn.
+        grown: called with each experiment that may have grown enough for its next table.
+        stored: called after every transaction with the writer and the tables that got new rewards.
+        scratch: whether this engine serves a scratch copy, with its own chain.
     """
 
     def __init__(
@@ -76,31 +76,31 @@ class Engine:
         self._key = key
         self._publish = publish
         self._grown = grown
-        self._told = stored
+        self._on_stored = stored
         self._states = ExperimentStates(store, key, scratch=scratch)
         self._claim = claim_scratch if scratch else claim
-        self._copies: dict[str, Engine] = {}
+        self._scratch_engines: dict[str, Engine] = {}
         self._identity: Identity | None = None
         self._chain: Chain | None = None
         self.counts = Counts()
         self.failing = False
-        self._closed_until = 0.0
+        self._skip_store_until = 0.0
 
     def run(self, jobs: Sequence[Job]) -> None:
-        """Answer every job: `answers` or `error` is set when this returns."""
+        """Answer every job. On return, `answers` or `error` is set on each."""
         canaries = [job for job in jobs if _is_canary(job)]
         others = [job for job in jobs if not _is_canary(job)] if canaries else jobs
         if others or not canaries:
             self._run(others)
         for key, some in by_experiment(canaries).items():
-            self._copy(key)._run(some)
-            if isinstance(some[0].error, UnknownNameError):  # it was removed
-                del self._copies[key]
+            self._scratch_engine(key)._run(some)
+            if isinstance(some[0].error, UnknownNameError):  # the copy was removed
+                del self._scratch_engines[key]
 
-    def _copy(self, key: str) -> Engine:
-        """The engine of a scratch copy: the same code, with a chain and counts of its own."""
-        if key not in self._copies:
-            self._copies[key] = Engine(
+    def _scratch_engine(self, key: str) -> Engine:
+        """Return the engine of a scratch copy: the same code with a separate chain and counts."""
+        if key not in self._scratch_engines:
+            self._scratch_engines[key] = Engine(
                 self._store,
                 self._key,
                 publish=self._publish,
@@ -108,33 +108,36 @@ class Engine:
                 stored=lambda _writer, _rewarded: None,
                 scratch=True,
             )
-        return self._copies[key]
+        return self._scratch_engines[key]
 
     def _run(self, jobs: Sequence[Job]) -> None:
         began = time.monotonic()
         try:
-            if began < self._closed_until and any(job.size for job in jobs):
-                raise StoreUnavailableError("the store did not answer a moment ago")
+            if began < self._skip_store_until and any(job.size for job in jobs):
+                raise StoreUnavailableError(
+                    "the store is not used for a moment, because it did not respond"
+                )
             self._stored(jobs)
             if self.failing:
                 _log.warning("decisions are stored again")
-            self.failing, self._closed_until = False, 0.0
-        # Whatever goes wrong: nothing was acknowledged, the zero row answers, the writer lives on.
+            self.failing, self._skip_store_until = False, 0.0
+        # Nothing has been acknowledged, so any failure is answered from the zero row, and the
+        # writer keeps running.
         except Exception as error:  # noqa: BLE001
-            if not self.failing:  # once, not for every batch of a long outage
+            if not self.failing:  # log once per outage, not for every batch
                 _log.error("decisions cannot be stored: %s", type(error).__name__)
             self.failing = True
-            self._told(None, {})  # it may have been stored all the same
+            self._on_stored(None, {})  # the batch may have been stored despite the error
             if isinstance(error, StoreUnavailableError):
-                # Waiting for a store that hangs takes at most half of the time.
+                # Spend at most half of the time waiting for a hanging store.
                 took = time.monotonic() - began
-                self._closed_until = max(self._closed_until, began + 2 * took)
+                self._skip_store_until = max(self._skip_store_until, began + 2 * took)
             self._chain = None
             self._answer_without_store(jobs, error)
         self.counts.add(jobs)
 
     def probe(self) -> None:
-        """Do all that a decision needs up to its commit, for nobody, and undo it; raises on failure."""
+        """Do everything that a decision needs up to the commit, then roll back. Raises on failure."""
         identity = self._identity = self._identity or self._store.retried(claim)
         with self._store.read() as connection:
             key = connection.execute(
@@ -152,28 +155,28 @@ class Engine:
                     if state.serves_draws and not state.differences and state.zero is not None:
                         batch.decide(state, (nobody,))
                         batch.store()
-                raise _Undone
-        except _Undone:
+                raise _RollBack
+        except _RollBack:
             pass
-        except OutOfDate as changed:  # the store answers; the next batch reads it anyway
+        except OutOfDate as changed:  # the store works; the next batch rereads anyway
             self._states.reread(changed.ids)
         finally:
             self._chain = None
 
     def state(self, experiment: str) -> ExperimentState | None:
-        """An experiment as far as it is in memory."""
-        copy = self._copies.get(experiment)
+        """Return an experiment's cached state, if any."""
+        copy = self._scratch_engines.get(experiment)
         return (self if copy is None else copy)._states.get(experiment)
 
     def close(self) -> None:
-        """Give the chain back."""
+        """Release the chain."""
         identity, self._identity = self._identity, None
         if identity is not None:
             with suppress(StoreUnavailableError):
                 self._store.retried(lambda connection: release(connection, identity))
 
     def _stored(self, jobs: Sequence[Job]) -> None:
-        """One durable transaction, retried where that can help; at once in vain while failing."""
+        """Run one durable transaction, with retries where they can help. Fails fast during an outage."""
         pauses = () if self.failing else PAUSES
         for pause in (*pauses, None):
             try:
@@ -187,7 +190,7 @@ class Engine:
                 return
 
     def _attempt(self, jobs: Sequence[Job]) -> None:
-        """Run the batch with states that are current inside of its transaction."""
+        """Run the batch with experiment states that are current within its transaction."""
         deciding, rewarding = by_experiment(jobs), by_tag(jobs)
         self._states.learn(deciding, rewarding)
         for _ in range(REREADS):
@@ -200,10 +203,10 @@ class Engine:
                 self._transact(deciding, rewarding)
             except OutOfDate as changed:
                 self._states.reread(changed.ids)
-                self._states.learn(deciding, rewarding)  # a draft may be another one by now
+                self._states.learn(deciding, rewarding)  # a draft may have been replaced
             else:
                 return
-        raise TryAgain("an experiment changes all the time")
+        raise TryAgain("an experiment keeps changing")
 
     def _transact(
         self, deciding: dict[str, list[DecideJob]], rewarding: dict[bytes, list[RewardJob]]
@@ -229,10 +232,10 @@ class Engine:
                     unstored.append((state, mine))
                 if state.id[:4] in rewards:
                     batch.reward(state, rewards[state.id[:4]], told)
-            if batch.changed or (not deciding and not rewarding):  # an empty batch probes the store
+            if batch.changed or (not deciding and not rewarding):  # an empty batch is a probe
                 chain = batch.store()
         self._chain = chain
-        self._told(identity.writer, batch.rewarded)
+        self._on_stored(identity.writer, batch.rewarded)
         self._finish(batch, states, deciding, unstored, now)
         for job, error in refused.items():
             job.error = error
@@ -248,7 +251,7 @@ class Engine:
         unstored: Sequence[tuple[ExperimentState, Sequence[DecideJob]]],
         now: int,
     ) -> None:
-        """The transaction is durable: answer."""
+        """Answer the jobs; the transaction is durable."""
         for job, answers in batch.answers:
             job.answers = answers
         for state, jobs in unstored:
@@ -295,7 +298,7 @@ def _is_canary(job: Job) -> bool:
 
 
 def _refusal(key: str, state: ExperimentState | None) -> DeniableError | None:
-    """Why nobody is answered for this experiment, whatever the segment; None where all are."""
+    """Return why this experiment refuses all requests, whatever the segment; None if it does not."""
     if state is None:
         return UnknownNameError("experiment", key)
     if state.differences:

@@ -1,13 +1,14 @@
-"""What inference may use of an experiment, read from its counters: sums by table, no rows.
+"""The input of inference, read from an experiment's counters: sums per table, no rows.
 
-The chance of every arm is constant within a table, and so are the weights and guesses of a score. So
-the state of `deniable.inference.state` is a function of the sums of each table: nothing else is kept. A
-table is one batch. It enters when the attribution windows of all its decisions have closed and no reward
-can come any more; letting rewarded visitors in first would raise every rate. Without an attribution
-window rewards count as they stand, the table in force included.
+Within a table, the probability of every arm is constant, and so are the weights and guesses of a
+score. The state in `deniable.inference.state` is therefore a function of the sums per table, and
+nothing else is kept. Each table is one batch. It is included once the attribution windows of all
+its decisions have closed and no more rewards can arrive; including rewarded visitors first would
+inflate every rate. Without an attribution window, rewards count as they stand, including those of
+the table in force.
 
-The strategy that made a table does not matter here, and neither does its trace budget: noise is for
-tables, results are for the firm's own people.
+Neither the strategy that made a table nor its trace budget matters here: noise protects tables,
+while results are for the firm's own staff.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ from deniable.storage.records import MICRO, Experiment, PublishedTable, Role
 IntArray: TypeAlias = NDArray[np.int64]
 
 CACHED_EXPERIMENTS = 16
-"""Whose counters are kept: 2 MB for one with 5 million decisions, 20 segments and 10 arms."""
+"""Experiments with cached counters: 2 MB each for 5 million decisions, 20 segments and 10 arms."""
 
 USUAL_VISITORS = 100_000
-"""Visitors for whom intervals are planned where the experiment does not say."""
+"""Number of visitors assumed for planning intervals if the experiment does not specify it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,23 +47,23 @@ class Evidence:
     """Sums of the settled tables. T tables, J segments, K arms, M metrics.
 
     Attributes:
-        experiment: whose.
+        experiment: the experiment.
         moment: the store's time when it was read, in microseconds.
         numbers: the settled tables, oldest first.
         began: when each was published, in microseconds, (T,).
         ended: when each was replaced, (T,).
         probabilities: their rows, (T, J, K).
-        in_force: the rows that new visitors are drawn from, (J, K).
+        in_force: the rows of the table in force, (J, K).
         shows: members of listed segments by table, segment and arm, (T, J, K).
         rewards: sums of their rewards in units of the cap, (M, T, J, K).
         squares: sums of their squared rewards, (M, T, J, K).
-        groups: held out visitors and all members, listed or not, by table, (T, 2).
+        groups: held-out visitors and all members, listed or not, by table, (T, 2).
         group_rewards: the same groups' rewards, (M, T, 2).
         group_squares: and squared rewards, (M, T, 2).
-        all_shows: members of everything stored, settled or not; the last row is that of unlisted
+        all_shows: members among all stored decisions, settled or not; the last row is for unlisted
             segments, (J + 1, K).
-        began_with: segments and arms of the first table; more may have been added since.
-        waiting: members whose attribution window is open.
+        began_with: number of segments and arms of the first table; more may have been added since.
+        waiting: members whose attribution window is still open.
         older: members from before tables were published.
     """
 
@@ -85,19 +86,19 @@ class Evidence:
     older: int
 
     def batches(self, metric: int = 0) -> list[Batch]:
-        """One for each settled table, in the order of the decisions."""
+        """Return one batch per settled table, in the order of the decisions."""
         parts = (self.probabilities, self.shows, self.rewards[metric], self.squares[metric])
         return [Batch(*part) for part in zip(*parts, strict=True)]
 
     def state(self, metric: int = 0, pairs: list[tuple[int, int]] | None = None) -> State:
-        """Everything inference keeps, with the table in force as the latest."""
+        """Return the complete inference state, with the table in force as the latest."""
         sums = (self.probabilities, self.shows, self.rewards[metric], self.squares[metric])
         state = update_all(first_state(self, pairs), *sums)
         nobody = np.zeros(self.in_force.shape)
         return update(state, Batch(self.in_force, nobody, nobody))
 
     def holdout_state(self, metric: int = 0) -> State:
-        """Held out visitors against members: two arms with fixed chances in one segment."""
+        """Compare held-out visitors with members: two arms with fixed probabilities in one segment."""
         share = self.experiment.holdout / 1000
         planned = self.experiment.planned_visitors or USUAL_VISITORS
         state = new_state(1, 2, horizon=planned, typical=min(share, 1 - share))
@@ -107,10 +108,10 @@ class Evidence:
 
 
 def first_state(evidence: Evidence, pairs: list[tuple[int, int]] | None = None) -> State:
-    """The state before the first visitor: plans that were fixed when the experiment was created.
+    """Return the state before the first visitor, with the plans fixed when the experiment was created.
 
-    They are those of the segments and arms that it began with: a plan that changes once visitors came
-    would not be one.
+    They cover the segments and arms that it began with: a plan must not change once visitors have
+    come.
     """
     experiment, (n_segments, n_arms) = evidence.experiment, evidence.began_with
     return new_state(
@@ -123,9 +124,9 @@ def first_state(evidence: Evidence, pairs: list[tuple[int, int]] | None = None) 
 
 
 class CounterCache:
-    """Counters that were read before, by table; read again are those of tables that have grown.
+    """Caches counters by table; only tables that have grown are read again.
 
-    Counters only ever grow. So a table whose sums are what they were has the counters that it had.
+    Counters only ever grow, so a table with unchanged sums has unchanged counters.
     """
 
     def __init__(self) -> None:
@@ -133,7 +134,7 @@ class CounterCache:
         self._lock = threading.Lock()
 
     def read(self, connection: Connection, experiment: Experiment) -> IntArray:
-        """Rows of table, role, segment, arm, metric, shows, value and square, each cell once."""
+        """Return rows of table, role, segment, arm, metric, shows, value and square, one per cell."""
         before = self._known.get(experiment.id)
         if before is None:
             now = _by_table(*result_counts(connection, experiment))
@@ -141,7 +142,7 @@ class CounterCache:
             sums = counters_by_table(connection, experiment)
             grown = [n for n, own in sums.items() if n not in before or before[n][0] != own]
             now = {number: before[number] for number in sums.keys() - set(grown)}
-            if grown:  # the newest, as a rule
+            if grown:  # usually the newest
                 since, until = min(grown), max(grown)
                 now |= _by_table(*result_counts(connection, experiment, since, until))
         with self._lock:
@@ -156,7 +157,7 @@ class CounterCache:
 def _by_table(
     sizes: tuple[int, ...], rows: Sequence[Sequence[int]]
 ) -> dict[int, tuple[tuple[int, ...], IntArray]]:
-    """Table -> the sums of its shows, values and squares, and its cells, each added up over writers."""
+    """Return per table the sums of shows, values and squares, and its cells, added up over writers."""
     read = np.fromiter(chain.from_iterable(rows), dtype=np.int64).reshape(-1, 4)
     number, inside = np.divmod(read[:, 0], math.prod(sizes))
     role, segment, arm, metric = np.unravel_index(inside, sizes)
@@ -173,7 +174,7 @@ def _by_table(
 def evidence_of(
     connection: Connection, experiment: Experiment, cache: CounterCache | None = None
 ) -> Evidence:
-    """Read it, in one consistent look at the store."""
+    """Read the evidence from one consistent view of the store."""
     published = experiments.published(connection, experiment)
     counted = (cache or CounterCache()).read(connection, experiment)
     counted = counted[(counted[:, 1] == Role.MEMBER) | (counted[:, 1] == Role.HOLDOUT)]
@@ -210,7 +211,7 @@ def evidence_of(
     groups = np.stack(
         [np.bincount(at, value[closed], math.prod(shape)).reshape(shape) for value in sums]
     )
-    # Counters that were tampered with are `ledger verify`'s business; they must not end a page.
+    # Detecting tampered counters is the job of `ledger verify`; they must not crash a page.
     cells[1] = np.minimum(cells[1], cells[0, :1])
     groups[1] = np.minimum(groups[1], groups[0, :1])
     everything = np.zeros((n_segments + 1, n_arms))
@@ -241,16 +242,16 @@ def evidence_of(
 def table_ends(
     experiment: Experiment, published: list[PublishedTable], moment: int
 ) -> dict[int, int]:
-    """Table number -> when the last decision can have been drawn from it, in microseconds."""
+    """Map table numbers to the last time a decision can have been drawn from them, in microseconds."""
     stop = moment if experiment.stopped_at is None else times.as_stored(experiment.stopped_at)
     ends = {one.number: times.as_stored(after.published_at) for one, after in pairwise(published)}
     return {**ends, **{one.number: stop for one in published[-1:]}}
 
 
 def _chances(tables: list[PublishedTable], experiment: Experiment) -> FloatArray:
-    """The rows of tables as `Table.encoded` wrote them, all at once: each entry over 2^64.
+    """Decode the rows of many tables at once: each entry divided by 2^64.
 
-    An entry is little-endian; its first eight bytes are all of it, unless it is 2^64 itself.
+    An entry is little-endian; its first eight bytes suffice unless it is 2^64 itself.
     """
     n_segments, n_arms = len(experiment.segments), len(experiment.arms)
     raw = np.frombuffer(b"".join(one.rows for one in tables), dtype=np.uint8)
@@ -261,13 +262,13 @@ def _chances(tables: list[PublishedTable], experiment: Experiment) -> FloatArray
 
 
 def _shape_of(table: PublishedTable) -> tuple[int, int]:
-    """The segments and arms that there were when a table was made."""
+    """Return the number of segments and arms when a table was made."""
     shows = json.loads(table.counts)["shows"]
     return len(shows), len(shows[0])
 
 
 def _possible_squares(shows: FloatArray, rewards: FloatArray, squares: FloatArray) -> FloatArray:
-    """Sums of squares are stored in millionths, each rounded: put them back where they can be."""
+    """Clip sums of squares to their possible range; each was rounded to millionths when stored."""
     with np.errstate(invalid="ignore", divide="ignore"):
         least = np.where(shows > 0, rewards * rewards / shows, 0.0)
     return np.clip(squares, np.minimum(least, rewards), rewards)

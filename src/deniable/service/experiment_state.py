@@ -1,9 +1,9 @@
-"""Experiments as a writer knows them: the table in force, and who is drawn from which of its rows.
+"""The writer's view of experiments: the table in force, and which row each visitor is drawn from.
 
-A state is read once and replaced when the experiment's revision or table changes. Both are checked in
-every batch, inside its transaction: what another process changed (paused, stopped, published) holds
-from the next decision on, and all processes draw from the same table. Whoever published the table has
-checked it, and need not read it again.
+A state is read once and replaced when the experiment's revision or table changes. Every batch
+checks both inside its transaction, so changes by another process (pause, stop, publish) apply from
+the next decision on, and all processes draw from the same table. The process that published a table
+has already checked it and does not read it again.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ _serial = count()
 
 
 def system_bytes(count: int) -> bytes:
-    """`count` bytes of `os.urandom`, or EntropyError."""
+    """Return `count` bytes from `os.urandom`, or raise EntropyError."""
     try:
         return os.urandom(count)
     except (OSError, NotImplementedError) as error:
-        raise EntropyError("the operating system gives no random bytes") from error
+        raise EntropyError("the operating system returned no random bytes") from error
 
 
 class OutOfDate(Exception):
-    """States must be read again before the batch can run."""
+    """States must be reread before the batch can run."""
 
     def __init__(self, ids: list[bytes]) -> None:
         super().__init__("an experiment changed")
@@ -46,14 +46,14 @@ class OutOfDate(Exception):
 
 
 class ExperimentState:
-    """One experiment, with everything that drawing for its next visitor needs.
+    """One experiment, with everything needed to draw for its next visitor.
 
     Args:
-        experiment: as stored.
-        table: the one in force; None before the first.
-        key: of the visitors' HMACs.
-        differences: what the stored row says otherwise than the chain; nothing is served then.
-        had_group: whether visitors were taken into it before groups became layers.
+        experiment: the stored experiment.
+        table: the table in force; None before the first.
+        key: key for visitor HMACs.
+        differences: where the stored row disagrees with the chain; if anywhere, nothing is served.
+        had_group: whether visitors joined it before groups became layers.
     """
 
     def __init__(
@@ -103,11 +103,12 @@ class ExperimentState:
         self._slots = int.from_bytes(experiment.slots or b"", "little")
         self.zero: list[int] | None = None
         self.rows: list[list[int]] = []
-        self.answered_hour = -1  # the last hour that this process wrote down
-        self.new_decisions = 0  # since this table is drawn from
-        self.look_after = 0  # so many new decisions before the publisher looks again
-        self.successor: ExperimentState | None = None  # with the table that is published next
-        self.published: int | None = None  # decisions when its table was, if this process did that
+        self.answered_hour = -1  # the last hour that this process recorded
+        self.new_decisions = 0  # since this table came into force
+        self.look_after = 0  # number of new decisions before the publisher looks again
+        self.successor: ExperimentState | None = None  # has the next table
+        # Decision count at publication, if this process published the table.
+        self.published: int | None = None
         if table is not None:
             self._draw_from(table)
 
@@ -116,8 +117,8 @@ class ExperimentState:
         self.rows = [thresholds(row) for row in table.rows]
 
     def followed_by(self, number: int, decisions: int, table: Table) -> None:
-        """This process has published the next table: once it is in force, nothing has to be read."""
-        if self.differences:  # read again, they may be gone
+        """Prepare the next state after this process has published a table, which saves rereading it."""
+        if self.differences:  # read again, because they may be resolved
             return
         successor = copy(self)
         successor.table_number, successor.published = number, decisions
@@ -126,23 +127,23 @@ class ExperimentState:
         self.successor = successor
 
     def take_over(self, before: ExperimentState) -> None:
-        """Go on where the state before this one ended."""
+        """Carry over the counters of the previous state."""
         if before.version == self.version:
-            # The publisher has counted from the table that is in force now.
+            # The publisher counts from the table that is in force now.
             self.look_after = max(0, before.look_after - before.new_decisions)
 
     @property
     def needs_table(self) -> bool:
-        """Whether its first table has to be published before anything can be drawn."""
+        """Whether the first table has to be published before anything can be drawn."""
         return self.serves_draws and self.zero is None and not self.differences
 
     @property
     def takes_everybody(self) -> bool:
-        """Whether every new visitor is a member: no layer and no holdout."""
+        """Whether every new visitor is a member: there is no layer and no holdout."""
         return self._layer_hash is None and not self.holdout
 
     def role(self, visitor: str) -> Role:
-        """Which row a new visitor is drawn from; a function of the visitor alone, by keyed hashes."""
+        """Return a new visitor's role, which selects the row. It depends on keyed hashes only."""
         if self._layer_hash is not None:
             slot = int.from_bytes(self._layer_hash(visitor)[:8], "big") % SLOTS
             if not self._slots >> slot & 1:
@@ -154,11 +155,11 @@ class ExperimentState:
         return Role.MEMBER
 
     def unstored(self, key: bytes) -> Decision:
-        """An answer that is not stored: an arm of the zero row, independent of everything.
+        """Return an answer that is not stored: an arm from the zero row, independent of everything.
 
-        It is not remembered. That costs no privacy, because the zero row tells nothing, and the
-        visitor is drawn for, once, when the store is back. Without entropy, or where nothing is drawn,
-        it is the arm that serves everybody.
+        This costs no privacy, because the zero row reveals nothing. We draw the visitor's lasting
+        arm once the store is back. Without entropy, or if nothing is drawn, the answer is
+        `fixed_arm`.
         """
         try:
             random = system_bytes(24)
@@ -173,12 +174,12 @@ class ExperimentState:
 
 
 class ExperimentStates:
-    """The states that a writer keeps, by key and by the tag of their decisions' ids.
+    """The states that a writer caches, by key and by the tag of their decision ids.
 
     Args:
-        store: where from.
-        key: of the visitors' HMACs.
-        scratch: whether it knows scratch copies alone, or everything but them.
+        store: the store to read from.
+        key: key for visitor HMACs.
+        scratch: whether to know only scratch copies, or everything but them.
     """
 
     def __init__(self, store: Store, key: bytes, *, scratch: bool = False) -> None:
@@ -189,11 +190,11 @@ class ExperimentStates:
         self._by_tag: dict[bytes, ExperimentState] = {}
 
     def get(self, key: str) -> ExperimentState | None:
-        """What is known, current or not."""
+        """Return the cached state, current or not."""
         return self._by_key.get(key)
 
     def learn(self, keys: Iterable[str], tags: Iterable[bytes]) -> None:
-        """Read the experiments that are asked for and not known yet."""
+        """Read the requested experiments that are not cached yet."""
         new_keys = [key for key in keys if key not in self._by_key]
         new_tags = [tag for tag in tags if tag not in self._by_tag]
         if new_keys or new_tags:
@@ -210,9 +211,9 @@ class ExperimentStates:
     def current(
         self, transaction: HotTransaction, keys: Iterable[str], tags: Iterable[bytes]
     ) -> list[ExperimentState]:
-        """The known ones of these, in the order of their ids, held still in this transaction.
+        """Return the known ones of these states in order of their ids, locked for this transaction.
 
-        Raises OutOfDate where one of them changed since it was read.
+        Raises OutOfDate if any of them has changed since it was read.
         """
         wanted = {
             state.id: state
@@ -234,7 +235,7 @@ class ExperimentStates:
             else:
                 self._put(successor, state)
                 wanted[identity] = successor
-        if len(heads) != len(wanted):  # removed since: a draft that was discarded, a scratch copy
+        if len(heads) != len(wanted):  # removed meanwhile: a discarded draft or a scratch copy
             for state in (state for identity, state in wanted.items() if identity not in heads):
                 del self._by_key[state.key], self._by_tag[state.id[:4]]
             raise OutOfDate(stale)
@@ -274,7 +275,7 @@ def _state(connection: Connection, experiment: Experiment, key: bytes) -> Experi
 
 
 def _checked(connection: Connection, experiment: Experiment) -> tuple[list[str], Table | None]:
-    """What the stored row or table says otherwise than the chain; and the table to draw from."""
+    """Return where the stored row or table differs from the chain, and the table to draw from."""
     table: Table | None = None
     try:
         promise = promises.promise_of(connection, experiment)

@@ -1,4 +1,4 @@
-"""What is known about experiments: settings, counters, tables, results, totals over time."""
+"""Reading experiments: settings, counters, tables, results, and totals over time."""
 
 from __future__ import annotations
 
@@ -35,23 +35,23 @@ if TYPE_CHECKING:
 
 
 class ExperimentViews:
-    """The half of `Deniable.experiments` that reads; and remembers totals, to be read later."""
+    """The reading half of `Deniable.experiments`; also stores samples of totals."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def get(self, key: str) -> Experiment:
-        """One experiment, or UnknownNameError."""
+        """Return one experiment, or raise UnknownNameError."""
         with self._store.read() as connection:
             return experiments.by_key(connection, key)
 
     def all(self) -> list[Experiment]:
-        """All of them, oldest first."""
+        """Return all experiments, oldest first."""
         with self._store.read() as connection:
             return experiments.everything(connection)
 
     def find(self, wanted: Search) -> Found:
-        """One page of a search, in order, with labels and how many there are altogether."""
+        """Return one page of a search, in order, with labels and the total number of matches."""
         with self._store.read() as connection:
             return listing.search(connection, wanted)
 
@@ -61,73 +61,73 @@ class ExperimentViews:
             return listing.keys(connection, most)
 
     def totals(self) -> dict[str, int]:
-        """Status -> how many experiments have it."""
+        """Return the number of experiments per status."""
         with self._store.read() as connection:
             return listing.totals(connection)
 
     def labels(self, key: str) -> Labels:
-        """Owner and tags of an experiment."""
+        """Return the owner and tags of an experiment."""
         with self._store.read() as connection:
             identity = bytes.fromhex(experiments.by_key(connection, key).id)
             return listing.labels_of(connection, [identity]).get(identity, Labels())
 
     def used_labels(self) -> tuple[list[str], list[str]]:
-        """All owners and all tags, to choose from."""
+        """Return all owners and all tags in use."""
         with self._store.read() as connection:
             return listing.used(connection, "owner"), listing.used(connection, "tag")
 
     def counts(self, key: str) -> list[Cell]:
-        """Shows and clicks of each arm in each segment, over all writers. Private."""
+        """Return shows and clicks of each arm in each segment, over all writers. Private."""
         with self._store.read() as connection:
             return counts.cells(connection, experiments.by_key(connection, key))
 
     def decisions(self) -> int:
-        """How many are stored, of all experiments, from the counters."""
+        """Return the number of stored decisions of all experiments, from the counters."""
         with self._store.read() as connection:
             return counts.decisions(connection)
 
     def all_counts(self, wanted: Sequence[Experiment]) -> dict[str, list[Cell]]:
-        """Experiment key -> shows and clicks of each arm in each segment. Private."""
+        """Return shows and clicks of each arm in each segment, by experiment key. Private."""
         with self._store.read() as connection:
             return counts.all_cells(connection, wanted)
 
     def tables(self, key: str, number: int | None = None) -> list[PublishedTable]:
-        """The published tables, oldest first, or the one with this number. Private."""
+        """Return the published tables, oldest first, or only the one with this number. Private."""
         with self._store.read() as connection:
             return experiments.published(connection, experiments.by_key(connection, key), number)
 
     def tables_in_force(self, wanted: Sequence[Experiment]) -> dict[str, PublishedTable]:
-        """Experiment key -> the table that visitors are drawn from now, of those started. Private."""
+        """Return the table in force of each started experiment, by key. Private."""
         with self._store.read() as connection:
             return experiments.in_force(connection, wanted)
 
     def events(self, key: str) -> list[Commitment]:
-        """What people did to one experiment, oldest first; no publications, nor a model's scores."""
+        """Return people's actions on one experiment, oldest first, without publications and scores."""
         with self._store.read() as connection:
             experiment = experiments.by_key(connection, key)
             found = commitments.entries(connection, experiment)
         return [entry for entry in found if entry.kind not in ("scores", "table")]
 
     def draw_check(self, experiment: Experiment) -> DrawCheck:
-        """How often each arm was shown, against what the published tables say."""
+        """Compare how often each arm was shown with the published tables."""
         with self._store.read() as connection:
             return draw_check(connection, experiment)
 
     def evidence(self, key: str) -> Evidence:
-        """What inference may use of an experiment: sums by settled table. Private."""
+        """Return the input of inference: sums by settled table. Private."""
         from deniable.service.evidence import evidence_of
 
         with self._store.read() as connection:
             return evidence_of(connection, experiments.by_key(connection, key), self._cache)
 
     def results(self, key: str) -> Results:
-        """What an experiment has learned so far, valid at any look. Private."""
+        """Return what an experiment has learned so far, valid at any look. Private."""
         from deniable.service.results import results_of
 
         return results_of(self.evidence(key))
 
     def result_health(self, experiment: Experiment) -> ResultHealth:
-        """Whether draws, rewards and rates of an experiment are sound. Private."""
+        """Check whether an experiment's draws, rewards and rates are sound. Private."""
         from deniable.service.result_health import health_of
 
         with self._store.read() as connection:
@@ -140,17 +140,17 @@ class ExperimentViews:
         return CounterCache()
 
     def samples(self, key: str) -> list[Sample]:
-        """The totals of one experiment over time, oldest first."""
+        """Return the totals of one experiment over time, oldest first."""
         with self._store.read() as connection:
             return samples.of(connection, experiments.by_key(connection, key))
 
     def sampled(self) -> dict[str, tuple[int, int, int]]:
-        """Experiment id -> stored times of its first and last sample, and how many it has."""
+        """Return the stored times of the first and last sample and their number, by experiment id."""
         with self._store.read() as connection:
             return samples.latest(connection)
 
     def add_samples(self, taken: Sequence[tuple[Experiment, Sample]]) -> None:
-        """Remember totals. Losing some to another process that does the same is no harm."""
+        """Store totals. If another process stores the same ones first, these are dropped."""
 
         def add(connection: Connection) -> None:
             for experiment, sample in taken:
@@ -160,5 +160,5 @@ class ExperimentViews:
             self._store.retried(add)
 
     def thin_samples(self, experiment: Experiment) -> None:
-        """Drop some of an experiment's samples where it has too many."""
+        """Delete some of an experiment's samples if it has too many."""
         self._store.retried(lambda connection: samples.thin(connection, experiment))

@@ -1,9 +1,9 @@
-"""Experiments, from draft to stopped: everything that changes one.
+"""Experiments, from draft to stopped: all changes to them.
 
-What carries the promise (arms, segments, strategy, budgets) is fixed by `create`. Starting commits the
-budget against the firm's in the same transaction, takes the slots of the layer, and publishes the
-first table. While it runs, arms can be switched off and arms and segments added: each is chained, and a
-change of the arms is a new version of the promise.
+`create` fixes everything that carries the promise: arms, segments, strategy and budgets. Starting
+commits the budget against the firm's in the same transaction, takes slots of the layer, and
+publishes the first table. While an experiment runs, arms can be switched off, and arms and segments
+can be added. Each change is chained, and a change of the arms is a new version of the promise.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ T = TypeVar("T")
 
 
 class Experiments(ExperimentViews):
-    """The part of `Deniable` that changes experiments; what shows them is inherited."""
+    """The part of `Deniable` that changes experiments. The methods for reading are inherited."""
 
     def __init__(self, store: Store, publisher: Publisher, approvals: Approvals) -> None:
         super().__init__(store)
         self._publisher = publisher
         self._approvals = approvals
 
-    # -- life --------------------------------------------------------------------------------
+    # -- lifecycle ---------------------------------------------------------------------------
 
     def create(
         self,
@@ -82,24 +82,25 @@ class Experiments(ExperimentViews):
         attribution_seconds: int | None = None,
         metrics: Sequence[Metric] = (Metric(),),
     ) -> Experiment:
-        """A new draft. Nothing is committed yet; `decide` answers the default arm.
+        """Create a draft. Nothing is committed yet; `decide` returns the default arm.
 
         Args:
-            key: its name: letters, digits, `.`, `_` and `-`.
-            arms: 2 or more, by key or as `NewArm`.
-            segments: the segments that are learned apart, 1 or more.
-            budget: the cap on every visitor's risk in nats; left out where the arms have budgets.
+            key: its name, made of letters, digits, `.`, `_` and `-`.
+            arms: 2 or more, as keys or `NewArm` objects.
+            segments: the segments that are learned separately, 1 or more.
+            budget: the limit on every visitor's risk, in nats; omit it if the arms have budgets.
             strategy: how tables are made from counts.
-            across_time: ask for a promise that also holds where the time of the first visit is not
-                known. Some strategies keep it anyway; for others it costs clicks.
-            trace_budget: the cap on what later tables tell about a visitor, in nats; None: no promise.
-            planned_visitors: for people, and for strategies that plan ahead.
-            layer: experiments of one layer have different slots and share no visitor.
-            holdout: the share of visitors who are held out, 0 to 0.5.
-            default_arm: for everybody before the start and after a stop without a winner; the
-                first arm if not given.
+            across_time: require a promise that also holds if the time of the first visit is
+                unknown. Some strategies keep it anyway; for others it costs clicks.
+            trace_budget: the limit on what later tables reveal about a visitor, in nats; None makes
+                no promise.
+            planned_visitors: for information, and for strategies that plan ahead.
+            layer: experiments in one layer have different slots and share no visitors.
+            holdout: the share of visitors to hold out, from 0 to 0.5.
+            default_arm: shown before the start, and after a stop without a winner; defaults to the
+                first arm.
             attribution_seconds: rewards later than this do not count.
-            metrics: what is rewarded; the first one decides.
+            metrics: the rewards to record; the first metric decides.
 
         Raises:
             WrongStateError: the key is in use.
@@ -130,14 +131,14 @@ class Experiments(ExperimentViews):
         return self._changed(create)
 
     def redraft(self, key: str, **changes: Any) -> Experiment:
-        """Change a draft; everything but its key can be changed until it starts.
+        """Change a draft. Everything except its key can change until it starts.
 
         Args:
             key: the draft.
-            changes: arguments of `create`; what is not given stays as it is.
+            changes: arguments of `create`; others stay unchanged.
 
         Raises:
-            WrongStateError: it is not a draft: what it promises is fixed.
+            WrongStateError: it is not a draft, so its promise is fixed.
         """
 
         def change(connection: Connection) -> Experiment:
@@ -159,11 +160,11 @@ class Experiments(ExperimentViews):
         return self._changed(change)
 
     def duplicate(self, key: str, new_key: str) -> Experiment:
-        """A new draft with the arms, segments and settings of an experiment in any state."""
+        """Create a draft with the arms, segments and settings of an experiment in any state."""
         return self.create(new_key, **arguments_of(self.get(key)))
 
     def discard(self, key: str) -> None:
-        """Remove a draft. Nobody was ever drawn for by it; its key can be used again."""
+        """Delete a draft. It never drew an arm; its key can be reused."""
 
         def remove(connection: Connection) -> None:
             experiment = _in_state(connection, key, "draft")
@@ -173,9 +174,9 @@ class Experiments(ExperimentViews):
         self._changed(remove)
 
     def note(self, key: str, text: str) -> None:
-        """Enter a note about an experiment into the ledger; it cannot be changed or removed.
+        """Add a note about an experiment to the ledger. It cannot be changed or removed.
 
-        Notes are for what happened and why. They must not hold anything about a visitor.
+        Notes record what happened and why. They must not contain anything about a visitor.
         """
         words = checked_text("text", text, MAX_NOTE)
         if not words:
@@ -188,7 +189,7 @@ class Experiments(ExperimentViews):
         self._changed(add)
 
     def label(self, key: str, *, owner: str = "", tags: Sequence[str] = ()) -> Labels:
-        """Say who looks after an experiment and by which words it is found; in place of earlier ones."""
+        """Set the owner and tags of an experiment, replacing earlier ones."""
         words = [checked_text("tags", tag, MAX_LABEL) for tag in tags]
         named = Labels(
             checked_text("owner", owner, MAX_LABEL), tuple(sorted({word for word in words if word}))
@@ -207,15 +208,15 @@ class Experiments(ExperimentViews):
         return self._changed(put)
 
     def start(self, key: str, *, share: float = 1.0) -> Experiment:
-        """draft -> running; commits the budget and publishes the first table.
+        """Start a draft: commit the budget and publish the first table.
 
         Args:
             key: the experiment.
-            share: of its layer's slots that it takes; without a layer it always has all visitors.
+            share: share of its layer's slots to take; without a layer it always has all visitors.
 
         Raises:
-            InsufficientBudgetError: with what remains and what was requested.
-            ApprovalNeededError: the firm asks for a second person.
+            InsufficientBudgetError: with the remaining and the requested budget.
+            ApprovalNeededError: the firm's rules require a second person.
             WrongStateError: not a draft, or the layer has too few free slots.
         """
         if not 0.001 <= share <= 1:
@@ -248,11 +249,11 @@ class Experiments(ExperimentViews):
             return self._changed(begin)
 
     def pause(self, key: str) -> Experiment:
-        """running -> paused: known visitors keep their arm, new ones get the zero row."""
+        """Pause a running experiment: known visitors keep their arm, new ones get the zero row."""
         return self._moved(key, "pause", ("running",), "paused")
 
     def resume(self, key: str) -> Experiment:
-        """paused -> running: a new commitment, which costs nothing while it counts anyway."""
+        """Resume a paused experiment. The new commitment costs nothing while the old one counts."""
 
         def go_on(connection: Connection) -> Experiment:
             experiment = _in_state(connection, key, "paused")
@@ -262,7 +263,7 @@ class Experiments(ExperimentViews):
         return self._changed(go_on)
 
     def stop(self, key: str, *, promote: str | None = None) -> Experiment:
-        """running or paused -> stopped, for good: everybody gets the promoted (or default) arm."""
+        """Stop a running or paused experiment for good. Everyone gets the promoted (or default) arm."""
 
         def end(connection: Connection) -> Experiment:
             experiment = _in_state(connection, key, "running", "paused")
@@ -281,10 +282,10 @@ class Experiments(ExperimentViews):
         return self._changed(end)
 
     def switch_off(self, key: str, arm: str) -> Experiment:
-        """A new version of the promise without this arm; visitors who hold it keep it.
+        """Create a new version of the promise without this arm. Visitors who have it keep it.
 
-        The tables of the new version keep the budget among themselves. Together with the old ones
-        they may not: the version's grade is then "given the time", and the ledger says so.
+        The tables of the new version keep the budget among themselves. If they do not keep it
+        together with the old ones, the version's grade is "given the time", and the ledger says so.
         """
 
         def switch(connection: Connection) -> Experiment:
@@ -292,7 +293,9 @@ class Experiments(ExperimentViews):
             if not experiment.arms[_position(experiment, arm)].active:
                 raise WrongStateError(f"arm {arm!r} is switched off already")
             if len(experiment.active_arms) < 3:
-                raise WrongStateError("two arms must stay on: stop the experiment and promote one")
+                raise WrongStateError(
+                    "two arms must stay active: stop the experiment and promote one"
+                )
             old = promises.promise_of(connection, experiment).band
             changed = experiments.switch_off(connection, experiment, arm)
             band, grade = _new_band(old, changed)
@@ -306,23 +309,23 @@ class Experiments(ExperimentViews):
     def add_arm(
         self, key: str, arm: str, *, budget: float | None = None, label: str = ""
     ) -> Experiment:
-        """A new version of the promise with one more arm; visitors who have an arm keep it.
+        """Create a new version of the promise with one more arm. Visitors who have an arm keep it.
 
-        The first table of the new version is published at once. Seeing the new arm tells that a
-        visitor came after it was added, so the grade over all versions is "given the time", and the
-        ledger says so. The firm's account does not change.
+        The first table of the new version is published immediately. Seeing the new arm reveals that
+        a visitor came after it was added, so the grade over all versions is "given the time", and
+        the ledger says so. The firm's account does not change.
 
         Args:
             key: the experiment, running or paused.
             arm: the new arm's key.
-            budget: its own budget in nats, where the arms have budgets of their own: at most the
-                largest of them, which the firm has committed.
-            label: for people.
+            budget: its own budget in nats, if arms have their own budgets; at most the largest of
+                them, which the firm has committed.
+            label: text for people.
 
         Raises:
             InvalidArgumentError: the key is in use, the budget is missing or too large, or the
-                strategy makes no larger tables.
-            WrongStateError: it neither runs nor is paused.
+                strategy cannot enlarge its tables.
+            WrongStateError: it is neither running nor paused.
         """
 
         def add(connection: Connection) -> Experiment:
@@ -339,19 +342,19 @@ class Experiments(ExperimentViews):
         return self._changed(add)
 
     def add_segment(self, key: str, segment: str) -> Experiment:
-        """List one more segment: the next table has a row for it.
+        """List one more segment. The next table has a row for it.
 
-        Until then its visitors get the zero row of the table in force, as visitors of segments that
-        are not listed do. Visitors who came before stay unlisted. The version stays: the new row keeps
-        the budget together with whatever the other rows keep it with.
+        Until then, its visitors get the zero row of the table in force, like those of any unlisted
+        segment. Visitors who came before stay unlisted. The version does not change, because the
+        new row keeps the budget together with everything that the other rows keep it with.
 
         Args:
             key: the experiment, running or paused.
-            segment: its name.
+            segment: the new segment's name.
 
         Raises:
-            InvalidArgumentError: it is listed already, or the strategy makes no larger tables.
-            WrongStateError: the experiment neither runs nor is paused.
+            InvalidArgumentError: it is already listed, or the strategy cannot enlarge its tables.
+            WrongStateError: the experiment is neither running nor paused.
         """
 
         def add(connection: Connection) -> Experiment:
@@ -366,13 +369,13 @@ class Experiments(ExperimentViews):
         return self._changed(add)
 
     def replan(self, budgets_nano: Mapping[str, tuple[int, str]]) -> list[Experiment]:
-        """Give drafts other budgets and strategies, all of them or none.
+        """Set new budgets and strategies for drafts, all or none.
 
         Args:
             budgets_nano: experiment key -> (budget in nano-nats, strategy).
 
         Raises:
-            WrongStateError: one of them is not a draft, or its arms have budgets of their own.
+            WrongStateError: one of them is not a draft, or its arms have their own budgets.
         """
         return self._changed(
             lambda connection: [
@@ -381,7 +384,7 @@ class Experiments(ExperimentViews):
         )
 
     def publish(self, key: str) -> PublishedTable | None:
-        """Publish the next table now, due or not. None: another process is publishing."""
+        """Publish the next table now, due or not. Returns None if another process is publishing."""
         return self._publisher.publish(key)
 
     def _moved(self, key: str, kind: str, before: tuple[Status, ...], after: Status) -> Experiment:
@@ -393,7 +396,7 @@ class Experiments(ExperimentViews):
         return self._changed(move)
 
     def _changed(self, work: Callable[[Connection], T]) -> T:
-        """`work` in one transaction in which nobody else changes budgets or experiments."""
+        """Run `work` in one transaction that locks all budgets and experiments."""
 
         def alone(connection: Connection) -> T:
             commitments.lock_chain(connection)
@@ -411,10 +414,10 @@ def _in_state(connection: Connection, key: str, *allowed: Status) -> Experiment:
 
 
 def _new_band(old: Band | None, changed: Experiment) -> tuple[Band | None, Grade]:
-    """The band of an experiment's new version, and the grade of its tables and the old ones together.
+    """Return the band of an experiment's new version, and the grade of its old and new tables together.
 
-    "across time" where they keep the budgets together, whatever they will be. With an arm that the old
-    version did not have they never do.
+    The grade is "across time" if they are certain to keep the budgets together. With an arm that
+    the old version did not have, they never do.
     """
     new = recipe_of(changed).fixed_band()
     if old is None or new is None or len(old.floors) < len(new.floors):
@@ -447,6 +450,6 @@ def _replanned(connection: Connection, key: str, budget_nano: int, strategy: str
     rule.check_size(len(changed.arms), len(changed.segments))
     if rule.follows_scores and changed.trace_nano is not None:
         raise InvalidArgumentError("trace_budget", changed.trace_nano / NANO, NO_TRACE)
-    first_table(changed)  # checked exactly, before it can ever be drawn from
+    first_table(changed)  # raises unless the table passes the exact check
     commitments.record(connection, "replan", changed, **promise_entries.replan_detail(changed))
     return changed

@@ -1,8 +1,8 @@
-"""Exports: the private decision log, the public exposure log, and two shapes for off-policy tools.
+"""Exports: the private decision log, the public exposure log, and two formats for off-policy tools.
 
-Rows are streamed, so that memory does not grow with them. Propensities are the entries of the published
-table that a decision names; decisions from before tables were published name the version, the risk and
-the greedy arm instead.
+Rows are streamed, so memory does not grow with their number. Propensities come from the published
+table that a decision names; decisions made before tables were published name the version, the risk
+and the greedy arm instead.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _PAGE = 2_000
 def export(
     connection: Connection, path: Path, experiment: Experiment, shape: Shape, key: bytes
 ) -> int:
-    """Write the decisions of one experiment that are not erased; see `Ledger.export`."""
+    """Write the decisions of one experiment, except erased ones; see `Ledger.export`."""
     if shape not in get_args(Shape):
         raise InvalidArgumentError("shape", shape, f"one of {', '.join(get_args(Shape))}")
     allowed = (".vw", ".txt") if shape == "vowpal-wabbit" else (".parquet", ".csv", ".jsonl")
@@ -54,12 +54,12 @@ def export(
 
 
 class DecisionLog:
-    """The decisions of one experiment with everything that can be said about them.
+    """The decisions of one experiment with all their details.
 
     Args:
-        connection: a consistent state of the store.
-        experiment: whose decisions.
-        key: of the visitors' HMACs; decisions have the ids that were shown.
+        connection: a consistent view of the store.
+        experiment: the experiment.
+        key: key for visitor HMACs; needed for the shown form of decision ids.
     """
 
     def __init__(self, connection: Connection, experiment: Experiment, key: bytes) -> None:
@@ -74,7 +74,7 @@ class DecisionLog:
         }
 
     def rows(self) -> Generator[StoredRow, None, None]:
-        """The stored decisions in order of time, each with its reward (None: none yet)."""
+        """Yield the stored decisions in order of time, each with its reward (None: none yet)."""
         query = self._query().order_by(
             decisions.c.decided_at, decisions.c.writer_id, decisions.c.seq
         )
@@ -97,7 +97,7 @@ class DecisionLog:
         )
 
     def propensities(self, row: StoredRow) -> list[float]:
-        """The probability of each arm for this visitor, 0 for arms that were off."""
+        """Return the probability of each arm for this visitor; 0 for arms that were off."""
         if row.table_number is not None:
             drawn_from = row.segment if row.role == Role.MEMBER else -1
             table: Table = self._tables[row.table_number]
@@ -110,7 +110,7 @@ class DecisionLog:
         return chances
 
     def private(self, row: StoredRow) -> _Record:
-        """Everything; never leaves the trusted zone."""
+        """Return all columns. For the trusted zone only."""
         arms = self._experiment.arms
         chances = self.propensities(row)
         return {
@@ -129,7 +129,7 @@ class DecisionLog:
         }
 
     def public(self, row: StoredRow) -> _Record:
-        """What anybody who watches the page sees anyway."""
+        """Return what anyone who watches the page sees anyway."""
         return {
             "experiment": self._experiment.key,
             "decision": self._decision(row),
@@ -138,7 +138,7 @@ class DecisionLog:
         }
 
     def open_bandit(self, row: StoredRow) -> _Record:
-        """The columns of the Open Bandit Dataset; a decision without a reward counts as no click."""
+        """Return the Open Bandit Dataset's columns. A decision without a reward counts as no click."""
         return {
             "timestamp": times.as_datetime(row.decided_at).isoformat(sep=" "),
             "item_id": row.shown,
@@ -149,7 +149,7 @@ class DecisionLog:
         }
 
     def vowpal_wabbit(self, row: StoredRow) -> str:
-        """One line of Vowpal Wabbit's contextual bandit format: `action:cost:probability | features`.
+        """Return a line in Vowpal Wabbit's bandit format: `action:cost:probability | features`.
 
         Actions are numbered from 1; the cost of a success is -1.
         """
@@ -161,7 +161,7 @@ class DecisionLog:
         return row.id.hex() if row.table_number is None else self._ids.shown(row.id)
 
     def _reward(self, row: StoredRow) -> float | None:
-        """In the metric's unit; whole numbers as such."""
+        """Return the reward in the metric's unit; whole numbers as integers."""
         if row.reward is None:
             return None
         value = int(row.reward)
@@ -176,7 +176,7 @@ class DecisionLog:
         return promises.promise_of(self._connection, self._experiment).arms_since
 
     def _built(self, version: int, risk_nano: int) -> tuple[list[int], ServingTable]:
-        """The arms that were on in a version, and the table of this risk over them."""
+        """Return the arms that were on in a version, and the table of this risk over them."""
         arms = self._experiment.arms
         on = [
             i
@@ -189,7 +189,7 @@ class DecisionLog:
 
 
 def _feature(segment: str | None) -> str:
-    """A name that Vowpal Wabbit takes as one feature: no blanks, colons or bars."""
+    """Return a name that Vowpal Wabbit accepts as one feature: no spaces, colons or bars."""
     escaped = "".join(c if c.isalnum() or c in "_-." else f"%{ord(c):02X}" for c in segment or "")
     return escaped or "%"
 
@@ -221,7 +221,7 @@ def _write_csv(path: Path, records: Iterator[_Record]) -> int:
 
 
 def _write_parquet(path: Path, records: Iterator[_Record]) -> int:
-    """Through lines of JSON on the disk, so that memory stays small."""
+    """Write via a temporary JSON Lines file, to limit memory use."""
     import polars
 
     lines = path.with_name(path.name + ".jsonl")

@@ -1,4 +1,4 @@
-"""What a process counts about itself: how much it did, never for whom."""
+"""Counters of a process's activity. They contain nothing about individual visitors."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from deniable.service.jobs import DecideJob, Job
 
 @dataclass
 class Counts:
-    """Counts since the start of this process. They say nothing about segments, arms or visitors.
+    """Counts since the start of this process. They reveal nothing about segments, arms or visitors.
 
     Attributes:
-        decisions: answered decisions, known visitors included.
-        new_decisions: those that were drawn and stored.
-        unstored: those answered without the store because it failed.
+        decisions: answered decisions, including those of known visitors.
+        new_decisions: decisions drawn and stored.
+        unstored: decisions answered without the store because it failed.
         rewards: answered rewards.
-        batches: transactions.
+        batches: committed transactions.
     """
 
     decisions: int = 0
@@ -38,13 +38,13 @@ class Counts:
 
 @dataclass
 class Figures(Counts):
-    """`Counts` at one moment, with the state of the queue.
+    """A snapshot of `Counts` with the state of the queue.
 
     Attributes:
-        refused: jobs refused because the queue was full or they waited for too long.
-        queued: decisions and rewards that wait now.
-        queue_age: seconds that the oldest of them has waited.
-        store_failing: whether the store does not take decisions now.
+        refused: jobs refused because the queue was full or they waited too long.
+        queued: decisions and rewards now waiting.
+        queue_age: how long the oldest of them has waited, in seconds.
+        store_failing: whether the store currently fails to store decisions.
     """
 
     refused: int = 0

@@ -1,4 +1,4 @@
-"""The firm's budget: at most so much in any window of so many days."""
+"""The firm's budget: a maximum in any window of a given number of days."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ class FirmBudget:
         self._approvals = approvals
 
     def set(self, *, budget: float, window_days: int = 90, reason: str = "") -> Firm:
-        """Promise at most this budget, in nats, in any window of so many days.
+        """Promise at most this budget, in nats, in any window of this many days.
 
-        What counts already goes on counting: no change of budget or window frees anything.
+        Existing commitments keep counting: no change of budget or window frees anything.
 
         Args:
             budget: Gamma, rounded down to whole nano-nats.
-            window_days: the length of the window; an experiment counts from its start until so many
-                days after its last answer.
-            reason: why; required to raise a budget that was set before.
+            window_days: the length of the window; an experiment counts from its start until this
+                many days after its last answer.
+            reason: the reason; required for raising an existing budget.
 
         Raises:
-            InsufficientBudgetError: more than this counts already; nothing changes.
-            ApprovalNeededError: the firm asks for a second person to raise it.
+            InsufficientBudgetError: more than this already counts; nothing changes.
+            ApprovalNeededError: the firm's rules require a second person for raising it.
         """
         from deniable import _validation as check
         from deniable.privacy.composition import nano_down
@@ -66,12 +66,12 @@ class FirmBudget:
             return self._store.retried(work)
 
     def current(self) -> Firm:
-        """The budget and what counts of it now. UnknownNameError before the first `set`."""
+        """Return the budget and how much of it counts now. Raises UnknownNameError if none is set."""
         with self._store.read() as connection:
             return account.current_firm(connection)
 
     def settings(self) -> FirmSettings:
-        """What the firm says about itself, such as its name on documents."""
+        """Return the firm's settings, such as its name on documents."""
         with self._store.read() as connection:
             return firm_settings.read(connection)
 
@@ -83,18 +83,19 @@ class FirmBudget:
         approve_budget: bool | None = None,
         approve_erasure: bool | None = None,
     ) -> FirmSettings:
-        """Say what the firm is called and what needs a second person; the ledger keeps every change.
+        """Set the firm's name and approval rules. The ledger records every change.
 
         Args:
-            name: on documents.
-            start_above: nats above which starting an experiment needs a second person, or "never".
-            approve_budget: whether raising the firm's budget or shortening its window does.
-            approve_erasure: whether forgetting visitors does.
+            name: name on documents.
+            start_above: budget in nats above which starting an experiment needs a second person, or
+                "never".
+            approve_budget: whether raising the firm's budget or shortening its window needs one.
+            approve_erasure: whether erasing visitors needs one.
 
-        What is None stays as it is.
+        Arguments that are None leave the setting unchanged.
 
         Raises:
-            ApprovalNeededError: the rules would ask for a second person less often than before.
+            ApprovalNeededError: the new rules would require a second person less often.
         """
         from deniable.privacy.composition import nano_down
 
@@ -123,11 +124,11 @@ class FirmBudget:
             return self._store.retried(work)
 
     def counting(self) -> list[Counted]:
-        """What counts now: experiments, what they cost, and until when."""
+        """Return what counts now: experiments, their cost, and until when."""
         with self._store.read() as connection:
             return account.counting(connection, commitments.moment(connection))
 
     def balances(self) -> list[Balance]:
-        """What counted over time, oldest first; times as stored."""
+        """Return the balance over time, oldest first; times in the stored format."""
         with self._store.read() as connection:
             return account.balances(connection)

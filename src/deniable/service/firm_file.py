@@ -1,4 +1,4 @@
-"""A firm's file in TOML: what it wants of an experiment, and a store written as one."""
+"""The firm's TOML file: reading the wanted experiments, and writing a store as a file."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ SETTINGS = (
     "default_arm",
     "attribution_seconds",
 )
-"""Members of an experiment that `create` takes as they are."""
+"""Members of an experiment that are passed to `create` unchanged."""
 _OTHERS = ("arms", "metrics", "share", "status", "winner")
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """An experiment as a file wants it."""
+    """An experiment as described in a file."""
 
     made: Experiment
     arms: tuple[NewArm, ...]
@@ -45,7 +45,7 @@ class Wanted:
 
 
 def parsed(text: str) -> JsonObject:
-    """The file's tables."""
+    """Parse the file."""
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -55,7 +55,7 @@ def parsed(text: str) -> JsonObject:
 
 
 def tables(document: JsonObject, name: str) -> Iterator[tuple[str, JsonObject]]:
-    """The tables [name.KEY], each with its key."""
+    """Yield the tables [name.KEY], each with its key."""
     found = document.get(name, {})
     if not isinstance(found, dict) or not all(isinstance(item, dict) for item in found.values()):
         raise InvalidArgumentError(name, "...", f"tables [{name}.NAME]")
@@ -63,14 +63,14 @@ def tables(document: JsonObject, name: str) -> Iterator[tuple[str, JsonObject]]:
 
 
 def only(given: JsonObject, allowed: Sequence[str], where: str) -> None:
-    """Refuse a member that is not known."""
+    """Reject unknown members."""
     for name in given:
         if name not in allowed:
             raise InvalidArgumentError(where, name, f"only {', '.join(allowed)}")
 
 
 def wanted_experiment(key: str, given: JsonObject) -> Wanted:
-    """The experiment of one table, checked as a draft would be."""
+    """Read the experiment in one table, validated like a draft."""
     where = f"experiments.{key}"
     only(given, (*SETTINGS, *_OTHERS), where)
     for name in ("arms", "segments"):
@@ -106,7 +106,7 @@ def wanted_experiment(key: str, given: JsonObject) -> Wanted:
 
 
 def _arm(where: str, given: object) -> tuple[NewArm, bool]:
-    """An arm, and whether it is on."""
+    """Return an arm, and whether it is on."""
     if isinstance(given, str):
         return NewArm(given), True
     if not isinstance(given, dict) or "key" not in given:
@@ -120,22 +120,22 @@ _METRICS = 'a table of NAME = CAP, or NAME = { cap = CAP, better = "less" }'
 
 
 def _metrics(where: str, given: JsonObject) -> tuple[Metric, ...]:
-    told = given.get("metrics", {"reward": 1.0})
-    if not isinstance(told, dict):
-        raise InvalidArgumentError(f"{where}.metrics", told, _METRICS)
+    given_metrics = given.get("metrics", {"reward": 1.0})
+    if not isinstance(given_metrics, dict):
+        raise InvalidArgumentError(f"{where}.metrics", given_metrics, _METRICS)
     found = []
-    for name, one in told.items():
+    for name, one in given_metrics.items():
         own = one if isinstance(one, dict) else {"cap": one}
         only(own, ("cap", "better"), f"{where}.metrics.{name}")
         cap, better = own.get("cap", 1.0), own.get("better", "more")
         if type(cap) not in (int, float) or better not in ("more", "less"):
-            raise InvalidArgumentError(f"{where}.metrics", told, _METRICS)
+            raise InvalidArgumentError(f"{where}.metrics", given_metrics, _METRICS)
         found.append(Metric(name, round(cap * MICRO), better))
     return tuple(found)
 
 
 def written(service: Deniable) -> str:
-    """The store as a file that `compare` reads: applied to it, it changes nothing."""
+    """Write the store as a file for `compare`. Applying it to the same store changes nothing."""
     firm = service.firm.current()
     parts = [_table("firm", {"budget": nats(firm.budget_nano), "window_days": firm.window_days})]
     parts += [
@@ -158,7 +158,7 @@ def written(service: Deniable) -> str:
 
 
 def members(experiment: Experiment) -> dict[str, object]:
-    """An experiment's members in a file; what is None is left out."""
+    """Return an experiment's members in a file, without those that are None."""
     arms = [
         {
             "key": arm.key,
@@ -193,13 +193,13 @@ def members(experiment: Experiment) -> dict[str, object]:
 
 
 def nats(nano: int) -> float:
-    """The shortest number of nats that is rounded down to these nano-nats."""
+    """Return the shortest number of nats that rounds down to these nano-nats."""
     near = (nano / NANO, (nano + 1) / NANO, math.nextafter(nano / NANO, math.inf))
     return min((one for one in near if nano_down(one) == nano), key=lambda one: len(repr(one)))
 
 
 def slots_of(experiment: Experiment) -> int:
-    """How many slots of its layer an experiment has."""
+    """Return the number of layer slots of an experiment."""
     return sum(byte.bit_count() for byte in experiment.slots or b"")
 
 
@@ -209,7 +209,7 @@ def _table(name: str, values: Mapping[str, object]) -> str:
 
 
 def _value(value: object) -> str:
-    """A value in TOML, whose texts and lists are those of JSON but for the braces of tables."""
+    """Format a value as TOML. Strings and lists are as in JSON; only inline tables differ."""
     if isinstance(value, dict):
         pairs = [f"{_text(k)} = {_value(v)}" for k, v in value.items() if v is not None]
         return f"{{{', '.join(pairs)}}}"

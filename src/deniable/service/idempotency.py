@@ -1,7 +1,7 @@
-"""Answers to administrative requests that carried an idempotency key, kept for a day.
+"""Stored responses to administrative requests with an idempotency key, kept for a day.
 
-A request reserves its key, acts, then stores its answer; a retry finds that answer and acts no more.
-A reservation whose process died frees itself after a minute.
+A request reserves its key, acts, then stores its response; a retry gets that response and does
+nothing. A reservation whose process died expires after a minute.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ RESERVED_SECONDS = 60
 
 
 class Idempotency:
-    """The part of `Deniable` that remembers answers."""
+    """The part of `Deniable` that stores responses."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def reserve(self, key: bytes, request_hash: bytes) -> StoredReply | None:
-        """Take the key for a request and return None, or return what is stored under it."""
+        """Reserve the key for a request and return None, or return what is stored under it."""
         return self._store.retried(
             lambda connection: replies.reserve(
                 connection,
@@ -33,5 +33,5 @@ class Idempotency:
         )
 
     def finish(self, key: bytes, status: int, body: bytes | None) -> None:
-        """Remember the answer, or free the key where it is None."""
+        """Store the response, or release the key if it is None."""
         self._store.retried(lambda connection: replies.finish(connection, key, status, body))

@@ -1,9 +1,9 @@
-"""Who this process is among the writers: a leased chain of decisions that it alone extends.
+"""A process's identity as a writer: a leased chain of decisions that only it extends.
 
-A writer holds one row of `writers` under a random owner's mark and extends its lease with every
-batch, in the batch's own transaction. A lease that ran out may be taken over: the new owner continues
-the chain and the counters, and the old one's next batch fails on its mark and takes another chain.
-Clocks that differ between machines can therefore cost a new chain, never a broken one.
+A writer holds one row of `writers`, marked with a random owner id, and renews its lease in the
+transaction of every batch. An expired lease can be taken over: the new owner continues the chain
+and the counters, and the old owner's next batch fails the ownership check and takes another chain.
+Clock differences between machines can therefore cost an extra chain, but cannot break one.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ LEASE_MICROSECONDS = 60_000_000
 
 @dataclass(frozen=True)
 class Identity:
-    """A writer's id and the mark that proves ownership."""
+    """A writer's number and the owner id that proves ownership."""
 
     writer: int
     owner: bytes
 
 
 def claim(connection: Connection) -> Identity:
-    """Take over a chain whose lease has run out, or begin a new one."""
+    """Take over a chain with an expired lease, or start a new one."""
     now, owner = times.now(), os.urandom(16)
     free = connection.execute(
         select(writers.c.id)
@@ -39,7 +39,8 @@ def claim(connection: Connection) -> Identity:
     if free is not None:
         taken = connection.execute(
             update(writers)
-            .where(writers.c.id == free, writers.c.lease_until < now)  # again: others may be faster
+            # Checked again, because another process may be faster.
+            .where(writers.c.id == free, writers.c.lease_until < now)
             .values(owner=owner, lease_until=now + LEASE_MICROSECONDS)
         )
         if taken.rowcount == 1:
@@ -48,7 +49,7 @@ def claim(connection: Connection) -> Identity:
 
 
 def claim_scratch(connection: Connection) -> Identity:
-    """Begin a chain for a scratch copy: its number is negative, and nobody takes it over."""
+    """Start a chain for a scratch copy. Its number is negative, and it is never taken over."""
     return _begin(connection, -(int.from_bytes(os.urandom(4), "big") >> 1 or 1))
 
 
@@ -63,7 +64,7 @@ def _begin(connection: Connection, fresh: int) -> Identity:
 
 
 def release(connection: Connection, identity: Identity) -> None:
-    """Give the chain back, for the next process to continue."""
+    """Release the chain, for the next process to continue."""
     connection.execute(
         update(writers)
         .where(writers.c.id == identity.writer, writers.c.owner == identity.owner)

@@ -1,9 +1,9 @@
-"""What is asked of the writer: one job is one call, of one or many visitors or rewards.
+"""Jobs for the writer. One job is one call, for one or many visitors or rewards.
 
-`done(job)` is called once, in the writer's thread, after the transaction is durable. Then either
-`error` is set or, for decisions, `answers` is complete. `waiter` is the caller's own. `caller` names who
-asks, for fairness; `since` is when the job was queued; a job that is `late` was answered without the
-store, and nobody waits for it any more.
+`done(job)` is called once, in the writer's thread, after the transaction is durable. By then
+`error` is set or, for decisions, `answers` is complete. `waiter` is for the caller's use. `caller`
+identifies who asks, for fair queueing, and `since` is when the job was queued. A job that is `late`
+has already been answered without the store.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from deniable.errors import InvalidArgumentError
 from deniable.storage.records import MICRO, Decision
 
 LONGEST_NAME = 512
-"""Visitor ids and segments longer than this are a caller's mistake."""
+"""Maximum length of visitor ids and segments."""
 
 LARGEST_REWARD = 1_000_000
-"""The largest cap of a metric."""
+"""Largest possible cap of a metric."""
 
 
 @dataclass(slots=True, eq=False)
@@ -39,7 +39,7 @@ class DecideJob:
 
     @property
     def size(self) -> int:
-        """How many decisions."""
+        """Number of decisions."""
         return len(self.visitors)
 
     def finish(self) -> None:
@@ -49,25 +49,25 @@ class DecideJob:
 
 @dataclass(slots=True, eq=False)
 class RewardJob:
-    """Rewards of decisions, in order."""
+    """Rewards for decisions, in order."""
 
     rewards: Sequence[tuple[bytes, str | None, int]]  # decision, metric, millionths
     done: Callable[[RewardJob], None]
     waiter: object = None
     error: Exception | None = None
-    outcomes: dict[str, int] | None = None  # an import's: outcome -> how many; set when done
+    outcomes: dict[str, int] | None = None  # only for imports: outcome -> count; set when done
     caller: Hashable = None
     since: float = 0.0
     late: bool = False
 
     @property
     def size(self) -> int:
-        """How many rewards."""
+        """Number of rewards."""
         return len(self.rewards)
 
     @property
     def decisions(self) -> list[bytes]:
-        """The decisions that are rewarded."""
+        """Ids of the rewarded decisions."""
         return [decision for decision, _, _ in self.rewards]
 
     def finish(self) -> None:
@@ -79,7 +79,7 @@ Job: TypeAlias = DecideJob | RewardJob
 
 
 def checked_visitor(visitor: object) -> str:
-    """The visitor's id: text of 1 to 512 characters that can be encoded."""
+    """Validate a visitor id: encodable text of 1 to 512 characters."""
     if (
         type(visitor) is str
         and len(visitor) <= LONGEST_NAME
@@ -87,14 +87,14 @@ def checked_visitor(visitor: object) -> str:
         and _encodable(visitor)
     ):
         return visitor
-    # The value itself is not repeated: errors carry no visitor ids.
+    # The message does not repeat the value: errors must not contain visitor ids.
     raise InvalidArgumentError(
         "visitor", "...", f"text of 1 to {LONGEST_NAME} characters that are not all blank"
     )
 
 
 def checked_segment(segment: object) -> str | None:
-    """The segment: any short text, or None. One that the experiment does not list is no mistake."""
+    """Validate a segment: any short text, or None. Segments need not be listed by the experiment."""
     if segment is None or (
         type(segment) is str and len(segment) <= LONGEST_NAME and _encodable(segment)
     ):
@@ -105,21 +105,21 @@ def checked_segment(segment: object) -> str | None:
 
 
 def checked_value(value: object) -> int:
-    """The reward in millionths, 0 or more; whether it is within the cap is known later."""
+    """Convert a reward to millionths, 0 or more. The cap is checked later."""
     if isinstance(value, int | float) and 0 <= value <= LARGEST_REWARD:
         return round(value * MICRO)
     raise InvalidArgumentError("value", value, "a number from 0 to the metric's cap")
 
 
 def checked_metric(metric: object) -> str | None:
-    """The metric's name, or None for the one that decides."""
+    """Validate a metric name; None stands for the deciding metric."""
     if metric is None or (type(metric) is str and 0 < len(metric) <= LONGEST_NAME):
         return metric
     raise InvalidArgumentError("metric", metric, "the name of a metric, or none")
 
 
 def decision_bytes(decision: object) -> bytes:
-    """The 16 bytes of a decision's id; what was never an id becomes one that does not exist."""
+    """Return the 16 bytes of a decision id. Malformed ids map to an id that does not exist."""
     if type(decision) is not str:
         raise InvalidArgumentError("decision", decision, "the id that `decide` gave")
     try:
@@ -130,5 +130,5 @@ def decision_bytes(decision: object) -> bytes:
 
 
 def _encodable(text: str) -> bool:
-    """Lone surrogates cannot be encoded, NUL cannot be stored in PostgreSQL's text."""
+    """Lone surrogates cannot be encoded; PostgreSQL text cannot contain NUL."""
     return text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text)

@@ -1,4 +1,4 @@
-"""The ledger: what happened, whether the chains hold, and decisions as files."""
+"""The ledger: its entries, verification of the chains, and exports."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from deniable.storage.store import Store
 
 
 class Ledger:
-    """The part of `Deniable` that looks back."""
+    """The part of `Deniable` that reads, verifies and exports the ledger."""
 
     def __init__(self, store: Store, key: bytes) -> None:
         self._store = store
         self._key = key
 
     def entries(self) -> list[Commitment]:
-        """Everything that touched the firm's budget or an experiment's promise, oldest first."""
+        """Return all changes to the firm's budget or an experiment's promise, oldest first."""
         with self._store.read() as connection:
             return commitments.entries(connection)
 
@@ -46,7 +46,7 @@ class Ledger:
         first: int = 0,
         limit: int = 50,
     ) -> tuple[list[Commitment], int]:
-        """Some entries, newest first, and how many there are; see `storage.commitments.page`."""
+        """Return some entries, newest first, and the total number; see `storage.commitments.page`."""
         with self._store.read() as connection:
             return commitments.page(
                 connection,
@@ -59,31 +59,31 @@ class Ledger:
             )
 
     def kinds(self) -> dict[str, int]:
-        """Kind -> how many entries are of it."""
+        """Return the number of entries per kind."""
         with self._store.read() as connection:
             return commitments.kinds_of(connection)
 
     def verify(self, *, noted: Mapping[str, str] | None = None) -> Verification:
-        """Check all chains, the tables, the counters and the totals; says what is wrong first.
+        """Check all chains, the tables, the counters and the totals; reports the first problem.
 
         Args:
-            noted: `heads` of an earlier verification, kept outside of the store: each must still be
+            noted: `heads` of an earlier verification, kept outside the store; each must still be
                 part of its chain.
         """
         with self._store.read() as connection:
             return verify(connection, noted or {})
 
     def restored(self, *, noted: Mapping[str, str] | None = None) -> int:
-        """Record that this store was restored: everything that counts is committed once more.
+        """Record that this store was restored: everything that counts is committed again.
 
         Args:
-            noted: heads that were noted after the backup was made; chains may be shorter than those.
+            noted: heads noted after the backup was made; chains may be shorter than those.
 
         Returns:
-            The nano-nats that were committed.
+            The committed nano-nats.
 
         Raises:
-            WrongStateError: the ledger does not hold, or is not an earlier state of the noted one.
+            WrongStateError: the ledger is broken, or is not an earlier state of the noted one.
         """
 
         def work(connection: Connection) -> int:
@@ -97,14 +97,15 @@ class Ledger:
         return self._store.retried(work)
 
     def export(self, path: str | Path, *, experiment: str, shape: Shape = "private") -> int:
-        """Write decisions to a file by its ending (.parquet, .csv, .jsonl, .vw); returns the rows.
+        """Write decisions to a file (.parquet, .csv, .jsonl, .vw) and return the number of rows.
 
         Args:
-            path: the file; its ending is the format.
-            experiment: whose decisions.
+            path: the file; its extension determines the format.
+            experiment: the experiment.
             shape: `private` (segment, shown, table, propensities, role, version, reward), `public`
-                (what a watcher sees: arm and time), `open-bandit` or `vowpal-wabbit` for off-policy
-                tools. All but `public` hold segments: keep them in the trusted zone.
+                (what a watcher sees: arm and time), or `open-bandit` or `vowpal-wabbit` for
+                off-policy tools. All except `public` contain segments: keep them in the trusted
+                zone.
         """
         with self._store.read() as connection:
             found = experiments.by_key(connection, experiment)
@@ -113,25 +114,26 @@ class Ledger:
         return rows
 
     def export_log(self, path: str | Path, *, experiment: str | None = None) -> int:
-        """Write the chains as a log for `deniable audit log`; returns the rows.
+        """Write the chains as a log for `deniable audit log` and return the number of rows.
 
-        It holds keyed HMACs of visitors, salts, segments and arms of the experiment, or of all: keep
-        it in the trusted zone. Of other experiments it holds what their links are made of, and all
-        commitments of the firm, because a chain can be followed only as a whole.
+        It contains keyed HMACs of visitors, salts, segments and arms of the experiment, or of all:
+        keep it in the trusted zone. For other experiments it contains the input of their links, and
+        it has all commitments of the firm, because a chain can only be verified as a whole.
 
         Args:
-            path: the file; its ending is the format (.parquet, .csv, .csv.gz, .jsonl, .jsonl.gz).
-            experiment: whose decisions are open; None: those of all experiments.
+            path: the file; its extension determines the format (.parquet, .csv, .csv.gz, .jsonl,
+                .jsonl.gz).
+            experiment: the experiment whose decisions are included in full; None for all.
         """
         with self._store.read() as connection:
             found = None if experiment is None else experiments.by_key(connection, experiment)
-        # First, so that the log holds this entry too, and ends where the ledger does.
+        # Recorded first, so that the log contains this entry and ends where the ledger does.
         self._note_export(found, "log")
         with self._store.read() as connection:
             return export_log(connection, Path(path), found)
 
     def _note_export(self, experiment: Experiment | None, shape: str, **more: int) -> None:
-        """Enter into the ledger that data leave the store, and by whom."""
+        """Record in the ledger that data left the store, and who exported it."""
 
         def work(connection: Connection) -> None:
             commitments.lock_chain(connection)
@@ -144,7 +146,7 @@ _ROW_GROUP = 1 << 17
 
 
 def export_log(connection: Connection, path: Path, experiment: Experiment | None) -> int:
-    """Write the log of one experiment, or of all; returns the rows. See `Ledger.export_log`."""
+    """Write the log of one experiment, or of all; return the number of rows. See `Ledger.export_log`."""
     ending = ending_of(path)
     wanted = None if experiment is None else [bytes.fromhex(experiment.id)]
     with closing(log_rows(connection, wanted)) as rows:
@@ -184,7 +186,7 @@ def _write_jsonl(file: IO[str], rows: Iterable[LogRow]) -> int:
 
 
 def _write_parquet(path: Path, rows: Iterable[LogRow]) -> int:
-    """Through text on the disk, so that memory stays small."""
+    """Write via a temporary text file, to limit memory use."""
     import polars as pl
 
     text = path.with_name(path.name + ".csv")

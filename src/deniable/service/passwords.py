@@ -1,7 +1,7 @@
-"""Passwords: Argon2id with the parameters of RFC 9106, and what a password must be like.
+"""Passwords: Argon2id with the parameters of RFC 9106, and the rules for new passwords.
 
-Checking costs the same whether or not anybody has the name: where there is no hash, one of nobody is
-checked. At most two checks run at once, each with 64 MiB of memory.
+Checking takes equally long whether or not the name exists: without a hash, a dummy hash is checked.
+At most two checks run at once, each using 64 MiB of memory.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _turns = BoundedSemaphore(_AT_ONCE)
 
 @cache
 def hasher() -> PasswordHasher:
-    """Argon2id, as the library recommends it."""
+    """Return the Argon2id hasher with the library's recommended parameters."""
     from argon2 import PasswordHasher
 
     return PasswordHasher()
@@ -41,7 +41,7 @@ def _of_nobody() -> str:
 
 
 def hashed(password: str, name: str) -> str:
-    """What is stored of a new password; InvalidArgumentError (without it) where it is too weak."""
+    """Hash a new password; raise InvalidArgumentError (without the password) if it is too weak."""
     text = _normalised(password)
     weak = (
         not SHORTEST <= len(text) <= LONGEST
@@ -55,11 +55,11 @@ def hashed(password: str, name: str) -> str:
 
 
 def matches(stored: str | None, password: str) -> bool:
-    """Whether this is the password; where none is stored, it is not, after as much work."""
+    """Whether the password is correct. Without a stored hash it is not, after the same work."""
     from argon2.exceptions import VerificationError
 
     with _Turn():
-        of_nobody = _of_nobody()  # always, so that the first time is no exception
+        of_nobody = _of_nobody()  # always computed, so that the first check takes equally long
         try:
             hasher().verify(stored or of_nobody, _normalised(password)[:LONGEST])
         except VerificationError:
@@ -68,22 +68,22 @@ def matches(stored: str | None, password: str) -> bool:
 
 
 def outdated(stored: str) -> bool:
-    """Whether the library now recommends more work than went into this hash."""
+    """Whether the library now recommends stronger parameters than this hash has."""
     return hasher().check_needs_rehash(stored)
 
 
 def _normalised(password: str) -> str:
-    """The same letters from every keyboard; what no encoding can hold becomes a question mark."""
+    """Normalise Unicode across keyboards; characters that cannot be encoded become question marks."""
     text = unicodedata.normalize("NFKC", password)
     return text.encode("utf-8", "replace").decode()
 
 
 class _Turn:
-    """A bound on memory: a caller that waits too long is asked to try again."""
+    """Limits memory use. Callers that wait too long are asked to retry."""
 
     def __enter__(self) -> None:
         if not _turns.acquire(timeout=_PATIENCE_SECONDS):
-            raise OverloadedError("too many people sign in at once; try again in a moment")
+            raise OverloadedError("too many people are signing in; try again in a moment")
 
     def __exit__(self, *_failure: object) -> None:
         _turns.release()

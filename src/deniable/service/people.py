@@ -1,7 +1,7 @@
-"""People: named users with roles, who choose a password by a link that works once.
+"""People: named users with roles, who choose a password through a one-time link.
 
-Every change is an entry `access` of the ledger. Secrets are not: of a link only the SHA-256 is stored,
-of a password only its Argon2id hash.
+Every change is an `access` entry in the ledger. Secrets are not recorded: only the SHA-256 of a
+link and the Argon2id hash of a password are stored.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ INVITE_HOURS = 72
 MOST_INVITE_HOURS = 30 * 24
 WINDOW_SECONDS = 15 * 60
 LIMITS = {"pair": 10, "name": 50, "address": 100}
-"""Wrong passwords in a quarter of an hour: of one name from one address, of a name, from an address."""
+"""Allowed wrong passwords per quarter of an hour: per name and address, per name, per address."""
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._@+-]{0,63}")
 NAME_ALLOWED = (
@@ -49,12 +49,12 @@ _TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")
 
 @dataclass(frozen=True)
 class Invitation:
-    """A link's secret part, which is shown once.
+    """An invitation link, whose secret part is shown once.
 
     Attributes:
-        user: who is invited.
+        user: the invited person.
         token: 256 random bits; the page is `/invite/TOKEN`.
-        expires_at: until when it works.
+        expires_at: when it expires.
     """
 
     user: User
@@ -63,17 +63,17 @@ class Invitation:
 
     @property
     def path(self) -> str:
-        """Where the person chooses a password."""
+        """The page where the person chooses a password."""
         return f"/invite/{self.token}"
 
 
 class People:
-    """The part of `Deniable` that knows who may sign in.
+    """The part of `Deniable` that manages users.
 
     Args:
-        store: where.
-        key: 32 secret bytes, for hashes of names and addresses that tried.
-        clock: the present as stored; another one in tests.
+        store: the store.
+        key: 32 secret bytes, for hashing the names and addresses of sign-in attempts.
+        clock: current time in the stored format; replaced in tests.
     """
 
     def __init__(self, store: Store, key: bytes, clock: Callable[[], int] = times.now) -> None:
@@ -82,26 +82,26 @@ class People:
         self._clock = clock
 
     def all(self) -> list[User]:
-        """Everybody, also who is disabled, by name."""
+        """Return everyone by name, including disabled people."""
         with self._store.read() as connection:
             return [
                 user_of(row) for row in connection.execute(select(users).order_by(users.c.name))
             ]
 
     def get(self, name: str) -> User:
-        """One person, or UnknownNameError."""
+        """Return one person, or raise UnknownNameError."""
         with self._store.read() as connection:
             return _by_name(connection, name)
 
     def invite(
         self, name: str, role: UserRole | None = None, *, hours: int = INVITE_HOURS
     ) -> Invitation:
-        """A link for a new person, or for one who needs a new password. Earlier links stop working.
+        """Create a link for a new person, or for one who needs a new password. Earlier links expire.
 
         Args:
             name: what the person signs in with.
-            role: of a new person; another one for somebody known changes the role.
-            hours: how long the link works.
+            role: role of a new person; for an existing person, a different one changes the role.
+            hours: how long the link is valid.
 
         Raises:
             WrongStateError: the person is disabled.
@@ -145,18 +145,18 @@ class People:
         return self._changed(work)
 
     def invited(self, token: str) -> User | None:
-        """Whom a link invites; None where it was used, replaced or is too old, or never was."""
+        """Return whom a link invites; None if it is unknown, used, replaced or expired."""
         with self._store.read() as connection:
             found = self._invited(connection, token)
             return None if found is None else user_of(found)
 
     def accept(self, token: str, password: str) -> User | None:
-        """Set the password of whom a link invites, once; None where the link does not work.
+        """Set the password of the invited person, once; returns None if the link is invalid.
 
-        All sessions of this person end.
+        Ends all sessions of this person.
 
         Raises:
-            InvalidArgumentError: the password is too weak; the link goes on working.
+            InvalidArgumentError: the password is too weak; the link stays valid.
         """
         user = self.invited(token)
         if user is None:
@@ -181,15 +181,15 @@ class People:
         return self._changed(work)
 
     def sign_in(self, name: str, password: str, address: str = "") -> User | None:
-        """Who this is, or None: unknown, disabled or wrong, which takes as long and tells nothing.
+        """Return the person, or None if unknown, disabled or wrong. All three take equally long.
 
         Args:
-            name: as typed.
-            password: as typed.
-            address: where it was typed, for the limits.
+            name: as entered.
+            password: as entered.
+            address: client address, for the limits.
 
         Raises:
-            TooManyAttemptsError: too many wrong passwords; this one was not looked at.
+            TooManyAttemptsError: too many wrong passwords; this one was not checked.
         """
         name = name.strip().lower()[:200]
         buckets = self._buckets(name, address)
@@ -219,7 +219,7 @@ class People:
         return user_of(row)
 
     def change_password(self, name: str, password: str, *, keep: bytes = b"") -> User:
-        """Set a new password. All sessions of this person end, but the one with this token hash."""
+        """Set a new password. Ends all sessions of this person except the one with this token hash."""
         stored = passwords.hashed(password, name)
 
         def work(connection: Connection) -> User:
@@ -233,19 +233,19 @@ class People:
         return self._changed(work)
 
     def set_role(self, name: str, role: UserRole) -> User:
-        """Give a person another role: from the next request on."""
+        """Change a person's role, effective from the next request."""
         _checked_role(role)
         return self._updated(name, "role", role=role)
 
     def disable(self, name: str) -> User:
-        """Refuse a person from now on: sessions and links end. The name stays in the ledger."""
+        """Disable a person: sessions and links end. The name stays in the ledger."""
         return self._updated(name, "disable", disabled_at=self._clock())
 
     def enable(self, name: str) -> User:
-        """Let a disabled person sign in again, with the old password."""
+        """Let a disabled person sign in again with the old password."""
         return self._updated(name, "enable", disabled_at=None)
 
-    # -- inside ------------------------------------------------------------------------------
+    # -- internals ---------------------------------------------------------------------------
 
     def _updated(self, name: str, act: str, **values: object) -> User:
         def work(connection: Connection) -> User:
@@ -317,7 +317,7 @@ class People:
         }
 
     def _count(self, buckets: dict[str, bytes]) -> None:
-        """Count an attempt; where another process made the same row meanwhile, once more."""
+        """Count an attempt, and retry if another process inserted the same row meanwhile."""
         for attempt in range(3):
             try:
                 self._store.retried(lambda connection: self._try(connection, buckets))
@@ -327,7 +327,7 @@ class People:
                     raise
 
     def _try(self, connection: Connection, buckets: dict[str, bytes]) -> None:
-        """Count one more attempt before it is looked at, so that many at once cannot pass."""
+        """Count an attempt before checking it, so that many at once cannot bypass the limit."""
         now = self._clock()
         old = now - WINDOW_SECONDS * SECOND
         connection.execute(delete(attempts).where(attempts.c.since <= old))
@@ -358,7 +358,7 @@ class People:
 
 
 def checked_name(name: str) -> str:
-    """The name as it is stored.
+    """Return the name as stored.
 
     >>> checked_name(" Ada@Firm.example ")
     'ada@firm.example'
@@ -370,7 +370,7 @@ def checked_name(name: str) -> str:
 
 
 def user_of(row: StoredRow) -> User:
-    """A row of `users` as a record."""
+    """Convert a row of `users` to a record."""
     return User(
         id=row.id.hex(),
         name=row.name,
@@ -398,8 +398,9 @@ def _row(connection: Connection, name: str) -> StoredRow:
 
 
 def _found(connection: Connection, name: str) -> StoredRow | None:
-    """The row of this name; where nobody can have it, the store is asked for nobody all the same."""
-    asked = name if _NAME.fullmatch(name) else ""  # some stores fail at what no name may hold
+    """Return the row with this name. Invalid names are queried too, so that timing is the same."""
+    # Some stores fail on characters that names cannot contain.
+    asked = name if _NAME.fullmatch(name) else ""
     return connection.execute(select(users).where(users.c.name == asked)).one_or_none()
 
 

@@ -1,11 +1,11 @@
-"""The publisher: makes the next table of an experiment when the experiment has grown enough.
+"""The publisher: makes the next table of an experiment once the experiment has grown enough.
 
-Serving draws from the table in force and learns nothing; this is where learning happens. A table is due
-when the stored decisions of all segments together have grown enough (`privacy/epochs.py`). When one
-appears therefore depends on nobody's segment and on no reward. A table is a function of the counts
-that are stored with it, is checked in exact arithmetic, and is stored and chained before anything is
-drawn from it. Where several processes store decisions of an experiment, one at a time publishes, under
-a lease. Whatever fails, the table in force stays.
+All learning happens here; serving only draws from the table in force. A table is due when the
+stored decisions of all segments together have grown enough (`privacy/epochs.py`), so its timing
+depends on no visitor's segment and no reward. A table is a function of the counts stored with it.
+It is checked in exact arithmetic, stored and chained before anything is drawn from it. If several
+processes store decisions of an experiment, they publish one at a time, under a lease. After any
+failure, the table in force stays.
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ _RELEASE = (
 
 
 class Publisher:
-    """Publishes in a thread of its own; `memory:` stores publish in the caller's.
+    """Publishes tables in its own thread; for `memory:` stores, in the caller's thread.
 
     Args:
-        store: where to.
+        store: the store to publish to.
     """
 
     def __init__(self, store: Store) -> None:
@@ -77,10 +77,11 @@ class Publisher:
         self._waiting: SimpleQueue[ExperimentState | None] = SimpleQueue()
         self._noticed: set[bytes] = set()
         self._thread: threading.Thread | None = None
-        self._one_at_a_time = threading.Lock()  # the lease is for processes
+        # Within this process; the lease is between processes.
+        self._one_at_a_time = threading.Lock()
 
     def grown(self, state: ExperimentState) -> None:
-        """An experiment may have grown enough: look at it soon, without blocking whoever decides."""
+        """Check soon whether the experiment's next table is due. Does not block."""
         if not self._store.durable:
             self._look(state)
             return
@@ -95,7 +96,7 @@ class Publisher:
         self._waiting.put(state)
 
     def close(self) -> None:
-        """Finish the table that is being made, then stop."""
+        """Finish the table in progress, then stop."""
         if self._thread is not None:
             self._waiting.put(None)
             self._thread.join()
@@ -108,12 +109,13 @@ class Publisher:
 
         Args:
             key: the experiment.
-            after: only where the table in force still is this one, whose successor was found due.
-            alone: no other process stored decisions lately. A lease, which is a transaction of its
-                own, would only save another process from making a table that is then not stored.
+            after: publish only if this is still the table in force.
+            alone: whether no other process stored decisions recently. The lease, a separate
+                transaction, is then skipped: it would only save another process from making a table
+                in vain.
 
         Returns:
-            The table; None where another one is in force, or another process is publishing.
+            The table; None if a different one is in force or another process is publishing.
         """
         lease = None if alone else f"publish {key}"[:64]
         with self._one_at_a_time:
@@ -136,7 +138,7 @@ class Publisher:
         lease: str | None,
         made: tuple[Experiment, PublishedTable] | None,
     ) -> PublishedTable | None:
-        """Put the table into force, if one was made, and give the lease back."""
+        """Put the table into force, if one was made, and release the lease."""
         stored = None if made is None else _put_into_force(connection, *made)
         if lease is not None:
             connection.execute(_RELEASE, {"lease": lease, "holder": self._owner})
@@ -151,7 +153,7 @@ class Publisher:
                 self.grown(state)
 
     def _look(self, state: ExperimentState) -> None:
-        """Publish if due; say after how many more decisions to look again."""
+        """Publish if due, and set after how many more decisions to check again."""
         try:
             if state.published is not None and self.sums.alone(state.id):
                 left = self._publish_alone(state, state.published)
@@ -159,7 +161,8 @@ class Publisher:
                 left = self._publish_in_turn(state)
             state.look_after = state.new_decisions + max(1, left)
         except BrokenPromiseError as error:
-            # The row was changed under this process, which has served what the chain says so far.
+            # The row was changed after this process had read it; until now it served what the chain
+            # says.
             _log.error("experiment is not served: its row and the ledger are at odds")
             state.differences = [str(error).rpartition(": ")[2]]
         except Exception as error:  # noqa: BLE001 - the table in force stays; asked again later
@@ -167,7 +170,7 @@ class Publisher:
             state.look_after = state.new_decisions + LEAST_NEW
 
     def _publish_in_turn(self, state: ExperimentState) -> int:
-        """Publish if due, where several processes may store decisions."""
+        """Publish if due, when several processes may store decisions."""
         with self._store.read() as connection:
             grown = self.sums.growth(connection, state.id)
         if grown.decisions >= next_due(grown):
@@ -178,9 +181,10 @@ class Publisher:
         return _left(grown)
 
     def _publish_alone(self, state: ExperimentState, published: int) -> int:
-        """Publish if due, where this process has published the table in force and no other stores.
+        """Publish if due, when this process published the table in force and no other stores decisions.
 
-        It has counted, so that a table nearly always is due and need not be asked for apart.
+        This process sees all decisions, so a table is nearly always due when this is called. A
+        separate query for the growth is therefore skipped.
         """
         with self._one_at_a_time:
             with self._store.read() as connection:
@@ -202,7 +206,7 @@ class Publisher:
         return left
 
     def _leased(self, name: str) -> bool:
-        """Take the lease on this work; False: somebody else has it."""
+        """Take the lease for this work; return False if another process holds it."""
         now = times.now()
         values = {"owner": self._owner, "until": now + LEASE_MICROSECONDS}
 
@@ -249,7 +253,7 @@ def _hand_over(state: ExperimentState, made: PublishedTable, left: int) -> None:
 
 
 def next_due(grown: Growth) -> int:
-    """The number of decisions at which the next table is due."""
+    """Return the number of decisions at which the next table is due."""
     if not grown.table:
         return 0
     return due_at(grown.published, epochs_of(grown.arms, grown.segments, trace=grown.trace))
@@ -258,16 +262,16 @@ def next_due(grown: Growth) -> int:
 def next_table(
     connection: Connection, experiment: Experiment, found: Sums | None = None
 ) -> PublishedTable:
-    """The next table of an experiment from what is stored now.
+    """Make the next table of an experiment from the stored counts.
 
     Args:
         connection: inside a transaction.
-        experiment: whose.
-        found: the sums of its counters, where they were read already.
+        experiment: the experiment.
+        found: the sums of its counters, if already read.
 
     Raises:
-        BrokenPromiseError: the row is not what the chain says. A table made from a changed row would
-            be chained, and go on being served after the row was changed back.
+        BrokenPromiseError: the row disagrees with the chain. A table made from a changed row would
+            be chained, and would stay in force after the row was changed back.
     """
     found = sums(connection, experiment) if found is None else found
     promise = promises.check(connection, experiment)
@@ -278,7 +282,7 @@ def next_table(
     if recipe.kind.follows_scores:
         wanted = scores.newest(connection, experiment)
         counts["scores"] = None if wanted is None else scores.detail(wanted)
-    # Everything that a strategy may look at is stored with the table, and chained by its digest.
+    # All inputs of a strategy are stored with the table and chained through its digest.
     counts["horizon"] = recipe.horizon
     counts["additions"] = experiment.table_number  # the first table is made without noise
     seen = recipe.counts(counts["shows"], counts["rewards"], counts["additions"], wanted)
@@ -299,7 +303,7 @@ def next_table(
 
 
 def recipe_of(experiment: Experiment) -> Recipe:
-    """How the tables of the present version follow from counts."""
+    """Return how the tables of the current version are made from counts."""
     return Recipe(
         experiment.strategy,
         budgets=experiment.budgets,
@@ -312,7 +316,7 @@ def recipe_of(experiment: Experiment) -> Recipe:
 
 
 def first_table(experiment: Experiment) -> Table:
-    """The table before anybody came, checked exactly."""
+    """Return the table before any visits, checked exactly."""
     empty = [[0] * len(experiment.arms) for _ in experiment.segments]
     recipe = recipe_of(experiment)
     return recipe.table(recipe.counts(empty, empty))
@@ -331,12 +335,12 @@ def _put_into_force(
     live = locked.status in ("running", "paused")
     unchanged = (made.number, made.version) == (locked.table_number + 1, locked.version)
     unchanged &= len(experiment.segments) == locked.segments
-    if not live or not unchanged:  # it was stopped, or arms or segments changed, meanwhile
+    if not live or not unchanged:  # stopped meanwhile, or its arms or segments changed
         return None
     if recipe_of(experiment).kind.follows_scores:
         newest = scores.newest(connection, experiment)
         if json.loads(made.counts)["scores"] != (newest and scores.detail(newest)):
-            return None  # other scores came meanwhile: the table that is due follows those
+            return None  # new scores arrived meanwhile; the table that is due will use those
     _store_table(connection, experiment, made)
     return made
 
@@ -356,7 +360,7 @@ def _store_table(connection: Connection, experiment: Experiment, made: Published
 
 
 def counts_now(connection: Connection, experiment: Experiment, now: int, found: Sums) -> JsonObject:
-    """The counts of a table that would be made now, where `found` are the sums of its counters."""
+    """Return the counts for a table made now, where `found` are the sums of its counters."""
     if experiment.trace_nano is not None or experiment.attribution_seconds is not None:
         return _counts(connection, experiment, now)
     width = len(experiment.arms)
@@ -368,11 +372,11 @@ def counts_now(connection: Connection, experiment: Experiment, now: int, found: 
 
 
 def _counts(connection: Connection, experiment: Experiment, now: int) -> JsonObject:
-    """The same with an attribution window or a trace budget.
+    """Return the counts for an experiment with an attribution window or a trace budget.
 
-    A show counts when its attribution window has closed, or its reward came, whichever is first; the
-    window of all decisions of one table closes with the youngest of them. With a trace budget, each
-    decision enters exactly once, and what enters is counted with noise (MATH section 13).
+    A show counts once its attribution window has closed or its reward has arrived, whichever is
+    first. The window of a table's decisions closes with the most recent of them. With a trace
+    budget, each decision is counted exactly once, with noise (MATH section 13).
     """
     width, height = len(experiment.arms), len(experiment.segments)
     found = table_counts(connection, experiment)
@@ -391,7 +395,7 @@ def _counts(connection: Connection, experiment: Experiment, now: int) -> JsonObj
 
 
 def _ends(published: Mapping[int, int], now: int) -> dict[int, int]:
-    """Table number -> when the next one replaced it; `now` for the last, and for what came before."""
+    """Map table numbers to when they were replaced; `now` for the last, and for earlier decisions."""
     numbers = sorted(published)
     ends = {number: published[after] for number, after in pairwise(numbers)}
     first = published[numbers[0]] if numbers else now
@@ -399,7 +403,7 @@ def _ends(published: Mapping[int, int], now: int) -> dict[int, int]:
 
 
 def _padded(sums: list[list[int]], height: int, width: int) -> list[list[int]]:
-    """Sums with zeros for the arms and segments that were added since."""
+    """Pad sums with zeros for arms and segments added since."""
     rows = [row + [0] * (width - len(row)) for row in sums]
     return rows + [[0] * width for _ in range(height - len(rows))]
 
@@ -410,10 +414,10 @@ def _noisy_counts(
     found: Mapping[tuple[int, int, int], tuple[int, int, int, int]],
     closed: set[int],
 ) -> JsonObject:
-    """The noisy sums of the table in force, plus what is new since then, with fresh noise.
+    """Return the noisy sums of the table in force plus everything new since then, with fresh noise.
 
-    `entered` says which part of each table's decisions is in the sums; of those that have closed
-    nothing more ever enters.
+    `entered` records which part of each table's decisions is in the sums. Once a table has closed,
+    nothing more is added for it.
     """
     assert experiment.trace_nano is not None
     width, height = len(experiment.arms), len(experiment.segments)
@@ -438,7 +442,7 @@ def _noisy_counts(
         new_shows[segment][arm] += now_shows - old_shows
         new_rewards[segment][arm] += value - old_value
         entered[cell] = (now_shows, value, int(number in closed))
-    if before:  # before the first table nothing was decided: no noise is needed
+    if before:  # no decisions precede the first table, so it needs no noise
         cap = experiment.metrics[0].cap_micro
         for segment in range(height):
             for arm in range(width):

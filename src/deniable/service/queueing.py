@@ -1,14 +1,15 @@
-"""The queue before the writer: bounded in number and in time, fair between callers and sizes.
+"""The writer's queue: limited in length and waiting time, fair between callers and job sizes.
 
-Jobs wait in flows: one for each caller and class of sizes. Flows take turns (deficit round robin), so a
-caller who sends large batches does not keep out one who sends single visitors.
+Jobs wait in flows, one per caller and size class. Flows take turns (deficit round robin), so a
+caller who sends large batches does not block one who sends single visitors.
 
-The bound in time is like CoDel's: a queue that empties now and then is a burst, and everything in it is
-served. A queue that was not empty for a while is overload; then jobs are refused when their turn comes
-if they had waited longer than `patience_seconds` already when the batch before was taken. So those who
-are served did not wait for long, and nobody is refused only because one transaction is slow.
-While such jobs stand at the head of a flow, what would follow them is refused at the door (`crowded`),
-before its body is parsed: refusing must cost little, or there is no time left to serve.
+The limit on waiting time works like CoDel. A queue that empties now and then is a burst, and
+everything in it is served. A queue that has not emptied for a while is overload: then a job is
+refused at its turn if it had already waited longer than `patience_seconds` when the previous batch
+was taken. Served jobs have therefore not waited long, and no job is refused merely because one
+transaction was slow. While such jobs are at the head of a flow, new ones for that flow are refused
+on arrival (`crowded`), before their body is parsed. Refusing must be cheap, or no time is left for
+serving.
 """
 
 from __future__ import annotations
@@ -20,14 +21,15 @@ from collections.abc import Hashable
 from deniable.service.jobs import Job
 
 TURN = 25
-"""Decisions and rewards that a flow may add to a batch in one turn: a fraction of the smallest batch
-(`writer.SMALLEST_BATCH`), so that every flow has its turns in each of them."""
+"""Decisions and rewards that a flow may add to a batch per turn. It is a fraction of the smallest
+batch (`writer.SMALLEST_BATCH`), so that every flow gets its turn in each batch.
+"""
 
 STANDING_SECONDS = 0.1
-"""A queue that was not empty for this long is overload, not a burst."""
+"""A queue that has not been empty for this long is overload, not a burst."""
 
 SIZE_CLASSES = (1, 100)
-"""Largest sizes of single jobs and of small batches; beyond is the class of large batches."""
+"""Largest sizes of single jobs and of small batches; anything larger is a large batch."""
 
 
 class _Flow:
@@ -42,11 +44,11 @@ class _Flow:
 
 
 class FairQueue:
-    """Jobs that wait. Not safe for threads: its owner holds a lock.
+    """Queue of waiting jobs. Not thread-safe: the owner must hold a lock.
 
     Args:
-        limit: decisions and rewards that may wait.
-        patience_seconds: how long a job may wait during overload; None: for ever.
+        limit: maximum number of waiting decisions and rewards.
+        patience_seconds: how long a job may wait during overload; None means indefinitely.
     """
 
     def __init__(self, limit: int, patience_seconds: float | None = None) -> None:
@@ -62,9 +64,9 @@ class FairQueue:
         return self._jobs
 
     def put(self, job: Job, now: float) -> list[Job]:
-        """Add a job; returns the jobs, maybe this one, that are refused because the queue is full.
+        """Add a job. Returns the jobs, possibly this one, that are refused because the queue is full.
 
-        The longest flow gives way, beginning with its newest job.
+        The longest flow loses jobs first, starting with its newest.
         """
         refused: list[Job] = []
         size, kind = job.size, _size_class(job.size)
@@ -91,10 +93,10 @@ class FairQueue:
         return refused
 
     def take(self, limit: int, now: float) -> tuple[list[Job], list[Job]]:
-        """The next batch, of about `limit` decisions and rewards, and the jobs that waited too long.
+        """Return a batch of about `limit` decisions and rewards, and the jobs that waited too long.
 
-        A job that is larger than the limit is a batch of its own: small ones do not wait for it to be
-        stored with them. Jobs that were answered meanwhile are in neither list.
+        A job larger than the limit gets a batch of its own, so small jobs do not wait for it. Jobs
+        already answered elsewhere are in neither list.
         """
         batch: list[Job] = []
         shed: list[Job] = []
@@ -128,7 +130,7 @@ class FairQueue:
         return batch, shed
 
     def _oldest_to_serve(self, now: float) -> float:
-        """Jobs that were queued before this time are refused."""
+        """Return the time such that jobs queued before it are refused."""
         since = self._standing_since
         if self._patience is None or since is None or now - since < STANDING_SECONDS:
             return float("-inf")
@@ -136,13 +138,14 @@ class FairQueue:
 
     @property
     def standing(self) -> bool:
-        """Whether something was left waiting when the last batch was taken. Needs no lock."""
+        """Whether any jobs were left when the last batch was taken. Needs no lock."""
         return self._standing_since is not None
 
     def crowded(self, caller: Hashable, size: int, now: float) -> bool:
-        """Whether a job of this caller and size would only be refused when its turn comes.
+        """Whether a job of this caller and size would be refused when its turn comes.
 
-        So it is during overload where the job at the head of its flow has waited for too long already.
+        This is the case during overload if the job at the head of its flow has already waited too
+        long.
         """
         if self._standing_since is None:
             return False
@@ -151,7 +154,7 @@ class FairQueue:
         return flow is not None and flow.jobs[0].since < self._oldest_to_serve(now)
 
     def age(self, now: float) -> float:
-        """Seconds that the job at the head of a flow has waited, the longest of all flows."""
+        """Return the longest waiting time among the jobs at the heads of the flows, in seconds."""
         heads = [flow.jobs[0] for flows in self._callers.values() for flow in flows.values()]
         return max((now - job.since for job in heads), default=0.0)
 

@@ -1,6 +1,6 @@
-"""An experiment's results over its visitors, as records to draw: lifts that narrow, rates, traffic.
+"""An experiment's results over time, as records for charts: narrowing lifts, rates, traffic.
 
-Like the verdict, figures leave out what is not reliable yet and segments with small cells.
+Like the verdict, they omit what is not yet reliable, and segments with small cells.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from deniable.service.results import ALPHA, results_of
 from deniable.service.small_cells import told_positions
 
 MOST_POINTS = 40
-"""Moments of a curve; tables in between are left out."""
+"""Maximum points per curve; tables in between are skipped."""
 
 MOST_SEGMENTS = 6
-"""Segments with a picture of their own: the largest."""
+"""Maximum number of segments with their own chart: the largest."""
 
 
 @dataclass(frozen=True)
 class ResultFigures:
-    """Records for charts; lifts in points where rewards are shares, else in the metric's unit.
+    """Records for charts; lifts in percentage points if rewards are shares, else in the metric's unit.
 
     Attributes:
-        results: the verdict now.
-        arms: all of them, in declared order.
-        lifts: segment (None: all of them), arm, visitors, estimate, low and high, oldest first.
-        traffic: visitors, arm and share of the visitors since the point before, oldest first.
-        places: that have lifts: None first, then the largest segments in declared order.
+        results: the current verdict.
+        arms: all arms, in declared order.
+        lifts: segment (None for all), arm, visitors, estimate, low and high, oldest first.
+        traffic: visitors, arm, and share of the visitors since the previous point, oldest first.
+        places: segments with lifts: None (all) first, then the largest in declared order.
     """
 
     results: Results
@@ -44,12 +44,12 @@ class ResultFigures:
 
 
 def figures_of(evidence: Evidence, results: Results | None = None) -> ResultFigures:
-    """Everything that is drawn about an experiment's results."""
+    """Return all records for charts of an experiment's results."""
     experiment = evidence.experiment
     names = [arm.key for arm in experiment.arms]
     default = names.index(experiment.default_arm)
     pairs = [(default, arm) for arm in range(len(names)) if arm != default]
-    told = told_positions(evidence.all_shows, [arm.active for arm in experiment.arms])
+    visible = told_positions(evidence.all_shows, [arm.active for arm in experiment.arms])
     n_pairs = len(names) * (len(names) - 1) // 2
     n_shown = n_pairs * (len(experiment.segments) + (len(experiment.segments) > 1))
     each = ALPHA / len(experiment.metrics) / n_shown
@@ -61,7 +61,7 @@ def figures_of(evidence: Evidence, results: Results | None = None) -> ResultFigu
         sums = (evidence.probabilities, evidence.shows, evidence.rewards[0], evidence.squares[0])
         state = update_all(state, *(one[part] for one in sums))
         start = end
-        lifts += _lifts(evidence, state, each, told, names)
+        lifts += _lifts(evidence, state, each, visible, names)
         shown = evidence.shows[part].sum(axis=(0, 1))
         if shown.sum():
             total = int(state.shows.sum())
@@ -70,7 +70,7 @@ def figures_of(evidence: Evidence, results: Results | None = None) -> ResultFigu
                 {"visitors": total, "arm": name, "share": float(share)}
                 for name, share in zip(names, shares, strict=True)
             ]
-    largest = sorted(told, key=lambda j: -float(state.visitors[j]))[:MOST_SEGMENTS]
+    largest = sorted(visible, key=lambda j: -float(state.visitors[j]))[:MOST_SEGMENTS]
     places: list[str | None] = [None] if len(experiment.segments) > 1 else []
     places += [experiment.segments[j] for j in sorted(largest)]
     drawn = {record["segment"] for record in lifts}
@@ -84,16 +84,16 @@ def figures_of(evidence: Evidence, results: Results | None = None) -> ResultFigu
 
 
 def _cuts(n_tables: int) -> list[int]:
-    """After how many tables a point is drawn."""
+    """Return after how many tables each point is drawn."""
     return sorted({int(n) for n in np.linspace(0, n_tables, MOST_POINTS + 1)[1:] if n >= 1})
 
 
 def _lifts(
-    evidence: Evidence, state: State, each: float, told: list[int], names: list[str]
+    evidence: Evidence, state: State, each: float, visible: list[int], names: list[str]
 ) -> list[Record]:
     experiment = evidence.experiment
     cap = experiment.metrics[0].cap
-    scale = 100 if cap == 1 else cap  # points
+    scale = 100 if cap == 1 else cap  # percentage points
     planned = state.planned_between
     found = of_sums(state.between, planned, state.rate, each, -1.0, exact=False)
     records = []
@@ -108,7 +108,7 @@ def _lifts(
             records.append({"segment": place, "arm": arm, "visitors": int(visitors), **dict(ends)})
 
     for row in range(len(state.pairs)):
-        for j in told:
+        for j in visible:
             record(experiment.segments[j], state.visitors[j], row, (j, row), found)
     if len(experiment.segments) > 1 and state.visitors.sum():
         weights = segment_shares(state, None)[:, None]

@@ -1,8 +1,8 @@
 """Whether an experiment is sound: draws by table, delays of rewards, drift, novelty.
 
-Nothing is told before it means something. Draws and drift are judged by e-values and exact tests, which
-may be looked at at any time; novelty by two confidence sequences that have drifted apart. Segments with
-small cells are not named.
+Nothing is reported before it is meaningful. Draws and drift are judged by e-values and exact tests,
+which are valid at any time; novelty by two confidence sequences that have become disjoint. Segments
+with small cells are not named.
 """
 
 from __future__ import annotations
@@ -32,29 +32,30 @@ from deniable.storage.records import MICRO, Experiment
 from deniable.storage.schema import decisions, rewards
 
 SUSPICIOUS = 1e-6
-"""A mismatch less likely than this by chance is told; experiments are checked every minute."""
+"""A mismatch less likely than this by chance is reported; experiments are checked every minute."""
 
 DRIFT_ALPHA = 0.01
 EARLY_PART = 0.2
-"""Of the planned visitors: lifts among them are compared with later ones."""
+"""The share of planned visitors that counts as early. Their lifts are compared with later ones."""
 
 LEAST_REWARDS = 100
 MOST_REWARDS = 2_000
-"""Rewards that the delay curve is made from, by the random ids of their decisions."""
+"""Maximum rewards for the delay curve, sampled by the random ids of their decisions."""
 
 CURVE = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 
 
 @dataclass(frozen=True)
 class ResultHealth:
-    """What a check of an experiment's results found.
+    """The findings of a check of an experiment's results.
 
     Attributes:
-        tables: how many published tables had visitors.
-        worst_table: the one whose shows fit worst to its design.
-        chance: that so bad a fit of any table comes by chance.
+        tables: number of published tables with visitors.
+        worst_table: the table whose shows deviate most from its design.
+        chance: probability that some table deviates this much by chance.
         log_e_value: evidence over all tables that draws do not follow them.
-        delays: (share of the rewards, seconds within which they came); empty while there are few.
+        delays: (share of the rewards, seconds within which they arrived); empty while there are
+            few.
         alerts: one sentence each.
         guardrails: one sentence for each metric that got worse.
     """
@@ -69,14 +70,14 @@ class ResultHealth:
 
     @property
     def as_designed(self) -> bool:
-        """Whether arms come as their tables say."""
+        """Whether arms are shown as their tables say."""
         return self.chance >= SUSPICIOUS and self.log_e_value < -math.log(SUSPICIOUS)
 
 
 def health_of(
     connection: Connection, experiment: Experiment, cache: CounterCache | None = None
 ) -> ResultHealth:
-    """Check everything that is stored of an experiment."""
+    """Check everything that is stored about an experiment."""
     drawn = evidence_of(connection, replace(experiment, attribution_seconds=None), cache)
     settled = drawn
     if experiment.attribution_seconds is not None:
@@ -118,10 +119,10 @@ def _drifted(evidence: Evidence) -> list[str]:
     if len(used) < 2:
         return []
     found = drift([batch for batch, _ in used])
-    told = told_positions(evidence.all_shows, [arm.active for arm in experiment.arms])
+    visible = told_positions(evidence.all_shows, [arm.active for arm in experiment.arms])
     if not found.alarm(DRIFT_ALPHA):
         return []
-    if found.segment not in told:
+    if found.segment not in visible:
         return ["The mean of an arm changed in a small segment."]
     unit = unit_of(experiment.metrics[0].cap)
     arm, segment = experiment.arms[found.arm].key, experiment.segments[found.segment]
@@ -134,7 +135,7 @@ def _drifted(evidence: Evidence) -> list[str]:
 
 
 def _novelty(evidence: Evidence) -> list[str]:
-    """Lifts that were another at first: their two confidence sequences do not meet."""
+    """Report lifts that changed since the start: their two confidence sequences do not overlap."""
     experiment = evidence.experiment
     names = [arm.key for arm in experiment.arms]
     default = names.index(experiment.default_arm)
@@ -153,19 +154,19 @@ def _novelty(evidence: Evidence) -> list[str]:
         ends.append(of_sums(between, state.planned_between, state.rate, each, -1.0, exact=False))
     early, later = ends
     apart = early.ready & later.ready & ((early.low > later.high) | (early.high < later.low))
-    told = told_positions(evidence.all_shows, [arm.active for arm in experiment.arms])
+    visible = told_positions(evidence.all_shows, [arm.active for arm in experiment.arms])
     unit = unit_of(experiment.metrics[0].cap)
     return [
         f"The lift of {names[pairs[row][1]]} for {experiment.segments[j]} was "
         f"{unit.change(early.low[j, row], early.high[j, row])} at first and is "
         f"{unit.change(later.low[j, row], later.high[j, row])} since: perhaps a novelty."
         for j, row in np.argwhere(apart).tolist()
-        if j in told
+        if j in visible
     ]
 
 
 def delays_of(connection: Connection, experiment: Experiment) -> tuple[tuple[float, float], ...]:
-    """How long the deciding metric's rewards took, from a random part of them."""
+    """Return the delays of the deciding metric's rewards, from a random sample."""
     identity = bytes.fromhex(experiment.id)
     rows = connection.execute(
         select(rewards.c.rewarded_at - decisions.c.decided_at)

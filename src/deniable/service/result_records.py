@@ -1,6 +1,6 @@
-"""What results are made of: value objects that page, command line and HTTP show.
+"""Value objects for results, as shown by the web pages, the command line and HTTP.
 
-Numbers are in the unit of the metric, and None before they are reliable.
+Numbers are in the metric's unit, and None before they are reliable.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ class Difference:
     """A difference of mean rewards, "arm minus against", in the metric's unit.
 
     Attributes:
-        segment: where; None for the whole.
-        arm: whose reward is higher or lower ...
-        against: ... than this arm's.
-        estimate: the difference; None, like the ends, before it is reliable.
-        low: lower end of the asymptotic confidence sequence.
-        high: its upper end.
-        exact_low: lower end of the exact one.
-        exact_high: its upper end.
-        stopped: whether one of the arms has retired, so that nothing more will be learned.
+        segment: the segment; None for all.
+        arm: the arm ...
+        against: ... that is compared with this one.
+        estimate: the difference; None, like the limits, before it is reliable.
+        low: lower limit of the asymptotic confidence sequence.
+        high: its upper limit.
+        exact_low: lower limit of the exact confidence sequence.
+        exact_high: its upper limit.
+        stopped: whether one of the arms has retired, so that nothing more is learned.
     """
 
     segment: str | None
@@ -53,7 +53,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Rate:
-    """The mean reward of an arm in a segment, whoever was shown it, in the metric's unit."""
+    """The mean reward of an arm in a segment, in the metric's unit."""
 
     segment: str
     arm: str
@@ -65,17 +65,17 @@ class Rate:
 
 @dataclass(frozen=True)
 class SegmentResult:
-    """What is known about one segment.
+    """The results of one segment.
 
     Attributes:
         segment: its name.
-        status: "winner", "undecided", "too early", or "stuck" where no comparison can go on.
-        winner: the arm, where there is one.
-        visitors: who entered; None where a cell is too small to be told.
-        differences: of every arm against the default.
-        more_visitors: of the segment until it is decided, if the estimates are right; None where
-            that is not in sight, or not open.
-        more_days: the same at the traffic so far.
+        status: "winner", "undecided", "too early", or "stuck" if no comparison can continue.
+        winner: the winning arm, if any.
+        visitors: number of visitors; None if a cell is too small to be shown.
+        differences: every arm against the default.
+        more_visitors: visitors of the segment needed until it is decided, if the estimates are
+            right; None if that is not foreseeable, or if it is decided.
+        more_days: the same in days, at the current traffic.
     """
 
     segment: str
@@ -89,14 +89,14 @@ class SegmentResult:
 
 @dataclass(frozen=True)
 class ChoiceResult:
-    """Something to do now: what it earns, and what it does to privacy.
+    """A possible action: what it earns, and its effect on privacy.
 
     Attributes:
         what: "keep", "promote", "within" or "winners" (`deniable.inference.verdict.Choice`).
         arm: the arm to promote, else None.
-        title: for people.
+        title: text for people.
         value: mean reward per visitor.
-        gain: the same minus that of keeping it running.
+        gain: the difference from keeping the experiment running.
         privacy: one sentence.
     """
 
@@ -115,10 +115,10 @@ class Guardrail:
     Attributes:
         metric: its name.
         cap: its largest value.
-        better: whether more of it is better, or less.
-        differences: every arm against the default, in the whole and by segment.
-        alerts: one sentence for each that got worse beyond chance.
-        improved: one for each that got better.
+        better: whether more or less is better.
+        differences: every arm against the default, overall and by segment.
+        alerts: one sentence for each difference that got significantly worse.
+        improved: one sentence for each that got better.
     """
 
     metric: str
@@ -131,15 +131,16 @@ class Guardrail:
 
 @dataclass(frozen=True)
 class HoldoutEffect:
-    """What the tables are worth, by visitors who were held out from them at random.
+    """The value of the tables, measured against randomly held-out visitors.
 
     Attributes:
-        share: of the visitors who are held out.
-        held_out: how many of them are settled.
-        members: how many others are.
-        worth: mean reward of members minus that of held out visitors: what personalisation brings.
-        price: mean reward of each segment's best arm without a promise, minus that of the table
-            in force: what the promise, and not knowing better, costs.
+        share: share of visitors who are held out.
+        held_out: number of settled held-out visitors.
+        members: number of settled members.
+        worth: mean reward of members minus that of held-out visitors: the gain from
+            personalisation.
+        price: mean reward of each segment's best arm without a promise, minus that of the table in
+            force: the cost of the promise and of incomplete knowledge.
     """
 
     share: float
@@ -156,22 +157,22 @@ class Results:
     Attributes:
         experiment: its key.
         status: draft, running, paused or stopped.
-        metric: the one that decides.
+        metric: the deciding metric.
         cap: its largest value.
-        default_arm: what differences are measured against.
+        default_arm: the arm that differences are measured against.
         sentences: the verdict in words, most important first.
-        segments: one for each.
-        whole: each arm against the default over all segments.
-        rates: of each arm in each segment that may be told.
-        choices: keep running, each arm for everybody, each segment its best arm.
-        stop_rule: when to stop, in words.
+        segments: one result per segment.
+        whole: each arm against the default, over all segments.
+        rates: of each arm in each segment that may be shown.
+        choices: keep running, show one arm to everyone, or show each segment its best arm.
+        stop_rule: when to stop, as text.
         guardrails: the other metrics.
         holdout: None without one.
-        visitors: who entered, in all.
-        waiting: whose rewards may still come.
-        older: from before tables were published, who are left out.
+        visitors: total number of visitors.
+        waiting: visitors whose rewards may still arrive.
+        older: visitors from before tables were published, who are left out.
         alpha: error probability over all comparisons of all metrics and all looks.
-        n_comparisons: of the deciding metric.
+        n_comparisons: number of comparisons of the deciding metric.
     """
 
     experiment: str
@@ -195,38 +196,38 @@ class Results:
 
     @property
     def unit(self) -> Unit:
-        """How its rewards are told."""
+        """The unit in which rewards are displayed."""
         return unit_of(self.cap)
 
     @property
     def alerts(self) -> tuple[str, ...]:
-        """What got worse, by the guardrails."""
+        """What got worse, according to the guardrails."""
         return tuple(text for guardrail in self.guardrails for text in guardrail.alerts)
 
     def level(self, value: Estimate | Rate) -> str:
-        """A mean in words."""
+        """Format a mean."""
         return TOO_EARLY if value.estimate is None else self.unit.level(value.estimate / self.cap)
 
     def span(self, value: Estimate | Rate) -> str:
-        """From where to where a mean lies, in words."""
+        """Format the interval of a mean."""
         if value.low is None or value.high is None:
             return TOO_EARLY
         low, high = self.unit.level(value.low / self.cap), self.unit.level(value.high / self.cap)
         return f"{low} to {high}"
 
     def change(self, value: Estimate | Difference) -> str:
-        """From where to where a difference lies, in words."""
+        """Format the interval of a difference."""
         if value.low is None or value.high is None:
             return TOO_EARLY
         return self.unit.change(value.low / self.cap, value.high / self.cap)
 
     def rate(self, segment: str, arm: str) -> Rate:
-        """What is known about an arm in a segment that may be told."""
+        """Return the rate of an arm in a segment that may be shown."""
         return next(one for one in self.rates if (one.segment, one.arm) == (segment, arm))
 
     @property
     def choices_title(self) -> str:
-        """What the table of choices is called: after the stop there is nothing left to do."""
+        """Heading of the table of choices, which depends on whether the experiment has stopped."""
         return "What each choice earns" if self.status == "stopped" else "What to do now"
 
     @property
@@ -235,7 +236,7 @@ class Results:
         return self.choices[0].title.lower() if self.status == "stopped" else "keeping it running"
 
     def gain(self, choice: ChoiceResult) -> str:
-        """What a choice earns more than going on as before, in words."""
+        """Format what a choice earns compared with continuing as before."""
         if choice.what == "keep":
             return "–"
         if choice.gain.low == choice.gain.high == 0:
@@ -243,12 +244,12 @@ class Results:
         return self.change(choice.gain)
 
     def to_dict(self) -> JsonObject:
-        """As plain values, for JSON."""
+        """Return plain values for JSON."""
         return asdict(self)
 
     def _repr_html_(self) -> str:
-        """The verdict and what each choice earns, for notebooks."""
-        told = "".join(f"<li>{escape(sentence)}</li>" for sentence in self.sentences[1:])
+        """Render the verdict and the choices for notebooks."""
+        items = "".join(f"<li>{escape(sentence)}</li>" for sentence in self.sentences[1:])
         head = (self.choices_title, "Mean per visitor", "Interval", f"Against {self.compared_with}")
         rows = [
             (one.title, self.level(one.value), self.span(one.value), self.gain(one))
@@ -258,7 +259,7 @@ class Results:
             "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
         )
         return (
-            f"<p><strong>{escape(self.sentences[0])}</strong></p><ul>{told}</ul>"
+            f"<p><strong>{escape(self.sentences[0])}</strong></p><ul>{items}</ul>"
             f"<p>{escape(self.stop_rule)}</p>"
             f"<table><thead><tr>{''.join(f'<th>{escape(cell)}</th>' for cell in head)}</tr></thead>"
             f"<tbody>{body}</tbody></table>"

@@ -1,10 +1,11 @@
-"""What an experiment has learned: one function for page, command line, HTTP and statement.
+"""An experiment's results: one function for web pages, command line, HTTP and statements.
 
-All intervals are confidence sequences: they hold at every look together, whatever made one stop. The
-error probability of .05 is divided evenly over the metrics. Within the deciding metric it is shared by
-every pair of arms in every segment and in the whole; within a guardrail by every arm against the
-default. Values of choices, and the effect of the holdout, have a family of their own each. Nothing is
-told before it is reliable, and no segment with a small cell is told apart.
+All intervals are confidence sequences: they hold simultaneously at every look, whatever the reason
+to stop. The error probability of .05 is divided evenly over the metrics. Within the deciding metric
+it is shared by all pairs of arms in every segment and overall; within a guardrail, by every arm
+against the default. The values of choices and the holdout effect each have a family of their own.
+Nothing is reported before it is reliable, and segments with small cells are not reported
+separately.
 """
 
 from __future__ import annotations
@@ -41,15 +42,15 @@ from deniable.strategies.making import Recipe
 
 ALPHA = 0.05
 LEAST_SECONDS = 3_600
-"""How long an experiment must have run before its traffic says how long the rest takes."""
+"""How long an experiment must have run before its traffic is used to predict the remaining time."""
 
 
 def results_of(evidence: Evidence) -> Results:
-    """The verdict on an experiment, from its settled sums."""
+    """Return the verdict on an experiment, from its settled sums."""
     experiment = evidence.experiment
     metric = experiment.metrics[0]
     alpha = ALPHA / len(experiment.metrics)
-    told = set(told_positions(evidence.all_shows, [arm.active for arm in experiment.arms]))
+    visible = set(told_positions(evidence.all_shows, [arm.active for arm in experiment.arms]))
     state = evidence.state()
     names = tuple(arm.key for arm in experiment.arms)
     found = verdict(
@@ -61,8 +62,8 @@ def results_of(evidence: Evidence) -> Results:
         within=_within(experiment),
         alpha=alpha,
     )
-    shown = _without_small_cells(found, {experiment.segments[i] for i in told})
-    compared = _against_default(state, found.comparisons, experiment, metric, told)
+    shown = _without_small_cells(found, {experiment.segments[i] for i in visible})
+    compared = _against_default(state, found.comparisons, experiment, metric, visible)
     unit = unit_of(metric.cap)
     best = next(choice for choice in found.choices if choice.what == "winners")
     return Results(
@@ -73,11 +74,11 @@ def results_of(evidence: Evidence) -> Results:
         default_arm=experiment.default_arm,
         sentences=tuple(_worded(shown, unit, evidence)),
         segments=tuple(
-            _segment(shown, compared, name, int(state.visitors[j]) if j in told else None)
+            _segment(shown, compared, name, int(state.visitors[j]) if j in visible else None)
             for j, name in enumerate(experiment.segments)
         ),
         whole=tuple(_difference(lift, metric) for lift in found.whole),
-        rates=_rates(state, experiment, alpha, metric, sorted(told)),
+        rates=_rates(state, experiment, alpha, metric, sorted(visible)),
         choices=tuple(
             _choice(choice, experiment, metric)
             for choice in found.choices
@@ -95,7 +96,7 @@ def results_of(evidence: Evidence) -> Results:
 
 
 def _visitors_per_day(evidence: Evidence) -> float | None:
-    """Members of listed segments, over the time that it has run."""
+    """Return members of listed segments per day, over the time that the experiment has run."""
     experiment = evidence.experiment
     if experiment.started_at is None or experiment.status != "running":
         return None
@@ -106,7 +107,7 @@ def _visitors_per_day(evidence: Evidence) -> float | None:
 
 
 def _within(experiment: Experiment) -> FloatArray | None:
-    """Rows that favour each arm as far as the budgets allow; None where there is no such table."""
+    """Return rows that favour each arm as far as the budgets allow; None if there is no such table."""
     recipe = Recipe("constant", experiment.budgets, experiment.active, cap=MICRO)
     band = recipe.fixed_band()
     if band is None:
@@ -118,14 +119,14 @@ def _within(experiment: Experiment) -> FloatArray | None:
     return np.array([[entry / SPACE for entry in row] for row in rows])
 
 
-def _without_small_cells(found: Verdict, told: set[str]) -> Verdict:
-    """The verdict without what it says of segments that may not be told apart."""
-    hidden = [name for name in found.segments if name not in told]
+def _without_small_cells(found: Verdict, visible: set[str]) -> Verdict:
+    """Remove segments from the verdict that may not be reported separately."""
+    hidden = [name for name in found.segments if name not in visible]
     return replace(
         found,
-        winners=tuple(one for one in found.winners if one.segment in told),
-        undecided=tuple(one for one in found.undecided if one.lift.segment in told),
-        retired=tuple((arm, name) for arm, name in found.retired if name in told),
+        winners=tuple(one for one in found.winners if one.segment in visible),
+        undecided=tuple(one for one in found.undecided if one.lift.segment in visible),
+        retired=tuple((arm, name) for arm, name in found.retired if name in visible),
         too_early=tuple(dict.fromkeys([*found.too_early, *hidden])),
     )
 
@@ -174,12 +175,12 @@ def _segment(
 
 
 def _against_default(
-    state: State, found: Comparisons, experiment: Experiment, metric: Metric, told: set[int]
+    state: State, found: Comparisons, experiment: Experiment, metric: Metric, visible: set[int]
 ) -> dict[str | None, tuple[Difference, ...]]:
-    """Segment, or None for the whole -> every other arm against the default."""
+    """Compare every other arm with the default, by segment; None stands for all segments."""
     names = [arm.key for arm in experiment.arms]
     rows: dict[str | None, tuple[Difference, ...]] = {}
-    for place in (None, *sorted(told)):
+    for place in (None, *sorted(visible)):
         of = found.whole if place is None else found.segments
         told_here = []
         for row, (a, b) in enumerate(state.pairs.tolist()):
@@ -226,11 +227,11 @@ def _difference(lift: Lift, metric: Metric) -> Difference:
 
 
 def _rates(
-    state: State, experiment: Experiment, alpha: float, metric: Metric, told: list[int]
+    state: State, experiment: Experiment, alpha: float, metric: Metric, visible: list[int]
 ) -> tuple[Rate, ...]:
     cells = arm_values(state, alpha)
     rates = []
-    for j in told:
+    for j in visible:
         for k, arm in enumerate(experiment.arms):
             ends = [
                 metric.cap * float(end[j, k]) if cells.ready[j, k] else None
@@ -310,22 +311,22 @@ def _at_most(share: float, unit: Unit) -> str:
 
 
 def guardrails_of(evidence: Evidence) -> tuple[Guardrail, ...]:
-    """Every metric that does not decide, with its own confidence sequences."""
+    """Return every metric that does not decide, with its own confidence sequences."""
     experiment = evidence.experiment
-    told = set(told_positions(evidence.all_shows, [arm.active for arm in experiment.arms]))
+    visible = set(told_positions(evidence.all_shows, [arm.active for arm in experiment.arms]))
     alpha, n_metrics = ALPHA / len(experiment.metrics), len(experiment.metrics)
-    return tuple(_guardrail(evidence, number, alpha, told) for number in range(1, n_metrics))
+    return tuple(_guardrail(evidence, number, alpha, visible) for number in range(1, n_metrics))
 
 
-def _guardrail(evidence: Evidence, number: int, alpha: float, told: set[int]) -> Guardrail:
+def _guardrail(evidence: Evidence, number: int, alpha: float, visible: set[int]) -> Guardrail:
     experiment = evidence.experiment
     metric = experiment.metrics[number]
     default = next(i for i, a in enumerate(experiment.arms) if a.key == experiment.default_arm)
     pairs = [(default, arm) for arm in range(len(experiment.arms)) if arm != default]
     state = evidence.state(number, pairs)
     found = compare(state, alpha=alpha)
-    compared = _against_default(state, found, experiment, metric, told)
-    if len(experiment.segments) == 1:  # the whole is that segment
+    compared = _against_default(state, found, experiment, metric, visible)
+    if len(experiment.segments) == 1:  # the overall result is the same
         compared = {None: compared[None]}
     differences = tuple(one for place in compared.values() for one in place)
     unit = unit_of(metric.cap)

@@ -1,9 +1,10 @@
-"""Rewards from a file: CSV or Parquet, by decision id or by visitor and experiment.
+"""Imports rewards from a CSV or Parquet file, by decision id or by visitor and experiment.
 
-The whole file is checked before anything of it is applied: numbers, metrics, caps, currency, and how
-many of its ids are known. Then it is applied in parts, each in one durable transaction. Only the first
-reward of a decision and metric ever counts, so an import that was interrupted is simply run again: what
-is there already is counted as a duplicate. Whether a reward is late is judged when it is applied.
+The whole file is checked before any of it is applied: numbers, metrics, caps, currency, and how
+many of its ids are known. It is then applied in parts, each in one durable transaction. Only the
+first reward per decision and metric ever counts, so an interrupted import can simply be repeated:
+rows that were already applied count as duplicates. Whether a reward is late is decided when it is
+applied. Messages name rows and columns but never the content of a cell, which could be a visitor.
 
 Messages name rows and columns, never what is in a cell: it could be a visitor.
 """
@@ -33,19 +34,19 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "metric": ("metric", "metric_name"),
     "currency": ("currency",),
 }
-"""What a column may be called; `columns` names another one."""
+"""Recognised column names; `columns` can specify others."""
 
 AT_ONCE = 5_000
-"""Rewards of one transaction."""
+"""Rewards per transaction."""
 
 LOOKED_UP_AT_ONCE = 500
-"""Ids of one statement."""
+"""Ids per statement."""
 
 PROGRESS_ROWS = 10_000
-"""Rows that are looked up between two calls of the progress function."""
+"""Rows looked up between two calls of the progress callback."""
 
 MOST_UNKNOWN = 0.1
-"""A file in which more than this share of ids is unknown is taken for the wrong file."""
+"""A file with more than this share of unknown ids is assumed to be the wrong file."""
 
 BAD = {
     "not a number": "without a number of 0 or more",
@@ -54,23 +55,24 @@ BAD = {
     "above the cap": "above the metric's cap",
     "no id": "without an id",
 }
-"""Reasons for which a file is refused as a whole, as they are told."""
+"""Reasons for rejecting a whole file, as shown to the user."""
 
 Progress = Callable[[str, int, int], None]
-"""Told what is being done, and how many rows of how many are done."""
+"""Callback that receives the current step, the rows done and the total."""
 
 
 @dataclass(frozen=True)
 class ImportSummary:
-    """What became of the rows of a file.
+    """The outcome of importing a file.
 
     Attributes:
-        rows: how many there are.
-        applied: counted now.
-        duplicate: their decision had a reward of this metric already, or twice in the file.
-        unknown: no such decision, visitor or experiment; or the visitor was erased.
-        late: the attribution window had closed.
-        skipped: reason -> rows that were left out because they are bad.
+        rows: number of rows.
+        applied: rows counted now.
+        duplicate: rows whose decision already had a reward of this metric, in the store or in the
+            file.
+        unknown: rows with an unknown decision, visitor or experiment, or an erased visitor.
+        late: rows whose attribution window had closed.
+        skipped: reason -> bad rows that were left out.
     """
 
     rows: int
@@ -90,9 +92,9 @@ class CheckedFile:
     """A file whose rows can be applied.
 
     Attributes:
-        rows: how many there are.
-        rewards: (decision as it was shown, metric, millionths) of those that are good and known,
-            in the order of the store.
+        rows: number of rows.
+        rewards: (decision id as shown, metric, millionths) of the good, known rows, in the order of
+            the store.
         unknown: rows whose decision is not stored.
         skipped: reason -> bad rows that were left out.
     """
@@ -116,27 +118,29 @@ def checked_file(
     allow_unknown: bool,
     progress: Progress,
 ) -> CheckedFile:
-    """Check a file against the store; the arguments are those of `Deniable.import_rewards`.
+    """Check a file against the store. See `Deniable.import_rewards` for the arguments.
 
     Args:
-        connection: a look at the store.
+        connection: a view of the store.
         path: the file.
-        key: of the visitors' HMACs.
-        experiment: of all rows, where the file has no such column.
-        metric: of all rows, where the file has no such column.
-        currency: rows in other ones are bad.
-        columns: what -> the name of its column, where it is none of `COLUMNS`.
-        skip_bad: leave bad rows out instead of refusing the file.
-        allow_unknown: take a file however many of its ids are unknown.
-        progress: told what is being done.
+        key: key for visitor HMACs.
+        experiment: experiment of all rows, if the file has no such column.
+        metric: metric of all rows, if the file has no such column.
+        currency: rows in other currencies are bad.
+        columns: maps the names in `COLUMNS` to other column names.
+        skip_bad: skip bad rows instead of rejecting the file.
+        allow_unknown: accept any number of unknown ids.
+        progress: progress callback.
     """
     rows = _read(path, columns)
     known = {one.key: one for one in experiments.everything(connection)}
     good, bad, unknown = _checked(rows, known, experiment, metric, currency)
     if bad and not skip_bad:
-        told = ", ".join(f"{n:,} {BAD[why]} (first: row {row:,})" for why, (n, row) in bad.items())
+        problems = ", ".join(
+            f"{n:,} {BAD[why]} (first: row {row:,})" for why, (n, row) in bad.items()
+        )
         raise InvalidArgumentError(
-            "file", path.name, f"rows that can all count, but has {told}; nothing was applied"
+            "file", path.name, f"rows that can all count, but has {problems}; nothing was applied"
         )
     found = _resolved(connection, good, known, key, progress)
     unknown += len(good) - len(found)
@@ -157,9 +161,9 @@ def applied(
     """Apply a file in parts.
 
     Args:
-        file: checked.
-        apply: applies rewards in one transaction and returns what became of them.
-        progress: told what is being done.
+        file: the checked file.
+        apply: applies rewards in one transaction and returns the outcome counts.
+        progress: progress callback.
     """
     totals = {"applied": 0, "duplicate": 0, "unknown": file.unknown, "late": 0}
     for start in range(0, len(file.rewards), AT_ONCE):
@@ -171,7 +175,7 @@ def applied(
 
 
 def _read(path: Path, columns: Mapping[str, str]) -> pl.DataFrame:
-    """The columns that matter, under our names, with the number of each row."""
+    """Return the relevant columns under our names, with row numbers."""
     for what in columns:
         if what not in COLUMNS:
             raise InvalidArgumentError("column", what, "one of " + ", ".join(COLUMNS))
@@ -223,7 +227,7 @@ def _checked(
     metric: str | None,
     currency: str | None,
 ) -> tuple[pl.DataFrame, dict[str, tuple[int, int]], int]:
-    """The good rows, the bad ones (reason -> how many, first row), and how many are unknown."""
+    """Return the good rows, the bad ones (reason -> count, first row), and the number unknown."""
     if experiment is not None and experiment not in known:
         raise InvalidArgumentError("experiment", experiment, "one that exists")
     caps = {f"{one.key} {m.name}": m.cap_micro for one in known.values() for m in one.metrics}
@@ -247,12 +251,12 @@ def _checked(
         else pl.lit(metric, dtype=pl.String)
     )
     value = pl.col("value").cast(pl.String).str.strip_chars().cast(pl.Float64, strict=False)
-    told = rows.with_columns(
+    marked = rows.with_columns(
         identity.alias("identity"), of.cast(pl.String).alias("of"), value.alias("number")
     ).with_columns(
         pl.coalesce(named, pl.col("of").replace_strict(first, default=None)).alias("what")
     )
-    told = told.with_columns(
+    marked = marked.with_columns(
         pl.concat_str("of", pl.lit(" "), "what")
         .replace_strict(caps, default=None, return_dtype=pl.Int64)
         .alias("cap"),
@@ -273,12 +277,12 @@ def _checked(
         .when(pl.col("micro") > pl.col("cap"))
         .then(pl.lit("above the cap"))
     )
-    told = told.with_columns(why.alias("why"))
-    counts = told.filter(pl.col("why").is_not_null()).group_by("why").agg(pl.len(), pl.min("row"))
+    marked = marked.with_columns(why.alias("why"))
+    counts = marked.filter(pl.col("why").is_not_null()).group_by("why").agg(pl.len(), pl.min("row"))
     found = {row[0]: (row[1], row[2]) for row in counts.iter_rows()}
     unknown, _ = found.pop("unknown", (0, 0))
     bad = {reason: found[reason] for reason in BAD if reason in found}
-    good = told.filter(pl.col("why").is_null()).select(
+    good = marked.filter(pl.col("why").is_null()).select(
         "of", "identity", "what", pl.col("micro").cast(pl.Int64), pl.lit(by_id).alias("by_id")
     )
     return good, bad, unknown
@@ -307,7 +311,7 @@ def _resolved(
     key: bytes,
     progress: Progress,
 ) -> list[tuple[bytes, str | None, int]]:
-    """(decision as it was shown, metric, millionths) of the rows whose decision is stored."""
+    """Return (decision id as shown, metric, millionths) of the rows whose decision is stored."""
     found: list[tuple[bytes, bytes, str | None, int]] = []
     done = 0
     for (name,), mine in good.group_by("of", maintain_order=True):
@@ -333,14 +337,14 @@ def _resolved(
             ]
             done += len(part)
             progress("checking", done, len(good))
-    # Neighbours in the index come together; the sort is stable, so that the first row counts.
+    # Sort by id for index locality. The sort is stable, so that the first row of a decision counts.
     found.sort(key=itemgetter(0))
     return [row[1:] for row in found]
 
 
 @cache
 def _lookup(column: str, mark: str) -> str:
-    """Decisions that are not erased, by a list of ids or visitors that is filled up with NULL."""
+    """Query decisions that are not erased, by a list of ids or visitors padded with NULL."""
     marks = ", ".join([mark] * LOOKED_UP_AT_ONCE)
     return (
         f"SELECT {column}, id FROM decisions WHERE experiment_id = {mark} "
@@ -351,10 +355,10 @@ def _lookup(column: str, mark: str) -> str:
 def _stored(
     connection: Connection, experiment: bytes, column: str, wanted: Collection[bytes]
 ) -> dict[bytes, bytes]:
-    """What was asked for -> the stored id of its decision, where there is one that is not erased.
+    """Map each requested id or visitor to the stored id of its decision, if there is one not erased.
 
-    In the driver's own SQL: SQLAlchemy takes longer to write a list of ten thousand parameters than
-    SQLite to look them up.
+    Uses the driver's SQL directly: SQLAlchemy takes longer to compile a list of ten thousand
+    parameters than SQLite takes to look them up.
     """
     statement = _lookup(column, "?" if connection.dialect.paramstyle == "qmark" else "%s")
     values = list(wanted)

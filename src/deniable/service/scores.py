@@ -1,8 +1,8 @@
-"""Scores for experiments of the strategy "gate": somebody else's model, checked, chained, and waiting.
+"""Scores for experiments with the strategy "gate": validated and chained until the next publication.
 
-Scores wait for the next scheduled publication. Sending some publishes nothing: when a table appears
-depends on the number of decisions alone. They are chained when they come, so that an auditor can make
-every table again from what the model had said by then.
+Sending scores publishes nothing; they are used by the next scheduled publication, whose time
+depends only on the number of decisions. They are chained on arrival, so that an auditor can
+recompute every table from the scores known at that time.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from deniable.strategies.rules import Kind, Wanted
 
 LARGEST_SCORE = 1e100
 MOST_SCORES = 10_000
-"""Segments times arms: each entry of the ledger holds all scores of one call."""
+"""Maximum segments times arms: each ledger entry holds all scores of one call."""
 
 _SUM_TOLERANCE = 1e-6
 _SHAPE = "segment -> arm -> a finite number, such as {segment: {arm: 0.1}}"
 
 
 class Scores:
-    """The part of `Deniable` that takes scores of a model outside."""
+    """The part of `Deniable` that receives scores from an external model."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -41,17 +41,18 @@ class Scores:
     def put(
         self, key: str, given: Mapping[str, Mapping[str, float]], *, kind: Kind = "scores"
     ) -> GateReport:
-        """Take what a model wants; the next scheduled publication follows it.
+        """Store a model's scores; the next scheduled publication uses them.
 
         Args:
-            key: an experiment of the strategy "gate", not stopped.
-            given: segment -> arm -> score, for every listed segment and every arm that is on.
-            kind: `scores` of any unit and sign, the higher the better; or `probabilities`, which sum to
-                1 for each segment.
+            key: an experiment with the strategy "gate" that is not stopped.
+            given: segment -> arm -> score, for every listed segment and every active arm.
+            kind: `scores` of any unit and sign, higher is better; or `probabilities`, which sum to
+                1 per segment.
 
         Raises:
-            WrongStateError: the experiment is of another strategy, or stopped.
-            InvalidArgumentError: the scores are not for this experiment; never names a segment.
+            WrongStateError: the experiment has another strategy, or is stopped.
+            InvalidArgumentError: the scores do not fit this experiment; the message never names a
+                segment.
         """
         given = checked_scores(given)
         if kind not in get_args(Kind):
@@ -74,10 +75,10 @@ class Scores:
 
 
 def checked_scores(given: object) -> dict[str, dict[str, float]]:
-    """Scores of the right shape, as floats; what they are for is not looked at.
+    """Validate the shape of scores and convert them to floats, regardless of the experiment.
 
     Raises:
-        InvalidArgumentError: without what was given, which may name segments.
+        InvalidArgumentError: the message omits the value, which may name segments.
 
     >>> checked_scores({"a": {"old": 0, "new": 0.5}})
     {'a': {'old': 0.0, 'new': 0.5}}
@@ -105,21 +106,22 @@ def _arm(arm: object) -> str:
 def _score(score: object) -> float:
     if isinstance(score, bool) or not isinstance(score, int | float):
         raise InvalidArgumentError("scores", "...", _SHAPE)
-    # Compared before it is converted: a whole number may be too large for a float.
+    # Compare before converting: an integer may be too large for a float.
     if not -LARGEST_SCORE <= score <= LARGEST_SCORE or not math.isfinite(score):
         raise InvalidArgumentError("scores", "...", f"finite numbers of at most {LARGEST_SCORE:g}")
     return float(score)
 
 
 def _open(connection: Connection, key: str, *, lock: bool = False) -> Experiment:
-    """The experiment, if it takes scores."""
+    """Return the experiment, if it accepts scores."""
     experiment = experiments.by_key(connection, key, lock=lock)
     if not recipe_of(experiment).kind.follows_scores:
         raise WrongStateError(
             f"experiment {key!r} has the {experiment.strategy} strategy, which learns by itself; "
             f"scores need the {GateRule.name} strategy"
         )
-    if experiment.trace_nano is not None:  # none can be created; one may have been written by hand
+    # Cannot be created this way, but the row may have been edited.
+    if experiment.trace_nano is not None:
         raise WrongStateError(f"experiment {key!r} has a trace budget; expected {NO_TRACE}")
     if experiment.status not in ("draft", "running", "paused"):
         raise WrongStateError(f"experiment {key!r} is {experiment.status}; its tables have ended")
@@ -129,7 +131,7 @@ def _open(connection: Connection, key: str, *, lock: bool = False) -> Experiment
 def _in_order(
     experiment: Experiment, given: Mapping[str, Mapping[str, float]], kind: Kind
 ) -> Wanted:
-    """The scores in the order of the experiment's segments and arms; 0 for arms that are off."""
+    """Return the scores in the order of the experiment's segments and arms; 0 for inactive arms."""
     if set(given) != set(experiment.segments):
         allowed = (
             f"the {len(experiment.segments)} segments of the experiment, all of them and no other"
@@ -159,7 +161,7 @@ def _in_order(
 
 
 def _report(connection: Connection, experiment: Experiment, wanted: Wanted) -> JsonObject:
-    """What a table made now would keep, and when the next one comes."""
+    """Return what a table made now would preserve of the scores, and when the next one is due."""
     recipe = recipe_of(experiment)
     found = sums(connection, experiment)
     counts = counts_now(connection, experiment, commitments.moment(connection), found)

@@ -1,4 +1,4 @@
-"""Scratch copies of experiments, for `deniable audit live`: make one, read it back, remove it."""
+"""Scratch copies of experiments for `deniable audit live`: create, read back, remove."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from deniable.storage.store import Store
 
 @dataclass(frozen=True)
 class StoredDraw:
-    """A decision of a scratch copy as it is stored; segment and arm by position."""
+    """A stored decision of a scratch copy, with indices of segment and arm."""
 
     id: str
     segment: int
@@ -28,14 +28,14 @@ class StoredDraw:
 
 
 class Scratch:
-    """The part of `Deniable` that canaries draw on. Nothing here touches an experiment itself."""
+    """The part of `Deniable` that canaries use. It never changes the experiment itself."""
 
     def __init__(self, store: Store, key: bytes) -> None:
         self._store = store
         self._key = key
 
     def make(self, key: str) -> tuple[Experiment, PublishedTable]:
-        """A copy of an experiment and its table: the one in force, or the first one of a draft."""
+        """Copy an experiment and its table: the one in force, or the first one of a draft."""
 
         def make(connection: Connection) -> tuple[Experiment, PublishedTable]:
             commitments.lock_chain(connection)
@@ -54,7 +54,7 @@ class Scratch:
         return made
 
     def stored(self, key: str, *, after: str = "", limit: int = 10_000) -> list[StoredDraw]:
-        """Its decisions behind this one, in the order of the store."""
+        """Return its decisions after this one, in the order of the store."""
         with self._store.read() as connection:
             copy = scratch.by_key(connection, key)
             ids = DecisionIds(self._key, bytes.fromhex(copy.id))
@@ -66,7 +66,7 @@ class Scratch:
         ]
 
     def remove(self, key: str) -> int:
-        """Remove a copy and its decisions; returns how many there were."""
+        """Delete a copy and its decisions; return their number."""
 
         def end(connection: Connection) -> int:
             commitments.lock_chain(connection)
@@ -79,7 +79,7 @@ class Scratch:
         return count
 
     def _sweep(self, identities: Iterable[bytes]) -> None:
-        """Remove what is left of copies that ended."""
+        """Delete what is left of copies that ended."""
         for identity in identities:
             while self._store.retried(partial(scratch.sweep, identity=identity)):
                 pass

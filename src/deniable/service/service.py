@@ -1,4 +1,4 @@
-"""`deniable.open`: the decision service in process. HTTP, the command line and tests use exactly this.
+"""`deniable.open`: the in-process decision service, used by HTTP, the command line and tests.
 
 >>> import deniable
 >>> with deniable.open("memory:") as service:
@@ -63,16 +63,19 @@ def open(  # noqa: A001 - the public name is deniable.open
     queue_seconds: float | None = None,
     decide_seconds: float | None = None,
 ) -> Deniable:
-    """The service on the store at `url`, whose tables are made or migrated where needed.
+    """Open the service on the store at `url`, creating or migrating its schema if needed.
 
     Args:
-        url: `sqlite:///path`, `postgresql://user@host/database`, or `memory:` (nothing is kept).
-        key_file: where the key of the visitors' HMACs is; made (mode 0600) where missing. By default
-            beside the SQLite file. The environment's DENIABLE_VISITOR_KEY comes before it.
-        queue_limit: decisions and rewards that may wait; more are refused with OverloadedError.
-        queue_seconds: how long they may wait during overload before they are refused; None: for ever.
-        decide_seconds: how long a decision may take before it is answered without the store; None:
-            as long as the store takes.
+        url: `sqlite:///path`, `postgresql://user@host/database`, or `memory:` (not persistent).
+        key_file: file with the key for visitor HMACs, created (mode 0600) if missing. By default,
+            it is next to the SQLite file. The environment variable DENIABLE_VISITOR_KEY takes
+            precedence.
+        queue_limit: maximum number of queued decisions and rewards; more are refused with
+            OverloadedError.
+        queue_seconds: how long they may wait during overload before they are refused; None means
+            indefinitely.
+        decide_seconds: how long to wait for the store before a decision is answered without it;
+            None waits indefinitely.
 
     Returns:
         A `Deniable`; close it, or use it in a `with` statement.
@@ -103,19 +106,20 @@ class Deniable:
     """Decide, reward, administer. Any number of threads and processes may share one store.
 
     Attributes:
-        experiments: create, start, pause, stop them; their counts and tables.
+        experiments: create, start, pause and stop experiments; read their counts and tables.
         firm: the firm's budget.
-        scores: takes what a model outside wants, for experiments of the strategy "gate".
-        visitors: show, look up and forget what is stored about visitors.
-        ledger: what happened, verification, exports.
-        audits: what was promised, and whether it was kept.
-        documents: numbered documents to sign, made from the ledger.
-        scratch: copies of experiments for the canaries of an audit.
+        scores: receives scores from an external model, for experiments with the strategy "gate".
+        visitors: show, look up and erase stored visitor data.
+        ledger: the event history, its verification and exports.
+        audits: promises, and checks of whether they were kept.
+        documents: numbered documents for signature, generated from the ledger.
+        scratch: copies of experiments for an audit's canaries.
         keys: API keys.
-        approvals: acts that wait for a second person.
+        approvals: actions that wait for a second person's approval.
         people: named users, their roles, invitations and passwords.
-        sessions: who is signed in to the pages.
-        idempotency: answers that administrative requests are given again.
+        sessions: signed-in users of the web pages.
+        idempotency: stored responses to administrative requests, replayed when a request is
+            repeated.
 
     >>> with open("memory:") as service:
     ...     service.ready()
@@ -155,44 +159,44 @@ class Deniable:
     # -- decide and reward -------------------------------------------------------------------
 
     def decide(self, experiment: str, visitor: str, segment: str | None = None) -> Decision:
-        """The arm for this visitor: stored and durable before it is returned.
+        """Return the arm for this visitor, after it has been stored durably.
 
-        A visitor who has a decision gets that one again, whatever segment is given.
+        A visitor who already has a decision gets the same one again, whatever the segment.
 
         Args:
             experiment: the experiment's key.
-            visitor: the firm's id of the visitor; only its keyed HMAC is stored.
-            segment: the visitor's segment; one that is not listed, or None, gets the zero row.
+            visitor: your id of the visitor; only its keyed HMAC is stored.
+            segment: the visitor's segment; an unlisted one, or None, gets the zero row.
 
         Raises:
-            UnknownNameError: no such experiment.
-            OverloadedError: too much is queued.
+            UnknownNameError: there is no such experiment.
+            OverloadedError: the queue is full.
         """
         return self._decided(experiment, (visitor,), (segment,))[0]
 
     def decide_batch(
         self, experiment: str, visitors: Iterable[tuple[str, str | None]]
     ) -> list[Decision]:
-        """Decisions for (visitor, segment) pairs, in order, in one transaction."""
+        """Decide for (visitor, segment) pairs, in order, in one transaction."""
         pairs = list(visitors)
         return self._decided(experiment, [v for v, _ in pairs], [s for _, s in pairs])
 
     def reward(self, decision: str, value: float, metric: str | None = None) -> None:
-        """Count the response to a decision. Only the first one of each metric counts.
+        """Record the reward of a decision. Only the first reward per metric counts.
 
-        Unknown ids, second rewards and late ones are taken the same way and change nothing.
+        Unknown ids, repeated rewards and late rewards are accepted silently and change nothing.
 
         Args:
-            decision: the id that `decide` gave.
-            value: 0 to the metric's cap; 0 or 1 where nothing else was declared.
-            metric: the one that decides if not given.
+            decision: the id that `decide` returned.
+            value: from 0 to the metric's cap; 0 or 1 if no cap was declared.
+            metric: defaults to the experiment's deciding metric.
         """
         self.reward_batch([(decision, value, metric)])
 
     def reward_batch(
         self, rewards: Iterable[tuple[str, float] | tuple[str, float, str | None]]
     ) -> None:
-        """Count (decision, value) or (decision, value, metric) tuples, in one transaction."""
+        """Record (decision, value) or (decision, value, metric) tuples in one transaction."""
         waiting = _Waiting()
         job = self.reward_job(list(rewards), waiting)
         self._writer.submit(job)
@@ -213,27 +217,29 @@ class Deniable:
         allow_unknown: bool = False,
         progress: Callable[[str, int, int], None] | None = None,
     ) -> ImportSummary:
-        """Count the rewards of a CSV or Parquet file, by decision id or by visitor and experiment.
+        """Import rewards from a CSV or Parquet file, by decision id or by visitor and experiment.
 
-        The file is checked as a whole before anything is applied. Running it twice changes nothing.
+        The whole file is checked before anything is applied. Importing it twice changes nothing.
 
         Args:
-            path: the file; columns `value`, and `decision` or `visitor`; perhaps `experiment`,
-                `metric`, `currency`.
-            experiment: of all rows.
-            metric: of all rows; the one that decides where neither file nor caller says.
-            currency: what the values are in; rows in other currencies are bad.
-            columns: "value", "decision" and so on -> the name of the column in the file.
-            skip_bad: apply the good rows of a file that has bad ones.
+            path: the file, with columns `value`, and `decision` or `visitor`; optionally
+                `experiment`, `metric` and `currency`.
+            experiment: experiment of all rows.
+            metric: metric of all rows; defaults to the deciding metric if the file has no such
+                column.
+            currency: currency of the values; rows in other currencies are bad.
+            columns: maps "value", "decision" and so on to the column names in the file.
+            skip_bad: apply the good rows even if there are bad ones.
             allow_unknown: apply the file even if more than a tenth of its ids are unknown.
-            progress: told what is being done, and how many rows of how many are done.
+            progress: callback that receives the current step, the rows done and the total.
 
         Raises:
-            InvalidArgumentError: what is wrong with the file, in one line; nothing was applied.
+            InvalidArgumentError: the file is invalid; the message says why in one line. Nothing was
+                applied.
         """
         from deniable.service.reward_import import applied, checked_file, silent
 
-        told = progress or silent
+        report = progress or silent
         with self._store.read() as connection:
             checked = checked_file(
                 connection,
@@ -245,12 +251,12 @@ class Deniable:
                 columns=columns or {},
                 skip_bad=skip_bad,
                 allow_unknown=allow_unknown,
-                progress=told,
+                progress=report,
             )
-        return applied(checked, self._applied, told)
+        return applied(checked, self._applied, report)
 
     def _applied(self, rewards: Sequence[tuple[bytes, str | None, int]]) -> dict[str, int]:
-        """Apply rewards in one transaction and tell what became of them."""
+        """Apply rewards in one transaction and return the outcome counts."""
         waiting = _Waiting()
         job = RewardJob(rewards, waiting, outcomes={})
         self._writer.submit(job)
@@ -269,10 +275,10 @@ class Deniable:
         *,
         waiter: object = None,
     ) -> DecideJob:
-        """A checked job for `submit`; `done(job)` will be called once, from the writer's thread.
+        """Return a validated job for `submit`; `done(job)` is called once, from the writer's thread.
 
-        `waiter` is kept in the job for the caller. Raises InvalidArgumentError at once; other errors
-        will be in `job.error`.
+        `waiter` is stored in the job for the caller's use. Raises InvalidArgumentError immediately;
+        other errors end up in `job.error`.
         """
         for visitor in visitors:
             checked_visitor(visitor)
@@ -287,7 +293,7 @@ class Deniable:
         *,
         waiter: object = None,
     ) -> RewardJob:
-        """A checked job of (decision, value) or (decision, value, metric), like `decide_job`."""
+        """Return a validated job of (decision, value[, metric]) tuples, like `decide_job`."""
         checked = [
             (
                 decision_bytes(reward[0]),
@@ -307,15 +313,15 @@ class Deniable:
         *,
         waiter: object = None,
     ) -> None:
-        """Queue decisions and return at once; see `decide_job`. OverloadedError where it is full."""
+        """Queue decisions without waiting; see `decide_job`. Raises OverloadedError if it is full."""
         self._writer.submit(self.decide_job(experiment, visitors, segments, done, waiter=waiter))
 
     def submit(self, jobs: Sequence[Job]) -> Sequence[Job]:
-        """Queue jobs and return at once, with those for which the queue is too full."""
+        """Queue jobs without waiting. Returns the jobs that did not fit."""
         return self._writer.submit_all(jobs)
 
     def longest_arm(self, experiment: str) -> int:
-        """The length of the longest arm key of an experiment that was decided for; else 0."""
+        """Return the length of the experiment's longest arm key; 0 if it was never decided for."""
         state = self._writer.engine.state(experiment)
         return 0 if state is None else state.longest_arm
 
@@ -324,18 +330,18 @@ class Deniable:
         return self._writer.crowded(caller, size)
 
     def stalled(self, seconds: float) -> bool:
-        """Whether the store has been at work on one transaction for longer than this."""
+        """Whether the current transaction has been running for longer than this."""
         return self._writer.stalled(seconds)
 
     def answer_late(self, job: Job) -> list[Decision]:
-        """Decisions without the store for a job that waits for too long; raises for rewards."""
+        """Answer a job that has waited too long without the store; raises for rewards."""
         return self._writer.answer_late(job)
 
-    # -- life --------------------------------------------------------------------------------
+    # -- lifecycle----------------------------------------------------------------------------
 
     @property
     def figures(self) -> Figures:
-        """Counts since the start and the length of the queue; nothing about segments or arms."""
+        """Counts since the start and the queue length; nothing about segments or arms."""
         return self._writer.figures
 
     def ready(self) -> bool:
@@ -343,17 +349,17 @@ class Deniable:
         return self._writer.ready()
 
     def derived_key(self, purpose: bytes) -> bytes:
-        """32 secret bytes for one purpose, the same in every process of this store."""
+        """Derive a 32-byte secret for one purpose, identical in every process that uses this store."""
         return hmac.digest(self._key, b"derived for " + purpose, "sha256")
 
     def close(self, timeout_seconds: float | None = None) -> bool:
-        """Finish what is queued, then give everything back. Closing twice is fine.
+        """Finish everything queued, then release all resources. Safe to call twice.
 
         Args:
-            timeout_seconds: how long to wait for a store that does not answer.
+            timeout_seconds: how long to wait for a store that does not respond.
 
         Returns:
-            False where the store did not answer in time and was left as it is.
+            False if the store did not respond in time and could not be closed cleanly.
         """
         if not self._writer.close(timeout_seconds):
             return False
@@ -381,7 +387,7 @@ class Deniable:
 
 
 class _Waiting:
-    """A `done` that a thread can wait on: a lock that is released when the job is."""
+    """A `done` callback that a thread can wait for, implemented with a lock."""
 
     __slots__ = ("_lock",)
 
@@ -393,5 +399,5 @@ class _Waiting:
         self._lock.release()
 
     def finished(self, timeout_seconds: float | None) -> bool:
-        """Whether the job is done, in time."""
+        """Wait for the job; return whether it finished in time."""
         return self._lock.acquire(timeout=-1 if timeout_seconds is None else timeout_seconds)

@@ -1,7 +1,7 @@
-"""Sessions of people who are signed in: who they are, listed and ended.
+"""Sessions of signed-in users: look up, list and end them.
 
-A browser holds a random token; only its SHA-256 is stored. What a person may do is looked up with every
-request, so a role that changes, a person who is disabled and a key that is revoked count at once.
+The browser holds a random token; only its SHA-256 is stored. Permissions are looked up with every
+request, so a changed role, a disabled person or a revoked key takes effect immediately.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from deniable.storage.schema import api_keys, sessions, users
 from deniable.storage.store import Store
 
 FORGET_SECONDS = 7 * 86_400
-"""How long rows of sessions that are over are kept."""
+"""How long rows of ended sessions are kept."""
 
 LONGEST_BROWSER = 64
 
@@ -34,13 +34,13 @@ class SignedIn:
     """One session.
 
     Attributes:
-        id: the hash of its token; names it, and opens nothing.
-        user: who; None: whoever has the API key.
-        key: the API key; None: a person with a password.
-        browser: as it calls itself, shortened.
+        id: the hash of its token, which identifies it but grants no access.
+        user: the person; None if signed in with an API key.
+        key: the API key; None if signed in with a password.
+        browser: the browser's user agent, shortened.
         created_at: when it began.
-        seen_at: the beginning of the last hour in which it was used.
-        expires_at: when it is over.
+        seen_at: start of the last hour in which it was used.
+        expires_at: when it expires.
     """
 
     id: str
@@ -53,18 +53,18 @@ class SignedIn:
 
     @property
     def name(self) -> str:
-        """Who, for people."""
+        """Display name."""
         if self.user is not None:
             return self.user.name
         return f"API key {self.key.label}" if self.key is not None else ""
 
 
 class Sessions:
-    """The part of `Deniable` that knows who is signed in.
+    """The part of `Deniable` that manages sessions.
 
     Args:
-        store: where.
-        clock: the present as stored; another one in tests.
+        store: the store.
+        clock: current time in the stored format; replaced in tests.
     """
 
     def __init__(self, store: Store, clock: Callable[[], int] = times.now) -> None:
@@ -74,14 +74,14 @@ class Sessions:
     def begin(
         self, token: str, *, seconds: int, user: str = "", key: str = "", browser: str = ""
     ) -> None:
-        """Remember that somebody signed in.
+        """Store a new session.
 
         Args:
-            token: random; the browser keeps it.
+            token: a random token, kept by the browser.
             seconds: how long the session lasts.
             user: the person's id, or empty.
             key: the API key's id, or empty.
-            browser: as it calls itself.
+            browser: the browser's user agent.
         """
         now = self._clock()
         shown = "".join(letter for letter in browser if letter.isprintable())[:LONGEST_BROWSER]
@@ -104,7 +104,7 @@ class Sessions:
         self._store.retried(work)
 
     def find(self, token: str) -> SignedIn | None:
-        """Who has this token; None where nobody has, it is over, or who signed in may no longer."""
+        """Return the session with this token; None if unknown, expired, or no longer allowed."""
         hashed = token_hash(token)
         found = self._list(sessions.c.token_hash == hashed)
         if not found:
@@ -113,7 +113,7 @@ class Sessions:
         if times.as_stored(found[0].seen_at) // HOUR < hour:
             with suppress(
                 StoreUnavailableError
-            ):  # when it was last seen matters less than the page
+            ):  # failing to record the last use must not break the page
                 self._store.retried(
                     lambda connection: connection.execute(
                         update(sessions)
@@ -124,11 +124,11 @@ class Sessions:
         return found[0]
 
     def all(self) -> list[SignedIn]:
-        """Everybody who is signed in, the newest session first."""
+        """Return all active sessions, newest first."""
         return self._list()
 
     def of(self, session: SignedIn) -> list[SignedIn]:
-        """All sessions of the same person, or of the same API key."""
+        """Return all sessions of the same person or API key."""
         if session.user is not None:
             return self._list(sessions.c.user_id == bytes.fromhex(session.user.id))
         if session.key is not None:
@@ -136,7 +136,7 @@ class Sessions:
         return []
 
     def end(self, session_id: str) -> None:
-        """End one session in every process; ending it twice is fine. UnknownNameError: no such one."""
+        """End one session in every process. Safe to call twice. Raises UnknownNameError if unknown."""
         try:
             hashed = bytes.fromhex(session_id)
         except ValueError:
@@ -155,14 +155,14 @@ class Sessions:
         self._store.retried(work)
 
     def end_all(self, user: User) -> int:
-        """End all sessions of a person; returns how many there were."""
+        """End all sessions of a person; return their number."""
         mine = self._list(sessions.c.user_id == bytes.fromhex(user.id))
         for session in mine:
             self.end(session.id)
         return len(mine)
 
     def _list(self, *conditions: ColumnElement[bool]) -> list[SignedIn]:
-        """Sessions that are not over, of people and keys that may sign in, the newest first."""
+        """Return active sessions of people and keys that may sign in, newest first."""
         query = (
             select(sessions)
             .where(
@@ -196,5 +196,5 @@ class Sessions:
 
 
 def token_hash(token: str) -> bytes:
-    """What is stored of a token."""
+    """Return the stored form of a token."""
     return sha256(token.encode("utf-8", "replace")).digest()

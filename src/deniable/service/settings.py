@@ -1,6 +1,6 @@
-"""The settings of `deniable serve`: one table, from which flags, environment and TOML are read.
+"""The settings of `deniable serve`: one model for flags, environment variables and TOML.
 
-A flag wins over the environment, which wins over the TOML file, which wins over the default. The name
+Flags take precedence over environment variables, then the TOML file, then the defaults. The name
 `queue_limit` is `--queue-limit` as a flag, `DENIABLE_QUEUE_LIMIT` in the environment and
 `queue_limit` in the file. The other commands find their store the same way.
 """
@@ -25,7 +25,7 @@ Seconds = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class Settings(BaseModel):
-    """Every setting, with its default, its meaning and what it allows."""
+    """All settings, with defaults, descriptions and allowed values."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -150,12 +150,12 @@ class Settings(BaseModel):
     )
 
     def environment(self) -> dict[str, str]:
-        """The settings as environment variables, for worker processes."""
+        """Return the settings as environment variables, for worker processes."""
         return {variable(name): str(value) for name, value in self}
 
 
 def variable(name: str) -> str:
-    """The environment variable of a setting.
+    """Return the environment variable of a setting.
 
     >>> variable("queue_limit")
     'DENIABLE_QUEUE_LIMIT'
@@ -164,7 +164,7 @@ def variable(name: str) -> str:
 
 
 def flag(name: str) -> str:
-    """The flag of a setting.
+    """Return the command-line flag of a setting.
 
     >>> flag("queue_limit")
     '--queue-limit'
@@ -175,17 +175,17 @@ def flag(name: str) -> str:
 def load(
     flags: Mapping[str, object] | None = None, environment: Mapping[str, str] | None = None
 ) -> Settings:
-    """The settings in force.
+    """Load the settings.
 
     Args:
-        flags: what the command line gave; None values were not given. `config` names the TOML file.
-        environment: the process's own if not given.
+        flags: values from the command line, None if not given. `config` names the TOML file.
+        environment: defaults to the process's environment.
     """
     env = os.environ if environment is None else environment
     given = {name: value for name, value in (flags or {}).items() if value is not None}
     file = given.pop("config", None) or env.get(CONFIG)
     from_file = _read(Path(str(file))) if file else {}
-    _checked(from_file, {}, strict=True)  # text where a number belongs is a mistake in a file
+    _checked(from_file, {}, strict=True)  # in a file, text instead of a number is an error
     named = {variable(name): name for name in Settings.model_fields}
     from_environment = {name: env[known] for known, name in named.items() if known in env}
     sources = {name: variable(name) for name in from_environment.keys() - given.keys()}
@@ -213,7 +213,7 @@ def _checked(values: JsonObject, sources: Mapping[str, str], *, strict: bool = F
 
 
 def _allowed(name: str, message: str) -> str:
-    """What a setting allows, from its schema; pydantic's message where that says nothing more."""
+    """Return a setting's allowed values from its schema; else pydantic's message."""
     schema = Settings.model_json_schema()["properties"][name]
     if "enum" in schema:
         return " or ".join(schema["enum"])

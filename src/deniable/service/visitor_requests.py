@@ -1,4 +1,4 @@
-"""What is stored about a visitor: show it, answer from it, forget it."""
+"""Requests about single visitors: show, look up and erase what is stored."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from deniable.storage.store import Store
 
 @dataclass(frozen=True)
 class StoredDecision:
-    """One decision with all that is kept about its visitor.
+    """One decision with everything stored about its visitor.
 
     Attributes:
-        experiment: its key.
-        status: of the experiment.
-        decided_at: when.
-        segment: as it was given; None where the experiment does not list it.
-        arm: what was shown.
-        risk: the cap on the privacy risk that the visitor was given, in nats.
-        reward: of the deciding metric; None not told.
+        experiment: the experiment's key.
+        status: status of the experiment.
+        decided_at: time of the decision.
+        segment: the given segment; None if the experiment does not list it.
+        arm: the shown arm.
+        risk: the limit on the visitor's privacy risk, in nats.
+        reward: reward of the deciding metric; None if there is none.
     """
 
     experiment: str
@@ -46,7 +46,7 @@ class StoredDecision:
 
 
 class Live(NamedTuple):
-    """An experiment that runs or is paused: its key, and the keys of its arms."""
+    """A running or paused experiment: its key, and the keys of its arms."""
 
     key: str
     arms: list[str]
@@ -67,7 +67,7 @@ _KNOWN = select(
 
 
 class VisitorRequests:
-    """The part of `Deniable` that answers for single visitors."""
+    """The part of `Deniable` that handles requests about single visitors."""
 
     def __init__(self, store: Store, key: bytes, approvals: Approvals) -> None:
         self._store = store
@@ -75,14 +75,14 @@ class VisitorRequests:
         self._approvals = approvals
 
     def decisions(self, visitor: str) -> dict[str, Decision]:
-        """Experiment key -> this visitor's decision, of those that run or are paused and have one.
+        """Return this visitor's decisions in running and paused experiments, by experiment key.
 
-        Nothing is drawn.
+        Never draws.
         """
         return {experiment.key: decision for experiment, decision in self.known(visitor)}
 
     def known(self, visitor: str) -> list[tuple[Live, Decision]]:
-        """The same, with what is shown of the experiments. Two statements, whatever there is."""
+        """Like `decisions`, with details of the experiments. Always takes two statements."""
         name = normalised(checked_visitor(visitor))
         with self._store.read() as connection:
             live: dict[bytes, Live] = {}
@@ -93,10 +93,10 @@ class VisitorRequests:
         return [(live[row.experiment_id], self._decision(live, row)) for row in rows]
 
     def stored(self, visitor: str) -> list[StoredDecision]:
-        """Everything stored about a visitor, in every experiment that was ever started.
+        """Return everything stored about a visitor, in all experiments that were ever started.
 
         Args:
-            visitor: the firm's id; it is hashed here and is not stored or logged.
+            visitor: your id of the visitor; it is hashed here, and neither stored nor logged.
         """
         checked_visitor(visitor)
         found: list[StoredDecision] = []
@@ -122,14 +122,14 @@ class VisitorRequests:
         return found
 
     def erase(self, visitors: Iterable[str]) -> Erasure:
-        """Forget these visitors in every experiment; totals and promise stay.
+        """Erase these visitors in every experiment. Totals and promises stay.
 
-        A keyed tombstone stays until the experiment no longer counts. Whoever comes back gets an arm
-        of the zero row: no second draw at a risk, and nothing to debit.
+        A keyed tombstone stays until the experiment no longer counts. A visitor who returns gets an
+        arm from the zero row, so there is no second draw at a risk and nothing to debit.
         """
         names = [checked_visitor(visitor) for visitor in visitors]
-        told = f"erase {len(names)} visitor{'' if len(names) == 1 else 's'}"
-        self._require(told, sorted(normalised(name) for name in names))
+        words = f"erase {len(names)} visitor{'' if len(names) == 1 else 's'}"
+        self._require(words, sorted(normalised(name) for name in names))
         return erasure.erase(
             self._store,
             self._key,
@@ -150,14 +150,14 @@ class VisitorRequests:
         running: bool = False,
         progress: Callable[[int, int], None] | None = None,
     ) -> Erasure:
-        """Forget everybody who was decided for before a time, in small transactions.
+        """Erase all visitors decided before a time, in small transactions.
 
-        It can be stopped and run again: what is done stays done.
+        It can be interrupted and repeated: completed parts stay done.
 
         Args:
             before: the time.
-            running: also in experiments that still draw.
-            progress: told how many are done, and of how many.
+            running: include experiments that still draw.
+            progress: callback that receives the number done and the total.
         """
         self._require(f"erase all visitors of before {before:%Y-%m-%d %H:%M}", before, running)
         return erasure.purge(
@@ -169,7 +169,7 @@ class VisitorRequests:
         )
 
     def _require(self, words: str, *exactly: object) -> None:
-        """A second person, where the firm asks for one."""
+        """Require a second person if the firm's rules say so."""
         with self._approvals.asking(), self._store.read() as connection:
             self._approvals.require_erasure(connection, words, *exactly)
 
@@ -179,7 +179,7 @@ class VisitorRequests:
         return Decision(shown, live[row.experiment_id].arms[row.shown])
 
     def _hashes(self, scope: bytes, visitor: str) -> list[bytes]:
-        """As stored now, and as it was before ids were normalised."""
+        """Return the current stored hash, and the one from before ids were normalised."""
         hashed = VisitorHash(self._key, scope)
         return list({hashed(normalised(visitor)), hashed(visitor)})
 

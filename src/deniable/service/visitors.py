@@ -1,7 +1,7 @@
-"""Visitor ids as keyed HMACs, and where the key comes from.
+"""Visitor ids as keyed HMACs, and loading the key.
 
-Only `HMAC-SHA256(key, experiment or group, visitor)`, cut to 16 bytes, is stored: without the key
-nobody can tell who a row is about, nor that two experiments saw the same visitor.
+Only `HMAC-SHA256(key, experiment or group, visitor)`, truncated to 16 bytes, is stored. Without the
+key it is impossible to identify the visitor of a row or to link visitors between experiments.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ ENVIRONMENT = "DENIABLE_VISITOR_KEY"
 KEY_BYTES = 32
 
 _INNER, _OUTER = (bytes(byte ^ pad for byte in range(256)) for pad in (0x36, 0x5C))
-"""The two paddings of HMAC (RFC 2104), as translations of a byte."""
+"""The two paddings of HMAC (RFC 2104), as byte translation tables."""
 
 
 class VisitorHash:
-    """The stored form of visitors within one scope (an experiment's id, or a group).
+    """Computes the stored form of visitor ids within one scope (an experiment's id, or a group).
 
-    HMAC-SHA256 with everything that does not depend on the visitor hashed once, in advance.
+    HMAC-SHA256 with everything that does not depend on the visitor hashed in advance.
 
     >>> VisitorHash(b"k" * 32, bytes(16))("v-1").hex()
     '3a1979ef497af7f857ef1dbc9fbc4915'
@@ -51,29 +51,29 @@ class VisitorHash:
 
 
 def visitor_hash(key: bytes, scope: bytes, visitor: str) -> bytes:
-    """The stored form of one visitor; `VisitorHash` for many of the same scope."""
+    """Return the stored form of one visitor id; use `VisitorHash` for many in the same scope."""
     return VisitorHash(key, scope)(visitor)
 
 
 def group_scope(group: str) -> bytes:
-    """The scope of a group's memberships, from before groups became layers."""
+    """Scope of a group's memberships, from before groups became layers."""
     return b"group" + sha256(group.encode()).digest()
 
 
 def layer_scope(layer: str) -> bytes:
-    """The scope of the hash that gives a visitor's slot in a layer."""
+    """Scope of the hash that determines a visitor's slot in a layer."""
     return b"layer" + sha256(layer.encode()).digest()
 
 
 def holdout_scope(experiment: bytes) -> bytes:
-    """The scope of the hash that chooses an experiment's holdout."""
+    """Scope of the hash that selects an experiment's holdout."""
     return b"holdout" + experiment
 
 
 def normalised(visitor: str) -> str:
-    r"""One spelling for each id: Unicode's composed form, without white space around it.
+    r"""rNormalise an id: Unicode composed form, without surrounding white space.
 
-    Capital letters stay: they may tell two ids apart.
+    Case is kept, because it may distinguish two ids.
 
     >>> normalised(" v-1\n"), normalised("Cafe\u0301") == normalised("Caf\u00e9")
     ('v-1', True)
@@ -83,12 +83,12 @@ def normalised(visitor: str) -> str:
 
 
 def fingerprint(key: bytes) -> bytes:
-    """Tells keys apart without telling the key; stored, so that a wrong key is noticed."""
+    """Identify a key without revealing it. Stored, so that a wrong key is noticed."""
     return hmac.digest(key, b"deniable visitor key", "sha256")
 
 
 def check_key(connection: Connection, key: bytes) -> None:
-    """Remember the first key's fingerprint; refuse any other: it would draw for everybody again."""
+    """Store the first key's fingerprint; refuse any other key, because it would redraw all visitors."""
     known = connection.execute(select(facts.c.value).where(facts.c.name == "visitor_key")).scalar()
     if known is None:
         lock_chain(connection)
@@ -101,28 +101,28 @@ def check_key(connection: Connection, key: bytes) -> None:
         record(connection, "key", None, fingerprint=fingerprint(key).hex())
     elif known != fingerprint(key):
         raise WrongStateError(
-            "this visitor key is not the one that the store was made with; restore the old one "
+            "this visitor key is not the one that the store was created with; restore the old one "
             f"(key file or {ENVIRONMENT}), because with another one every visitor would be new"
         )
 
 
 def has_key(connection: Connection) -> bool:
-    """Whether the store was made with a key already."""
+    """Whether the store already has a key."""
     fact = connection.execute(select(facts.c.name).where(facts.c.name == "visitor_key")).first()
     return fact is not None or bool(linked(connection, commitments.c.kind == "key"))
 
 
 def visitor_key(url: str, key_file: str | Path | None = None, *, new: bool = True) -> bytes:
-    """The key: from the environment, else from its file, which is made where missing.
+    """Load the key from the environment or from its file, which is created if missing.
 
     Args:
-        url: the store; a SQLite file has its key beside it, `<file>.key`.
-        key_file: another place for it.
-        new: whether a missing file may be made. Not for a store that was made with a key: a new one
-            would be in the place where the old one has to be restored.
+        url: the store; a SQLite file's key is next to it, in `<file>.key`.
+        key_file: use this file instead.
+        new: whether to create a missing file. Must be False if the store already has a key: a new
+            key would take the place where the old one has to be restored.
 
     Raises:
-        WrongStateError: the file is missing and may not be made, or others can read it.
+        WrongStateError: the file is missing and may not be created, or other users can read it.
     """
     given = os.environ.get(ENVIRONMENT)
     if given is not None:
@@ -133,7 +133,7 @@ def visitor_key(url: str, key_file: str | Path | None = None, *, new: bool = Tru
     if not path.exists():
         if not new:
             raise WrongStateError(
-                f"the visitor key {path} is missing, and the store was made with one: restore it, "
+                f"the visitor key {path} is missing, but the store was created with one: restore it, "
                 f"or name it by --key-file or {ENVIRONMENT}"
             )
         _create(path)
@@ -143,7 +143,7 @@ def visitor_key(url: str, key_file: str | Path | None = None, *, new: bool = Tru
 
 
 def key_file_of(url: str, key_file: str | Path | None = None) -> Path:
-    """Where the key of a store is: as given, else beside the SQLite file, else in this folder."""
+    """Return the path of a store's key: as given, next to the SQLite file, or in the current folder."""
     if key_file is not None:
         return Path(key_file)
     if url.startswith("sqlite:///"):
@@ -152,7 +152,7 @@ def key_file_of(url: str, key_file: str | Path | None = None) -> Path:
 
 
 def _create(path: Path) -> None:
-    """Write a new key whole, then give it its name; whoever is first wins."""
+    """Write a new key to a temporary file and link it into place; the first process wins."""
     draft = path.with_name(f"{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
     descriptor = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     try:

@@ -1,8 +1,9 @@
-"""Webhook: ledger entries are sent to one address of the firm, signed, in order, at least once.
+"""Webhook: sends ledger entries to one URL of the firm, signed, in order, at least once.
 
-A message says which kind of entry, of which experiment, by whom and when: never a visitor, a segment, an
-arm or a budget. One process at a time sends; where the other side does not answer 2xx, the same message
-is tried again, later and later, and given up after some hours so that it holds nothing up for good.
+A message contains the kind of entry, the experiment, the actor and the time, but never a visitor, a
+segment, an arm or a budget. One process at a time sends. If the receiver does not respond with 2xx,
+the message is retried with increasing delays, and dropped after some hours so that it does not
+block later ones.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from deniable.storage.store import Store
 _log = logging.getLogger("deniable.webhook")
 
 SECONDS = 5.0
-"""How often the ledger is looked at."""
+"""Interval between checks of the ledger."""
 
 TIMEOUT_SECONDS = 10.0
 FIRST_WAIT_SECONDS, MOST_WAIT_SECONDS, MOST_TRIES = 5.0, 3_600.0, 14
@@ -38,7 +39,7 @@ LEASE_SECONDS = 120
 PAGE = 100
 PURPOSE = b"webhook"
 UNTOLD = frozenset({"table", "scores", "key", "migrate", "scratch", "scratch_end"})
-"""Kinds that are no news: there are many of them, or nobody caused them."""
+"""Kinds of entries that are not sent, because they are frequent or not caused by a person."""
 
 _CURSOR = "webhook_seq"
 _LEASE = "webhook"
@@ -46,7 +47,7 @@ SIGNATURE = "Deniable-Signature"
 
 
 def checked_url(url: str) -> str:
-    """The address, or InvalidArgumentError."""
+    """Validate the URL."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or not url.isprintable():
         raise InvalidArgumentError("webhook_url", url, "https://HOST/PATH")
@@ -54,7 +55,7 @@ def checked_url(url: str) -> str:
 
 
 def signature(secret: bytes, moment: int, body: bytes) -> str:
-    """What the header says: when it was sent, and the HMAC-SHA256 of that and the body.
+    """Return the signature header: the time of sending, and the HMAC-SHA256 of time and body.
 
     >>> signature(b"key", 0, b"{}")[:20]
     't=0,v1=7314351dd949a'
@@ -64,31 +65,31 @@ def signature(secret: bytes, moment: int, body: bytes) -> str:
 
 
 def message(entry: Commitment) -> bytes:
-    """What is sent about an entry."""
-    told = {
+    """Return the message for an entry."""
+    content = {
         "id": entry.seq,
         "kind": entry.kind,
         "experiment": entry.experiment,
         "by": entry.actor,
         "recorded_at": entry.recorded_at.isoformat(),
     }
-    return json.dumps(told, separators=(",", ":")).encode()
+    return json.dumps(content, separators=(",", ":")).encode()
 
 
 class Webhook(threading.Thread):
-    """Tells the ledger's news to one address.
+    """Sends new ledger entries to one URL.
 
     Args:
-        service: whose ledger.
-        url: where to.
-        clock: seconds, for the waits between tries; another one in tests.
+        service: the service with the ledger.
+        url: the receiver.
+        clock: time in seconds, for delays between retries; replaced in tests.
     """
 
     def __init__(
         self, service: Deniable, url: str, clock: Callable[[], float] = time.monotonic
     ) -> None:
         super().__init__(name="deniable-webhook", daemon=True)
-        self._place = _Place(service._store)
+        self._place = _Cursor(service._store)
         self._secret = secret_of(service)
         self._url = checked_url(url)
         self._clock = clock
@@ -104,18 +105,18 @@ class Webhook(threading.Thread):
         while not self._ended.wait(SECONDS):
             try:
                 self.tell()
-            except DeniableError as error:  # the store is away; it may come back
+            except DeniableError as error:  # the store is unavailable; it may come back
                 _log.warning("webhook: %s", type(error).__name__)
 
     def end(self) -> None:
-        """Send no more."""
+        """Stop sending."""
         self._ended.set()
         if self.is_alive():
             self.join()
         self._client.close()
 
     def tell(self) -> int:
-        """Send what is new, as far as the other side takes it; returns how many messages it took."""
+        """Send new entries as far as the receiver accepts them; return the number accepted."""
         if self._clock() < self._not_before or not self._place.claimed():
             return 0
         taken = 0
@@ -150,19 +151,19 @@ class Webhook(threading.Thread):
 
 
 def secret_of(service: Deniable) -> bytes:
-    """The secret of the signatures, as text in bytes: the same in every process of a store."""
+    """Return the signing secret as ASCII bytes, identical in every process of a store."""
     return service.derived_key(PURPOSE).hex().encode()
 
 
-class _Place:
-    """How far the ledger was told, in the store; and which process tells it."""
+class _Cursor:
+    """The position in the ledger up to which entries were sent, and which process sends."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._owner = os.urandom(16)
 
     def claimed(self) -> bool:
-        """Whether it is this process that tells now."""
+        """Whether this process is the current sender."""
         return self._store.retried(self._claim)
 
     def _claim(self, connection: Connection) -> bool:
@@ -182,7 +183,7 @@ class _Place:
         return True
 
     def news(self) -> list[Commitment]:
-        """Entries that were not told yet, oldest first; the first time, none of before."""
+        """Return entries not sent yet, oldest first. The first call skips existing entries."""
         with self._store.read() as connection:
             stored = connection.execute(
                 select(facts.c.value).where(facts.c.name == _CURSOR)
@@ -197,7 +198,7 @@ class _Place:
         return []
 
     def reached(self, seq: int) -> None:
-        """Remember that everything up to here was told."""
+        """Record that everything up to here was sent."""
         value = seq.to_bytes(8, "big")
 
         def work(connection: Connection) -> None:

@@ -1,8 +1,8 @@
-"""The writer: one thread that answers everything queued in one durable transaction after another.
+"""The writer: a single thread that answers all queued jobs, one durable transaction after another.
 
-While a transaction is being synced to the disk the next jobs gather; together they are the next
-batch (group commit). A job is answered only after its transaction is durable, or, where the store
-cannot take it, with an unstored arm (decisions) or an error (rewards).
+While one transaction is synced to disk, new jobs accumulate and become the next batch (group
+commit). A job is answered only after its transaction is durable. If the store cannot take it,
+decisions get an arm that is not stored and rewards get an error.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from deniable.storage.records import Decision
 from deniable.storage.store import Store
 
 BATCH_SECONDS = 0.025
-"""How long one transaction should take: what comes meanwhile has to wait for it.
+"""Target duration of one transaction. Jobs that arrive meanwhile wait for the next one.
 
 During overload a decision waits for its turn (`queue_seconds`, and up to one transaction more), and
 then for its own transaction.
@@ -36,17 +36,17 @@ ONLY_BATCHES_SECONDS = 1.0
 """After so long without a single decision or reward, nobody is there who would wait for a batch."""
 
 SMALLEST_BATCH, FIRST_BATCH = 100, 500
-"""Decisions and rewards of one transaction: at least, and before anything was measured."""
+"""Batch sizes: the minimum, and the initial size before anything has been measured."""
 
 READY_SECONDS = 3.0
-"""A store that has not answered a probe after this long is not ready."""
+"""The store counts as not ready if a probe takes longer than this."""
 
 
 class BatchSize:
-    """How many decisions and rewards make a transaction of about BATCH_SECONDS.
+    """Estimates how many decisions and rewards fit into a transaction of about BATCH_SECONDS.
 
     Attributes:
-        limit: how many, by what the transactions so far have taken.
+        limit: the current estimate.
 
     >>> size = BatchSize(most=5_000)
     >>> for _ in range(20):
@@ -79,21 +79,22 @@ class BatchSize:
         return max(SMALLEST_BATCH, min(self._most, round(self._rate * seconds)))
 
     def measured(self, size: int, seconds: float) -> None:
-        """A transaction of this size took so long. Small ones tell little: most of it is waiting."""
+        """Record a transaction's size and duration. Small ones say little: most of it is waiting."""
         if size >= SMALLEST_BATCH:
             self._rate += 0.3 * (size / max(seconds, 1e-6) - self._rate)
 
 
 class Writer:
-    """Takes jobs from any thread; finishes them in its own.
+    """Accepts jobs from any thread and processes them in its own.
 
     Args:
-        store: where to.
-        key: of the visitors' HMACs.
+        store: the store to write to.
+        key: key for visitor HMACs.
         publisher: makes tables.
-        queue_limit: decisions and rewards that may wait.
-        queue_seconds: how long they may wait during overload; None: for ever.
-        batch_limit: decisions and rewards in one transaction (a larger single job is still one).
+        queue_limit: maximum number of queued decisions and rewards.
+        queue_seconds: how long they may wait during overload; None means indefinitely.
+        batch_limit: maximum decisions and rewards per transaction (a larger single job still gets
+            one).
     """
 
     def __init__(
@@ -114,9 +115,10 @@ class Writer:
             stored=publisher.sums.stored,
         )
         self._key = key
-        self._durable = store.durable  # nothing to sync: no thread, each job at once
+        # If not durable, there is nothing to sync: no thread, one job at a time.
+        self._durable = store.durable
         self._batch_size = BatchSize(most=batch_limit)
-        self._lock = threading.RLock()  # guards what follows
+        self._lock = threading.RLock()  # guards the attributes below
         self._changed = threading.Condition(self._lock)
         self._queue = FairQueue(queue_limit, queue_seconds)
         self._probes: list[_Probe] = []
@@ -132,7 +134,7 @@ class Writer:
             raise OverloadedError("too many decisions and rewards are waiting already")
 
     def submit_all(self, jobs: Sequence[Job]) -> Sequence[Job]:
-        """Queue jobs; returns those that were refused. Others may be refused in their favour."""
+        """Queue jobs and return those that were refused. Queued ones may be refused in their favour."""
         with self._lock:
             if self._closed:
                 raise StoreUnavailableError("the service is closed")
@@ -154,8 +156,8 @@ class Writer:
         return own
 
     def crowded(self, caller: Hashable, size: int) -> bool:
-        """Whether a job of this caller and size would only wait to be refused; counts it if so."""
-        if not self._queue.standing:  # nearly always; the writer may hold the lock just now
+        """Whether a job of this caller and size would only wait to be refused. Counts it if so."""
+        if not self._queue.standing:  # fast path, because the writer may hold the lock
             return False
         with self._lock:
             crowded = self._queue.crowded(caller, size, time.monotonic())
@@ -163,9 +165,9 @@ class Writer:
         return crowded
 
     def answer_late(self, job: Job) -> list[Decision]:
-        """Answer a job without the store, because the store takes too long; raises for rewards.
+        """Answer a job without the store because the store is too slow. Raises for rewards.
 
-        The job may still be stored. That harms nobody: what is answered here tells nothing.
+        The job may still be stored later. That does no harm, because this answer reveals nothing.
         """
         job.late = True
         state = self.engine.state(job.experiment) if isinstance(job, DecideJob) else None
@@ -177,13 +179,13 @@ class Writer:
         return answers
 
     def stalled(self, seconds: float) -> bool:
-        """Whether the present transaction has been at work for longer than this."""
+        """Whether the current transaction has been running for longer than this."""
         since = self._busy_since
         return since is not None and time.monotonic() - since > seconds
 
     @property
     def figures(self) -> Figures:
-        """Counts since the start, and the present state."""
+        """Counts since the start and the current state."""
         with self._lock:
             queued, age = self._queue.size, self._queue.age(time.monotonic())
         found = Figures(
@@ -210,7 +212,7 @@ class Writer:
         return probe.finished.wait(READY_SECONDS) and probe.passed
 
     def close(self, timeout_seconds: float | None = None) -> bool:
-        """Finish what is queued, then stop; False where that took longer than the timeout."""
+        """Finish everything queued, then stop. Returns False if that exceeds the timeout."""
         with self._lock:
             first, self._closed = not self._closed, True
             self._changed.notify()
@@ -223,7 +225,7 @@ class Writer:
         return True
 
     def _wake(self) -> None:
-        if self._thread is None:  # started by the first job: looking on needs no thread
+        if self._thread is None:  # started lazily: read-only use needs no thread
             self._thread = threading.Thread(target=self._run, name="deniable-writer", daemon=True)
             self._thread.start()
         self._changed.notify()
@@ -247,17 +249,17 @@ class Writer:
                 for job in batch:
                     job.finish()
             if probes:
-                passed = self._probed()
+                passed = self._probe_store()
                 for probe in probes:
                     probe.finish(passed)
             self._busy_since = None
 
-    def _probed(self) -> bool:
-        """All that a decision needs, undone; then an empty transaction that is committed."""
+    def _probe_store(self) -> bool:
+        """Do everything that a decision needs and roll it back, then commit an empty transaction."""
         try:
             self.engine.probe()
             self.engine.run([DecideJob("", (), (), lambda _job: None)])
-        except Exception:  # noqa: BLE001 - whatever is wrong, it is not ready
+        except Exception:  # noqa: BLE001 - any error means not ready
             return False
         return not self.engine.failing
 
@@ -270,13 +272,13 @@ class Writer:
 
 
 class _Probe:
-    """Somebody who waits to know whether the store is ready."""
+    """A caller waiting to learn whether the store is ready."""
 
     def __init__(self) -> None:
         self.finished = threading.Event()
         self.passed = False
 
     def finish(self, passed: bool) -> None:
-        """Tell the outcome."""
+        """Report the outcome."""
         self.passed = passed
         self.finished.set()

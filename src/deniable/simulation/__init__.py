@@ -1,1 +1,1 @@
-"""The simulation layer: environments, two kernels of one law, runs over many repetitions, results."""
+"""The simulation layer: environments, two equivalent kernels, repeated runs, and results."""

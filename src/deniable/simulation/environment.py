@@ -1,4 +1,4 @@
-"""An experiment's truth: click rates by arm and segment, who arrives, and what rewards are like."""
+"""The ground truth of an experiment: click rates by arm and segment, arrivals, and rewards."""
 
 from __future__ import annotations
 
@@ -19,25 +19,27 @@ LONGEST_DELAY = 10**6
 
 @dataclass(frozen=True, eq=False, init=False)
 class Environment:
-    """What visitors do: who comes, what they click on, what a click is worth, when it is known.
+    """How visitors behave: who comes, what they click, the value of a click, and when it is known.
 
     Attributes:
-        rates: click rate of each arm (row) in each segment (column), (K, J), of the first visitor.
+        rates: click rate of each arm (row) in each segment (column) for the first visitor, (K, J).
         shares: probability that a visitor belongs to each segment, (J,).
-        horizon: T, the visitors of the experiment.
-        name: what it is called in results.
+        horizon: T, the number of visitors of the experiment.
+        name: name in results.
         arms: names of the arms.
         segments: names of the segments.
-        changes: (visitor, rates from this visitor on), ascending: click rates that change.
-        delay: probabilities that a reward is known 0, 1, 2, ... visitors late; (1,): at once.
-        values: mean worth of a click, (K, J).
-        value_spread: standard deviation of the logarithm of a click's worth; 0: always the mean.
+        changes: (visitor, rates from this visitor on), ascending, for changing click rates.
+        delay: probabilities that a reward is known 0, 1, 2, ... visitors late; (1,) means
+            immediately.
+        values: mean value of a click, (K, J).
+        value_spread: standard deviation of the logarithm of a click's value; 0 means always the
+            mean.
 
     >>> page = Environment([0.324, 0.295], horizon=10_000)
     >>> page.n_arms, page.n_segments, page.best_rate
     (2, 1, 0.324)
 
-    The better arm changes at visitor 5,000, purchases are worth 40 and known 20 visitors later:
+    The better arm changes at visitor 5,000; purchases are worth 40 and known 20 visitors later:
 
     >>> shop = Environment(
     ...     [0.03, 0.02], 10_000, changes=[(5_000, [0.02, 0.03])], values=40, delay=20
@@ -72,10 +74,10 @@ class Environment:
         values: ArrayLike = 1.0,
         value_spread: float = 0.0,
     ) -> None:
-        """Rates of shape (K,) mean one segment; shares default to equal ones.
+        """Rates of shape (K,) mean one segment; shares are equal by default.
 
-        `visitors` is another word for `horizon`. A whole `delay` is the same for all rewards.
-        `values` may be one number, one by arm, or (K, J).
+        `visitors` is a synonym of `horizon`. An integer `delay` applies to all rewards. `values`
+        may be one number, one per arm, or (K, J).
         """
         table = _rates("rates", rates)
         n_arms, n_segments = table.shape
@@ -86,11 +88,11 @@ class Environment:
             )
         if (horizon is None) == (visitors is None):
             raise InvalidArgumentError("horizon", horizon, "the number of visitors, once")
-        told, end = ("visitors", visitors) if horizon is None else ("horizon", horizon)
+        argument, end = ("visitors", visitors) if horizon is None else ("horizon", horizon)
         given: dict[str, object] = {
             "rates": _frozen(table),
             "shares": _frozen(parts),
-            "horizon": check.whole(told, end, 1, LONGEST_HORIZON),
+            "horizon": check.whole(argument, end, 1, LONGEST_HORIZON),
             "name": _name(name),
             "arms": _names("arms", arms, n_arms),
             "segments": _names("segments", segments, n_segments),
@@ -110,19 +112,19 @@ class Environment:
 
     @classmethod
     def of(cls, data: ExperimentData) -> Environment:
-        """The environment in which an experiment's observed rates are the truth."""
+        """Return the environment in which an experiment's observed rates are the truth."""
         if not isinstance(data, ExperimentData):
             raise InvalidArgumentError("data", data, "an experiment, such as asos() has")
         return cls(data.rates, data.visitors, name=data.name)
 
     @property
     def n_arms(self) -> int:
-        """K."""
+        """Number of arms, K."""
         return int(self.rates.shape[0])
 
     @property
     def n_segments(self) -> int:
-        """J."""
+        """Number of segments, J."""
         return int(self.rates.shape[1])
 
     @property
@@ -132,7 +134,7 @@ class Environment:
 
     @property
     def starts(self) -> tuple[int, ...]:
-        """How many visitors came before each phase of constant click rates; the first is 0."""
+        """Number of visitors before each phase of constant click rates; the first is 0."""
         return (0, *(visitor - 1 for visitor, _ in self.changes))
 
     @property
@@ -141,12 +143,12 @@ class Environment:
         return np.stack([self.rates, *(rates for _, rates in self.changes)])
 
     def phase_at(self, checkpoints: ArrayLike) -> NDArray[np.intp]:
-        """The phase of the last visitor before each checkpoint."""
+        """Return the phase of the last visitor before each checkpoint."""
         return np.searchsorted(self.starts, np.asarray(checkpoints), side="left") - 1
 
     @property
     def gaps(self) -> FloatArray:
-        """Reward lost by showing each arm to the first visitor, against the segment's best: (K, J)."""
+        """Reward lost by showing each arm to the first visitor instead of the segment's best, (K, J)."""
         return np.asarray(self.phase_gaps[0])
 
     @property
@@ -157,7 +159,7 @@ class Environment:
 
     @property
     def is_plain(self) -> bool:
-        """Whether every reward is a click, known at once: what the fast kernels need."""
+        """Whether every reward is a click that is known immediately, as the fast kernels require."""
         return len(self.delay) == 1 and self.value_spread == 0 and bool((self.values == 1).all())
 
 

@@ -1,4 +1,4 @@
-"""One policy in one environment, as numbers that a worker process can run repetition by repetition."""
+"""One policy in one environment, in a form that a worker process can run."""
 
 from __future__ import annotations
 
@@ -35,28 +35,28 @@ if TYPE_CHECKING:
 Kernel: TypeAlias = Literal["leap", "step"]
 Counts: TypeAlias = NDArray[np.int64]
 Outcome: TypeAlias = tuple[Counts, Counts, FloatArray | None]
-"""Shows, clicks and rewards at each checkpoint, (C, J, K) each; None: rewards are clicks."""
+"""Shows, clicks and rewards at each checkpoint, (C, J, K) each; None if rewards are clicks."""
 
 KERNELS: tuple[Kernel, ...] = ("leap", "step")
 
 LONGEST_LEARNING = 10**7
-"""Visitors of a learner in Python: a repetition then takes minutes."""
+"""Maximum visitors for a learner in Python; a repetition then takes minutes."""
 
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """What a worker needs to know.
+    """The input of a worker.
 
     Attributes:
-        key: the job's stream of random numbers: one for each environment and name of a policy.
+        key: the job's random number stream: one per environment and policy name.
         rule: the policy's rule for this environment.
         rates: click rates by segment and arm, (J, K).
         arrival: cumulative shares of the segments, (J,).
-        checkpoints: numbers of visitors at which counts are kept, ascending, the last is T. Click
-            rates change only there.
+        checkpoints: numbers of visitors at which counts are recorded, ascending, ending with T.
+            Click rates change only there.
         kernel: "leap" or "step".
-        rates_until: where click rates change, those until each checkpoint, (C, J, K); else empty.
-        values: mean worth of a click by segment and arm, (J, K).
+        rates_until: if click rates change, those until each checkpoint, (C, J, K); else empty.
+        values: mean value of a click by segment and arm, (J, K).
         value_spread: standard deviation of its logarithm.
         delays: cumulative probabilities that a reward is known 0, 1, 2, ... visitors late.
     """
@@ -74,7 +74,7 @@ class Job:
 
     @property
     def is_plain(self) -> bool:
-        """Whether rewards are clicks, known at once."""
+        """Whether rewards are clicks that are known immediately."""
         return self.delays.size == 1 and self.value_spread == 0 and bool((self.values == 1).all())
 
 
@@ -87,13 +87,13 @@ def make_job(
     *,
     common_random_numbers: bool = False,
 ) -> Job:
-    """The job of one policy in one environment.
+    """Create the job of one policy in one environment.
 
     Args:
-        environment: the truth.
+        environment: the ground truth.
         policy: how arms are chosen.
-        horizon: T, if other than the environment's.
-        checkpoints: visitors at which to keep counts; the horizon is always one of them.
+        horizon: T, if different from the environment's.
+        checkpoints: visitors at which to record counts; always includes the horizon.
         kernel: "leap", or "step" for visitor by visitor.
         common_random_numbers: whether all policies start from the same random numbers.
     """
@@ -105,8 +105,8 @@ def make_job(
     points = {check.whole("checkpoints", point, 1, end) for point in points_of(checkpoints)}
     points |= {start for start in environment.starts if 0 < start < end} | {end}
     ordered = np.array(sorted(points), dtype=np.int64)
-    # By the policy's name, not by its label: a budget that differs in its last bit, as solvers'
-    # budgets do from one machine to the next, must not change the random numbers.
+    # Use the policy's name, not its label: a budget that differs in its last bit, as solvers'
+    # budgets do between machines, must not change the random numbers.
     stream = environment.name if common_random_numbers else f"{environment.name}\0{policy.name}"
     phases = environment.phase_at(ordered)
     changing = len(environment.changes) > 0
@@ -115,7 +115,7 @@ def make_job(
         rule=_rule(environment, policy, end, phases),
         rates=np.array(
             environment.rates.T, order="C"
-        ),  # writable, as after pickling: one compilation
+        ),  # writable, as after unpickling, so that there is only one compilation
         arrival=_cumulated(environment.shares),
         checkpoints=ordered,
         kernel=kernel,
@@ -138,13 +138,13 @@ def _check_kinds(environment: object, policy: object) -> None:
 
 
 def points_of(checkpoints: Sequence[int] | None) -> Sequence[int]:
-    """The checkpoints asked for, as a sequence."""
+    """Return the requested checkpoints as a sequence."""
     allowed = "a list of numbers of visitors"
     return () if checkpoints is None else check.listed("checkpoints", checkpoints, allowed)
 
 
 def _rule(environment: Environment, policy: Policy, horizon: int, phases: Counts) -> Rule:
-    """The policy's rule; what knows the rates becomes the tables it would show."""
+    """Return the policy's rule. Rules that use the true rates become the tables they would show."""
     rule = policy.rule(environment.rates, horizon)
     if isinstance(rule, FixedRule | KnownRatesRule):
         worth = environment.phases * environment.values
@@ -171,18 +171,18 @@ def _check_size(environment: Environment, policy: Policy) -> None:
 
 
 def _known(environment: Environment, rule: Rule, rates: FloatArray) -> FloatArray:
-    """What is shown where rates are known, or do not matter, (K, J)."""
+    """Return what is shown if rates are known or irrelevant, (K, J)."""
     if isinstance(rule, FixedRule):
         return rule.shown
     assert isinstance(rule, KnownRatesRule)
     from deniable.strategies.joint_lp import best_table
 
-    scale = max(float(rates.max()), 1.0)  # worth may be above 1; its unit does not matter
+    scale = max(float(rates.max()), 1.0)  # values may exceed 1; their unit does not matter
     return best_table(rates / scale, environment.shares, rule.budget).table
 
 
 def run_repetition(job: Job, seed: int, repetition: int) -> tuple[Counts, Counts]:
-    """Shows and clicks at each checkpoint, (C, J, K) each; a function of its arguments alone.
+    """Return shows and clicks at each checkpoint, (C, J, K) each; a pure function of its arguments.
 
     >>> from deniable.policies.benchmarks import RandomPolicy
     >>> page = Environment([0.5, 0.5], horizon=10)
@@ -194,7 +194,7 @@ def run_repetition(job: Job, seed: int, repetition: int) -> tuple[Counts, Counts
 
 
 def run_outcome(job: Job, seed: int, repetition: int) -> Outcome:
-    """The same with rewards; where these are clicks, None."""
+    """Like `run_repetition`, with rewards; None if these are clicks."""
     if job.is_plain and not isinstance(job.rule, LearnerRule):
         return (*run_repetition(job, seed, repetition), None)
     return run_with_rewards(job, _state(job, seed, repetition))
@@ -208,8 +208,8 @@ def _state(job: Job, seed: int, repetition: int) -> NDArray[np.uint64]:
 
 
 def run_from(job: Job, state: NDArray[np.uint64]) -> tuple[Counts, Counts]:
-    """The same from a generator's state, which is used up."""
-    # Imported here: importing the kernels loads Numba, which takes a second.
+    """Like `run_repetition`, from a generator's state, which is modified."""
+    # Imported here, because importing the kernels loads Numba, which takes a second.
     from deniable.simulation.kernels.gittins import run_index
     from deniable.simulation.kernels.gittins_table import gittins_table
     from deniable.simulation.kernels.run import run_fixed, run_greedy
@@ -228,12 +228,12 @@ def run_from(job: Job, state: NDArray[np.uint64]) -> tuple[Counts, Counts]:
         return _run_epoch_rule(leap, rule, setting)
     if isinstance(rule, TableRule):
         return run_tables(leap, _publishing(rule), setting)
-    assert isinstance(rule, IndexRule)  # `make_job` has replaced the rest
+    assert isinstance(rule, IndexRule)  # `make_job` replaced the other kinds
     return run_index(leap, gittins_table(rule.discount), setting)
 
 
 def run_with_rewards(job: Job, state: NDArray[np.uint64]) -> Outcome:
-    """Learners, and rewards that are late or have a worth: shows, clicks and rewards."""
+    """Run learners, and rewards that are late or have values: shows, clicks and rewards."""
     from deniable.simulation.kernels.late_rewards import Worth, run_late
     from deniable.simulation.kernels.run import run_fixed
 
@@ -246,13 +246,13 @@ def run_with_rewards(job: Job, state: NDArray[np.uint64]) -> Outcome:
         return run_learner(rule, worth, setting)
     if isinstance(rule, GreedyRule):
         return run_late(kernel_rule(rule), rule.on_segment_clock, worth, setting)
-    assert isinstance(rule, FixedRule)  # `make_job` refuses the rest
+    assert isinstance(rule, FixedRule)  # `make_job` rejects the other kinds
     shows, clicks = run_fixed(job.kernel == "leap", _shown(rule, job), setting)
     return shows, clicks, _rewards_of(clicks, job, state)
 
 
 def _rewards_of(clicks: Counts, job: Job, state: NDArray[np.uint64]) -> FloatArray:
-    """Rewards of clicks that nobody learns from."""
+    """Return rewards of clicks that no policy learns from."""
     if job.value_spread == 0:
         return np.asarray(clicks * job.values)
     rng = np.random.default_rng(state.tolist())
@@ -265,20 +265,20 @@ def _rewards_of(clicks: Counts, job: Job, state: NDArray[np.uint64]) -> FloatArr
 def _setting(job: Job, state: NDArray[np.uint64]) -> Setting:
     from deniable.simulation.kernels.run import Setting
 
-    # A copy where rates change: the kernel writes to it.
+    # Copy if rates change, because the kernel writes to it.
     rates = job.rates.copy() if job.rates_until.size else job.rates
     return Setting(rates, job.arrival, job.checkpoints, state, job.rates_until)
 
 
 def _shown(rule: FixedRule, job: Job) -> FloatArray:
-    """Cumulated tables until each checkpoint, (C, J, K)."""
+    """Return cumulative tables until each checkpoint, (C, J, K)."""
     shown = rule.shown[: job.checkpoints.size] if rule.shown.ndim == 3 else rule.shown
     tables = np.broadcast_to(shown, (job.checkpoints.size, *shown.shape[-2:]))
     return _cumulated(tables.transpose(0, 2, 1))
 
 
 def _run_epoch_rule(leap: bool, rule: EpochRule, setting: Setting) -> tuple[Counts, Counts]:
-    # Imported here: these take seconds to compile, for whoever uses these policies alone.
+    # Imported here, because these take seconds to compile and only some policies need them.
     from deniable.simulation.kernels import epochs
     from deniable.strategies.joint_rule import TableMaker
 
@@ -290,7 +290,7 @@ def _run_epoch_rule(leap: bool, rule: EpochRule, setting: Setting) -> tuple[Coun
 
 
 def is_compiled(job: Job) -> bool:
-    """Whether what the job runs was compiled before; if not, its first repetition takes seconds."""
+    """Whether the job's kernel was compiled before; if not, the first repetition takes seconds."""
     from deniable._compile import is_cached
 
     if isinstance(job.rule, LearnerRule):
@@ -303,7 +303,7 @@ def is_compiled(job: Job) -> bool:
 
 
 def kernel_rule(rule: GreedyRule) -> kernels.Rule:
-    """The rule as the kernels take it."""
+    """Convert the rule to the kernels' type."""
     from deniable.simulation.kernels import state as kernels
 
     kinds = {
@@ -315,7 +315,7 @@ def kernel_rule(rule: GreedyRule) -> kernels.Rule:
 
 
 def _publishing(rule: TableRule) -> tables.Publishing:
-    """The rule as the kernels take it."""
+    """Convert the rule to the kernels' type."""
     from deniable.simulation.kernels import tables
 
     return tables.Publishing(
@@ -324,7 +324,7 @@ def _publishing(rule: TableRule) -> tables.Publishing:
 
 
 def _cumulated(probabilities: FloatArray) -> FloatArray:
-    """Cumulative sums along the last axis, exactly 1 from the last possible class on."""
+    """Return cumulative sums along the last axis, exactly 1 from the last possible class on."""
     sums = np.cumsum(probabilities, axis=-1)
     possible_later = np.cumsum(probabilities[..., ::-1], axis=-1)[..., ::-1] - probabilities
     return np.ascontiguousarray(np.where(possible_later <= 0, 1.0, np.minimum(sums, 1.0)))

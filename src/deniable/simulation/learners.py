@@ -1,8 +1,8 @@
 """The step kernel for learners in Python: visitor by visitor, with rewards when they are known.
 
-What a visitor does is drawn before any arm is shown: the segment, one number that decides the click for
-every arm, and one for the privacy mechanism. So with common random numbers learners meet visitors who
-are the same in everything.
+A visitor's behaviour is drawn before any arm is shown: the segment, one number that decides the
+click for every arm, and one for the privacy mechanism. With common random numbers, learners
+therefore meet identical visitors.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Outcome = tuple[NDArray[np.int64], NDArray[np.int64], FloatArray]
 
 
 def run_learner(rule: LearnerRule, worth: Worth, setting: Setting) -> Outcome:
-    """One repetition; a function of its arguments alone, if the learner is one."""
+    """Run one repetition; a pure function of its arguments if the learner is."""
     world, own = np.random.SeedSequence(setting.state.tolist()).spawn(2)
     learner = _made(rule, np.random.default_rng(own))
     shape = (rule.n_segments, rule.n_arms)
@@ -87,7 +87,7 @@ def _made(rule: LearnerRule, rng: np.random.Generator) -> Learner:
 
 
 class _Shown:
-    """What a learner's wishes become: the chosen arm, a random one, or a draw from a table."""
+    """How a learner's choice is shown: as is, replaced by a random arm, or drawn from a table."""
 
     def __init__(self, rule: LearnerRule, learner: Learner) -> None:
         self._rule, self._learner = rule, learner
@@ -99,7 +99,7 @@ class _Shown:
         self._due = due_at(0, self._epochs)
 
     def arm(self, segment: int, lot: float, visitor: int) -> int:
-        """The arm for the visitor with this number; `lot` is uniform on [0, 1)."""
+        """Return the arm for the visitor with this number; `lot` is uniform on [0, 1)."""
         rule = self._rule
         if rule.gate is not None:
             if visitor > self._due:
@@ -117,7 +117,7 @@ class _Shown:
         return int(lot / rule.explored * rule.n_arms) if lot < rule.explored else arm
 
     def _publish(self, budget: float, visitors: int) -> None:
-        """The next table: the best that keeps the budget, for the scores and shares so far."""
+        """Publish the next table: the best that keeps the budget, for the scores and shares so far."""
         learner: Scoring = self._learner  # type: ignore[assignment]
         scores = check.finite("scores", learner.scores())
         shape = (self._rule.n_segments, self._rule.n_arms)
@@ -133,7 +133,7 @@ class _Shown:
 def _visitors(
     seed: np.random.SeedSequence, count: int, spread: float
 ) -> Iterator[tuple[float, float, float, float, float]]:
-    """Uniform numbers for segment, click, mechanism and delay, and the size of a reward, mean 1."""
+    """Draw uniform numbers for segment, click, mechanism and delay, and the size of a reward, mean 1."""
     rng = np.random.default_rng(seed)
     for first in range(0, count, _BLOCK):
         size = min(_BLOCK, count - first)

@@ -1,4 +1,4 @@
-"""What a run returns: tidy frames, one row per repetition and checkpoint, and their summaries."""
+"""The results of a run: tidy frames with one row per repetition and checkpoint, and summaries."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 VALUES = ("clicks", "reward", "regret")
 KEYS = ("environment", "policy", "risk_cap", "visitors")
 _NORMAL_95 = 1.959963984540054
-_ROWS, _CHARTS = 100, 6  # that a notebook shows
+_ROWS, _CHARTS = 100, 6  # shown in a notebook
 
 
 @dataclass(frozen=True, eq=False)
 class SimulationResult:
-    """Frames of a run, sorted, the same for any number of workers.
+    """The sorted frames of a run, independent of the number of workers.
 
     Attributes:
-        frame: environment, policy, risk_cap, repetition, visitors, clicks, reward, regret. The reward
-            is the clicks, unless these have values. Regret is the pseudo-regret: the sum over visitors
-            of the best arm's expected reward minus the shown arm's.
-        arms: the same by segment and arm, with shows; empty unless asked for.
-        environments: what was simulated.
-        policies: what was compared.
+        frame: environment, policy, risk_cap, repetition, visitors, clicks, reward, regret. The
+            reward equals the clicks unless these have values. Regret is the pseudo-regret: the sum
+            over visitors of the best arm's expected reward minus the shown arm's.
+        arms: the same by segment and arm, with shows; empty unless requested.
+        environments: the simulated environments.
+        policies: the compared policies.
 
     >>> from deniable.policies.benchmarks import PerfectPolicy
     >>> from deniable.simulation.run import simulate
@@ -53,7 +53,7 @@ class SimulationResult:
     policies: tuple[Policy, ...] = ()
 
     def summary(self, value: str = "clicks") -> pl.DataFrame:
-        """By policy and checkpoint: mean with its 95% interval, median, quartiles, 95% range.
+        """Summarise by policy and checkpoint: mean with 95% interval, median, quartiles, 95% range.
 
         Args:
             value: "clicks", "reward" or "regret".
@@ -90,9 +90,9 @@ class SimulationResult:
     def to_pandas(
         self, table: Literal["frame", "arms"] = "frame"
     ) -> Any:  # pandas is not a dependency
-        """The frame, or the one by segment and arm, for pandas: plain columns, a plain index.
+        """Convert the frame, or the one by segment and arm, to pandas, with plain columns and index.
 
-        Whole numbers stay whole, names are strings, and nothing is shared with this result.
+        Integers stay integers, names are strings, and no memory is shared with this result.
         """
         if table not in ("frame", "arms"):
             raise InvalidArgumentError("table", table, "frame or arms")
@@ -105,10 +105,10 @@ class SimulationResult:
         )
 
     def chart(self, environment: str | None = None) -> ChartType:
-        """Clicks at the horizon, best on top, and regret on the way to it, as an Altair chart.
+        """Chart clicks at the horizon, best on top, and regret over time, with Altair.
 
         Args:
-            environment: the name of one, where there are several.
+            environment: name of the environment, if there are several.
         """
         from deniable.charts.simulation import result_chart
 
@@ -133,14 +133,14 @@ class SimulationResult:
 
 @dataclass(frozen=True, eq=False)
 class Described:
-    """A job's place in the results.
+    """A job's labels in the results.
 
     Attributes:
-        environment: the truth.
+        environment: the ground truth.
         policy: the policy's label.
         risk_cap: the policy's largest risk.
         checkpoints: visitors at each checkpoint of the run.
-        asked: those to tell, in ascending order.
+        asked: those to report, in ascending order.
     """
 
     environment: Environment
@@ -151,12 +151,12 @@ class Described:
 
     @property
     def kept(self) -> NDArray[np.intp]:
-        """Which checkpoints to tell; at others only the click rates changed."""
+        """Which checkpoints to report; at the others only the click rates changed."""
         return np.flatnonzero(np.isin(self.checkpoints, self.asked))
 
 
 def summary_html(rows: Sequence[Mapping[str, object]], charts: Sequence[ChartType]) -> str:
-    """A table and charts as HTML for notebooks, static and self-contained."""
+    """Render a table and charts as HTML for notebooks, static and self-contained."""
     heads = ("environment", "policy", "visitors", "repetitions", "mean", "low", "high", "median")
     head = "".join(f"<th>{name}</th>" for name in heads)
     body = "".join(
@@ -184,7 +184,7 @@ def _svg(chart: ChartType) -> str:
 def collect(
     described: Sequence[Described], batches: Sequence[Batch], *, by_arm: bool
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Frames of all batches, by repetition and by arm, in the order of jobs and repetitions."""
+    """Return frames of all batches, by repetition and by arm, in the order of jobs and repetitions."""
     import polars as pl
 
     ordered = sorted(batches, key=lambda batch: (batch.job, batch.first))
@@ -215,7 +215,7 @@ def _totals(job: Described, batch: Batch) -> pl.DataFrame:
 
 
 def _regret(job: Described, batch: Batch) -> FloatArray:
-    """Pseudo-regret by segment and arm at the checkpoints that were asked for."""
+    """Return pseudo-regret by segment and arm at the requested checkpoints."""
     world = job.environment
     gaps = world.phase_gaps.transpose(0, 2, 1)
     if len(gaps) == 1:
@@ -265,7 +265,7 @@ def _repetitions(batch: Batch, rows: int) -> np.ndarray[tuple[int], np.dtype[np.
 
 
 def _empty(by_arm: tuple[str, ...] = ()) -> pl.DataFrame:
-    """A frame without rows; `by_arm` are the further columns of the one by segment and arm."""
+    """Return a frame without rows; `by_arm` are the additional columns by segment and arm."""
     import polars as pl
 
     kinds = {

@@ -1,7 +1,7 @@
-"""Finished batches as Parquet files in a folder, so that a long run can be resumed.
+"""Stores finished batches as Parquet files in a folder, so that a long run can be resumed.
 
-A manifest says which run the folder belongs to. Files are written under another name and renamed when
-complete, so that whatever has its final name is whole.
+A manifest identifies the run that the folder belongs to. Files are written under a temporary name
+and renamed when complete, so that files with a final name are always complete.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class BatchFolder:
             _write_text(manifest, json.dumps({"fingerprint": fingerprint, "jobs": len(jobs)}))
 
     def read(self, repetitions: int) -> list[Batch]:
-        """The repetitions that are finished, below `repetitions`, each once."""
+        """Return the finished repetitions below `repetitions`, each once."""
         import polars as pl
 
         found: dict[tuple[int, int], Batch] = {}
@@ -67,7 +67,7 @@ class BatchFolder:
         return list(found.values())
 
     def write(self, batches: Sequence[Batch]) -> None:
-        """Keep finished batches."""
+        """Store finished batches."""
         import polars as pl
 
         tables = [_table(batch) for batch in batches]
@@ -95,7 +95,7 @@ class BatchFolder:
 
 
 def missing(n_jobs: int, repetitions: int, finished: Iterable[Batch]) -> list[Span]:
-    """The repetitions still to run, as spans.
+    """Return the repetitions that still have to run, as spans.
 
     >>> missing(1, 5, [Batch(0, 2, np.zeros((1, 1, 1, 2), int), np.zeros((1, 1, 1, 2), int))])
     [Span(job=0, first=0, stop=2), Span(job=0, first=3, stop=5)]

@@ -1,7 +1,7 @@
-"""Runs: policies against environments, many repetitions, on as many processors as there are.
+"""Runs: policies in environments, with many repetitions, on all processors.
 
-Same seed, same results, whatever the number of workers, the order, or how often a run was
-interrupted and resumed.
+The same seed gives the same results, whatever the number of workers, the order, or how often a run
+was interrupted and resumed.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ def no_progress(done: int, total: int) -> None:
 
 @dataclass(frozen=True)
 class Case:
-    """One policy in one environment, of a run over many.
+    """One policy in one environment, as part of a larger run.
 
     Attributes:
-        environment: the truth; environments of one run have different names.
+        environment: the ground truth; environments of one run must have different names.
         policy: how arms are chosen.
-        horizon: T, if other than the environment's.
-        checkpoints: visitors at which to keep counts besides the horizon.
+        horizon: T, if different from the environment's.
+        checkpoints: visitors at which to record counts, in addition to the horizon.
 
     >>> from deniable.policies.benchmarks import RandomPolicy
     >>> Case(Environment([0.3, 0.2], horizon=10, name="page"), RandomPolicy()).policy.label
@@ -71,24 +71,26 @@ def simulate(
     """Run each policy in the environment.
 
     Args:
-        environment: the truth.
-        policies: with different labels; your own are `CustomPolicy`.
-        horizon: T, the number of visitors, if other than the environment's.
+        environment: the ground truth.
+        policies: policies with different labels; use `CustomPolicy` for your own.
+        horizon: T, the number of visitors, if different from the environment's.
         repetitions: independent runs of each policy.
-        seed: of everything.
-        checkpoints: visitors at which to keep counts besides the horizon.
-        kernel: "leap" (exact in law, fast) or "step" (visitor by visitor). Custom policies, and
-            rewards that are late or have values, are always run visitor by visitor.
-        executor: any executor, such as Dask's `Client.get_executor()`; None for processes of its
-            own. A script that may need those must guard its entry with `__name__ == "__main__"`.
-        workers: processes to use; None for all processors, 1 for this process alone.
+        seed: random seed.
+        checkpoints: visitors at which to record counts, in addition to the horizon.
+        kernel: "leap" (fast, with the exact distribution) or "step" (visitor by visitor). Custom
+            policies, and rewards that are late or have values, always run visitor by visitor.
+        executor: any executor, such as Dask's `Client.get_executor()`; None starts worker
+            processes. A script that may start those must guard its entry point with
+            `__name__ == "__main__"`.
+        workers: number of processes; None for all processors, 1 for only this process.
         progress: called as repetitions finish; see `progress_bar`.
-        folder: keep finished batches here and resume from them.
+        folder: store finished batches here and resume from them.
         by_arm: also return counts by segment and arm.
         common_random_numbers: start all policies from the same random numbers, so that differences
             between them are less noisy. With the leap kernel the same visitors arrive in each
-            segment (but for policies on the experiment's clock); what is clicked on differs. Custom
-            policies share other numbers, with each other: their visitors also click alike.
+            segment (except for policies that use the experiment's clock), but clicks differ. Custom
+            policies share a different set of numbers, with each other: their visitors also click
+            alike.
 
     >>> from deniable.policies.greedy import ConstantPolicy
     >>> page = Environment([0.324, 0.295], horizon=10**8)
@@ -129,7 +131,7 @@ def simulate_many(
     """Run many cases at once, as one pool of work; arguments as in `simulate`.
 
     A case's random numbers depend on its environment's name, its policy's name, the seed and the
-    repetition, and on no other case of the run. So policies that differ in their budget alone
+    repetition, but on no other case of the run. Policies that differ only in their budget therefore
     start from the same random numbers.
 
     >>> from deniable.policies.benchmarks import RandomPolicy
@@ -197,7 +199,7 @@ def _jobs(cases: Sequence[Case], kernel: Kernel, common: bool) -> list[Job]:
     for discount in {job.rule.discount for job in jobs if isinstance(job.rule, IndexRule)}:
         from deniable.simulation.kernels.gittins_table import gittins_table
 
-        gittins_table(discount)  # once here, on disk for all workers
+        gittins_table(discount)  # computed once here, then read from disk by all workers
     return jobs
 
 
@@ -226,14 +228,14 @@ def _run(
 def compiling_notice(
     environment: Environment, policies: Sequence[Policy], kernel: Kernel = "leap"
 ) -> str | None:
-    """The message shown while kernels compile in the first run after an installation; later None."""
+    """Return a message to show while kernels compile in the first run after installation, or None."""
     jobs = [make_job(environment, policy, kernel=kernel) for policy in policies]
     return None if all(is_compiled(job) for job in jobs) else "compiling the simulator (once)"
 
 
 @contextmanager
 def dask_executor(address: str | None) -> Iterator[Executor | None]:
-    """The workers of a Dask scheduler as an executor; None without an address."""
+    """Return the workers of a Dask scheduler as an executor; None without an address."""
     if address is None:
         yield None
         return
@@ -243,7 +245,7 @@ def dask_executor(address: str | None) -> Iterator[Executor | None]:
         raise InvalidArgumentError(
             "dask", address, "an installed Dask: pip install 'deniable[cluster]'"
         ) from None
-    connect: Any = distributed.Client  # has no annotations
+    connect: Any = distributed.Client  # untyped
     with connect(address, timeout=10) as client:
         yield client.get_executor()
 
@@ -252,11 +254,11 @@ def dask_executor(address: str | None) -> Iterator[Executor | None]:
 def progress_bar(
     title: str = "simulating", notice: str | None = None
 ) -> Iterator[Callable[[int, int], None]]:
-    """A bar for `simulate(progress=...)`, on standard error.
+    """Show a progress bar for `simulate(progress=...)` on standard error.
 
     Args:
-        title: what is going on.
-        notice: shown instead until the first repetition is finished; see `compiling_notice`.
+        title: title of the bar.
+        notice: shown until the first repetition is finished; see `compiling_notice`.
 
     ::
 

@@ -1,4 +1,4 @@
-"""Scenarios: an environment and a run as a TOML file, or as the command line's flags.
+"""Scenarios: an environment and a run as a TOML file, or as command-line flags.
 
 ::
 
@@ -17,8 +17,8 @@
     mobile = 0.7
     desktop = 0.3
 
-Rates and shares can also be plain lists. Click rates that change, and rewards that are late or have a
-worth::
+Rates and shares can also be plain lists. For click rates that change, and rewards that are late or have
+values::
 
     delay = 20                               # visitors; or the probabilities of 0, 1, 2, ...
     values = 40                              # of a click; or by arm
@@ -51,7 +51,7 @@ from deniable.strategies import STRATEGIES
 DEFAULTS: JsonObject = {
     "name": "experiment",
     "shares": None,
-    # Not every strategy: joint takes half a minute to compile, for whoever asks for it.
+    # Not all strategies, because joint takes half a minute to compile.
     "policies": ["constant", "dynamic", "epsilon-greedy", "gittins", "random", "perfect"],
     "budget": 1.0,
     "budgets": None,
@@ -68,24 +68,24 @@ DEFAULTS: JsonObject = {
     "values": 1.0,
     "value_spread": 0.0,
 }
-"""Keys that may be left out; `rates` and `visitors` may not."""
+"""Default values. `rates` and `visitors` have none."""
 
 PUBLISHING: dict[str, Growth | None] = {"visitor": None, "service": "service"}
-"""When private policies learn: after every visitor, or in tables as the service publishes them."""
+"""When private policies learn: after every visitor, or in tables published as in the service."""
 
 KEYS = ("rates", "visitors", *DEFAULTS)
 
 
 @dataclass(frozen=True, eq=False)
 class Scenario:
-    """What to run.
+    """A simulation to run.
 
     Attributes:
-        environment: the truth.
-        policies: with different labels.
-        repetitions: of each policy.
-        seed: of everything.
-        checkpoints: visitors at which to keep counts besides the horizon.
+        environment: the ground truth.
+        policies: policies with different labels.
+        repetitions: repetitions of each policy.
+        seed: random seed.
+        checkpoints: visitors at which to record counts, in addition to the horizon.
         kernel: "leap" or "step".
         common_random_numbers: whether all policies start from the same random numbers.
     """
@@ -100,7 +100,7 @@ class Scenario:
 
 
 def read_scenario(path: str | PathLike[str]) -> Scenario:
-    r"""The scenario of a TOML file; raises with the key that is wrong.
+    r"""rRead a scenario from a TOML file; errors name the key that is wrong.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -113,7 +113,7 @@ def read_scenario(path: str | PathLike[str]) -> Scenario:
 
 
 def read_values(path: str | PathLike[str]) -> JsonObject:
-    """What a TOML file says, as it says it."""
+    """Read a TOML file without interpreting it."""
     if not isinstance(path, str | PathLike):
         raise InvalidArgumentError("scenario", path, "a path")
     try:
@@ -126,7 +126,7 @@ def read_values(path: str | PathLike[str]) -> JsonObject:
 
 
 def make_scenario(values: Mapping[str, Any]) -> Scenario:
-    """The scenario of a table of values.
+    """Create a scenario from a table of values.
 
     >>> scenario = make_scenario({"rates": [0.3, 0.2], "visitors": 1e6, "budget": [1, 3],
     ...                           "policies": ["dynamic", "random"]})
@@ -198,7 +198,7 @@ def _changes(changes: object, arms: tuple[str, ...] | None) -> list[tuple[int, A
 
 
 def _rows(given: Any, arms: tuple[str, ...] | None = None, argument: str = "values") -> Any:
-    """What is given by arm, in the arms' order; a list or a number as it is."""
+    """Return values by arm in the arms' order; lists and numbers are returned unchanged."""
     if not isinstance(given, dict):
         return given
     if arms is not None and set(given) != set(arms):
@@ -216,7 +216,7 @@ def _policies(values: Mapping[str, Any], n_arms: int) -> tuple[Policy, ...]:
     publishing = values["publishing"]
     if not isinstance(publishing, str) or publishing not in PUBLISHING:
         raise InvalidArgumentError("publishing", publishing, "one of " + ", ".join(PUBLISHING))
-    # With a trace budget alone, the policy's own growth holds, which is the service's too.
+    # With only a trace budget, the policy's default growth applies, which is also the service's.
     growth = None if values["trace_budget"] is not None else PUBLISHING[publishing]
     made: list[Policy] = []
     for name in names:

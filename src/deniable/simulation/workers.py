@@ -1,8 +1,8 @@
-"""Repetitions as tasks for worker processes or any executor, half a second each.
+"""Runs repetitions as tasks of half a second each, in worker processes or any executor.
 
-A task is a list of spans of repetitions. The worker runs them until its time is up and hands back what
-it did not get to, which is submitted again. A repetition's numbers depend on the seed, the job's key and
-its own index alone, so neither the cut into tasks nor their order nor the number of workers can matter.
+A task is a list of spans of repetitions. The worker runs them until its time is up and returns the
+rest, which is resubmitted. A repetition's numbers depend only on the seed, the job's key and its
+own index, so neither the division into tasks nor their order nor the number of workers matters.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from deniable.policies.base import LearnerRule
 from deniable.simulation.job import Counts, Job, Outcome, run_outcome
 
 TASK_SECONDS = 0.5
-_TASKS_AHEAD = 2  # tasks submitted for each worker, so that none waits for the next
+_TASKS_AHEAD = 2  # tasks submitted per worker, so that none is idle
 
 
 class Span(NamedTuple):
-    """Repetitions `first` up to, not including, `stop` of the job with this index."""
+    """Repetitions `first` to `stop` (exclusive) of the job with this index."""
 
     job: int
     first: int
@@ -41,7 +41,7 @@ class Span(NamedTuple):
 class Batch(NamedTuple):
     """Finished repetitions of one job: counts of shape (repetitions, C, J, K).
 
-    Rewards are None where they are the clicks.
+    Rewards are None if they equal the clicks.
     """
 
     job: int
@@ -54,7 +54,7 @@ class Batch(NamedTuple):
 def run_spans(
     jobs: Mapping[int, Job], spans: Sequence[Span], seed: int, seconds: float
 ) -> tuple[list[Batch], list[Span]]:
-    """Run spans until the time is up, at least one repetition: what is finished, what is left."""
+    """Run spans until the time is up, at least one repetition; return the finished and the rest."""
     deadline = time.perf_counter() + seconds
     batches: list[Batch] = []
     for position, span in enumerate(spans):
@@ -75,20 +75,20 @@ def run_jobs(
     executor: Executor | None = None,
     workers: int | None = None,
 ) -> Iterator[Batch]:
-    """Finished batches in any order, until all spans are done.
+    """Yield finished batches in any order, until all spans are done.
 
     Args:
-        jobs: what spans refer to by index.
+        jobs: the jobs that spans refer to by index.
         spans: the repetitions to run.
         seed: the run's seed.
-        executor: where to run; None for a pool of processes of its own.
-        workers: how many processes; None for one on each processor. With 1 nothing is started, nor
-            where a learner cannot be sent to another process.
+        executor: where to run; None starts a pool of processes.
+        workers: number of processes; None for one per processor. With 1, or if a learner cannot be
+            sent to another process, everything runs in this process.
     """
     waiting = deque(spans)
     count = 1 if _only_here(jobs) else workers or os.cpu_count() or 1
     if executor is None:
-        # The first slice runs here: a short run is over before a pool would have started.
+        # The first slice runs here: a short run finishes before a pool would have started.
         seconds = float("inf") if count == 1 else TASK_SECONDS
         _compile_for(jobs)
         batches, left = run_spans(dict(enumerate(jobs)), list(waiting), seed, seconds)
@@ -108,7 +108,7 @@ def _compile_for(jobs: Sequence[Job]) -> None:
 
 
 def _only_here(jobs: Sequence[Job]) -> bool:
-    """Whether a learner cannot be sent to another process: a lambda, or one of a notebook's."""
+    """Whether a learner cannot be pickled: a lambda, or one defined in a notebook."""
     learners = {job.rule.learner for job in jobs if isinstance(job.rule, LearnerRule)}
     main_is_a_file = hasattr(sys.modules["__main__"], "__file__")
     for learner in learners:
@@ -142,7 +142,7 @@ def _run_on(
 
 
 def _take(waiting: deque[Span], share: int) -> list[Span]:
-    """A fair part of what is waiting, in whole spans or, where few are left, in cut ones."""
+    """Take a fair share of what is waiting, in whole spans or, if few are left, in parts."""
     repetitions = sum(span.stop - span.first for span in waiting)
     wanted = max(1, -(-repetitions // share))
     part: list[Span] = []
@@ -175,8 +175,8 @@ def _with(batches: list[Batch], span: Span, outcomes: Sequence[Outcome]) -> list
 
 @contextmanager
 def worker_processes(count: int) -> Iterator[Executor]:
-    """An executor on `count` processes; they start with the first task and end with the block."""
-    # Spawned, not forked: a fork of a process with threads (Polars, Numba) can hang.
+    """Return an executor on `count` processes, which live until the block ends."""
+    # Spawn, because a fork of a process with threads (Polars, Numba) can hang.
     spawned = get_context("spawn")
     with ProcessPoolExecutor(count, spawned, initializer=_end_with_parent) as pool:
         try:
@@ -186,7 +186,7 @@ def worker_processes(count: int) -> Iterator[Executor]:
 
 
 def _end_with_parent() -> None:
-    """Without this, workers of a program that was killed would wait for tasks for ever."""
+    """Exit with the parent: otherwise, workers of a killed program would wait for tasks forever."""
     Thread(target=_wait_and_end, daemon=True).start()
 
 

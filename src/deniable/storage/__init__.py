@@ -1,1 +1,1 @@
-"""Storage: one schema, one `Store` protocol; SQLite in a file, PostgreSQL for several machines."""
+"""Storage: one schema and one `Store` protocol, for SQLite files and PostgreSQL."""

@@ -1,7 +1,7 @@
-"""The firm's account: at most so much in any window of so many days, read from the chain.
+"""The firm's account: a maximum in any window of a given number of days, read from the chain.
 
-What counts, and until when, is in `account_rules.py`. Here it is read, set and spent in transactions.
-Nothing depends on a row that can be changed without breaking the chain.
+`account_rules.py` defines what counts and until when. This module reads, sets and spends it in
+transactions. Nothing depends on a row that can be changed without breaking the chain.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _KINDS = ("firm", "migrate", "start", "resume", "stop", "restore")
 
 @dataclass(frozen=True)
 class Balance:
-    """What counted, and of how much, from a time on."""
+    """The amount that counted, and the budget, from a time on."""
 
     since: int
     committed_nano: int
@@ -52,7 +52,7 @@ class Balance:
 
 
 def balances(connection: Connection) -> list[Balance]:
-    """The account over time: one balance for each start, end of counting and change of budget."""
+    """Return the account over time: one balance for each start, end of counting and change of budget."""
     entries = _entries(connection)
     settings = settings_of(entries)
     lives, debits = lives_of(entries)
@@ -84,12 +84,12 @@ def balances(connection: Connection) -> list[Balance]:
 
 
 def counting(connection: Connection, now: int) -> list[Counted]:
-    """What counts at a time, by the chain and the last answers."""
+    """Return what counts at a time, according to the chain and the last answers."""
     return counted(_entries(connection), _hours(connection), now)
 
 
 def current_firm(connection: Connection) -> Firm:
-    """The budget in force and what counts of it now; UnknownNameError before the first one."""
+    """Return the budget in force and how much of it counts; raise UnknownNameError if none was set."""
     entries = _entries(connection)
     settings = _settings(entries)
     now = moment(connection)
@@ -104,16 +104,17 @@ def current_firm(connection: Connection) -> Firm:
 def set_firm(
     connection: Connection, *, budget_nano: int, window_days: int, reason: str = ""
 ) -> Firm:
-    """Put another budget or window into force.
+    """Set a new budget or window.
 
     Args:
-        connection: in a write transaction.
+        connection: a write transaction.
         budget_nano: Gamma.
         window_days: W.
-        reason: for the ledger; needed where the promise gets weaker: a larger budget, a shorter window.
+        reason: recorded in the ledger; required if the promise gets weaker by a larger budget or a
+            shorter window.
 
     Raises:
-        InsufficientBudgetError: what counts under these settings is more; nothing changes.
+        InsufficientBudgetError: more than this already counts; nothing changes.
         InvalidArgumentError: the reason is missing.
     """
     if budget_nano < 0:
@@ -143,7 +144,7 @@ def set_firm(
 
 
 def is_weaker(connection: Connection, budget_nano: int, window_days: int) -> bool:
-    """Whether this budget and window promise less than those in force; not so for the first ones."""
+    """Whether this budget and window promise less than those in force; False for the first ones."""
     return _weaker(settings_of(_entries(connection)), budget_nano, window_days)
 
 
@@ -160,18 +161,18 @@ def commit(
     slots: bytes | None,
     **detail: object,
 ) -> None:
-    """Count an experiment from now on: check and debit in one, under the lock of the chain.
+    """Count an experiment from now on: check and debit in one step, under the lock of the chain.
 
     Args:
-        connection: in a write transaction.
-        experiment: whose row must agree with the chain.
-        kind: of the entry.
-        slots: of its layer; None without one.
+        connection: a write transaction.
+        experiment: the experiment, whose row must agree with the chain.
+        kind: kind of the entry.
+        slots: slots of its layer; None without a layer.
         detail: further facts for the entry, such as the band.
 
     Raises:
-        InsufficientBudgetError: with what remains and what it would add.
-        BrokenPromiseError: its row is not what the chain says.
+        InsufficientBudgetError: with the remaining budget and what it would add.
+        BrokenPromiseError: its row disagrees with the chain.
         UnknownNameError: the firm has no budget yet.
     """
     if (slots is None) != (experiment.layer is None):
@@ -183,13 +184,13 @@ def commit(
     entries = _entries(connection)
     settings, identity = _settings(entries), bytes.fromhex(experiment.id)
     found = counted(entries, _hours(connection), moment(connection), settings)
-    # Visitors of every slot that it ever had may be shown their kept arm again.
+    # Visitors of every slot that it ever had may be shown their stored arm again.
     earlier = lives_of(entries)[0].get(identity, Life(started=0))
     bitmap = earlier.slots | (0 if slots is None else slots_bitmap(slots))
     mine = Counted(identity, experiment.layer, bitmap, experiment.cost_nano, None)
     others = [one for one in found if one.experiment_id != identity]
     before, after = total_nano(found), total_nano([*others, mine])
-    # What a live experiment takes is taken already; resuming it adds nothing.
+    # A live experiment is already counted; resuming it adds nothing.
     if after > settings[-1].budget_nano and (kind != "resume" or after > before):
         raise InsufficientBudgetError(
             remaining=max(0, settings[-1].budget_nano - before), requested=after - before
@@ -204,18 +205,19 @@ def commit(
 
 
 def restored(connection: Connection, *, lost: str) -> int:
-    """Commit everything that counts once more, because answers were lost with a part of the store.
+    """Commit everything that counts again, because a part of the store was lost.
 
-    Visitors whose decisions are gone are drawn for again, so whatever counts may be spent twice. What
-    was started after the backup is not known; at most the rest of the budget was. All of it counts
-    for one window from now on. This may exceed the budget: then nothing starts until it fits again.
+    Visitors whose decisions are lost get a second draw, so whatever counts may be spent twice. What
+    was started after the backup is unknown, but took at most the rest of the budget. All of it
+    counts for one window from now on. This may exceed the budget; then nothing can start until it
+    fits again.
 
     Args:
-        connection: in a write transaction.
+        connection: a write transaction.
         lost: what is known to be missing, for the ledger.
 
     Returns:
-        The nano-nats that were committed.
+        The committed nano-nats.
     """
     lock_chain(connection)
     entries = _entries(connection)
@@ -237,7 +239,7 @@ def restored(connection: Connection, *, lost: str) -> int:
 
 
 def last_hour(connection: Connection, experiment: Experiment) -> int | None:
-    """The last hour in which an experiment answered at a risk, over all writers; None: never."""
+    """Return the last hour in which an experiment answered at a risk, or None."""
     return connection.execute(
         select(func.max(answers.c.hour)).where(
             answers.c.experiment_id == bytes.fromhex(experiment.id)
@@ -246,7 +248,7 @@ def last_hour(connection: Connection, experiment: Experiment) -> int | None:
 
 
 def free_slots(connection: Connection, layer: str) -> list[int]:
-    """The slots of a layer that nothing uses which counts."""
+    """Return the slots of a layer that are not used by anything that counts."""
     used = 0
     for one in counting(connection, moment(connection)):
         if one.layer == layer:
@@ -255,10 +257,10 @@ def free_slots(connection: Connection, layer: str) -> list[int]:
 
 
 def take_slots(connection: Connection, layer: str, share_thousandths: int) -> bytes:
-    """The lowest free slots of a layer, to be committed in the same transaction.
+    """Return the lowest free slots of a layer, to be committed in the same transaction.
 
     Raises:
-        WrongStateError: fewer are free.
+        WrongStateError: fewer slots are free.
     """
     if not 1 <= share_thousandths <= SLOTS:
         raise InvalidArgumentError("share_thousandths", share_thousandths, f"1 to {SLOTS}")

@@ -1,18 +1,18 @@
-"""What counts against the firm's budget, and until when: entries of the chain in, amounts out.
+"""What counts against the firm's budget, and until when, computed from entries of the chain.
 
+An experiment counts from its start, through pauses and idle time, until W days after its last
+answer with an arm that was drawn at a risk. While it runs or is paused, it counts without an end.
+The entry `stop` fixes the hour of the last answer; a later hour in the table `answers` (a writer
+whose clock is behind) moves it forward, an earlier one never moves it back. Hours are rounded up,
+and one more is added for clock differences between machines.
 
-An experiment counts from its start, through pauses and idle time, until W days after its last answer
-with an arm that was drawn at a risk. While it runs or is paused it counts without an end. The entry
-`stop` fixes the hour of the last answer; a later hour in the table `answers` (a writer whose clock is
-behind) moves it on, an earlier one never moves it back. Hours are rounded up, and one more is added
-for clocks that differ between machines.
-
-When W changes, answers that were given while a longer window was in force keep that window, so that
-shortening it frees nothing that counts already. A longer window counts everything inside it.
+When W changes, answers given while a longer window was in force keep that window, so that
+shortening it frees nothing that already counts. A longer window counts everything inside it.
 
 Experiments without a layer cost the sum of their budgets. A layer costs the largest sum over its
-slots, because a visitor has one slot. Experiments that stopped before groups became layers have no
-slots: their members belong to nobody else, so the layer costs at least the largest of them.
+slots, because a visitor has only one slot. Experiments that stopped before groups became layers
+have no slots. Their members are in no other experiment, so the layer costs at least the largest of
+them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ DAY = 24 * HOUR
 
 
 SKEW = HOUR
-"""How far apart the clocks of two machines may be."""
+"""Maximum clock difference between two machines."""
 
 
 EVERY_SLOT = (1 << SLOTS) - 1
@@ -47,15 +47,15 @@ class Setting:
 
 @dataclass(frozen=True)
 class Counted:
-    """What counts against the firm's budget.
+    """An item that counts against the firm's budget.
 
     Attributes:
-        experiment_id: whose cost it is; empty for debits: of erasures before migration 0004, and of
+        experiment_id: the experiment; empty for debits from erasures before migration 0004 and from
             restored stores.
         layer: its layer, or None.
-        slots: the layer's slots that it used, as a bitmap: bit i is slot i.
+        slots: the slots of the layer that it used, as a bitmap: bit i is slot i.
         cost_nano: budget and trace budget.
-        until: when it no longer counts; None while it runs or is paused.
+        until: when it stops counting; None while it runs or is paused.
     """
 
     experiment_id: bytes
@@ -67,7 +67,7 @@ class Counted:
 
 @dataclass
 class Life:
-    """What the chain says about one experiment's time."""
+    """What the chain says about when an experiment was active."""
 
     started: int
     layer: str | None = None
@@ -77,7 +77,7 @@ class Life:
 
 
 def settings_of(entries: Iterable[Entry]) -> list[Setting]:
-    """The firm's settings, oldest first."""
+    """Return the firm's settings, oldest first."""
     return [
         Setting(entry.recorded_at, entry.detail["budget_nano"], entry.detail["window_days"])
         for entry in entries
@@ -93,13 +93,13 @@ def counted(
     now: int,
     settings: Sequence[Setting] | None = None,
 ) -> list[Counted]:
-    """What counts at a time.
+    """Return what counts at a time.
 
     Args:
-        entries: of the kinds that the account needs, oldest first.
+        entries: entries of the kinds that the account needs, oldest first.
         hours: experiment -> the last hour (since 1970) in which it answered, over all writers.
         now: the time.
-        settings: the firm's settings; those of the entries if not given.
+        settings: the firm's settings; by default those of the entries.
     """
     known = settings_of(entries) if settings is None else settings
     lives, debits = lives_of(entries)
@@ -112,7 +112,7 @@ def counted(
 
 
 def total_nano(counting: Iterable[Counted]) -> int:
-    """What these cost together.
+    """Return the total cost of these items.
 
     >>> def one(layer, slots, cost):
     ...     return Counted(bytes(16), layer, slots, cost, None)
@@ -130,12 +130,12 @@ def total_nano(counting: Iterable[Counted]) -> int:
 
 
 def end_of_hour(hour: int) -> int:
-    """When the answers of an hour have surely been given, as a stored time."""
+    """Return the time by which all answers of an hour have certainly been given, as a stored time."""
     return (hour + 1) * HOUR + SKEW
 
 
 def slots_bitmap(slots: bytes) -> int:
-    """Stored slots as a bitmap: slot i is bit i % 8 of byte i // 8.
+    """Convert stored slots to a bitmap: slot i is bit i % 8 of byte i // 8.
 
     >>> slots_bitmap(bytes([0b101]) + bytes(124))
     5
@@ -144,7 +144,7 @@ def slots_bitmap(slots: bytes) -> int:
 
 
 def bitmap_slots(bitmap: int) -> bytes:
-    """A bitmap as it is stored.
+    """Convert a bitmap to stored slots.
 
     >>> list(bitmap_slots(5)[:2]), len(bitmap_slots(5))
     ([5, 0], 125)
@@ -153,7 +153,7 @@ def bitmap_slots(bitmap: int) -> bytes:
 
 
 def lives_of(entries: Iterable[Entry]) -> tuple[dict[bytes, Life], list[tuple[bytes, Life]]]:
-    """Experiments that were ever started; debits of old erasures and of restored stores."""
+    """Return experiments that were ever started, and debits of old erasures and restored stores."""
     lives: dict[bytes, Life] = {}
     debits: list[tuple[bytes, Life]] = []
     for entry in entries:
@@ -199,14 +199,14 @@ def lives_of(entries: Iterable[Entry]) -> tuple[dict[bytes, Life], list[tuple[by
 
 
 def move_to_answers(lives: Mapping[bytes, Life], hours: Mapping[bytes, int]) -> None:
-    """Move the end of stopped experiments to their last answer, where that is later."""
+    """Move the end of stopped experiments to their last answer, if that is later."""
     for identity, life in lives.items():
         if life.answered is not None and identity in hours:
             life.answered = max(life.answered, end_of_hour(hours[identity]))
 
 
 def _last_answer(life: Life, stop: Entry) -> int:
-    """When the last answer was surely given, by the entry of the stop."""
+    """Return when the last answer was certainly given, according to the stop entry."""
     hour = stop.detail.get("last_answer", -1)
     if hour == -1:
         return stop.recorded_at + SKEW
@@ -214,10 +214,10 @@ def _last_answer(life: Life, stop: Entry) -> int:
 
 
 def counts_until(life: Life, settings: Sequence[Setting]) -> int | None:
-    """When it no longer counts. Answers keep the window that was in force when they were given."""
+    """Return when it stops counting. Answers keep the window that was in force when they were given."""
     if life.answered is None or not settings:
         return None
-    # Answers that were given before a setting's end were surely given by then.
+    # Answers under a setting were certainly given by the end of that setting.
     ends = [*(later.since + HOUR + SKEW for later in settings[1:]), None]
     return max(
         (life.answered if end is None else min(life.answered, end)) + setting.window_days * DAY
@@ -227,8 +227,8 @@ def counts_until(life: Life, settings: Sequence[Setting]) -> int | None:
 
 
 def layer_nano(users: Sequence[Counted]) -> int:
-    """The largest sum over slots, and at least the largest cost of one without slots."""
-    sums = {EVERY_SLOT: 0}  # disjoint sets of slots -> what their users cost together
+    """Return the largest sum over slots, and at least the largest cost of one without slots."""
+    sums = {EVERY_SLOT: 0}  # disjoint sets of slots -> total cost of their users
     largest = 0
     for one in users:
         largest = max(largest, one.cost_nano)

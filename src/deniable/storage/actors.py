@@ -1,7 +1,7 @@
-"""Who acts: `user:NAME`, `key:LABEL` or `shell:NAME`, which every entry of the ledger then carries.
+"""The acting user, `user:NAME`, `key:LABEL` or `shell:NAME`, recorded in every ledger entry.
 
-The actor belongs to the context (`contextvars`): whoever lets somebody in says who it is, and nothing
-in between has to pass it on. Work that the service does by itself has no actor.
+The actor belongs to the context (`contextvars`). It is set where a caller is authenticated and need
+not be passed on. Work that the service does on its own has no actor.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ _WORDS = {"user": "{}", "key": "API key {}", "shell": "{} on the command line"}
 
 
 def current() -> str | None:
-    """Who acts now; None: nobody in particular."""
+    """Return the current actor; None if there is none."""
     return _actor.get()
 
 
 def act_as(kind: ActorKind, name: str) -> None:
-    """From now on, in this context, this one acts."""
+    """Set the actor for the rest of this context."""
     _actor.set(f"{kind}:{name}")
 
 
 @contextmanager
 def acting(kind: ActorKind, name: str) -> Iterator[None]:
-    """Within this block, this one acts.
+    """Set the actor within this block.
 
     >>> with acting("user", "ada"):
     ...     current()
@@ -45,7 +45,7 @@ def acting(kind: ActorKind, name: str) -> Iterator[None]:
 
 
 def in_words(actor: str | None) -> str:
-    """An actor for people.
+    """Format an actor for people.
 
     >>> in_words("user:ada"), in_words("key:shop"), in_words("shell:root"), in_words(None)
     ('ada', 'API key shop', 'root on the command line', '')

@@ -1,4 +1,4 @@
-"""Copies of a SQLite store while it is in use, through SQLite's own backup."""
+"""Copies a SQLite store while it is in use, with SQLite's backup API."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from deniable.errors import StoreUnavailableError, WrongStateError
 
 
 def copy_sqlite(source: Path, target: Path) -> None:
-    """One consistent state of the source as a new file, for its owner alone.
+    """Copy one consistent state of the source to a new file, readable only by its owner.
 
     Raises:
-        WrongStateError: there is no source, or the target is there already.
+        WrongStateError: the source does not exist, or the target already exists.
         StoreUnavailableError: SQLite cannot read the source or write the target.
     """
     if not source.is_file():
@@ -22,11 +22,11 @@ def copy_sqlite(source: Path, target: Path) -> None:
     try:
         os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     except FileExistsError:
-        raise WrongStateError(f"{target} is there already: move it away first") from None
+        raise WrongStateError(f"{target} already exists: move it away first") from None
     try:
         with closing(sqlite3.connect(source)) as old, closing(sqlite3.connect(target)) as new:
             old.backup(new)
-            new.execute("PRAGMA journal_mode = DELETE")  # one file, without a log beside it
+            new.execute("PRAGMA journal_mode = DELETE")  # a single file, without a separate log
     except sqlite3.Error as error:
         target.unlink()
         raise StoreUnavailableError(f"SQLite: {error}") from error

@@ -1,19 +1,19 @@
-"""Hash chains: the canonical encoding of what is chained, and nothing else.
+"""Hash chains: the canonical encoding of chained entries.
 
-A decision's hash covers the previous hash, what is kept for good and a commitment, which is the hash
-of what can be erased under a random salt:
+A decision's hash covers the previous hash, the permanent fields, and a commitment: the hash of the
+erasable fields with a random salt.
 
     commitment = SHA-256(visitor, salt, segment, shown)
     hash       = SHA-256(previous hash, "D", experiment, id, version, table, role, time, writer, seq,
                          commitment)
 
-Rewards follow in the same chain. Theirs is hidden by the salt of the decision:
+Rewards are in the same chain. Their commitment uses the salt of the decision:
 
     commitment = SHA-256(salt of the decision, metric, value)
     hash       = SHA-256(previous hash, "R", experiment, decision, metric, time, writer, seq, commitment)
 
-Erasing a visitor removes the salt and the committed values. The commitments stay, so the chain still
-verifies, and without the salt they tell nothing about what they were made from. Rows from before
+Erasing a visitor deletes the salt and the committed values. The commitments stay, so the chain still
+verifies, and without the salt they reveal nothing about those values. Rows from before
 migration 0004 have an older form (`old_commitment`, `old_decision_hash`).
 """
 
@@ -24,13 +24,13 @@ from hashlib import sha256
 from struct import Struct
 
 GENESIS = bytes(32)
-"""The hash before the first entry of a chain."""
+"""The hash before a chain's first entry."""
 
 pack_erasable = Struct(">16s16shh").pack
-"""What `commitment` is the hash of, as bytes: visitor, salt, segment, shown."""
+"""Packs the input of `commitment`: visitor, salt, segment, shown."""
 
 pack_decision = Struct(">32sc16s16sIIhqiq32s").pack
-"""What `decision_hash` is the hash of, as bytes: its arguments, with b"D" behind the first."""
+"""Packs the input of `decision_hash`: its arguments, with b"D" after the first."""
 
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True).encode
 _valued = Struct(">16shq").pack
@@ -40,7 +40,7 @@ _old_linked = Struct(">32s16s16sIqiq32s").pack
 
 
 def commitment(visitor: bytes, salt: bytes, segment: int, shown: int) -> bytes:
-    """Hides and fixes the erasable half of a decision."""
+    """Commit to the erasable fields of a decision."""
     return sha256(pack_erasable(visitor, salt, segment, shown)).digest()
 
 
@@ -56,7 +56,7 @@ def decision_hash(
     seq: int,
     committed: bytes,
 ) -> bytes:
-    """The link of one decision to the row before it."""
+    """Link one decision to the previous entry."""
     return sha256(
         pack_decision(
             previous,
@@ -75,7 +75,7 @@ def decision_hash(
 
 
 def reward_commitment(salt: bytes, metric: int, value: int) -> bytes:
-    """Hides and fixes the value of a reward, under its decision's salt."""
+    """Commit to the value of a reward, using its decision's salt."""
     return sha256(_valued(salt, metric, value)).digest()
 
 
@@ -89,7 +89,7 @@ def reward_hash(
     seq: int,
     committed: bytes,
 ) -> bytes:
-    """The link of one reward to the row before it."""
+    """Link one reward to the previous entry."""
     return sha256(
         _rewarded(
             previous,
@@ -108,7 +108,7 @@ def reward_hash(
 def old_commitment(
     visitor: bytes, salt: bytes, segment: int, greedy: int, shown: int, clock: int, risk_nano: int
 ) -> bytes:
-    """The erasable half of a decision from before migration 0004."""
+    """Commit to the erasable fields of a decision, as before migration 0004."""
     packed = _old_erasable(visitor, salt, segment, greedy, shown, clock, risk_nano)
     return sha256(packed).digest()
 
@@ -123,7 +123,7 @@ def old_decision_hash(
     seq: int,
     committed: bytes,
 ) -> bytes:
-    """The link of one decision from before migration 0004."""
+    """Link one decision to the previous entry, as before migration 0004."""
     return sha256(
         _old_linked(
             previous, experiment_id, decision_id, version, decided_at, writer, seq, committed
@@ -140,7 +140,7 @@ def commitment_hash(
     detail: str,
     recorded_at: int,
 ) -> bytes:
-    """The link of one entry of the commitment chain.
+    """Link one entry of the commitment chain to the previous entry.
 
     >>> commitment_hash(GENESIS, 1, "period", None, 0, "{}", 0).hex()[:16]
     'b35c9e55d88ab1e3'

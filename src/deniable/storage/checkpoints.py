@@ -1,13 +1,13 @@
-"""SQLite's write-ahead log, copied back into the file beside the commits and not within one.
+"""Checkpoints of SQLite's write-ahead log, made between commits and not within one.
 
-A commit that finds a long log copies it back before it returns, and whoever decides waits for that. A
-process that decides therefore has a thread that copies what there is every two seconds, while others
-read and write. A log is begun anew only when nobody wrote since it was copied. Under load that does not
-happen by itself, so a long log is copied once more while the thread holds the writers' turn. Little is
-left to copy then.
+A commit that finds a long log checkpoints it before it returns, which delays decisions. A process
+that decides therefore has a thread that checkpoints every two seconds, while others read and write.
+The log restarts from its beginning only if nothing was written since the checkpoint. Under load
+that never happens on its own, so a long log is checkpointed again while the thread holds the
+writers' lock. Little is left to copy then.
 
-A purge, or any other process that writes beside the service, leaves its log to the service. Where there
-is none, or where the thread falls behind, a commit copies at `LONGEST_LOG`.
+A purge, or any other process that writes at the same time, leaves its log to the service. If there
+is no service, or if the thread falls behind, a commit checkpoints at `LONGEST_LOG`.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ EVERY_SECONDS = 2.0
 
 
 class Checkpointer:
-    """Copies the log back until it is stopped.
+    """Checkpoints the log until it is stopped.
 
     Args:
         connect: opens a connection to the file.
-        turn: held by whoever writes in this process.
+        turn: the lock held by writers in this process.
     """
 
     def __init__(self, connect: Callable[[], sqlite3.Connection], turn: threading.Lock) -> None:
@@ -41,17 +41,17 @@ class Checkpointer:
         self._thread = threading.Thread(target=self._run, name="checkpoints", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End. Does not wait for ever: a disk that hangs must not keep the process."""
+        """Stop the thread. Waits for a limited time, so a hanging disk does not block the process."""
         self._stopped.set()
         self._thread.join(EVERY_SECONDS)
 
     def _run(self) -> None:
         while not self._stopped.wait(EVERY_SECONDS):
-            # A file that is gone, damaged or full is told by the commits, which need it more.
+            # Commits report a missing, damaged or full file; they depend on it more.
             with suppress(sqlite3.Error), closing(self._connect()) as connection:
                 while True:
                     copy_back(connection, self._turn)
@@ -60,7 +60,7 @@ class Checkpointer:
 
 
 def copy_back(connection: sqlite3.Connection, turn: threading.Lock) -> None:
-    """Copy the log into the file; have the next commit begin it anew where it is long."""
+    """Checkpoint the log; if it is long, let the next commit restart it."""
     _, pages, _ = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
     if pages >= LONG_LOG:
         # Once more, for what was written meanwhile: decisions wait for what is left.

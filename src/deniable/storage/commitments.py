@@ -1,4 +1,4 @@
-"""The chain of commitments: append to it, read it, and read it only where its links hold."""
+"""The chain of commitments: appending to it, and reading it with its links verified."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Entry(NamedTuple):
     recorded_at: int
 
 
-# Statements of every publication are made once: to make one takes longer than to run it.
+# Statements used by every publication are built once: building takes longer than running.
 _LOCK = select(writers.c.seq).where(writers.c.id == COMMITMENT_CHAIN).with_for_update()
 _NEWEST = select(commitments.c.recorded_at).order_by(commitments.c.seq.desc()).limit(1)
 _END = select(writers.c.seq, writers.c.head, _NEWEST.scalar_subquery().label("newest")).where(
@@ -65,16 +65,16 @@ _MOVE_END = (
 
 
 def lock_chain(connection: Connection) -> None:
-    """Make every other change of budgets wait until this transaction ends.
+    """Block all other changes of budgets until this transaction ends.
 
-    SQLite knows no row locks and needs none: its write transactions take turns anyway.
+    SQLite has no row locks and needs none: its write transactions are serialised anyway.
     """
     if connection.dialect.name != "sqlite":
         connection.execute(_LOCK)
 
 
 def moment(connection: Connection) -> int:
-    """The store's time, which never goes back: the present, or the newest entry's if that is later."""
+    """Return the store's time: the current time, or the newest entry's if later. It never goes back."""
     return max(times.now(), connection.execute(_NEWEST).scalar() or 0)
 
 
@@ -85,9 +85,9 @@ def record(
     amount_nano: int = 0,
     **detail: object,
 ) -> None:
-    """Append one entry to the chain of commitments; `lock_chain` was called before.
+    """Append one entry to the chain of commitments. `lock_chain` must have been called.
 
-    Where somebody in particular acts, the entry says who, as `by`.
+    If there is an actor, the entry records it as `by`.
     """
     identity = bytes.fromhex(experiment.id) if experiment else None
     actor = actors.current()
@@ -132,14 +132,14 @@ def entries(
     after: int = 0,
     limit: int | None = None,
 ) -> list[Commitment]:
-    """The chain for people, oldest first.
+    """Return the chain in readable form, oldest first.
 
     Args:
         connection: inside a transaction.
-        experiment: only what concerns it.
+        experiment: only entries about this experiment.
         kinds: only these kinds.
-        after: only entries behind this place.
-        limit: at most so many.
+        after: only entries after this sequence number.
+        limit: maximum number of entries.
     """
     query = (
         select(commitments, experiments.c.key)
@@ -165,16 +165,16 @@ def page(
     first: int = 0,
     limit: int,
 ) -> tuple[list[Commitment], int]:
-    """Some entries, newest first, in one statement; and how many there are altogether.
+    """Return some entries, newest first, and the total number, in one statement.
 
     Args:
         connection: inside a transaction.
-        experiment: only what concerns the one with this key.
+        experiment: only entries about the experiment with this key.
         kinds: only these kinds.
-        without: all but these kinds.
-        spends: only what took budget.
-        first: how many of the newest to leave out.
-        limit: at most so many.
+        without: exclude these kinds.
+        spends: only entries that spent budget.
+        first: number of newest entries to skip.
+        limit: maximum number of entries.
     """
     conditions: list[ColumnElement[bool]] = []
     if experiment:
@@ -198,7 +198,7 @@ def page(
 
 
 def kinds_of(connection: Connection) -> dict[str, int]:
-    """Kind -> how many entries of the chain are of it."""
+    """Return the number of entries per kind."""
     query = select(commitments.c.kind, func.count()).group_by(commitments.c.kind)
     return {row[0]: row[1] for row in connection.execute(query)}
 
@@ -217,24 +217,24 @@ def _commitment(row: StoredRow) -> Commitment:
 def linked(
     connection: Connection, *conditions: ColumnElement[bool], newest: int | None = None
 ) -> list[Entry]:
-    """Entries that `conditions` on the table hold for, oldest first, each checked against its link.
+    """Return entries that match the conditions, oldest first, each checked against its link.
 
-    An entry that was changed no longer has the hash that it was stored with. One that was removed
-    leaves the chain shorter than its recorded end.
+    A changed entry no longer has its stored hash. A removed one leaves the chain shorter than its
+    recorded end.
 
     Args:
         connection: inside a transaction.
         conditions: on the table of commitments.
-        newest: only so many of the newest.
+        newest: only this many of the newest.
 
     Raises:
-        BrokenPromiseError: naming the first entry that does not hold.
+        BrokenPromiseError: names the first broken entry.
     """
     return checked(connection, linked_query(*conditions, newest=newest))
 
 
 def linked_query(*conditions: ColumnElement[bool], newest: int | None = None) -> Query:
-    """The statement of `linked`, for conditions with parameters: made once, run often."""
+    """Build the statement of `linked`, for conditions with parameters: built once, run often."""
     before = commitments.alias("before")
     return (
         select(commitments, before.c.hash.label("previous"))
@@ -287,7 +287,7 @@ def _holding(
 
 
 def check_complete(connection: Connection) -> None:
-    """BrokenPromiseError where the chain is shorter than its end says, or ends otherwise."""
+    """Raise BrokenPromiseError if the chain does not end as recorded."""
     count, last = connection.execute(
         select(func.count(), func.coalesce(func.max(commitments.c.seq), 0))
     ).one()
@@ -303,7 +303,7 @@ def check_complete(connection: Connection) -> None:
 
 
 def link_of(previous: bytes, row: StoredRow) -> bytes:
-    """The hash that a row of the table must have behind this one."""
+    """Return the hash that a row must have after the previous hash."""
     return commitment_hash(
         previous,
         row.seq,

@@ -1,4 +1,4 @@
-"""From a URL to a store that is at the present schema; and `memory:`, SQLite without a file."""
+"""Opens a store from a URL, at the current schema; and `memory:`, SQLite without a file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ALLOWED = "sqlite:///FILE, postgresql://USER@HOST/DATABASE or memory:"
 
 
 def connect(url: str) -> Store:
-    """The store at `url`, its tables made or migrated where needed."""
+    """Open the store at `url`, creating or migrating its schema if needed."""
     store = _opened(url)
     try:
         migrate(store.engine)
@@ -51,7 +51,7 @@ def _opened(url: str) -> MemoryStore | SqliteStore | PostgresStore:
 
 
 class MemoryStore:
-    """Implements `Store` without a disk. One connection, one lock: transactions take turns."""
+    """Implements `Store` in memory, with one connection and a lock that serialises transactions."""
 
     durable = False
 
@@ -69,12 +69,12 @@ class MemoryStore:
 
     @property
     def url(self) -> str:
-        """Nowhere."""
+        """The URL of the store."""
         return "memory:"
 
     @property
     def engine(self) -> Engine:
-        """For migrations."""
+        """SQLAlchemy engine for migrations."""
         return self._engine
 
     @contextmanager
@@ -108,6 +108,6 @@ class MemoryStore:
 
     def close(self) -> None:
         """See Store."""
-        with self._lock:  # a connection that is closed while it is used ends the process
+        with self._lock:  # closing a connection in use would crash the process
             self._engine.dispose()
             self._raw.close()

@@ -1,4 +1,4 @@
-"""Counters of experiments, read: cells for people, tables for the publisher, both for results."""
+"""Reads the counters of experiments: as cells for people, by table for the publisher and results."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from deniable.storage.schema import counters
 
 
 def cells(connection: Connection, experiment: Experiment) -> list[Cell]:
-    """Shows and clicks of every arm in every segment, over all writers, in declared order."""
+    """Return shows and clicks of every arm in every segment, over all writers, in declared order."""
     return all_cells(connection, [experiment])[experiment.key]
 
 
 def all_cells(connection: Connection, wanted: Sequence[Experiment]) -> dict[str, list[Cell]]:
-    """Experiment key -> its cells, for many experiments in one statement on the counters."""
+    """Return the cells of many experiments by key, with one statement on the counters."""
     totals: dict[bytes, dict[tuple[int, int], tuple[int, int, int]]] = {
         bytes.fromhex(experiment.id): {} for experiment in wanted
     }
@@ -58,7 +58,7 @@ def _cells(
 def table_counts(
     connection: Connection, experiment: Experiment
 ) -> dict[tuple[int, int, int], tuple[int, int, int, int]]:
-    """(table, segment, arm) -> shows, rewarded, value and square of members, over all writers."""
+    """Return (table, segment, arm) -> shows, rewarded, value and square of members, over all writers."""
     columns = (counters.c.table_number, counters.c.segment, counters.c.arm)
     sums = (counters.c.shows, counters.c.rewarded, counters.c.value, counters.c.square)
     rows = connection.execute(
@@ -77,7 +77,7 @@ def table_counts(
 
 
 def decisions(connection: Connection) -> int:
-    """How many decisions are stored, from the counters."""
+    """Return the number of stored decisions, from the counters."""
     query = select(func.coalesce(func.sum(counters.c.shows), 0)).where(counters.c.metric == 0)
     return int(connection.execute(query).scalar_one())
 
@@ -85,7 +85,7 @@ def decisions(connection: Connection) -> int:
 def counters_by_table(
     connection: Connection, experiment: Experiment
 ) -> dict[int, tuple[int, int, int]]:
-    """Table -> shows, value and square of all its counters. Counters only ever grow."""
+    """Return table -> shows, value and square of all its counters. Counters only ever grow."""
     sums = (counters.c.shows, counters.c.value, counters.c.square)
     rows = connection.execute(
         select(counters.c.table_number, *(cast(func.sum(one), BigInteger) for one in sums))
@@ -98,21 +98,21 @@ def counters_by_table(
 def result_counts(
     connection: Connection, experiment: Experiment, since: int = 0, until: int | None = None
 ) -> tuple[tuple[int, int, int, int], Sequence[Sequence[int]]]:
-    """What results are made from, in the order of the counters' key; zeros are left out.
+    """Return the input of results, in the order of the counters' key, without zeros.
 
-    Each writer's counters are rows of their own: most cells have one writer, and summing them here
-    would take longer than everything else. There are tens of thousands of rows, and Python needs time
-    for every value of them. So these are the driver's own tuples, with one number for the cell.
+    Each writer's counters are separate rows: most cells have one writer, and summing here would
+    take longer than everything else. There are tens of thousands of rows, and Python takes time for
+    every value. So these are the driver's own tuples, with a single number for the cell.
 
     Args:
         connection: to the store.
-        experiment: whose.
+        experiment: the experiment.
         since: the first table.
-        until: the last table; None: all that there are.
+        until: the last table; None for all.
 
     Returns:
-        How many roles, segments (and one for unlisted ones, the first), arms and metrics there are;
-        rows of the cell's place in an array of tables of these sizes, shows, value and square.
+        The numbers of roles, segments (plus one for unlisted ones, the first), arms and metrics;
+        rows of the cell's index in an array of tables of these sizes, shows, value and square.
     """
     table = cast(counters.c.table_number, BigInteger)
     sizes = (len(Role), len(experiment.segments) + 1, len(experiment.arms), len(experiment.metrics))

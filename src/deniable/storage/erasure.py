@@ -1,13 +1,13 @@
-"""Forgetting visitors: what identifies them goes, what was counted and chained stays.
+"""Erasing visitors: removes what identifies them, keeps what was counted and chained.
 
-Of a decision, the visitor's HMAC, segment, shown arm and salt are removed, and the values of its
-rewards. Their commitments are written in their place, so the chains still verify. Counters keep their
-totals and nothing is debited.
+For a decision, the visitor's HMAC, segment, shown arm and salt are deleted, and the values of its
+rewards. Their commitments are written in their place, so the chains still verify. Counters keep
+their totals and nothing is debited.
 
 While the experiment counts against the firm's budget, a tombstone stays: a keyed hash without arm,
-segment or time. A visitor who comes back is served from the zero row, so there is no second draw at a
+segment or time. A visitor who returns is served from the zero row, so there is no second draw at a
 risk. Memberships of groups from before migration 0004 stay as long, for the same reason. `purge`
-removes both once the experiment no longer counts.
+deletes both once the experiment no longer counts.
 
 Every transaction is short and complete in itself, so that the service goes on in between, and what
 was interrupted is continued by asking again. For the same reason a purge does not wait for the disk
@@ -34,7 +34,7 @@ from deniable.storage.schema import experiments as experiment_rows
 from deniable.storage.store import Store
 
 BATCH = 50
-"""Rows of one transaction, where somebody waits for it."""
+"""Rows per transaction, if a caller waits for it."""
 
 HOLD_SECONDS = 0.003
 """How long a transaction of a purge should take: whoever decides meanwhile waits for its end.
@@ -104,10 +104,10 @@ class Pace:
 
 @dataclass
 class Erasure:
-    """What was done.
+    """The result of an erasure.
 
     Attributes:
-        decisions: how many decisions were stripped of their visitor.
+        decisions: number of decisions that were stripped of their visitor.
     """
 
     decisions: int = 0
@@ -126,7 +126,7 @@ class _Done(NamedTuple):
 
 
 def tombstone(key: bytes, visitor_hash: bytes) -> bytes:
-    """What stays of an erased visitor: HMAC-SHA256 of the stored HMAC, under a key made from the key.
+    """Return what stays of an erased visitor: HMAC-SHA256 of the stored HMAC, under a derived key.
 
     >>> tombstone(b"k" * 32, bytes(16)).hex()
     '518d453a579aac0002da2d8cb77bb5c1'
@@ -136,13 +136,13 @@ def tombstone(key: bytes, visitor_hash: bytes) -> bytes:
 
 
 def erase(store: Store, key: bytes, visitors: _Hashes, members: _Hashes) -> Erasure:
-    """Forget visitors in every experiment.
+    """Erase visitors in every experiment.
 
     Args:
-        store: where.
-        key: of the visitors' HMACs, for the tombstones.
-        visitors: experiment -> the visitors as its decisions store them.
-        members: experiment -> the visitors as memberships of its layer store them.
+        store: the store.
+        key: key for visitor HMACs, for the tombstones.
+        visitors: experiment -> the visitor hashes in its decisions.
+        members: experiment -> the visitor hashes in the memberships of its layer.
     """
     outcome = Erasure()
     known, counting = _experiments(store)
@@ -165,14 +165,14 @@ def purge(
     progress: Callable[[int, int], None] | None = None,
     pace: Pace | None = None,
 ) -> Erasure:
-    """Forget everybody who was decided for before a time.
+    """Erase all visitors decided before a time.
 
     Args:
-        store: where.
-        key: of the visitors' HMACs, for the tombstones.
-        before: the time, as stored.
-        running: also in experiments that run or are paused.
-        progress: told how many decisions are done, and of how many.
+        store: the store.
+        key: key for visitor HMACs, for the tombstones.
+        before: the time, in the stored format.
+        running: include experiments that run or are paused.
+        progress: callback that receives the number of decisions done and the total.
         pace: how fast; as the service bears it if not given.
     """
     outcome, pace = Erasure(), pace or Pace()
@@ -195,7 +195,7 @@ def purge(
 
 
 def _experiments(store: Store) -> tuple[list[Experiment], set[str]]:
-    """All experiments, and the ids of those that count."""
+    """Return all experiments, and the ids of those that count."""
     with store.read() as connection:
         found = account.counting(connection, commitments.moment(connection))
         return experiments.everything(connection), {one.experiment_id.hex() for one in found}
@@ -204,7 +204,7 @@ def _experiments(store: Store) -> tuple[list[Experiment], set[str]]:
 def _decisions_of(
     store: Store, experiment: Experiment, hashes: Sequence[bytes]
 ) -> Iterator[list[bytes]]:
-    """Ids of the decisions of these visitors, in pages."""
+    """Yield ids of these visitors' decisions, in pages."""
     identity = bytes.fromhex(experiment.id)
     for start in range(0, len(hashes), BATCH):
         query = select(decisions.c.id).where(
@@ -299,7 +299,7 @@ def _forget(
     return _Done(len(rows), began)
 
 
-# Statements of a purge are made once: to make one takes longer than to run it.
+# Statements of a purge are built once: building takes longer than running.
 _OF_DECISION = decisions.c.experiment_id == bindparam("identity")
 _OF_REWARD = rewards.c.experiment_id == bindparam("identity")
 _UNSTRIPPED = select(decisions).where(
@@ -338,7 +338,7 @@ _STONES = select(tombstones.c.visitor).where(
 
 
 def _committed(row: StoredRow) -> bytes:
-    """The commitment to what a decision loses."""
+    """Return the commitment to what a decision loses."""
     if row.table_number is not None:
         return commitment(row.visitor, row.salt, row.segment, row.shown)
     return old_commitment(
@@ -347,7 +347,7 @@ def _committed(row: StoredRow) -> bytes:
 
 
 def _strip_rewards(connection: Connection, identity: bytes, salts: dict[bytes, bytes]) -> int:
-    """Remove the values of these decisions' rewards; returns how many there were."""
+    """Delete the values of these decisions' rewards; return their number."""
     rows = connection.execute(_REWARDS, {"identity": identity, "ids": list(salts)}).all()
     if rows:
         connection.execute(
@@ -366,7 +366,7 @@ def _strip_rewards(connection: Connection, identity: bytes, salts: dict[bytes, b
 
 
 def _leave_tombstones(connection: Connection, identity: bytes, stones: list[bytes]) -> int:
-    """Insert those that are not there yet, under the lock of the chain; returns how many."""
+    """Insert missing tombstones, under the lock of the chain; return their number."""
     known = set(connection.execute(_STONES, {"identity": identity, "stones": stones}).scalars())
     new = [{"experiment_id": identity, "visitor": s} for s in set(stones) - known]
     if new:
@@ -387,7 +387,7 @@ def _forget_members(
 
 
 def _clear(store: Store, experiment: Experiment) -> None:
-    """Remove tombstones and memberships of an experiment that no longer counts."""
+    """Delete tombstones and memberships of an experiment that no longer counts."""
     while experiment.layer is not None and store.retried(partial(_clear_members, experiment)):
         pass
     while experiment.has_tombstones and store.retried(partial(_clear_tombstones, experiment)):
@@ -409,7 +409,7 @@ def _clear_members(experiment: Experiment, connection: Connection) -> bool:
 
 
 def _clear_tombstones(experiment: Experiment, connection: Connection) -> bool:
-    """Remove a page of them; returns whether more are left."""
+    """Delete a page of tombstones; return whether more are left."""
     commitments.lock_chain(connection)
     here = tombstones.c.experiment_id == bytes.fromhex(experiment.id)
     some = select(tombstones.c.visitor).where(here).limit(BATCH)

@@ -1,4 +1,4 @@
-"""Experiments in the store: read them whole, insert a draft, change one and raise its revision."""
+"""Experiments in the store: read them, insert drafts, and change them with a new revision."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ _AT_ONCE = 1_000
 
 
 def by_key(connection: Connection, key: str, *, lock: bool = False) -> Experiment:
-    """One experiment, or UnknownNameError.
+    """Return one experiment, or raise UnknownNameError.
 
     Args:
         connection: inside a transaction.
         key: its name.
-        lock: hold it until the transaction ends (SQLite holds the whole file already).
+        lock: lock it until the transaction ends (SQLite already locks the whole file).
     """
     if lock:
         connection.execute(
@@ -58,12 +58,12 @@ def by_key(connection: Connection, key: str, *, lock: bool = False) -> Experimen
 
 
 def everything(connection: Connection) -> list[Experiment]:
-    """All experiments, oldest first; scratch copies apart."""
+    """Return all experiments, oldest first, without scratch copies."""
     return matching(connection, experiments.c.status != "scratch")
 
 
 def insert_draft(connection: Connection, draft: Experiment) -> Experiment:
-    """Store a new draft under ids of its own; WrongStateError where its key is in use."""
+    """Insert a new draft with new ids; raise WrongStateError if its key is in use."""
     identity = os.urandom(16)
     try:
         connection.execute(
@@ -89,7 +89,7 @@ def insert_draft(connection: Connection, draft: Experiment) -> Experiment:
 
 
 def redraft(connection: Connection, experiment: Experiment, draft: Experiment) -> Experiment:
-    """Replace everything but the key, id and time of an experiment that is a draft."""
+    """Replace everything except the key, id and time of a draft."""
     identity = bytes.fromhex(experiment.id)
     for owned in (arms, segments):
         connection.execute(delete(owned).where(owned.c.experiment_id == identity))
@@ -99,7 +99,7 @@ def redraft(connection: Connection, experiment: Experiment, draft: Experiment) -
 
 
 def discard(connection: Connection, experiment: Experiment) -> None:
-    """Remove a draft: nothing was ever drawn for it."""
+    """Delete a draft, which never drew an arm."""
     identity = bytes.fromhex(experiment.id)
     for owned in (arms, segments, samples, labels):
         connection.execute(delete(owned).where(owned.c.experiment_id == identity))
@@ -107,7 +107,7 @@ def discard(connection: Connection, experiment: Experiment) -> None:
 
 
 def _columns(draft: Experiment) -> JsonObject:
-    """What a person chose."""
+    """Return the columns that users choose."""
     return {
         "strategy": draft.strategy,
         "across_time": draft.across_time,
@@ -147,7 +147,7 @@ def _insert_segments(
 
 
 def change(connection: Connection, experiment: Experiment, **values: object) -> Experiment:
-    """Set columns of an experiment and raise its revision, so that every writer reads it anew."""
+    """Set columns of an experiment and raise its revision, so that every writer rereads it."""
     connection.execute(
         update(experiments)
         .where(experiments.c.id == bytes.fromhex(experiment.id))
@@ -157,7 +157,7 @@ def change(connection: Connection, experiment: Experiment, **values: object) -> 
 
 
 def switch_off(connection: Connection, experiment: Experiment, arm: str) -> Experiment:
-    """A new version of the experiment, without this arm for new visitors."""
+    """Create a new version of the experiment without this arm for new visitors."""
     connection.execute(
         update(arms)
         .where(arms.c.experiment_id == bytes.fromhex(experiment.id), arms.c.key == arm)
@@ -167,19 +167,19 @@ def switch_off(connection: Connection, experiment: Experiment, arm: str) -> Expe
 
 
 def add_arm(connection: Connection, experiment: Experiment, arm: Arm) -> Experiment:
-    """A new version of the experiment, with this arm behind all others."""
+    """Create a new version of the experiment with this arm appended."""
     _insert_arms(connection, bytes.fromhex(experiment.id), len(experiment.arms), [arm])
     return change(connection, experiment, version=experiment.version + 1)
 
 
 def add_segment(connection: Connection, experiment: Experiment, name: str) -> Experiment:
-    """The experiment with this segment behind all others."""
+    """Append this segment to the experiment."""
     _insert_segments(connection, bytes.fromhex(experiment.id), len(experiment.segments), [name])
     return change(connection, experiment)
 
 
 def held(connection: Connection, experiment: Experiment) -> StoredRow:
-    """Status, version, table and number of segments of an experiment, held until the end."""
+    """Return status, version, table and number of segments, locked until the transaction ends."""
     return connection.execute(_HELD, {"identity": bytes.fromhex(experiment.id)}).one()
 
 
@@ -205,10 +205,10 @@ def add_table(connection: Connection, experiment: Experiment, table: PublishedTa
 def published(
     connection: Connection, experiment: Experiment, number: int | None = None
 ) -> list[PublishedTable]:
-    """The tables of an experiment, oldest first, or the one with this number.
+    """Return the tables of an experiment, oldest first, or only the one with this number.
 
-    All of them in the experiment's present shape (`stored_table`); `promises.table_problem` compares
-    what is stored with the chain.
+    All of them are in the experiment's current shape (`stored_table`); `promises.table_problem`
+    compares what is stored with the chain.
     """
     query = select(tables).where(tables.c.experiment_id == bytes.fromhex(experiment.id))
     if number is not None:
@@ -244,13 +244,13 @@ def _published(experiment: Experiment, row: StoredRow) -> PublishedTable:
 
 
 def _in_shape(rows: bytes, counts: bytes, n_segments: int, n_arms: int) -> bytes:
-    if len(rows) == encoded_size(n_segments, n_arms):  # almost always: nothing was added since
+    if len(rows) == encoded_size(n_segments, n_arms):  # usually nothing was added since
         return rows
     return stored_table(rows, counts, n_segments, n_arms).encoded()
 
 
 def published_at(connection: Connection, experiment: Experiment) -> dict[int, int]:
-    """Table number -> the stored time of its publication."""
+    """Return table number -> stored time of publication."""
     query = select(tables.c.number, tables.c.published_at).where(
         tables.c.experiment_id == bytes.fromhex(experiment.id)
     )
@@ -258,7 +258,7 @@ def published_at(connection: Connection, experiment: Experiment) -> dict[int, in
 
 
 def versions_off(connection: Connection, experiment: Experiment) -> dict[int, int]:
-    """Arm position -> the version from which it is off."""
+    """Return arm index -> the version from which it is off."""
     rows = connection.execute(
         select(arms.c.position, arms.c.off_since_version).where(
             arms.c.experiment_id == bytes.fromhex(experiment.id),
@@ -269,7 +269,7 @@ def versions_off(connection: Connection, experiment: Experiment) -> dict[int, in
 
 
 def tag_of(identity: bytes) -> int:
-    """The first four bytes of an experiment's id; the ids of its decisions begin with them."""
+    """Return the first four bytes of an experiment's id, with which its decision ids begin."""
     return int.from_bytes(identity[:4], "big", signed=True)
 
 
@@ -278,19 +278,19 @@ def _position(experiment: Experiment, arm: str) -> int:
 
 
 def by_ids(connection: Connection, ids: Sequence[bytes]) -> list[Experiment]:
-    """The experiments with these ids, oldest first."""
-    if len(ids) == 1:  # after every publication
+    """Return the experiments with these ids, oldest first."""
+    if len(ids) == 1:  # the common case, after every publication
         return _matching(connection, _BY_ID, identity=ids[0])
     return _matching(connection, _BY_IDS, ids=list(ids))
 
 
 def matching(connection: Connection, condition: ColumnElement[bool]) -> list[Experiment]:
-    """The experiments that a condition on their table holds for, oldest first."""
+    """Return the experiments that match a condition, oldest first."""
     return _matching(connection, _whole(condition))
 
 
 def _whole(condition: ColumnElement[bool]) -> tuple[Query, Query, Query]:
-    """Statements that read the experiments that a condition holds for, their arms, their segments."""
+    """Return statements that read matching experiments, their arms, and their segments."""
     those = select(experiments.c.id).where(condition)
     return (
         select(experiments).where(condition).order_by(experiments.c.created_at, experiments.c.key),
@@ -347,7 +347,7 @@ def _experiment(row: StoredRow, arm_rows: Sequence[StoredRow], names: Sequence[s
     )
 
 
-# Statements of every publication are made once: to make one takes longer than to run it.
+# Statements used by every publication are built once: building takes longer than running.
 _BY_KEY = _whole(experiments.c.key == bindparam("key"))
 _BY_ID = _whole(experiments.c.id == bindparam("identity"))
 _BY_IDS = _whole(experiments.c.id.in_(bindparam("ids", expanding=True)))

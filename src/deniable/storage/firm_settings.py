@@ -1,4 +1,4 @@
-"""What the firm says about itself and asks of its people: the newest entry `settings` of the chain."""
+"""The firm's name and approval rules: the newest `settings` entry in the chain."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _OURS = (commitments.c.experiment_id.is_(None), commitments.c.kind == "settings"
 
 @dataclass(frozen=True)
 class FirmSettings:
-    """What the firm says about itself and asks of its people.
+    """The firm's name and approval rules.
 
     Attributes:
-        name: as it stands on documents; empty: none was given.
-        start_above_nano: an experiment that takes more than this needs a second person to start;
-            None: none does.
+        name: name on documents; empty if none was given.
+        start_above_nano: starting an experiment that costs more than this needs a second person;
+            None if none does.
         approve_budget: whether raising the firm's budget, or shortening its window, needs one.
-        approve_erasure: whether forgetting visitors needs one.
+        approve_erasure: whether erasing visitors needs one.
     """
 
     name: str = ""
@@ -32,11 +32,11 @@ class FirmSettings:
     approve_erasure: bool = False
 
     def rules(self) -> tuple[int | None, bool, bool]:
-        """What needs a second person."""
+        """Which actions need a second person."""
         return self.start_above_nano, self.approve_budget, self.approve_erasure
 
     def weaker_than(self, before: FirmSettings) -> bool:
-        """Whether these rules ask for a second person less often.
+        """Whether these rules require a second person less often.
 
         >>> FirmSettings(start_above_nano=2).weaker_than(FirmSettings(start_above_nano=1))
         True
@@ -53,37 +53,37 @@ class FirmSettings:
         )
 
     def rules_in_words(self) -> str:
-        """The rules for people.
+        """Format the rules for people.
 
         >>> FirmSettings(start_above_nano=1_500_000_000, approve_erasure=True).rules_in_words()
         'starting above 1.5 nats, erasing'
         >>> FirmSettings().rules_in_words()
         'nothing'
         """
-        told = []
+        parts = []
         if self.start_above_nano is not None:
-            told.append(f"starting above {self.start_above_nano / NANO:g} nats")
+            parts.append(f"starting above {self.start_above_nano / NANO:g} nats")
         if self.approve_budget:
-            told.append("raising the firm’s budget")
+            parts.append("raising the firm’s budget")
         if self.approve_erasure:
-            told.append("erasing")
-        return ", ".join(told) or "nothing"
+            parts.append("erasing")
+        return ", ".join(parts) or "nothing"
 
 
 def read(connection: Connection) -> FirmSettings:
-    """What was said last, checked against its link; the defaults before the first time."""
+    """Return the newest settings, checked against their link; the defaults if there are none."""
     newest = linked(connection, *_OURS, newest=1)
     return of_detail(newest[0].detail) if newest else FirmSettings()
 
 
 def of_detail(detail: JsonObject) -> FirmSettings:
-    """The settings of an entry; members that this version does not know are left out."""
+    """Return the settings of an entry; unknown members are ignored."""
     known = {field.name for field in fields(FirmSettings)}
     return FirmSettings(**{name: value for name, value in detail.items() if name in known})
 
 
 def write(connection: Connection, settings: FirmSettings) -> FirmSettings:
-    """Say it, unless it was said already."""
+    """Record the settings, unless they are unchanged."""
     lock_chain(connection)
     if read(connection) != settings:
         record(connection, "settings", None, **asdict(settings))

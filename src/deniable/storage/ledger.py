@@ -1,18 +1,18 @@
-"""Verifying the ledger: every chain from its first entry to its recorded end, then all that hangs on it.
+"""Verifies the ledger: every chain from its first entry to its recorded end, and all derived data.
 
-The checks stop at the first thing that is wrong:
+The checks stop at the first problem:
 
 1. the commitments, each linked to the one before;
 2. decisions and rewards, interleaved in each writer's chain, each decision drawn from a table that had
    been published by then;
-3. heads that were noted outside of the store;
+3. heads that were noted outside the store;
 4. the fingerprint of the visitor key, stored tables, the rows of experiments, arms and segments, and
    the number of tombstones, against what the commitments say;
-5. counters against the rows that they count; erased rows are missing one by one.
+5. counters against the rows that they count; each missing row must be an erased one.
 
-What this cannot see: a store whose chains were all recomputed by somebody who may write to it. For
-that, note the heads that `deniable ledger verify` prints somewhere else, and give them back with
-`--head`.
+This cannot detect that someone with write access recomputed all chains of a store. For
+that, keep the heads that `deniable ledger verify` prints in another place, and pass them to
+`--head` later.
 """
 
 from __future__ import annotations
@@ -57,17 +57,17 @@ _PAGE = 2_000
 
 @dataclass(frozen=True)
 class Verification:
-    """The outcome.
+    """The outcome of a verification.
 
     Attributes:
-        problem: what is wrong first, in words that name the row; None where everything holds.
+        problem: the first problem, in words that name the row; None if there is none.
         chain: the chain of the problem: `commitments`, a writer's number, or `totals`.
-        seq: the place in that chain, where the problem has one.
-        decision: the id of the decision at fault, where there is one.
-        commitments: entries of the commitment chain that were checked.
-        decisions: decisions that were checked.
-        erased: those of them whose visitor was forgotten.
-        heads: chain -> its length and newest hash, to be noted outside of the store.
+        seq: the position in that chain, if the problem has one.
+        decision: the id of the faulty decision, if there is one.
+        commitments: number of commitments checked.
+        decisions: number of decisions checked.
+        erased: how many of them belong to erased visitors.
+        heads: chain -> its length and newest hash, to be noted outside the store.
         last_decided: experiment id -> the stored time of its newest decision at a risk.
     """
 
@@ -83,7 +83,7 @@ class Verification:
 
     @property
     def sound(self) -> bool:
-        """Whether everything holds."""
+        """Whether there is no problem."""
         return self.problem is None
 
 
@@ -92,7 +92,7 @@ def verify(connection: Connection, noted: Mapping[str, str]) -> Verification:
 
     Args:
         connection: that state.
-        noted: chain -> `length:hash`, noted outside of the store at an earlier time.
+        noted: chain -> `length:hash`, noted outside the store at an earlier time.
     """
     told, counted = Told(), Counted()
     heads: dict[str, str] = {}
@@ -125,10 +125,10 @@ def verify(connection: Connection, noted: Mapping[str, str]) -> Verification:
 
 
 def chained(connection: Connection) -> Generator[Entry, None, None]:
-    """The chain of commitments, oldest first; whether it holds is for `verify` to say.
+    """Yield the chain of commitments, oldest first, without checking it; see `verify`.
 
     Raises:
-        BrokenPromiseError: an entry is not one that was ever written.
+        BrokenPromiseError: an entry cannot have been written by the service.
     """
     query = select(commitments).order_by(commitments.c.seq)
     with connection.execute(query.execution_options(yield_per=_PAGE)) as rows:
@@ -144,14 +144,14 @@ def chained(connection: Connection) -> Generator[Entry, None, None]:
 def chains_behind(
     connection: Connection, noted: Mapping[str, str]
 ) -> tuple[list[str], dict[str, str]]:
-    """Chains that end before their noted head, and the noted heads that can still be compared."""
+    """Return chains that end before their noted head, and the heads that can still be compared."""
     ends = {name_of(row.id): row.seq for row in connection.execute(select(writers))}
     behind = [name for name, end in noted.items() if int(end.split(":")[0]) > ends.get(name, -1)]
     return behind, {name: end for name, end in noted.items() if name not in behind}
 
 
 def _commitment_chain(connection: Connection, end: StoredRow, told: Told) -> None:
-    """Check it, and gather what it says."""
+    """Check the chain of commitments, and collect what it says."""
     previous, place = GENESIS, 0
     query = select(commitments).order_by(commitments.c.seq)
     with connection.execute(query.execution_options(yield_per=_PAGE)) as rows:
@@ -170,7 +170,7 @@ def _commitment_chain(connection: Connection, end: StoredRow, told: Told) -> Non
 
 
 def _caps(connection: Connection, told: Told) -> dict[bytes, tuple[int, ...]]:
-    """The largest value of each metric of each experiment, by what the commitments say."""
+    """Return the largest value of each metric of each experiment, according to the commitments."""
     found = {}
     for identity in list(told.entries):
         try:
@@ -182,7 +182,7 @@ def _caps(connection: Connection, told: Told) -> dict[bytes, tuple[int, ...]]:
 
 
 def _noted_heads(connection: Connection, noted: Mapping[str, str]) -> None:
-    """Each head that was noted once is still the hash at that length of its chain."""
+    """Check that each noted head is still the hash at that length of its chain."""
     for name, end in noted.items():
         length, _, head = end.partition(":")
         seq = int(length) if length.isdecimal() else -1
@@ -201,14 +201,14 @@ def _noted_heads(connection: Connection, noted: Mapping[str, str]) -> None:
 
 
 def _key(connection: Connection, told: Told) -> None:
-    """The stored fingerprint of the visitor key is the one that was chained."""
+    """Check the stored fingerprint of the visitor key against the chained one."""
     stored = connection.execute(select(facts.c.value).where(facts.c.name == "visitor_key")).scalar()
     if (None if stored is None else stored.hex()) != told.fingerprint:
         raise Broken("the visitor key is not the one that the ledger knows", "totals")
 
 
 def _tables(connection: Connection, told: Told) -> None:
-    """Every stored table has the digests that were chained, and none is missing."""
+    """Check that every stored table has the chained digests, and that none is missing."""
     missing = dict(told.tables)
     query = select(tables).order_by(tables.c.experiment_id, tables.c.number)
     with connection.execute(query.execution_options(yield_per=50)) as rows:
@@ -226,10 +226,10 @@ def _tables(connection: Connection, told: Told) -> None:
 
 
 def _experiments(connection: Connection, told: Told) -> None:
-    """Experiments, arms, segments and tombstones are what the commitments say."""
+    """Check experiments, arms, segments and tombstones against the commitments."""
     query = select(tombstones.c.experiment_id, func.count()).group_by(tombstones.c.experiment_id)
     stones: dict[bytes, int] = {row[0]: row[1] for row in connection.execute(query)}
-    known = experiments.matching(connection, true())  # scratch copies too
+    known = experiments.matching(connection, true())  # including scratch copies
     for experiment in known:
         try:
             promise = told.promise(bytes.fromhex(experiment.id), experiment.key)
@@ -251,7 +251,7 @@ def _experiments(connection: Connection, told: Told) -> None:
 
 
 def _totals(connection: Connection, told: Told, counted: Counted) -> None:
-    """Counters are what the rows add up to; erased rows are missing in them one by one."""
+    """Check the counters against the rows. Each missing row must be an erased one."""
     missing, missing_rewards = Counter[bytes](), Counter[bytes]()
     keys = (counters.c.experiment_id, counters.c.table_number)
     ordered = select(counters).order_by(*keys).execution_options(yield_per=_PAGE)
@@ -260,7 +260,7 @@ def _totals(connection: Connection, told: Told, counted: Counted) -> None:
             shows, rewarded = _missing(connection, source, mine, counted)
             missing[source[0]] += shows
             missing_rewards[source[0]] += rewarded
-    for cells in (counted.shows, counted.rewards):  # what is left has no counter
+    for cells in (counted.shows, counted.rewards):  # the remaining ones have no counter
         for (identity, _), sums in cells.items():
             if sums:
                 raise _mismatch(connection, identity)
@@ -275,7 +275,7 @@ def _totals(connection: Connection, told: Told, counted: Counted) -> None:
 def _missing(
     connection: Connection, source: Source, rows: Iterable[StoredRow], counted: Counted
 ) -> tuple[int, int]:
-    """How many shows and rewards the counters of a table have beyond its rows, which are erased."""
+    """Return how many more shows and rewards a table's counters have than rows: the erased ones."""
     stored: dict[tuple[Cell, int], list[int]] = {}
     for row in rows:
         sums = stored.setdefault(((row.role, row.segment, row.arm), row.metric), [0, 0, 0, 0])

@@ -1,6 +1,6 @@
-"""Finding experiments among many: search, filters, order and place, each search one statement.
+"""Finding experiments: search, filters, order and paging, in one statement per search.
 
-Owner and tags are labels: for people, without any effect on what is promised or drawn.
+Owner and tags are labels for people. They have no effect on what is promised or drawn.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from deniable.storage.schema import counters, experiments, labels
 
 ORDERS = ("name", "status", "budget", "visitors", "started", "created")
 MOST_LABELS = 200
-"""Different owners, or tags, that are offered as filters."""
+"""Maximum number of owners, or tags, offered as filters."""
 
 
 @dataclass(frozen=True)
 class Labels:
-    """Who looks after an experiment, and words to find it by."""
+    """Owner and tags of an experiment."""
 
     owner: str = ""
     tags: tuple[str, ...] = ()
@@ -37,17 +37,17 @@ class Labels:
 
 @dataclass(frozen=True)
 class Search:
-    """Which experiments, in which order.
+    """A search for experiments.
 
     Attributes:
-        text: in the key or a tag, in any case.
-        statuses: any of these; empty: all.
+        text: text in the key or a tag, ignoring case.
+        statuses: any of these; empty for all.
         owner: exactly this one.
         tag: exactly this one.
         order: one of ORDERS.
-        descending: the largest, or latest, first.
-        first: how many to leave out.
-        limit: at most so many.
+        descending: largest or latest first.
+        first: number of results to skip.
+        limit: maximum number of results.
     """
 
     text: str = ""
@@ -62,7 +62,7 @@ class Search:
 
 @dataclass(frozen=True)
 class Found:
-    """The experiments of one page, with their labels by key, and how many there are altogether."""
+    """The experiments of one page, their labels by key, and the total number of matches."""
 
     experiments: tuple[Experiment, ...]
     labels: dict[str, Labels]
@@ -70,7 +70,7 @@ class Found:
 
 
 def search(connection: Connection, wanted: Search) -> Found:
-    """The experiments that are wanted, in order."""
+    """Return the matching experiments, in order."""
     column = _ORDER_BY[wanted.order]
     order = column.desc() if wanted.descending else column.asc()
     query = (
@@ -100,7 +100,7 @@ def keys(connection: Connection, most: int) -> list[str]:
 
 
 def totals(connection: Connection) -> dict[str, int]:
-    """Status -> how many experiments have it; scratch copies apart."""
+    """Return the number of experiments per status, without scratch copies."""
     query = (
         select(experiments.c.status, func.count())
         .where(experiments.c.status != "scratch")
@@ -110,7 +110,7 @@ def totals(connection: Connection) -> dict[str, int]:
 
 
 def labels_of(connection: Connection, ids: Sequence[bytes]) -> dict[bytes, Labels]:
-    """Experiment id -> its labels, of those that have any."""
+    """Return labels by experiment id, for those that have any."""
     owners: dict[bytes, str] = {}
     tags: dict[bytes, list[str]] = {}
     query = select(labels).where(labels.c.experiment_id.in_(ids)).order_by(labels.c.value)
@@ -126,7 +126,7 @@ def labels_of(connection: Connection, ids: Sequence[bytes]) -> dict[bytes, Label
 
 
 def used(connection: Connection, kind: str) -> list[str]:
-    """The owners, or tags, that experiments have."""
+    """Return the owners, or tags, in use."""
     query = select(labels.c.value).where(labels.c.kind == kind).distinct()
     return list(connection.execute(query.order_by(labels.c.value).limit(MOST_LABELS)).scalars())
 
@@ -143,7 +143,7 @@ def set_labels(connection: Connection, experiment: Experiment, wanted: Labels) -
 
 
 def forget_labels(connection: Connection, experiment: Experiment) -> None:
-    """Remove an experiment's labels."""
+    """Delete an experiment's labels."""
     mine = labels.c.experiment_id == bytes.fromhex(experiment.id)
     connection.execute(delete(labels).where(mine))
 

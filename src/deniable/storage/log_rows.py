@@ -1,10 +1,10 @@
-"""The ledger as one log: rows from which every chain can be followed again without the store.
+"""The ledger as one log: rows from which every chain can be verified without the store.
 
-In order: what the file is, the chain of commitments, the published tables, then decisions and rewards
-of each writer's chain, the recorded end of every chain, and the number of rows. Visitors are keyed
-HMACs. A decision is either open (visitor, salt, segment and arm, from which its commitment follows)
-or closed (the commitment alone): erased ones are closed, and so are those of experiments that the log
-is not about. Their links can be recomputed all the same.
+In order: a description of the file, the chain of commitments, the published tables, then the
+decisions and rewards of each writer's chain, the recorded end of every chain, and the number of
+rows. Visitors are keyed HMACs. A decision is either open (visitor, salt, segment and arm, from
+which its commitment follows) or closed (only the commitment). Erased decisions are closed, and so
+are those of experiments that the log is not about. Their links can still be recomputed.
 """
 
 from __future__ import annotations
@@ -32,33 +32,33 @@ from deniable.storage.schema import (
 FORMAT, FORMAT_VERSION = "deniable log", 1
 
 ABOUT, COMMITMENT, TABLE, DECISION, REWARD, OLD, CHAIN_END, LOG_END = "FCTDROEZ"
-"""What a row is. OLD: a decision from before tables were published; always closed."""
+"""Kinds of rows. OLD is a decision from before tables were published; it is always closed."""
 
 _PAGE = 5_000
 
 
 class LogRow(NamedTuple):
-    """One row. Bytes are written as hexadecimal digits where the file holds text.
+    """One row. In text files, bytes are written in hexadecimal.
 
     Attributes:
-        kind: what it is.
-        writer: whose chain it belongs to; 0 is the chain of commitments.
-        seq: its place in that chain; of the last row: how many rows there are before it.
+        kind: kind of row.
+        writer: the chain that it belongs to; 0 is the chain of commitments.
+        seq: its position in that chain; in the last row, the number of rows before it.
         experiment: 16 bytes.
-        id: of the decision, or of a reward's decision.
-        version: of the promise.
+        id: id of the decision, or of a reward's decision.
+        version: version of the promise.
         table: the number of the table.
-        role: which row of the table was drawn from.
+        role: selects the row of the table that was drawn from.
         time: microseconds since 1970.
-        visitor: keyed HMAC; only where open.
-        salt: only where open.
-        segment: its position, -1 for one that is not listed; only where open.
-        shown: the arm's position; only where open.
-        metric: its position.
-        value: of a reward, in millionths, where open; the nano-nats of a commitment.
+        visitor: keyed HMAC; only if open.
+        salt: only if open.
+        segment: its index, -1 if not listed; only if open.
+        shown: the arm's index; only if open.
+        metric: its index.
+        value: value of an open reward, in millionths; the nano-nats of a commitment.
         commitment: what closed rows are linked by.
         hash: the link.
-        detail: of commitments: kind, a blank, JSON; of tables and the first row: JSON.
+        detail: for commitments: kind, a space, JSON; for tables and the first row: JSON.
     """
 
     kind: str
@@ -84,11 +84,11 @@ class LogRow(NamedTuple):
 def log_rows(
     connection: Connection, wanted: Collection[bytes] | None = None
 ) -> Generator[LogRow, None, None]:
-    """All rows, streamed.
+    """Stream all rows.
 
     Args:
         connection: one consistent state of the store.
-        wanted: ids of the experiments that the log is about; None: all of them.
+        wanted: ids of the experiments that the log is about; None for all.
     """
     count = 0
     for part in (
@@ -151,7 +151,7 @@ def _tables(connection: Connection, wanted: Collection[bytes] | None) -> Iterato
 
 
 def _chained(connection: Connection, wanted: Collection[bytes] | None) -> Iterator[LogRow]:
-    """Decisions and rewards in the order of their chains."""
+    """Yield decisions and rewards in the order of their chains."""
     open_to = None if wanted is None else frozenset(wanted)
     streams = (
         _stream(connection, decisions, select(decisions).where(scratch.in_force())),

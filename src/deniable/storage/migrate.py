@@ -1,4 +1,4 @@
-"""Bringing a store to the present schema: Alembic, imported only where there is something to do."""
+"""Migrates a store to the current schema. Alembic is imported only if there is something to do."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from deniable.storage.schema import HEAD
 
 
 def revision(connection: Connection) -> str | None:
-    """The migration that the store is at; None where it is empty."""
+    """Return the store's migration; None if it is empty."""
     if not inspect(connection).has_table("alembic_version"):
         return None
     return connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
 
 
 def migrate(engine: Engine) -> None:
-    """Make or upgrade the tables. Safe when several processes start at once: one does it."""
+    """Create or upgrade the schema. Safe if several processes start at once."""
     for attempt in range(10):
         try:
             with engine.begin() as connection:
@@ -32,7 +32,7 @@ def migrate(engine: Engine) -> None:
                         "use the newer version"
                     )
                 _upgrade(connection)
-        except DBAPIError as error:  # another process was making the same tables
+        except DBAPIError as error:  # another process was creating the same tables
             if attempt == 9:
                 where = engine.url.render_as_string(hide_password=True)
                 raise StoreUnavailableError(f"cannot open {where}: {error.orig}") from error

@@ -1,7 +1,7 @@
 """PostgreSQL 15 or newer: the store for several machines.
 
-Writers do not wait for each other: each has its own counters and its own chain of decisions. Where two
-decide for the same visitor the first one's commit wins and the other batch is run again.
+Writers do not wait for each other: each has its own counters and its own chain of decisions. If two
+decide for the same visitor, the first commit wins and the other batch is retried.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ T = TypeVar("T")
 
 CONNECT_SECONDS = 3
 STATEMENT_SECONDS, READ_SECONDS, WRITE_SECONDS = 12.0, 60.0, 300.0
-"""How long the client waits for one statement: of a writer, a reader, and administration.
+"""Client-side timeouts of one statement: for a writer, a reader, and administration.
 
 The server's own timeouts end what is slow. These end what the server does not answer at all: a process
 that is stopped, a machine that hangs while its network still acknowledges.
@@ -63,35 +63,35 @@ that is stopped, a machine that hangs while its network still acknowledges.
 
 _NETWORK: JsonObject = {
     "connect_timeout": CONNECT_SECONDS,
-    "tcp_user_timeout": 10_000,  # milliseconds until data without acknowledgement ends a connection
+    "tcp_user_timeout": 10_000,  # milliseconds until unacknowledged data ends a connection
     "keepalives": 1,
     "keepalives_idle": 5,
     "keepalives_interval": 2,
     "keepalives_count": 3,
 }
-"""A peer that is gone without a word is noticed within about ten seconds."""
+"""A peer that disappears silently is noticed within about ten seconds."""
 
 PAUSES = (0.05, 0.2, 0.5, 1.0, 2.0)
-"""Seconds before each further attempt at an administrative transaction."""
+"""Seconds before each retry of an administrative transaction."""
 
 _RUN_AGAIN = ("40001", "40P01", "57P01", "57P02", "57P03", "08")
-"""SQLSTATEs (or classes) after which the same transaction can succeed: races, restarts, lost lines."""
+"""SQLSTATEs (or classes) after which a retry can succeed: races, restarts, lost connections."""
 
 _PLANS = b"SET plan_cache_mode = force_custom_plan"
-"""A plan that was kept from when the table was empty would read all of it, the longer the slower."""
+"""A generic plan cached while the table was empty would scan it, slower as it grows."""
 
 _SETTINGS = (
     b"SET synchronous_commit = on; SET statement_timeout = '10s'; SET lock_timeout = '5s'; "
     + _PLANS
 )
-"""Whatever the server's defaults: an answered decision is on its disk, and nobody waits for ever."""
+"""Regardless of the server's defaults, answered decisions are on its disk and waits are bounded."""
 
 
 _Found = TypeVar("_Found")
 
 
 class _Connection(psycopg.Connection[TupleRow]):
-    """A connection that does not wait for ever for its server."""
+    """A connection with client-side statement timeouts."""
 
     limit_seconds = STATEMENT_SECONDS
 
@@ -105,7 +105,7 @@ class _Connection(psycopg.Connection[TupleRow]):
             return super().wait(gen, interval, limit)
         except psycopg.Error:
             if time.monotonic() - begin >= limit:
-                self.pgconn.finish()  # its answer may still come, and would be taken for another one
+                self.pgconn.finish()  # a late response would be taken for the next one
             raise
 
 
@@ -130,12 +130,12 @@ class PostgresStore:
 
     @property
     def url(self) -> str:
-        """Where it is, without the password."""
+        """The database URL without the password."""
         return self._url
 
     @property
     def engine(self) -> Engine:
-        """For migrations."""
+        """SQLAlchemy engine for migrations."""
         return self._engine
 
     @contextmanager
@@ -221,7 +221,7 @@ class PostgresStore:
                 self._hot.execute(b"ROLLBACK")
 
     def _drop(self) -> None:
-        """Close the writer's connection; the next transaction opens a new one."""
+        """Close the writer's connection. The next transaction opens a new one."""
         connection, self._hot, self._transaction = self._hot, None, None
         if connection is not None:
             connection.close()
@@ -229,7 +229,7 @@ class PostgresStore:
 
 @contextmanager
 def _patient(connection: Connection, seconds: float) -> Iterator[None]:
-    """Statements in this block may take longer."""
+    """Allow longer statements in this block."""
     driver = connection.connection.driver_connection
     assert isinstance(driver, _Connection)
     driver.limit_seconds = seconds
@@ -241,12 +241,12 @@ def _patient(connection: Connection, seconds: float) -> Iterator[None]:
 
 def _prepare(connection: psycopg.Connection[TupleRow], _record: object) -> None:
     connection.execute(_PLANS)
-    connection.commit()  # a setting of a transaction that is rolled back would be lost
+    connection.commit()  # settings made in a transaction that is rolled back would be lost
 
 
 def _run_again(error: BaseException | None) -> bool:
     state = getattr(error, "sqlstate", None)
-    if state is None:  # never reached the server, or lost it
+    if state is None:  # the server was never reached, or the connection was lost
         return isinstance(error, psycopg.OperationalError)
     return str(state).startswith(_RUN_AGAIN)
 
@@ -269,7 +269,7 @@ def _types(table: Table, names: Iterable[str]) -> list[str]:
 
 
 def _typed(table: Table, names: Iterable[str], suffix: str = "") -> str:
-    """A parameter for each of these columns."""
+    """Return a typed parameter for each of these columns."""
     return ", ".join(f"%b::{kind}{suffix}" for kind in _types(table, names))
 
 
@@ -321,7 +321,7 @@ _REWARD_TYPES = _types(schema.rewards, NewReward._fields)
 _COUNT_TYPES = _types(schema.counters, Count._fields)
 _EXTEND = b"UPDATE writers SET seq = %b, head = %b, lease_until = %b WHERE id = %b AND owner = %b"
 _COUNT_AND_EXTEND = b"WITH counted AS (%b) %b" % (_ADD_COUNTS, _EXTEND)
-"""One statement: each is a trip to the server and back."""
+"""Combined into one statement, because each statement is a round trip."""
 _CHAIN = b"SELECT seq, head FROM writers WHERE id = %b AND owner = %b"
 
 
@@ -329,7 +329,7 @@ class PostgresTransaction:
     """Implements `HotTransaction` on one connection.
 
     Attributes:
-        begun: whether the transaction has begun; it does with its first statement.
+        begun: whether the transaction has begun, which happens with its first statement.
     """
 
     def __init__(self, connection: psycopg.Connection[TupleRow]) -> None:
@@ -344,7 +344,7 @@ class PostgresTransaction:
         wanted = _HEADS.format(listed)
         if self.begun:
             self._plain.execute(wanted.encode())
-        else:  # nearly always the first statement: one trip to the server for both
+        else:  # usually the first statement: saves a round trip
             self._plain.execute(f"BEGIN; {wanted}".encode())
             self._plain.nextset()
             self.begun = True
@@ -418,9 +418,9 @@ class PostgresTransaction:
 
 
 class _Array(bytes):
-    """An array in PostgreSQL's binary format; the statement says of what.
+    """An array in PostgreSQL's binary format. The statement specifies the element type.
 
-    psycopg's own arrays may be of anything and nested, and took a sixth of the CPU time of a batch.
+    psycopg's general, nestable arrays took a sixth of a batch's CPU time.
     """
 
 
@@ -433,10 +433,10 @@ class _ArrayDumper(Dumper):
 
 
 _ELEMENTS = {"bytea": 17, "int2": 21, "int4": 23, "int8": 20}
-"""PostgreSQL's numbers of these types."""
+"""PostgreSQL OIDs of these types."""
 
 _INTEGERS = {"int2": (2, "h"), "int4": (4, "i"), "int8": (8, "q")}
-"""Length and format of an element."""
+"""Size and struct format of an element."""
 
 
 def _columns(rows: Sequence[tuple[int | bytes, ...]], types: Sequence[str]) -> list[_Array]:
@@ -450,7 +450,7 @@ def _columns(rows: Sequence[tuple[int | bytes, ...]], types: Sequence[str]) -> l
 def _array(kind: str, count: int, elements: bytes) -> _Array:
     if not count:
         return _Array(struct.pack(">iiI", 0, 0, _ELEMENTS[kind]))
-    # One dimension, no NULL, what of, how many, counted from 1.
+    # One dimension, no NULLs, element type, count, lower bound 1.
     return _Array(struct.pack(">iiIii", 1, 0, _ELEMENTS[kind], count, 1) + elements)
 
 

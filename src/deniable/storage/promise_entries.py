@@ -1,4 +1,4 @@
-"""What the chain says about an experiment: the details of each kind of entry, as they are written."""
+"""The details of each kind of entry about an experiment, as written to the chain."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from deniable.storage.records import Arm, Experiment
 
 
 def create_detail(experiment: Experiment) -> JsonObject:
-    """The entries `create` and `redraft`: everything that is promised before the start."""
+    """Entries `create` and `redraft`: everything that is promised before the start."""
     return {
         "key": experiment.key,
         "arms": [[arm.key, arm.budget_nano] for arm in experiment.arms],
@@ -28,7 +28,7 @@ def create_detail(experiment: Experiment) -> JsonObject:
 
 
 def replan_detail(experiment: Experiment) -> JsonObject:
-    """The entry `replan`: what changed of a draft."""
+    """Entry `replan`: what changed in a draft."""
     return {
         "budget_nano": experiment.budget_nano,
         "trace_nano": experiment.trace_nano,
@@ -38,7 +38,7 @@ def replan_detail(experiment: Experiment) -> JsonObject:
 
 
 def commit_detail(experiment: Experiment, slots: bytes | None) -> JsonObject:
-    """What the account adds to the entries `start` and `resume`."""
+    """Details that the account adds to the entries `start` and `resume`."""
     return {
         "layer": experiment.layer,
         "slots": None if slots is None else slots.hex(),
@@ -48,7 +48,7 @@ def commit_detail(experiment: Experiment, slots: bytes | None) -> JsonObject:
 
 
 def band_detail(band: Band | None) -> JsonObject:
-    """The band, for `start`, `switch_off` and `add_arm`; None for a strategy that has none."""
+    """The band, for `start`, `switch_off` and `add_arm`; None for a strategy without one."""
     if band is None:
         return {"band": None}
     rows = {"floors": band.floors, "ceilings": band.ceilings, "zero": band.zero}
@@ -56,27 +56,28 @@ def band_detail(band: Band | None) -> JsonObject:
 
 
 def switch_off_detail(arm: str, version: int, band: Band | None, grade: str) -> JsonObject:
-    """The entry `switch_off`: the arm, the new version with its band, and the promise's grade."""
+    """Entry `switch_off`: the arm, the new version with its band, and the promise's grade."""
     return {"arm": arm, "version": version, "grade": grade, **band_detail(band)}
 
 
 def add_arm_detail(arm: Arm, version: int, band: Band | None, grade: str) -> JsonObject:
-    """The entry `add_arm`: the arm with its own budget, and the rest as in `switch_off`."""
+    """Entry `add_arm`: the arm with its own budget, and the rest as in `switch_off`."""
     own = {"budget_nano": arm.budget_nano}
     return {**switch_off_detail(arm.key, version, band, grade), **own}
 
 
 def add_segment_detail(segment: str, after: int) -> JsonObject:
-    """The entry `add_segment`: its name, and the table in force, which has no row for it."""
+    """Entry `add_segment`: its name, and the table in force, which has no row for it."""
     return {"segment": segment, "after": after}
 
 
 def stop_detail(winner: str | None, last_answer: int | None) -> JsonObject:
-    """The entry `stop`.
+    """Entry `stop`.
 
     Args:
         winner: the promoted arm.
-        last_answer: the hour of the last answer at a risk (`account.last_hour`); None: there was none.
+        last_answer: the hour of the last answer at a risk (`account.last_hour`); None if there was
+            none.
     """
     return {"winner": winner, "last_answer": last_answer}
 
@@ -90,9 +91,9 @@ def table_detail(
     strategy: str,
     late_band: Band | None = None,
 ) -> JsonObject:
-    """The entry `table`: digests of a table and of what it was made from, and its worst ratios.
+    """Entry `table`: digests of a table and its counts, and its worst ratios.
 
-    `late_band` was not fixed at the start; every table from the first one inside names it.
+    `late_band` was not fixed at the start; it is named by every table from the first one inside it.
     """
     ratios = [f"{ratio.numerator}/{ratio.denominator}" for ratio in table.worst_ratios()]
     return {

@@ -1,13 +1,13 @@
-"""What an experiment promises, read from the chain and compared with the row that shows it.
+"""What an experiment promises, read from the chain and compared with its row.
 
-The columns of `experiments`, `arms` and `segments` can be changed by anybody who may write to the
-store. The chain cannot, unnoticed. So a promise is built from the entries of its experiment: `create`
-says what it is, `replan` and `redraft` change a draft, `discard` removes one, `start` fixes slots and
-band, `switch_off` and `add_arm` make a new version, `add_segment` lists one more from the next table on,
-`stop` ends it, `table` names each published table by its digests. Experiments from before migration 0004
-have an entry `migrate` that says all of it at once.
+The columns of `experiments`, `arms` and `segments` can be changed by anyone with write access to
+the store. The chain cannot, unnoticed. A promise is therefore built from the experiment's entries:
+`create` defines it, `replan` and `redraft` change a draft, `discard` removes one, `start` fixes
+slots and band, `switch_off` and `add_arm` make a new version, `add_segment` lists one more from the
+next table on, `stop` ends it, and `table` names each published table by its digests. Experiments
+from before migration 0004 have an entry `migrate` that contains everything at once.
 
-What each of these entries holds is defined here, by the functions that end in `_detail`.
+`promise_entries.py` defines the content of these entries.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from deniable.storage.schema import Query, StoredRow, commitments, tables
 
 _FORGETTING = ("erase", "purge")
 DRAFTING = {"create", "redraft", "replan"}
-"""Acts on an experiment that has not started."""
+"""Actions on an experiment that has not started."""
 
 
 @dataclass(frozen=True)
@@ -35,13 +35,13 @@ class PromisedTable:
     """A published table by the digests that the chain holds.
 
     Attributes:
-        number: within the experiment.
-        version: of the promise.
-        rows: SHA-256 of the encoded table, hexadecimal.
-        counts: SHA-256 of what it was made from.
-        decisions: how many were stored by then.
+        number: its number within the experiment.
+        version: version of the promise.
+        rows: SHA-256 of the encoded table, in hexadecimal.
+        counts: SHA-256 of the counts it was made from.
+        decisions: number of decisions stored at that time.
         ratios: the exact worst ratio of each arm, "numerator/denominator".
-        recorded_at: when, as stored.
+        recorded_at: when it was published, as a stored time.
         late_band: whether it names a band that was not fixed at the start.
     """
 
@@ -61,14 +61,14 @@ class Promise:
 
     Attributes:
         arms: (key, budget_nano, active) in declared order.
-        band: floors, ceilings and zero row that every table keeps to; None where a strategy has none
-            (yet) or the experiment has not started.
+        band: floors, ceilings and zero row of all tables; None if the strategy has none (yet) or
+            the experiment has not started.
         last_table: the newest published table; None before the first.
-        tombstones: how many tombstones of erased visitors must be there.
+        tombstones: number of tombstones of erased visitors that must exist.
         one_band: whether the tables of all versions keep the budgets together.
         arms_since: the version from which each arm is on.
-        segments_since: the number of the first table that has a row for each segment. Visitors of a
-            segment that was added get the zero row of the table before.
+        segments_since: the number of the first table that has a row for each segment. Before it,
+            visitors of an added segment get the zero row.
     """
 
     key: str
@@ -97,7 +97,7 @@ class Promise:
 
 
 def discarded(kinds: Iterable[str]) -> bool:
-    """Whether entries of these kinds, in order, are those of a draft that was removed.
+    """Whether entries of these kinds, in order, belong to a draft that was removed.
 
     >>> discarded(["create", "note", "discard"]), discarded(["create", "start", "discard"])
     (True, False)
@@ -107,17 +107,17 @@ def discarded(kinds: Iterable[str]) -> bool:
 
 
 def promise_of(connection: Connection, experiment: Experiment) -> Promise:
-    """What the chain says about an experiment.
+    """Return what the chain says about an experiment.
 
     Raises:
-        BrokenPromiseError: an entry was changed, or none says what the experiment is.
+        BrokenPromiseError: an entry was changed, or none defines the experiment.
     """
     entries = checked(connection, _ENTRIES, experiment=bytes.fromhex(experiment.id))
     return promise_from(experiment.key, entries)
 
 
 def promise_from(key: str, entries: Sequence[Entry]) -> Promise:
-    """The promise that these entries of one experiment make, in the order of their places."""
+    """Build the promise from these entries of one experiment, in order."""
     promise: Promise | None = None
     for entry in sorted(entries):
         if entry.kind in _WHOLE:
@@ -130,7 +130,7 @@ def promise_from(key: str, entries: Sequence[Entry]) -> Promise:
 
 
 def differences(experiment: Experiment, promise: Promise) -> list[str]:
-    """The fields in which a row disagrees with the chain; empty where it is sound."""
+    """Return the fields in which a row disagrees with the chain."""
     arms = tuple((arm.key, arm.budget_nano, arm.active) for arm in experiment.arms)
     number = promise.last_table.number if promise.last_table else 0
     wrong = [name for name in _SAME if getattr(experiment, name) != getattr(promise, name)]
@@ -144,7 +144,7 @@ def differences(experiment: Experiment, promise: Promise) -> list[str]:
 
 
 def check(connection: Connection, experiment: Experiment) -> Promise:
-    """The promise of an experiment whose row agrees with it; BrokenPromiseError otherwise."""
+    """Return the promise of an experiment; raise BrokenPromiseError if its row disagrees with it."""
     promise = promise_of(connection, experiment)
     wrong = differences(experiment, promise)
     if wrong:
@@ -165,16 +165,16 @@ def check_table(promise: Promise, table: Table) -> None:
 def chained_table(
     connection: Connection, experiment: Experiment, promise: Promise, chained: PromisedTable
 ) -> Table:
-    """A stored table that the chain vouches for, in the shape that the experiment has now.
+    """Return a stored table that matches the chain, in the current shape of the experiment.
 
     Args:
         connection: inside a transaction.
-        experiment: whose.
+        experiment: the experiment.
         promise: what the chain says about the experiment.
         chained: what the chain says about the table, such as `Promise.last_table`.
 
     Raises:
-        BrokenPromiseError: it is missing, or not what was chained.
+        BrokenPromiseError: it is missing, or differs from what was chained.
     """
     which = {"experiment": bytes.fromhex(experiment.id), "table": chained.number}
     row = connection.execute(_TABLE, which).one_or_none()
@@ -187,13 +187,13 @@ def chained_table(
 
 
 def tombstones_of(connection: Connection, experiment: Experiment) -> int:
-    """How many tombstones an experiment must have: erasures say it in their entries."""
+    """Return how many tombstones an experiment must have, according to its erasure entries."""
     newest = checked(connection, _NEWEST_ERASURE, identity=bytes.fromhex(experiment.id))
     return int(newest[0].detail.get("tombstones", 0)) if newest else 0
 
 
 def switched_off(connection: Connection, experiment: Experiment) -> dict[str, int]:
-    """Arm key -> the version from which it is off, by the chain."""
+    """Return arm key -> the version from which it is off, according to the chain."""
     mine = commitments.c.experiment_id == bytes.fromhex(experiment.id)
     kinds = commitments.c.kind.in_(("migrate", "switch_off"))
     off: dict[str, int] = {}
@@ -204,18 +204,18 @@ def switched_off(connection: Connection, experiment: Experiment) -> dict[str, in
 
 
 def matters(entry: Entry) -> bool:
-    """Whether an entry says anything about what an experiment promises."""
+    """Whether an entry affects what an experiment promises."""
     return entry.kind in ACTS or entry.kind in _EFFECTS
 
 
 def promised_tables(connection: Connection, experiment: Experiment) -> list[PromisedTable]:
-    """All tables of an experiment, as chained, oldest first."""
+    """Return all chained tables of an experiment, oldest first."""
     mine = commitments.c.experiment_id == bytes.fromhex(experiment.id)
     return [promised_table(e) for e in linked(connection, mine, commitments.c.kind == "table")]
 
 
 def table_problem(row: StoredRow | None, chained: PromisedTable | None) -> str | None:
-    """What is wrong with a stored table, by its entry in the chain; None where it is sound."""
+    """Return what is wrong with a stored table, compared with its entry; None if nothing is."""
     if chained is None:
         return "is not in the ledger"
     if row is None:
@@ -232,7 +232,7 @@ def table_problem(row: StoredRow | None, chained: PromisedTable | None) -> str |
 
 
 def promised_table(entry: Entry) -> PromisedTable:
-    """What an entry `table` says."""
+    """Parse a `table` entry."""
     detail = entry.detail
     return PromisedTable(
         number=detail["number"],
@@ -264,11 +264,11 @@ _SAME = (
     "winner",
     "exhausted",
 )
-"""Fields that a row and a promise have in common and that must be equal."""
+"""Fields that must be equal in a row and its promise."""
 
 
 def _whole(detail: JsonObject) -> Promise | None:
-    """The promise of an entry `create` or `migrate`; None for one from before migration 0004."""
+    """Return the promise of a `create` or `migrate` entry; None for one from before migration 0004."""
     if not isinstance(detail["segments"], list):
         return None
     off, later = detail.get("off", []), detail.get("later", [])
@@ -359,7 +359,7 @@ def _added_arm(promise: Promise, entry: Entry) -> Promise:
 
 def _added_segment(promise: Promise, entry: Entry) -> Promise:
     name, after, last = entry.detail["segment"], entry.detail["after"], promise.last_table
-    # Where only the newest table's entry is read, it may come later: then nothing is known here.
+    # If only the newest table's entry is read, it may come later; then nothing is known here.
     if name in promise.segments or (last is not None and last.number != after):
         raise _impossible(entry)
     return replace(
@@ -405,13 +405,13 @@ _EFFECTS: dict[str, Callable[[Promise, Entry], Promise]] = {
 }
 
 _WHOLE = ("create", "redraft", "migrate", "scratch")
-"""Kinds that say all of an experiment's promise at once."""
+"""Kinds of entries that contain a complete promise."""
 
 KINDS = {*_WHOLE, *_EFFECTS}
-"""All kinds that a promise is made of."""
+"""All kinds of entries that affect a promise."""
 
 ACTS = KINDS - {"table", *_FORGETTING}
-"""Kinds of which an experiment has few entries; of the others only the newest is read."""
+"""Kinds with few entries per experiment; of the others, only the newest is read."""
 
 
 def _entries_query() -> Query:
@@ -421,13 +421,13 @@ def _entries_query() -> Query:
         select(func.max(seq)).where(mine, kind.in_(kinds)).scalar_subquery()
         for kinds in (["table"], list(_FORGETTING))
     ]
-    # Not `in_`: its values are put into the statement anew for every run.
+    # Not `in_`, whose values would be expanded again on every execution.
     acts = or_(*(kind == name for name in sorted(ACTS)))
     return linked_query(mine, acts | (seq == newest[0]) | (seq == newest[1]))
 
 
 _ENTRIES = _entries_query()
-"""All that a promise is made of."""
+"""Query for all entries that make up a promise."""
 
 _TABLE = select(tables).where(
     tables.c.experiment_id == bindparam("experiment"), tables.c.number == bindparam("table")

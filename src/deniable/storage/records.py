@@ -1,6 +1,6 @@
-"""What is stored, as value objects: the firm, experiments with their arms, decisions, API keys.
+"""Stored records as value objects: the firm, experiments with their arms, decisions, API keys.
 
-Budgets are whole nano-nats here; `budget`, `remaining` and so on are the same in nats, for people.
+Budgets are in whole nano-nats; `budget`, `remaining` and so on are the same in nats, for display.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ SCOPES: tuple[Scope, ...] = (
     "privacy",
     "admin",
 )
-"""What a caller may do: ask for arms; report rewards; give scores; look; make and change drafts; start,
-stop and change what runs; audit; the firm's budget, erasures, documents and exports; people and keys,
-and all else."""
+"""What a caller may do, in order: request arms; report rewards; send scores; read; create and
+change drafts; start, stop and change experiments; audit; manage the firm's budget, erasures,
+documents and exports; everything, including people and keys.
+"""
 
 ROLES: dict[UserRole, tuple[Scope, ...]] = {
     "viewer": ("read",),
@@ -41,40 +42,40 @@ ROLES: dict[UserRole, tuple[Scope, ...]] = {
     "privacy-officer": ("read", "audit", "privacy"),
     "admin": SCOPES,
 }
-"""What each role of a person may do."""
+"""Scopes of each user role."""
 
 SCRATCH_PREFIX = "_scratch-"
-"""Keys of scratch copies begin with it; no key of an experiment begins with `_`."""
+"""Prefix of the keys of scratch copies; keys of experiments cannot begin with `_`."""
 
 UNKNOWN_SEGMENT = -1
-"""The stored position of a segment that the experiment does not list."""
+"""Stored index of a segment that the experiment does not list."""
 
 MICRO = 1_000_000
-"""Millionths in one unit of a reward; rewards are stored as integers of this unit."""
+"""Millionths in one unit of a reward; rewards are stored as integers in millionths."""
 
 SLOTS = 1000
-"""Slots of a layer; a visitor's is a keyed hash of the visitor and the layer."""
+"""Number of slots in a layer; a visitor's slot is a keyed hash of the visitor and the layer."""
 
 
 class Role(IntEnum):
-    """Why a visitor was drawn from this row of the table. It never depends on the segment.
+    """Why a visitor was drawn from a particular row. It never depends on the segment.
 
-    Only MEMBER draws from the segment's own row (a segment that is not listed has the zero row), and
-    only members enter the counts that tables are made from. All others draw from the zero row.
+    Only MEMBER draws from the segment's own row (the zero row for unlisted segments), and only
+    members enter the counts from which tables are made. All others draw from the zero row.
     """
 
     MEMBER = 0
     OTHER_SLOT = 1  # the visitor's slot of the layer belongs to another experiment, or to none
     HOLDOUT = 2
     CLOSED = 3  # paused, or exhausted before migration 0004
-    ERASED = 4  # came back after an erasure
+    ERASED = 4  # returned after an erasure
 
 
 class Decision(NamedTuple):
-    """What leaves the trusted store for one visitor: nothing tells the segment or the draw.
+    """What leaves the trusted store for one visitor. It reveals neither the segment nor the draw.
 
     Attributes:
-        id: opaque, random; names this decision when its reward arrives.
+        id: opaque random id, used to report the reward.
         arm: the key of the arm to show.
 
     >>> Decision("0" * 32, "new").arm
@@ -90,10 +91,10 @@ class Arm:
     """One arm of an experiment.
 
     Attributes:
-        key: what `decide` answers.
-        label: for people.
-        budget_nano: this arm's own budget (arm-specific mechanism), or None for all arms.
-        active: False once it was switched off: new visitors do not get it.
+        key: what `decide` returns.
+        label: text for people.
+        budget_nano: the arm's own budget (arm-specific mechanism), or None if all arms share one.
+        active: False once it was switched off: new visitors no longer get it.
 
     >>> Arm("new").active
     True
@@ -113,9 +114,9 @@ class Metric:
     """A reward that an experiment records.
 
     Attributes:
-        name: what callers name it by.
+        name: name used by callers.
         cap_micro: the largest value, in millionths; values lie between 0 and this.
-        better: whether more of it is better, or less. Of the metric that decides more is.
+        better: whether more or less is better. For the deciding metric, more is.
 
     >>> Metric("click").cap
     1.0
@@ -132,7 +133,7 @@ class Metric:
 
     @property
     def plain(self) -> list[str | int]:
-        """As it is stored and chained; `Metric(*plain)` reads it. "more" is left out."""
+        """The stored and chained form; `Metric(*plain)` restores it. "more" is omitted."""
         return [self.name, self.cap_micro, *([] if self.better == "more" else [self.better])]
 
 
@@ -142,26 +143,27 @@ class Experiment:
 
     Attributes:
         id: its UUID, 32 hexadecimal digits.
-        key: the name by which it is called.
+        key: its name.
         status: draft, running, paused or stopped; scratch for a scratch copy.
-        arms: in the order in which they were declared; positions in this tuple are what is stored.
-            More can be added behind them, none is removed.
-        segments: the segments that are learned apart; any other is served from the zero row.
+        arms: in declared order; stored rows refer to indices of this tuple. Arms can be appended,
+            but not removed.
+        segments: the segments that are learned separately; others are served from the zero row.
         strategy: how tables are made from counts; a name from `deniable.strategies`.
-        across_time: whether it asks for the grade "across time" where its strategy offers it.
-        budget_nano: the cap on every visitor's risk; the largest arm budget where arms have one.
-        trace_nano: the trace budget; None: nothing is promised about later tables.
-        planned_visitors: what the budget was planned for; a figure for people.
-        layer: experiments of one layer have different slots, so none shares a visitor with another.
-        slots: the layer's slots that it has, one bit each; None without a layer or before the start.
-        holdout: thousandths of the visitors that are held out, by a keyed hash of their own.
-        default_arm: shown to everybody before the start and after a stop without a winner.
-        attribution_seconds: rewards that come later than this are not counted; None: always.
-        metrics: what is rewarded; the first one decides.
-        version: of the promise; raised whenever an arm is switched off or added.
+        across_time: whether it requires the grade "across time", if its strategy offers it.
+        budget_nano: the limit on every visitor's risk; the largest arm budget if arms have their
+            own.
+        trace_nano: the trace budget; None promises nothing about later tables.
+        planned_visitors: number of visitors the budget was planned for, for information.
+        layer: experiments in one layer have different slots and share no visitors.
+        slots: its slots in the layer, one bit each; None without a layer or before the start.
+        holdout: thousandths of the visitors who are held out, chosen by a separate keyed hash.
+        default_arm: shown to everyone before the start and after a stop without a winner.
+        attribution_seconds: rewards later than this do not count; None for no limit.
+        metrics: the rewards to record; the first metric decides.
+        version: version of the promise, raised whenever an arm is switched off or added.
         winner: the promoted arm, once stopped with one.
-        exhausted: an erasure found no budget before erasures left tombstones: new visitors get the
-            zero row.
+        exhausted: whether an erasure ran out of budget, before erasures left tombstones; new
+            visitors then get the zero row.
         table_number: the table in force; 0 before the start.
         has_tombstones: whether visitors were erased.
         revision: raised by every change.
@@ -201,17 +203,17 @@ class Experiment:
 
     @property
     def budget(self) -> float:
-        """The cap in nats."""
+        """The limit in nats."""
         return self.budget_nano / NANO
 
     @property
     def arm_specific(self) -> bool:
-        """Whether arms have budgets of their own."""
+        """Whether arms have their own budgets."""
         return self.arms[0].budget_nano is not None
 
     @property
     def cost_nano(self) -> int:
-        """What it costs the firm while it counts: the budget and the trace budget."""
+        """Cost to the firm while it counts: the budget plus the trace budget."""
         return self.budget_nano + (self.trace_nano or 0)
 
     @property
@@ -223,7 +225,7 @@ class Experiment:
 
     @property
     def active(self) -> tuple[int, ...]:
-        """The positions of the arms that new visitors can get."""
+        """The indices of the arms that new visitors can get."""
         return tuple(position for position, arm in enumerate(self.arms) if arm.active)
 
     @property
@@ -234,13 +236,13 @@ class Experiment:
 
 @dataclass(frozen=True)
 class Firm:
-    """The firm's budget: at most this much in any window of so many days.
+    """The firm's budget: a maximum in any window of a given number of days.
 
     Attributes:
-        budget_nano: Gamma, what a visitor may lose over all experiments of any window.
-        committed_nano: what counts of it now.
-        window_days: the length of the window. An experiment counts from its start until so many days
-            after its last answer.
+        budget_nano: Gamma, the largest total risk of a visitor over all experiments in any window.
+        committed_nano: how much of it counts now.
+        window_days: the length of the window. An experiment counts from its start until this many
+            days after its last answer.
         starts_at: when this budget was set.
 
     >>> from deniable import open
@@ -262,29 +264,29 @@ class Firm:
 
     @property
     def committed(self) -> float:
-        """What is committed, in nats."""
+        """The committed amount in nats."""
         return self.committed_nano / NANO
 
     @property
     def remaining_nano(self) -> int:
-        """What is left, in nano-nats."""
+        """The remaining amount in nano-nats."""
         return self.budget_nano - self.committed_nano
 
     @property
     def remaining(self) -> float:
-        """What is left, in nats."""
+        """The remaining amount in nats."""
         return self.remaining_nano / NANO
 
 
 @dataclass(frozen=True)
 class Cell:
-    """Counts of one arm in one segment over all writers; private, for people with read access.
+    """Counts of one arm in one segment over all writers. Private, for users with read access.
 
     Attributes:
-        segment: its name, or None for visitors of segments that the experiment does not list.
+        segment: its name; None for unlisted segments.
         arm: the arm's key.
-        shows: decisions of members that showed it.
-        rewarded: how many of them had a reward.
+        shows: decisions of members that showed this arm.
+        rewarded: how many of them have a reward.
         value_micro: the sum of the deciding metric's rewards, in millionths.
     """
 
@@ -296,22 +298,22 @@ class Cell:
 
     @property
     def clicks(self) -> int:
-        """The rewards in whole units: clicks, where rewards are 0 or 1."""
+        """The rewards in whole units: clicks, if rewards are 0 or 1."""
         return self.value_micro // MICRO
 
 
 @dataclass(frozen=True)
 class PublishedTable:
-    """One table as stored, with what it was made from.
+    """A stored table with the counts it was made from.
 
     Attributes:
         number: 1, 2, 3, ... within the experiment.
-        version: of the promise that it belongs to.
-        strategy: that made it.
-        published_at: when.
-        decisions: how many were stored by then, of every kind.
-        counts: what it was made from, JSON.
-        rows: the encoded table, in the shape that its experiment has now.
+        version: version of the promise that it belongs to.
+        strategy: strategy that made it.
+        published_at: time of publication.
+        decisions: number of decisions of all roles stored at that time.
+        counts: the input of the table, JSON.
+        rows: the encoded table, in the current shape of its experiment.
     """
 
     number: int
@@ -325,18 +327,19 @@ class PublishedTable:
 
 @dataclass(frozen=True)
 class GateReport:
-    """What the gate will do with a model's scores. Private: it is about all visitors so far.
+    """What the gate will do with a model's scores. Private: based on all visitors so far.
 
     Attributes:
-        experiment: its key.
+        experiment: the experiment's key.
         kind: scores or probabilities.
-        recorded: whether the scores are new; False: the same are waiting, or followed, already.
+        recorded: whether the scores are new; False if the same ones are already waiting or in use.
         wanted: the model's expected score without the gate; 1 for probabilities.
-        kept: with it; for probabilities the share of visitors who are shown what the model would show.
+        kept: its value with the gate; for probabilities, the share of visitors who are shown what
+            the model would show.
         table: the number of the table in force; 0 before the start.
-        decisions: stored so far.
-        next_at: the number of decisions at which the next table is published, which follows these
-            scores; None before the start: the first table does.
+        decisions: number of stored decisions.
+        next_at: the number of decisions at which the next table, using these scores, is published;
+            None before the start, when the first table uses them.
     """
 
     experiment: str
@@ -350,23 +353,23 @@ class GateReport:
 
     @property
     def cost(self) -> float:
-        """What the promise takes of what the model wanted."""
+        """The value that the model loses to the promise."""
         return self.wanted - self.kept
 
     @property
     def words(self) -> str:
-        """All of it as two sentences."""
+        """Summarise the report in two sentences."""
         if self.kind == "scores":
-            told = (
+            sentence = (
                 f"Expected score {self.kept:.6g} with the gate, {self.wanted:.6g} without: it costs "
                 f"{self.cost:.6g}."
             )
         else:
-            told = f"{self.kept:.2%} of the visitors are shown what the model would show them."
+            sentence = f"{self.kept:.2%} of the visitors are shown what the model would show them."
         if self.next_at is None:
-            return f"{told} The first table follows, when the experiment starts."
+            return f"{sentence} The first table follows, when the experiment starts."
         so_far = f"{self.decisions:,} so far"
-        return f"{told} The next table follows, at {self.next_at:,} decisions ({so_far})."
+        return f"{sentence} The next table follows, at {self.next_at:,} decisions ({so_far})."
 
 
 @dataclass(frozen=True)
@@ -379,9 +382,9 @@ class Commitment:
             switch_off, add_arm, add_segment, erase, purge, audit, note, label, document, access,
             approval, export, settings, scratch, scratch_end, migrate; period and exhaust in stores
             from before migration 0004.
-        experiment: the key it concerns, or None for the firm.
-        amount_nano: what it took of the firm's budget.
-        detail: further facts, JSON.
+        experiment: the key of the experiment, or None for the firm.
+        amount_nano: how much of the firm's budget it took.
+        detail: further details, JSON.
     """
 
     seq: int
@@ -393,17 +396,17 @@ class Commitment:
 
     @property
     def actor(self) -> str | None:
-        """Who did it, as `deniable.storage.actors` writes it; None: the service itself, or unknown."""
+        """The actor, as in `deniable.storage.actors`; None for the service itself, or unknown."""
         found = json.loads(self.detail or "{}")
         return found.get("by") if isinstance(found, dict) else None
 
 
 @dataclass(frozen=True)
 class ApiKey:
-    """An API key as stored: only the hash of its secret is kept.
+    """A stored API key, with only the hash of its secret.
 
     Attributes:
-        last_used_at: the beginning of the last hour in which it was used.
+        last_used_at: start of the last hour in which it was used.
     """
 
     id: str
@@ -416,12 +419,12 @@ class ApiKey:
 
 @dataclass(frozen=True)
 class User:
-    """A person who may sign in.
+    """A person who can sign in.
 
     Attributes:
-        name: what the person signs in with; in lower case.
-        role: what the person may do, by `ROLES`.
-        joined_at: when the person first chose a password; None: still invited.
+        name: sign-in name, in lower case.
+        role: determines what the person may do; see `ROLES`.
+        joined_at: when the person first chose a password; None while invited.
         disabled_at: since when the person may not sign in.
     """
 

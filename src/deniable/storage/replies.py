@@ -1,4 +1,4 @@
-"""Remembered answers to administrative requests, by the hash of their idempotency key."""
+"""Stored responses to administrative requests, by the hash of their idempotency key."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SECOND = 1_000_000
 
 
 class StoredReply(NamedTuple):
-    """One row; a status of 0 is a request still at work."""
+    """One row; a status of 0 means that the request is still in progress."""
 
     request_hash: bytes
     status: int
@@ -29,9 +29,9 @@ def reserve(
     forget_seconds: int,
     stale_seconds: int,
 ) -> StoredReply | None:
-    """Take the key and return None, or return what is stored under it.
+    """Reserve the key and return None, or return what is stored under it.
 
-    Old answers, and reservations that were never finished, are removed on the way.
+    Also deletes old responses, and reservations that were never finished.
     """
     now = times.now()
     connection.execute(
@@ -53,13 +53,13 @@ def reserve(
                 idempotency_key=key, request_hash=request_hash, status=0, body=b"", created_at=now
             )
         )
-    except IntegrityError:  # the same request, a moment earlier, through another process
+    except IntegrityError:  # another process received the same request a moment earlier
         return StoredReply(request_hash, 0, b"")
     return None
 
 
 def finish(connection: Connection, key: bytes, status: int, body: bytes | None) -> None:
-    """Store the answer, or free the key where there is none to remember."""
+    """Store the response, or release the key if there is none to store."""
     here = replies.c.idempotency_key == key
     if body is None:
         connection.execute(delete(replies).where(here))

@@ -1,7 +1,7 @@
-"""An experiment's totals at some moments: at most a few hundred, spread over its life.
+"""Samples of an experiment's totals over time: at most a few hundred.
 
-When there are too many, the one with the nearest neighbours is dropped, so they stay spread evenly
-over a longer and longer life. They hold nothing by segment.
+When there are too many, the one with the closest neighbours is deleted, so they stay evenly spread
+as the experiment gets older. They contain nothing by segment.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from deniable.storage.records import Experiment
 from deniable.storage.schema import samples
 
 MOST = 240
-"""Samples kept of one experiment."""
+"""Maximum samples per experiment."""
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,9 @@ class Sample:
     """Totals over all segments at one moment.
 
     Attributes:
-        taken_at: when.
-        shows: of each arm, in declared order.
-        clicks: of each arm.
+        taken_at: time of the sample.
+        shows: shows of each arm, in declared order.
+        clicks: clicks of each arm.
         lost: estimated clicks lost against always showing each segment its best arm.
     """
 
@@ -38,7 +38,7 @@ class Sample:
 
 
 def of(connection: Connection, experiment: Experiment) -> list[Sample]:
-    """The samples of one experiment, oldest first."""
+    """Return the samples of one experiment, oldest first."""
     rows = connection.execute(
         select(samples.c.taken_at, samples.c.figures)
         .where(samples.c.experiment_id == bytes.fromhex(experiment.id))
@@ -48,7 +48,7 @@ def of(connection: Connection, experiment: Experiment) -> list[Sample]:
 
 
 def latest(connection: Connection) -> dict[str, tuple[int, int, int]]:
-    """Experiment id -> when its first and last sample were taken, as stored, and how many it has."""
+    """Return the stored times of the first and last sample, and their number, by experiment id."""
     rows = connection.execute(
         select(
             samples.c.experiment_id,
@@ -73,7 +73,7 @@ def add(connection: Connection, experiment: Experiment, sample: Sample) -> None:
 
 
 def thin(connection: Connection, experiment: Experiment) -> None:
-    """Drop samples until there are not too many: each time the one with the nearest neighbours."""
+    """Delete samples until there are not too many, each time the one with the closest neighbours."""
     mine = samples.c.experiment_id == bytes.fromhex(experiment.id)
     query = select(samples.c.taken_at).where(mine).order_by(samples.c.taken_at)
     known = list(connection.execute(query).scalars())
@@ -84,6 +84,6 @@ def thin(connection: Connection, experiment: Experiment) -> None:
 
 def _sample(taken_at: int, figures: str, n_arms: int) -> Sample:
     shows, clicks, lost = json.loads(figures)
-    later = [0] * (n_arms - len(shows))  # arms that were added since
+    later = [0] * (n_arms - len(shows))  # arms added since
     moment = times.as_datetime(taken_at)
     return Sample(moment, tuple(shows + later), tuple(clicks + later), lost)

@@ -1,14 +1,14 @@
-"""The one schema, in SQLAlchemy Core: what both databases hold.
+"""The schema of both databases, in SQLAlchemy Core.
 
 Keys are 16 random bytes (UUIDs), times are whole microseconds since 1970 (UTC), budgets whole
 nano-nats, rewards whole millionths of the metric's unit. The experiment's id leads every key of what
-grows with visitors, so that rows can be spread over machines by it (but on SQLite, which is one
+grows with visitors, so that rows can be sharded by it (except on SQLite, which is one
 machine, not the key of visitors). No triggers, no sequences, no database functions.
 
 `commitments` is the chain of everything that carries a promise: budgets, experiments, tables. Rows of
 `decisions` and `rewards` are their own ledger entries, chained by `hash` to the row with the previous
-`seq` of the same writer. What a promise is, is read from the chain; the columns of `experiments` are a
-copy for finding and showing, and a copy that disagrees stops the experiment.
+`seq` of the same writer. Promises are read from the chain; the columns of `experiments` are a
+copy for searching and displaying, and an experiment whose copy disagrees is not served.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from sqlalchemy import (
 )
 
 HEAD = "0007"
-"""The newest migration; a store at this revision needs none."""
+"""The newest migration."""
 
 StoredRow: TypeAlias = "Row[*tuple[Any, ...]]"
-"""A row that a query found; its columns are attributes. Only the query knows their types."""
+"""A row of a query's result, with columns as attributes. Only the query knows their types."""
 
 Query: TypeAlias = "Select[*tuple[Any, ...]]"
 """A query for such rows."""
@@ -63,13 +63,14 @@ experiments = Table(
     "experiments",
     metadata,
     Column("id", LargeBinary(16), primary_key=True),
-    Column("tag", Integer, nullable=False, unique=True),  # leads the ids of its decisions
+    Column("tag", Integer, nullable=False, unique=True),  # prefix of its decision ids
     Column("key", String(128), nullable=False, unique=True),
     Column("status", String(8), nullable=False),
     Column("strategy", String(16), nullable=False),
-    Column("across_time", Boolean, nullable=False, server_default=false()),  # asked for that grade
+    # Whether that grade is required.
+    Column("across_time", Boolean, nullable=False, server_default=false()),
     Column("budget_nano", BigInteger, nullable=False),
-    Column("trace_nano", BigInteger),  # the trace budget; NULL: none is promised
+    Column("trace_nano", BigInteger),  # the trace budget; NULL if none is promised
     Column("planned_visitors", BigInteger),
     Column("layer", String(128)),
     Column("slots", LargeBinary(125)),  # one bit for each of the layer's 1,000; set at the start
@@ -82,7 +83,7 @@ experiments = Table(
     Column("exhausted", Boolean, nullable=False),  # only before migration 0004
     Column("table_number", Integer, nullable=False),  # the table in force; 0 before the first
     Column("has_tombstones", Boolean, nullable=False),
-    # Raised by every change; a writer that knows another revision reads the experiment again.
+    # Raised by every change; a writer with a different revision rereads the experiment.
     Column("revision", Integer, nullable=False),
     Column("created_at", BigInteger, nullable=False),
     Column("started_at", BigInteger),
@@ -118,7 +119,7 @@ labels = Table(
     Column("value", String(64), nullable=False),
     PrimaryKeyConstraint("experiment_id", "kind", "value"),
 )
-"""By which people find experiments. They promise nothing; every change of them is in the ledger."""
+"""Labels for finding experiments. They promise nothing; every change is in the ledger."""
 
 tables = Table(
     "tables",
@@ -128,12 +129,12 @@ tables = Table(
     Column("version", Integer, nullable=False),
     Column("strategy", String(16), nullable=False),
     Column("published_at", BigInteger, nullable=False),
-    Column("decisions", BigInteger, nullable=False),  # stored by then, of every kind
-    Column("counts", LargeBinary, nullable=False),  # what it was made from: JSON
+    Column("decisions", BigInteger, nullable=False),  # stored at that time, of every role
+    Column("counts", LargeBinary, nullable=False),  # the input of the table: JSON
     Column("rows", LargeBinary, nullable=False),  # `privacy.tables.Table.encoded`
     PrimaryKeyConstraint("experiment_id", "number"),
 )
-"""Published tables. The entry `table` of the commitment chain holds the hash of each."""
+"""Published tables. A `table` entry in the commitment chain contains the hash of each."""
 
 leases = Table(
     "leases",
@@ -142,7 +143,7 @@ leases = Table(
     Column("owner", LargeBinary(16), nullable=False),
     Column("until", BigInteger, nullable=False),
 )
-"""Work that one process does at a time, such as publishing the next table of an experiment."""
+"""Leases on work for one process at a time, such as publishing an experiment's next table."""
 
 answers = Table(
     "answers",
@@ -152,7 +153,7 @@ answers = Table(
     Column("hour", Integer, nullable=False),
     PrimaryKeyConstraint("experiment_id", "writer_id"),
 )
-"""The last hour (since 1970) in which a writer answered with an arm that was drawn at a risk."""
+"""The last hour (since 1970) in which a writer answered with an arm drawn at a risk."""
 
 tombstones = Table(
     "tombstones",
@@ -161,18 +162,18 @@ tombstones = Table(
     _id("visitor"),  # a keyed hash of the erased visitor's keyed hash
     PrimaryKeyConstraint("experiment_id", "visitor"),
 )
-"""Erased visitors of experiments that still count: they get the zero row, never a second draw."""
+"""Erased visitors of experiments that still count. They get the zero row instead of a second draw."""
 
 writers = Table(
     "writers",
     metadata,
     Column("id", Integer, primary_key=True, autoincrement=False),  # random
-    Column("owner", LargeBinary(16)),  # who may write as it; replaced when a lease has run out
+    Column("owner", LargeBinary(16)),  # who may write to it; replaced when a lease has expired
     Column("lease_until", BigInteger, nullable=False),
     Column("seq", BigInteger, nullable=False),
     Column("head", LargeBinary(32), nullable=False),
 )
-"""The chains: one row each, with its length and newest hash. Id 0 is the chain of commitments."""
+"""The chains: one row each, with length and newest hash. Id 0 is the chain of commitments."""
 
 COMMITMENT_CHAIN = 0
 
@@ -181,7 +182,7 @@ decisions = Table(
     metadata,
     _id("experiment_id"),
     _id("id"),
-    # Erasable: all NULL once the visitor is forgotten; `commitment` then keeps the chain verifiable.
+    # Erasable: all NULL once the visitor is erased; `commitment` then keeps the chain verifiable.
     _id("visitor", nullable=True),  # keyed HMAC
     _id("salt", nullable=True),
     Column("segment", SmallInteger),
@@ -189,20 +190,20 @@ decisions = Table(
     Column("shown", SmallInteger),
     Column("clock", BigInteger),  # only before migration 0004
     Column("risk_nano", BigInteger),  # only before migration 0004
-    # Kept for good.
+    # Permanent.
     Column("version", Integer, nullable=False),
     Column("decided_at", BigInteger, nullable=False),
     Column("writer_id", Integer, nullable=False),
     Column("seq", BigInteger, nullable=False),
     Column("hash", LargeBinary(32), nullable=False),
-    # Set by the erasure, from the values that it removes.
+    # Set by an erasure, from the values that it removes.
     Column("commitment", LargeBinary(32)),
     # NULL for rows from before migration 0004, which have greedy, clock and risk_nano instead.
     Column("table_number", Integer),
     Column("role", SmallInteger),  # `records.Role`: which row of the table was drawn from
     PrimaryKeyConstraint("experiment_id", "id"),
-    # One decision a visitor. The HMAC covers the experiment, so that on one machine it is the key: a
-    # smaller index has fewer pages to change.
+    # One decision per visitor. The HMAC covers the experiment, so on one machine it suffices as the
+    # key: a smaller index has fewer pages to change.
     Index("decisions_visitor", "visitor", unique=True).ddl_if(dialect="sqlite"),
     UniqueConstraint("experiment_id", "visitor").ddl_if(dialect="postgresql"),
 )
@@ -240,7 +241,7 @@ counters = Table(
         "experiment_id", "table_number", "role", "segment", "arm", "metric", "writer_id"
     ),
 )
-"""Sharded by writer: each adds only to its own rows, so none is hot."""
+"""Sharded by writer: each adds only to its own rows, so no row is contended."""
 
 memberships = Table(
     "memberships",
@@ -274,7 +275,7 @@ api_keys = Table(
     Column("scopes", String(64), nullable=False),
     Column("created_at", BigInteger, nullable=False),
     Column("revoked_at", BigInteger),
-    Column("last_used_hour", Integer),  # since 1970; one write an hour, not one a request
+    Column("last_used_hour", Integer),  # since 1970; one write per hour instead of per request
 )
 
 users = Table(
@@ -298,7 +299,7 @@ invites = Table(
     Column("expires_at", BigInteger, nullable=False),
     Column("used_at", BigInteger),
 )
-"""Links with which a person chooses a password, once. A new one replaces those before it."""
+"""One-time links for choosing a password. A new one replaces earlier ones."""
 
 sessions = Table(
     "sessions",
@@ -312,7 +313,7 @@ sessions = Table(
     Column("seen_hour", Integer, nullable=False),
     Column("ended_at", BigInteger),
 )
-"""People who are signed in. Rows are removed some time after they expired."""
+"""Sessions of signed-in users. Rows are deleted some time after they expire."""
 
 attempts = Table(
     "attempts",
@@ -323,7 +324,7 @@ attempts = Table(
     Column("tried", Integer, nullable=False),
     Column("since", BigInteger, nullable=False),
 )
-"""Passwords that were tried lately, to slow down guessing."""
+"""Recent sign-in attempts, to slow down guessing."""
 
 approvals = Table(
     "approvals",
@@ -331,14 +332,14 @@ approvals = Table(
     Column("id", LargeBinary(16), primary_key=True),
     Column("kind", String(16), nullable=False),
     Column("words", Text, nullable=False),
-    Column("digest", LargeBinary(32), nullable=False),  # a keyed hash of what exactly is asked for
+    Column("digest", LargeBinary(32), nullable=False),  # a keyed hash of the exact request
     Column("asked_by", Text, nullable=False),
     Column("asked_at", BigInteger, nullable=False),
     Column("answered_by", Text),
     Column("answered_at", BigInteger),
     Column("granted", Boolean),
 )
-"""Acts that wait for a second person."""
+"""Actions that wait for a second person's approval."""
 
 replies = Table(
     "replies",
@@ -349,7 +350,7 @@ replies = Table(
     Column("body", LargeBinary, nullable=False),
     Column("created_at", BigInteger, nullable=False),
 )
-"""Answers to administrative requests that carried an idempotency key."""
+"""Responses to administrative requests with an idempotency key."""
 
 samples = Table(
     "samples",
@@ -359,4 +360,4 @@ samples = Table(
     Column("figures", Text, nullable=False),
     PrimaryKeyConstraint("experiment_id", "taken_at"),
 )
-"""Totals of an experiment at some moments, over all segments: for drawing them over time."""
+"""Samples of an experiment's totals over all segments, for charts over time."""

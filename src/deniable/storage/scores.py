@@ -1,7 +1,7 @@
-"""Scores of a model outside: chained when they come, copied into the table that follows them.
+"""Scores of an external model: chained on arrival, and copied into the table that uses them.
 
-The entry `scores` holds them whole, rows in the order of the experiment's segments and arms. A table
-follows the newest entry before its own; that is what an auditor checks.
+The entry `scores` contains all of them, with rows in the order of the experiment's segments and
+arms. A table uses the newest entry before its own, which is what an auditor checks.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from deniable.strategies.rules import Wanted
 
 
 def detail(wanted: Wanted) -> JsonObject:
-    """As the chain and the counts of a table hold them."""
+    """Return the form stored in the chain and in the counts of a table."""
     return {"what": wanted.kind, "rows": [list(row) for row in wanted.rows]}
 
 
 def newest(connection: Connection, experiment: Experiment) -> Wanted | None:
-    """What the model said last; None where it has said nothing."""
+    """Return the model's newest scores, or None."""
     mine = commitments.c.experiment_id == bytes.fromhex(experiment.id)
     found = linked(connection, mine, commitments.c.kind == "scores", newest=1)
     return _wanted(found[0].detail) if found else None
 
 
 def of(connection: Connection, experiment: Experiment) -> dict[int, Wanted]:
-    """Table number -> the newest scores by then, by the chain."""
+    """Return table number -> the newest scores at that time, according to the chain."""
     mine = commitments.c.experiment_id == bytes.fromhex(experiment.id)
     return by_table(linked(connection, mine, commitments.c.kind.in_(("scores", "table"))))
 
 
 def by_table(entries: Iterable[Entry]) -> dict[int, Wanted]:
-    """The same from entries of one experiment."""
+    """Return the same from the entries of one experiment."""
     found, last = {}, None
     for entry in sorted(entries, key=lambda entry: entry.seq):
         if entry.kind == "scores":
@@ -46,5 +46,5 @@ def by_table(entries: Iterable[Entry]) -> dict[int, Wanted]:
     return found
 
 
-def _wanted(told: JsonObject) -> Wanted:
-    return Wanted(told["what"], tuple(map(tuple, told["rows"])))
+def _wanted(detail: JsonObject) -> Wanted:
+    return Wanted(detail["what"], tuple(map(tuple, detail["rows"])))

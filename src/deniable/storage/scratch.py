@@ -1,9 +1,9 @@
-"""Scratch copies: an experiment's promise and one table, for canaries of an audit, and nothing else.
+"""Scratch copies: an experiment's promise and one table, only for the canaries of an audit.
 
-A copy is chained by the entry `scratch`, which commits nothing to the firm's account, and its decisions
-are in chains of their own, whose numbers are negative. The entry `scratch_end` names the ends of those
-chains; everything else of the copy is then removed, the decisions in small transactions, so that
-traffic is not held up. No list, page or total shows a copy.
+A copy is chained by a `scratch` entry, which commits nothing to the firm's account. Its decisions
+are in separate chains with negative numbers. The entry `scratch_end` names the ends of those
+chains; everything else of the copy is then deleted, the decisions in small transactions that do not
+block traffic. Copies appear in no list, page or total.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from deniable.storage.schema import commitments as chained
 from deniable.storage.schema import experiments as rows_of_experiments
 
 LIFE_MICROSECONDS = 6 * 3_600_000_000
-"""A copy that nobody removed is removed by the next audit after so long."""
+"""A copy that was not removed for this long is removed by the next audit."""
 
 _PAGE, _SWEPT = 5_000, 20
 
@@ -31,9 +31,9 @@ _PAGE, _SWEPT = 5_000, 20
 def make(
     connection: Connection, experiment: Experiment, table: PublishedTable, late_band: Band | None
 ) -> Experiment:
-    """A scratch copy of an experiment, with a table in force; the chain is locked.
+    """Create a scratch copy of an experiment, with a table in force. The chain must be locked.
 
-    It has neither layer nor holdout: all canaries are members.
+    It has neither layer nor holdout, so all canaries are members.
     """
     identity, now = os.urandom(16), commitments.moment(connection)
     key = SCRATCH_PREFIX + os.urandom(8).hex()
@@ -103,7 +103,7 @@ def make(
 
 
 def _detail(experiment: Experiment, copy: Experiment, rows: int) -> JsonObject:
-    """All of the promise; `rows` segments have one of their own in the table in force."""
+    """Return the complete promise; `rows` segments have their own row in the table in force."""
     return {
         **promise_entries.create_detail(copy),
         "of": experiment.key,
@@ -115,7 +115,7 @@ def _detail(experiment: Experiment, copy: Experiment, rows: int) -> JsonObject:
 
 
 def by_key(connection: Connection, key: str) -> Experiment:
-    """The scratch copy of this name; UnknownNameError also for what is not one."""
+    """Return the scratch copy with this key; raise UnknownNameError also for other experiments."""
     found = experiments.by_key(connection, key)
     if found.status != "scratch":
         raise UnknownNameError("scratch copy", key)
@@ -123,13 +123,13 @@ def by_key(connection: Connection, key: str) -> Experiment:
 
 
 def stale(connection: Connection) -> list[Experiment]:
-    """Copies that nobody removed in time."""
+    """Return copies that were not removed in time."""
     old = rows_of_experiments.c.created_at < times.now() - LIFE_MICROSECONDS
     return experiments.matching(connection, (rows_of_experiments.c.status == "scratch") & old)
 
 
 def end(connection: Connection, copy: Experiment) -> int:
-    """End a copy; returns how many decisions it had, which `sweep` removes. The chain is locked."""
+    """End a copy; return its number of decisions, which `sweep` deletes. The chain must be locked."""
     identity = bytes.fromhex(copy.id)
     mine = decisions.c.experiment_id == identity
     count, used = 0, set()
@@ -150,13 +150,13 @@ def end(connection: Connection, copy: Experiment) -> int:
 
 
 def ended(connection: Connection) -> list[bytes]:
-    """Ids of the copies that ended last: some of their decisions may be left."""
+    """Return ids of the copies that ended last; some of their decisions may be left."""
     query = select(chained.c.experiment_id).where(chained.c.kind == "scratch_end")
     return list(connection.execute(query.order_by(chained.c.seq.desc()).limit(_SWEPT)).scalars())
 
 
 def in_force() -> ColumnElement[bool]:
-    """Whether a decision is not left over from a copy that ended: such rows belong to nothing."""
+    """Condition that a decision is not a leftover of a copy that ended."""
     c = decisions.c
     return (
         (c.writer_id > 0)
@@ -166,14 +166,14 @@ def in_force() -> ColumnElement[bool]:
 
 
 def sweep(connection: Connection, identity: bytes) -> bool:
-    """Remove some decisions of a copy that ended; False where none are left."""
+    """Delete some decisions of a copy that ended; return False if none are left."""
     mine = decisions.c.experiment_id == identity
     some = select(decisions.c.id).where(mine).limit(_PAGE)
     return connection.execute(delete(decisions).where(mine, decisions.c.id.in_(some))).rowcount > 0
 
 
 def stored(connection: Connection, copy: Experiment, after: bytes, limit: int) -> list[StoredRow]:
-    """Decisions of a copy behind this id, in the order of their ids."""
+    """Return decisions of a copy after this id, in the order of ids."""
     query = (
         select(
             decisions.c.id,

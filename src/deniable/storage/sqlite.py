@@ -1,4 +1,4 @@
-"""SQLite, the embedded store: one file, write-ahead log, every commit synced to the disk.
+"""SQLite, the embedded store: one file, with a write-ahead log, every commit synced to disk.
 
 Writers of any process take turns by BEGIN IMMEDIATE. `synchronous=FULL` makes a commit return only
 after the log is on the disk, so an answered decision survives the loss of power. A commit that need not
@@ -62,12 +62,12 @@ class SqliteStore:
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """The URL of the store."""
         return f"sqlite:///{self._path}"
 
     @property
     def engine(self) -> Engine:
-        """For migrations."""
+        """SQLAlchemy engine for migrations."""
         return self._engine
 
     @contextmanager
@@ -97,7 +97,7 @@ class SqliteStore:
     @contextmanager
     def begin(self) -> Iterator[Connection]:
         """See Store."""
-        # Threads of one process queue here: SQLite's own way of waiting is to try again.
+        # Threads of one process queue here, because SQLite waits by polling.
         with self._turn, self._connection(write=True) as connection:
             yield connection
 
@@ -121,19 +121,19 @@ class SqliteStore:
         self._engine.dispose()
 
     def _check_file(self) -> None:
-        """Refuse to go on where the file was deleted or replaced: what is written there is lost."""
+        """Fail if the file was deleted or replaced, because anything written to it would be lost."""
         try:
             status = os.stat(self._path)
             found = (status.st_dev, status.st_ino)
         except OSError:
             found = None
         if self._file is None:
-            self._file = found  # not there yet, or seen for the first time
+            self._file = found  # does not exist yet, or seen for the first time
         elif found != self._file:
             raise StoreUnavailableError("SQLite: the file was deleted or replaced")
 
     def _shorten_log(self) -> None:
-        """Copy the write-ahead log back and cut it off: it may be what filled the file system."""
+        """Checkpoint and truncate the write-ahead log, which may be what filled the disk."""
         if self._hot is not None:
             with suppress(sqlite3.Error):
                 self._undo()
@@ -159,10 +159,10 @@ class SqliteStore:
             self._hot.execute("ROLLBACK")
 
     def _connected(self) -> sqlite3.Connection:
-        """A connection that never waits for another process: whoever uses it tries again."""
-        # Transactions are begun by hand; the thread that uses it is not the one that closes.
+        """Return a connection that never waits for another process; callers retry."""
+        # Transactions are started explicitly, and the connection may be closed by another thread.
         connection = sqlite3.connect(
-            f"{self._path.absolute().as_uri()}?mode=rw",  # a file that is gone is not made anew
+            f"{self._path.absolute().as_uri()}?mode=rw",  # do not recreate a deleted file
             uri=True,
             isolation_level=None,
             check_same_thread=False,
@@ -173,15 +173,15 @@ class SqliteStore:
         return connection
 
     def _drop(self) -> None:
-        """Close the writer's connection; the next transaction opens a new one."""
+        """Close the writer's connection. The next transaction opens a new one."""
         connection, self._hot, self._transaction = self._hot, None, None
         if connection is not None:
             connection.close()
 
 
 def _create_private(path: Path) -> None:
-    """Make a missing file for its owner alone; SQLite gives its write-ahead log the same mode."""
-    with suppress(OSError):  # it is there, or cannot be made, which opening it will tell
+    """Create a missing file readable only by its owner; SQLite's log gets the same mode."""
+    with suppress(OSError):  # it exists, or cannot be created, which opening it will report
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
 
@@ -210,7 +210,7 @@ def _wait_for_others(connection: sqlite3.Connection) -> None:
 
 
 def _take_turn(connection: sqlite3.Connection) -> None:
-    """Begin to write as soon as no other process does."""
+    """Start a write transaction as soon as no other process has one."""
     deadline = time.monotonic() + BUSY_SECONDS
     while True:
         try:

@@ -1,11 +1,12 @@
-"""The writer's transaction on SQLite: multi-row statements of prepared sizes.
+"""The writer's transaction on SQLite, with prepared multi-row statements.
 
-Each statement handles many rows in a single step, so that the interpreter's lock is handed to other
-threads a few times per batch and not once per row. Inserts are cut into the prepared sizes; lookups
-are padded with NULL, which equals nothing.
+Each statement handles many rows in one step, so the GIL is released a few times per batch and not
+once per row. Inserts are split into the prepared sizes; lookups are padded with NULL, which equals
+nothing.
 
-Where there are many, bytes are bound as `bytearray`: for each parameter of another type than number,
-text and bytearray, `sqlite3` first looks for an adapter, which takes longer than the rest.
+For large numbers of parameters, bytes are bound as `bytearray`. For each parameter that is not a
+number, text or bytearray, `sqlite3` first searches for an adapter, which takes longer than
+everything else.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ from deniable.storage.store import (
 )
 
 LARGE, SMALL = 256, 64
-"""Rows of one statement: LARGE, or any number up to SMALL, which most batches fit into."""
+"""Rows per statement: LARGE, or any number up to SMALL, which fits most batches."""
 
 STATEMENTS = 512
-"""Prepared statements that a connection keeps: all sizes of all kinds."""
+"""Prepared statements cached per connection: enough for all sizes of all kinds."""
 
 _Value: TypeAlias = bytes | bytearray | int | str | None
 _Row: TypeAlias = Sequence[_Value]
@@ -46,7 +47,7 @@ _ADD_COUNTS = (
 
 
 def _pieces(rows: Sequence[_Given]) -> Iterator[tuple[int, Sequence[_Given]]]:
-    """The rows in pieces of the prepared sizes, largest first."""
+    """Split rows into pieces of the prepared sizes, largest first."""
     start = 0
     while left := len(rows) - start:
         size = LARGE if left >= LARGE else min(left, SMALL)
@@ -56,7 +57,7 @@ def _pieces(rows: Sequence[_Given]) -> Iterator[tuple[int, Sequence[_Given]]]:
 
 @cache
 def _insert(table: str, columns: tuple[str, ...], size: int, ending: str = "") -> str:
-    """OR IGNORE also spares SQLite the journal with which it could undo half a statement."""
+    """Build an INSERT. OR IGNORE also saves SQLite the journal for undoing half a statement."""
     verb = "INSERT" if ending else "INSERT OR IGNORE"
     row = f"({', '.join('?' * len(columns))})"
     return f"{verb} INTO {table} ({', '.join(columns)}) VALUES {', '.join([row] * size)} {ending}"
@@ -64,7 +65,7 @@ def _insert(table: str, columns: tuple[str, ...], size: int, ending: str = "") -
 
 @cache
 def _insert_decisions(size: int) -> str:
-    """What the rows share is bound once, by the first parameters."""
+    """Build an INSERT in which values shared by all rows are bound once, as the first parameters."""
     first, own = len(SHARED_COLUMNS) + 1, len(OWN_COLUMNS)
     shared = ", ".join(f"?{number}" for number in range(1, first))
     rows = (
@@ -87,7 +88,7 @@ class SqliteTransaction:
         self._execute = connection.execute
 
     def heads(self, experiments: Sequence[bytes]) -> dict[bytes, Head]:
-        """See HotTransaction; the write lock of BEGIN IMMEDIATE holds them still."""
+        """See HotTransaction. The write lock of BEGIN IMMEDIATE keeps the experiments unchanged."""
         statement = "SELECT id, revision, table_number FROM experiments WHERE id"
         rows = self._found(statement, (), experiments)
         return {row[0]: Head(row[1], row[2]) for row in rows}

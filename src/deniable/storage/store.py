@@ -1,8 +1,8 @@
-"""The `Store` protocol: what the use-cases need from a database, and nothing about which one it is.
+"""The `Store` protocol: what the service needs from a database, independent of which one it is.
 
-Two halves. `hot()` is one short transaction of the writer, in which a whole batch of decisions and
-rewards is looked up, drawn and stored with a handful of bulk statements. `begin()` is a SQLAlchemy
-connection in one write transaction, for administration.
+It has two halves. `hot()` is a short transaction of the writer, in which a whole batch of decisions
+and rewards is looked up, drawn and stored with a few bulk statements. `begin()` is a SQLAlchemy
+connection in a write transaction, for administration.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ T = TypeVar("T")
 
 
 class TryAgain(Exception):
-    """The transaction was rolled back and may succeed when run again: a lost race or connection."""
+    """The transaction was rolled back but may succeed if retried: a lost race or connection."""
 
 
 class Head(NamedTuple):
-    """What a writer checks of an experiment in every batch."""
+    """What a writer checks about an experiment in every batch."""
 
     revision: int
     table_number: int
 
 
 class NewDecision(NamedTuple):
-    """A new row of `decisions`: what differs within a batch."""
+    """A new row of `decisions`: the values that differ within a batch."""
 
     id: bytes
     visitor: bytes
@@ -41,7 +41,7 @@ class NewDecision(NamedTuple):
 
 
 class NewDecisions(NamedTuple):
-    """New rows of `decisions` of one experiment and batch: what they share, then the rows."""
+    """New rows of `decisions` of one experiment and batch: common values, then the rows."""
 
     experiment_id: bytes
     version: int
@@ -64,7 +64,7 @@ class Stored(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """What a reward needs to know of its decision."""
+    """What a reward needs to know about its decision."""
 
     salt: bytes
     segment: int
@@ -88,7 +88,7 @@ class NewReward(NamedTuple):
 
 
 class Count(NamedTuple):
-    """What a batch adds to one row of `counters`; the first seven are its key."""
+    """An increment of one row of `counters`; the first seven values are its key."""
 
     experiment_id: bytes
     table_number: int
@@ -108,68 +108,69 @@ Chain: TypeAlias = tuple[int, bytes]
 
 
 class HotTransaction(Protocol):
-    """A writer's transaction; every method is one bulk statement (or few, for long batches)."""
+    """A writer's transaction. Every method is one bulk statement (or a few, for long batches)."""
 
     def heads(self, experiments: Sequence[bytes]) -> dict[bytes, Head]:
-        """Revision and table in force of these experiments, held still until the commit."""
+        """Return revision and table in force of these experiments, locked until the commit."""
 
     def stored(self, experiment: bytes, visitors: Sequence[bytes]) -> dict[bytes, Stored]:
-        """Visitor -> decision of those who have one."""
+        """Return visitor -> decision, for those who have one."""
 
     def erased(self, experiment: bytes, tombstones: Sequence[bytes]) -> set[bytes]:
-        """Those of these tombstones that exist."""
+        """Return those of these tombstones that exist."""
 
     def members(self, group: str, visitors: Sequence[bytes]) -> dict[bytes, bytes]:
-        """Visitor -> the experiment that took the visitor in before groups became layers."""
+        """Return visitor -> the experiment that the visitor joined before groups became layers."""
 
     def add_decisions(self, new: NewDecisions) -> int:
-        """Insert; returns how many were new. Fewer than given: another writer was first."""
+        """Insert rows; return how many were new. If fewer than given, another writer was first."""
 
     def shown(self, experiment: bytes, decisions: Sequence[bytes]) -> dict[bytes, Shown]:
-        """Decision id -> what it showed, of those that exist and are not erased."""
+        """Return decision id -> what was shown, for those that exist and are not erased."""
 
     def rewarded(self, experiment: bytes, decisions: Sequence[bytes]) -> set[tuple[bytes, int]]:
-        """The (decision, metric) pairs of these decisions that have a reward."""
+        """Return the (decision, metric) pairs of these decisions that have a reward."""
 
     def add_rewards(self, rows: Sequence[NewReward]) -> int:
-        """Insert; returns how many were new. Fewer than given: another writer was first."""
+        """Insert rows; return how many were new. If fewer than given, another writer was first."""
 
     def answered(self, experiment: bytes, writer: int, hour: int) -> None:
-        """Remember that the experiment was answered from in this hour."""
+        """Record that the experiment answered in this hour."""
 
     def extend(
         self, writer: int, owner: bytes, chain: Chain, lease_until: int, counts: Sequence[Count]
     ) -> bool:
         """Store the end of the writer's chain, and add to its counters.
 
-        False: somebody else owns this writer now; the transaction is to be undone.
+        Returns False if another process owns this writer now; the transaction must then be rolled
+        back.
         """
 
     def chain(self, writer: int, owner: bytes) -> Chain | None:
-        """The end of the writer's chain; None: somebody else owns this writer now."""
+        """Return the end of the writer's chain; None if another process owns this writer now."""
 
 
 class Store(Protocol):
     """One database."""
 
     durable: bool
-    """Whether a commit survives the process; what does not is written by the caller's own thread."""
+    """Whether a commit survives the process. If not, the caller's own thread writes."""
 
     @property
     def url(self) -> str:
-        """Where it is, without a password."""
+        """The URL without the password."""
 
     def hot(self) -> AbstractContextManager[HotTransaction]:
-        """The writer's transaction: committed durably on leaving, rolled back on an exception.
+        """The writer's transaction: committed durably on exit, rolled back on an exception.
 
-        Only one thread may be inside. Raises StoreUnavailableError after retries.
+        Only one thread may use it at a time. Raises StoreUnavailableError after retries.
         """
 
     def begin(self) -> AbstractContextManager[Connection]:
         """A write transaction for administration, from any thread."""
 
     def read(self) -> AbstractContextManager[Connection]:
-        """A read-only look at one consistent state, from any thread."""
+        """A read-only view of one consistent state, from any thread."""
 
     def retried(self, work: Callable[[Connection], T], *, lasting: bool = True) -> T:
         """`work` in `begin()`, again where the database asks for it (serialization, lost connection).
@@ -181,4 +182,4 @@ class Store(Protocol):
         """
 
     def close(self) -> None:
-        """Give back every connection."""
+        """Close all connections."""

@@ -1,11 +1,11 @@
-"""Sums of an experiment's counters: what tables are made from, and when the next one is due.
+"""Sums of an experiment's counters: the input of its tables, and of the schedule for the next one.
 
-Counters are kept by table, because results need them so: 200 cells in 100 tables are 20,000 rows, too
-many to add up for every publication. Shows of a table that was replaced never change; its rewards may
-still come. So `RunningSums` reads the newest tables every time, and remembers the sums over the others
-at the end of some of them (the ends of blocks: `WIDTH` blocks of one size become one of the next).
-What was summed is read again from the oldest table on for which this process's own writer has stored a
-reward, and all of it where another writer has stored anything. So the sums are always those of all
+Counters are kept per table, because results need them so. 200 cells in 100 tables are 20,000 rows,
+too many to add up for every publication. Shows of a replaced table never change, but its rewards
+may still arrive. So `RunningSums` always reads the newest tables and caches cumulative sums over
+the others, at the ends of blocks (`WIDTH` blocks of one size merge into one of the next). Cached
+sums are discarded from the oldest table on for which this process's writer has stored a reward, and
+entirely if another writer has stored anything. The result therefore always equals the sum over all
 counters.
 """
 
@@ -45,21 +45,21 @@ from deniable.storage.schema import (
 )
 
 FRESH = 1
-"""Tables before the one in force that are read every time."""
+"""Tables before the one in force that are always read."""
 
 WIDTH = 4
-"""Blocks of one size that become one block."""
+"""Blocks of one size that merge into one."""
 
 LAST_TABLE = 2**31 - 1
-"""Above every table's number."""
+"""Larger than any table number."""
 
 
 class Sums(NamedTuple):
     """Sums over some tables of an experiment.
 
     Attributes:
-        decisions: stored, of every kind.
-        shows: of members, segment by segment, arm by arm.
+        decisions: stored decisions of every role.
+        shows: shows of members, by segment and then arm.
         rewards: the sums of their rewards, in the same order.
     """
 
@@ -69,12 +69,12 @@ class Sums(NamedTuple):
 
 
 class Growth(NamedTuple):
-    """How far an experiment has come since its last table."""
+    """How much an experiment has grown since its last table."""
 
-    decisions: int  # stored, of every kind
-    writers: int  # that stored them lately
-    table: int  # the number of the one in force; 0 before the first
-    published: int  # decisions that were stored by then
+    decisions: int  # stored, of every role
+    writers: int  # that stored some recently
+    table: int  # number of the one in force; 0 before the first
+    published: int  # decisions stored when it was published
     trace: bool  # whether it has a trace budget
     arms: int
     segments: int
@@ -108,7 +108,7 @@ def _cells(experiment: Experiment) -> int:
 
 @dataclass(slots=True)
 class _Block:
-    """Tables from one number to another, about WIDTH^size of them; the sums are those up to its end."""
+    """A range of about WIDTH^size tables, with the cumulative sums up to its end."""
 
     first: int
     last: int
@@ -117,7 +117,7 @@ class _Block:
 
 
 class _Remembered:
-    """The blocks of one experiment, as of what other writers had stored.
+    """The cached blocks of one experiment, and what other writers had stored at that time.
 
     `alone` says that they had stored nothing since the look before. `again` is the oldest table that
     has to be read once more: its new reward was told after the transaction had begun that read it, and
@@ -133,7 +133,7 @@ class _Remembered:
 
 
 class RunningSums:
-    """The sums of many experiments, remembered between publications. Safe for threads."""
+    """Sums of many experiments, cached between publications. Thread-safe."""
 
     def __init__(self) -> None:
         self._known: dict[bytes, _Remembered] = {}
@@ -143,10 +143,10 @@ class RunningSums:
         self._lock = threading.Lock()
 
     def stored(self, writer: int | None, rewarded: Mapping[bytes, int]) -> None:
-        """What this process's writer has just stored. Called by its thread alone; waits for nobody.
+        """Report what this process's writer has just stored. Called only by its thread; never blocks.
 
         Args:
-            writer: its number; None: it is not known what was stored.
+            writer: the writer's number; None if it is unknown what was stored.
             rewarded: experiment -> the oldest table whose decisions got rewards.
         """
         if writer != self._writer:
@@ -155,7 +155,7 @@ class RunningSums:
             self._oldest[experiment] = min(table, self._oldest.get(experiment, table))
 
     def total(self, connection: Connection, experiment: Experiment) -> Sums:
-        """The sums over all tables of an experiment."""
+        """Return the sums over all tables of an experiment."""
         table = experiment.table_number
         with self._lock:
             identity = bytes.fromhex(experiment.id)
@@ -182,7 +182,7 @@ class RunningSums:
                 known.others = others
             if blocks:
                 grown = len(blocks[-1].sums.shows) != _cells(experiment)
-                if grown or blocks[-1].last >= table:  # or an older state of the store
+                if grown or blocks[-1].last >= table:  # or the store was restored to an older state
                     blocks.clear()
                     replaced = None
             first, last = _behind(blocks), table - FRESH - 1
@@ -209,19 +209,19 @@ class RunningSums:
             return known is not None and known.alone
 
     def growth(self, connection: Connection, identity: bytes) -> Growth:
-        """How far the experiment with this id has come, in one statement."""
+        """Return how much the experiment with this id has grown, in one statement."""
         with self._lock:
             known = self._known.get(identity)
             blocks = [] if known is None else known.blocks
             first, before = _behind(blocks), blocks[-1].sums.decisions if blocks else 0
         found = growth(connection, identity, first)
-        if blocks and found.table < first:  # an older state of the store
+        if blocks and found.table < first:  # the store was restored to an older state
             return growth(connection, identity)
         return found._replace(decisions=found.decisions + before)
 
 
 def growth(connection: Connection, identity: bytes, first: int = 0) -> Growth:
-    """How far an experiment has come, with the decisions from this table on."""
+    """Return how much an experiment has grown, counting decisions from this table on."""
     row = connection.execute(_GROWTH, {"identity": identity, "first": first}).one()
     decisions, n_writers, table, published, trace, n_arms, n_segments = row
     return Growth(int(decisions), n_writers, table, int(published), bool(trace), n_arms, n_segments)
@@ -241,7 +241,7 @@ def _sum(one: Sums, other: Sums) -> Sums:
 
 
 def _append(blocks: list[_Block], last: int, upto: Sums) -> None:
-    """Put the tables behind the last block into one that ends with `last`."""
+    """Add a block for the tables after the last block, up to `last`."""
     first = _behind(blocks)
     size = _size(last - first + 1)
     while [block.size for block in blocks[1 - WIDTH :]] == [size] * (WIDTH - 1):
@@ -252,12 +252,12 @@ def _append(blocks: list[_Block], last: int, upto: Sums) -> None:
 
 
 def _behind(blocks: list[_Block]) -> int:
-    """The first table that is in no block."""
+    """Return the first table that is in no block."""
     return blocks[-1].last + 1 if blocks else 0
 
 
 def _size(count: int) -> int:
-    """The size of a block of so many tables.
+    """Return the size class of a block with this many tables.
 
     >>> [_size(count) for count in (1, 3, 4, 17)]
     [0, 0, 1, 2]
@@ -270,7 +270,7 @@ def _size(count: int) -> int:
 
 _WRITERS = select(writers.c.id, writers.c.seq).where(writers.c.id != COMMITMENT_CHAIN)
 
-# Made once: to make a statement takes longer than to run it.
+# Built once, because building a statement takes longer than running it.
 _MINE = counters.c.experiment_id == bindparam("identity")
 _PLACE = case(
     (
@@ -298,14 +298,14 @@ _SUMS = select(*(func.aggregate_strings(cast(one, Text), ",") for one in _BY_PLA
 
 
 def _recent(what: ColumnElement[int]) -> ScalarSelect[int]:
-    """Of an experiment's counters from some table on."""
+    """Aggregate an experiment's counters from some table on."""
     return (
         select(what).where(_MINE, counters.c.table_number >= bindparam("first")).scalar_subquery()
     )
 
 
 def _owned(table: Table) -> ScalarSelect[int]:
-    """How many rows of a table an experiment has."""
+    """Count an experiment's rows in a table."""
     mine = table.c.experiment_id == bindparam("identity")
     return select(func.count()).select_from(table).where(mine).scalar_subquery()
 

@@ -1,4 +1,4 @@
-"""Stored times: whole microseconds since 1970, UTC; and the clock that they come from."""
+"""Stored times, in whole microseconds since 1970 (UTC), and their clock."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ _clock: Callable[[], int] = _system
 
 
 def now() -> int:
-    """The present time."""
+    """Return the current time."""
     return _clock()
 
 
 @contextmanager
 def running_on(clock: Callable[[], int]) -> Iterator[None]:
-    """Take the time from another clock, in the whole process, until the block ends.
+    """Use another clock in the whole process until the block ends.
 
-    The demo lives through its first weeks this way before it serves anybody.
+    The demo uses this to simulate its first weeks before it serves.
 
     >>> with running_on(lambda: 7):
     ...     now()
     7
     """
-    global _clock  # all threads of a service share one time
+    global _clock  # shared by all threads of a service
     before, _clock = _clock, clock
     try:
         yield
@@ -41,7 +41,7 @@ def running_on(clock: Callable[[], int]) -> Iterator[None]:
 
 
 def as_datetime(stored: int) -> datetime:
-    """A stored time for people.
+    """Convert a stored time to a datetime.
 
     >>> as_datetime(1_500_000).isoformat()
     '1970-01-01T00:00:01.500000+00:00'
@@ -50,12 +50,12 @@ def as_datetime(stored: int) -> datetime:
 
 
 def maybe_datetime(stored: int | None) -> datetime | None:
-    """A stored time that may be missing."""
+    """Convert a stored time that may be None."""
     return None if stored is None else as_datetime(stored)
 
 
 def as_stored(moment: datetime) -> int:
-    """A time to store; one without a zone is taken as UTC.
+    """Convert a datetime to a stored time; without a time zone, UTC is assumed.
 
     >>> as_stored(datetime(1970, 1, 1, 0, 0, 2, tzinfo=UTC))
     2000000

@@ -1,6 +1,6 @@
-"""The chains of the writers: decisions and rewards interleaved, followed link by link and added up.
+"""The writers' chains: decisions and rewards interleaved, verified link by link and added up.
 
-`ledger` says what is checked and in which order; here is its second step, which looks at every row.
+This is the second step of the checks listed in `ledger`, which reads every row.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from deniable.storage.schema import (
 _PAGE = 2_000
 _SORT_KIB = 8_192
 _ONCE = ("table", "erase", "purge")
-"""Kinds of which an experiment has many entries; a promise needs the newest of each."""
+"""Kinds with many entries per experiment; a promise needs only the newest of each."""
 
 Source: TypeAlias = tuple[bytes, int]
 """Experiment and table."""
@@ -41,11 +41,11 @@ Cell: TypeAlias = tuple[int, int, int]
 """Role, segment and arm."""
 
 _Heads: TypeAlias = dict[int | None, tuple[int, bytes]]
-"""Writer -> place and hash of the newest row that was followed; None: no writer yet."""
+"""Writer -> sequence number and hash of the last verified row; None before the first writer."""
 
 
 class Broken(Exception):
-    """The first thing that does not hold."""
+    """The first problem found."""
 
     def __init__(
         self, problem: str, where: str, seq: int | None = None, decision: bytes | None = None
@@ -58,7 +58,7 @@ class Broken(Exception):
 
 @dataclass
 class Told:
-    """What the commitments say, gathered while their chain is checked."""
+    """What the commitments say, collected while their chain is verified."""
 
     count: int = 0
     migrated: bool = False
@@ -70,7 +70,7 @@ class Told:
     erased_rewards: Counter[bytes] = field(default_factory=Counter)
 
     def add(self, entry: Entry) -> None:
-        """Take in one more entry, oldest first."""
+        """Add one entry, oldest first."""
         self.count = entry.seq
         self.migrated |= entry.kind == "migrate"
         identity = entry.experiment_id
@@ -94,28 +94,28 @@ class Told:
             self.entries[identity].append(entry)
 
     def _forget(self, identity: bytes) -> None:
-        """A scratch copy ended: nothing of it is left. An experiment that ends so was removed."""
+        """Forget a scratch copy that ended. An experiment that ends this way was removed."""
         if [entry.kind for entry in self.entries[identity]] == ["scratch"]:
             del self.entries[identity]
             self.tables = {at: table for at, table in self.tables.items() if at[0] != identity}
 
     def _forget_draft(self, identity: bytes) -> None:
-        """A draft was discarded: its rows are gone. One that was started must still be there."""
+        """Forget a discarded draft, whose rows are gone. One that was started must still exist."""
         kinds = [entry.kind for entry in self.entries[identity]]
         if promises.discarded([*kinds, "discard"]):
             del self.entries[identity]
 
     def promise(self, identity: bytes, key: str) -> Promise:
-        """What an experiment promises."""
+        """Return what an experiment promises."""
         newest = [self.newest.get((identity, kind)) for kind in ("table", "erase")]
         return promises.promise_from(key, [*self.entries[identity], *filter(None, newest)])
 
 
 @dataclass
 class Counted:
-    """What rows add up to, gathered while their chains are checked.
+    """Sums over the rows, collected while their chains are verified.
 
-    A firm may have a million cells, so they are kept by table, where all tables share the names of
+    A firm may have a million cells, so they are stored by table, and all tables share the keys of
     their cells.
     """
 
@@ -126,13 +126,13 @@ class Counted:
     rewards: defaultdict[Source, dict[tuple[Cell, int], tuple[int, int, int]]] = field(
         default_factory=lambda: defaultdict(dict)
     )
-    """By cell and metric: how many were rewarded, the sum of values and of squares."""
+    """By cell and metric: number of rewards, sum of values, sum of squares."""
     last: dict[bytes, int] = field(default_factory=dict)
     names: dict[Cell, Cell] = field(default_factory=dict)
 
 
 def name_of(writer: int) -> str:
-    """How a chain is called: `commitments`, or the writer's number."""
+    """Return a chain's name: `commitments`, or the writer's number."""
     return "commitments" if writer == COMMITMENT_CHAIN else str(writer)
 
 
@@ -143,16 +143,16 @@ def follow_writers(
     caps: Mapping[bytes, tuple[int, ...]],
     counted: Counted,
 ) -> None:
-    """Follow decisions and rewards of all writers, in order, a page at a time."""
+    """Verify decisions and rewards of all writers, in order, a page at a time."""
     decided = select(*_decision_columns()).where(scratch.in_force())
     streams = (
         _stream(connection, decisions.c.writer_id, decisions.c.seq, decided),
         _stream(connection, rewards.c.writer_id, rewards.c.seq, _rewards()),
     )
-    # Closed also where a row is wrong: the cursors must not outlive the transaction.
+    # Close even if a row is wrong: the cursors must not outlive the transaction.
     with _small_cache(connection), closing(streams[0]), closing(streams[1]):
         heads: _Heads = dict.fromkeys(ends, (0, GENESIS))
-        del heads[COMMITMENT_CHAIN]  # no writer has its number
+        del heads[COMMITMENT_CHAIN]  # not a writer
         _follow(*streams, heads, told, caps, counted)
     for writer, end in ends.items():
         if writer != COMMITMENT_CHAIN and heads[writer] != (end.seq, end.head):
@@ -162,7 +162,7 @@ def follow_writers(
 
 @contextmanager
 def _small_cache(connection: Connection) -> Generator[None, None, None]:
-    """SQLite sorts in as much memory as its cache may take, and every row is read only once."""
+    """Limit SQLite's cache: it sorts in as much memory, although every row is read only once."""
     if connection.dialect.name != "sqlite":
         yield
         return
@@ -182,10 +182,10 @@ def _follow(
     caps: Mapping[bytes, tuple[int, ...]],
     counted: Counted,
 ) -> None:
-    """Both streams are in the order of writer and place; a decision that is sound stays in this loop.
+    """Verify both streams, which are ordered by writer and sequence number.
 
-    Most rows are decisions of today's form behind the row that they should follow. Those are checked
-    here, without a function call for each part; whatever else a row may be, `_follow_one` tells.
+    Most rows are decisions in the current format that follow the previous row. They are checked
+    inline, without function calls; `_follow_one` handles everything else.
     """
     waiting = iter(rewarded)
     reward = next(waiting, None)
@@ -228,7 +228,7 @@ def _follow(
                     committed,
                 )
                 found = sha256(packed).digest()
-            except struct.error:  # a missing value, or one that does not belong in its column
+            except struct.error:  # a missing or invalid value
                 found = b""
             since, cells = published.get((experiment, table), unknown)
             if found == link and at >= since:
@@ -259,7 +259,7 @@ def _follow_one(
     caps: Mapping[bytes, tuple[int, ...]],
     counted: Counted,
 ) -> None:
-    """Check one row of any form against the end of its chain so far, and move that end."""
+    """Check one row of any format against the current end of its chain, and advance that end."""
     is_decision = hasattr(row, "visitor")
     decision = row.id if is_decision else row.decision_id
     what, where = "decision" if is_decision else "reward of decision", name_of(row.writer_id)
@@ -273,7 +273,7 @@ def _follow_one(
         raise Broken(f"entry {place} of writer {where} was removed", where, place)
     try:
         link = (_decision_link if is_decision else _reward_link)(previous, row)
-    except struct.error:  # SQLite takes any value in any column
+    except struct.error:  # SQLite accepts any value in any column
         link = None
     if row.seq < place or link != row.hash:
         raise Broken(
@@ -291,7 +291,7 @@ def _follow_one(
 
 
 def _decision_columns() -> tuple[Column[Any], ...]:
-    """Those of every decision, in the order in which `_follow` reads them; then those of few."""
+    """Columns of every decision, in the order in which `_follow` reads them, then the rare ones."""
     c = decisions.c
     return (
         *(c.experiment_id, c.id, c.visitor, c.salt, c.segment, c.shown),
@@ -309,7 +309,7 @@ def _stream(
 
 
 def _rewards() -> Query:
-    """Rewards with what is needed of their decisions."""
+    """Query rewards with the required columns of their decisions."""
     return select(
         rewards,
         decisions.c.salt,
@@ -325,7 +325,7 @@ def _rewards() -> Query:
 
 
 def _decision_link(previous: bytes, row: StoredRow) -> bytes | None:
-    """The hash that a decision must have; None where values are missing."""
+    """Return the hash that a decision must have; None if values are missing."""
     old = row.table_number is None
     committed = row.commitment
     if row.salt is not None:
@@ -346,7 +346,7 @@ def _decision_link(previous: bytes, row: StoredRow) -> bytes | None:
 
 
 def _reward_link(previous: bytes, row: StoredRow) -> bytes | None:
-    """The hash that a reward must have; None where it and its decision do not fit together."""
+    """Return the hash that a reward must have; None if it does not fit its decision."""
     if (row.value is None) != (row.salt is None):
         return None
     committed = row.commitment
@@ -367,7 +367,7 @@ def _reward_link(previous: bytes, row: StoredRow) -> bytes | None:
 
 
 def _check_table(row: StoredRow, told: Told, place: int) -> None:
-    """A decision was drawn from a table of its experiment that had been published by then."""
+    """Check that a decision was drawn from a table that had been published by then."""
     if row.table_number is None:
         problem = None if told.migrated else "has the form of an older store"
     else:

@@ -1,9 +1,9 @@
-"""The strategies layer: how an experiment spends its budget, one file for each way.
+"""The strategies layer: how an experiment spends its budget, with one file per strategy.
 
-`STRATEGIES` is the one table of them. Planner, charts, pages and command line go through it and name no
-strategy, so that adding one is adding its file and its line here. Serving and auditing ask
-`table_rules`, which also has the gate: it makes tables of what a model outside says, and learns nothing
-that could be planned with.
+`STRATEGIES` is the single list of strategies. The planner, charts, pages and command line use it
+and name no strategy, so adding one means adding its file and its line here. Serving and auditing
+use `table_rules`, which also contains the gate: it makes tables from an external model's scores and
+learns nothing that could be used for planning.
 """
 
 from deniable.strategies.base import Strategy
@@ -16,12 +16,12 @@ from deniable.strategies.rules import TableRule
 STRATEGIES: dict[str, type[Strategy]] = {
     strategy.name: strategy for strategy in (ConstantStrategy, DynamicStrategy, JointStrategy)
 }
-"""Every strategy by its name."""
+"""All strategies by name."""
 
 DEFAULT_STRATEGY = DynamicStrategy.name
-"""Of experiments that do not say which; a promise of the API's first version."""
+"""Strategy of experiments that do not specify one, guaranteed since the API's first version."""
 
 
 def table_rules() -> dict[str, type[TableRule]]:
-    """Everything that an experiment's tables can be made by, by its name."""
+    """Return everything that can make an experiment's tables, by name."""
     return {**STRATEGIES, GateRule.name: GateRule}

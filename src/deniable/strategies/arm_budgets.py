@@ -1,8 +1,8 @@
-"""Budgets by arm: how an experiment whose arms have budgets of their own spends them.
+"""Budgets by arm: strategies for experiments whose arms have their own budgets.
 
-The constant way keeps e^budget_j for every arm. The dynamic way does not survive different clocks
-(budgets .5, 1, 2: a late segment shows the first arm with .775, a new one with 1/3), so it runs on the
-experiment-wide clock, the same for every segment.
+The constant strategy keeps e^budget_j for every arm. The dynamic one does not with different clocks
+(budgets .5, 1, 2: a late segment shows the first arm with .775, a new one with 1/3), so it uses the
+clock of the experiment, the same for every segment.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _ArmSpecific(ABC):
 
     @property
     def n_arms(self) -> int:
-        """K."""
+        """Number of arms, K."""
         return int(self.budgets.size)
 
     @property
@@ -70,7 +70,7 @@ class _ArmSpecific(ABC):
 
 @dataclass(frozen=True, eq=False, init=False)
 class ArmConstantStrategy(_ArmSpecific):
-    """Every visitor gets each arm's whole budget.
+    """Gives every visitor the whole budget of each arm.
 
     >>> round(ArmConstantStrategy([0.5, 1, 2]).mechanism(1).exploration, 3)
     0.695
@@ -80,14 +80,14 @@ class ArmConstantStrategy(_ArmSpecific):
     binds_at: ClassVar[float] = 1.0
 
     def arm_risks(self, clock: ArrayLike) -> FloatArray:
-        """The budgets, whatever the clock."""
+        """The budgets, at any clock."""
         shape = check.count("clock", clock, 1).shape
         return np.broadcast_to(self.budgets, (*shape, self.n_arms))
 
 
 @dataclass(frozen=True, eq=False, init=False)
 class ArmDynamicStrategy(_ArmSpecific):
-    """risk_j = min(budget_j, uncapped risk), on the experiment-wide clock.
+    """risk_j = min(budget_j, uncapped risk), using the clock of the experiment.
 
     >>> ArmDynamicStrategy([0.5, 1, 2]).arm_risks(100).round(3).tolist()
     [0.5, 1.0, 1.336]

@@ -1,11 +1,12 @@
-"""What a strategy is: everything that planner, simulator, charts and pages ask of one.
+"""The interface of a strategy, as used by the planner, the simulator, charts and pages.
 
-A strategy has two sides. The class knows what holds for all budgets: its name and words, its regret
-bound and what follows from it. These formulas take scalars and arrays. An instance is the strategy at
-one budget: what its visitors meet, clock by clock.
+A strategy has two sides. The class provides what holds for all budgets: names and descriptions, the
+regret bound and what follows from it. These formulas take scalars and arrays. An instance is the
+strategy at one budget, and describes what happens at each clock.
 
-A new strategy derives from `Strategy`, says what is abstract here, and is entered in `STRATEGIES`. A
-strategy that shows every arm by randomized response derives from `SymmetricStrategy` and says even less.
+To add a strategy, derive from `Strategy`, implement the abstract methods, and add it to
+`STRATEGIES`. A strategy that uses randomized response can derive from `SymmetricStrategy`, which
+needs less.
 """
 
 from __future__ import annotations
@@ -31,16 +32,16 @@ ClockKind: TypeAlias = Literal["segment", "experiment"]
 Reading: TypeAlias = Literal["too random", "near the best", "too greedy", "cap never binds"]
 
 NEAR = 0.05
-"""A bound this much above the lowest counts as near it: the last percents cost the most privacy."""
+"""A bound this much above the lowest counts as near it: the last few percent cost the most privacy."""
 
 
 class Formulas(NamedTuple):
-    """What is known in closed form about a strategy's regret; arguments as in `Strategy`.
+    """Closed-form formulas for a strategy's regret; arguments as in `Strategy`.
 
     Attributes:
         regret_terms: the bound by cause.
-        gain: minus its derivative by the budget.
-        best_budget: the budget to be compared at; None: found by minimization.
+        gain: minus its derivative with respect to the budget.
+        best_budget: the budget at which to compare; None if it is found by minimization.
     """
 
     regret_terms: Callable[..., RegretTerms]
@@ -49,30 +50,30 @@ class Formulas(NamedTuple):
 
 
 class Spending(Protocol):
-    """A budget, or budgets by arm, being spent: what its visitors meet, clock by clock."""
+    """A budget, or budgets by arm, as spent at each clock."""
 
     clock_kind: ClassVar[ClockKind]
 
     @property
     def n_arms(self) -> int:
-        """K."""
+        """Number of arms, K."""
 
     @property
     def global_budget(self) -> float:
-        """The largest risk that any visitor can be given."""
+        """The largest risk of any visitor."""
 
     @property
     def binds_at(self) -> float:
-        """The clock from which the budget limits what is shown; infinite where it never does."""
+        """The clock from which the budget limits what is shown; infinite if it never does."""
 
     def exploration(self, clock: ArrayLike) -> Floats:
-        """Probability of a random arm at each clock, the clock's shape."""
+        """Return the probability of a random arm at each clock, in the clock's shape."""
 
     def risk(self, clock: ArrayLike) -> Floats:
-        """Global privacy risk at each clock, the clock's shape."""
+        """Return the global privacy risk at each clock, in the clock's shape."""
 
     def mechanism(self, clock: int) -> Mechanism:
-        """The mechanism that shows an arm to the visitor with this clock."""
+        """Return the mechanism that shows an arm to the visitor with this clock."""
 
 
 @dataclass(frozen=True)
@@ -80,34 +81,34 @@ class Strategy(TableRule):
     """A way to spend a privacy budget over the visitors of an experiment.
 
     All formulas take n_arms (K), horizon (T, visitors of all segments together), n_segments (J) and
-    optionally shares, the part of the visitors in each segment on the last axis; without shares the
-    segments are of one size. `form` is "summed" (for planning: really the sum of the visitors' bounds)
-    or "paper" (for reproduction: as printed, without shares).
+    optionally shares, the share of visitors in each segment on the last axis; by default the
+    segments are of equal size. `form` is "summed" (the exact sum of the visitors' bounds, for
+    planning) or "paper" (as printed, without shares, for reproduction).
 
     Attributes:
         n_arms: K.
-        budget: gamma, the cap on every visitor's risk, in nats.
+        budget: gamma, the limit on every visitor's risk, in nats.
     """
 
     n_arms: int
     budget: float
 
     at_zero: ClassVar[str]
-    """What everybody is shown at budget 0, as a clause."""
+    """What all visitors are shown at budget 0, as a clause."""
 
     bound_note: ClassVar[str] = ""
-    """What a reader of its bound must know, as a sentence; empty where there is nothing."""
+    """A caveat about its bound, as a sentence; may be empty."""
 
     falls_forever: ClassVar[bool] = False
-    """Whether the bound falls with every budget, so that the best one is a convention."""
+    """Whether the bound keeps falling with the budget, so that the best budget is a convention."""
 
     forms: ClassVar[tuple[Form, ...]] = ("summed", "paper")
-    """The forms in which its bound is known."""
+    """The available forms of its bound."""
 
     formulas: ClassVar[Formulas]
 
     clock_kind: ClassVar[ClockKind] = "segment"
-    """Whose visitors the clock counts."""
+    """Which visitors the clock counts."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "n_arms", check.whole("n_arms", self.n_arms, 2))
@@ -121,46 +122,46 @@ class Strategy(TableRule):
 
     @property
     def binds_at(self) -> float | None:
-        """The clock from which the budget limits what is shown; None: no clock says that."""
+        """The clock from which the budget limits what is shown; None if no clock says that."""
         return None
 
     def risk(self, clock: ArrayLike) -> Floats:
-        """Most that a visitor with this clock can be given, at most the budget; the clock's shape."""
+        """Return the largest possible risk at each clock, at most the budget, in the clock's shape."""
         return check.unwrap(np.full(check.count("clock", clock, 1).shape, self.budget))
 
     def exploration(self, clock: ArrayLike) -> Floats | None:
-        """Share of random arms at each clock, the clock's shape; None: it depends on the counts."""
+        """Return the share of random arms at each clock; None if it depends on the counts."""
         return None
 
     @abstractmethod
     def policy(self) -> Policy:
-        """What the simulator runs; its name is the strategy's."""
+        """Return the simulator's policy, which has the strategy's name."""
 
     @classmethod
     def explored(
         cls, n_arms: ArrayLike, visitors: ArrayLike, budget: ArrayLike
     ) -> FloatArray | None:
-        """Share of random arms over all `visitors` of a segment; None: it depends on the counts."""
+        """Return the share of random arms over a segment's visitors; None if it depends on counts."""
         return None
 
     @classmethod
     def explored_last(
         cls, n_arms: ArrayLike, visitors: ArrayLike, budget: ArrayLike
     ) -> FloatArray | None:
-        """The same for the last of these visitors."""
+        """Return the share of random arms for the last of these visitors."""
         return None
 
     @classmethod
     def drawn_by_lot(cls, n_arms: int, n_segments: int, budget: float) -> float:
-        """The least share of visitors whose arm does not depend on their segment, at this budget.
+        """Return the smallest share of visitors whose arm does not depend on their segment.
 
-        e^-budget in every table that keeps the budget; all of them with one segment.
+        It is e^-budget in every table that keeps the budget, and 1 with a single segment.
         """
         return 1.0 if n_segments == 1 else math.exp(-budget)
 
     @classmethod
     def fits(cls, n_arms: ArrayLike, n_segments: ArrayLike) -> NDArray[np.bool_]:
-        """Whether it makes tables of this size."""
+        """Whether the strategy can make tables of this size."""
         most = np.inf if cls.largest is None else cls.largest
         return np.asarray((np.asarray(n_arms) <= most) & (np.asarray(n_segments) <= most))
 
@@ -175,7 +176,7 @@ class Strategy(TableRule):
         form: Form = "summed",
         shares: ArrayLike | None = None,
     ) -> RegretTerms:
-        """The regret bound by cause."""
+        """Return the regret bound by cause."""
         return cls.formulas.regret_terms(
             n_arms, horizon, budget, n_segments, form=form, shares=shares
         )
@@ -191,7 +192,7 @@ class Strategy(TableRule):
         form: Form = "summed",
         shares: ArrayLike | None = None,
     ) -> Floats:
-        """Marginal learning gain: minus the derivative of the bound by the budget."""
+        """Return the marginal learning gain: minus the derivative of the bound by the budget."""
         return cls.formulas.gain(n_arms, horizon, budget, n_segments, form=form, shares=shares)
 
     @classmethod
@@ -205,7 +206,7 @@ class Strategy(TableRule):
         form: Form = "summed",
         shares: ArrayLike | None = None,
     ) -> Floats:
-        """The regret bound: expected clicks lost, at most. Above the horizon it says nothing."""
+        """Return the regret bound: at most this many expected clicks are lost."""
         return cls.regret_terms(n_arms, horizon, budget, n_segments, form=form, shares=shares).total
 
     @classmethod
@@ -219,10 +220,10 @@ class Strategy(TableRule):
         form: Form = "summed",
         shares: ArrayLike | None = None,
     ) -> Floats:
-        """Percent by which the bound changes per percent of budget."""
+        """Return the percentage change of the bound per percent of budget."""
         gain = cls.gain(n_arms, horizon, budget, n_segments, form=form, shares=shares)
         bound = cls.regret(n_arms, horizon, budget, n_segments, form=form, shares=shares)
-        # The ratio before the product: both may be near the largest float.
+        # Divide first: both may be near the largest float.
         return check.unwrap(np.asarray(0.0 - np.asarray(budget) * (np.asarray(gain) / bound)))
 
     @classmethod
@@ -235,10 +236,10 @@ class Strategy(TableRule):
         form: Form = "summed",
         shares: ArrayLike | None = None,
     ) -> Floats:
-        """The smallest budget with the lowest bound.
+        """Return the smallest budget with the lowest bound.
 
-        Where there is no formula: looked for up to log(1 + K T), where fewer than one visitor in all
-        sees a random arm.
+        Without a formula, it is searched for up to log(1 + K T), where less than one visitor in
+        total sees a random arm.
         """
         known: Formulas | None = getattr(cls, "formulas", None)
         if known is not None and known.best_budget is not None:
@@ -263,7 +264,7 @@ class Strategy(TableRule):
         form: Form = "summed",
         shares: ArrayLike | None = None,
     ) -> Floats:
-        """The budget beyond which more hardly helps; the best one where the bound has a lowest."""
+        """Return the budget beyond which more hardly helps; the best one if the bound has a minimum."""
         return cls.best_budget(n_arms, horizon, n_segments, form=form, shares=shares)
 
     @classmethod
@@ -277,7 +278,7 @@ class Strategy(TableRule):
         form: Form = "summed",
         shares: ArrayLike | None = None,
     ) -> Floats:
-        """The smallest budget whose bound is within `excess` (0.05 for 5%) of the lowest."""
+        """Return the smallest budget whose bound is within `excess` (0.05 for 5%) of the lowest."""
         best = cls.best_budget(n_arms, horizon, n_segments, form=form, shares=shares)
         return smallest_within(
             lambda budget: cls.regret(
@@ -297,12 +298,12 @@ class Strategy(TableRule):
         form: Form = "summed",
         shares: ArrayLike | None = None,
     ) -> Floats:
-        """The budget that the planner takes with this strategy: `advice` says why."""
+        """Return the budget that the planner recommends with this strategy; `advice` explains it."""
         return cls.budget_for_regret(n_arms, horizon, NEAR, n_segments, form=form, shares=shares)
 
     @classmethod
     def advice(cls, n_segments: int) -> str:
-        """Why `advised_budget` is the one to take, as a sentence or two."""
+        """Explain the recommended budget, in a sentence or two."""
         return (
             f"It is the smallest budget whose regret bound is within {NEAR:.0%} of the lowest one of "
             f"the {cls.name} strategy. More would cost privacy and buy almost nothing."
@@ -312,7 +313,7 @@ class Strategy(TableRule):
     def kinks(
         cls, n_arms: FloatArray, horizon: FloatArray, n_segments: FloatArray, *, form: Form
     ) -> FloatArray:
-        """Budgets at which the bound's slope jumps, shape (experiments, any); NaN: there is none."""
+        """Return budgets at which the bound's slope jumps, shape (experiments, any), padded with NaN."""
         return np.empty((np.asarray(n_arms).size, 0))
 
     @classmethod
@@ -324,10 +325,11 @@ class Strategy(TableRule):
     def reading(
         cls, *, regret: float, gain: float, budget: float, best_budget: float, best_regret: float
     ) -> Reading:
-        """What the bound at a budget says about it. It agrees with the elasticity's sign.
+        """Classify a budget by its bound, consistently with the sign of the elasticity.
 
-        A bound that more budget would lower is "too random", one that less would lower "too greedy";
-        "near the best" where it is within 5% of its lowest, "cap never binds" where it is flat.
+        A bound that a larger budget would lower is "too random", one that a smaller would lower is
+        "too greedy". It is "near the best" within 5% of its minimum, and "cap never binds" where it
+        is flat.
         """
         if gain == 0 and budget > best_budget:
             return "cap never binds"
@@ -339,7 +341,7 @@ class Strategy(TableRule):
 
     @classmethod
     def reading_words(cls, reading: Reading, elasticity: float) -> str:
-        """The reading as a sentence."""
+        """Return the classification as a sentence."""
         change = "much of it" if abs(elasticity) > 5 else f"{abs(elasticity):.2f}% of it"
         return {
             "too random": f"Too random: 1% more budget would take {change} off the bound.",

@@ -22,7 +22,7 @@ from deniable.theory.regret import Form
 
 @dataclass(frozen=True)
 class ConstantStrategy(SymmetricStrategy):
-    """Every visitor gets the whole budget.
+    """Gives every visitor the whole budget.
 
     >>> round(float(ConstantStrategy(n_arms=2, budget=3).exploration(1)), 6)
     0.094852
@@ -39,19 +39,20 @@ class ConstantStrategy(SymmetricStrategy):
     binds_at: ClassVar[float] = 1.0
 
     def risk(self, clock: ArrayLike) -> Floats:
-        """The budget, whatever the clock."""
+        """The budget, at any clock."""
         return check.unwrap(np.full(check.count("clock", clock, 1).shape, self.budget))
 
     @classmethod
     def bonus(cls, budgets: Row, clock: int) -> Fraction:
-        """All of it, whatever the clock."""
+        """The whole bonus, at any clock."""
         return Fraction(1)
 
     @classmethod
     def dominated(cls, n_segments: ArrayLike, *, form: Form) -> NDArray[np.bool_]:
         """With one segment, by the dynamic strategy, in the paper's form.
 
-        With n the exhaustion clock that is lower by 2 sqrt(2) n e (2 sqrt(log T / log n) - 1).
+        That bound is lower by 2 sqrt(2) n e (2 sqrt(log T / log n) - 1), where n is the exhaustion
+        clock.
         """
         return np.asarray((np.asarray(n_segments) == 1) & (form == "paper"))
 
@@ -63,9 +64,9 @@ class ConstantStrategy(SymmetricStrategy):
 
     @classmethod
     def explored_last(cls, n_arms: ArrayLike, visitors: ArrayLike, budget: ArrayLike) -> FloatArray:
-        """The same."""
+        """The budget's exploration."""
         return cls.explored(n_arms, visitors, budget)
 
     def policy(self) -> ConstantPolicy:
-        """One exploration for all visitors."""
+        """A policy with the same exploration for all visitors."""
         return ConstantPolicy(self.budget)

@@ -27,7 +27,8 @@ from deniable.theory.regret import Form
 
 _NODES, _WEIGHTS = (part / 2 for part in np.polynomial.legendre.leggauss(64))
 _NODES = _NODES + 0.5  # from 0 to 1
-_BRANCH_RATE = np.cbrt(2 / math.e)  # with two arms the clock rests at e until exploration is here
+# With two arms the clock stays at e until exploration falls to this.
+_BRANCH_RATE = np.cbrt(2 / math.e)
 
 
 @dataclass(frozen=True)
@@ -59,15 +60,16 @@ class DynamicStrategy(SymmetricStrategy):
 
     @classmethod
     def bonus(cls, budgets: Row, clock: int) -> Fraction:
-        """What the schedule leaves to the greedy arms: min(beta*, 1 - exploration_n) / beta*."""
+        """The schedule's bonus for the greedy arms: min(beta*, 1 - exploration_n) / beta*."""
         return dynamic_bonus(budgets, clock)
 
     @classmethod
     def kinks(
         cls, n_arms: FloatArray, horizon: FloatArray, n_segments: FloatArray, *, form: Form
     ) -> FloatArray:
-        """Where the exhaustion clock leaves e, with two arms; with several segments in the paper's
-        form, where the budget begins to bind.
+        """Where the exhaustion clock leaves e, for two arms.
+
+        With several segments in the paper's form, also where the budget starts to bind.
         """
         two = np.where(n_arms == 2, _risk(np.array(2.0), np.array(_BRANCH_RATE)), np.nan)
         if form != "paper":
@@ -81,11 +83,12 @@ class DynamicStrategy(SymmetricStrategy):
 
     @classmethod
     def explored(cls, n_arms: ArrayLike, visitors: ArrayLike, budget: ArrayLike) -> FloatArray:
-        """The schedule up to where the budget binds, then the budget's."""
+        """The schedule until the budget binds, then the budget's exploration."""
         arms, end, cap = np.broadcast_arrays(n_arms, visitors, budget)
         ends = np.maximum(end, 1).astype(np.float64)
         binds = np.minimum(np.maximum(exhaustion_root(arms, cap), 1.0), ends)
-        # Many experiments and budgets share few pairs: a budget binds at the same clock in all.
+        # Many experiments and budgets share few pairs, because a budget binds at the same clock in
+        # all.
         pairs, place = np.unique(arms.ravel() + 1j * binds.ravel(), return_inverse=True)
         scheduled = _scheduled(pairs.real, pairs.imag)[place].reshape(binds.shape)
         late = (ends - binds) * np.asarray(exploration_from_risk(arms, cap))
@@ -93,7 +96,7 @@ class DynamicStrategy(SymmetricStrategy):
 
     @classmethod
     def explored_last(cls, n_arms: ArrayLike, visitors: ArrayLike, budget: ArrayLike) -> FloatArray:
-        """The larger of the schedule's and the budget's."""
+        """The larger of the schedule's and the budget's exploration."""
         clock = np.maximum(np.floor(visitors), 1.0)
         floor = np.asarray(exploration_from_risk(n_arms, budget))
         return np.maximum(dynamic_exploration(n_arms, clock), floor)
@@ -104,10 +107,10 @@ class DynamicStrategy(SymmetricStrategy):
 
 
 def _scheduled(arms: FloatArray, clock: FloatArray) -> FloatArray:
-    """Random arms of the schedule up to a clock, by Gauss quadrature.
+    """Return the number of random arms of the schedule up to a clock, by Gauss quadrature.
 
-    The schedule falls like the cube root of the clock n: as a function of x, n = clock x^(3/2), it is
-    nearly straight.
+    The schedule falls like the cube root of the clock n. As a function of x with n = clock x^(3/2),
+    it is nearly linear.
     """
     n = clock[:, None] * _NODES**1.5
     with np.errstate(divide="ignore", invalid="ignore"):

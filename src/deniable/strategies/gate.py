@@ -1,14 +1,14 @@
-"""A gate for the bandit that a firm has: its scores or probabilities become a table that keeps a budget.
+"""A gate for an existing bandit: turns its scores or probabilities into a table that keeps a budget.
 
-Somebody else's model says what it wants, by segment and arm:
+An external model provides what it wants, by segment and arm:
 
-- scores (click rates, rewards, values of any unit): the gate gives the table with the highest expected
+- scores (click rates, rewards, values of any unit): the gate returns the table with the highest expected
   score among all that keep the budget, the linear programme of `joint_lp`;
-- probabilities: the gate gives the table that shows as few visitors as possible another arm than the
-  model would (the least total variation distance, weighted by the shares), a linear programme too.
+- probabilities: the gate returns the table that shows the fewest visitors a different arm than the
+  model would (the least total variation distance, weighted by the shares), also a linear programme.
 
-Either way the table is returned in integers that keep the budget in exact arithmetic. `gate` does that
-for one table at hand; `GateRule` is what an experiment of the strategy "gate" is published by.
+Either way, the table consists of integers that keep the budget in exact arithmetic. `gate` computes
+a single table; `GateRule` publishes the tables of experiments with the strategy "gate".
 """
 
 from __future__ import annotations
@@ -30,20 +30,22 @@ from deniable.privacy.tables import Band, Row, Table
 from deniable.strategies.rules import LARGEST, Counts, Grade, Kind, TableRule
 
 _SAME_VALUE = (
-    1e-9  # of the scores' span, or of the visitors: what an auditor's own table may differ by
+    # Tolerance for an auditor's own table, relative to the span of scores, or as a share of
+    # visitors.
+    1e-9
 )
 
 
 @dataclass(frozen=True)
 class Gated:
-    """What the gate lets through.
+    """The result of the gate.
 
     Attributes:
-        rows: the table to draw from: for each segment one part of 2^64 for each arm. Exact.
+        rows: the exact table to draw from: one row per segment, in units of 2^-64.
         table: the same as probabilities, (segments, arms).
-        wanted: what the model would get without the gate: its expected score, or 1.
-        kept: what it gets with it: the expected score, or the share of visitors who are shown what the
-            model would have shown them.
+        wanted: the model's value without the gate: its expected score, or 1.
+        kept: its value with the gate: the expected score, or the share of visitors who are shown
+            what the model would have shown them.
 
     >>> found = gate([[0.30, 0.10], [0.10, 0.30]], budget=1)
     >>> found.table.round(3).tolist(), round(found.cost, 3)
@@ -56,12 +58,12 @@ class Gated:
 
     @property
     def table(self) -> FloatArray:
-        """The probabilities."""
+        """The table as probabilities."""
         return np.array([[part / SPACE for part in row] for row in self.rows])
 
     @property
     def cost(self) -> float:
-        """What the promise takes of what the model wanted."""
+        """The value that the model loses to the promise."""
         return self.wanted - self.kept
 
 
@@ -72,16 +74,17 @@ def gate(
     *,
     kind: Kind = "scores",
 ) -> Gated:
-    """The table nearest to what a model wants that keeps the budget.
+    """Return the table closest to what a model wants that keeps the budget.
 
     Args:
-        scores: what the model says, (segments, arms).
-        shares: of the segments among the visitors, summing to 1; equal if not given.
-        budget: in nats: no arm is more than e^budget times likelier for one segment than for another.
-        kind: `scores` of any unit and sign, the higher the better; or `probabilities`, each row
-            summing to 1, which need the extra `data`.
+        scores: the model's scores or probabilities, (segments, arms).
+        shares: shares of the segments among the visitors, summing to 1; equal by default.
+        budget: in nats: no arm is more than e^budget times likelier for one segment than for
+            another.
+        kind: `scores` of any unit and sign, higher is better; or `probabilities`, each row summing
+            to 1, which requires the extra `data`.
 
-    What all segments share passes freely, whatever the budget:
+    Preferences that all segments share pass unchanged, whatever the budget:
 
     >>> gate([[0.2, 0.5, 0.1], [0.3, 0.4, 0.1]], budget=0.1).cost
     0.0
@@ -102,10 +105,11 @@ def gate(
 
 
 class GateRule(TableRule):
-    """An experiment whose tables follow the scores of a model that the firm has.
+    """Makes tables that follow the scores of an external model.
 
-    Until the model has said anything, everybody has the same chances. The segments' shares are those of
-    the visitors so far, one more for each. The zero row is the mean of the segments' rows.
+    Until the model has sent scores, all segments have the same probabilities. The segments' shares
+    are those of the visitors so far, plus one for each. The zero row is the mean of the segments'
+    rows.
 
     >>> counts = Counts([[0, 0], [0, 0]], [[0, 0], [0, 0]])
     >>> GateRule.table((10**9, 10**9), counts).zero == (2**63, 2**63)
@@ -135,7 +139,7 @@ class GateRule(TableRule):
 
     @classmethod
     def gated(cls, budgets: Row, counts: Counts) -> Gated | None:
-        """What the gate lets through of what the model wants; None where it has said nothing."""
+        """Return the gate's result for the model's scores; None if there are none."""
         if counts.wanted is None:
             return None
         given, share, kind = _normalised(counts)
@@ -156,7 +160,7 @@ class GateRule(TableRule):
 
 
 def _gated(given: FloatArray, share: FloatArray, nano: int, kind: Kind) -> Gated:
-    """The table for a model's wishes, (segments, arms), at shares that sum to 1."""
+    """Return the table for a model's wishes, (segments, arms), with shares that sum to 1."""
     solved = _best(given, share, nano) if kind == "scores" else _nearest(given, share, nano)
     rows = integer_table(solved.T.tolist(), nano)
     wanted = float(share @ given.max(axis=1)) if kind == "scores" else 1.0
@@ -164,23 +168,23 @@ def _gated(given: FloatArray, share: FloatArray, nano: int, kind: Kind) -> Gated
 
 
 def _value(given: FloatArray, share: FloatArray, rows: Rows, kind: Kind) -> float:
-    """What rows are worth to the model: the expected score, or the share shown what it would have."""
+    """Return the value of rows to the model: the expected score, or the share shown what it wanted."""
     table = np.array([[part / SPACE for part in row] for row in rows])
     got = given * table if kind == "scores" else np.minimum(given, table)
     return float(share @ got.sum(axis=1))
 
 
 def _weights(counts: Counts) -> list[int]:
-    """Visitors of each segment, plus one."""
+    """Return the visitors of each segment, plus one."""
     return [sum(row) + 1 for row in counts.shows]
 
 
 def _normalised(counts: Counts) -> tuple[FloatArray, FloatArray, Kind]:
-    """What the model wants of the arms that are on, the segments' shares, and its kind."""
+    """Return what the model wants of the active arms, the segments' shares, and the kind."""
     assert counts.wanted is not None
     given = np.array(counts.wanted.rows, dtype=np.float64)
     weights = np.array(_weights(counts), dtype=np.float64)
-    if counts.wanted.kind == "probabilities":  # arms may have been switched off since
+    if counts.wanted.kind == "probabilities":  # arms may have been switched off since then
         sums = given.sum(axis=1, keepdims=True)
         given = np.where(sums > 0, given / np.where(sums > 0, sums, 1.0), 1 / given.shape[1])
     return given, weights / weights.sum(), counts.wanted.kind
@@ -196,23 +200,23 @@ def _shares(shares: ArrayLike | None, n_segments: int) -> FloatArray:
 
 
 def _best(scores: FloatArray, share: FloatArray, nano: int) -> FloatArray:
-    """The table with the highest expected score, whose unit and zero do not matter."""
+    """Return the table with the highest expected score. The scores' unit and origin do not matter."""
     from deniable.strategies.joint_lp import best_table
 
     return best_table(_unit(scores).T, share, nano / 1e9).table.T
 
 
 def _unit(scores: FloatArray) -> FloatArray:
-    """The scores from 0 to 1."""
+    """Scale the scores to [0, 1]."""
     lowest = scores.min()
     return np.asarray((scores - lowest) / ((scores.max() - lowest) or 1.0))
 
 
 def _nearest(wanted: FloatArray, share: FloatArray, nano: int) -> FloatArray:
-    """The table with the least share-weighted total variation distance, by HiGHS.
+    """Return the table with the least share-weighted total variation distance, using HiGHS.
 
     Unknowns: P(segment, arm), the part m(segment, arm) <= P and <= wanted that is shown as wanted,
-    and a level l(arm) with l <= P <= e^budget l. The sum of the shown parts is to be the largest.
+    and a level l(arm) with l <= P <= e^budget l. The sum of the m is maximized.
     """
     require("scipy", extra="data")
     from scipy.optimize import linprog

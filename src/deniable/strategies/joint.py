@@ -1,14 +1,15 @@
 """The joint strategy: one table for all segments at once, as good as the budget allows.
 
-The promise is about segments: P(arm | segment) may differ by e^budget between any two of them. What all
-segments share is free. The table for given counts comes from `joint_rule`; here it becomes whole numbers
-that keep the budget exactly, and here is everything else that planner, service and audit ask.
+The promise is about segments: P(arm | segment) may differ by e^budget between any two of them.
+Whatever all segments share is free. `joint_rule` computes the table for given counts. This module
+converts it to integers that keep the budget exactly, and implements everything else that planner,
+service and audit need.
 
-Two grades. *Given the time* of the first visit is the strategy's own: tables follow each other freely,
-and an arm may be retired, which tells when somebody came. *Across time* is an option: at first all
-segments have the same row (a lottery, risk 0); then floors are fixed for the life of the experiment, and
-every table lies between them and e^budget times them. It holds among all visitors who first came after
-the switch.
+There are two grades. *Given the time* of the first visit is the default: each table is made
+independently, and an arm may be retired, which reveals when a visitor came. *Across time* is an
+option: at first all segments have the same row (a lottery, risk 0); then floors are fixed for the
+life of the experiment, and every table lies between them and e^budget times them. It holds among
+all visitors who first came after the switch.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ from deniable.theory.regret import Form, RegretTerms
 if TYPE_CHECKING:
     from deniable.policies.base import Policy
 
-_SAME_VALUE = 1e-9  # clicks per visitor by which an auditor's own table may differ
+_SAME_VALUE = 1e-9  # tolerance for an auditor's own table, in clicks per visitor
 
 
 def _segments(n_segments: ArrayLike, form: Form, shares: ArrayLike | None) -> ArrayLike:
-    """J; the bound holds for segments of any size."""
+    """Return J. The bound holds for segments of any size."""
     if form != "summed":
         raise InvalidArgumentError("form", form, "summed: the paper has no joint strategy")
     return n_segments if shares is None else np.asarray(shares).shape[-1]
@@ -83,8 +84,9 @@ def _best_budget(
 class JointStrategy(Strategy):
     """The best table for all segments together, learned.
 
-    Its bound falls with every budget. So the best budget is by convention where the price of privacy is
-    what learning costs anyway. With one segment nothing can leak: no budget is needed, and it is 0.
+    Its bound falls as the budget grows. By convention, the best budget is where the price of
+    privacy equals the cost of learning. With one segment nothing can leak, so no budget is needed
+    and the best is 0.
 
     >>> round(float(JointStrategy.regret(2, 10_000, 1, 2)), 3)
     7153.581
@@ -113,14 +115,14 @@ class JointStrategy(Strategy):
     formulas: ClassVar[Formulas] = Formulas(_regret_terms, _gain, _best_budget)
 
     def policy(self) -> Policy:
-        """The joint rule, epoch by epoch."""
+        """The joint rule, applied at every epoch."""
         from deniable.policies.tables import JointPolicy
 
         return JointPolicy(self.budget)
 
     @classmethod
     def late_band(cls, budgets: Row, counts: Counts) -> Band | None:
-        """Once waiting would cost more than it teaches: the floors of the best table by then."""
+        """Return the floors of the current best table, once waiting would cost more than it teaches."""
         from deniable.strategies.joint_rule import switch_floors
 
         if _too_few(counts):
@@ -134,10 +136,10 @@ class JointStrategy(Strategy):
     def table(
         cls, budgets: Row, counts: Counts, *, across_time: bool = False, band: Band | None = None
     ) -> Table:
-        """See Strategy. Too few counts, budgets that learn nothing: the same row for everybody.
+        """See Strategy. With too few counts or too small a budget, all segments have the same row.
 
-        The zero row is the mean of the segments' rows, weighted by their visitors; with a band, the
-        band's.
+        The zero row is the mean of the segments' rows, weighted by their visitors, or the band's if
+        there is a band.
         """
         n_arms, n_segments = len(budgets), len(counts.shows)
         cls.check_size(n_arms, n_segments)
@@ -154,11 +156,11 @@ class JointStrategy(Strategy):
 
     @classmethod
     def replays(cls, published: Table, made: Table, counts: Counts) -> bool:
-        """Whether it is as good as the auditor's own, to 1e-9 clicks per visitor, by the same counts.
+        """Whether it is as good as the auditor's own for the same counts, to 1e-9 clicks per visitor.
 
-        A linear programme may have several best tables, and which one is found can depend on the machine
-        in the last digit. Where the rule has not learned yet, or has one row for everybody, the
-        published table must too; the zero row must follow from the rows exactly.
+        A linear programme may have several best tables, and which one is found can depend on the
+        machine in the last digit. If the rule has not learned yet, or has one row for all segments,
+        the published table must too. The zero row must follow from the rows exactly.
         """
         if _too_few(counts):
             return published == made
@@ -179,7 +181,7 @@ class JointStrategy(Strategy):
         form: Form = "summed",
         shares: ArrayLike | None = None,
     ) -> Floats:
-        """The smallest budget whose bound is within `excess` of the bound without privacy."""
+        """Return the smallest budget whose bound is within `excess` of the bound without privacy."""
         segments = _segments(n_segments, form, shares)
         return theory.joint_budget_for_regret(n_arms, horizon, excess, segments)
 
@@ -193,7 +195,7 @@ class JointStrategy(Strategy):
         form: Form = "summed",
         shares: ArrayLike | None = None,
     ) -> Floats:
-        """Where privacy adds 5% to what learning costs."""
+        """Return the budget at which privacy adds 5% to the cost of learning."""
         return cls.budget_for_regret(n_arms, horizon, NEAR, n_segments, form=form, shares=shares)
 
     @classmethod
@@ -206,7 +208,7 @@ class JointStrategy(Strategy):
         form: Form = "summed",
         shares: ArrayLike | None = None,
     ) -> Floats:
-        """Where the price of privacy is what learning costs anyway."""
+        """Return the budget at which the price of privacy equals the cost of learning."""
         return cls.best_budget(n_arms, horizon, n_segments, form=form, shares=shares)
 
     @classmethod
@@ -226,7 +228,7 @@ class JointStrategy(Strategy):
     def reading(
         cls, *, regret: float, gain: float, budget: float, best_budget: float, best_regret: float
     ) -> Reading:
-        """The bound falls with every budget: beyond the best one it is near its lowest."""
+        """See Strategy. The bound keeps falling: beyond the best budget it is near its lowest."""
         if gain == 0 and budget > 0:
             return "cap never binds"
         return "too random" if budget < best_budget else "near the best"
@@ -252,14 +254,14 @@ def _too_few(counts: Counts) -> bool:
 
 
 def _weights(counts: Counts) -> list[int]:
-    """Visitors of each segment, plus one."""
+    """Return the visitors of each segment, plus one."""
     return [sum(row) + 1 for row in counts.shows]
 
 
 def _arrays(counts: Counts) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Shows, clicks and the variance that noise adds to each click rate, arms by segments."""
+    """Return shows, clicks and the variance that noise adds to each click rate, arms by segments."""
     shows = np.array(counts.shows, dtype=np.float64).T
-    # Divided as whole numbers, so that a sum at its cap never exceeds the shows by rounding.
+    # Divided as integers, so that a sum at its cap never exceeds the shows by rounding.
     clicks = np.array([[value / counts.cap for value in row] for row in counts.rewards]).T
     clicks = np.minimum(clicks, shows)
     seen = np.maximum(shows, 1.0)
@@ -283,7 +285,7 @@ def _lottery(counts: Counts, budget: int) -> FloatArray:
 
 
 def _value(rows: Sequence[Row], counts: Counts) -> float:
-    """Clicks per visitor of a table by smoothed rates: a yardstick that needs no solver."""
+    """Return the clicks per visitor of a table by smoothed rates, which needs no solver."""
     shows, clicks, _ = _arrays(counts)
     prior = (shows.sum() + 2) / (clicks.sum() + 1)
     rates = (clicks + 1) / (shows + prior)

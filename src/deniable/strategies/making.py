@@ -1,4 +1,4 @@
-"""From an experiment's counts to its table: what the publisher does and an auditor does again."""
+"""Computes an experiment's table from its counts, for the publisher and again for an auditor."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from deniable.strategies.rules import Counts, TableRule, Wanted
 
 @dataclass(frozen=True)
 class Recipe:
-    """How an experiment's tables follow from its counts; the same for all of one version.
+    """How an experiment's tables follow from its counts; the same for a whole version.
 
     Attributes:
-        strategy: its name.
-        budgets: nano-nats, by arm.
-        active: positions of the arms that are on; the others are never shown.
+        strategy: name of the strategy.
+        budgets: nano-nats per arm.
+        active: indices of the active arms; the others are never shown.
         cap: the largest reward of one show.
-        horizon: visitors planned for, where known.
-        across_time: whether the experiment asks for the grade "across time".
-        trace_nano: the trace budget that noise in the counts keeps; None: they are exact.
+        horizon: planned number of visitors, if known.
+        across_time: whether the experiment requires the grade "across time".
+        trace_nano: the trace budget that noise in the counts keeps; None if they are exact.
     """
 
     strategy: str
@@ -39,12 +39,12 @@ class Recipe:
 
     @property
     def kind(self) -> type[TableRule]:
-        """What makes the tables."""
+        """The class that makes the tables."""
         return table_rules()[self.strategy]
 
     @property
     def active_budgets(self) -> Row:
-        """The budgets of the arms that are on."""
+        """The budgets of the active arms."""
         return tuple(self.budgets[arm] for arm in self.active)
 
     def counts(
@@ -54,7 +54,7 @@ class Recipe:
         additions: int = 0,
         wanted: Wanted | None = None,
     ) -> Counts:
-        """The counts of the arms that are on. Noisy counts may be anything, and are clipped here.
+        """Return the counts of the active arms. Noisy counts can have any value and are clipped here.
 
         Args:
             shows: by segment and arm.
@@ -80,27 +80,26 @@ class Recipe:
         return Counts(shown, earned, self.cap, self.horizon, variance, wanted)
 
     def fixed_band(self) -> Band | None:
-        """The band that every table keeps to from the start; None where the strategy has none."""
+        """The band of all tables from the start; None if the strategy has none."""
         return self._band(self.kind.band(self.active_budgets))
 
     def late_band(self, counts: Counts) -> Band | None:
-        """The band for which an experiment across time settles at these counts; None: not yet."""
+        """Return the band that an experiment across time settles on at these counts; None if not yet."""
         if not (self.across_time and self.kind.offers_across_time):
             return None
         return self._band(self.kind.late_band(self.active_budgets, counts))
 
     def settled_band(self, floors: Sequence[int] | None) -> Band | None:
-        """The late band with these floors, as a published table names them; None without."""
+        """Return the late band with these floors, as named by a published table; None without floors."""
         if floors is None:
             return None
         some = tuple(floors[arm] for arm in self.active)
         return self._band(band_of_floors(some, exp_floor(max(self.active_budgets))))
 
     def settles(self, floors: Sequence[int] | None, counts: Counts) -> bool:
-        """Whether these are the floors for which the strategy settles at these counts.
+        """Whether these are the floors that the strategy settles on at these counts; None for not yet.
 
-        None: not yet. They come from floating-point arithmetic, whose last digits may differ between
-        machines.
+        They come from floating-point arithmetic, whose last digits may differ between machines.
         """
         band = self.late_band(counts)
         if band is None or floors is None:
@@ -109,11 +108,11 @@ class Recipe:
         return apart <= SPACE // 10**9
 
     def table(self, counts: Counts, band: Band | None = None) -> Table:
-        """The table of these counts, checked exactly.
+        """Return the table for these counts, checked exactly.
 
         Args:
-            counts: what `counts` returned.
-            band: the late band, once there is one.
+            counts: the result of `counts`.
+            band: the late band, if there is one yet.
 
         Raises:
             BrokenPromiseError: the table would exceed a budget.
@@ -132,7 +131,7 @@ class Recipe:
         return table
 
     def replays(self, published: Table, counts: Counts, band: Band | None = None) -> bool:
-        """Whether a published table is what the strategy makes of these counts."""
+        """Whether a published table is what the strategy makes from these counts."""
         off = set(range(len(self.budgets))) - set(self.active)
         if any(row[arm] for row in (*published.rows, published.zero) for arm in off):
             return False

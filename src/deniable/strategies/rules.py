@@ -1,8 +1,8 @@
-"""What makes an experiment's tables: everything that serving, publishing and auditing ask.
+"""The interface of whatever makes an experiment's tables, for serving, publishing and auditing.
 
-A `TableRule` turns what is stored with a table into the table. Strategies (`base.py`) are the rules that
-learn from counts, and bring formulas for planning too; the gate (`gate.py`) follows somebody else's
-model.
+A `TableRule` computes a table from the data that is stored with it. Strategies (`base.py`) are the
+rules that learn from counts, and also provide formulas for planning. The gate (`gate.py`) follows
+an external model.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ GRADE_WORDS: dict[Grade, str] = {
     "tells, the arm moves odds by at most the budget's factor. An arm may be retired, which tells when "
     "somebody came.",
 }
-"""What each grade of the promise says."""
+"""Description of each grade of the promise."""
 
 LARGEST = 200
-"""The largest number of segments, and of arms, of tables that a linear programme makes."""
+"""Maximum number of segments, and of arms, in tables made by a linear programme."""
 
 Kind: TypeAlias = Literal["scores", "probabilities"]
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What somebody else's model wants, by segment and arm.
+    """What an external model wants, by segment and arm.
 
     Attributes:
-        kind: scores, the higher the better; or probabilities, each row summing to 1.
-        rows: one row for each segment.
+        kind: scores, higher is better; or probabilities, each row summing to 1.
+        rows: one row per segment.
     """
 
     kind: Kind
@@ -45,16 +45,16 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Counts:
-    """What a table is made from: everything that the publisher stores beside it.
+    """The input of a table: everything that the publisher stores with it.
 
     Attributes:
-        shows: by segment and arm, whole numbers, 0 or more.
+        shows: by segment and arm, integers, 0 or more.
         rewards: sums of rewards by segment and arm, in the unit of `cap`.
         cap: the largest reward of one show.
-        horizon: visitors planned for, where known.
+        horizon: planned number of visitors, if known.
         noise: variance of the noise in each count of shows, and of `rewards / cap`; 0 without a
             trace budget.
-        wanted: what a model wants, where the rule follows one and it has said so.
+        wanted: what a model wants, if the rule follows one and it has sent scores.
     """
 
     shows: Sequence[Sequence[int]]
@@ -71,44 +71,43 @@ class Counts:
 
 
 class TableRule(ABC):
-    """How tables are made from what is stored with them."""
+    """Makes tables from the data that is stored with them."""
 
     name: ClassVar[str]
-    """What options, files and the HTTP API call it."""
+    """Name in options, files and the HTTP API."""
 
     title: ClassVar[str]
-    """What people call it, as the first word of a sentence."""
+    """Name for people, as the first word of a sentence."""
 
     description: ClassVar[str]
     """What it does, as a clause: no capital, no full stop."""
 
     grade: ClassVar[Grade]
-    """Whether the promise also holds for a watcher that does not know when a visitor first came."""
+    """Whether the promise also holds for a watcher who does not know when a visitor first came."""
 
     offers_across_time: ClassVar[bool] = False
-    """Whether an experiment of the grade "given the time" can ask for "across time" instead."""
+    """Whether an experiment of the grade "given the time" can require "across time" instead."""
 
     across_time_cost: ClassVar[str] = ""
-    """What that option costs, as a sentence; empty where there is none."""
+    """What that option costs, as a sentence; empty if it does not exist."""
 
     largest: ClassVar[int | None] = None
-    """The most arms, and the most segments, that it makes tables for; None: no limit of its own."""
+    """Maximum number of arms, and of segments, in its tables; None if there is no specific limit."""
 
     arm_budgets: ClassVar[bool] = True
-    """Whether arms may have budgets of their own."""
+    """Whether arms may have their own budgets."""
 
     follows_scores: ClassVar[bool] = False
-    """Whether tables follow a model outside; what it says cannot be counted with noise, so that there
-    is no trace budget."""
+    """Whether tables follow an external model. If so, there can be no trace budget."""
 
     @classmethod
     def grade_of(cls, across_time: bool) -> Grade:
-        """The grade of an experiment that asks for "across time", or does not."""
+        """Return the grade of an experiment that requires "across time", or does not."""
         return "across time" if across_time and cls.offers_across_time else cls.grade
 
     @classmethod
     def check_size(cls, n_arms: int, n_segments: int) -> None:
-        """Raise InvalidArgumentError where the strategy makes no tables of this size."""
+        """Raise InvalidArgumentError if the strategy cannot make tables of this size."""
         for argument, count in (("arms", n_arms), ("segments", n_segments)):
             if cls.largest is not None and count > cls.largest:
                 allowed = f"at most {cls.largest} with the {cls.name} strategy"
@@ -116,18 +115,18 @@ class TableRule(ABC):
 
     @classmethod
     def band(cls, budgets: Row) -> Band | None:
-        """The integers between which all tables of an experiment stay; None where there are none.
+        """Return integer limits on the entries of all tables of an experiment; None if there are none.
 
         Args:
-            budgets: nano-nats, by arm.
+            budgets: nano-nats per arm.
         """
         return None
 
     @classmethod
     def late_band(cls, budgets: Row, counts: Counts) -> Band | None:
-        """The band that an experiment across time settles for at these counts; None: not yet.
+        """Return the band that an experiment across time settles on at these counts; None if not yet.
 
-        Only asked of strategies that offer "across time" besides their own grade.
+        Only called for strategies that offer "across time" in addition to their own grade.
         """
         return None
 
@@ -136,22 +135,22 @@ class TableRule(ABC):
     def table(
         cls, budgets: Row, counts: Counts, *, across_time: bool = False, band: Band | None = None
     ) -> Table:
-        """The table to publish for these counts; a function of its arguments alone.
+        """Return the table to publish for these counts; a pure function of its arguments.
 
         Args:
-            budgets: nano-nats, by arm.
-            counts: what it is made from.
-            across_time: whether the experiment asks for that grade.
-            band: the late band once there is one: the table lies inside.
+            budgets: nano-nats per arm.
+            counts: the counts.
+            across_time: whether the experiment requires that grade.
+            band: the late band, if there is one yet; the table lies inside it.
         """
 
     @classmethod
     def replays(cls, published: Table, made: Table, counts: Counts) -> bool:
-        """Whether a published table is what the strategy makes of these counts.
+        """Whether a published table is what the strategy makes from these counts.
 
         Args:
-            published: as stored.
-            made: what `table` returns for the same arguments on the auditor's machine.
-            counts: that the published table names.
+            published: the stored table.
+            made: the result of `table` for the same arguments on the auditor's machine.
+            counts: the counts that the published table names.
         """
         return published == made

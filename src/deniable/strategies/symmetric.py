@@ -1,4 +1,4 @@
-"""Strategies that show arms by randomized response: the same for all arms but the greedy ones."""
+"""Strategies based on randomized response, which treats all arms alike except the greedy ones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from deniable.strategies.rules import Counts, Grade
 class SymmetricStrategy(Strategy):
     """A strategy that shows arms by symmetric randomized response, at a risk set by the clock.
 
-    Every risk is at most the budget. That alone keeps e^budget between any two segments and any two
+    Every risk is at most the budget. This alone keeps e^budget between any two segments and any two
     times, whatever their clocks.
     """
 
@@ -33,36 +33,36 @@ class SymmetricStrategy(Strategy):
 
     @classmethod
     def drawn_by_lot(cls, n_arms: int, n_segments: int, budget: float) -> float:
-        """See Strategy; the exploration K / (K - 1 + e^budget), whatever the number of segments."""
+        """See Strategy. The exploration K / (K - 1 + e^budget), whatever the number of segments."""
         return float(exploration_from_risk(n_arms, budget))
 
     @property
     @abstractmethod
     def binds_at(self) -> float:
-        """The clock from which the budget limits what is shown; infinite where it never does."""
+        """The clock from which the budget limits what is shown; infinite if it never does."""
 
     @abstractmethod
     def risk(self, clock: ArrayLike) -> Floats:
-        """Privacy risk of the visitor with this clock, at most the budget; the clock's shape."""
+        """Return the privacy risk at each clock, at most the budget, in the clock's shape."""
 
     @classmethod
     def band(cls, budgets: Row) -> Band:
-        """See Strategy; the band of the nested family."""
+        """See Strategy. The band of the nested family."""
         return nested_band(budgets)
 
     @classmethod
     @abstractmethod
     def bonus(cls, budgets: Row, clock: int) -> Fraction:
-        """The share of the largest bonus that a segment's greedy arms get at this clock, 0 to 1.
+        """Return the share of the largest bonus that a segment's greedy arms get at this clock, 0 to 1.
 
-        Exact and the same on every machine, so that an auditor can make the same table.
+        Exact and identical on every machine, so that an auditor can recompute the table.
         """
 
     @classmethod
     def table(
         cls, budgets: Row, counts: Counts, *, across_time: bool = False, band: Band | None = None
     ) -> Table:
-        """See Strategy; the clock of a segment is the number of its next visitor."""
+        """See Strategy. The clock of a segment is the number of its next visitor."""
         bonuses = [cls.bonus(budgets, sum(row) + 1) for row in counts.shows]
         return nested_table(cls.band(budgets), counts.shows, counts.rewards, bonuses)
 
@@ -72,7 +72,7 @@ class SymmetricStrategy(Strategy):
 
     @classmethod
     def explored(cls, n_arms: ArrayLike, visitors: ArrayLike, budget: ArrayLike) -> FloatArray:
-        """See Strategy; by trapezoids over the clock, on a grid that is finer where it begins."""
+        """See Strategy. Uses the trapezoidal rule, on a grid that is finer at the start."""
         arms, end, cap = np.broadcast_arrays(
             check.count("n_arms", n_arms, 2),
             check.risk("visitors", visitors),
@@ -96,5 +96,5 @@ class SymmetricStrategy(Strategy):
         return found
 
     def mechanism(self, clock: int) -> RandomizedResponse:
-        """Randomized response with the risk of this clock."""
+        """Return randomized response with the risk of this clock."""
         return RandomizedResponse(self.n_arms, float(self.risk(clock)))

@@ -1,1 +1,1 @@
-"""The paper's figures, tables and claims, and some beyond it: each study one module, `run(context)`."""
+"""The paper's figures, tables and claims, and some beyond it: one module per study, `run(context)`."""

@@ -31,14 +31,14 @@ ARMS, VISITORS, SEGMENTS = 3, 200_000, 3
 BUDGETS = tuple(round(0.5 + 0.1 * i, 1) for i in range(46))
 SIMULATED = (2.5, 3.6)
 RATES = ((0.30, 0.20, 0.25), (0.25, 0.30, 0.20), (0.20, 0.25, 0.30))
-"""Each segment has another best arm."""
+"""Click rates in which each segment has a different best arm."""
 
 ROUNDS = ((2, 10_000, 1.0), (2, 100_000, 3.0), (5, 100_000, 2.0))
 """Arms, visitors and budget of the sums over rounds."""
 
 
 def run(context: Context) -> StudyResult:
-    """Segments, composition and rounds; only the regret of two budgets is simulated."""
+    """Study segments, composition and rounds; only the regret of two budgets is simulated."""
     bounds = _segment_bounds()
     simulated = _simulated(context, context.scale(200, 20))
     rounds = _rounds()

@@ -16,7 +16,7 @@ PUBLISHED = {0.05: 20.8, 0.5: 29.2, 1.0: 40.5, 3.0: 83.4, 5.0: 97.4}
 
 
 def run(context: Context) -> StudyResult:
-    """The belief bounds, exactly; nothing is simulated."""
+    """Compute the belief bounds exactly, without simulation."""
     table = pl.DataFrame(
         [
             {

@@ -1,4 +1,4 @@
-"""Total clicks of both strategies over budgets, beside four benchmarks: what two studies share."""
+"""Total clicks of both strategies over budgets, next to four benchmarks; shared by two studies."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def clicks_table(
     budgets: Sequence[float],
     repetitions: int,
 ) -> pl.DataFrame:
-    """Mean clicks with 95% intervals: one row a world, policy and budget.
+    """Return mean clicks with 95% intervals: one row per world, policy and budget.
 
     Args:
-        context: how to run.
-        worlds: environments, each with what to call it in the table's further columns.
-        budgets: of the constant and the dynamic strategy.
-        repetitions: of each.
+        context: the context.
+        worlds: environments, each with its values in the table's additional columns.
+        budgets: budgets of the constant and the dynamic strategy.
+        repetitions: repetitions of each.
 
     Returns:
         Columns of the worlds, visitors, policy, budget (null for benchmarks), mean, low, high,
@@ -92,25 +92,25 @@ def clicks_table(
 
 
 def _error(low: pl.Expr, high: pl.Expr) -> pl.Expr:
-    """The standard error of a mean, from its 95% interval."""
+    """Return the standard error of a mean, from its 95% interval."""
     return (high - low) / (2 * 1.959963984540054)
 
 
 def best_budget(table: pl.DataFrame, policy: str) -> float:
-    """The budget with the most expected clicks."""
+    """Return the budget with the most expected clicks."""
     rows = table.filter(pl.col("policy") == policy)
     return float(rows.sort("regret")["budget"][0])
 
 
 def difference(table: pl.DataFrame, budget: float) -> tuple[float, float]:
-    """Dynamic minus constant expected clicks at a budget, and how many standard errors that is."""
+    """Return dynamic minus constant expected clicks at a budget, also in standard errors."""
     return ahead_by(row_of(table, "dynamic", budget), row_of(table, "constant", budget))
 
 
 def ahead_by(one: Mapping[str, float], other: Mapping[str, float]) -> tuple[float, float]:
-    """How many expected clicks one policy is ahead of another, and in standard errors.
+    """Return how many expected clicks one policy is ahead of another, also in standard errors.
 
-    In pseudo-regret: the chance in who clicks is left out, so that less noise is left.
+    Uses pseudo-regret, which excludes the randomness of clicks and is therefore less noisy.
     """
     gap = other["regret"] - one["regret"]
     error = (one["regret_error"] ** 2 + other["regret_error"] ** 2) ** 0.5
@@ -118,7 +118,7 @@ def ahead_by(one: Mapping[str, float], other: Mapping[str, float]) -> tuple[floa
 
 
 def row_of(table: pl.DataFrame, policy: str, budget: float | None = None) -> dict[str, float]:
-    """The one row of a policy, at its budget if it has one."""
+    """Return the only row of a policy, at its budget if it has one."""
     chosen = table.filter(pl.col("policy") == policy)
     if budget is not None:
         chosen = chosen.filter(pl.col("budget") == budget)

@@ -1,4 +1,4 @@
-"""What a study is given: its scale, its data, and simulations that are kept once they are run."""
+"""The input of a study: its scale, its data, and cached simulations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DATA_FILES = {
     "asos": Path("asos", "asos_digital_experiments_dataset.parquet"),
     "open_bandit": Path("open_bandit", "item_ctr_random_policy.csv"),
 }
-"""Public data that studies use where the data folder has it."""
+"""Public data that studies use if it is in the data folder."""
 
 BUDGETS = (0.05, 0.5, 1.0, 3.0, 5.0)
 """The privacy budgets of the paper's figures."""
@@ -32,7 +32,7 @@ PACKAGE = Path(__file__).parents[1]
 
 @lru_cache(maxsize=1)
 def source_digest() -> str:
-    """A digest of every file of the package, so that no result outlives the code it came from."""
+    """Return a digest of all files of the package, so that cached results match the code."""
     digest = hashlib.sha256()
     for file in sorted(PACKAGE.rglob("*")):
         if file.is_file() and file.suffix != ".pyc":
@@ -49,16 +49,16 @@ def _shifted(
 
 @dataclass(frozen=True)
 class Context:
-    """How to run.
+    """Settings of a run.
 
     Attributes:
-        kept: the folder where finished simulations are kept until their study is finished.
-        quick: whether small numbers will do: to see that all works, not to conclude from.
-        seed: of every simulation.
-        data: the folder of public data; None where there is none.
-        workers: processes to use; None for one on each processor.
+        kept: the folder of finished simulations, until their study is finished.
+        quick: whether to use small numbers, to test that everything works.
+        seed: random seed of all simulations.
+        data: the folder of public data; None if there is none.
+        workers: number of processes; None for one per processor.
         executor: where simulations run; None to run them in this process.
-        progress: told the repetitions done and their total.
+        progress: callback that receives the repetitions done and the total.
     """
 
     kept: Path
@@ -70,23 +70,23 @@ class Context:
     progress: Callable[[int, int], None] = no_progress
 
     def scale(self, full: int, quick: int) -> int:
-        """The number for this run's scale."""
+        """Return the number for this run's scale."""
         return quick if self.quick else full
 
     def data_file(self, name: str) -> Path | None:
-        """A file of public data, or None where it is not there; names are in DATA_FILES."""
+        """Return a file of public data, or None if it does not exist; names are in DATA_FILES."""
         file = self.data / DATA_FILES[name] if self.data else None
         return file if file and file.is_file() else None
 
     def fingerprint(self, *parts: object) -> str:
-        """What results are found by: the package's sources, the seed, the scale, and these parts."""
+        """Return the cache key: the package's sources, the seed, the scale, and these parts."""
         given = (source_digest(), self.seed, self.quick, *parts)
         return hashlib.sha256(repr(given).encode()).hexdigest()[:24]
 
     def simulate_each(
         self, batches: Sequence[Sequence[Case]], repetitions: int
     ) -> list[SimulationResult]:
-        """The result of each batch of cases; each is kept once it is run."""
+        """Return the result of each batch of cases, caching each."""
         total = repetitions * sum(len(cases) for cases in batches)
         results, before = [], 0
         for cases in batches:
@@ -99,7 +99,7 @@ class Context:
     def simulate(self, cases: Sequence[Case], repetitions: int) -> SimulationResult:
         """Run every case; see `deniable.simulate_many`.
 
-        A run that is already on disk is read, not repeated. Its key holds everything that its
+        A run that is already on disk is read, not repeated. Its key contains everything that its
         numbers depend on, so that a changed parameter is a new run.
         """
         import polars as pl
@@ -121,7 +121,7 @@ class Context:
         self.kept.mkdir(parents=True, exist_ok=True)
         partial = file.with_suffix(".partial")
         result.frame.write_parquet(partial)
-        os.replace(partial, file)  # whatever has its final name is whole
+        os.replace(partial, file)  # files with their final name are complete
         return result
 
     def _key(self, cases: Sequence[Case], repetitions: int) -> str:

@@ -1,4 +1,4 @@
-"""What a study hands back: paragraphs, figures with their data, tables, and claims with verdicts."""
+"""The output of a study: paragraphs, figures with their data, tables, and claims with verdicts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from deniable.studies.context import Context
 
 NOT_OF_PAPER = ("not studied", "check")
-"""What stands in the place of the paper's number where a claim is ours."""
+"""Placeholders for the paper's number if a claim is ours."""
 
 Verdict: TypeAlias = Literal["holds", "holds in part", "does not hold"]
 
@@ -31,14 +31,14 @@ PLURAL: dict[Verdict, str] = {
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of the paper, or one of ours, and what came of it here.
+    """A claim of the paper, or one of ours, and the finding here.
 
     Attributes:
-        text: what is claimed.
-        paper: the paper's number or word; "not studied" or "check" where the claim is not the paper's.
+        text: the claim.
+        paper: the paper's number or word; "not studied" or "check" if the claim is not the paper's.
         ours: the number or finding here.
         verdict: whether it holds.
-        why: the reason, or how it was settled.
+        why: the reason, or how it was resolved.
         settled: whether the paper is silent or contradicts itself here, so that a choice was made.
     """
 
@@ -51,7 +51,7 @@ class Claim:
 
     @property
     def of_paper(self) -> bool:
-        """Whether the paper makes it; others are counted apart."""
+        """Whether the paper makes this claim; others are counted separately."""
         return self.paper not in NOT_OF_PAPER
 
 
@@ -60,10 +60,10 @@ class Figure:
     """A chart and the numbers behind it.
 
     Attributes:
-        name: of its files.
-        caption: what to see in it.
-        chart: an Altair chart, in the house style already.
-        data: what is drawn, tidy.
+        name: name of its files.
+        caption: its caption.
+        chart: an Altair chart, already in the house style.
+        data: the data, tidy.
     """
 
     name: str
@@ -74,14 +74,14 @@ class Figure:
 
 @dataclass(frozen=True, eq=False)
 class StudyResult:
-    """Everything that a study says.
+    """The complete result of a study.
 
     Attributes:
-        headline: the finding in one sentence, for who reads nothing else.
-        paragraphs: for the report.
-        figures: in their order.
-        claims: in their order.
-        tables: further numbers by name.
+        headline: the finding in one sentence.
+        paragraphs: paragraphs for the report.
+        figures: figures, in order.
+        claims: claims, in order.
+        tables: additional tables by name.
     """
 
     headline: str
@@ -95,7 +95,7 @@ Run: TypeAlias = "Callable[[Context], StudyResult]"
 
 
 def counted(claims: Iterable[Claim]) -> str:
-    """How many claims have each verdict, in words.
+    """Describe how many claims have each verdict.
 
     >>> counted([Claim("it pays", "not studied", "yes", "holds", "measured")] * 2)
     '2 hold'
@@ -107,11 +107,12 @@ def counted(claims: Iterable[Claim]) -> str:
 
 @dataclass(frozen=True)
 class Difference:
-    """A mean of paired differences, one a repetition, and what is noise in it.
+    """A mean of paired differences, one per repetition, and its noise.
 
     Attributes:
-        mean: of the differences.
-        noise: what chance alone exceeds, on one side, once in 740 (three standard errors of many).
+        mean: mean of the differences.
+        noise: exceeded by chance, on one side, once in 740 (three standard errors for large
+            samples).
     """
 
     mean: float
@@ -119,12 +120,12 @@ class Difference:
 
     @property
     def clear(self) -> bool:
-        """Whether it is beyond noise, in either direction."""
+        """Whether it exceeds the noise, in either direction."""
         return abs(self.mean) > self.noise
 
 
 def paired(one: ArrayLike, other: ArrayLike) -> Difference:
-    """One minus the other, by repetition.
+    """Return one minus the other, by repetition.
 
     >>> paired([5.0, 7.0, 6.0, 6.0], [1.0, 1.0, 2.0, 1.0]).clear
     True
@@ -139,7 +140,7 @@ def paired(one: ArrayLike, other: ArrayLike) -> Difference:
 
 
 def judged(holds: bool, *, partly: bool = False) -> Verdict:
-    """A verdict from what was found.
+    """Return a verdict from the findings.
 
     >>> judged(False, partly=True)
     'holds in part'

@@ -27,7 +27,7 @@ GRID = np.linspace(0, 7, 141)
 
 
 def run(context: Context) -> StudyResult:
-    """Both elasticities and best budgets, exactly; nothing is simulated."""
+    """Compute both elasticities and best budgets exactly, without simulation."""
     best = _best_budgets()
     return StudyResult(
         headline="Each experiment has a best budget, known in closed form before it starts; more budget "
@@ -155,7 +155,8 @@ def _flat_then_steep() -> Claim:
 
 def _constants_kept() -> Claim:
     arms, visitors = 2, 10_000
-    # Without the factor 4 sqrt 2 the bound T e + sqrt(K T log T / e) is least at e^3 = K log T / 4T.
+    # Without the factor 4 sqrt 2, the bound T e + sqrt(K T log T / e) has its minimum at e^3 = K
+    # log T / 4T.
     dropped = math.log((4 * arms**2 * visitors / math.log(visitors)) ** (1 / 3) - arms + 1)
     kept = float(best_constant_budget(arms, visitors))
     terms = constant_regret_terms(arms, visitors, 3)

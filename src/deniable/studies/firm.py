@@ -1,4 +1,4 @@
-"""The firm's budget over 78 experiments: what dividing it well is worth in clicks."""
+"""The firm's budget over 78 experiments: the value of a good division, in clicks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Gains = Mapping[tuple[str, str, float | None], Regret]
 
 
 def run(context: Context) -> StudyResult:
-    """Ten firm budgets, three regimes, two rules, and each experiment's best budget."""
+    """Compare ten firm budgets, three regimes, two rules, and each experiment's best budget."""
     firm = load_firm(context)
     found = divisions(firm.portfolio, QUICK_BUDGETS if context.quick else FIRM_BUDGETS)
     repetitions = context.scale(100, 3)
@@ -107,7 +107,7 @@ def _firm_budgets(gains: Gains) -> list[float]:
 
 
 def _gaps(gains: Gains) -> dict[float, Difference]:
-    """Firm budget -> expected clicks of regret-based minus those of equal split, both flexible."""
+    """Return, by firm budget, expected clicks of regret-based minus equal split, both flexible."""
     return {
         budget: paired(
             gains["regret-based", "flexible", budget], gains["equal split", "flexible", budget]
@@ -139,7 +139,7 @@ def _where_largest(gains: Gains) -> Claim:
     gaps = _gaps(gains)
     top = max(gaps, key=lambda budget: gaps[budget].mean)
     inner = min(gaps) < top < max(gaps) and gaps[top].clear
-    # Budgets whose improvement cannot be told from the largest.
+    # Budgets whose improvement is not significantly below the largest.
     level = [budget for budget, gap in gaps.items() if gap.mean + gap.noise >= gaps[top].mean] or [
         top
     ]
@@ -235,7 +235,7 @@ def _regimes(table: pl.DataFrame, gains: Gains) -> Claim:
 
 
 def summary_figure(firm: Firm) -> Figure:
-    """Arms, visitors, click rates and uplifts."""
+    """Chart arms, visitors, click rates and uplifts."""
     arms = [each.n_arms for each in firm.experiments]
     visitors = [each.visitors for each in firm.experiments]
     rates = [100 * rate for each in firm.experiments for rate in each.rates]
@@ -260,7 +260,7 @@ def summary_figure(firm: Firm) -> Figure:
 
 
 def summary_claims(firm: Firm) -> list[Claim]:
-    """What the paper says about the experiments, recomputed."""
+    """Recompute what the paper says about the experiments."""
     visitors = np.array([each.visitors for each in firm.experiments])
     rates = np.array([100 * rate for each in firm.experiments for rate in each.rates])
     days = np.array([each.days for each in firm.experiments])

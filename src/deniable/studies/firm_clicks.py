@@ -1,4 +1,4 @@
-"""What each way to divide the firm's budget earns: allocations, simulated at true visitor counts."""
+"""What each way to divide the firm's budget earns, simulated at true visitor counts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from deniable.studies.context import Context
 
 REGIMES = ("flexible", "constant", "dynamic")
 SOLVER_SECONDS = 120.0
-"""Far more than is needed: a time limit that binds would make numbers depend on the machine."""
+"""Far more than needed: a time limit that binds would make numbers depend on the machine."""
 
 Clicks = NDArray[np.int64]
 Regret = NDArray[np.float64]
@@ -44,9 +44,9 @@ class Division:
     Attributes:
         rule: "regret-based", "equal split" or "best budgets".
         regime: which strategies are allowed.
-        firm_budget: Gamma; None for best budgets, which ask for no limit.
-        policies: one an experiment.
-        budgets: one an experiment.
+        firm_budget: Gamma; None for best budgets, which have no limit.
+        policies: one per experiment.
+        budgets: one per experiment.
         regret_bound: the sum of the bounds.
     """
 
@@ -59,7 +59,7 @@ class Division:
 
 
 def policy_of(strategy: str, budget: float) -> Policy:
-    """The policy of a strategy at a budget, of which six digits count; none at all is random.
+    """Return the policy of a strategy at a budget, rounded to six digits; random arms at 0.
 
     >>> policy_of("dynamic", 1.23456789).label, policy_of("constant", 0.0).label
     ('dynamic(1.23457)', 'random')
@@ -73,7 +73,7 @@ def policy_of(strategy: str, budget: float) -> Policy:
 
 
 def divisions(portfolio: Portfolio, firm_budgets: Sequence[float]) -> list[Division]:
-    """Both rules in every regime for each firm budget, and each regime's best budgets."""
+    """Return both rules in every regime for each firm budget, and each regime's best budgets."""
     found = []
     for regime in REGIMES:
         allocator = Allocator(portfolio, regime)
@@ -102,18 +102,18 @@ class FirmClicks:
 
     Attributes:
         clicks: (experiment, policy) -> clicks of each repetition.
-        regret: the same for expected clicks lost, which leave out the chance in who clicks.
+        regret: the same for expected lost clicks, which exclude the randomness of clicks.
     """
 
     clicks: dict[tuple[str, str], Clicks]
     regret: dict[tuple[str, str], Regret] = field(default_factory=dict)
 
     def improvement(self, names: Sequence[str], policies: Sequence[Policy]) -> Clicks:
-        """Clicks of the whole firm minus those of random arms, by repetition."""
+        """Return clicks of the whole firm minus those of random arms, by repetition."""
         return _sum_of_gains(self.clicks, names, policies)
 
     def expected_improvement(self, names: Sequence[str], policies: Sequence[Policy]) -> Regret:
-        """The same in expected clicks: regret of random arms minus the policies'."""
+        """Return the same in expected clicks: regret of random arms minus the policies'."""
         return -_sum_of_gains(self.regret, names, policies)
 
 
@@ -139,10 +139,10 @@ def simulate_firm(
     """Simulate every policy that some division uses in an experiment once, and random arms.
 
     Args:
-        context: how to run.
-        experiments: with their true click rates and numbers of visitors.
-        policies: of each division, one an experiment.
-        repetitions: of each.
+        context: the context.
+        experiments: experiments with their true click rates and numbers of visitors.
+        policies: policies of each division, one per experiment.
+        repetitions: repetitions of each.
     """
     batches = []
     for index, experiment in enumerate(experiments):
@@ -165,7 +165,7 @@ def simulate_firm(
 def expected_gains(
     firm: FirmClicks, names: Sequence[str], found: Sequence[Division]
 ) -> dict[tuple[str, str, float | None], Regret]:
-    """Expected clicks beyond random arms by repetition, for each rule, regime and firm budget."""
+    """Return expected clicks beyond random arms by repetition, per rule, regime and firm budget."""
     return {
         (division.rule, division.regime, division.firm_budget): firm.expected_improvement(
             names, division.policies
@@ -175,7 +175,7 @@ def expected_gains(
 
 
 def improvements(firm: FirmClicks, names: Sequence[str], found: Sequence[Division]) -> pl.DataFrame:
-    """Median and quartiles of the improvement over random arms, one row a division.
+    """Return median and quartiles of the improvement over random arms, one row per division.
 
     `expected` is its mean in expected clicks, with the standard error `expected_error`.
     """

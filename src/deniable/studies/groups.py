@@ -19,14 +19,14 @@ from deniable.studies.firm_clicks import SOLVER_SECONDS, policy_of, simulate_fir
 from deniable.studies.portfolio_data import Firm, load_firm
 
 SIZES = (1, 2, 6, 26, 78)
-"""Experiments a group; 1 is no groups, 78 one group of all."""
+"""Experiments per group; 1 means no groups, 78 one group of all."""
 
 FIRM_BUDGETS = (1.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 SIMULATED = 20.0
 
 
 def run(context: Context) -> StudyResult:
-    """The same experiments and visitors, in groups of growing size."""
+    """Study the same experiments and visitors, in groups of growing size."""
     firm = load_firm(context)
     rows, chosen = [], {}
     for size in SIZES:
@@ -59,7 +59,7 @@ def run(context: Context) -> StudyResult:
 
 
 def grouped(portfolio: Portfolio, size: int) -> Portfolio:
-    """The portfolio with each `size` neighbours in a group; size 1 leaves it alone."""
+    """Return the portfolio with each `size` neighbours in a group; size 1 leaves it unchanged."""
     if size == 1:
         return portfolio
     names = tuple(f"group {row // size}" for row in range(portfolio.size))
@@ -119,7 +119,7 @@ def _pays(clicks: pl.DataFrame) -> Claim:
 
 
 def group_chart(bounds: pl.DataFrame, clicks: pl.DataFrame) -> ChartType:
-    """Regret bound over the firm budget, one line a group size; clicks at one firm budget.
+    """Chart the regret bound over the firm budget by group size, and clicks at one firm budget.
 
     Args:
         bounds: columns group_size, firm_budget, regret_bound.

@@ -1,4 +1,4 @@
-"""A budget for each arm: the worked example, what it costs in regret, and where it ends."""
+"""A budget per arm: the worked example, its cost in regret, and its limits."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ RISKS = (0.5, 1.0, 2.0)
 """The arms of the paper's example; a smaller risk means a more sensitive arm."""
 
 MATRIX = ((0.775, 0.470, 0.470), (0.177, 0.482, 0.177), (0.048, 0.048, 0.353))
-"""Published: rows are shown arms, columns greedy arms."""
+"""The published matrix: rows are shown arms, columns greedy arms."""
 
 CLOCKS = np.unique(np.geomspace(10, 1_000_000, 81).round().astype(np.int64))
 FIRST_RISKS = (2.0, 1.0, 0.5, 0.2, 0.1, 0.05, 0.01)
 
 
 def run(context: Context) -> StudyResult:
-    """The example, exactly; nothing is simulated."""
+    """Compute the example exactly, without simulation."""
     response = ArmSpecificResponse(RISKS)
     matrix = pl.DataFrame(
         [
@@ -205,7 +205,7 @@ WIDTH, HEIGHT = 270, 210
 
 
 def arm_matrix(matrix: pl.DataFrame) -> ChartType:
-    """Columns shown, greedy, probability: one square a pair, darker for likelier."""
+    """Chart columns shown, greedy, probability: one square per pair, darker for likelier."""
     size = 74 * matrix["shown"].n_unique()
     base = alt.Chart(values(matrix.to_dicts()), width=size, height=size).encode(
         x=alt.X("greedy:O", title="greedy arm", axis=alt.Axis(orient="top", labelAngle=0)),
@@ -220,7 +220,7 @@ def arm_matrix(matrix: pl.DataFrame) -> ChartType:
 
 
 def arm_cost(cost: pl.DataFrame, limits: pl.DataFrame) -> ChartType:
-    """Excess over a common risk by visitor; exploration and bound as one arm's risk falls."""
+    """Chart the excess over a common risk by visitor, and exploration as one arm's risk falls."""
     return themed(alt.hconcat(_excess(cost), _exploration(limits), _bound(limits)))
 
 
@@ -262,7 +262,7 @@ def _bound(limits: pl.DataFrame) -> ChartType:
 def _over_first_risk(
     limits: pl.DataFrame, column: str, title: str, axis: str, form: str
 ) -> ChartType:
-    # The smaller the risk, the stronger the protection: read from left to right.
+    # A smaller risk means stronger protection: read from left to right.
     x = alt.X("first_risk:Q", title="risk of the first arm (others 2)")
     x = x.scale(type="log", reverse=True, nice=False).axis(values=[2, 1, 0.5, 0.2, 0.1, 0.05, 0.01])
     base = alt.Chart(values(limits.to_dicts()), title=title, width=WIDTH, height=HEIGHT).encode(

@@ -16,7 +16,7 @@ STAGES = {"equal split": 0.0, "half-way": 0.5, "optimal": 1.0}
 
 
 def run(context: Context) -> StudyResult:
-    """Three stages for both firm budgets, exactly; nothing is simulated."""
+    """Compute three stages for both firm budgets exactly, without simulation."""
     found = {firm: allocate(TWO_EXPERIMENTS, firm, regime="dynamic") for firm in FIRM_BUDGETS}
     return StudyResult(
         headline="A firm's budget belongs to the experiment where it saves most; a small one may belong "

@@ -1,4 +1,4 @@
-"""The joint strategy: the same bound on the odds, for more clicks; what is pooling and what is not."""
+"""The joint strategy: the same bound on the odds, for more clicks, and how much is due to pooling."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _WEBSITE = np.array([0.324, 0.295])
 
 
 def worlds() -> dict[str, Environment]:
-    """The worlds of the table, by title; permutations and random rates are drawn from seed 7.
+    """Return the worlds of the table, by title; permutations and random rates use seed 7.
 
     >>> [world.rates.shape for world in worlds().values()]
     [(8, 2), (8, 5), (20, 3), (2, 2), (2, 2)]
@@ -57,7 +57,7 @@ def worlds() -> dict[str, Environment]:
 
 
 def run(context: Context) -> StudyResult:
-    """Shares of perfect information by world, budget and strategy; real data; the bound."""
+    """Compare shares of perfect information by world, budget and strategy; real data; the bound."""
     table = shares_table(context, worlds(), context.scale(100, 10))
     matches = matching_budgets(table)
     horizons = horizon_table(context, worlds(), context.scale(100, 10))
@@ -109,7 +109,7 @@ def run(context: Context) -> StudyResult:
 def shares_table(
     context: Context, places: dict[str, Environment], repetitions: int
 ) -> pl.DataFrame:
-    """One row a world, strategy and budget: share of perfect information with its 95% interval."""
+    """Return the share of perfect information with its 95% interval, by world, strategy and budget."""
     policies: list[Policy] = [PooledPolicy()]
     for budget in BUDGETS:
         policies += [
@@ -158,13 +158,13 @@ def shares_table(
 
 
 def perfect_gain(world: Environment) -> float:
-    """Clicks that perfect information gains over random arms."""
+    """Return the clicks that perfect information gains over random arms."""
     best = world.rates.max(axis=0) - world.rates.mean(axis=0)
     return float(world.horizon * (world.shares * best).sum())
 
 
 def matching_budgets(table: pl.DataFrame) -> pl.DataFrame:
-    """By world, the budget at which joint reaches dynamic at 3; between budgets, interpolated."""
+    """Return, by world, the (interpolated) budget at which joint reaches dynamic at 3."""
     rows = []
     for (world,), part in table.group_by("world", maintain_order=True):
         joint = part.filter(pl.col("strategy") == "joint").sort("budget")
@@ -190,7 +190,7 @@ def matching_budgets(table: pl.DataFrame) -> pl.DataFrame:
 
 
 def share_of(table: pl.DataFrame, world: str, strategy: str, budget: float) -> float:
-    """One number of the table of shares."""
+    """Return one number of the table of shares."""
     chosen = table.filter(
         (pl.col("world") == world) & (pl.col("strategy") == strategy) & (pl.col("budget") == budget)
     )
@@ -198,13 +198,13 @@ def share_of(table: pl.DataFrame, world: str, strategy: str, budget: float) -> f
 
 
 def segmented(rates: FloatArray, rng: np.random.Generator, n_segments: int = 3) -> FloatArray:
-    """Rates by arm and segment, drawn from the stated prior of heterogeneity."""
+    """Draw rates by arm and segment from the stated prior of heterogeneity."""
     factor = 1 + SPREAD * rng.standard_normal((rates.size, n_segments))
     return np.clip(rates[:, None] * np.maximum(factor, 0.1), 0, 1)
 
 
 def _real_data(context: Context) -> pl.DataFrame | None:
-    """Clicks gained over random arms by all experiments of a data set; None without the files."""
+    """Return clicks gained over random arms by all experiments of a data set, or None."""
     files = [context.data_file(name) for name in ("asos", "open_bandit")]
     if files[0] is None or files[1] is None:
         return None
@@ -247,7 +247,7 @@ def _real_data(context: Context) -> pl.DataFrame | None:
 
 
 def bounds_table(seed: int, repetitions: int) -> pl.DataFrame:
-    """The optimistic variant's mean regret beside its bound."""
+    """Return the optimistic variant's mean regret next to its bound."""
     rows = []
     for number, (n_arms, n_segments, visitors, budget) in enumerate(
         [(2, 2, 10_000, 1.0), (4, 3, 30_000, 0.5), (8, 2, 30_000, 2.0)]
@@ -327,7 +327,7 @@ def _matching(matches: pl.DataFrame) -> Claim:
 
 
 def _losses(table: pl.DataFrame) -> Claim:
-    """Where joint is below the better of dynamic and pooled."""
+    """Report where joint is below the better of dynamic and pooled."""
     lost = {}
     for world in table["world"].unique(maintain_order=True):
         for budget in BUDGETS:
@@ -401,7 +401,7 @@ SERIES: dict[str, tuple[str, list[int]]] = {
 
 
 def budget_shares(table: pl.DataFrame) -> ChartType:
-    """A panel a world, two in a row.
+    """Chart one panel per world, two in a row.
 
     Args:
         table: columns world, strategy, budget, share, low, high.

@@ -1,9 +1,9 @@
-"""The joint strategy's optimistic variant, for which its bound is proved, simulated exactly.
+"""Exact simulation of the joint strategy's optimistic variant, for which its bound is proved.
 
-Upper bounds ``U = X/N + sqrt(log T / N)`` of all click rates, at most 1, take the place of the rates in
-the linear programme. An epoch ends before any pair of arm and segment that is shown can have grown by
-more than the factor rho, and before all visitors have; shares are refreshed at visitors ``rho^i``. It is
-made for the proof: it learns far more slowly than the strategy that is served.
+Upper bounds ``U = X/N + sqrt(log T / N)`` of all click rates, at most 1, replace the rates in the
+linear programme. An epoch ends before any shown pair of arm and segment can have grown by more than
+the factor rho, and before all visitors have; shares are refreshed at visitors ``rho^i``. This
+variant exists for the proof and learns far more slowly than the strategy that is served.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def optimistic_regret(
     rng: np.random.Generator,
     growth: float = GROWTH,
 ) -> float:
-    """Pseudo-regret of one run against each segment's best arm.
+    """Return the pseudo-regret of one run against each segment's best arm.
 
     >>> rates = np.array([[0.3, 0.1], [0.1, 0.3]])
     >>> regret = optimistic_regret(rates, np.array([0.5, 0.5]), 100, 1.0, np.random.default_rng(1))

@@ -1,4 +1,4 @@
-"""What the joint strategy loses when it is told a wrong number of visitors, or none."""
+"""What the joint strategy loses when it is given a wrong number of visitors, or none."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TOLD: dict[str, float] = {
     "ten times as many": 10.0,
     "nothing": 0.0,
 }
-"""What the strategy is told, as a part of the visitors that come; 0 for an open end."""
+"""The number given to the strategy, relative to the actual visitors; 0 if unknown."""
 
 _ENOUGH = 0.05
 
@@ -26,7 +26,7 @@ _ENOUGH = 0.05
 def horizon_table(
     context: Context, places: dict[str, Environment], repetitions: int
 ) -> pl.DataFrame:
-    """One row a world and horizon told: share of perfect information with its 95% interval."""
+    """Return the share of perfect information with its 95% interval, by world and given horizon."""
     batches = [
         [Case(world, JointPolicy(BUDGET, round(part * world.horizon))) for part in TOLD.values()]
         for world in places.values()
@@ -54,7 +54,7 @@ def horizon_table(
 
 
 def horizon_claim(table: pl.DataFrame) -> Claim:
-    """Whether a wrong horizon costs less than five points anywhere."""
+    """Check whether a wrong horizon costs less than five points anywhere."""
     told = []
     worst = -math.inf
     for name in list(TOLD)[1:]:

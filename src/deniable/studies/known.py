@@ -1,10 +1,10 @@
-"""What knowing click rates is worth to a firm: allocations of a table of past experiments.
+"""The value of knowing click rates: allocations of a table of past experiments.
 
-Half of the experiments are the past, from which `fit_prior` learns how much arms differ. The budget is
-divided over the other half in four ways: by bounds (nearly by visitors), by base rates and arms with the
-usual lift, with the fitted lift, and by what really happened. Each is judged by the last: the clicks
-that every experiment is expected to gain over budget 0 with its own lift, which is the one seen,
-shrunken by what luck explains.
+Half of the experiments are the past, from which `fit_prior` learns how much arms differ. The budget
+is divided over the other half in four ways: by bounds (nearly by visitors), by base rates and arms
+with the usual lift, with the fitted lift, and by what really happened. Each is judged by the last:
+the clicks that every experiment is expected to gain over budget 0 with its own lift, which is the
+observed one, shrunk by what luck explains.
 
     python -m deniable.studies.known FILE      # experiment,arm,shows,clicks; or headline tests
     python -m deniable.studies.known           # ASOS in $DENIABLE_DATA
@@ -30,7 +30,7 @@ from deniable.portfolio.problem import Portfolio
 FIRM_BUDGETS = (1.0, 3.0, 10.0, 30.0)
 REGIME = "constant"
 HEADLINES = {"clickability_test_id": "experiment", "impressions": "shows"}
-"""Columns of the public archive of headline tests, and what they are called here."""
+"""Columns of the public archive of headline tests -> their names here."""
 
 Row = Mapping[str, str | float]
 
@@ -49,12 +49,12 @@ class Known:
 def compare(
     rows: Iterable[Row], firm_budgets: Sequence[float] = FIRM_BUDGETS, regime: str = REGIME
 ) -> tuple[FittedPrior, list[Known]]:
-    """The four ways at every firm budget, and what was learned from the first half.
+    """Compare the four ways at every firm budget, and return what was learned from the first half.
 
     Args:
         rows: past experiments: experiment, arm, shows, clicks.
         firm_budgets: in nats.
-        regime: which strategies may be used; *constant* gains nothing without budget.
+        regime: which strategies are allowed; *constant* gains nothing without a budget.
     """
     tests: dict[str | float, list[Row]] = {}
     for row in rows:
@@ -82,7 +82,7 @@ def compare(
 
 
 def shrunken_lift(own: Sequence[Row], fitted: FittedPrior) -> float:
-    """How much the arms of one experiment differ, given its counts and what is usual."""
+    """Return how much the arms of one experiment differ, given its counts and the prior."""
     shows, clicks = _counts(own)
     rate = clicks.sum() / shows.sum()
     seen = clicks / shows / rate - 1
@@ -95,7 +95,7 @@ def shrunken_lift(own: Sequence[Row], fitted: FittedPrior) -> float:
 
 
 def read_tests(path: Path | None) -> list[dict[str, str | float]]:
-    """Rows of a CSV file, or ASOS from the data folder; every line of an archive is an arm."""
+    """Read rows of a CSV file, or ASOS from the data folder; every line of an archive is an arm."""
     if path is None:
         return [
             {"experiment": test.name, "arm": arm, "shows": shows, "clicks": round(shows * rate)}
@@ -140,7 +140,7 @@ def _portfolio(tests: Sequence[Sequence[Row]], lifts: Sequence[float] | None) ->
 
 
 def _gained(truth: Portfolio, found: Allocation, budget: float, regime: str) -> float:
-    """Clicks over budget 0, of the budgets that were given, at the true lifts."""
+    """Return the clicks over budget 0 of the given budgets, at the true lifts."""
     held = [
         {
             "id": truth.ids[row],
@@ -158,7 +158,7 @@ def _gained(truth: Portfolio, found: Allocation, budget: float, regime: str) -> 
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the comparison; 2 where there is nothing to compare."""
+    """Print the comparison; return 2 if there is nothing to compare."""
     write = sys.stdout.write
     try:
         rows = read_tests(Path(arguments[0]) if arguments else None)

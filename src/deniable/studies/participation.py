@@ -20,7 +20,7 @@ SHARES = (0.1, 0.25, 0.5)
 
 
 def run(context: Context) -> StudyResult:
-    """The distribution of a visitor's total risk where each experiment is met by chance."""
+    """Compute the distribution of a visitor's total risk if experiments are met at random."""
     firm = load_firm(context)
     portfolio = firm.portfolio
     given = {
@@ -56,7 +56,7 @@ def run(context: Context) -> StudyResult:
 
 
 def _curve(rule: str, share: float, risk: RealizedRisk) -> pl.DataFrame:
-    """The distribution function at 201 evenly spaced risks."""
+    """Return the distribution function at 201 evenly spaced risks."""
     grid = np.linspace(0, FIRM_BUDGET, 201)
     index = np.searchsorted(risk.risk, grid + 1e-12, side="right") - 1
     part = np.where(index >= 0, risk.probability[np.maximum(index, 0)], 0.0)
@@ -134,7 +134,7 @@ def _agrees(exact: RealizedRisk, sampled: RealizedRisk) -> Claim:
 
 
 def risk_distributions(curve: pl.DataFrame, firm_budget: float) -> ChartType:
-    """A panel a share of experiments met; one line a rule, the worst case in red.
+    """Chart one panel per share of experiments met, one line per rule, the worst case in red.
 
     Args:
         curve: columns rule, share, risk, part.

@@ -1,4 +1,4 @@
-"""The firm's experiments: ASOS's where the file is there, else a synthetic firm like it."""
+"""The firm's experiments: ASOS's if the file exists, else a synthetic firm like it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from deniable import ExperimentData, Portfolio, asos, synthetic_portfolio
 from deniable.studies.context import Context
 
 SHA256 = "bdf88b27185d3f7e65912cbb421129a32ae347c2fb0d9442fe54d74266551524"
-"""Of the ASOS file that the published numbers were checked with."""
+"""Checksum of the ASOS file with which the published numbers were checked."""
 
 
 @dataclass(frozen=True)
 class Firm:
-    """Experiments and where they come from.
+    """Experiments and their source.
 
     Attributes:
         experiments: by name.
@@ -29,7 +29,7 @@ class Firm:
 
     @property
     def portfolio(self) -> Portfolio:
-        """The same, as the solver takes it."""
+        """The experiments as a portfolio."""
         return Portfolio.of(
             (
                 {"id": each.name, "arms": each.n_arms, "visitors": each.visitors}
@@ -40,12 +40,12 @@ class Firm:
 
     @property
     def mark(self) -> str:
-        """What captions end with."""
+        """The suffix of captions."""
         return " SYNTHETIC portfolio, not ASOS data." if self.synthetic else ""
 
 
 def load_firm(context: Context) -> Firm:
-    """ASOS's 78 experiments if the data folder has them, else 78 synthetic ones."""
+    """Load ASOS's 78 experiments if the data folder has them, else 78 synthetic ones."""
     file = context.data_file("asos")
     if file is None:
         return Firm(
@@ -64,5 +64,5 @@ def load_firm(context: Context) -> Firm:
 
 
 def sha256(file: Path) -> str:
-    """The file's checksum."""
+    """Return the file's checksum."""
     return hashlib.sha256(file.read_bytes()).hexdigest()

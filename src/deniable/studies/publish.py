@@ -1,7 +1,7 @@
 """A study's folder: tables and figures as files, and one record from which the report is made.
 
-Files are written under another name and renamed when complete; the record comes last, so a folder with
-a record is whole, and one without is begun again.
+Files are written under a temporary name and renamed when complete. The record is written last, so a
+folder with a record is complete, and one without is started again.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Record:
 
 
 def read_record(folder: Path) -> Record | None:
-    """The record of a finished study; None where there is none, or one of another version."""
+    """Read the record of a finished study; None if it is missing or of another version."""
     file = folder / RECORD
     if not file.exists():
         return None
@@ -101,14 +101,14 @@ def write_study(
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file that is either absent or whole."""
+    """Write a file atomically."""
     partial = path.with_name(path.name + ".partial")
     partial.write_text(text, encoding="utf-8")
     os.replace(partial, path)
 
 
 def _write_figure(folder: Path, figure: Figure, formats: Sequence[str]) -> None:
-    """The SVG, which the report needs, and the others from it: a chart is laid out once."""
+    """Write the SVG, which the report needs, and derive the other formats from it."""
     import vl_convert
 
     svg = save_chart(figure.chart, folder / f"{figure.name}.svg").read_text(encoding="utf-8")

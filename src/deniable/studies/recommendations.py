@@ -14,11 +14,11 @@ from deniable.studies.contract import Claim, Figure, StudyResult, judged
 ARMS = (2, 4, 8)
 VISITORS = (100_000, 1_000_000)
 SIGNIFICANT = 3.0
-"""Standard errors beyond which a difference is not noise: many are looked at."""
+"""Standard errors beyond which a difference is significant; strict, because many are tested."""
 
 
 def run(context: Context) -> StudyResult:
-    """Three numbers of items, two sizes, 1,000 repetitions of each policy."""
+    """Study three numbers of items and two sizes, with 1,000 repetitions of each policy."""
     worlds = {
         Environment(
             RECOMMENDATION_RATES[:arms], visitors, name=f"recommendations {arms} {visitors}"

@@ -1,4 +1,4 @@
-"""Every study by name, in the report's order."""
+"""All studies by name, in the report's order."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from deniable.studies.contract import Run
 
 @dataclass(frozen=True)
 class Study:
-    """A study's place in the report.
+    """A study's entry in the report.
 
     Attributes:
-        name: on the command line, and of its folder and module.
+        name: name on the command line, and of its folder and module.
         title: its heading.
-        in_paper: whether the paper has it; the others go beyond.
+        in_paper: whether it is in the paper.
     """
 
     name: str
@@ -26,12 +26,12 @@ class Study:
 
     @property
     def module(self) -> ModuleType:
-        """Where its code is."""
+        """Import its module."""
         return import_module(f"deniable.studies.{self.name}")
 
     @property
     def run(self) -> Run:
-        """What computes it."""
+        """The function that computes it."""
         run: Run = self.module.run
         return run
 
@@ -59,7 +59,7 @@ BY_NAME = {study.name: study for study in STUDIES}
 
 
 def chosen_studies(names: list[str]) -> list[Study]:
-    """The studies of these names in the report's order; "all" means all.
+    """Return the studies with these names in the report's order; "all" means all.
 
     >>> [study.name for study in chosen_studies(["strategies", "beliefs"])]
     ['beliefs', 'strategies']

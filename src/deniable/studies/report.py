@@ -1,4 +1,4 @@
-"""The report: one HTML file with everything inside, that reads offline and prints well."""
+"""The report: one self-contained, printable HTML file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TITLE = "A privacy budget for online experiments: the paper, reproduced"
 
 
 def report_html(folder: Path, studies: Sequence[Study]) -> str:
-    """The report over the studies that the folder holds, in their order."""
+    """Render the report over the studies in the folder, in order."""
     found = [(study, record) for study in studies if (record := read_record(folder / study.name))]
     quick = any(record.quick for _, record in found)
     return "\n".join(
@@ -68,7 +68,7 @@ def _contents(found: Sequence[tuple[Study, Record]]) -> str:
 
 
 def _differences(found: Sequence[tuple[Study, Record]]) -> str:
-    """The claims to know first: those that do not hold, and those that had to be settled."""
+    """Return the most important claims: those that do not hold, and those that needed a choice."""
     claims = [
         claim
         for _, record in found
@@ -170,7 +170,7 @@ td:last-child { min-width: 15rem; width: 30%; color: #3a4149; padding-right: 0; 
 
 
 def summary_markdown(folder: Path, studies: Sequence[Study]) -> str:
-    """The findings of the studies that the folder holds, in their order."""
+    """Return the findings of the studies in the folder, in order."""
     found = [(study, record) for study in studies if (record := read_record(folder / study.name))]
     return "\n".join(_markdown_section(study, record) for study, record in found)
 

@@ -1,4 +1,4 @@
-"""Run studies into a folder, resume interrupted runs, write the report."""
+"""Runs studies into a folder, resumes interrupted runs, and writes the report."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from deniable.studies.registry import STUDIES, Study
 from deniable.studies.report import report_html, summary_markdown
 
 UNFINISHED = "unfinished"
-"""The folder of the simulations of a study that is not finished, inside the study's folder."""
+"""The folder, inside the study's, with the simulations of an unfinished study."""
 
 
 @dataclass(frozen=True)
 class Finished:
-    """A study that is done: its record, the time it took, and whether it was found on disk."""
+    """A finished study: its record, its run time, and whether it was found on disk."""
 
     study: Study
     record: Record
@@ -47,20 +47,20 @@ def reproduce(
     finished: Callable[[Finished], None] = lambda done: None,
     progress: Callable[[int, int], None] = no_progress,
 ) -> list[Finished]:
-    """Run studies and write `report.html` and `summary.md` over everything that the folder holds.
+    """Run studies and write `report.html` and `summary.md` over everything in the folder.
 
     Args:
-        studies: which; see `registry.STUDIES`.
+        studies: the studies; see `registry.STUDIES`.
         out: the results folder; studies found there with the same parameters are not run again.
-        quick: small numbers: minutes become seconds.
-        seed: same seed, same tables, for any number of workers.
-        data: the folder of public data; None where there is none.
-        workers: processes; None for one on each processor.
-        executor: run simulations there instead of on processes of its own.
-        formats: of the figures, of svg, png and pdf; the report always has SVG.
+        quick: use small numbers: minutes become seconds.
+        seed: the same seed gives the same tables, for any number of workers.
+        data: the folder of public data; None if there is none.
+        workers: number of processes; None for one per processor.
+        executor: run simulations there instead of starting processes.
+        formats: formats of the figures: svg, png and pdf; the report always has SVG.
         started: called before each study.
         finished: called after each.
-        progress: told the repetitions of the simulation that is running.
+        progress: callback that receives the repetitions of the current simulation.
     """
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
@@ -96,7 +96,7 @@ def _one(study: Study, folder: Path, context: Context, formats: Sequence[str]) -
     kept = folder / UNFINISHED
     result = study.run(replace(context, kept=kept))
     record = write_study(folder, result, fingerprint, quick=context.quick, formats=formats)
-    # From here on the record is what is found again: simulations are kept for broken runs only.
+    # From here on the record is used; simulations are only kept for interrupted runs.
     shutil.rmtree(kept, ignore_errors=True)
     return Finished(study, record, time.monotonic() - begun, found=False)
 
@@ -107,6 +107,6 @@ def _pool(executor: Executor | None, workers: int | None) -> Iterator[Executor |
     if executor is not None or count == 1:
         yield executor
         return
-    # One pool for all studies: a process that has loaded the kernels is worth keeping.
+    # One pool for all studies, because loading the kernels takes time.
     with worker_processes(count) as pool:
         yield pool

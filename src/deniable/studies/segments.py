@@ -1,4 +1,4 @@
-"""Segments that really differ: what learning for each segment costs, and what it gains."""
+"""Segments that really differ: the cost and gain of learning for each segment."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ POLICIES = (ConstantPolicy(BUDGET), DynamicPolicy(BUDGET))
 
 
 def run(context: Context) -> StudyResult:
-    """By segment against pooled, where segments differ and where they do not."""
+    """Compare learning by segment with pooling, where segments differ and where they do not."""
     table = _losses(context, context.scale(300, 20))
     caption = (
         "Clicks lost against perfect information, for each 1,000 visitors, by number of segments. "
@@ -47,7 +47,7 @@ def run(context: Context) -> StudyResult:
 def liked_arm_rates(
     n_segments: int, *, differ: bool
 ) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
-    """Click rates of shape (arms, segments): one liked arm a segment.
+    """Return click rates of shape (arms, segments), with one liked arm per segment.
 
     >>> liked_arm_rates(2, differ=True)[:2].tolist()
     [[0.065, 0.05], [0.05, 0.065]]
@@ -59,19 +59,20 @@ def liked_arm_rates(
 
 
 def _losses(context: Context, repetitions: int) -> pl.DataFrame:
-    """One row a world, number of segments, way of learning, size and policy."""
+    """Return one row per world, number of segments, way of learning, size and policy."""
     keys, batches = [], []
     for visitors in VISITORS:
         for differ in (True, False):
             for count in SEGMENTS:
                 rates = liked_arm_rates(count, differ=differ)
                 for learning in ("by segment", "pooled"):
-                    # Who ignores segments sees their mean: the same experiment with one segment.
+                    # Ignoring segments means seeing their mean: the same experiment with one
+                    # segment.
                     seen = rates if learning == "by segment" else rates.mean(axis=1)
                     kind = "segments differ" if differ else "segments are alike"
                     name = f"{kind} {count} {learning} {visitors}"
                     world = Environment(seen, visitors, name=name)
-                    # What showing everyone the best arm on average leaves to be gained.
+                    # What is left to gain after showing everyone the best arm on average.
                     missed = (LIKED - world.best_rate) * 1000
                     keys.append((kind, count, learning, visitors, missed))
                     batches.append([Case(world, policy) for policy in POLICIES])
@@ -160,7 +161,7 @@ COLOURS = {"by segment": "#0072B2", "pooled": "#E69F00"}
 
 
 def segment_losses(table: pl.DataFrame) -> ChartType:
-    """A column a world, a row a number of visitors.
+    """Chart one column per world and one row per number of visitors.
 
     Args:
         table: columns world, segments, learning, visitors, policy, lost_mean, lost_low, lost_high.

@@ -23,7 +23,7 @@ CLOCKS = np.unique(np.geomspace(1, 100_000, 101).round().astype(np.int64))
 
 
 def run(context: Context) -> StudyResult:
-    """Risk and exploration by visitor, exactly; nothing is simulated."""
+    """Compute risk and exploration by visitor exactly, without simulation."""
     return StudyResult(
         headline="The dynamic strategy explores first and never exceeds the budget; its formula needs a "
         "start that the paper leaves open.",

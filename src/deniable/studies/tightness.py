@@ -31,16 +31,16 @@ FloatArray = NDArray[np.float64]
 VISITORS = 100_000
 BUDGETS = (0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0)
 GAPS = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
-"""Differences of two arms' click rates around one half: the worst of them stands for all."""
+"""Differences of two arms' click rates around one half, of which the worst is used."""
 
 CURVE = (0.0, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0)
 FIRM_BUDGETS = (5.0, 20.0, 100.0)
 STEP = 0.25
-"""Budgets of the allocation by simulated regret are multiples of this."""
+"""Budgets in the allocation by simulated regret are multiples of this."""
 
 
 def run(context: Context) -> StudyResult:
-    """Bounds against simulated regret; the firm's budget by bound against by simulated regret."""
+    """Compare bounds with simulated regret, and allocations by bound with those by simulation."""
     bounds = _against_bounds(context, context.scale(200, 10))
     firm = load_firm(context)
     shared, lost = _allocations(context, firm)
@@ -100,7 +100,7 @@ def _against_bounds(context: Context, repetitions: int) -> pl.DataFrame:
 
 
 def _allocations(context: Context, firm: Firm) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Budgets both ways, one row an experiment and firm budget; and what each loses."""
+    """Return budgets both ways, one row per experiment and firm budget, and the resulting losses."""
     curves = _regret_curves(context, firm, context.scale(20, 2))
     allocator = Allocator(firm.portfolio, "dynamic")
     rows, lost = [], []
@@ -129,7 +129,7 @@ def _allocations(context: Context, firm: Firm) -> tuple[pl.DataFrame, pl.DataFra
 
 
 def _regret_curves(context: Context, firm: Firm, repetitions: int) -> FloatArray:
-    """Mean simulated regret of each experiment at each multiple of STEP: (experiments, budgets)."""
+    """Return mean simulated regret at each multiple of STEP: (experiments, budgets)."""
     policies = [policy_of("dynamic", budget) for budget in CURVE]
     worlds = [Environment(e.rates, e.visitors, name=e.name) for e in firm.experiments]
     results = context.simulate_each([[Case(w, p) for p in policies] for w in worlds], repetitions)
@@ -142,11 +142,11 @@ def _regret_curves(context: Context, firm: Firm, repetitions: int) -> FloatArray
 
 
 def spend_on_curves(curves: FloatArray, units: int) -> NDArray[np.int64]:
-    """Whole units for each experiment with the least sum of regret, by dynamic programming.
+    """Distribute whole units with the smallest sum of regret, by dynamic programming.
 
     Args:
         curves: regret of each experiment (row) at 0, 1, 2, ... units (columns).
-        units: how many there are to spend.
+        units: number of units to spend.
 
     >>> spend_on_curves(np.array([[9.0, 8, 1], [9.0, 5, 4]]), 2).tolist()
     [2, 0]
@@ -167,7 +167,7 @@ def spend_on_curves(curves: FloatArray, units: int) -> NDArray[np.int64]:
 
 
 def _lost(context: Context, firm: Firm, budgets: FloatArray, repetitions: int) -> float:
-    """Mean regret of all experiments, on other random numbers than those the curves came from."""
+    """Return the mean regret of all experiments, with other random numbers than the curves."""
     fresh = replace(context, seed=context.seed + 1)
     cases = [
         Case(Environment(e.rates, e.visitors, name=e.name), policy_of("dynamic", float(budget)))
@@ -246,7 +246,7 @@ WAYS = {"bound": "#0072B2", "simulated regret": "#009E73"}
 
 
 def bound_chart(table: pl.DataFrame) -> ChartType:
-    """Regret over the budget on a logarithmic scale: bounds dashed, the worst simulated solid.
+    """Chart regret over the budget on a log scale: bounds dashed, the worst simulated solid.
 
     Args:
         table: columns strategy, budget, bound, worst_regret.
@@ -279,7 +279,7 @@ def bound_chart(table: pl.DataFrame) -> ChartType:
 
 
 def difference_chart(budgets: pl.DataFrame, lost: pl.DataFrame) -> ChartType:
-    """A point an experiment, budget by budget; and clicks lost in all by firm budget.
+    """Chart budgets as one point per experiment, and total lost clicks by firm budget.
 
     Args:
         budgets: columns experiment, by_bound, by_simulation.

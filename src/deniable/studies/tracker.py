@@ -1,4 +1,4 @@
-"""What a watcher comes to believe: simulated visitors against the bound, each channel apart."""
+"""What a watcher comes to believe: simulated visitors against the bound, for each channel."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ FloatArray = NDArray[np.float64]
 
 PRIOR = 0.2
 RATES = np.array([[0.12, 0.03], [0.03, 0.08], [0.05, 0.05]])
-"""Click rates of three arms in the segment the watcher looks for, and in the rest."""
+"""Click rates of three arms in the segment of interest, and in the rest."""
 
 STRATEGIES = {"constant": ConstantStrategy, "dynamic": DynamicStrategy}
 CHANNELS = ("shown arm", "shown arm and response")
 
 
 def run(context: Context) -> StudyResult:
-    """Visitors one by one; the watcher knows everything but the visitor's segment."""
+    """Simulate visitors one by one; the watcher knows everything except the visitor's segment."""
     visitors, repetitions = context.scale(3000, 400), context.scale(400, 60)
     frames = []
     for name in STRATEGIES:
@@ -60,9 +60,9 @@ def beliefs(
     repetitions: int,
     rng: np.random.Generator,
 ) -> dict[str, FloatArray]:
-    """Beliefs after the shown arm, and after the response too: arrays (visitors, repetitions).
+    """Return beliefs after the shown arm, and after the response: arrays (visitors, repetitions).
 
-    Repetitions advance together, visitor by visitor. "member" tells who was of the segment.
+    Repetitions advance together, visitor by visitor. "member" marks who was in the segment.
     """
     n_arms = RATES.shape[0]
     spent = STRATEGIES[strategy](n_arms, budget)
@@ -77,8 +77,9 @@ def beliefs(
     after = {channel: np.empty(shape) for channel in CHANNELS}
     for visitor in range(visitors):
         rates = clicks / np.maximum(shows, 1)
-        greedy = (rates + 1e-12 * rng.random(rates.shape)).argmax(axis=1)  # ties at random
-        segment = (rng.random(repetitions) >= PRIOR).astype(np.int64)  # 0 is the one looked for
+        greedy = (rates + 1e-12 * rng.random(rates.shape)).argmax(axis=1)  # break ties at random
+        # 0 is the segment of interest.
+        segment = (rng.random(repetitions) >= PRIOR).astype(np.int64)
         chance = exploration[seen]  # what either segment would use for its next visitor
         explored = rng.random(repetitions) < chance[segment, runs]
         arm = np.where(explored, rng.integers(0, n_arms, repetitions), greedy[segment, runs])
@@ -183,7 +184,7 @@ _WHO = {"members_mean": "members", "others_mean": "others"}
 
 
 def belief_ranges(table: pl.DataFrame) -> ChartType:
-    """A panel a channel: ranges and means by budget and strategy, bounds as red ticks.
+    """Chart one panel per channel: ranges and means by budget and strategy, bounds as red ticks.
 
     Args:
         table: columns strategy, budget, channel, members_mean, others_mean, q01, q99, bound_low,

@@ -17,11 +17,11 @@ from deniable.studies.contract import Claim, Figure, StudyResult, judged
 RATES = {".324/.295": WEBSITE_RATES, ".0324/.0295": WEBSITE_RATES_AS_PLOTTED}
 VISITORS = (10_000, 100_000, 1_000_000)
 SIGNIFICANT = 3.0
-"""Standard errors beyond which a difference is not noise: many are looked at."""
+"""Standard errors beyond which a difference is significant; strict, because many are tested."""
 
 
 def run(context: Context) -> StudyResult:
-    """Three firm sizes, two readings of the click rates, 1,000 repetitions of each policy."""
+    """Study three firm sizes and two readings of the click rates, with 1,000 repetitions each."""
     worlds = {
         Environment(rates, visitors, name=f"website {name} {visitors}"): {
             "rates": name,
@@ -92,7 +92,7 @@ def _axes(table: pl.DataFrame) -> Claim:
 
 
 def _order(table: pl.DataFrame) -> Claim:
-    """Perfect above all, random below all, within the errors of the means."""
+    """Check that perfect is above all and random below all, within the errors of the means."""
     parts = [_of(table, name, visitors) for name in RATES for visitors in VISITORS]
     top = all(
         row["mean"] <= best["mean"] + 3 * (row["error"] + best["error"])
@@ -203,7 +203,7 @@ def _advantage(table: pl.DataFrame, name: str) -> Claim:
 
 
 def _larger(one: tuple[float, float], other: tuple[float, float]) -> bool:
-    """Whether one difference is above another beyond noise; each with its standard errors."""
+    """Whether one difference significantly exceeds another; each with its standard errors."""
     errors = [gap / z if z else 0.0 for gap, z in (one, other)]
     return one[0] - other[0] > SIGNIFICANT * math.hypot(*errors)
 

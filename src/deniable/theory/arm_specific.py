@@ -1,9 +1,8 @@
-"""The price of arm-specific budgets: regret per visitor, and its excess over one common budget.
+"""The cost of arm-specific budgets: regret per visitor, and the excess over one common budget.
 
-With c_j = 1/(e^risk_j - 1) and C their sum, a visitor at clock t costs at most
-``C/(1+C) + 2 sqrt(2 log t / (t q_min))`` with q_min = min_j c_j / (1 + C). Against the symmetric
-mechanism of the same largest risk, everything is governed by
-``gap = C - K / (e^max_risk - 1) >= 0``.
+With c_j = 1/(e^risk_j - 1) and C their sum, a visitor at clock t costs at most ``C/(1+C) + 2 sqrt(2
+log t / (t q_min))`` with q_min = min_j c_j / (1 + C). Compared with the symmetric mechanism of the
+same largest risk, everything depends on ``gap = C - K / (e^max_risk - 1) >= 0``.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from deniable.theory.regret import B, Form, _as_printed, _learners, _shares, ove
 
 
 def heterogeneity_gap(risks: ArrayLike) -> Floats:
-    """Delta: sum_j 1/(e^risk_j - 1) - K/(e^max - 1); 0 where all risks are equal.
+    """Return Delta: sum_j 1/(e^risk_j - 1) - K/(e^max - 1); 0 if all risks are equal.
 
     Args:
         risks: privacy risk of each arm on the last axis, shape (..., K), all above 0.
@@ -28,13 +27,14 @@ def heterogeneity_gap(risks: ArrayLike) -> Floats:
     """
     parts = _positive(risks)
     largest = parts.max(axis=-1, keepdims=True)
-    # 1/(e^a - 1) - 1/(e^m - 1) = e^-a (1 - e^-(m - a)) / ((1 - e^-a)(1 - e^-m)), without cancelling.
+    # 1/(e^a - 1) - 1/(e^m - 1) = e^-a (1 - e^-(m - a)) / ((1 - e^-a)(1 - e^-m)), without
+    # cancellation.
     terms = np.exp(-parts) * np.expm1(parts - largest) / (np.expm1(-parts) * -np.expm1(-largest))
     return check.unwrap(np.asarray(np.abs(terms).sum(axis=-1)))
 
 
 def arm_specific_per_round_regret(risks: ArrayLike, clock: ArrayLike) -> Floats:
-    """Bound for one visitor under the arm-specific mechanism.
+    """Return the bound for one visitor under the arm-specific mechanism.
 
     Args:
         risks: shape (..., K).
@@ -58,17 +58,17 @@ def arm_specific_constant_regret(
     form: Form = "paper",
     shares: ArrayLike | None = None,
 ) -> Floats:
-    """Bound of the arm-specific constant strategy over all visitors.
+    """Return the bound of the arm-specific constant strategy over all visitors.
 
-    The sum of the visitors' bounds, like the symmetric T e + B sqrt(K J T log T / e), which it equals
-    where all risks are equal: T C/(1+C) + B sqrt(J T log T / q_min).
+    The sum of the visitors' bounds: T C/(1+C) + B sqrt(J T log T / q_min). If all risks are equal,
+    this is the symmetric T e + B sqrt(K J T log T / e).
 
     Args:
         risks: the arms' budgets, shape (..., K).
         horizon: T.
         n_segments: J.
         form: "paper" as above, or "summed" over the segments.
-        shares: of the visitors by segment, for "summed"; equal where not given.
+        shares: share of the visitors in each segment, for "summed"; equal by default.
 
     >>> round(float(arm_specific_constant_regret([0.5, 1, 2], 10_000)), 1)
     14810.2
@@ -88,7 +88,7 @@ def arm_specific_constant_regret(
 
 
 def arm_specific_excess(risks: ArrayLike, clock: ArrayLike) -> Floats:
-    """How far the arm-specific bound exceeds the symmetric one with the same largest risk.
+    """Return how far the arm-specific bound exceeds the symmetric one with the same largest risk.
 
     >>> round(float(arm_specific_excess([0.5, 1, 2], 10_000)), 6)
     0.505527
@@ -97,7 +97,7 @@ def arm_specific_excess(risks: ArrayLike, clock: ArrayLike) -> Floats:
 
 
 def arm_specific_excess_linear(risks: ArrayLike, clock: ArrayLike) -> Floats:
-    """An upper bound on the excess that is linear in the heterogeneity gap.
+    """Return an upper bound on the excess that is linear in the heterogeneity gap.
 
     >>> round(float(arm_specific_excess_linear([0.5, 1, 2], 10_000)), 6)
     1.000343
@@ -125,7 +125,7 @@ def _positive(risks: ArrayLike) -> FloatArray:
 
 
 def _inverse_odds(risks: FloatArray) -> FloatArray:
-    """1/(e^risk - 1), kept from underflow below the smallest float."""
+    """Return 1/(e^risk - 1), kept above the smallest float."""
     return np.asarray(np.maximum(np.exp(-risks) / -np.expm1(-risks), 5e-324))
 
 

@@ -1,4 +1,4 @@
-"""Best budgets, and the smallest budget that is nearly as good.
+"""Best budgets, and the smallest budgets that are nearly as good.
 
 In the paper's form, and in closed form:
 
@@ -13,7 +13,7 @@ the segments, lowest where e^(3/2) = B S sqrt(K) / (2 T). The dynamic bound has 
 `lowest_budget` looks for its minimum. It rises again between there and the budget from which the cap no
 longer binds.
 
-One visitor teaches nothing: with T = 1 all are 0.
+With T = 1 there is nothing to learn, and all are 0.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from deniable.theory.regret import (
 )
 
 OfBudget: TypeAlias = Callable[[FloatArray], Floats]
-"""A bound or its gain as a function of budgets alone; budgets may have one more leading axis."""
+"""A bound or its gain as a function of budgets only; budgets may have an additional leading axis."""
 
 
 def best_constant_budget(
@@ -53,14 +53,15 @@ def best_constant_budget(
     form: Form = "paper",
     shares: ArrayLike | None = None,
 ) -> Floats:
-    """The budget that minimizes the constant strategy's bound.
+    """Return the budget that minimizes the constant strategy's bound.
 
     Args:
         n_arms: K.
         horizon: T.
         n_segments: J.
         form: "paper" or "summed".
-        shares: of the visitors by segment on the last axis, for "summed"; equal where not given.
+        shares: share of the visitors in each segment on the last axis, for "summed"; equal by
+            default.
 
     >>> round(float(best_constant_budget(2, 10_000)), 6)
     1.968181
@@ -88,7 +89,7 @@ def best_dynamic_budget(
     form: Form = "paper",
     shares: ArrayLike | None = None,
 ) -> Floats:
-    """The smallest budget that minimizes the dynamic strategy's bound.
+    """Return the smallest budget that minimizes the dynamic strategy's bound.
 
     >>> round(float(best_dynamic_budget(2, 10_000)), 6)
     2.728852
@@ -118,7 +119,7 @@ def unbinding_budget(
     *,
     shares: ArrayLike | None = None,
 ) -> Floats:
-    """The smallest budget that no segment's schedule reaches: more of it changes nothing.
+    """Return the smallest budget that no segment's schedule reaches: a larger one changes nothing.
 
     >>> round(float(unbinding_budget(2, 10_000)), 6)
     2.728852
@@ -138,15 +139,15 @@ def constant_budget_for_regret(
     form: Form = "paper",
     shares: ArrayLike | None = None,
 ) -> Floats:
-    """The smallest budget whose constant bound is within `excess` of the best: what privacy costs.
+    """Return the smallest budget whose constant bound is within `excess` of the best.
 
     Args:
         n_arms: K.
         horizon: T.
-        excess: the part by which the bound may exceed its minimum, 0.05 for 5%.
+        excess: relative amount by which the bound may exceed its minimum, 0.05 for 5%.
         n_segments: J.
         form: "paper" or "summed".
-        shares: of the visitors by segment, for "summed"; equal where not given.
+        shares: share of the visitors in each segment, for "summed"; equal by default.
 
     >>> round(float(constant_budget_for_regret(2, 10_000, 0.05)), 4)
     1.4607
@@ -170,7 +171,7 @@ def dynamic_budget_for_regret(
     form: Form = "paper",
     shares: ArrayLike | None = None,
 ) -> Floats:
-    """The smallest budget whose dynamic bound is within `excess` of the best.
+    """Return the smallest budget whose dynamic bound is within `excess` of the best.
 
     >>> round(float(dynamic_budget_for_regret(2, 10_000, 0.05)), 4)
     2.6722
@@ -186,17 +187,17 @@ def dynamic_budget_for_regret(
 
 
 def lowest_budget(bound: OfBudget, gain: OfBudget, top: ArrayLike, *, points: int = 257) -> Floats:
-    """The smallest budget in [0, top] at which a bound is lowest, elementwise.
+    """Return the smallest budget in [0, top] at which a bound is lowest, elementwise.
 
-    A grid finds the lowest valley, for a bound may have several: with unequal shares each segment adds
-    its own. Bisection on the sign of the gain then finds the valley's floor to the last digits, which
-    comparing values of a flat minimum could not.
+    A grid finds the lowest valley, because a bound may have several: with unequal shares each
+    segment adds its own. Bisection on the sign of the gain then finds the minimum to full
+    precision, which comparing values near a flat minimum could not.
 
     Args:
-        bound: of budgets; it broadcasts them against the experiments.
+        bound: function of budgets; broadcasts them against the experiments.
         gain: minus its derivative.
-        top: the largest budget worth looking at, by experiment.
-        points: of the grid.
+        top: the largest budget to consider, per experiment.
+        points: number of grid points.
 
     >>> round(float(lowest_budget(lambda b: (b - 2) ** 2, lambda b: 4 - 2 * b, 5.0)), 12)
     2.0
@@ -214,17 +215,18 @@ def lowest_budget(bound: OfBudget, gain: OfBudget, top: ArrayLike, *, points: in
         middle = (low + high) / 2
         helps = np.asarray(gain(middle)) > 0
         low, high = np.where(helps, middle, low), np.where(helps, high, middle)
-    # A kink between grid points can mislead the bisection: it never ends above the grid's best.
+    # A kink between grid points can mislead the bisection; never return a result worse than the
+    # grid's.
     found, lowest = np.asarray(bound(high)), values.min(axis=0)
     worse = np.where(first == 0, found >= lowest, found > lowest)
     return check.unwrap(np.where(worse, start, high))
 
 
 def smallest_within(bound: OfBudget, best: ArrayLike, excess: ArrayLike) -> Floats:
-    """The first budget in [0, best] whose bound is at most (1 + excess) times that at `best`.
+    """Return the first budget in [0, best] whose bound is at most (1 + excess) times that at `best`.
 
-    Between 0 and its lowest point a bound may have a hump, so the first crossing is bracketed on a
-    grid, then found by bisection.
+    Between 0 and its minimum a bound may have a hump, so the first crossing is bracketed on a grid,
+    then refined by bisection.
 
     >>> round(float(smallest_within(lambda b: 1 + (b - 2) ** 2, 2.0, 0.25)), 12)
     1.5

@@ -5,11 +5,11 @@ budget`` is the percentage change of regret per percent of budget: negative wher
 too random, positive where it is too greedy. The dynamic bound has a kink at its best budget: the gain
 is positive just below, and 0 at and above it, where the cap no longer binds within the horizon.
 
-In the form `paper` and for one segment the dynamic elasticity is never positive, but for one corner: two
-arms, at most 60 visitors and a budget below 0.1951, where the exhaustion clock rests at e whatever the
-budget. For several segments that form is humped: positive between a first valley and a later fall to its
-minimum. In the form `summed` the elasticity turns positive between the best budget and the budget from
-which the cap no longer binds.
+In the form `paper` and for one segment, the dynamic elasticity is never positive, with one
+exception: two arms, at most 60 visitors and a budget below 0.1951, where the exhaustion clock stays
+at e whatever the budget. For several segments that form is humped: positive between a first valley
+and a later fall to its minimum. In the form `summed` the elasticity turns positive between the best
+budget and the budget from which the cap no longer binds.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def constant_gain(
     form: Form = "paper",
     shares: ArrayLike | None = None,
 ) -> Floats:
-    """Marginal learning gain of the constant strategy.
+    """Return the marginal learning gain of the constant strategy.
 
     With e the exploration of the budget: (T - (B/2) sqrt(K J T log T) e^(-3/2)) (-de/d budget).
 
@@ -67,7 +67,7 @@ def constant_gain(
     _as_printed(form, shares)
     spent = _at_budget(arms, cap)
     estimation = B * np.sqrt(segments * visitors * np.log(visitors)) * spent.root
-    # -dR/d budget = fall * (T e - (1/2) B sqrt(K J T log T / e)): both terms of R, weighed.
+    # -dR/d budget = fall * (T e - (1/2) B sqrt(K J T log T / e)), from both terms of R.
     gain = spent.fall * (visitors * spent.rate - estimation / 2)
     return check.unwrap(np.asarray(gain))
 
@@ -81,7 +81,7 @@ def dynamic_gain(
     form: Form = "paper",
     shares: ArrayLike | None = None,
 ) -> Floats:
-    """Marginal learning gain of the dynamic strategy, from the form that `dynamic_regret` uses.
+    """Return the marginal learning gain of the dynamic strategy, in the form that `dynamic_regret` uses.
 
     >>> round(float(dynamic_gain(2, 10_000, 1)), 3)
     2984.341
@@ -106,7 +106,7 @@ def constant_elasticity(
     form: Form = "paper",
     shares: ArrayLike | None = None,
 ) -> Floats:
-    """Elasticity of the constant strategy's bound; its zero is the best budget.
+    """Return the elasticity of the constant strategy's bound; its zero is the best budget.
 
     >>> round(float(constant_elasticity(2, 10_000, 1)), 6)
     -0.313281
@@ -130,7 +130,7 @@ def dynamic_elasticity(
     form: Form = "paper",
     shares: ArrayLike | None = None,
 ) -> Floats:
-    """Elasticity of the dynamic strategy's bound; 0 once the cap does not bind within the horizon.
+    """Return the elasticity of the dynamic strategy's bound; 0 once the cap no longer binds.
 
     >>> round(float(dynamic_elasticity(2, 10_000, 1)), 6)
     -0.349826
@@ -189,7 +189,7 @@ def _dynamic_elasticity(
 
 
 def _elasticity(budget: FloatArray, gain: FloatArray, regret: FloatArray) -> FloatArray:
-    # The ratio before the product: gain and regret may both be near the largest float.
+    # Divide first: gain and regret may both be near the largest float.
     with np.errstate(invalid="ignore"):
         ratio = np.where(gain == 0, 0.0, gain / regret)
     return np.asarray(0.0 - budget * ratio)
@@ -206,14 +206,14 @@ def _dynamic_gain(
 def _gain_of_terms(
     terms: Terms, visitors: FloatArray, segments: FloatArray, spent: _AtBudget, clock: FloatArray
 ) -> FloatArray:
-    """The gain, from the bound's own terms: each is a product, so its slope is it times a power.
+    """Return the gain from the bound's terms. Each is a product, so its slope is a multiple of itself.
 
-    A budget acts through the exploration e, with (1/e) de/d budget = -fall, and through the clock n,
-    with (1/n) dn/d budget = 3 fall log n / (log n - 1), or 0 where the clock rests at e.
+    The budget acts through the exploration e, with (1/e) de/d budget = -fall, and through the clock
+    n, with (1/n) dn/d budget = 3 fall log n / (log n - 1), or 0 where the clock stays at e.
     """
     learning, exploration, estimation = terms
     binds = clock < visitors
-    n = np.where(binds, clock, math.e)  # harmless values where the answer is 0
+    n = np.where(binds, clock, math.e)  # harmless values where the result is 0
     after = np.where(binds, visitors - n, 1.0)
     log_n = np.log(n)
     by_learning, by_estimation = _clock_powers(visitors, segments, n, log_n, after)
@@ -227,7 +227,7 @@ def _gain_of_terms(
 def _clock_powers(
     visitors: FloatArray, segments: FloatArray, n: FloatArray, log_n: FloatArray, after: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """(n/R) dR/dn of the learning term, and minus the same of the estimation term."""
+    """Return (n/R) dR/dn of the learning term, and minus that of the estimation term."""
     root = np.sqrt(n)
     one = 2 / 3 + 1 / (3 * log_n), root * (np.sqrt(visitors) + root) / (2 * after)
     if (segments == 1).all():

@@ -1,13 +1,13 @@
-"""Regret bound of the joint strategy's optimistic variant: a curve to rank plans with, not a forecast.
+"""Regret bound of the joint strategy's optimistic variant: for ranking plans, not for forecasts.
 
 With m = min(J, K), price p(g) = (m - 1) / (m - 1 + e^g) and growth rho of the epochs:
 
     R = T p(g) + l,   l = 4 sqrt(3 K J T log T) + 2 sqrt(rho (J - 1) T) + (rho + 2) K J
 
-bounds what is lost against each segment's best arm, up to the length of the first epoch. The first term
-is what the best table with known rates may lose; l is learning, and does not depend on the budget.
+bounds the loss against each segment's best arm, up to the length of the first epoch. The first term
+is what the best table with known rates may lose; l is the cost of learning, independent of the budget.
 The bound is proved for an optimistic strategy and holds for any rates; measured regret is 50 to 200
-times smaller. It falls with every budget, so the best budget is by convention where price and learning
+times smaller. It falls as the budget grows, so the best budget is by convention where price and learning
 are equal. With one segment nothing can leak: the price is 0 and no budget is needed.
 """
 
@@ -22,11 +22,11 @@ from deniable.errors import InvalidArgumentError
 from deniable.theory.regret import RegretTerms, _sizes, _terms
 
 GROWTH = 1.5
-"""The epochs' growth rho at which the bound is quoted; any number above 1, up to 2, is allowed."""
+"""The epochs' growth rho for which the bound is quoted; any number above 1, up to 2, is allowed."""
 
 
 def joint_price(n_arms: ArrayLike, budget: ArrayLike, n_segments: ArrayLike) -> Floats:
-    """The largest part of clicks that the best private table can lose: (m - 1) / (m - 1 + e^budget).
+    """Return the most clicks that the best private table can lose: (m - 1) / (m - 1 + e^budget).
 
     >>> round(float(joint_price(8, 1, 2)), 6)
     0.268941
@@ -44,7 +44,7 @@ def joint_regret_terms(
     *,
     growth: float = GROWTH,
 ) -> RegretTerms:
-    """The bound by term: learning the rates, the price of privacy, and what shares and epochs add.
+    """Return the bound by term: learning the rates, the price of privacy, and shares and epochs.
 
     >>> [round(float(term), 1) for term in joint_regret_terms(2, 10_000, 1, 2)]
     [4205.2, 2689.4, 258.9]
@@ -63,7 +63,7 @@ def joint_regret(
     *,
     growth: float = GROWTH,
 ) -> Floats:
-    """The bound.
+    """Return the bound.
 
     >>> round(float(joint_regret(2, 10_000, 1, 2)), 3)
     7153.581
@@ -74,7 +74,7 @@ def joint_regret(
 def joint_gain(
     n_arms: ArrayLike, horizon: ArrayLike, budget: ArrayLike, n_segments: ArrayLike
 ) -> Floats:
-    """Marginal learning gain, -dR/d budget = T (m - 1) e^g / (m - 1 + e^g)^2.
+    """Return the marginal learning gain, -dR/d budget = T (m - 1) e^g / (m - 1 + e^g)^2.
 
     >>> round(float(joint_gain(2, 10_000, 1, 2)), 3)
     1966.119
@@ -92,7 +92,7 @@ def joint_elasticity(
     *,
     growth: float = GROWTH,
 ) -> Floats:
-    """Elasticity of the bound, (budget / R) dR/d budget: never above 0.
+    """Return the elasticity of the bound, (budget / R) dR/d budget: never above 0.
 
     >>> round(float(joint_elasticity(2, 10_000, 1, 2)), 6)
     -0.274844
@@ -106,7 +106,7 @@ def joint_elasticity(
 def best_joint_budget(
     n_arms: ArrayLike, horizon: ArrayLike, n_segments: ArrayLike, *, growth: float = GROWTH
 ) -> Floats:
-    """The budget at which the price of privacy equals the cost of learning, or 0.
+    """Return the budget at which the price of privacy equals the cost of learning, or 0.
 
     >>> round(float(best_joint_budget(2, 10_000, 2)), 6)
     0.21516
@@ -122,12 +122,12 @@ def joint_budget_for_regret(
     *,
     growth: float = GROWTH,
 ) -> Floats:
-    """The smallest budget whose bound is within `excess` of the bound without privacy.
+    """Return the smallest budget whose bound is within `excess` of the bound without privacy.
 
     Args:
         n_arms: K.
         horizon: T.
-        excess: the part by which the bound may exceed what learning costs, above 0.
+        excess: relative amount by which the bound may exceed the cost of learning, above 0.
         n_segments: J.
         growth: rho.
 
@@ -146,7 +146,7 @@ def joint_budget_for_regret(
 
 
 def _others(arms: FloatArray, segments: FloatArray) -> FloatArray:
-    """m - 1: the arms that a segment's best one must share its place with."""
+    """m - 1: the number of other arms that a segment's best arm competes with."""
     return np.minimum(arms, segments) - 1
 
 

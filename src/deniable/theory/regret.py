@@ -11,17 +11,17 @@ With A = 1 + 2 sqrt 2, B = 4 sqrt 2 and e = K / (K - 1 + e^budget), the explorat
 
 where n is the real exhaustion clock. All bounds hold for any click rates.
 
-That is the form `paper`, as printed: what a reproduction needs. The form `summed` is what planning uses.
-It is really the sum of the visitors' bounds, and differs in two places:
+This is the form `paper`, as printed, for reproducing its results. Planning uses the form `summed`.
+It is the actual sum of the visitors' bounds, and differs in two places:
 
 - the dynamic learning term is 3/2 as large, because the sum of n^(-1/3) is (3/2) t^(2/3); the paper
-  writes an order;
+  gives only the order;
 - J segments cost the sum of their one-segment bounds, at their shares of the visitors. The paper's
   J-segment formula counts visitors twice and relaxes sqrt T - sqrt n to sqrt(T - n), so that it rises
   and falls with the budget where real regret only falls.
 
 A segment of fewer than three visitors learns nothing: in the form `summed` it may lose all of them.
-A bound above the number of visitors is true, and says nothing.
+A bound above the number of visitors is true but uninformative.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ A = 1 + 2 * np.sqrt(2)
 B = 4 * np.sqrt(2)
 
 Form: TypeAlias = Literal["paper", "summed"]
-"""Which form of a bound: as printed in the paper, or really summed over visitors and segments."""
+"""Which form of a bound: as printed in the paper, or summed exactly over visitors and segments."""
 
 _ONE = np.float64(1)
 _SUM_OF_CUBE_ROOTS = 1.5  # sum of n^(-1/3) up to t, over t^(2/3)
@@ -52,12 +52,12 @@ _FEW = 3.0  # the schedule is at 1 for the first two visitors of a segment
 
 
 class RegretTerms(NamedTuple):
-    """A bound, split into what causes it.
+    """A bound, split by cause.
 
     Attributes:
         learning: on the schedule, before the budget binds (0 for the constant strategy).
         exploration: random arms once the budget binds.
-        estimation: greedy arms that are wrong, once the budget binds.
+        estimation: wrong greedy arms, once the budget binds.
 
     >>> terms = constant_regret_terms(2, 10_000, 1)
     >>> round(float(terms.exploration), 1), round(float(terms.total), 1)
@@ -82,14 +82,15 @@ def nonprivate_regret(
     form: Form = "paper",
     shares: ArrayLike | None = None,
 ) -> Floats:
-    """Bound of epsilon-greedy without a cap.
+    """Return the bound of epsilon-greedy without a cap.
 
     Args:
         n_arms: K.
         horizon: T, visitors of the experiment.
         n_segments: J.
         form: "paper" or "summed".
-        shares: of the visitors by segment on the last axis, for "summed"; equal where not given.
+        shares: share of the visitors in each segment on the last axis, for "summed"; equal by
+            default.
 
     >>> round(float(nonprivate_regret(2, 10_000)), 3)
     4693.055
@@ -106,13 +107,13 @@ def nonprivate_regret(
 def per_round_regret(
     n_arms: ArrayLike, clock: ArrayLike, exploration: ArrayLike, *, sharp: bool = False
 ) -> Floats:
-    """Bound for one visitor: exploration + 2 sqrt(2 K log n / (n exploration)).
+    """Return the bound for one visitor: exploration + 2 sqrt(2 K log n / (n exploration)).
 
     Args:
         n_arms: K.
         clock: n, the visitor's clock.
         exploration: in (0, 1].
-        sharp: multiply the second term by 1 - exploration, the chance that it applies.
+        sharp: multiply the second term by 1 - exploration, the probability that it applies.
 
     >>> round(float(per_round_regret(2, 1000, 0.24)), 6)
     0.918614
@@ -133,7 +134,7 @@ def constant_regret_terms(
     form: Form = "paper",
     shares: ArrayLike | None = None,
 ) -> RegretTerms:
-    """The constant strategy's bound by term: 0, T e, B sqrt(K J T log T / e).
+    """Return the constant strategy's bound by term: 0, T e, B sqrt(K J T log T / e).
 
     Args:
         n_arms: K.
@@ -141,7 +142,8 @@ def constant_regret_terms(
         budget: gamma.
         n_segments: J.
         form: "paper" or "summed".
-        shares: of the visitors by segment on the last axis, for "summed"; equal where not given.
+        shares: share of the visitors in each segment on the last axis, for "summed"; equal by
+            default.
 
     >>> [round(float(term), 1) for term in constant_regret_terms(2, 10_000, 1)]
     [0.0, 5378.8, 3310.4]
@@ -167,7 +169,7 @@ def constant_regret(
     form: Form = "paper",
     shares: ArrayLike | None = None,
 ) -> Floats:
-    """The constant strategy's bound.
+    """Return the constant strategy's bound.
 
     >>> round(float(constant_regret(2, 10_000, 1)), 3)
     8689.255
@@ -186,9 +188,9 @@ def dynamic_regret_terms(
     form: Form = "paper",
     shares: ArrayLike | None = None,
 ) -> RegretTerms:
-    """The dynamic strategy's bound by term; the paper's sharper form where there is one segment.
+    """Return the dynamic strategy's bound by term; the paper's sharper form for one segment.
 
-    The arguments are those of `constant_regret_terms`.
+    Takes the arguments of `constant_regret_terms`.
 
     >>> [round(float(term), 1) for term in dynamic_regret_terms(2, 10_000, 1)]
     [103.7, 5351.7, 3075.5]
@@ -215,7 +217,7 @@ def dynamic_regret(
     form: Form = "paper",
     shares: ArrayLike | None = None,
 ) -> Floats:
-    """The dynamic strategy's bound.
+    """Return the dynamic strategy's bound.
 
     >>> round(float(dynamic_regret(2, 10_000, 1)), 3)
     8530.937
@@ -234,7 +236,7 @@ def dynamic_regret(
 def dynamic_regret_terms_any_segments(
     n_arms: ArrayLike, horizon: ArrayLike, budget: ArrayLike, n_segments: ArrayLike = 1
 ) -> RegretTerms:
-    """The bound for J segments of unknown sizes; also valid, and looser, for one.
+    """Return the bound for J segments of unknown sizes; also valid, but looser, for one.
 
     >>> [round(float(term), 1) for term in dynamic_regret_terms_any_segments(2, 10_000, 1, 4)]
     [551.6, 5351.7, 6604.2]
@@ -256,14 +258,14 @@ def over_segments(
     shares: FloatArray | None,
     *more: FloatArray,
 ) -> tuple[FloatArray, ...]:
-    """What `one(arms, visitors of a segment, *more)` gives, added up over the segments.
+    """Sum `one(arms, visitors of a segment, *more)` over the segments.
 
     Args:
-        one: a formula of one segment, elementwise.
+        one: a formula for one segment, elementwise.
         arms: K.
-        visitors: T of all segments together.
-        segments: J, all of one size where there are no shares.
-        shares: by segment on a last axis of their own, or None.
+        visitors: T, of all segments together.
+        segments: J, all of the same size if there are no shares.
+        shares: by segment on an additional last axis, or None.
         more: further arguments of the formula.
     """
     if shares is None:
@@ -306,14 +308,14 @@ def _dynamic_bound_one(arms: FloatArray, size: FloatArray, cap: FloatArray) -> t
 
 
 def _learners(arms: FloatArray, size: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Visitors of a segment, and sqrt(n log n), where it has enough of them to learn."""
+    """Return the visitors of a segment, and sqrt(n log n), if it has enough of them to learn."""
     n = np.maximum(size, _FEW)
     few = size < _FEW
     return np.where(few, 0.0, size), np.where(few, 0.0, np.sqrt(n * np.log(n)))
 
 
 def _or_all_lost(size: FloatArray, *terms: FloatArray) -> Terms:
-    """The terms of a segment, or all its visitors where it has too few to learn."""
+    """Return the terms of a segment, or all its visitors if it has too few to learn."""
     few = size < _FEW
     learning, exploration, estimation = terms
     return (
@@ -324,7 +326,7 @@ def _or_all_lost(size: FloatArray, *terms: FloatArray) -> Terms:
 
 
 def _shares(shares: ArrayLike | None, segments: FloatArray) -> FloatArray | None:
-    """The shares as numbers that sum to 1, once they are known to be good."""
+    """Validate the shares and normalise them to sum to 1."""
     if shares is None:
         return None
     parts = check.probability("shares", shares)
@@ -357,7 +359,7 @@ def _dynamic_terms(
     spent: _AtBudget,
     clock: FloatArray,
 ) -> Terms:
-    """The sharper form where J = 1, the general one elsewhere."""
+    """Use the sharper form for J = 1, the general one otherwise."""
     if (segments == 1).all():
         return _one_segment(arms, visitors, spent, clock)
     many = _any_segments(arms, visitors, segments, spent, clock)
@@ -379,10 +381,10 @@ def _one_segment(
 def _scheduled(
     arms: FloatArray, visitors: FloatArray, spent: _AtBudget, clock: FloatArray
 ) -> FloatArray:
-    """K^(1/3) t^(2/3) (log t)^(1/3) for the clock t at which the budget binds, or the horizon.
+    """Return K^(1/3) t^(2/3) (log t)^(1/3) for the clock t at which the budget binds, or the horizon.
 
-    At the exhaustion clock K log t = e^3 t, so it is t e there; the clock rests at Euler's number
-    where that equation has no root.
+    At the exhaustion clock K log t = e^3 t, so it is t e there; the clock stays at Euler's number
+    if that equation has no root.
     """
     whole = np.cbrt(arms * visitors * visitors * np.log(visitors))
     resting = np.cbrt(arms * math.e**2)
@@ -419,12 +421,12 @@ def _learning(arms: FloatArray, visitors: FloatArray, log: FloatArray) -> FloatA
 
 
 def _product(left: FloatArray, right: FloatArray) -> FloatArray:
-    """left * right, and 0 where left is 0: no visitor is left after the budget binds."""
+    """Return left * right, and 0 where left is 0, because no visitor is left after the budget binds."""
     return np.where(left == 0, 0.0, left * right)
 
 
 def _terms(*parts: Floats, like: Floats = _ONE) -> RegretTerms:
-    """The three terms, each of the shape they have together (and with `like`)."""
+    """Return the three terms, broadcast to a common shape (and with `like`)."""
     shape = np.broadcast_shapes(*map(np.shape, parts), np.shape(like))
     learning, exploration, estimation = (_spread(part, shape) for part in parts)
     return RegretTerms(learning, exploration, estimation)

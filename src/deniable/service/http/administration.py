@@ -1,6 +1,6 @@
-"""Administration over HTTP: each route is one call of the in-process service.
+"""Administration over HTTP. Each route is one call of the in-process service.
 
-Experiments, budget and API keys first; then looking back: ledger, erasure, retention, exports.
+Experiments, the budget and API keys come first, then the ledger, erasure, retention and exports.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from deniable.storage.records import Metric, Scope
 
 
 def problems(*statuses: int) -> dict[int | str, JsonObject]:
-    """The refusals of a route, for its documentation; some are common to all."""
+    """Return a route's possible problems for its documentation; some are common to all."""
     schema = {"$ref": "#/components/schemas/ProblemReply"}
     return {
         status: {"description": "Problem details", "content": {MEDIA_TYPE: {"schema": schema}}}
@@ -33,7 +33,7 @@ def problems(*statuses: int) -> dict[int | str, JsonObject]:
 
 
 def _router(scope: Scope) -> APIRouter:
-    """Routes for callers with this scope."""
+    """Create a router for callers with this scope."""
     needed = [Depends(require(scope))]
     return APIRouter(prefix="/v1", tags=[scope], dependencies=needed, responses=problems())
 
@@ -48,13 +48,13 @@ KeyId = Annotated[str, Path(pattern="^[0-9a-f]{32}$")]
 
 @read.get("/firm", responses=problems(404))
 def firm(service: Service) -> models.FirmReply:
-    """The firm's budget, and what counts of it now."""
+    """The firm's budget, and how much of it counts now."""
     return models.FirmReply.of(service.firm.current())
 
 
 @privacy.post("/firm", status_code=201, responses=problems(409))
 def open_period(service: Service, wanted: models.FirmRequest) -> models.FirmReply:
-    """Set the firm's budget and window. What counts already goes on counting."""
+    """Set the firm's budget and window. Existing commitments keep counting."""
     return models.FirmReply.of(
         service.firm.set(budget=wanted.budget, window_days=wanted.window_days, reason=wanted.reason)
     )
@@ -68,7 +68,7 @@ def experiments(service: Service) -> list[models.ExperimentReply]:
 
 @draft.post("/experiments", status_code=201, responses=problems(409))
 def create_experiment(service: Service, wanted: models.ExperimentRequest) -> models.ExperimentReply:
-    """A new draft."""
+    """Create a draft."""
     created = service.experiments.create(
         wanted.key,
         arms=[arm.new_arm() for arm in wanted.arms],
@@ -109,13 +109,13 @@ def results(service: Service, key: ExperimentKey) -> Results:
 def change_draft(
     service: Service, key: ExperimentKey, wanted: models.DraftRequest
 ) -> models.ExperimentReply:
-    """Change a draft: what is given replaces what it has."""
+    """Change a draft. Members that are given replace existing ones."""
     return models.ExperimentReply.of(service.experiments.redraft(key, **wanted.changes()))
 
 
 @draft.delete("/experiments/{key}", status_code=204, responses=problems(404, 409))
 def discard_draft(service: Service, key: ExperimentKey) -> None:
-    """Remove a draft; its key can be used again."""
+    """Delete a draft. Its key can be reused."""
     service.experiments.discard(key)
 
 
@@ -123,13 +123,13 @@ def discard_draft(service: Service, key: ExperimentKey) -> None:
 def duplicate(
     service: Service, key: ExperimentKey, wanted: models.CopyRequest
 ) -> models.ExperimentReply:
-    """A new draft like this experiment."""
+    """Create a draft like this experiment."""
     return models.ExperimentReply.of(service.experiments.duplicate(key, wanted.key))
 
 
 @draft.post("/experiments/{key}/notes", status_code=204, responses=problems(404))
 def add_note(service: Service, key: ExperimentKey, wanted: models.NoteRequest) -> None:
-    """Enter a note into the ledger, for good. Never write anything about a visitor."""
+    """Add a permanent note to the ledger. Never write anything about a visitor."""
     service.experiments.note(key, wanted.text)
 
 
@@ -137,26 +137,26 @@ def add_note(service: Service, key: ExperimentKey, wanted: models.NoteRequest) -
 def label(
     service: Service, key: ExperimentKey, wanted: models.LabelsRequest
 ) -> models.LabelsRequest:
-    """Owner and tags, in place of earlier ones."""
+    """Set owner and tags, replacing earlier ones."""
     named = service.experiments.label(key, owner=wanted.owner, tags=wanted.tags)
     return models.LabelsRequest(owner=named.owner, tags=list(named.tags))
 
 
 @run.post("/experiments/{key}/start", responses=problems(404, 409))
 def start(service: Service, key: ExperimentKey) -> models.ExperimentReply:
-    """draft -> running; commits the budget."""
+    """Start a draft, which commits its budget."""
     return models.ExperimentReply.of(service.experiments.start(key))
 
 
 @run.post("/experiments/{key}/pause", responses=problems(404, 409))
 def pause(service: Service, key: ExperimentKey) -> models.ExperimentReply:
-    """running -> paused: known visitors keep their arm, new ones get a uniform one."""
+    """Pause a running experiment: known visitors keep their arm, new ones get the zero row."""
     return models.ExperimentReply.of(service.experiments.pause(key))
 
 
 @run.post("/experiments/{key}/resume", responses=problems(404, 409))
 def resume(service: Service, key: ExperimentKey) -> models.ExperimentReply:
-    """paused -> running."""
+    """Resume a paused experiment."""
     return models.ExperimentReply.of(service.experiments.resume(key))
 
 
@@ -166,7 +166,7 @@ def stop(
     key: ExperimentKey,
     wanted: Annotated[models.StopRequest | None, Body()] = None,
 ) -> models.ExperimentReply:
-    """running or paused -> stopped, for good; with `promote`, everybody gets that arm."""
+    """Stop a running or paused experiment for good. With `promote`, everyone gets that arm."""
     return models.ExperimentReply.of(
         service.experiments.stop(key, promote=wanted.promote if wanted else None)
     )
@@ -174,7 +174,7 @@ def stop(
 
 @run.post("/experiments/{key}/arms/{arm}/switch-off", responses=problems(404, 409))
 def switch_off(service: Service, key: ExperimentKey, arm: ExperimentKey) -> models.ExperimentReply:
-    """A new version without this arm; visitors who hold it keep it."""
+    """Create a new version without this arm. Visitors who have it keep it."""
     return models.ExperimentReply.of(service.experiments.switch_off(key, arm))
 
 
@@ -182,7 +182,7 @@ def switch_off(service: Service, key: ExperimentKey, arm: ExperimentKey) -> mode
 def add_arm(
     service: Service, key: ExperimentKey, wanted: models.ArmRequest
 ) -> models.ExperimentReply:
-    """A new version with one more arm, "given the time"; visitors who have an arm keep it."""
+    """Create a new version with one more arm, "given the time". Visitors who have an arm keep it."""
     added = service.experiments.add_arm(key, wanted.key, budget=wanted.budget, label=wanted.label)
     return models.ExperimentReply.of(added)
 
@@ -191,26 +191,26 @@ def add_arm(
 def add_segment(
     service: Service, key: ExperimentKey, wanted: models.SegmentRequest
 ) -> models.ExperimentReply:
-    """List one more segment: the zero row until the next table, then a row of its own."""
+    """List one more segment. It gets the zero row until the next table has its own row."""
     return models.ExperimentReply.of(service.experiments.add_segment(key, wanted.segment))
 
 
 @admin.get("/keys")
 def api_keys(service: Service) -> list[models.KeyReply]:
-    """All API keys, also the revoked ones, without their secrets."""
+    """All API keys, including revoked ones, without their secrets."""
     return [models.KeyReply.of(key) for key in service.keys.all()]
 
 
 @admin.post("/keys", status_code=201)
 def create_api_key(service: Service, wanted: models.KeyRequest) -> models.KeyReply:
-    """A new API key; its secret is in this answer and nowhere else."""
+    """Create an API key. Its secret is only in this response."""
     secret, key = service.keys.create(wanted.label, wanted.scopes)
     return models.KeyReply.of(key, secret)
 
 
 @admin.post("/keys/{key_id}/revoke", responses=problems(404))
 def revoke_api_key(service: Service, key_id: KeyId, request: Request) -> models.KeyReply:
-    """Refuse this key from now on; other processes within a few seconds."""
+    """Refuse this key from now on; other processes follow within a few seconds."""
     revoked = service.keys.revoke(key_id)
     authenticator_of(request).forget()
     return models.KeyReply.of(revoked)
@@ -218,26 +218,26 @@ def revoke_api_key(service: Service, key_id: KeyId, request: Request) -> models.
 
 @read.get("/ledger")
 def ledger(service: Service) -> list[models.CommitmentReply]:
-    """Everything that touched the firm's budget or an experiment's state, oldest first."""
+    """All changes to the firm's budget or an experiment's state, oldest first."""
     return [models.CommitmentReply.of(entry) for entry in service.ledger.entries()]
 
 
 @read.get("/ledger/verification")
 def verification(service: Service) -> models.VerificationReply:
-    """Check all chains, counters and totals; tells what is wrong first."""
+    """Check all chains, counters and totals; reports the first problem."""
     found = service.ledger.verify()
     return models.VerificationReply.model_validate(found, from_attributes=True)
 
 
 @privacy.post("/erasures")
 def erase(service: Service, wanted: models.ErasureRequest) -> models.ErasureReply:
-    """Forget these visitors; their arm memory goes with them and is debited where that matters."""
+    """Erase these visitors and their stored arms. If they return, they get the zero row."""
     return models.ErasureReply.of(service.visitors.erase(wanted.visitors))
 
 
 @privacy.post("/purges")
 def purge(service: Service, wanted: models.PurgeRequest) -> models.ErasureReply:
-    """Forget all visitors decided before a time: of stopped experiments, or of all with a debit."""
+    """Erase all visitors decided before a time, in stopped experiments or in all."""
     return models.ErasureReply.of(
         service.visitors.purge(before=wanted.before, running=wanted.running)
     )
@@ -250,7 +250,7 @@ def export(
     shape: Annotated[Literal["private", "public", "open-bandit"], Query()] = "public",
     ending: Annotated[Literal["parquet", "csv", "jsonl"], Query(alias="format")] = "csv",
 ) -> FileResponse:
-    """The decisions as a file. All shapes but `public` hold segments: keep them in the trusted zone."""
+    """Download the decisions. All shapes but `public` hold segments: keep them in the trusted zone."""
     folder = FilePath(tempfile.mkdtemp(prefix="deniable-export-"))
     path = folder / f"{key}-{shape}.{ending}"
     try:

@@ -1,4 +1,4 @@
-"""The FastAPI half: administration, OFREP in bulk, health, metrics, one shape of errors, OpenAPI."""
+"""The FastAPI application: administration, bulk OFREP, health, metrics, error handling, OpenAPI."""
 
 from __future__ import annotations
 
@@ -86,10 +86,10 @@ _OFREP_ERROR = {
 _PROBLEM = {"$ref": "#/components/schemas/ProblemReply"}
 
 READY_MEMORY_SECONDS = 1.0
-"""How long an answer of `/readyz` is kept: anybody may ask, and each answer costs a transaction."""
+"""How long a `/readyz` result is cached: the route is public, and each check costs a transaction."""
 
 HEALTH_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
-"""Answered however much else is going on."""
+"""Paths that are answered however busy the service is."""
 
 operation = APIRouter(tags=["operation"])
 flags = APIRouter(tags=["openfeature"])
@@ -102,7 +102,7 @@ def make_api(
     limits: Limits,
     extra_routers: Sequence[APIRouter],
 ) -> FastAPI:
-    """The application with all routers; no interactive documentation, which would call other hosts."""
+    """Create the application with all routers. No interactive docs, which would load external files."""
     api = FastAPI(
         title="Deniable",
         version=version("deniable"),
@@ -110,7 +110,8 @@ def make_api(
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        # Newer releases export paths, queries and messages of errors where the process has a provider.
+        # Newer FastAPI releases export paths, queries and error messages if the process has a
+        # tracer provider.
         telemetry={
             "tracing": False,
             "metrics": False,
@@ -136,15 +137,15 @@ def make_api(
 
 @operation.get("/healthz")
 async def health() -> HealthReply:
-    """Whether this process answers at all."""
+    """Whether this process responds."""
     return HealthReply()
 
 
 class Readiness:
-    """Whether the service is ready; asked of the store at most once a second, by one thread at a time.
+    """Checks whether the service is ready, at most once a second and in one thread at a time.
 
     Args:
-        service: asked.
+        service: the service.
     """
 
     def __init__(self, service: Deniable) -> None:
@@ -154,7 +155,7 @@ class Readiness:
         self._asked_at = float("-inf")
 
     async def ready(self) -> bool:
-        """The answer, at most a second old."""
+        """Return the result, at most a second old."""
         loop = asyncio.get_running_loop()
         if loop.time() - self._asked_at < READY_MEMORY_SECONDS:
             return self._answer
@@ -180,22 +181,22 @@ async def ready(request: Request) -> HealthReply:
 
 @operation.get("/metrics", response_class=Response)
 async def figures(request: Request) -> Response:
-    """Counters for Prometheus: nothing about segments, arms or visitors."""
+    """Metrics for Prometheus: nothing about segments, arms or visitors."""
     return Response(request.app.state.tally.exposition(), media_type=metrics.MEDIA_TYPE)
 
 
 @flags.post(ofrep.BULK_PATH, dependencies=[Depends(require("decide"))], include_in_schema=False)
 async def all_flags(service: Service, request: Request) -> Response:
-    """The stored decisions of a visitor; never draws one."""
+    """A visitor's stored decisions. Never draws."""
     content_type = request.headers.get("content-type")
     body = parse_object(
         await request.body(), content_type.encode("latin-1") if content_type else None
     )
     visitor, _segment = ofrep.context_of(body)
     found = await asyncio.to_thread(service.visitors.known, visitor)
-    told = {"flags": [ofrep.evaluation(flag.key, decision) for flag, decision in found]}
+    reply = {"flags": [ofrep.evaluation(flag.key, decision) for flag, decision in found]}
     blanks = sum(2 * (max(map(len, flag.arms)) - len(decision.arm)) for flag, decision in found)
-    return Response(orjson.dumps(told) + b" " * blanks, media_type="application/json")
+    return Response(orjson.dumps(reply) + b" " * blanks, media_type="application/json")
 
 
 async def _told(request: Request, error: Exception) -> Response:
@@ -213,7 +214,7 @@ async def _http_error(request: Request, error: Exception) -> Response:
 
 
 async def _not_valid(request: Request, error: Exception) -> Response:
-    """Where the request is wrong and what was expected, without what was sent."""
+    """Report where the request is invalid and what was expected, without the value."""
     assert isinstance(error, RequestValidationError)
     found = [
         {"pointer": "/".join(map(str, item["loc"])), "detail": item["msg"]}
@@ -227,7 +228,7 @@ async def _not_valid(request: Request, error: Exception) -> Response:
 
 
 def _document(api: FastAPI, limits: Limits) -> JsonObject:
-    """The whole document, made once."""
+    """Return the complete OpenAPI document, built once."""
     if api.openapi_schema is None:
         made = get_openapi(
             title=api.title, version=api.version, description=api.description, routes=api.routes

@@ -1,8 +1,8 @@
-"""`create_app(service)`: decide and reward, administration, OFREP, health, metrics and pages as one app.
+"""`create_app(service)`: the ASGI application for the API, OFREP, health, metrics and pages.
 
-Everything besides decide and reward is answered by FastAPI. This module stands before it: API keys are
-checked before a body is read, bodies and requests in flight are bounded (health routes excepted),
-repeated administrative requests are answered from memory, and every answer gets the same headers.
+FastAPI handles everything except decide and reward. This module sits in front of it. It checks API
+keys before reading bodies, limits body sizes and concurrent requests (except for health checks),
+replays responses to repeated administrative requests, and adds the same headers to every response.
 """
 
 from __future__ import annotations
@@ -60,25 +60,26 @@ _DEFAULT_HEADERS = (
 
 
 UPLOAD_LIMIT = 50_000_000
-"""Bytes of a file that a person who is signed in may send to a page for uploads."""
+"""Maximum size of a file that a signed-in user may upload, in bytes."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """How an application behaves.
+    """Settings of an application.
 
     Attributes:
-        body_limit: bytes of a request's body.
-        batch_limit: visitors or rewards in one request.
-        in_flight_limit: requests besides decide and reward that are answered at the same time.
-        key_cache_seconds: how long an API key is remembered; a revoked one works at most this long.
-        key_outage_seconds: how long a valid API key is accepted while the store does not answer.
-        decide_seconds: how long a decision may take before it is answered without the store; None:
-            as long as the store takes.
-        log_requests: which requests get a log line.
-        tally: counts requests; by default one for this process alone.
-        close_seconds: how long the service may take to close when the application shuts down; None:
-            it is not closed.
+        body_limit: maximum size of a request body, in bytes.
+        batch_limit: maximum number of visitors or rewards per request.
+        in_flight_limit: maximum number of concurrent requests, not counting decide and reward.
+        key_cache_seconds: how long an API key is cached; a revoked key keeps working for at most
+            this long.
+        key_outage_seconds: how long a valid API key stays accepted while the store does not
+            respond.
+        decide_seconds: how long to wait for the store before a decision is answered without it;
+            None waits indefinitely.
+        log_requests: which requests are logged.
+        tally: request counters; by default, for this process only.
+        close_seconds: how long the service may take to close at shutdown; None leaves it open.
     """
 
     body_limit: int = 262_144
@@ -93,37 +94,37 @@ class Options:
 
 
 class Companion(Protocol):
-    """Something that works beside an application while it serves."""
+    """A background worker that runs while the application serves."""
 
     def start(self) -> None:
-        """Begin, without waiting."""
+        """Start without blocking."""
 
     def end(self) -> None:
-        """Finish; returns once it is done."""
+        """Stop, and return once stopped."""
 
 
 def create_app(
     service: Deniable, options: Options | None = None, *, extra_routers: Sequence[APIRouter] = ()
 ) -> Application:
-    """The ASGI application on a service.
+    """Create the ASGI application for a service.
 
     Args:
-        service: an open one.
-        options: how it behaves.
-        extra_routers: further routes of FastAPI on the same port, such as pages for people. They
-            find `service` and `authenticator` in `request.app.state`; the FastAPI application
-            itself is the result's `api`, for mounts.
+        service: an open service.
+        options: settings.
+        extra_routers: additional FastAPI routers on the same port, such as the web pages. They find
+            `service` and `authenticator` in `request.app.state`. The FastAPI application itself is
+            the `api` attribute of the result, for mounts.
     """
     return Application(service, options or Options(), extra_routers)
 
 
 class Application:
-    """One ASGI application.
+    """The ASGI application.
 
     Attributes:
-        api: its FastAPI half.
-        companions: threads that are started and ended with the application.
-        upload_paths: paths of pages that take files; they check who sends before they read.
+        api: the FastAPI application.
+        companions: background workers, started and stopped with the application.
+        upload_paths: paths that accept files; they authenticate the sender before reading the body.
     """
 
     def __init__(
@@ -149,7 +150,7 @@ class Application:
         self.upload_paths: frozenset[str] = frozenset()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """ASGI."""
+        """ASGI entry point."""
         if scope["type"] == "http":
             start = time.perf_counter()
             found = self._decide.find(scope["path"])
@@ -161,21 +162,21 @@ class Application:
                 status = await self._decide.serve(route, key, scope, receive, send)
             except ClientGoneError:
                 return
-            except Exception as error:  # noqa: BLE001 - told as a problem
+            except Exception as error:  # noqa: BLE001 - reported as a problem
                 answer = _refusal(error, route.template, key if route.ofrep else None)
                 await send_answer(send, answer)
                 status = answer.status
             self._note(route, scope["method"], status, start)
         elif scope["type"] == "lifespan":
-            await self._live(receive, send)
+            await self._lifespan(receive, send)
 
     def answer_at_once(
         self, path: str, scope: Scope, body: bytes, reply: Callable[[Answer], None]
     ) -> bool:
-        """Answer a POST whose body is here without the ways of ASGI, which take as long as deciding.
+        """Answer a POST with a complete body without ASGI, which takes as long as deciding.
 
-        Returns False, and has done nothing, where `__call__` has to answer. Otherwise `reply` is called
-        once, later, with the same answer that `__call__` would send.
+        Returns False without side effects if `__call__` has to handle the request. Otherwise
+        `reply` is called once, later, with the response that `__call__` would have sent.
         """
         start = time.perf_counter()
         asked = self._decide.ask_at_once(path, scope, body)
@@ -186,7 +187,7 @@ class Application:
             route, key = asked.route, asked.key
             try:
                 answer = told(route, key, outcome.result())
-            except Exception as error:  # noqa: BLE001 - told as a problem
+            except Exception as error:  # noqa: BLE001 - reported as a problem
                 answer = _refusal(error, route.template, key if route.ofrep else None)
             reply(answer)
             self._note(route, "POST", answer.status, start)
@@ -201,20 +202,20 @@ class Application:
             log_request(method, route.template, status, seconds)
 
     def template(self, scope: Scope) -> str:
-        """The path of a request that was answered as its route declares it; never the path itself."""
+        """Return the route template of an answered request, never its actual path."""
         found = self._decide.find(scope["path"])
         return _template(scope) if found is None else found[0].template
 
-    # -- everything besides decide and reward ------------------------------------------------
+    # -- everything except decide and reward -------------------------------------------------
 
     async def _other(self, scope: Scope, receive: Receive, send: Send, start: float) -> None:
         path: str = scope["path"]
         bulk = path == ofrep.BULK_PATH
         try:
-            status = await self._admitted(scope, receive, send)
+            status = await self._answer_limited(scope, receive, send)
         except ClientGoneError:
             return
-        except Exception as error:  # noqa: BLE001 - told as a problem
+        except Exception as error:  # noqa: BLE001 - reported as a problem
             answer = _refusal(error, _template(scope), "" if bulk else None)
             await send_answer(send, answer)
             status = answer.status
@@ -224,40 +225,41 @@ class Application:
         if self._log_others:
             log_request(scope["method"], _template(scope), status, seconds)
 
-    async def _admitted(self, scope: Scope, receive: Receive, send: Send) -> int:
-        """Answer one request and return the status; raises what is to be told as a problem.
+    async def _answer_limited(self, scope: Scope, receive: Receive, send: Send) -> int:
+        """Answer one request and return its status. Exceptions are reported as problems.
 
-        A request counts against the limit once all of it is here: one that is sent slowly takes
-        nobody's place.
+        A request counts against the limit only once it has arrived completely, so slow senders do
+        not occupy places.
         """
         path: str = scope["path"]
         if path in HEALTH_PATHS:
             return await self._answered(scope, receive, send)
         if scope["method"] in _SAFE_METHODS:
-            with self._place():
+            with self._request_slot():
                 return await self._answered(scope, receive, send)
         caller = None
         if path.startswith(_API_PREFIXES):
             caller = await self._authenticator.caller(authorization_of(scope))
-        if path in self.upload_paths:  # to disk as it comes, once the route knows who sends it
-            with self._place():
+        # Streamed to disk, after the route has authenticated the sender.
+        if path in self.upload_paths:
+            with self._request_slot():
                 return await self._answered(scope, limited(receive, UPLOAD_LIMIT), send)
         body = await read_body(scope, receive, self._options.body_limit)
-        with self._place():
+        with self._request_slot():
             given = header(scope, b"idempotency-key")
             if caller is None or given is None or not path.startswith("/v1/"):
-                return await self._answered(scope, _repeated(body), send)
+                return await self._answered(scope, _replayed(body), send)
             return await answer_once(
                 self._service,
                 reply_key(caller.id, scope["method"], path, given),
                 body,
-                lambda kept: self._answered(scope, _repeated(body), kept),
+                lambda kept: self._answered(scope, _replayed(body), kept),
                 send,
             )
 
     @contextmanager
-    def _place(self) -> Iterator[None]:
-        """One of the places for requests in flight, or the problem 503."""
+    def _request_slot(self) -> Iterator[None]:
+        """Hold one of the places for concurrent requests, or raise the 503 problem."""
         if self._in_flight >= self._options.in_flight_limit:
             raise Problem(503, "overloaded", "too many requests at once; try again in a moment")
         self._in_flight += 1
@@ -267,7 +269,7 @@ class Application:
             self._in_flight -= 1
 
     async def _answered(self, scope: Scope, receive: Receive, send: Send) -> int:
-        """Let FastAPI answer, with the headers that every answer has; returns the status."""
+        """Let FastAPI answer, add the common headers, and return the status."""
         status = 500
         started = False
 
@@ -285,14 +287,14 @@ class Application:
         except Exception as error:
             if not started:
                 raise
-            # The framework has answered already, and raises again for whoever keeps a log.
+            # The framework has already responded; it re-raises the error only for logging.
             log_failure(_template(scope), error)
         return status
 
-    # -- life --------------------------------------------------------------------------------
+    # -- lifespan ----------------------------------------------------------------------------
 
-    async def _live(self, receive: Receive, send: Send) -> None:
-        """The life of the application: from the loop's start until everything queued is finished."""
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        """Handle the ASGI lifespan: from startup until everything queued is finished."""
         await receive()
         decide_seconds = self._options.decide_seconds
         self._decide.connect(AsyncDecisions(self._service, decide_seconds=decide_seconds))
@@ -317,8 +319,8 @@ class Application:
             await asyncio.sleep(1)
 
 
-def _repeated(body: bytes) -> Receive:
-    """A `receive` that gives a body that was read already, then waits for ever as a quiet client."""
+def _replayed(body: bytes) -> Receive:
+    """Return a `receive` that replays a body already read, then blocks like a silent client."""
     given = False
 
     async def receive() -> JsonObject:
@@ -332,7 +334,7 @@ def _repeated(body: bytes) -> Receive:
 
 
 def _refusal(error: Exception, template: str, flag: str | None) -> Answer:
-    """A problem, in the shape of OFREP where a flag was asked for."""
+    """Return an error as a response, in OFREP format if a flag was requested."""
     problem = problem_of(error)
     if problem.status == 500:
         log_failure(template, error)
@@ -343,5 +345,5 @@ def _refusal(error: Exception, template: str, flag: str | None) -> Answer:
 
 
 def _template(scope: Scope) -> str:
-    """The path as its route declares it: what was asked for may hold an id."""
+    """Return the path as the route declares it. The actual path may contain an id."""
     return getattr(scope.get("route"), "path", "unknown")

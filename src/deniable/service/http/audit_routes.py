@@ -1,4 +1,4 @@
-"""What an audit may ask over HTTP: scratch copies for canaries, and the ledger as a log."""
+"""HTTP routes for audits: scratch copies for canaries, and the ledger as a log."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PAGE = 10_000
 
 @audit.post("/experiments/{key}/scratch", status_code=201, responses=problems(404, 409))
 def make_scratch(service: Service, key: ExperimentKey) -> models.ScratchReply:
-    """A scratch copy for canaries: the same promise and table, no cost, no traffic."""
+    """Create a scratch copy for canaries: the same promise and table, no cost, no traffic."""
     return models.ScratchReply.of(*service.scratch.make(key))
 
 
@@ -36,14 +36,14 @@ def scratch_decisions(
     scratch: ScratchKey,
     after: Annotated[str, Query(pattern="^([0-9a-f]{32})?$")] = "",
 ) -> list[models.StoredDrawReply]:
-    """Its decisions as stored, up to 10,000 behind an id, in the order of their ids."""
+    """Up to 10,000 of its stored decisions after an id, in the order of ids."""
     found = service.scratch.stored(scratch, after=after, limit=PAGE)
     return [models.StoredDrawReply.model_validate(one, from_attributes=True) for one in found]
 
 
 @audit.delete("/scratch/{scratch}", responses=problems(404))
 def remove_scratch(service: Service, scratch: ScratchKey) -> models.ScratchEndReply:
-    """Remove a scratch copy with all of its decisions; the ledger keeps the ends of its chains."""
+    """Delete a scratch copy and its decisions. The ledger keeps the ends of its chains."""
     return models.ScratchEndReply(decisions=service.scratch.remove(scratch))
 
 
@@ -57,7 +57,7 @@ def ledger_log(
         Literal["parquet", "csv", "csv.gz", "jsonl", "jsonl.gz"], Query(alias="format")
     ] = "parquet",
 ) -> FileResponse:
-    """Every chain as a log for `deniable audit log`. It holds segments: keep it in the trusted zone."""
+    """All chains as a log for `deniable audit log`. It has segments: keep it in the trusted zone."""
     folder = FilePath(tempfile.mkdtemp(prefix="deniable-log-"))
     path = folder / f"{experiment or 'ledger'}-log.{ending}"
     try:

@@ -1,8 +1,8 @@
-"""Who is calling: Bearer API keys, remembered by the hash of their secret for a short time.
+"""Authentication with Bearer API keys, cached briefly by the hash of their secret.
 
-A secret that was refused is remembered too, so that guessing does not reach the store. While the store
-fails, or does not answer within a second, a key that was found valid before goes on being accepted, for
-`outage_seconds` since it was last found valid: decisions are then answered without the store.
+Refused secrets are cached too, so that guessing does not reach the store. While the store fails, or
+does not respond within a second, a key stays accepted until `outage_seconds` after it was last
+found valid. Decisions are answered without the store in the meantime.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ Value = TypeVar("Value")
 
 REMEMBERED = 10_000
 ASKED_AT_ONCE = 1_000
-"""Secrets that may wait for the store's answer."""
+"""Maximum number of secrets being looked up at the same time."""
 
 KNOWN_WAIT_SECONDS, UNKNOWN_WAIT_SECONDS = 1.0, 10.0
-"""How long a request waits for the store's answer about a key that was valid before, and another."""
+"""How long a request waits for a key lookup: previously valid keys, and all others."""
 
 THREADS = 4
 
 
 class Caller(NamedTuple):
-    """An authenticated API key, or a person who is signed in.
+    """An authenticated API key or signed-in user.
 
     Attributes:
-        id: of the key or the person.
-        label: the key's label, or the person's name.
-        scopes: what it may do; `admin` may do everything.
-        role: of a person; None: an API key.
+        id: id of the key or user.
+        label: the key's label or the user's name.
+        scopes: what the caller may do; `admin` allows everything.
+        role: the user's role; None for an API key.
     """
 
     id: str
@@ -49,7 +49,7 @@ class Caller(NamedTuple):
     role: UserRole | None = None
 
     def require(self, scope: Scope) -> None:
-        """Raise the problem 403 unless this caller may do it."""
+        """Raise a 403 problem unless this caller has the scope."""
         if scope in self.scopes:
             return
         if self.role is None:
@@ -57,22 +57,22 @@ class Caller(NamedTuple):
         raise Problem(403, "scope-missing", f"the role {self.role} does not include {scope!r}")
 
     def act(self) -> None:
-        """Enter the ledger as this caller from now on, in this context."""
+        """Record this caller as the actor of later ledger entries in this context."""
         act_as("key" if self.role is None else "user", self.label)
 
 
 class KnowsKeys(Protocol):
-    """The part of the service that is needed here."""
+    """The part of the service that authentication needs."""
 
     def authenticate(self, secret: str) -> ApiKey | None:
-        """The key with this secret, or None."""
+        """Return the key with this secret, or None."""
 
     def note_use(self, key: ApiKey) -> None:
-        """Remember that the key was used in this hour."""
+        """Record that the key was used in this hour."""
 
 
 class _Known(NamedTuple):
-    """A secret that was found valid."""
+    """A secret that is known to be valid."""
 
     digest: bytes
     caller: Caller
@@ -80,21 +80,22 @@ class _Known(NamedTuple):
     found_valid: float
 
 
-class _Asked(NamedTuple):
-    """A question that the store has not answered yet."""
+class _Lookup(NamedTuple):
+    """A lookup that is still in progress."""
 
     answer: asyncio.Future[Caller | None]
     since: float
 
 
 class Authenticator:
-    """Callers by their secret.
+    """Identifies callers by their secret.
 
     Args:
-        keys: asked when a secret is not remembered.
-        max_age_seconds: how long an answer is remembered; a revoked key works at most this long.
-        outage_seconds: how long a valid key is accepted while the store does not answer.
-        clock: seconds that only go forward.
+        keys: looks up secrets that are not cached.
+        max_age_seconds: how long a lookup is cached; a revoked key keeps working for at most this
+            long.
+        outage_seconds: how long a valid key stays accepted while the store does not respond.
+        clock: monotonic clock, in seconds.
     """
 
     def __init__(
@@ -111,20 +112,21 @@ class Authenticator:
         self._clock = clock
         self._known: dict[bytes, _Known] = {}
         self._refused: dict[bytes, float] = {}
-        self._asked: dict[bytes, _Asked] = {}
-        # Threads of their own: while the store hangs they hang, and nothing else waits for them.
+        self._asked: dict[bytes, _Lookup] = {}
+        # Dedicated threads: if the store hangs, only they hang.
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="deniable-keys")
         self._noting = ThreadPoolExecutor(1, thread_name_prefix="deniable-key-use")
         self._noted: dict[str, int] = {}
 
     def remembered(self, authorization: bytes | None) -> Caller | None:
-        """Who sent this Authorization header; None where the store has to be asked.
+        """Return the cached caller for this Authorization header; None if the store has to be asked.
 
-        The problem 401 where nobody did, as far as that is remembered.
+        Raises a 401 problem if the header is invalid or the secret is cached as refused.
         """
         digest = sha256(_bearer(authorization)).digest()
         known = self._known.get(digest)
-        # Looked up by hash, compared in constant time: how long it takes tells nothing of a secret.
+        # Look up by hash and compare in constant time, so that timing reveals nothing about a
+        # secret.
         if known is not None and compare_digest(known.digest, digest):
             return known.caller if known.fresh_until >= self._clock() else None
         if self._refused.get(digest, float("-inf")) >= self._clock():
@@ -132,48 +134,48 @@ class Authenticator:
         return None
 
     async def caller(self, authorization: bytes | None) -> Caller:
-        """Who sent this Authorization header; the problem 401 where nobody known did."""
+        """Return the caller for this Authorization header, or raise a 401 problem."""
         caller = self.remembered(authorization)
         if caller is not None:
             return caller
         secret = _bearer(authorization)
         digest = sha256(secret).digest()
-        caller = await self._looked_up(digest, secret, self._known.get(digest))
+        caller = await self._look_up(digest, secret, self._known.get(digest))
         if caller is None:
             raise _unauthorized("this API key is unknown or revoked")
         return caller
 
     def authenticate(self, secret: str) -> Caller | None:
-        """The caller with this secret, not from the cache: for signing people in."""
+        """Look up the caller with this secret, bypassing the cache. Used for signing in."""
         key = self._keys.authenticate(secret) if secret.isascii() else None
         if key is not None:
             self._note_use(key)
         return caller_of(key)
 
     def forget(self) -> None:
-        """Forget all answers: after a key was revoked in this process."""
+        """Clear the cache. Called after a key was revoked in this process."""
         self._known.clear()
         self._refused.clear()
 
     def close(self) -> None:
-        """End the threads, without waiting for those that wait for the store."""
+        """Stop the threads without waiting for lookups in progress."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._noting.shutdown(wait=False, cancel_futures=True)
 
     def _note_use(self, key: ApiKey) -> None:
-        """Have the hour of a key's last use written, once an hour, while nobody waits for it."""
+        """Record the key's last use in the background, at most once an hour."""
         hour = int(time.time()) // 3600
         if self._noted.get(key.id) == hour:
             return
         if key.last_used_at is not None and key.last_used_at.timestamp() // 3600 == hour:
             self._noted[key.id] = hour
             return
-        self._noted[key.id] = hour  # first: a store that cannot be written to is not asked again
-        with suppress(RuntimeError):  # it is being closed
+        self._noted[key.id] = hour  # set first, so that a read-only store is not tried again
+        with suppress(RuntimeError):  # shutting down
             self._noting.submit(self._keys.note_use, key)
 
-    async def _looked_up(self, digest: bytes, secret: bytes, known: _Known | None) -> Caller | None:
-        """The store's answer, or what was known before where it does not answer."""
+    async def _look_up(self, digest: bytes, secret: bytes, known: _Known | None) -> Caller | None:
+        """Look the caller up; if the store does not respond, use what was known before."""
         asked = self._asked.get(digest)
         if asked is None and len(self._asked) < ASKED_AT_ONCE:
             asked = self._ask(digest, secret)
@@ -188,11 +190,11 @@ class Authenticator:
             return known.caller
         raise StoreUnavailableError("API keys cannot be checked")
 
-    def _ask(self, digest: bytes, secret: bytes) -> _Asked:
+    def _ask(self, digest: bytes, secret: bytes) -> _Lookup:
         loop = asyncio.get_running_loop()
         answer = loop.run_in_executor(self._threads, self.authenticate, secret.decode("latin-1"))
         answer.add_done_callback(lambda done: self._keep(digest, done))
-        asked = self._asked[digest] = _Asked(answer, self._clock())
+        asked = self._asked[digest] = _Lookup(answer, self._clock())
         return asked
 
     def _keep(self, digest: bytes, answer: asyncio.Future[Caller | None]) -> None:
@@ -200,7 +202,7 @@ class Authenticator:
         now = self._clock()
         if answer.cancelled() or answer.exception() is not None:
             known = self._known.get(digest)
-            if known is not None:  # the store is not asked again for every request
+            if known is not None:  # do not ask the store again for every request
                 self._known[digest] = known._replace(fresh_until=now + self._max_age)
                 if now - known.found_valid > self._outage:
                     del self._known[digest]
@@ -208,14 +210,14 @@ class Authenticator:
         caller = answer.result()
         if caller is not None:
             self._refused.pop(digest, None)
-            _room(self._known)[digest] = _Known(digest, caller, now + self._max_age, now)
+            _emptied_if_full(self._known)[digest] = _Known(digest, caller, now + self._max_age, now)
         else:
             self._known.pop(digest, None)
-            _room(self._refused)[digest] = now + self._max_age
+            _emptied_if_full(self._refused)[digest] = now + self._max_age
 
 
-def _room(memory: dict[bytes, Value]) -> dict[bytes, Value]:
-    """The memory, emptied if it is full."""
+def _emptied_if_full(memory: dict[bytes, Value]) -> dict[bytes, Value]:
+    """Return the cache, emptied if it was full."""
     if len(memory) >= REMEMBERED:
         memory.clear()
     return memory
@@ -234,7 +236,7 @@ def _unauthorized(detail: str) -> Problem:
 
 
 def caller_of(key: ApiKey | None) -> Caller | None:
-    """A key as a caller; `admin` has every scope."""
+    """Convert a key to a caller; `admin` has every scope."""
     if key is None:
         return None
     scopes = SCOPES if "admin" in key.scopes else key.scopes
@@ -242,5 +244,5 @@ def caller_of(key: ApiKey | None) -> Caller | None:
 
 
 def caller_of_user(user: User) -> Caller:
-    """A person as a caller, with the scopes of the role."""
+    """Convert a user to a caller with the scopes of the role."""
     return Caller(user.id, user.name, frozenset(ROLES[user.role]), user.role)

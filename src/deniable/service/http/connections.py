@@ -1,12 +1,13 @@
-"""Limits on connections that uvicorn does not have: size of headers, slow requests, idle connections.
+"""Connection limits that uvicorn lacks: header size, slow requests, idle connections.
 
-uvicorn's parser is fast but keeps everything a client sends as a header, and waits for ever for the
-rest of a request. This protocol counts bytes outside of bodies and is asked once a second how long it
-has waited; a request that arrives whole costs it one counter.
+uvicorn's parser is fast, but it stores everything that a client sends as headers and waits
+indefinitely for the rest of a request. This protocol counts the bytes outside bodies, and the
+server calls `expire` once a second to enforce timeouts. A request that arrives whole costs only one
+counter.
 
-A POST that arrives whole is first offered to the application without a task, its messages and its
-callbacks, which together take as long as a decision. What the application does not answer so goes the
-usual way.
+A POST that arrives whole is first offered to the application directly (`answer_at_once`). This
+skips the ASGI task, messages and callbacks, which together take as long as a decision. If the
+application declines, the request is handled through ASGI as usual.
 """
 
 from __future__ import annotations
@@ -22,24 +23,24 @@ from deniable.service.http.messages import Answer, Scope
 from deniable.service.http.problems import MEDIA_TYPE, Problem
 
 HEADER_LIMIT = 16_384
-"""Bytes of a request's line and headers."""
+"""Maximum size of the request line and headers, in bytes."""
 
 FRAMING_LIMIT = 65_536
-"""Bytes of a request that are neither line and headers nor body: chunk sizes and trailers."""
+"""Maximum size of everything outside the body, including chunk sizes and trailers, in bytes."""
 
 
 AnswerAtOnce: TypeAlias = Callable[[str, Scope, bytes, Callable[[Answer], None]], bool]
-"""See Application.answer_at_once."""
+"""See `Application.answer_at_once`."""
 
 
 class LimitedProtocol(HttpToolsProtocol):
-    """HTTP/1.1 with limits. Make a subclass with `limited`.
+    """HTTP/1.1 with limits. Use `limited` to create a configured subclass.
 
     Attributes:
         request_seconds: how long a request may take to arrive.
-        idle_seconds: how long a connection may be idle, or an answer wait to be read.
-        connection_limit: connections of one process; for more, idle ones are closed.
-        answer_at_once: offered every POST that arrives whole; None: there is no such way.
+        idle_seconds: how long a connection may stay idle, or a response stay unread.
+        connection_limit: maximum connections per process; beyond it, idle ones are closed.
+        answer_at_once: called with every POST that arrives whole; None disables this path.
     """
 
     request_seconds = 10.0
@@ -53,8 +54,8 @@ class LimitedProtocol(HttpToolsProtocol):
         self._requests = 0
         self._arriving = False
         self._headers_done = False
-        self._body: bytes | None = None  # of a request that may be answered at once
-        self._outside_bodies = 0
+        self._body: bytes | None = None  # body of a request that may bypass ASGI
+        self._framing_bytes = 0
         self._refusal: Problem | None = None
         self._seen: tuple[object, ...] = ()
         self._seen_at = 0.0
@@ -65,30 +66,32 @@ class LimitedProtocol(HttpToolsProtocol):
 
     @property
     def answering(self) -> bool:
-        """Whether a whole request is being answered."""
-        answered: bool = getattr(self.cycle, "response_complete", True)  # None before the first one
+        """Whether a complete request is currently being answered."""
+        answered: bool = getattr(self.cycle, "response_complete", True)  # None before a request
         return not (answered or self._arriving)
 
     def data_received(self, data: bytes) -> None:
         """See asyncio.Protocol."""
-        self._outside_bodies += len(data)
+        self._framing_bytes += len(data)
         super().data_received(data)
-        if self._body is not None:  # the rest comes later
-            self._answer_as_usual()
-        if self._outside_bodies > HEADER_LIMIT and self._refusal is None:
-            self._refusal = self._too_much()
+        if self._body is not None:  # the request is still incomplete
+            self._pass_to_asgi()
+        if self._framing_bytes > HEADER_LIMIT and self._refusal is None:
+            self._refusal = self._limit_problem()
         if self._refusal is not None:
             self._refuse(self._refusal)
 
-    def _too_much(self) -> Problem | None:
-        """What is wrong with a request of which so much came, and not all of it."""
+    def _limit_problem(self) -> Problem | None:
+        """Return the problem with an incomplete request that exceeds a limit, if any."""
         if self._arriving and not self._headers_done:
             return _headers_too_large()
-        if self._outside_bodies <= FRAMING_LIMIT:
+        if self._framing_bytes <= FRAMING_LIMIT:
             return None
         if self._arriving:
-            return Problem(400, "malformed", "too much besides the body")
-        return Problem(400, "malformed", "expected a request")  # only empty lines
+            return Problem(400, "malformed", "the request has too much data outside its body")
+        return Problem(
+            400, "malformed", "no request was sent, only empty lines"
+        )  # nothing but empty lines so far
 
     def on_message_begin(self) -> None:
         """See HttpToolsProtocol."""
@@ -98,8 +101,8 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """See HttpToolsProtocol."""
-        # Where all that came is within the limit, the headers are too.
-        if self._outside_bodies > HEADER_LIMIT:
+        # If all bytes so far are within the limit, the headers are too.
+        if self._framing_bytes > HEADER_LIMIT:
             sizes = (len(name) + len(value) + 4 for name, value in self.headers)
             if len(self.url) + sum(sizes) > HEADER_LIMIT:
                 self._refusal = _headers_too_large()
@@ -109,13 +112,13 @@ class LimitedProtocol(HttpToolsProtocol):
                 self._body = b""
             else:
                 super().on_headers_complete()
-            self.headers = []  # trailers are no headers
+            self.headers = []  # trailers must not be added to the headers
 
     def _may_be_answered_at_once(self) -> bool:
         parser, previous = self.parser, self.cycle
         return (
             self.answer_at_once is not None
-            and getattr(previous, "response_complete", True)  # None before the first one
+            and getattr(previous, "response_complete", True)  # None before a request
             and parser.get_method() == b"POST"
             and parser.get_http_version() == "1.1"
             and parser.should_keep_alive()
@@ -123,8 +126,8 @@ class LimitedProtocol(HttpToolsProtocol):
             and not self.flow.write_paused
         )
 
-    def _answer_as_usual(self) -> None:
-        """Have a request that was kept back answered by the ways of ASGI."""
+    def _pass_to_asgi(self) -> None:
+        """Pass a request that was held back on to ASGI."""
         body, self._body = self._body, None
         super().on_headers_complete()
         if body:
@@ -132,7 +135,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         """See HttpToolsProtocol."""
-        self._outside_bodies -= len(body)
+        self._framing_bytes -= len(body)
         if self._body is not None:
             self._body += body
         elif self._refusal is None:
@@ -140,19 +143,19 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """See HttpToolsProtocol."""
-        self._arriving, self._outside_bodies = False, 0
+        self._arriving, self._framing_bytes = False, 0
         if self._body is not None and self.answer_at_once is not None:
-            answer = _AtOnce(self)
+            answer = _DirectResponse(self)
             path, scope = self.url.decode("latin-1"), cast(Scope, self.scope)
             if self.answer_at_once(path, scope, self._body, answer.reply):
                 self._body, self.cycle = None, answer  # type: ignore[assignment]
                 return
-            self._answer_as_usual()
+            self._pass_to_asgi()
         if self._refusal is None:
             super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """See HttpToolsProtocol; without its timer, `expire` is enough."""
+        """See HttpToolsProtocol. Starts no keep-alive timer, because `expire` covers it."""
         if self.pipeline:
             super().on_response_complete()
         else:
@@ -160,14 +163,14 @@ class LimitedProtocol(HttpToolsProtocol):
             self.flow.resume_reading()
 
     def shutdown(self) -> None:
-        """Close, or close after the answer; a request of which only a part is here is not waited for."""
+        """Close the connection, after the current response if there is one. Drops a partial request."""
         if self._arriving:
             self.transport.close()
         else:
             super().shutdown()
 
     def expire(self, now: float) -> None:
-        """Called about once a second: end what has not moved for too long."""
+        """Close the connection if it has made no progress for too long. Called about once a second."""
         if self.transport.is_closing():
             return
         answering = self.answering
@@ -182,7 +185,7 @@ class LimitedProtocol(HttpToolsProtocol):
             self.transport.abort()
 
     def _refuse(self, problem: Problem) -> None:
-        """Send a problem where nothing was sent yet, and close."""
+        """Send the problem unless a response has started, then close the connection."""
         cycle = self.cycle if self._headers_done else None
         if not (self.pipeline or (cycle and cycle.response_started)):
             body = problem.body()
@@ -195,8 +198,8 @@ class LimitedProtocol(HttpToolsProtocol):
         self.transport.close()
 
 
-class _AtOnce:
-    """An answer that is awaited without a task: what the protocol needs to know of uvicorn's cycle."""
+class _DirectResponse:
+    """Stand-in for uvicorn's request cycle when a response is sent without an ASGI task."""
 
     __slots__ = ("_protocol", "disconnected", "keep_alive", "response_complete", "response_started")
 
@@ -208,15 +211,15 @@ class _AtOnce:
         self.response_complete = False
 
     @property
-    def message_event(self) -> _AtOnce:
-        """Nobody waits for what else the client sends."""
+    def message_event(self) -> _DirectResponse:
+        """Event that nothing waits for: the client's later messages are irrelevant."""
         return self
 
     def set(self) -> None:
         """See `message_event`."""
 
     def reply(self, answer: Answer) -> None:
-        """Send it, and go on with the connection's next request."""
+        """Send the response, then continue with the connection's next request."""
         protocol = self._protocol
         self.response_started = self.response_complete = True
         if self.disconnected or protocol.transport.is_closing():
@@ -237,12 +240,12 @@ def limited(
     connection_limit: int,
     answer_at_once: AnswerAtOnce | None = None,
 ) -> type[LimitedProtocol]:
-    """The protocol with these limits."""
+    """Return a protocol class with these limits."""
     limits: JsonObject = {
         "request_seconds": request_seconds,
         "idle_seconds": idle_seconds,
         "connection_limit": connection_limit,
-        # Not a method of the protocol.
+        # `staticmethod`, so that the protocol is not passed as `self`.
         "answer_at_once": None if answer_at_once is None else staticmethod(answer_at_once),
     }
     return type("LimitedProtocol", (LimitedProtocol,), limits)

@@ -1,8 +1,8 @@
-"""Decide and reward over HTTP: one dictionary lookup to the handler, no framework on the way.
+"""Decide and reward over HTTP: one dictionary lookup finds the handler, with no framework involved.
 
-Every answer is sent after its transaction is durable. Nothing here looks at a segment or an arm
-beyond handing it on, so status, headers and log lines cannot differ by them; bodies are padded with
-blanks, so that their length does not tell the arm.
+Every response is sent after its transaction is durable. This module passes segments and arms
+through without inspecting them, so status, headers and log lines cannot depend on them. Bodies are
+padded with spaces, so their length does not reveal the arm.
 """
 
 from __future__ import annotations
@@ -56,13 +56,14 @@ class DecideRoute:
     """One route.
 
     Attributes:
-        template: its path with `{key}`; what logs show.
-        tally: its position in the tally.
-        scope: what the API key must be allowed to do.
-        ask: decides or rewards, for a key, a document and a caller's id.
-        tell: the body for a key and what came of it; empty for 204.
-        ofrep: whether errors have the shape of OFREP.
-        items: the member that holds a batch; None: the route is for one visitor or reward.
+        template: path with `{key}`, as shown in logs.
+        tally: index in the tally.
+        scope: scope that the API key must have.
+        ask: submits the decision or reward, given a key, a document and a caller's id.
+        tell: builds the body from a key and the result; empty for 204.
+        ofrep: whether errors use the OFREP format.
+        items: name of the member with the batch; None if the route takes a single visitor or
+            reward.
     """
 
     template: str
@@ -75,12 +76,12 @@ class DecideRoute:
 
 
 class Asked(NamedTuple):
-    """A request that waits for the store.
+    """A request that is waiting for the store.
 
     Attributes:
-        route: its route.
-        key: the key in its path.
-        outcome: what came of it, for `told`.
+        route: the route.
+        key: the key in the path.
+        outcome: future with the result, for `told`.
     """
 
     route: DecideRoute
@@ -92,8 +93,8 @@ class DecideRoutes:
     """The decide and reward routes of one application.
 
     Args:
-        authenticator: knows the callers.
-        limits: on bodies and batches.
+        authenticator: identifies the callers.
+        limits: limits on bodies and batches.
     """
 
     def __init__(self, authenticator: Authenticator, limits: Limits) -> None:
@@ -135,11 +136,11 @@ class DecideRoutes:
         self._fixed = {route.template: route for route in rewards}
 
     def connect(self, decisions: AsyncDecisions) -> None:
-        """Where to decide; known once the event loop runs."""
+        """Set where decisions are submitted. Called once the event loop is running."""
         self._decisions = decisions
 
     def find(self, path: str) -> tuple[DecideRoute, str] | None:
-        """The route of a path and the key in it, or None if it is not one of these."""
+        """Return the route of a path and the key in it, or None if the path is not one of these."""
         if path.startswith(_EXPERIMENTS):
             rest = path[len(_EXPERIMENTS) :]  # an experiment may itself be called "decisions"
             if rest.endswith("/decisions"):
@@ -157,11 +158,12 @@ class DecideRoutes:
     async def serve(
         self, route: DecideRoute, key: str, scope: Scope, receive: Receive, send: Send
     ) -> int:
-        """Answer one request and return the status; raises what is to be told as a problem."""
+        """Answer one request and return its status. Exceptions are reported as problems."""
         if scope["method"] != "POST":
             raise Problem(405, "method", "only POST", headers={"Allow": "POST"})
         caller = await self._authenticator.caller(authorization_of(scope))
-        # A scratch copy answers nobody but auditors; whether there is one makes no difference.
+        # Only auditors may use scratch copies. The check does not depend on whether the copy
+        # exists.
         caller.require("audit" if key.startswith(SCRATCH_PREFIX) else route.scope)
         body = await read_body(scope, receive, self._limits.body)
         asked = self._asked(route, key, caller, body, scope)
@@ -194,16 +196,16 @@ class DecideRoutes:
         self, route: DecideRoute, key: str, caller: Caller, body: bytes, scope: Scope
     ) -> asyncio.Future[Any]:
         if route.items is None:
-            self._refuse_if_crowded(caller.id, 1)  # before it is parsed: refusing must cost little
+            self._refuse_if_crowded(caller.id, 1)  # before parsing, because refusing must be cheap
         document = parse_object(body, header(scope, b"content-type"))
-        if route.items is not None:  # counted, not guessed: a guess could depend on segments' names
+        if route.items is not None:  # count exactly: an estimate could depend on segment names
             given = document.get(route.items)
             self._refuse_if_crowded(caller.id, len(given) if isinstance(given, list) else 1)
         return route.ask(key, document, caller.id)
 
     def _refuse_if_crowded(self, caller: str, size: int) -> None:
         if self._service.crowded(caller, max(1, size)):
-            raise OverloadedError("too many decisions and rewards are waiting")
+            raise OverloadedError("too many decisions and rewards are queued")
 
     def _decide_one(self, key: str, document: JsonObject, caller: str) -> Decided:
         visitor, segment = visitor_and_segment(document)
@@ -246,7 +248,7 @@ class DecideRoutes:
 
 
 def told(route: DecideRoute, key: str, found: object) -> Answer:
-    """The answer for what came of a request."""
+    """Build the response from the result of a request."""
     body = route.tell(key, found)
     return json_answer(200 if body else 204, body)
 

@@ -1,6 +1,6 @@
-"""What routes of FastAPI depend on: the service, and a caller with a scope.
+"""FastAPI dependencies: the service, and a caller with a required scope.
 
-Pages for people use the same: `request.app.state.service`, `request.app.state.authenticator`.
+The web pages use the same: `request.app.state.service`, `request.app.state.authenticator`.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ _documented = HTTPBearer(
 
 
 def service_of(request: Request) -> Deniable:
-    """The service of the application that got the request."""
+    """Return the service of the application that received the request."""
     return cast(Deniable, request.app.state.service)
 
 
 def authenticator_of(request: Request) -> Authenticator:
-    """The authenticator of the application that got the request."""
+    """Return the authenticator of the application that received the request."""
     return cast(Authenticator, request.app.state.authenticator)
 
 
 def require(scope: Scope) -> Callable[..., Awaitable[Caller]]:
-    """A dependency: the caller, if its API key has the scope; else the problem 401 or 403."""
+    """Return a dependency that yields the caller, or raises a 401 or 403 problem without the scope."""
 
     async def checked(request: Request, _bearer: object = Depends(_documented)) -> Caller:
         caller = await authenticator_of(request).caller(authorization_of(request.scope))

@@ -1,7 +1,7 @@
-"""`Idempotency-Key` on administrative requests: the first success is remembered and repeated.
+"""`Idempotency-Key` on administrative requests: the first success is stored and replayed.
 
-Refusals are not remembered: they changed nothing. Decide and reward need no key: a visitor's decision
-is stored once, and so is a decision's reward.
+Refusals change nothing and are not stored. Decide and reward need no key, because a visitor's
+decision is stored only once, and so is a decision's reward.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ async def answer_once(
     answer: Callable[[Send], Awaitable[int]],
     send: Send,
 ) -> int:
-    """Send the remembered answer to this request, or answer it and remember; returns the status.
+    """Replay the stored response to this request, or answer it and store that. Returns the status.
 
     Args:
-        service: remembers.
-        key: of the request, from `reply_key`.
-        body: of the request.
-        answer: answers it, sending to its argument.
-        send: sends to the caller.
+        service: the service that stores responses.
+        key: the request's key, from `reply_key`.
+        body: the request's body.
+        answer: answers the request, using the given `send`.
+        send: sends to the client.
     """
     request = sha256(body).digest()
     found = await asyncio.to_thread(service.idempotency.reserve, key, request)
@@ -51,7 +51,7 @@ async def answer_once(
 
     try:
         status = await answer(keep)
-    finally:  # also where the route failed: then the key is free again
+    finally:  # also if the route failed, to release the key
         sent = b"".join(message.get("body", b"") for message in messages)
         kept = remembered_body(status, sent)
         await asyncio.to_thread(service.idempotency.finish, key, status, kept)
@@ -61,7 +61,7 @@ async def answer_once(
 
 
 def reply_key(caller: str, method: str, path: str, given: bytes) -> bytes:
-    """What is stored in place of the caller's key: its hash together with who asked for what."""
+    """Return the stored form of the key: its hash combined with the caller and the route."""
     if not 1 <= len(given) <= LONGEST_KEY or not all(32 < letter < 127 for letter in given):
         raise Problem(
             400,
@@ -72,7 +72,7 @@ def reply_key(caller: str, method: str, path: str, given: bytes) -> bytes:
 
 
 def checked_reply(found: StoredReply, request_hash: bytes) -> StoredReply:
-    """The remembered answer; a problem where it answers another request, or is not there yet."""
+    """Return the stored response; raise a problem if it belongs to another request or is not ready."""
     if found.request_hash != request_hash:
         raise Problem(
             422, "idempotency-key-reused", "this Idempotency-Key was used for another request"
@@ -83,7 +83,7 @@ def checked_reply(found: StoredReply, request_hash: bytes) -> StoredReply:
 
 
 def remembered_body(status: int, body: bytes) -> bytes | None:
-    """What is stored of an answer: nothing of a refusal, and never a new API key's secret.
+    """Return what to store of a response: nothing of a refusal, and never a new API key's secret.
 
     >>> remembered_body(201, b'{"id":"1","secret":"dnb_x"}')
     b'{"id":"1","secret":null}'

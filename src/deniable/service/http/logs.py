@@ -1,4 +1,4 @@
-"""Logs as JSON lines: the route as a template, never a path, a segment, an id or a message of an error.
+"""Logs as JSON lines, with route templates but no paths, segments, ids or error messages.
 
 A request's line has the same members for every segment and every draw.
 """
@@ -19,7 +19,7 @@ _log = logging.getLogger("deniable.http")
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line."""
+    """Formats each record as one line of JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
         """See logging.Formatter."""
@@ -33,14 +33,14 @@ class JsonFormatter(logging.Formatter):
         entry.update(getattr(record, "members", {}))
         if record.exc_info and record.exc_info[0] is not None:
             entry["error"] = record.exc_info[0].__name__
-            # Places only: an exception's message may quote what a visitor's request carried.
+            # Only code locations: an exception's message may quote a visitor's request.
             frames = traceback.extract_tb(record.exc_info[2])
             entry["at"] = [f"{frame.name}:{frame.lineno}" for frame in frames[-8:]]
         return orjson.dumps(entry).decode()
 
 
 def log_to_stderr(level: str) -> None:
-    """Send everything at or above the level to stderr as JSON lines, uvicorn's own lines included."""
+    """Log everything at or above the level to stderr as JSON lines, including uvicorn's messages."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter())
     root = logging.getLogger()
@@ -49,7 +49,7 @@ def log_to_stderr(level: str) -> None:
 
 
 def log_request(method: str, route: str, status: int, seconds: float) -> None:
-    """One line for one request."""
+    """Log one request."""
     members = {
         "method": method,
         "route": route,
@@ -60,5 +60,5 @@ def log_request(method: str, route: str, status: int, seconds: float) -> None:
 
 
 def log_failure(route: str, error: BaseException) -> None:
-    """One line for a request that failed in a way nobody planned."""
+    """Log a request that failed unexpectedly."""
     _log.error("request failed", exc_info=error, extra={"members": {"route": route}})

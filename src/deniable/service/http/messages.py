@@ -1,7 +1,7 @@
-"""Reading requests and sending answers: ASGI messages, and what decide and reward accept.
+"""Reading requests and sending responses: ASGI messages, and the input of decide and reward.
 
-Decide and reward are checked by hand, strictly: a member that is missing, unknown or of another type is
-refused before anything is queued. The OpenAPI document shows the same rules as JSON Schema.
+Decide and reward are validated by hand, strictly: missing or unknown members and wrong types are
+rejected before anything is queued. The OpenAPI document describes the same rules as JSON Schema.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LONGEST_DECISION = 64
 _is_key = re.compile(f"{EXPERIMENT_KEY}|{SCRATCH_KEY}").fullmatch
 _VISITOR_MEMBERS = frozenset({"visitor", "segment"})
 NOT_BLANK = r"[^\s\x1c-\x1f]"
-"""What every visitor's id matches: white space around it is not part of it.
+"""Pattern that every visitor id matches. Surrounding white space is not part of an id.
 
 Python counts \\x1c to \\x1f as white space; other dialects of regular expressions do not.
 """
@@ -93,11 +93,11 @@ DECISION_SCHEMA: JsonObject = {
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much one request may carry.
+    """Size limits of one request.
 
     Attributes:
-        body: bytes.
-        batch: visitors or rewards.
+        body: maximum body size, in bytes.
+        batch: maximum number of visitors or rewards.
     """
 
     body: int = 262_144
@@ -105,11 +105,11 @@ class Limits:
 
 
 class ClientGoneError(Exception):
-    """The caller hung up before the request was complete: there is nobody to answer."""
+    """The client disconnected before the request was complete."""
 
 
 def header(scope: Scope, name: bytes) -> bytes | None:
-    """The value of a header (name in lower case), or None."""
+    """Return the value of a header (name in lower case), or None."""
     for found, value in scope["headers"]:
         if found == name:
             return value  # type: ignore[no-any-return]
@@ -117,9 +117,9 @@ def header(scope: Scope, name: bytes) -> bytes | None:
 
 
 def authorization_of(scope: Scope) -> bytes | None:
-    """The value of Authorization, or None; the problem 400 where there are two.
+    """Return the Authorization header, or None. Raises a 400 problem if there are two.
 
-    A proxy and this service could each look at another one of them.
+    With two, a proxy and this service might each check a different one.
     """
     found: bytes | None = None
     for name, value in scope["headers"]:
@@ -131,7 +131,7 @@ def authorization_of(scope: Scope) -> bytes | None:
 
 
 async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
-    """The whole body; the problem 413 as soon as it is known to be longer than the limit."""
+    """Read the whole body; raise a 413 problem as soon as it exceeds the limit."""
     message = await receive()
     body: bytes = message.get("body", b"")
     while True:
@@ -149,7 +149,7 @@ async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
 
 
 def limited(receive: Receive, limit: int) -> Receive:
-    """The body part by part as it comes; the problem 413 once it is longer than the limit."""
+    """Wrap `receive` to stream the body and raise a 413 problem once it exceeds the limit."""
     seen = 0
 
     async def counted() -> Message:
@@ -164,7 +164,7 @@ def limited(receive: Receive, limit: int) -> Receive:
 
 
 def too_large(limit: int) -> Problem:
-    """The problem 413; the rest of the body is not waited for."""
+    """Return the 413 problem. The rest of the body is not read."""
     return Problem(
         413,
         "too-large",
@@ -175,7 +175,7 @@ def too_large(limit: int) -> Problem:
 
 
 def parse_object(body: bytes, content_type: bytes | None) -> JsonObject:
-    """The body as a JSON object; the problem 415 or 400 where it is none."""
+    """Parse the body as a JSON object; raise a 415, 400 or 422 problem if it is not one."""
     if content_type is not None and content_type != _JSON[1] and not _says_json(content_type):
         raise Problem(415, "not-json", "send the body as application/json")
     try:
@@ -192,7 +192,7 @@ def _says_json(content_type: bytes) -> bool:
 
 
 class Answer(NamedTuple):
-    """A whole answer."""
+    """A complete response."""
 
     status: int
     headers: Sequence[tuple[bytes, bytes]]
@@ -200,40 +200,40 @@ class Answer(NamedTuple):
 
 
 def json_answer(status: int, body: bytes, *, extra: Headers = ()) -> Answer:
-    """JSON; a body that is empty has neither a type nor a length."""
+    """Return a JSON response. An empty body gets neither a content type nor a length."""
     if not body:
         return Answer(status, (NO_STORE, *extra), body)
     return Answer(status, (_JSON, NO_STORE, (b"content-length", b"%d" % len(body)), *extra), body)
 
 
 def problem_answer(problem: Problem) -> Answer:
-    """A problem as the whole answer."""
+    """Return a problem as a complete response."""
     body = problem.body()
     length = (b"content-length", b"%d" % len(body))
     return Answer(problem.status, (_PROBLEM, NO_STORE, length, *extra_headers(problem)), body)
 
 
 def extra_headers(problem: Problem) -> Headers:
-    """The headers that a problem asks for."""
+    """Return the headers that belong to a problem."""
     return [(name.lower().encode(), value.encode()) for name, value in problem.headers.items()]
 
 
 async def send_answer(send: Send, answer: Answer) -> None:
-    """Send it as ASGI messages."""
+    """Send a response as ASGI messages."""
     status, headers, body = answer
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 
 
 def known_key(key: str) -> str:
-    """The key, if an experiment may be called so; else the problem 404."""
+    """Return the key if it is a valid experiment key; raise a 404 problem otherwise."""
     if _is_key(key) is None:
         raise Problem(404, "unknown-name", "there is no such experiment")
     return key
 
 
 def visitor_and_segment(document: object) -> tuple[Any, Any]:
-    """The members of one request for a decision; the service checks their values."""
+    """Extract the members of a decision request. The service validates their values."""
     if type(document) is not dict or not document.keys() <= _VISITOR_MEMBERS:
         raise invalid("body", "an object with the members `visitor` and, optionally, `segment`")
     return document.get("visitor"), document.get("segment")
@@ -253,7 +253,7 @@ def visitors_and_segments(
 
 
 def decision_and_value(document: object) -> tuple[str, float, str | None]:
-    """The members of one reward: decision, value and metric."""
+    """Extract and validate the members of a reward: decision, value and metric."""
     if type(document) is not dict or document.keys() not in (_REWARD_MEMBERS, _REWARD_AND_METRIC):
         raise invalid("body", "an object with `decision`, `value` and, optionally, `metric`")
     decision, value = document["decision"], document["value"]
@@ -268,7 +268,7 @@ def decision_and_value(document: object) -> tuple[str, float, str | None]:
 
 
 def items(document: JsonObject, member: str, limit: int) -> list[object]:
-    """The only member of a batch: a list of 1 to `limit` items."""
+    """Extract the only member of a batch: a list of 1 to `limit` items."""
     found = document.get(member)
     if len(document) != 1 or type(found) is not list or not 1 <= len(found) <= limit:
         raise invalid(member, f"a list of 1 to {limit} items, and no other member")
@@ -276,19 +276,19 @@ def items(document: JsonObject, member: str, limit: int) -> list[object]:
 
 
 def invalid(argument: str, allowed: str) -> Problem:
-    """The problem 422, without the value."""
+    """Return a 422 problem that does not repeat the value."""
     return Problem(
         422, "invalid-argument", f"{argument}: expected {allowed}", members={"argument": argument}
     )
 
 
 def padded(body: bytes, arms: Sequence[str], longest: int) -> bytes:
-    """JSON with blanks after it, so that its length is that of an answer with the longest arm keys.
+    """Pad JSON with spaces to the length it would have with the longest arm keys.
 
     Args:
-        body: the answer.
-        arms: every arm key in it; keys are ASCII and never escaped.
-        longest: the length of the experiment's longest one.
+        body: the response body.
+        arms: all arm keys in it; keys are ASCII and never escaped.
+        longest: the length of the experiment's longest arm key.
 
     >>> padded(b'{"arm":"b"}', ["b"], 4)
     b'{"arm":"b"}   '

@@ -1,9 +1,9 @@
-"""`/metrics` for Prometheus: counted in memory that all worker processes share, summed when asked for.
+"""`/metrics` for Prometheus: counters in memory shared by all worker processes.
 
-Each process adds to its own row of plain integers, which costs a fraction of a microsecond, and any
-process answers for the whole service. The memory has no name in the file system: nothing is left behind,
-however the service ends. A process that replaces another one goes on with its row, so that counters only
-go up. No label says anything about a segment, an arm or a visitor.
+Each process updates its own row of plain integers, which costs a fraction of a microsecond, and any
+process can report the sums for the whole service. The memory has no name in the file system, so
+nothing is left behind however the service ends. A replacement process continues its predecessor's
+row, so counters never decrease. No label reveals a segment, an arm or a visitor.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from deniable.service.figures import Figures
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 ROUTES = ("decide", "decide_batch", "reward", "reward_batch", "ofrep", "administration", "other")
-"""What requests are counted by; the route is the only label besides the class of the status."""
+"""Routes by which requests are counted. Besides the status class, the route is the only label."""
 
 STATUS_CLASSES = ("2xx", "3xx", "4xx", "5xx")
 REWARD_STEP = 100
-"""What tells of rewards is shown in steps of this: one click more must not be seen from outside."""
+"""Counts that depend on rewards are rounded to this step, so single clicks cannot be observed."""
 
 COARSE = ("rewards", "batches")
 COARSE_ROUTES = ("reward", "reward_batch")
@@ -57,7 +57,8 @@ SUMMED_GAUGES = {
 }
 QUEUE_AGE = "deniable_queue_age_seconds"
 
-_PER_ROUTE = len(STATUS_CLASSES) + len(BUCKETS_SECONDS) + 1 + 1  # and beyond the last; microseconds
+# Plus overflow bucket and total microseconds.
+_PER_ROUTE = len(STATUS_CLASSES) + len(BUCKETS_SECONDS) + 1 + 1
 _COUNTERS = len(ROUTES) * _PER_ROUTE
 _GAUGES = _COUNTERS + len(COUNTERS)
 _AGE = _GAUGES + len(SUMMED_GAUGES)  # microseconds
@@ -65,11 +66,11 @@ _SLOTS = _AGE + 1
 
 
 class Tally:
-    """What this process counted, and what all processes of the service counted together.
+    """Counters of this process, and sums over all processes of the service.
 
     Args:
-        shared: a file descriptor from `shared_memory`; None: this process is alone.
-        row: which row is this process's own.
+        shared: file descriptor from `shared_memory`; None if this process is the only one.
+        row: index of this process's row.
     """
 
     def __init__(self, shared: int | None = None, row: int = 0) -> None:
@@ -87,7 +88,7 @@ class Tally:
         slots[start + len(BUCKETS_SECONDS) + 1] += int(seconds * 1e6)
 
     def observe(self, figures: Figures, in_flight: int) -> None:
-        """Take over the writer's figures; called about every second."""
+        """Copy the writer's figures. Called about once a second."""
         for position, name in enumerate(COUNTERS):
             self._own[_COUNTERS + position] = self._before[position] + getattr(figures, name)
         gauges = (figures.queued, in_flight, int(figures.store_failing))
@@ -95,7 +96,7 @@ class Tally:
             self._own[position] = value
 
     def exposition(self) -> bytes:
-        """The metrics of the whole service as text."""
+        """Return the metrics of the whole service in Prometheus text format."""
         registry = CollectorRegistry(auto_describe=False)
         registry.register(self)
         return generate_latest(registry)
@@ -119,7 +120,7 @@ class Tally:
 
 
 def shared_memory(processes: int) -> int:
-    """The file descriptor of memory for the tallies of this many processes; inherited by them."""
+    """Create memory for this many processes' tallies; return its inheritable file descriptor."""
     if sys.platform == "linux":
         descriptor = os.memfd_create("deniable-tally")
     else:
@@ -150,7 +151,7 @@ def _request_metrics(sums: list[int]) -> Iterator[Metric]:
         for bound in bounds:
             total += next(counts)
             buckets.append((bound, float(total)))
-        # A sum would move with every single reward.
+        # The sum of durations would change with every single reward.
         spent = None if route in COARSE_ROUTES else next(counts) / 1e6
         seconds.add_metric([route], buckets, sum_value=spent)
     yield requests

@@ -1,6 +1,6 @@
-"""What administration sends and receives, as pydantic models: budgets in nats, times in UTC.
+"""Pydantic models for administration. Budgets are in nats, times in UTC.
 
-Requests forbid unknown members: a misspelt budget must not silently become a default.
+Requests forbid unknown members, so that a misspelt budget does not silently become the default.
 """
 
 from __future__ import annotations
@@ -54,18 +54,18 @@ VisitorId = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME, pattern=
 
 
 def _text(value: object) -> object:
-    """A time is sent as text: a bare number could be seconds or milliseconds."""
+    """Require times as text: a bare number could be seconds or milliseconds."""
     if not isinstance(value, str):
         raise ValueError("expected text, such as 2026-01-31T00:00:00Z")
     return value
 
 
 def _deprecated(instead: str) -> FieldInfo:
-    """Told in the documentation alone: pydantic's own mark warns whoever reads the member."""
-    told: FieldInfo = Field(
+    """Mark a field as deprecated in the documentation only; pydantic's own mark warns on access."""
+    info: FieldInfo = Field(
         description=f"Deprecated: {instead}", json_schema_extra={"deprecated": True}
     )
-    return told
+    return info
 
 
 class _Request(BaseModel):
@@ -73,7 +73,7 @@ class _Request(BaseModel):
 
 
 class FirmRequest(_Request):
-    """The firm's budget: at most so much in any window."""
+    """The firm's budget: a maximum in any window."""
 
     budget: Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False, strict=True)]
     window_days: Annotated[int, Field(ge=1, le=MAX_DAYS, strict=True)] = 90
@@ -86,14 +86,14 @@ class FirmRequest(_Request):
 
 
 class ArmRequest(_Request):
-    """An arm of a new experiment, or one that is added to a running one."""
+    """An arm of a new experiment, or one to add to a running one."""
 
     key: Key
     label: Annotated[str, Field(max_length=500)] = ""
     budget: Budget | None = None
 
     def new_arm(self) -> NewArm:
-        """As the use-case takes it."""
+        """Convert to the service's type."""
         return NewArm(self.key, self.label, self.budget)
 
 
@@ -106,7 +106,7 @@ Arms = Annotated[
     list[Annotated[ArmRequest, BeforeValidator(_named, json_schema_input_type=ArmRequest | Key)]],
     Field(min_length=2, max_length=MAX_ARMS),
 ]
-"""Arms as objects, or just their keys."""
+"""Arms as objects or bare keys."""
 
 
 class MetricRequest(_Request):
@@ -117,7 +117,7 @@ class MetricRequest(_Request):
     better: Better = "more"
 
     def metric(self) -> Metric:
-        """As the use-case takes it."""
+        """Convert to the service's type."""
         return Metric(self.name, round(self.cap * MICRO), self.better)
 
 
@@ -141,7 +141,7 @@ class ExperimentRequest(_Request):
 
 
 class DraftRequest(_Request):
-    """Changes of a draft: only what is given changes; `null` takes a setting away."""
+    """Changes to a draft. Only given members change; `null` removes a setting."""
 
     arms: Arms = []
     segments: Annotated[
@@ -159,7 +159,7 @@ class DraftRequest(_Request):
     attribution_seconds: Annotated[int, Field(ge=1, le=MAX_SECONDS, strict=True)] | None = None
 
     def changes(self) -> JsonObject:
-        """What was given, as the use-case takes it."""
+        """Return the given members in the service's types."""
         given = {name: getattr(self, name) for name in self.model_fields_set}
         if "arms" in given:
             given["arms"] = [arm.new_arm() for arm in self.arms]
@@ -179,7 +179,7 @@ class NoteRequest(_Request):
 
 
 class LabelsRequest(_Request):
-    """Who looks after an experiment, and words to find it by."""
+    """Owner and tags of an experiment."""
 
     owner: Annotated[str, Field(max_length=MAX_LABEL)] = ""
     tags: Annotated[
@@ -188,13 +188,13 @@ class LabelsRequest(_Request):
 
 
 class StopRequest(_Request):
-    """How to stop."""
+    """Options for stopping."""
 
     promote: Key | None = None
 
 
 class SegmentRequest(_Request):
-    """A segment to be listed."""
+    """A segment to list."""
 
     segment: SegmentName
 
@@ -207,13 +207,13 @@ class KeyRequest(_Request):
 
 
 class ErasureRequest(_Request):
-    """Visitors to forget."""
+    """Visitors to erase."""
 
     visitors: Annotated[list[VisitorId], Field(min_length=1, max_length=1_000)]
 
 
 class PurgeRequest(_Request):
-    """Visitors of a time to forget."""
+    """A time before which all visitors are erased."""
 
     before: Annotated[AwareDatetime, BeforeValidator(_text)]
     running: Annotated[bool, Field(strict=True)] = False
@@ -231,7 +231,7 @@ class FirmReply(BaseModel):
 
     @classmethod
     def of(cls, firm: Firm) -> FirmReply:
-        """From the record."""
+        """Convert from the record."""
         return cls(
             budget=firm.budget,
             committed=firm.committed,
@@ -286,7 +286,7 @@ class ExperimentReply(BaseModel):
 
     @classmethod
     def of(cls, experiment: Experiment) -> ExperimentReply:
-        """From the record."""
+        """Convert from the record."""
         own = ("arms", "trace_budget", "group", "holdout", "metrics")
         taken = {name: getattr(experiment, name) for name in cls.model_fields if name not in own}
         arms = [
@@ -306,7 +306,7 @@ class ExperimentReply(BaseModel):
 
 
 class CellReply(BaseModel):
-    """Counts of one arm in one segment. Private: only for people of the firm."""
+    """Counts of one arm in one segment. Private: for the firm's staff only."""
 
     segment: str | None
     arm: str
@@ -315,7 +315,7 @@ class CellReply(BaseModel):
 
     @classmethod
     def of(cls, cell: Cell) -> CellReply:
-        """From the record."""
+        """Convert from the record."""
         return cls(segment=cell.segment, arm=cell.arm, shows=cell.shows, clicks=cell.clicks)
 
 
@@ -332,7 +332,7 @@ class CommitmentReply(BaseModel):
 
     @classmethod
     def of(cls, entry: Commitment) -> CommitmentReply:
-        """From the record."""
+        """Convert from the record."""
         return cls(
             seq=entry.seq,
             kind=entry.kind,
@@ -345,7 +345,7 @@ class CommitmentReply(BaseModel):
 
 
 class KeyReply(BaseModel):
-    """An API key; its secret only in the answer that made it."""
+    """An API key. The secret is included only when it is created."""
 
     id: str
     label: str
@@ -357,7 +357,7 @@ class KeyReply(BaseModel):
 
     @classmethod
     def of(cls, key: ApiKey, secret: str | None = None) -> KeyReply:
-        """From the record."""
+        """Convert from the record."""
         return cls(
             id=key.id,
             label=key.label,
@@ -370,7 +370,7 @@ class KeyReply(BaseModel):
 
 
 class HealthReply(BaseModel):
-    """Whether the service lives, or can serve."""
+    """Whether the service is alive, or ready."""
 
     status: Literal["ok"] = "ok"
 
@@ -391,7 +391,7 @@ def _nats(nano: int | None) -> float | None:
 
 
 class VerificationReply(BaseModel):
-    """Whether the ledger holds, and what is wrong first."""
+    """Whether the ledger is intact, and the first problem if not."""
 
     sound: bool
     problem: str | None
@@ -404,7 +404,7 @@ class VerificationReply(BaseModel):
 
 
 class ErasureReply(BaseModel):
-    """What was forgotten. It costs nothing: erased visitors get the zero row."""
+    """What was erased. It costs nothing: erased visitors get the zero row."""
 
     decisions: int
     debits: Annotated[dict[str, float], _deprecated("erasing costs nothing")] = {}
@@ -412,12 +412,12 @@ class ErasureReply(BaseModel):
 
     @classmethod
     def of(cls, outcome: Erasure) -> ErasureReply:
-        """From the use-case's outcome."""
+        """Convert from the service's result."""
         return cls(decisions=outcome.decisions)
 
 
 class ScratchReply(BaseModel):
-    """A scratch copy: what it promises, and its one table. Entries are text: they exceed 2^53."""
+    """A scratch copy: its promise and its only table. Entries are strings, because they exceed 2^53."""
 
     key: str
     of_strategy: str
@@ -430,7 +430,7 @@ class ScratchReply(BaseModel):
 
     @classmethod
     def of(cls, copy: Experiment, table: PublishedTable) -> ScratchReply:
-        """From the copy and its table."""
+        """Convert from the copy and its table."""
         made = decoded_table(table.rows, len(copy.arms))
         return cls(
             key=copy.key,
@@ -445,7 +445,7 @@ class ScratchReply(BaseModel):
 
 
 class StoredDrawReply(BaseModel):
-    """A decision of a scratch copy as it is stored; segment (-1: not listed) and arm by position."""
+    """A stored decision of a scratch copy, with indices of segment (-1: not listed) and arm."""
 
     id: str
     segment: int

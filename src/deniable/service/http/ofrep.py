@@ -1,8 +1,9 @@
 """OFREP, the OpenFeature Remote Evaluation Protocol: an experiment is a flag, its arm the variant.
 
-The targeting key is the visitor, the context's `segment` the segment. The reason is the same for
-everybody and the metadata holds only the decision's id, which the reward needs. Bulk evaluation
-tells the decisions that are stored and never draws: asking for all flags must not enrol a visitor.
+The targeting key is the visitor, and the context's `segment` is the segment. The reason is the same
+for everyone, and the metadata contains only the decision's id, which is needed for rewards. Bulk
+evaluation returns stored decisions and never draws, so that asking for all flags does not enrol a
+visitor.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _ERROR_CODES = {404: "FLAG_NOT_FOUND", 400: "PARSE_ERROR", 422: "INVALID_CONTEXT
 
 
 def evaluation(key: str, decision: Decision) -> JsonObject:
-    """A successful evaluation.
+    """Return a successful evaluation.
 
     >>> evaluation("checkout", Decision("0a", "new"))["variant"]
     'new'
@@ -38,7 +39,7 @@ def evaluation(key: str, decision: Decision) -> JsonObject:
 
 
 def context_of(document: JsonObject) -> tuple[str, str | None]:
-    """Visitor and segment of an evaluation request; other members of the context do not matter."""
+    """Return visitor and segment of an evaluation request. Other members of the context are ignored."""
     context = document.get("context")
     if type(context) is not dict:
         raise Problem(422, "invalid-argument", "context: expected an object")
@@ -55,7 +56,7 @@ def context_of(document: JsonObject) -> tuple[str, str | None]:
 
 
 def refusal(key: str | None, problem: Problem) -> tuple[int, bytes]:
-    """Status and body of a failed evaluation: OFREP has its own, and knows 400 but not 422."""
+    """Return status and body of a failed evaluation, in OFREP's format, with 400 instead of 422."""
     code = _ERROR_CODES.get(problem.status, "GENERAL")
     if problem.code == "targeting-key":
         code = "TARGETING_KEY_MISSING"

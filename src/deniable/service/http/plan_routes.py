@@ -1,4 +1,4 @@
-"""Plans over HTTP: the same object as the library, the command line and the planner page."""
+"""Plans over HTTP: the same object as in the library, the command line and the planner page."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Inside = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False, strict=True)]
 
 
 class PlanRequest(BaseModel):
-    """An experiment to plan. Give a base rate to be told what to expect, not only what cannot happen."""
+    """An experiment to plan. With a base rate, the plan has expected results in addition to bounds."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -45,10 +45,10 @@ class PlanRequest(BaseModel):
 
 @plans.post("/plan")
 def make_plan(wanted: PlanRequest) -> Plan:
-    """Plan the privacy budget of an experiment; nothing is stored.
+    """Plan the privacy budget of an experiment. Nothing is stored.
 
-    Nothing is simulated either: where the expectation was not made beforehand (segments of different
-    sizes, a trace budget), `expected.note` says what it leaves out.
+    Nothing is simulated either. If no precomputed expectation exists (segments of different sizes,
+    a trace budget), `expected.note` says what is left out.
     """
     return plan(
         n_arms=wanted.arms,

@@ -1,6 +1,6 @@
-"""Every refusal has one body: RFC 9457 problem details, which never repeat what the caller sent.
+"""Errors as RFC 9457 problem details, which never repeat what the caller sent.
 
-Values are left out on purpose: what was sent may be a segment or a visitor's id.
+Values are omitted on purpose: they might contain a segment or a visitor's id.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ _STATUS_OF: tuple[tuple[type[DeniableError], int, str], ...] = (
 
 
 class Problem(Exception):
-    """A refusal on its way to the caller.
+    """An error response.
 
     Attributes:
         status: the HTTP status.
-        code: the last part of the problem's `type`; stable, for programs.
+        code: the last part of the problem's `type`, stable for use in programs.
         detail: one sentence for people.
-        headers: further response headers.
-        members: further members of the body.
+        headers: additional response headers.
+        members: additional members of the body.
     """
 
     def __init__(
@@ -64,11 +64,11 @@ class Problem(Exception):
         self.detail = detail
         self.headers = dict(headers or {})
         self.members = dict(members or {})
-        if status == 503:  # the same for everyone
+        if status == 503:  # the same for all callers
             self.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
 
     def body(self) -> bytes:
-        """The problem as JSON.
+        """Return the problem as JSON.
 
         >>> Problem(404, "unknown-name", "there is none").body()[:62]
         b'{"type":"urn:problem-type:deniable:unknown-name","title":"Not '
@@ -85,7 +85,7 @@ class Problem(Exception):
 
 
 def problem_of(error: Exception) -> Problem:
-    """The problem that tells an error; one that is not ours tells nothing."""
+    """Convert an error to a problem. Unexpected errors reveal nothing."""
     if isinstance(error, Problem):
         return error
     for kind, status, code in _STATUS_OF:
@@ -101,8 +101,8 @@ def _detail(error: DeniableError) -> str:
         return f"there is no such {error.kind}"
     if isinstance(error, OverloadedError):
         return "too much is queued; try again in a moment"
-    if isinstance(error, StoreUnavailableError):  # its own text may name hosts and files
-        return "the store did not answer; nothing was done"
+    if isinstance(error, StoreUnavailableError):  # its message may name hosts and files
+        return "the store did not respond; nothing was done"
     return str(error)
 
 

@@ -1,4 +1,4 @@
-"""Scores over HTTP: what a model outside wants of an experiment of the strategy "gate"."""
+"""Scores over HTTP: what an external model wants in an experiment with the strategy "gate"."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ scores = APIRouter(
 
 
 def _shaped(given: object) -> dict[str, dict[str, float]]:
-    """Checked as a whole: pydantic would say where a score is wrong, and so name a segment."""
+    """Validate all scores at once: pydantic would report the location and thereby name a segment."""
     try:
         return checked_scores(given)
     except InvalidArgumentError as error:
@@ -43,7 +43,7 @@ _SCHEMA = {
 
 
 class ScoresRequest(BaseModel):
-    """What a model wants, by segment and arm."""
+    """A model's scores, by segment and arm."""
 
     model_config = ConfigDict(json_schema_extra={"additionalProperties": False})
 
@@ -59,7 +59,7 @@ class ScoresRequest(BaseModel):
 
 
 class ScoresReply(BaseModel):
-    """What the gate will do with them; see `deniable.storage.records.GateReport`."""
+    """What the gate will do with the scores; see `deniable.storage.records.GateReport`."""
 
     model_config = ConfigDict(from_attributes=True)
 
@@ -77,6 +77,6 @@ class ScoresReply(BaseModel):
 
 @scores.put("/experiments/{key}/scores", responses=problems(404, 409))
 def put_scores(service: Service, key: ExperimentKey, wanted: ScoresRequest) -> ScoresReply:
-    """Scores for the next scheduled table, and what the promise costs the model. Private."""
+    """Set the scores for the next scheduled table; returns what the promise costs the model. Private."""
     report = service.scores.put(key, wanted.scores, kind=wanted.kind)
     return ScoresReply.model_validate(report)

@@ -1,11 +1,11 @@
-"""Serving the application with uvicorn, in this process or in several that share a listening socket.
+"""Runs the application with uvicorn, in this process or in several that share a listening socket.
 
-SIGTERM, SIGINT or SIGHUP: no new connections, requests in flight are answered, the writer finishes what
-is queued, then the process ends with status 0. That takes at most `shutdown_seconds`, also where the
-store does not answer.
+On SIGTERM, SIGINT or SIGHUP, new connections are refused, requests in flight are answered, the
+writer finishes everything queued, and the process exits with status 0. This takes at most
+`shutdown_seconds`, even if the store does not respond.
 
-The listening socket may be inherited from systemd (`LISTEN_FDS`). Then it stays open while the service
-restarts, and connections wait in it.
+The listening socket may be inherited from systemd (`LISTEN_FDS`). It then stays open during a
+restart, and new connections wait in its backlog.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ from deniable.service.settings import Settings
 
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 FIRST_INHERITED = 3
-"""The first descriptor that systemd hands over."""
+"""The first file descriptor that systemd passes."""
 
 OTHER_FILES = 100
-"""Descriptors kept for anything but connections: the store, logs, exports."""
+"""File descriptors reserved for everything except connections: the store, logs, exports."""
 
 _log = logging.getLogger("deniable")
 
 
 def open_service(settings: Settings) -> Deniable:
-    """The service that the settings describe."""
+    """Open the service with these settings."""
     return open_store(
         settings.store,
         key_file=settings.key_file or None,
@@ -57,7 +57,7 @@ def open_service(settings: Settings) -> Deniable:
 
 
 def options_of(settings: Settings, tally: Tally | None = None) -> Options:
-    """The application's options."""
+    """Return the application's options."""
     return Options(
         body_limit=settings.body_limit,
         batch_limit=settings.batch_limit,
@@ -72,7 +72,7 @@ def options_of(settings: Settings, tally: Tally | None = None) -> Options:
 
 
 def listening_socket(settings: Settings) -> socket.socket:
-    """The inherited socket, or a bound one; where the demo's port is taken, one on a free port."""
+    """Return the inherited socket, or bind one. If the demo's port is taken, use any free port."""
     inherited = inherited_socket()
     if inherited is not None:
         return inherited
@@ -92,17 +92,17 @@ def listening_socket(settings: Settings) -> socket.socket:
 
 
 def inherited_socket() -> socket.socket | None:
-    """The socket that systemd listens on for this process, if it does."""
+    """Return the socket passed by systemd, if any."""
     owner, count = os.environ.pop("LISTEN_PID", ""), os.environ.pop("LISTEN_FDS", "")
     if owner != str(os.getpid()):
         return None
     if count != "1":
-        raise WrongStateError(f"{count or 'no'} sockets were handed over; one is expected")
+        raise WrongStateError(f"{count or 'no'} sockets were passed by systemd; expected one")
     return socket.socket(fileno=FIRST_INHERITED)
 
 
 def address(sock: socket.socket) -> str:
-    """Where the service answers, as a URL."""
+    """Return the service's URL."""
     if sock.family not in (socket.AF_INET, socket.AF_INET6):
         return f"unix:{sock.getsockname()}"
     host, port = sock.getsockname()[:2]
@@ -113,13 +113,13 @@ def address(sock: socket.socket) -> str:
 def serve(
     app: AsgiApp, settings: Settings, sock: socket.socket, lifeline: socket.socket | None = None
 ) -> None:
-    """Serve one application in this process until a signal ends it, or its supervisor does.
+    """Serve one application in this process until a signal or the supervisor stops it.
 
     Args:
-        app: to serve.
-        settings: how.
-        sock: bound, maybe shared with other processes.
-        lifeline: connects a worker with its supervisor.
+        app: the application.
+        settings: the settings.
+        sock: a bound socket, possibly shared with other processes.
+        lifeline: connects a worker to its supervisor.
     """
     log_to_stderr(settings.log_level)
     collect_seldom()
@@ -127,24 +127,24 @@ def serve(
 
 
 def collect_seldom() -> None:
-    """Let the garbage collector look less often, and never again at what is here for good.
+    """Run the garbage collector less often, and exclude existing objects from it.
 
-    A batch makes many objects at once, none of them in cycles: looking through them after every 700
-    took a tenth of the time.
+    A batch creates many objects at once, none of them in cycles. A collection after every 700
+    objects took a tenth of the time.
     """
     gc.freeze()
     gc.set_threshold(50_000, 10, 10)
 
 
 class _Server(uvicorn.Server):
-    """uvicorn with limits on connections, an end that is certain, and a supervisor."""
+    """uvicorn with connection limits, a bounded shutdown, and a supervisor."""
 
     def __init__(self, app: AsgiApp, settings: Settings, lifeline: socket.socket | None) -> None:
         protocol = limited(
             settings.request_seconds,
             settings.idle_seconds,
-            _connections(settings.connection_limit),
-            # Not where something stands before the application, such as traces.
+            _connection_limit(settings.connection_limit),
+            # Not if the application is wrapped, for example by tracing.
             app.answer_at_once if isinstance(app, Application) else None,
         )
         config = uvicorn.Config(
@@ -153,12 +153,12 @@ class _Server(uvicorn.Server):
             loop="asyncio" if sys.platform == "win32" else "uvloop",
             ws="none",
             lifespan="on",
-            access_log=False,  # the application writes its own, without paths
+            access_log=False,  # the application writes its own log, without paths
             log_config=None,
             log_level=settings.log_level,
-            proxy_headers=False,  # nothing depends on a caller's address
+            proxy_headers=False,  # client addresses are not used
             server_header=False,
-            timeout_keep_alive=3_600,  # the protocol has its own
+            timeout_keep_alive=3_600,  # the protocol has its own timeout
             timeout_graceful_shutdown=max(1, settings.shutdown_seconds * 2 // 3),
         )
         super().__init__(config)
@@ -171,11 +171,11 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         if self._lifeline is not None:
             self._lifeline.setblocking(False)
-            asyncio.get_running_loop().add_reader(self._lifeline, self._heard)
+            asyncio.get_running_loop().add_reader(self._lifeline, self._reply_to_supervisor)
             self._lifeline.send(b".")
 
     async def on_tick(self, counter: int) -> bool:
-        """See uvicorn.Server: called ten times a second."""
+        """See uvicorn.Server. Called ten times a second."""
         if counter % 10 == 0:
             now = time.monotonic()
             for connection in list(self.server_state.connections):
@@ -190,7 +190,7 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """See uvicorn.Server; a signal that was obeyed is not raised again."""
+        """See uvicorn.Server. Signals that were handled are not raised again."""
         before = {number: signal.signal(number, self.handle_exit) for number in ENDING}
         try:
             yield
@@ -201,11 +201,11 @@ class _Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """See uvicorn.Server."""
         if not self.should_exit:
-            self._end_for_certain()
+            self._force_exit()
         super().handle_exit(sig, frame)
 
-    def _heard(self) -> None:
-        """Answer the supervisor, to show that the event loop runs; end if it is gone."""
+    def _reply_to_supervisor(self) -> None:
+        """Reply to the supervisor, to show that the event loop runs; shut down if it is gone."""
         assert self._lifeline is not None
         try:
             data = self._lifeline.recv(64)
@@ -219,8 +219,8 @@ class _Server(uvicorn.Server):
         asyncio.get_running_loop().remove_reader(self._lifeline)
         self.handle_exit(signal.SIGTERM, None)
 
-    def _end_for_certain(self) -> None:
-        """A thread may wait for a store that never answers: do not wait for it."""
+    def _force_exit(self) -> None:
+        """Exit even if a thread is still waiting for a store that never responds."""
 
         def end() -> None:
             if not self._finished:
@@ -233,8 +233,8 @@ class _Server(uvicorn.Server):
         timer.start()
 
 
-def _connections(wanted: int) -> int:
-    """How many connections there may be: as wanted, as far as descriptors allow it."""
+def _connection_limit(wanted: int) -> int:
+    """Return the connection limit: the wanted number, within the file descriptor limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < wanted + OTHER_FILES:
         unlimited = hard == resource.RLIM_INFINITY

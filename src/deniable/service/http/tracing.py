@@ -1,11 +1,11 @@
-"""OpenTelemetry traces: one span for each request, with nothing in it about anybody.
+"""OpenTelemetry traces: one span per request, with no personal data.
 
-A span has the method, the route's template, the status and its times. It has no path, query, header,
-body or message of an error, because those can hold a visitor, a segment or an experiment. Of the
-caller's headers only the ids in `traceparent` are taken: `tracestate` and `baggage` may carry anything.
+A span contains the method, the route template, the status and its times. It has no path, query,
+header, body or error message, because those could contain a visitor, a segment or an experiment.
+Only the ids in the `traceparent` header are used: `tracestate` and `baggage` may carry anything.
 
-The provider is the application's own. What else in the process is instrumented cannot add to its spans,
-and FastAPI's own telemetry, which exports paths and messages of errors, is off.
+The application has its own tracer provider, so other instrumentation in the process cannot add to
+its spans. FastAPI's own telemetry, which exports paths and error messages, is off.
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ METHODS = frozenset(
     {"CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE"}
 )
 FLUSH_SECONDS = 2.0
-"""How long ending waits for the last spans to be sent."""
+"""How long shutdown waits for the last spans to be sent."""
 
 
 def otlp_provider() -> TracerProvider:
-    """Spans go where the standard variables say (`OTEL_EXPORTER_OTLP_ENDPOINT` and others)."""
+    """Return a provider that exports as configured by the standard `OTEL_EXPORTER_OTLP_*` variables."""
     require("opentelemetry.sdk.trace", extra="telemetry")
-    if not is_installed("opentelemetry.exporter.otlp.proto.http"):  # large, and there are others
+    # Not a dependency: it is large, and there are alternatives.
+    if not is_installed("opentelemetry.exporter.otlp.proto.http"):
         allowed = "an exporter: pip install opentelemetry-exporter-otlp-proto-http"
         raise InvalidArgumentError("traces", True, allowed)
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -51,11 +52,11 @@ def otlp_provider() -> TracerProvider:
 
 
 class Traced:
-    """An application whose requests are traced.
+    """Wraps an application and traces its requests.
 
     Args:
         app: the application.
-        provider: where the spans go; flushed when the application ends.
+        provider: receives the spans; flushed at shutdown.
     """
 
     def __init__(self, app: Application, provider: TracerProvider) -> None:
@@ -64,7 +65,7 @@ class Traced:
         self._tracer = provider.get_tracer("deniable")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """ASGI."""
+        """ASGI entry point."""
         if scope["type"] != "http":
             await self._app(scope, receive, self._ending(send))
             return
@@ -78,7 +79,7 @@ class Traced:
                 status = message["status"]
             await send(message)
 
-        # The name comes at the end: before that, only the path is known.
+        # The name is set at the end, because only the path is known until then.
         span = self._tracer.start_span("request", context=_parent(scope), kind=SpanKind.SERVER)
         try:
             await self._app(scope, receive, noted)
@@ -95,7 +96,7 @@ class Traced:
             span.end()
 
     def _ending(self, send: Send) -> Send:
-        """`send` of the lifespan: before it says that everything has ended, the spans are sent."""
+        """Wrap the lifespan's `send` to flush the spans before it reports shutdown."""
 
         async def ended(message: Message) -> None:
             if message["type"] == "lifespan.shutdown.complete":
@@ -104,10 +105,10 @@ class Traced:
 
                 def flush() -> None:
                     self._provider.shutdown()
-                    with suppress(RuntimeError):  # nobody waits any more
+                    with suppress(RuntimeError):  # the event loop is closed
                         loop.call_soon_threadsafe(flushed.set_result, None)
 
-                # A thread that nothing waits for: a collector may not answer.
+                # A daemon thread, because the collector may not respond.
                 threading.Thread(target=flush, name="deniable-spans", daemon=True).start()
                 await asyncio.wait([flushed], timeout=FLUSH_SECONDS)
             await send(message)
@@ -116,7 +117,7 @@ class Traced:
 
 
 def _parent(scope: Scope) -> Context:
-    """The caller's span, if it named one; its ids alone."""
+    """Return the caller's span, if it sent one, with its ids only."""
     from opentelemetry.context import Context
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 

@@ -1,8 +1,8 @@
 """Several worker processes on one listening socket, and the supervisor that keeps them running.
 
-Supervisor and worker are connected by a pair of sockets. The supervisor sends a byte every second and
-the worker's event loop sends it back: a worker that has ended or hangs is replaced. A worker whose
-supervisor is gone, however that happened, finishes what it is doing and ends.
+A socket pair connects the supervisor and each worker. The supervisor sends a byte every second and
+the worker's event loop sends it back. A worker that has exited or hangs is replaced. A worker whose
+supervisor is gone finishes its work and exits.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from deniable.service.http.server import ENDING
 from deniable.service.settings import Settings
 
 WORKER = "DENIABLE_WORKER"
-"""Set for worker processes only: descriptors of socket, lifeline and tally, and the tally's row."""
+"""Set only in worker processes: descriptors of socket, lifeline and tally, and the tally's row."""
 
 SILENT_SECONDS = 30.0
-"""A worker whose event loop has not moved for this long is replaced."""
+"""A worker whose event loop has been stuck for this long is replaced."""
 
 _log = logging.getLogger("deniable")
 
 
 class Inherited(NamedTuple):
-    """What a worker gets from its supervisor."""
+    """What a worker receives from its supervisor."""
 
     sock: socket.socket
     lifeline: socket.socket
@@ -42,7 +42,7 @@ class Inherited(NamedTuple):
 
 
 def inherited() -> Inherited | None:
-    """What this process got from its supervisor; None where it is no worker."""
+    """Return what this process received from its supervisor; None if it is not a worker."""
     given = os.environ.pop(WORKER, None)
     if given is None:
         return None
@@ -53,10 +53,10 @@ def inherited() -> Inherited | None:
 
 
 def supervise(settings: Settings, sock: socket.socket) -> None:
-    """Run `settings.workers` processes until a signal ends them.
+    """Run `settings.workers` processes until a signal stops them.
 
     Raises:
-        StoreUnavailableError: a worker ended before it had started.
+        StoreUnavailableError: a worker exited before it was ready.
     """
     log_to_stderr(settings.log_level)
     ending = threading.Event()
@@ -84,7 +84,7 @@ def supervise(settings: Settings, sock: socket.socket) -> None:
 
 
 class _Worker:
-    """One worker process, seen by the supervisor."""
+    """One worker process, as seen by the supervisor."""
 
     def __init__(self, settings: Settings, sock: socket.socket, memory: int, row: int) -> None:
         self._lifeline, theirs = socket.socketpair()
@@ -95,17 +95,17 @@ class _Worker:
             [sys.executable, "-m", "deniable", "serve"],
             env={**os.environ, **settings.environment(), WORKER: given},
             pass_fds=inherits,
-            start_new_session=True,  # Ctrl-C is for the supervisor, which passes it on
+            start_new_session=True,  # Ctrl-C goes to the supervisor, which forwards it
         )
         theirs.close()
         self._heard_at = time.monotonic()
         self.started = False
 
     def healthy(self) -> bool:
-        """Whether it runs and its event loop moves."""
+        """Whether it runs and its event loop responds."""
         ended = self._process.poll() is not None
         try:
-            while self._lifeline.recv(64):  # the first byte comes when it starts to serve
+            while self._lifeline.recv(64):  # the first byte is sent when it starts to serve
                 self._heard_at, self.started = time.monotonic(), True
             return False
         except BlockingIOError:
@@ -113,18 +113,18 @@ class _Worker:
         except OSError:
             return False
         if not ended:
-            with suppress(OSError):  # gone, or full because nobody reads: noticed soon
+            with suppress(OSError):  # gone, or stuck with a full buffer: noticed soon
                 self._lifeline.send(b".")
         silent = time.monotonic() - self._heard_at
         return not ended and (not self.started or silent < SILENT_SECONDS)
 
     def terminate(self) -> None:
-        """Ask it to end."""
+        """Ask it to shut down."""
         if self._process.poll() is None:
             self._process.terminate()
 
     def join(self, deadline: float) -> None:
-        """Wait until it has ended, at most until the deadline."""
+        """Wait for it to exit, at most until the deadline."""
         try:
             self._process.wait(max(0.1, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
@@ -132,7 +132,7 @@ class _Worker:
         self._lifeline.close()
 
     def kill(self) -> None:
-        """End it now."""
+        """Kill it."""
         self._process.kill()
         self._process.wait()
         self._lifeline.close()

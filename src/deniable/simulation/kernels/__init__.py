@@ -1,1 +1,1 @@
-"""The simulator's inner loops, compiled by Numba. Read `run.py` first: it has the entry points."""
+"""The simulator's inner loops, compiled by Numba. Start with `run.py`, which has the entry points."""

@@ -1,7 +1,8 @@
-"""Three arms and more, one segment, near a tie: 64 visitors at once, as in `two_arms.py`.
+"""Three or more arms, one segment, near a tie: 64 visitors at once, as in `two_arms.py`.
 
-One word of bits says who is shown another arm than the leader, one for each arm who sees it and who
-clicks. Where little is explored, the few visitors who see another arm are drawn one by one.
+One word of bits marks the visitors who are shown another arm than the leader; two more per arm mark
+who sees it and who clicks. If exploration is low, the few visitors who see another arm are drawn
+one by one.
 """
 
 from __future__ import annotations
@@ -35,22 +36,22 @@ from deniable.simulation.kernels.state import (
 from deniable.simulation.kernels.two_arms import LONG, WORD, show
 
 _U1 = np.uint64(1)
-_SHORT = 7.0  # visitors of a quiet block, below which they are taken one by one
+_SHORT = 7.0  # blocks shorter than this are processed one visitor at a time
 _RUN = 8
-_FEW = 3  # other shows for each arm of which tossing one by one is cheaper than 64 at once
+_FEW = 3  # up to this many other shows per arm, tossing one by one is cheaper than 64 at once
 
 
 @compiled
 def advance_words(
     rule: Rule, visitors: int, space: LeapSpace, words: WordArray, arms: Arms
 ) -> None:
-    """Advance the arms of one segment, at most by `visitors`, until the leader is well ahead.
+    """Advance the arms of one segment, by at most `visitors`, until the leader is well ahead.
 
     Args:
         rule: FIXED or DYNAMIC.
-        visitors: how many at most.
-        space: room.
-        words: room by arm: thresholds of the rates, who sees the arm, who clicks, (3, K).
+        visitors: maximum number of visitors.
+        space: scratch space.
+        words: scratch space by arm: thresholds of the rates, who sees the arm, who clicks, (3, K).
         arms: with shows below `PRODUCT_SAFE`.
     """
     rates, shows, clicks, state = arms.rates, arms.shows, arms.clicks, arms.state
@@ -60,6 +61,7 @@ def advance_words(
     most = 0
     for shown in shows:
         most = max(most, shown)
+    # Keep counts below PRODUCT_SAFE, so that products of two of them fit into 63 bits.
     end = clock + min(visitors, PRODUCT_SAFE - most)
     explored = space.exploring[0]
     for arm in range(n_arms):
@@ -75,6 +77,9 @@ def advance_words(
             settled = clock + 1 >= rule.turns[-1]
             epoch_end = NEVER if settled else clock + 64 + clock // 128
             rate = first if settled else max(floor, scheduled(n_arms, epoch_end))
+            # All visitors of the epoch share the exploration at its end and the bonus at its start.
+            # With the remaining probability, `loose`, a visitor is rare and its own clock decides. The
+            # probabilities below are conditional on not being rare.
             loose = first - rate
             scale = wait_scale(loose)
             rare_at = clock + failures_before_success(scale, state)
@@ -85,6 +90,7 @@ def advance_words(
         if clock == rare_at:
             now = max(floor, scheduled(n_arms, clock + 1))
             last = explored[0] * n_arms * (1.0 - loose)
+            # A rare visitor explores if its draw is below the schedule at its own clock.
             wanders = uniform(state) * loose < now - last
             _visit(wanders, leader, tied, arms)
             clock += 1
@@ -96,7 +102,8 @@ def advance_words(
             clock += 1
             continue
         length = single_leader_length(shows, clicks, leader, explored, bonus, rates, 2.0 * LONG)
-        # Far ahead: blocks are cheaper. Not before one visitor has passed, or the caller would loop.
+        # Far ahead, blocks are cheaper. Advance at least one visitor first, or the caller would
+        # loop.
         if length > LONG and clock > start:
             break
         if length < _SHORT:
@@ -116,7 +123,7 @@ def advance_words(
 
 @compiled
 def _visit(wanders: bool, leader: int, tied: int, arms: Arms) -> None:
-    """One visitor who is shown any arm with the same chance, or a greedy one."""
+    """Process one visitor who is shown a uniformly random arm, or a greedy one."""
     arm = leader
     if wanders:
         arm = int(uniform(arms.state) * arms.rates.size)
@@ -127,7 +134,7 @@ def _visit(wanders: bool, leader: int, tied: int, arms: Arms) -> None:
 
 @compiled
 def _single(explored: FloatArray, bonus: float, leader: int, tied: int, arms: Arms) -> None:
-    """One visitor by the rule's present exploration."""
+    """Process one visitor with the rule's current exploration."""
     u = uniform(arms.state)
     arm = leader
     if u < bonus:
@@ -144,7 +151,7 @@ def _single(explored: FloatArray, bonus: float, leader: int, tied: int, arms: Ar
 
 @compiled
 def _take_word(visitors: int, leader: int, space: LeapSpace, words: WordArray, arms: Arms) -> int:
-    """Up to 64 visitors at once, until the lead of the one leader is lost; returns how many."""
+    """Process up to 64 visitors at once, until the single leader loses the lead; return how many."""
     shows, clicks, state = arms.shows, arms.clicks, arms.state
     explored, won = space.exploring[0], space.counts[1]
     limits, seen, hits = words[0], words[1], words[2]
@@ -163,7 +170,7 @@ def _take_word(visitors: int, leader: int, space: LeapSpace, words: WordArray, a
             shows[arm] += ones(seen[arm])
             clicks[arm] += won[arm]
         return visitors
-    # The totals do not settle it: look for the visitor at whom the lead is lost.
+    # The totals do not decide it: find the visitor at whom the lead is lost.
     for lane in range(visitors):
         bit = _U1 << np.uint64(lane)
         arm = leader
@@ -193,7 +200,7 @@ def _show_others(
     words: WordArray,
     arms: Arms,
 ) -> None:
-    """Which other arm each of these visitors sees, and who clicks."""
+    """Draw which other arm each of these visitors sees, and who clicks."""
     rates, state = arms.rates, arms.state
     limits, seen, hits = words[0], words[1], words[2]
     n_arms = rates.size
@@ -219,7 +226,7 @@ def _show_others(
 
 @compiled
 def _tossed(bits: np.uint64, probability: float, state: WordArray) -> np.uint64:
-    """Each of the bits kept with this probability, one by one."""
+    """Keep each of the bits with this probability, one by one."""
     kept = ZERO_WORD
     while bits != ZERO_WORD:
         lowest = bits & (~bits + _U1)
@@ -233,7 +240,7 @@ def _tossed(bits: np.uint64, probability: float, state: WordArray) -> np.uint64:
 def _stays(
     leader: int, lowest: int, own: int, shows: IntArray, clicks: IntArray, won: IntArray
 ) -> bool:
-    """Whether the leader after all its failures is above each arm after all its clicks."""
+    """Whether the leader, after all its failures, is above each arm after all its clicks."""
     for arm in range(shows.size):
         if arm != leader:
             highest = clicks[arm] + won[arm]

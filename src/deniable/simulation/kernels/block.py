@@ -1,9 +1,10 @@
 """Blocks of visitors between changes of the greedy arm: drawn, checked, split, walked through.
 
-A block is its totals: shows and clicks by segment and arm. Every order of its visitors is equally
-likely. Totals that show that no greedy arm can have changed are taken whole. Others are split in two,
-and looked at again; near the bottom visitors are drawn one by one. Where a greedy arm changes, the rest
-of the block is dropped: it is independent of the past.
+A block is represented by its totals: shows and clicks by segment and arm. Every order of its
+visitors is equally likely. If the totals prove that no greedy arm can have changed, the block is
+accepted as a whole. Otherwise it is split in two, and each part is checked again; small parts are
+drawn visitor by visitor. If a greedy arm changes, the rest of the block is dropped, which is valid
+because it is independent of the past.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ _LEAF = 16  # sub-blocks of this size are walked through
 def decide(
     u: float, greedy: float, spread: FloatArray, leaders: Leaders, world: World, out: IntArray
 ) -> None:
-    """Segment, arm and click of an undecided visitor, from what its own clock leaves open.
+    """Draw segment, arm and click of an undecided visitor, from the probability left open at its clock.
 
-    `u` is uniform on what is left open: the first `greedy` of it is the greedy arm's, the rest
-    the arms' in parts of sizes `spread`.
+    `u` is uniform on that remainder: the first `greedy` of it goes to the greedy arm, the rest to
+    the arms in proportion to `spread`.
     """
     j = pick(world.arrival, world.state) if leaders.arms.size > 1 else 0
     if u < greedy:
@@ -53,10 +54,10 @@ def decide(
 
 @compiled
 def pick(cumulative: FloatArray, state: WordArray) -> int:
-    """An index drawn from cumulative probabilities."""
+    """Draw an index from cumulative probabilities."""
     place = uniform(state)
     index = 0
-    # The last is taken without a comparison: rounding could leave it below 1.
+    # The last one needs no comparison: rounding could leave it below 1.
     while index < cumulative.size - 1 and place >= cumulative[index]:
         index += 1
     return index
@@ -72,21 +73,22 @@ def draw_totals(
     shown: IntArray,
     won: IntArray,
 ) -> None:
-    """Shows and clicks of `size` independent visitors, by segment and arm."""
+    """Draw shows and clicks of `size` independent visitors, by segment and arm."""
     n_segments, n_arms = world.rates.shape
     state = world.state
     all_exploring = total(exploring)
     before = 0.0
     for j in range(n_segments):
         rest = 1.0 - before
-        # Who is left belongs to the last segment, whatever rounding has left of the shares.
+        # The remaining visitors belong to the last segment, whatever rounding has left of the
+        # shares.
         last = j == n_segments - 1 or rest <= 0.0
         visitors = size if last else binomial(size, (world.arrival[j] - before) / rest, state)
         size -= visitors
         before = world.arrival[j]
         for arm in range(n_arms):
             shown[j, arm] = 0
-        # The greedy choice first: it takes most of the visitors.
+        # Draw the greedy choice first, because it takes most of the visitors.
         leader = leaders.arms[j]
         ties = leaders.ties[j]
         skipped = leader if ties == 1 else -1
@@ -98,7 +100,7 @@ def draw_totals(
         else:
             greedy = binomial(visitors, bonus / (all_exploring + bonus), state)
             _explore_arms(visitors - greedy, exploring, all_exploring, skipped, shown[j], state)
-            # The greedy visitors are spread evenly over the tied arms, one arm after the other.
+            # Greedy visitors are spread evenly over the tied arms, one arm after the other.
             for rank in range(ties):
                 part = binomial(greedy, 1.0 / (ties - rank), state)
                 shown[j, tied_arm(world.shows[j], world.clicks[j], leader, rank)] += part
@@ -116,13 +118,13 @@ def _explore_arms(
     shown: IntArray,
     state: WordArray,
 ) -> None:
-    """Spread visitors over the arms, but for one, in proportion to their exploration."""
+    """Spread visitors over all arms except one, in proportion to their exploration."""
     last = exploring.size - 1 if skipped != exploring.size - 1 else exploring.size - 2
     for arm in range(last):
         if visitors == 0:
             return
         if arm != skipped:
-            # `total` loses digits as it is counted down: the ratio may be a hair above 1.
+            # `total` loses precision as it is counted down, so the ratio may be slightly above 1.
             part = binomial(visitors, min(1.0, exploring[arm] / total), state)
             shown[arm] += part
             visitors -= part
@@ -134,22 +136,22 @@ def _explore_arms(
 def settle_block(
     size: int, n_undecided: int, blocks: Blocks, leaders: Leaders, world: World
 ) -> bool:
-    """Advance through one block; False where a greedy arm has changed and the rest is dropped.
+    """Advance through one block; return False if a greedy arm changed and the rest was dropped.
 
     Args:
-        size: visitors of the block.
-        n_undecided: how many of them have a place of their own; the others come in any order.
-        blocks: in `shown[0]` and `won[0]`, shows and clicks of the other visitors; the places and
-            fates of the undecided; the rest is room for parts.
+        size: number of visitors in the block.
+        n_undecided: how many of them have a fixed position; the others come in any order.
+        blocks: shows and clicks of the other visitors in `shown[0]` and `won[0]`; positions and
+            outcomes of the undecided ones; the rest is scratch space for parts.
         leaders: the greedy arms.
-        world: advanced.
+        world: advanced in place.
     """
     sizes, shown, won = blocks.sizes, blocks.shown, blocks.won
     clock = world.clocks[0]
-    # A stack of sub-blocks, the earliest on top.
+    # Stack of sub-blocks, with the earliest on top.
     sizes[0] = size
     depth = 1
-    seen = 0  # undecided visitors that have passed
+    seen = 0  # undecided visitors processed so far
     while depth > 0:
         top = depth - 1
         here = sizes[top]
@@ -157,7 +159,8 @@ def settle_block(
         reach = seen
         while reach < n_undecided and blocks.places[reach] < passed + here:
             reach += 1
-        # The last place holds the part with its undecided visitors: it is what may be taken whole.
+        # The last slot holds the part including its undecided visitors, which may be accepted as a
+        # whole.
         _sum_part(blocks, top, seen, reach)
         if _holds(world, leaders, shown[DEPTH], won[DEPTH]):
             _take_part(world, shown[DEPTH], won[DEPTH])
@@ -185,7 +188,7 @@ def settle_block(
 
 @compiled
 def take_block(size: int, n_undecided: int, blocks: Blocks, world: World) -> None:
-    """Advance through one block in which no greedy arm is shown: nothing can change it."""
+    """Advance through a block in which no greedy arm is shown, so that nothing can change."""
     _take_part(world, blocks.shown[0], blocks.won[0])
     for i in range(n_undecided):
         j, arm = blocks.undecided[i, 0], blocks.undecided[i, 1]
@@ -196,7 +199,7 @@ def take_block(size: int, n_undecided: int, blocks: Blocks, world: World) -> Non
 
 @compiled
 def _sum_part(blocks: Blocks, part: int, first: int, stop: int) -> None:
-    """A part's totals plus undecided visitors `first` up to `stop`, into the last place."""
+    """Write a part's totals plus the undecided visitors `first` to `stop` to the last slot."""
     shown, won, undecided = blocks.shown, blocks.won, blocks.undecided
     for j in range(shown.shape[1]):
         for arm in range(shown.shape[2]):
@@ -242,7 +245,7 @@ def _split_block(
     left = _visitors_of(shown)
     for j in range(n_segments):
         for arm in range(n_arms):
-            # Given the totals, who comes first is a draw without replacement: hypergeometric.
+            # Given the totals, the first visitors are a draw without replacement: hypergeometric.
             here = shown[j, arm]
             taken = hypergeometric(here, left - here, size, state)
             hits = hypergeometric(won[j, arm], here - won[j, arm], taken, state)
@@ -274,17 +277,17 @@ def _walk_block(
     leaders: Leaders,
     world: World,
 ) -> bool:
-    """Go through a small block visitor by visitor; False where a greedy arm has changed.
+    """Process a small block visitor by visitor; return False if a greedy arm changed.
 
     Args:
-        size: visitors of the part.
-        clock: visitors before the whole block, from which places count.
-        part: the part's place in `blocks`; it is used up.
+        size: number of visitors in the part.
+        clock: visitors before the whole block, from which positions count.
+        part: index of the part in `blocks`; it is consumed.
         seen: the first undecided visitor of the part.
-        reach: the first after it.
+        reach: the first one after the part.
         blocks: the block.
         leaders: the greedy arms.
-        world: advanced.
+        world: advanced in place.
     """
     shown, won, undecided, state = (
         blocks.shown[part],
@@ -316,7 +319,7 @@ def _walk_block(
         if clicked:
             world.clicks[j, arm] += 1
         world.clocks[0] += 1
-        # The set of tied arms changes with every shown arm of it, unless its rate stays the same.
+        # Showing a tied arm changes the set of tied arms, unless its rate stays the same.
         leader, tied = find_leaders(world.shows[j], world.clicks[j])
         if leader != leaders.arms[j] or tied != leaders.ties[j]:
             return False

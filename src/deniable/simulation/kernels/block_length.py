@@ -1,9 +1,10 @@
-"""How far to leap: a block just short enough that its totals are likely to settle the question.
+"""Chooses block lengths: just short enough that the totals are likely to be decisive.
 
-Any length that depends on the past alone is exact; these lengths only make splits rare. With d the
-gap between the leader's rate and a challenger's, the gap after m visitors is closed at worst by the
-leader's expected failures, m f Q / n, and the challenger's expected clicks, m s (1 - Q') / n', or,
-where the paths are long, by their swings of about five standard deviations.
+Any length that depends only on the past gives the exact distribution; these lengths merely make
+splits rare. With d the gap between the leader's rate and a challenger's, the gap after m visitors
+is closed at worst by the leader's expected failures, m f Q / n, and the challenger's expected
+clicks, m s (1 - Q') / n'. For long paths it is closed by their fluctuations of about five standard
+deviations.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ import math
 from deniable._compile import compiled
 from deniable.simulation.kernels.state import FloatArray, IntArray
 
-_CERTAIN = 0.7  # of the length at which the expected worst order closes the gap
-_SWING = 5.2  # standard deviations that a held path must keep off, and a little more
+_CERTAIN = 0.7  # share of the length at which the expected worst order closes the gap
+_SWING = 5.2  # standard deviations that an accepted path must keep away, plus a margin
 _LIKELY = 0.65
-_LONG = 200.0  # visitors from which swings are smaller than worst orders
+_LONG = 200.0  # from this many visitors, fluctuations are smaller than worst orders
 
 
 @compiled
@@ -29,7 +30,7 @@ def single_leader_length(
     rates: FloatArray,
     longest: float,
 ) -> float:
-    """Visitors of the segment to leap while one arm leads alone, at most `longest`."""
+    """Return how many of the segment's visitors to leap while one arm leads, at most `longest`."""
     n, c = shows[leader], clicks[leader]
     own = exploring[leader] + bonus
     q = c / n
@@ -45,11 +46,11 @@ def single_leader_length(
         hits = exploring[arm] * rates[arm]
         rise = hits * (1.0 - other) / k
         closing = fall + rise
-        # Most challengers are far behind: one comparison, no division.
+        # Most challengers are far behind, so this takes one comparison and no division.
         if closing <= 0.0 or gap > closing * length / _CERTAIN:
             continue
         reach = _CERTAIN * gap / closing
-        # Over many visitors clicks and failures mix: the worst order is far too cautious.
+        # Over many visitors, clicks and failures mix, and the worst order is far too pessimistic.
         if reach > _LONG:
             arm_sway = _SWING * math.sqrt(hits * (1.0 - rates[arm])) / k
             reach = max(reach, _swinging_length(gap, rise, sway, arm_sway, n + k))
@@ -59,8 +60,8 @@ def single_leader_length(
 
 @compiled
 def _swinging_length(gap: float, rise: float, sway: float, arm_sway: float, seen: int) -> float:
-    """Visitors after which swings may close the gap, of the leader or of both."""
-    # leader swings, challenger at its worst: rise m + sway sqrt m = gap
+    """Return the visitors after which fluctuations of the leader, or of both, may close the gap."""
+    # leader fluctuates, challenger at its worst: rise m + sway sqrt m = gap
     root = 2.0 * gap / (sway + math.sqrt(sway * sway + 4.0 * rise * gap))
     mixed = _LIKELY * root * root
     both = gap / (sway + arm_sway)
@@ -78,7 +79,7 @@ def pair_length(
     other_rate: float,
     longest: float,
 ) -> float:
-    """The same for two arms: c clicks in n shows of the leader, d in k of the challenger."""
+    """The same for two arms: the leader has c clicks in n shows, the challenger d in k."""
     shown = float(max(k, 1))
     other = d / shown
     gap = c / n - other
@@ -104,13 +105,13 @@ def tied_length(
     bonus: float,
     rates: FloatArray,
 ) -> float:
-    """Visitors of the segment until the tie is expected to break, times .7; infinite if never."""
+    """Return the segment's visitors until the tie is expected to break, times .7; infinite if never."""
     breaking = 0.0
     at_zero = clicks[leader] == 0
     at_one = clicks[leader] == shows[leader] and not at_zero
     for arm in range(shows.size):
         if at_zero:
-            # Nobody has clicked: the first click of any arm breaks the tie.
+            # There are no clicks yet: the first click of any arm breaks the tie.
             breaking += (exploring[arm] + bonus / tied) * rates[arm]
         elif at_one and clicks[arm] == shows[arm] and clicks[arm] > 0:
             breaking += (exploring[arm] + bonus / tied) * (1.0 - rates[arm])
@@ -124,8 +125,8 @@ def tied_length(
 
 @compiled
 def schedule_length(clock: int, exploration: float, candidates: float) -> float:
-    """Visitors in which a decaying schedule leaves about this many of them undecided.
+    """Return the visitors in which a decaying schedule leaves about this many of them undecided.
 
-    Exploration falls like n^(-1/3), so over m visitors by about m / (3 n) of itself.
+    Exploration falls like n^(-1/3), so over m visitors it falls by about m / (3 n) of itself.
     """
     return math.sqrt(3.0 * candidates * (clock + 1.0) / max(exploration, 1e-300))

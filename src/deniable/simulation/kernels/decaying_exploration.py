@@ -1,12 +1,13 @@
-"""Exploration that decays, one segment, one leader: long blocks made of short steps.
+"""Decaying exploration with one segment and one leader: long blocks made of short steps.
 
-Only how many visitors see another arm than the leader depends on the clock; which arm it is and who
-clicks does not. So a block is cut into steps in which the exploration hardly falls. In each step the
-visitors who wander off the leader are counted: in bulk at the exploration of the step's end, which all
-have in common, and a few candidates, found by geometric waits, who are compared with the schedule at
-their own clock. Then all steps together get their arms and clicks, and are checked as one block: the
-order in which an arm's own visitors click is uniform whatever the clocks do, and the check (see
-`leader.py`) asks for no more. Only if it fails are the totals dealt out to the steps.
+Only the number of visitors who see another arm than the leader depends on the clock; which arm they
+see and who clicks does not. So a block is divided into steps in which the exploration hardly falls.
+In each step we count the visitors who see another arm: in bulk with the exploration at the step's
+end, which all of them have at least, plus a few candidates, found by geometric waiting times, who
+are compared with the schedule at their own clock. Then all steps together get their arms and
+clicks, and are checked as one block: the order in which an arm's own visitors click is uniform
+whatever the clocks do, and the check (see `leader.py`) needs no more. The totals are distributed to
+the steps only if it fails.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ from deniable.simulation.kernels.state import (
     World,
 )
 
-_WANTED = 4.0  # candidates to expect in a step
-_CONVEX = 32  # from here on the schedule is a convex function of the clock
+_WANTED = 4.0  # expected candidates per step
+_CONVEX = 32  # from this clock on, the schedule is a convex function of the clock
 
 
 @compiled
@@ -46,16 +47,16 @@ def advance_decaying(floor: float, visitors: int, space: LeapSpace, world: World
     """Advance by one block of at most this many visitors, while the schedule is above its floor.
 
     Args:
-        floor: the rule's least exploration.
-        visitors: how many at most.
-        space: with an arm that leads alone.
-        world: of one segment.
+        floor: the rule's minimum exploration.
+        visitors: maximum number of visitors.
+        space: scratch space, with an arm that leads alone.
+        world: a world with one segment.
     """
     n_arms = world.rates.shape[1]
     state = world.state
     leader = space.leaders.arms[0]
     size, steps, wandering = 0, 0, 0
-    share = 1.0 - 1.0 / n_arms  # of those who explore that see another arm
+    share = 1.0 - 1.0 / n_arms  # share of exploring visitors who see another arm
     high = share * max(floor, scheduled(n_arms, world.clocks[0] + 1))
     while size < visitors and steps < STEPS:
         clock = world.clocks[0] + size
@@ -94,7 +95,7 @@ def advance_decaying(floor: float, visitors: int, space: LeapSpace, world: World
             world.clicks[0, arm] += block_won[arm]
         world.clocks[0] += size
         return
-    # The leader may have changed somewhere: go through the steps, each with its own visitors.
+    # The leader may have changed: go through the steps, each with its own visitors.
     for i in range(steps):
         length, found, wanderers = space.steps[i, 0], space.steps[i, 1], space.steps[i, 2]
         _deal(length - wanderers, wanderers, leader, space, state)
@@ -105,7 +106,7 @@ def advance_decaying(floor: float, visitors: int, space: LeapSpace, world: World
 
 @compiled
 def _schedule_and_slope(n_arms: int, floor: float, clock: int) -> tuple[float, float]:
-    """The exploration, and minus its derivative: exploration (1 - 1 / log n) / (3 n)."""
+    """Return the exploration, and minus its derivative: exploration (1 - 1 / log n) / (3 n)."""
     if clock < _CONVEX:
         return max(floor, scheduled(n_arms, clock)), 0.0
     log_clock = math.log(clock)
@@ -125,19 +126,21 @@ def _count_wanderers(
     candidates: IntArray,
     state: WordArray,
 ) -> tuple[int, int, int]:
-    """One step: its length, its candidates, and how many see another arm than the leader.
+    """Return a step's length, its candidates, and how many visitors see another arm than the leader.
 
-    Each visitor wanders with `low`, is a candidate with `high` - `low`, and else sees the leader.
+    Each visitor sees another arm with probability `low`, is a candidate with `high` - `low`, and
+    otherwise sees the leader.
 
     Args:
         n_arms: K.
-        floor: the rule's least exploration.
+        floor: the rule's minimum exploration.
         clock: visitors before the step.
-        length: the step's length, at most.
-        high: at least the chance to wander at the step's first clock.
-        low: the chance at the last.
-        slope: minus the derivative of the chance at the last clock; below 0 if not convex before.
-        candidates: receives for each twice its place in the step, and 1 more if it wanders.
+        length: the maximum length of the step.
+        high: at least the probability of another arm at the step's first clock.
+        low: the probability at the last clock.
+        slope: minus the derivative of the probability at the last clock; negative if it is not
+            convex before.
+        candidates: receives twice the position in the step for each, plus 1 if it sees another arm.
         state: the generator.
     """
     share = 1.0 - 1.0 / n_arms
@@ -147,8 +150,8 @@ def _count_wanderers(
     found, wanderers = 0, 0
     place = failures_before_success(scale, state)
     while place < length:
-        # A convex schedule lies between its tangent at the end and its chord: most candidates are
-        # settled by these two lines, without a logarithm and a cube root.
+        # A convex schedule lies between its tangent at the end and its chord. These two lines
+        # decide most candidates without a logarithm and a cube root.
         height = uniform(state) * loose
         left = length - place
         if slope >= 0.0 and height >= chord * left:
@@ -161,7 +164,7 @@ def _count_wanderers(
         wanderers += 1 if wanders else 0
         found += 1
         if found == CANDIDATES:
-            length = place + 1  # no room for more: the step ends here, which is exact
+            length = place + 1  # no space for more: end the step here, which is still exact
         place += 1 + failures_before_success(scale, state)
     wanderers += binomial(length - found, low / (1.0 - loose), state)
     return length, found, wanderers
@@ -169,7 +172,7 @@ def _count_wanderers(
 
 @compiled
 def _spread_evenly(visitors: int, leader: int, shown: IntArray, state: WordArray) -> None:
-    """Spread visitors evenly over all arms but the leader."""
+    """Spread visitors evenly over all arms except the leader."""
     arms = shown.size - 1
     for arm in range(shown.size):
         if arm != leader:
@@ -181,7 +184,7 @@ def _spread_evenly(visitors: int, leader: int, shown: IntArray, state: WordArray
 
 @compiled
 def _deal(greedy: int, wanderers: int, leader: int, space: LeapSpace, state: WordArray) -> None:
-    """Move the visitors of one step out of the block's totals, given how many of them wander."""
+    """Move the visitors of one step out of the block's totals, given how many see another arm."""
     left_shown, left_won = space.counts[0], space.counts[1]
     shown, won = space.blocks.shown[0, 0], space.blocks.won[0, 0]
     wandering = -left_shown[leader]
@@ -202,7 +205,7 @@ def _deal(greedy: int, wanderers: int, leader: int, space: LeapSpace, state: Wor
 
 @compiled
 def _seat(candidates: IntArray, leader: int, blocks: Blocks, state: WordArray) -> None:
-    """Give each candidate a place, an arm and a click out of a step's totals."""
+    """Assign each candidate a position, an arm and a click from a step's totals."""
     shown, won = blocks.shown[0, 0], blocks.won[0, 0]
     for i in range(candidates.size):
         arm = leader

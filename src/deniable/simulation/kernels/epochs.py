@@ -1,11 +1,12 @@
-"""Policies that publish one table per epoch, simulated exactly: an epoch is a few multinomial draws.
+"""Exact simulation of policies that publish one table per epoch, with a few multinomial draws each.
 
-Within an epoch every visitor is drawn independently from the same table, so the counts of the epoch are
-multinomial by segment, then by arm, then binomial in clicks. A run costs as many draws as there are
-epochs, that is, log T. The step kernel draws visitor by visitor from the same tables. The tables are
-made by the very functions that serve.
+Within an epoch every visitor is drawn independently from the same table, so the counts of the epoch
+are multinomial by segment, then by arm, then binomial in clicks. A run needs as many draws as there
+are epochs, that is, log T. The step kernel draws visitor by visitor from the same tables. The
+tables are made by the same functions as in the service.
 
-The loop over epochs is Python: compiled as one piece with all that it calls it would take a minute.
+The loop over epochs is Python: compiling it together with everything that it calls would take a
+minute.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ from deniable.simulation.kernels.state import FloatArray, IntArray
 from deniable.simulation.kernels.trace import REWARD, enter_counts, noise_variance
 
 NextTable = Callable[[FloatArray, FloatArray, FloatArray], FloatArray]
-"""From shows, clicks and the variance that noise adds to click rates, (K, J) each, to a table."""
+"""Makes a table from shows, clicks and the variance that noise adds to click rates, (K, J) each."""
 
 
 class Publishing(NamedTuple):
     """When tables are published, and from what.
 
     Attributes:
-        epochs: how far it is from table to table; in the first all arms are equally likely.
-        trace_budget: noise on the counts that tables are made of; 0 for none.
+        epochs: distance from table to table; in the first epoch all arms are equally likely.
+        trace_budget: noise on the counts for tables; 0 for none.
     """
 
     epochs: Epochs
@@ -39,12 +40,12 @@ class Publishing(NamedTuple):
 def run_epochs(
     leap: bool, publishing: Publishing, next_table: NextTable, setting: Setting
 ) -> tuple[IntArray, IntArray]:
-    """One repetition; as the entry points of `run.py`."""
+    """Run one repetition, like the entry points of `run.py`."""
     shape = setting.rates.shape
     record = record_of(setting)
     parts = np.empty(sum(shape), np.int64)
-    entered = np.zeros((2, *shape), np.int64)  # shows and clicks that are in the sums
-    sums = np.zeros((2, *shape), np.int64)  # shows and rewards that tables are made of
+    entered = np.zeros((2, *shape), np.int64)  # shows and clicks already included in the sums
+    sums = np.zeros((2, *shape), np.int64)  # shows and rewards from which tables are made
     rows = np.cumsum(np.full(shape, 1 / shape[1]), axis=1)
     exact = np.zeros(shape[::-1])
     done, due, published = 0, due_at(0, publishing.epochs), 0
@@ -73,16 +74,16 @@ def run_epochs(
 
 
 def _by_arm(counts: IntArray) -> FloatArray:
-    """Counts by segment and arm as floats by arm and segment."""
+    """Convert counts by segment and arm to floats by arm and segment."""
     return np.ascontiguousarray(counts.T, np.float64)
 
 
 def _noisy_counts(
     sums: IntArray, published: int, trace_budget: float
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Shows, clicks and the variance that noise adds to click rates, (K, J) each.
+    """Return shows, clicks and the variance that noise adds to click rates, (K, J) each.
 
-    Noisy sums are clipped where they are used, not where they are kept.
+    Noisy sums are clipped where they are used, not where they are stored.
     """
     shows = np.maximum(sums[0].T, 0).astype(float, order="C")
     clicks = np.clip(sums[1].T / REWARD, 0, shows).astype(float, order="C")

@@ -1,7 +1,7 @@
-"""Who is shown what: the exploration of an epsilon-greedy rule at a clock.
+"""The exploration of an epsilon-greedy rule at a clock.
 
-At each clock a rule gives every arm an exploration probability, and the rest, the bonus, to the greedy
-arm. The bonus never falls as the clock runs.
+At each clock a rule gives every arm an exploration probability, and the rest, the bonus, to the
+greedy arm. The bonus never falls as the clock advances.
 
 - FIXED: `fixed` holds the K exploration probabilities and, last, the bonus.
 - DYNAMIC: exploration max(floor, (K log n / n)^(1/3)), the same for all arms.
@@ -20,9 +20,10 @@ from deniable.simulation.kernels.state import DYNAMIC, FIXED, FloatArray, Rule
 
 @compiled
 def scheduled(n_arms: int, clock: int) -> float:
-    """min(1, (K log n / n)^(1/3)), and 1 for the first two."""
+    """Return min(1, (K log n / n)^(1/3)), and 1 for the first two visitors."""
     if clock < 3:
-        # log 1 is 0: the formula alone would show the first visitor the greedy arm, unexplored.
+        # log 1 is 0, so the formula alone would show the first visitor the greedy arm without
+        # exploring.
         return 1.0
     return float(min(1.0, np.cbrt(n_arms * math.log(clock) / clock)))
 
@@ -42,11 +43,12 @@ def explore(rule: Rule, clock: int, out: FloatArray) -> float:
             out[arm] = rate / n_arms
         return 1.0 - rate
     if rate >= 1.0:
-        # The risk is 0 here, and c_j = 1 / (e^0 - 1) is infinite: all arms alike, no bonus.
+        # The risk is 0 here, and c_j = 1 / (e^0 - 1) is infinite: all arms are equal, without a
+        # bonus.
         for arm in range(n_arms):
             out[arm] = 1.0 / n_arms
         return 0.0
-    # log1p and expm1 keep their digits where the risk is tiny, as it is at early clocks.
+    # log1p and expm1 stay accurate for tiny risks, as at early clocks.
     risk = math.log1p((n_arms - 1) * (1.0 - rate)) - math.log(rate)
     total = 1.0
     for arm in range(n_arms):
@@ -59,7 +61,7 @@ def explore(rule: Rule, clock: int, out: FloatArray) -> float:
 
 @compiled
 def total(values: FloatArray) -> float:
-    """The sum, from the first to the last: `sum` of an array is slow to compile."""
+    """Return the sum in order. Numba takes long to compile `sum` of an array."""
     found = 0.0
     for value in values:
         found += value

@@ -1,8 +1,8 @@
-"""Index policies: the arm with the highest index is shown, alone, until another's is higher.
+"""Index policies: show the arm with the highest index until another's is higher.
 
-While one arm leads, the others stand still, so a block of m visitors is m shows of the leader. An index
-rises with clicks and falls with failures: if the leader's is still the highest after all the block's
-failures first, no order of the visitors can have changed the leader.
+While one arm leads, the others do not change, so a block of m visitors is m shows of the leader. An
+index rises with clicks and falls with failures: if the leader's is still the highest after all the
+block's failures first, no order of the visitors can have changed the leader.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from deniable.simulation.kernels.random_numbers import (
 from deniable.simulation.kernels.run import Record, Setting, enter_phase, note, record_of
 from deniable.simulation.kernels.state import DEPTH, FloatArray, IntArray, WordArray
 
-_LEAF = 8  # parts of a block of this size are walked through
-_SHORT_BLOCK = 8  # below this, single visitors are cheaper
+_LEAF = 8  # parts of this size are walked through
+_SHORT_BLOCK = 8  # below this length, single visitors are cheaper
 
 
 class IndexArms(NamedTuple):
@@ -35,7 +35,7 @@ class IndexArms(NamedTuple):
         rates: click rates, (K,).
         shows: counts so far, (K,).
         clicks: counts so far, (K,).
-        indices: the present index of each arm, (K,).
+        indices: the current index of each arm, (K,).
         state: the generator.
     """
 
@@ -47,7 +47,7 @@ class IndexArms(NamedTuple):
 
 
 def run_index(leap: bool, table: GittinsTable, setting: Setting) -> tuple[IntArray, IntArray]:
-    """The Gittins index policy: segments learn apart, so each is run on its own."""
+    """Run the Gittins index policy. Segments learn separately, so each is run on its own."""
     record = record_of(setting)
     n_segments, n_arms = setting.rates.shape
     arrivals = np.empty(n_segments, np.int64)
@@ -86,7 +86,7 @@ def _run_index(
 
 @compiled
 def _step_index(visitors: int, table: GittinsTable, arms: IndexArms) -> None:
-    """Visitor by visitor: show the highest index, update it."""
+    """Process visitors one by one: show the highest index, then update it."""
     for _ in range(visitors):
         arm, _tied = _lead(arms.indices, arms.state)
         _show(arm, table, arms)
@@ -102,7 +102,7 @@ def _show(arm: int, table: GittinsTable, arms: IndexArms) -> None:
 
 @compiled
 def _leap_index(visitors: int, table: GittinsTable, stack: IntArray, arms: IndexArms) -> None:
-    """The same law in blocks."""
+    """Process visitors in blocks, with the same distribution."""
     rates, shows, clicks = arms.rates, arms.shows, arms.clicks
     indices, state = arms.indices, arms.state
     table_end = table.small.shape[0]
@@ -115,7 +115,7 @@ def _leap_index(visitors: int, table: GittinsTable, stack: IntArray, arms: Index
                 clicks[arm], shows[arm], rates[arm], indices[arm] - rival, visitors
             )
         if shows[arm] < table_end:
-            # The table's two halves meet with a tiny step: a block stays within one of them.
+            # The two parts of the table meet with a tiny step, so a block stays within one of them.
             size = min(size, table_end - 1 - shows[arm])
         if size < _SHORT_BLOCK:
             _show(arm, table, arms)
@@ -155,13 +155,13 @@ def _leap_index(visitors: int, table: GittinsTable, stack: IntArray, arms: Index
 
 @compiled
 def _lead(indices: FloatArray, state: WordArray) -> tuple[int, int]:
-    """An arm with the highest index, drawn among equals, and how many those are."""
+    """Return an arm with the highest index, drawn among equals, and their number."""
     best, tied = 0, 1
     for arm in range(1, indices.size):
         if indices[arm] > indices[best]:
             best, tied = arm, 1
         elif indices[arm] == indices[best]:
-            # Keep each of n equals with probability 1/n, without counting them first.
+            # Reservoir sampling: keep the n-th equal with probability 1/n, without counting first.
             tied += 1
             if uniform(state) * tied < 1.0:
                 best = arm
@@ -179,7 +179,7 @@ def _runner_up(indices: FloatArray, leader: int) -> float:
 
 @compiled
 def _quiet_length(clicks: int, shows: int, rate: float, gap: float, visitors: int) -> int:
-    """About .7 of the shows whose expected failures would close the gap."""
+    """Return about .7 of the shows whose expected failures would close the gap."""
     mean = (clicks + 1.0) / (shows + 2.0)
     fall = (1.0 - rate) * mean / (shows + 2.0)
     if fall * visitors <= 0.7 * gap:
@@ -194,10 +194,10 @@ def _quiet_length(clicks: int, shows: int, rate: float, gap: float, visitors: in
 def _holds(
     clicks: int, shows: int, won: int, shown: int, rival: float, table: GittinsTable
 ) -> bool:
-    """Whether the leader's index stays above the rival's all through a block."""
+    """Whether the leader's index stays above the rival's throughout a block."""
     if look_up(clicks, shows + shown - won, table) > rival:
         return True
-    # An index is above the posterior mean: it is enough that the mean stays above the rival.
+    # An index is above the posterior mean, so it suffices that the mean stays above the rival.
     return (
         shown >= 64 and 0.0 < rival < 1.0 and stays_above(clicks + 1, shows + 2, won, shown, rival)
     )

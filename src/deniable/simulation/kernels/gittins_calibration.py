@@ -1,13 +1,13 @@
-"""The Bernoulli Gittins index by calibration: which sure payment is as good as going on?
+"""The Bernoulli Gittins index by calibration: the certain payment that is as good as continuing.
 
 With payment x for each visitor, D(s, n) is the value over being paid forever, in units of clicks per
 visitor, after s clicks in n shows of an arm with a Beta(1, 1) prior and posterior mean m = (s+1)/(n+2):
 
     A(s, n) = (1 - discount) (m - x) + discount [m D(s+1, n+1) + (1-m) D(s, n+1)],  D = max(0, A).
 
-The index of (s, n) is the x at which A(s, n) = 0. One sweep from the horizon back goes through
-all states for one x. Only states near m = x need it: further up nobody stops (D = m - x), further down
-nobody goes on (D = 0).
+The index of (s, n) is the x at which A(s, n) = 0. One backward sweep from the horizon goes through
+all states for one x. Only states near m = x need it: further up it is never best to stop (D = m - x),
+further down it is never best to continue (D = 0).
 """
 
 from __future__ import annotations
@@ -43,23 +43,23 @@ def sweep(
     before: FloatArray,
     indices: FloatArray,
 ) -> None:
-    """Sweep from D at the horizon back to A at `start` shows, in place.
+    """Sweep backwards from D at the horizon to A at `start` shows, in place.
 
-    The index is noted at some n, in one of two ways: as the real s with A(s, n) = 0 for this payment,
-    or, where payments are close to each other, for each s as the payment at which A(s, n) falls
-    through 0 between the last payment and this one.
+    The index is recorded at some n, in one of two ways: as the real s with A(s, n) = 0 for this
+    payment, or, if payments are closely spaced, for each s as the payment at which A(s, n) crosses
+    0 between the previous payment and this one.
 
     Args:
         payment: x.
         discount: in (0, 1).
-        horizon: shows from which to go back.
-        start: shows at which to end.
+        horizon: shows at which the sweep starts.
+        start: shows at which it ends.
         values: D(s, horizon), becomes A(s, start), (horizon + 2,).
-        edge_at: the n at which to note the index, ascending, (N,).
+        edge_at: the n at which to record the index, ascending, (N,).
         edges: receives the real s with A(s, n) = 0 at each of them, or nan, (N,).
-        previous: the last payment, below this one.
-        before: A(s, n) at the last payment, becomes that at this one, (N, any).
-        indices: receives the index of each s whose A falls through 0, (N, any); or (N, 0) for none.
+        previous: the previous payment, below this one.
+        before: A(s, n) at the previous payment, replaced by that at this one, (N, any).
+        indices: receives the index of each s whose A crosses 0, (N, any); or (N, 0) for none.
     """
     low, high = _edges(payment, horizon)
     due = edge_at.size - 1
@@ -79,7 +79,7 @@ def sweep(
             edges[due] = np.nan
             due -= 1
         below, chord = 0.0, 0.0
-        first, at_first = -1, 0.0  # the smallest s at which going on is better, and A there
+        first, at_first = -1, 0.0  # the smallest s at which continuing is better, and A there
         for s in range(low, high + 1):
             m = (s + 1.0) / (n + 2.0)
             going_on = (1.0 - discount) * (m - payment) + discount * (
@@ -93,8 +93,8 @@ def sweep(
                     indices[row, s] = payment - (payment - previous) * part
                 before[row, s] = going_on
             if recording and first >= 0:
-                # Between s - 1 and s, A bends from a flat line to a steep one: the root is between
-                # those of the chord and of the steep line. Take the middle.
+                # Between s - 1 and s, A bends from a flat line to a steep one, so the root lies
+                # between those of the chord and of the steep line. Take the midpoint.
                 steep = min(at_first / (going_on - at_first), 1.0)
                 edges[due + 1] = first - 0.5 * (steep + chord) if first > low else first - steep
                 recording = False
@@ -112,9 +112,9 @@ def sweep(
 def _sweep_row(
     payment: float, discount: float, n: int, low: int, high: int, values: FloatArray
 ) -> None:
-    """D(s, n) for s from `low` to `high`, in place of D(s, n + 1).
+    """Compute D(s, n) for s from `low` to `high`, in place of D(s, n + 1).
 
-    Nearly all rows are of this kind. A loop with nothing to note runs in vector instructions.
+    Nearly all rows are of this kind. A loop without recording is vectorised.
     """
     for s in range(low, high + 1):
         m = (s + 1.0) / (n + 2.0)
@@ -126,14 +126,14 @@ def _sweep_row(
 
 @compiled
 def without_learning(payment: float, shows: int, out: FloatArray) -> None:
-    """D where nothing more is learnt: max(0, m - x)."""
+    """Compute D if nothing more is learnt: max(0, m - x)."""
     for s in range(shows + 1):
         out[s] = max(0.0, (s + 1.0) / (shows + 2.0) - payment)
 
 
 @compiled
 def _neighbour(payment: float, count: int) -> tuple[int, float]:
-    """The last of the payments below this one, and how far it is to the next."""
+    """Return the index of the last payment below this one, and the distance to the next."""
     angle = math.asin(math.sqrt(payment)) / (math.pi / 2) * count - 0.5
     k = min(max(math.floor(angle), 0), count - 2)
     return k, min(max(angle - k, 0.0), 1.0)
@@ -143,7 +143,7 @@ def _neighbour(payment: float, count: int) -> tuple[int, float]:
 def beside(
     payment: float, payments: FloatArray, table: FloatArray, shows: int, out: FloatArray
 ) -> None:
-    """`between` for payments so close to each other that A is read at s itself."""
+    """Like `between`, for payments so close to each other that A is read at s itself."""
     k, part = _neighbour(payment, payments.size)
     for s in range(shows + 1):
         out[s] = max(0.0, (1.0 - part) * table[k, s] + part * table[k + 1, s])
@@ -153,14 +153,14 @@ def beside(
 def between(
     payment: float, payments: FloatArray, table: FloatArray, shows: int, out: FloatArray
 ) -> None:
-    """D(s, n) at a payment, from A at the payments around it.
+    """Interpolate D(s, n) at a payment from A at the neighbouring payments.
 
-    In units of the posterior's standard deviation A hardly changes with the payment, so it is
-    read at the same distance from the payment in those units. D has a kink where A is 0; A has not.
+    In units of the posterior's standard deviation, A hardly changes with the payment, so it is read
+    at the same distance from the payment in those units. D has a kink where A is 0, but A does not.
 
     Args:
         payment: x.
-        payments: sin^2 of even angles, ascending, (P,).
+        payments: sin^2 of evenly spaced angles, ascending, (P,).
         table: A(s, n) at each of them, (P, n + 1).
         shows: n.
         out: receives D(s, n) at x, (n + 1,).
@@ -190,19 +190,18 @@ def first_indices(
     values: FloatArray,
     out: FloatArray,
 ) -> None:
-    """The index of every state with few shows, from A one show later at some payments.
+    """Compute the index of every state with few shows, from A one show later at some payments.
 
-    Each step sweeps the few shows at one payment and notes the states whose A has just fallen
-    through 0.
+    Each step sweeps the few shows at one payment and records the states whose A has just crossed 0.
 
     Args:
         discount: in (0, 1).
         payments: ascending, (P,).
         later: A(s, N) at each of them, (P, N + 1).
-        steps: how many payments to try.
-        before: ones: A of each state at the last payment, (N, N).
-        values: room, (N + 1,) or more.
-        out: ones: receives the indices by shows and clicks, (N, N).
+        steps: number of payments to try.
+        before: initially ones: A of each state at the previous payment, (N, N).
+        values: scratch space, (N + 1,) or more.
+        out: initially ones; receives the indices by shows and clicks, (N, N).
     """
     size = out.shape[0]
     previous = 0.0

@@ -1,12 +1,12 @@
-"""Gittins indices for Bernoulli rewards with a Beta(1, 1) prior: tables by discount, cached.
+"""Gittins indices for Bernoulli rewards with a Beta(1, 1) prior: cached tables by discount.
 
-Up to 255 shows of an arm the table holds the index of each state. Beyond, it holds the bonus
+Up to 255 shows of an arm, the table holds the index of each state. Beyond, it holds the bonus
 
     index = m + bonus(m, n) sqrt(m (1 - m) / (n + 2)),   m = (clicks + 1) / (n + 2),
 
 on a grid of arcsin(sqrt m) by log n, interpolated linearly; beyond the grid the bonus falls like Brezzi
-and Lai's psi(1 / (n log(1/discount))), which describes large n. Measured against bisection, one dynamic
-program for each try, at discounts .9, .99 and .9999: within 3e-5 of the index for the first 255 shows
+and Lai's psi(1 / (n log(1/discount))), which holds for large n. Compared with bisection, one dynamic
+program per step, at discounts .9, .99 and .9999, it is within 3e-5 of the index for the first 255 shows
 (1e-6 at .9 and .99), within 2e-4 up to 10,000 shows and 3e-4 beyond, also where all or none clicked.
 """
 
@@ -35,13 +35,13 @@ _COARSE, _FINER, _FINEST = (
     2048,
     4096,
 )  # payments swept: late, in the middle, for the first shows
-_EXTREME = 0.03  # payments this near to 0 or 1 are swept densely: there nothing scales
+_EXTREME = 0.03  # payments this close to 0 or 1 are swept densely, because nothing scales there
 _MEANS = 513
-_GROWTH = 1.1  # from one n of the grid to the next
+_GROWTH = 1.1  # ratio between consecutive n of the grid
 
 
 class GittinsTable(NamedTuple):
-    """What the kernels look indices up in.
+    """Lookup table of indices for the kernels.
 
     Attributes:
         small: index by shows and clicks, (256, 256).
@@ -55,10 +55,10 @@ class GittinsTable(NamedTuple):
 
 
 def gittins_index(clicks: int, shows: int, discount: float) -> float:
-    """The index of an arm with this many clicks in this many shows.
+    """Return the index of an arm with this many clicks in this many shows.
 
     Args:
-        clicks: s; the prior Beta(1, 1) is added to it.
+        clicks: s; the Beta(1, 1) prior is added to it.
         shows: n.
         discount: in (0, .9999].
 
@@ -72,7 +72,7 @@ def gittins_index(clicks: int, shows: int, discount: float) -> float:
 
 @lru_cache(maxsize=8)
 def gittins_table(discount: float) -> GittinsTable:
-    """The table for one discount: from memory, from the cache on disk, or computed (seconds)."""
+    """Return the table for one discount, from memory, from the disk cache, or computed (seconds)."""
     if not 0 < discount <= 0.9999:
         raise InvalidArgumentError("discount", discount, "a number above 0, up to .9999")
     path = _cache_file(discount)
@@ -99,13 +99,13 @@ def compute_table(
     largest: int = 10_000,
     beyond: int = 20_000,
 ) -> GittinsTable:
-    """Calibrate: from the horizon back in three stages, with ever more payments.
+    """Calibrate backwards from the horizon in three stages, with more and more payments.
 
     Args:
         discount: in (0, 1).
-        payments: how many payments to sweep in each stage.
-        largest: n of the grid at most.
-        beyond: shows to sweep beyond the grid at most.
+        payments: number of payments to sweep in each stage.
+        largest: maximum n of the grid.
+        beyond: maximum number of shows to sweep beyond the grid.
     """
     patience = 1 / (1 - discount)
     last = int(min(largest, max(4 * _MIDDLE, 30 * patience)))
@@ -124,7 +124,7 @@ def compute_table(
         before = np.empty_like(indices)
         for i in np.flatnonzero(wanted):
             if i == 0 or not wanted[i - 1]:
-                before[:] = -1.0  # no neighbour: nothing falls through 0 here
+                before[:] = -1.0  # no neighbour: nothing crosses 0 here
             x, last_x = paid[i], paid[max(int(i) - 1, 0)]
             stage.without_learning(x, horizon, values)
             stage.sweep(
@@ -158,7 +158,7 @@ def compute_table(
     )
     rows = [_bonus_row(n, np.arange(n + 1.0), indices[k, : n + 1]) for k, n in enumerate(middle)]
     outer = np.abs(coarse - 0.5) >= np.abs(dense[~extreme] - 0.5).max(initial=0.0)
-    edges_late[outer] = np.nan  # there the others are better
+    edges_late[outer] = np.nan  # the other values are better there
     for k, n in enumerate(late):
         known = np.flatnonzero(np.isfinite(extreme_indices[k, : n + 1]))
         clicks = np.concatenate([edges_late[:, k], known])
@@ -176,21 +176,21 @@ def _payments(count: int) -> FloatArray:
 
 
 def _grid_of_shows(last: int) -> tuple[NDArray[np.int64], FloatArray]:
-    """Whole n that are nearly even in log n, and those that are."""
+    """Return integers n that are nearly even in log n, and the exactly even values."""
     count = 1 + math.ceil(math.log(last / _SMALL) / math.log(_GROWTH))
     even = np.geomspace(_SMALL, last, count)
     return np.unique(np.round(even).astype(np.int64)), even
 
 
 def _bonus_row(n: int, edges: FloatArray, paid: FloatArray) -> FloatArray:
-    """The bonus on the grid of means, from pairs of s and its index."""
+    """Return the bonus on the grid of means, from pairs of s and its index."""
     good = np.isfinite(edges) & (edges > -0.9)
     means = (edges[good] + 1) / (n + 2)
     scaled = (paid[good] - means) / np.sqrt(means * (1 - means) / (n + 2))
     angles = np.arcsin(np.sqrt(means))
     wanted = np.arange(_MEANS) * (math.pi / 2) / (_MEANS - 1)
     row = np.interp(wanted, angles, scaled)
-    # Beyond the states there are, as the last two of them go: neighbouring n need it.
+    # Extrapolate beyond the existing states from the last two, because neighbouring n need it.
     slope = (scaled[-1] - scaled[-2]) / (angles[-1] - angles[-2])
     above = wanted > angles[-1]
     row[above] = np.maximum(0.0, scaled[-1] + slope * (wanted[above] - angles[-1]))
@@ -199,7 +199,7 @@ def _bonus_row(n: int, edges: FloatArray, paid: FloatArray) -> FloatArray:
 
 @compiled
 def look_up(clicks: int, shows: int, table: GittinsTable) -> float:
-    """The index of a state."""
+    """Return the index of a state."""
     small, bonus, grid = table.small, table.bonus, table.grid
     if shows < small.shape[0]:
         return float(small[shows, clicks])

@@ -1,8 +1,9 @@
-"""The step kernel for rewards that come late or are worth more or less than a click.
+"""The step kernel for rewards that arrive late, or whose value differs from that of a click.
 
-The greedy arm is the one with the highest mean of the rewards that are known. Rewards on their way wait
-in a ring of R places, R one more than the longest delay: visitor n's is kept in place n mod R, and the
-places that are due at the same visitor are a linked list. No place is needed again before it is empty.
+The greedy arm is the one with the highest mean of the known rewards. Pending rewards are in a ring
+buffer of R slots, where R is one more than the longest delay: visitor n's is in slot n mod R, and
+slots that are due at the same visitor form a linked list. A slot is always empty before it is
+reused.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ _TURN = 2.0 * math.pi
 
 
 class Worth(NamedTuple):
-    """What a click is worth, and when that is known.
+    """The value of a click, and when it is known.
 
     Attributes:
-        values: mean worth of a click, (J, K).
+        values: mean value of a click, (J, K).
         spread: standard deviation of its logarithm.
         delays: cumulative probabilities of 0, 1, 2, ... visitors, (R,).
     """
@@ -38,15 +39,15 @@ class Worth(NamedTuple):
 
 
 class Known(NamedTuple):
-    """Rewards that have arrived, and those on their way.
+    """Rewards that have arrived, and pending ones.
 
     Attributes:
         shows: visitors whose reward is known, (J, K).
         sums: their rewards, (J, K).
-        first: the first place due at a visitor, modulo R; -1 for none, (R,).
-        following: the next place due at the same visitor, (R,).
-        cells: segment and arm of each place, (R, 2).
-        rewards: of each place, (R,).
+        first: the first slot due at a visitor, modulo R; -1 for none, (R,).
+        following: the next slot due at the same visitor, (R,).
+        cells: segment and arm of each slot, (R, 2).
+        rewards: reward in each slot, (R,).
     """
 
     shows: IntArray
@@ -71,7 +72,7 @@ class Totals(NamedTuple):
 def run_late(
     rule: Rule, on_segment_clock: bool, worth: Worth, setting: Setting
 ) -> tuple[IntArray, IntArray, FloatArray]:
-    """An epsilon-greedy rule, visitor by visitor: shows, clicks and rewards, (C, J, K) each."""
+    """Run an epsilon-greedy rule visitor by visitor: shows, clicks and rewards, (C, J, K) each."""
     shape, places = setting.rates.shape, worth.delays.size
     points = (setting.checkpoints.size, *shape)
     totals = Totals(
@@ -135,7 +136,7 @@ def _run_late(
 
 @compiled
 def take_arrived(visitor: int, known: Known) -> None:
-    """Learn what is known before this visitor is shown an arm."""
+    """Process rewards that are known before this visitor is shown an arm."""
     due = visitor % known.first.size
     place = known.first[due]
     while place != _NOTHING:
@@ -148,7 +149,7 @@ def take_arrived(visitor: int, known: Known) -> None:
 
 @compiled
 def send(visitor: int, late: int, segment: int, arm: int, reward: float, known: Known) -> None:
-    """Put a visitor's reward on its way: not late, it is known before the next visitor."""
+    """Queue a visitor's reward; without delay, it is known before the next visitor."""
     place = visitor % known.first.size
     due = (visitor + 1 + late) % known.first.size
     known.cells[place, 0], known.cells[place, 1] = segment, arm
@@ -161,7 +162,7 @@ def send(visitor: int, late: int, segment: int, arm: int, reward: float, known: 
 def _shown_arm(
     bonus: float, exploring: FloatArray, shows: IntArray, sums: FloatArray, state: WordArray
 ) -> int:
-    """The greedy arm with the bonus's probability, one of equals at random; else an explored one."""
+    """Return the greedy arm with the bonus's probability (ties at random), else an explored one."""
     u = uniform(state)
     if u >= bonus:
         u -= bonus
@@ -188,7 +189,7 @@ def _shown_arm(
 
 @compiled
 def _unit_lognormal(spread: float, state: WordArray) -> float:
-    """A lognormal number with mean 1, by Box and Muller."""
+    """Draw a lognormal number with mean 1, by Box and Muller."""
     radius = math.sqrt(-2.0 * math.log(positive_uniform(state)))
     normal = radius * math.cos(_TURN * uniform(state))
     return math.exp(spread * normal - 0.5 * spread * spread)

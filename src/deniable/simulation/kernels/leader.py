@@ -1,13 +1,13 @@
-"""Who leads a segment, and could that have changed inside a block of visitors?
+"""Which arm leads a segment, and whether that can have changed inside a block of visitors.
 
 The greedy arm has the highest click rate. Rates are compared in integers: they tie exactly or not at
 all. An arm that was never shown counts as a click rate of 0.
 
 Given a block's shows N and clicks S of each arm, every order of the visitors is equally likely. The
-greedy arm is safe when no order could dethrone it: the leader after all its failures first is still
+greedy arm is safe when no order could change it: the leader after all its failures first is still
 above each challenger after all its clicks first. That is certain, and compared in integers.
 
-Where it is not certain it can still be all but certain. Fix a rate r between the two. The leader's
+If it is not certain, it can still be almost certain. Fix a rate r between the two. The leader's
 path is a walk from a = c - r n to b = c + S - r (n + N), both above 0, through every order of S clicks
 and N - S failures. For any h > 0, with p0 = (1 - e^(-h r)) / (1 - e^(-h)), e^(-h walk) is a martingale
 under click rate p0, so the walk ever falls to 0 with at most e^(-h a) (Lundberg), and
@@ -16,8 +16,8 @@ under click rate p0, so the walk ever falls to 0 with at most e^(-h a) (Lundberg
                       <= sqrt(8 N p q) exp(-h a + S log(p / p0) + (N - S) log(q / q0)),
 
 p = S / N. With h = 2 (a + b) / (N r (1 - r)) this is close to the bridge's true e^(-2ab / (N p q)).
-A block is held only if this is below 1e-18 for each path, so that a run with a million such checks is
-within 1e-12 of the exact law in total variation.
+A block is accepted only if this is below 1e-18 for each path, so that a run with a million such checks
+is within 1e-12 of the exact distribution in total variation.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from deniable.simulation.kernels.state import IntArray, Leaders, World
 
 PRODUCT_SAFE = 3_000_000_000  # below this, the product of two counts fits into 63 bits
 LOG_MISS = -41.5  # log(1e-18), rounded down
-BRIDGE_EXPONENT = 45.0  # what 2 a b / (N p q) must reach before the bound is worth evaluating
-_SHORT = 64  # paths shorter than this gain nothing over the certain check
+BRIDGE_EXPONENT = 45.0  # 2 a b / (N p q) must reach this for the bound to be worth evaluating
+_SHORT = 64  # for shorter paths this gains nothing over the certain check
 
 
 @compiled
 def is_above(clicks: int, shows: int, other_clicks: int, other_shows: int) -> bool:
     """Whether clicks / shows > other_clicks / other_shows; 0 / 0 counts as 0."""
     if shows < PRODUCT_SAFE and other_shows < PRODUCT_SAFE:
-        # With 0 shows there are 0 clicks: the products below are then right as they are.
+        # With 0 shows there are 0 clicks, so the products below are correct as they are.
         return clicks * max(other_shows, 1) > other_clicks * max(shows, 1)
     return sign_of_difference(clicks, shows, other_clicks, other_shows) > 0
 
 
 @compiled
 def sign_of_difference(clicks: int, shows: int, other_clicks: int, other_shows: int) -> int:
-    """-1, 0 or 1, for counts of any size: continued fractions instead of 128-bit products."""
+    """Return -1, 0 or 1 for counts of any size, with continued fractions instead of 128-bit products."""
     a, b, c, d = clicks, max(shows, 1), other_clicks, max(other_shows, 1)
     sign = 1
     while True:
@@ -61,7 +61,7 @@ def sign_of_difference(clicks: int, shows: int, other_clicks: int, other_shows: 
 
 @compiled
 def find_leaders(shows: IntArray, clicks: IntArray) -> tuple[int, int]:
-    """The first arm with the highest click rate, and how many arms share that rate."""
+    """Return the first arm with the highest click rate, and how many arms share that rate."""
     leader, tied = 0, 1
     for arm in range(1, shows.size):
         if is_above(clicks[arm], shows[arm], clicks[leader], shows[leader]):
@@ -73,7 +73,7 @@ def find_leaders(shows: IntArray, clicks: IntArray) -> tuple[int, int]:
 
 @compiled
 def tied_arm(shows: IntArray, clicks: IntArray, leader: int, rank: int) -> int:
-    """The arm number `rank`, from 0, of those that share the leader's click rate."""
+    """Return arm number `rank`, from 0, of those that share the leader's click rate."""
     for arm in range(leader, shows.size):
         if not is_above(clicks[leader], shows[leader], clicks[arm], shows[arm]):
             if rank == 0:
@@ -84,7 +84,7 @@ def tied_arm(shows: IntArray, clicks: IntArray, leader: int, rank: int) -> int:
 
 @compiled
 def log_fall_bound(clicks: int, shows: int, won: int, shown: int, rate: float) -> float:
-    """An upper bound of log P(the path of clicks / shows ever falls to `rate` inside the block).
+    """Bound log P(the path of clicks / shows ever falls to `rate` inside the block) from above.
 
     Args:
         clicks: c, before the block.
@@ -99,7 +99,7 @@ def log_fall_bound(clicks: int, shows: int, won: int, shown: int, rate: float) -
         return 0.0
     lost = shown - won
     if lost * rate < start or won == 0:
-        return -math.inf  # even all failures first stay above; or the path falls straight to `end`
+        return -math.inf  # even all failures first stay above, or the path falls straight to `end`
     spread = won * (lost / shown)
     if 2.0 * start * end < BRIDGE_EXPONENT * spread:
         return 0.0
@@ -120,7 +120,7 @@ def log_fall_bound(clicks: int, shows: int, won: int, shown: int, rate: float) -
 
 @compiled
 def stays_above(clicks: int, shows: int, won: int, shown: int, rate: float) -> bool:
-    """Whether the path stays above `rate`, but for a chance below 1e-18."""
+    """Whether the path stays above `rate`, except with a probability below 1e-18."""
     if rate <= 0.0:
         return clicks > 0
     return rate < 1.0 and log_fall_bound(clicks, shows, won, shown, rate) <= LOG_MISS
@@ -136,12 +136,12 @@ def stays_below(clicks: int, shows: int, won: int, shown: int, rate: float) -> b
 def keeps_leader(
     shows: IntArray, clicks: IntArray, leader: int, shown: IntArray, won: IntArray
 ) -> bool:
-    """Whether a single leader keeps the lead all through a block with these totals.
+    """Whether a single leader keeps the lead throughout a block with these totals.
 
     Args:
         shows: n by arm, before the block, (K,).
         clicks: c by arm, before the block, (K,).
-        leader: the arm that leads before the block, alone.
+        leader: the only leading arm before the block.
         shown: N by arm, (K,).
         won: S by arm, (K,).
     """
@@ -167,9 +167,10 @@ def keeps_leader(
 
 @compiled
 def almost_surely_below(c: int, n: int, s: int, m: int, d: int, k: int, t: int, w: int) -> bool:
-    """Whether a challenger stays below the leader, but for a chance below 2e-18.
+    """Whether a challenger stays below the leader, except with a probability below 2e-18.
 
-    The leader has c clicks in n shows before the block, s in m in it; the challenger d, k, t, w.
+    The leader has c clicks in n shows before the block and s in m inside it; the challenger has d,
+    k, t and w.
     """
     if m + w < _SHORT or n == 0 or k == 0:
         return False
@@ -196,7 +197,7 @@ def almost_surely_below(c: int, n: int, s: int, m: int, d: int, k: int, t: int, 
 def keeps_tie(
     shows: IntArray, clicks: IntArray, leader: int, shown: IntArray, won: IntArray
 ) -> bool:
-    """Whether a set of tied arms is certain to stay the same all through a block."""
+    """Whether a set of tied arms certainly stays the same throughout a block."""
     for arm in range(shows.size):
         if is_above(clicks[leader], shows[leader], clicks[arm], shows[arm]):
             if not is_above(

@@ -1,13 +1,14 @@
-"""The leap kernel: whole blocks of visitors at once, the same law as visitor by visitor.
+"""The leap kernel: whole blocks of visitors at once, with the same distribution as one by one.
 
-While no segment's greedy arm changes, visitors are independent draws from one known distribution. So
-draw a block's totals; if they show that no greedy arm can have changed (see `leader.py`), take the block
-whole. If not, split it in two by hypergeometric draws given the totals, and look again; near the bottom,
-draw the visitors one by one without replacement. Where a greedy arm changes, drop the rest of the
-block: it is independent of the past.
+While no segment's greedy arm changes, visitors are independent draws from one known distribution.
+So we draw a block's totals, and if they prove that no greedy arm can have changed (see
+`leader.py`), accept the block as a whole. Otherwise we split it in two by hypergeometric draws
+given the totals, and check again; small parts are drawn visitor by visitor without replacement. If
+a greedy arm changes, the rest of the block is dropped, which is valid because it is independent of
+the past.
 
-A decaying schedule is thinned: what every clock of the block has in common is drawn in bulk, and the
-few visitors left undecided get their own clock and their own draw.
+A decaying schedule is thinned: what all clocks of the block have in common is drawn in bulk, and
+the few visitors left undecided get their own clock and their own draw.
 """
 
 from __future__ import annotations
@@ -45,9 +46,9 @@ from deniable.simulation.kernels.state import (
 from deniable.simulation.kernels.step import step_visitors
 from deniable.simulation.kernels.two_arms import LONG, WORD, advance_two_arms
 
-_SHORT_BLOCK = 24  # below this, single visitors are cheaper
-_SINGLE_RUN = 16  # visitors to take one by one before looking for a block again
-_WANTED = 12.0  # undecided visitors to expect in a block
+_SHORT_BLOCK = 24  # below this length, single visitors are cheaper
+_SINGLE_RUN = 16  # single visitors to process before trying a block again
+_WANTED = 12.0  # expected undecided visitors per block
 
 
 @compiled
@@ -57,12 +58,12 @@ def leap_visitors(
     """Advance by this many visitors, in place.
 
     Args:
-        rule: any.
-        visitors: how many.
-        space: room.
-        words: for three arms and more, a word of 64 visitors by arm, (3, K); else None. Numba then
-            leaves out the branch for the other number of arms, which halves the time to compile.
-        world: segments on one clock.
+        rule: any rule.
+        visitors: number of visitors.
+        space: scratch space.
+        words: for three or more arms, a word of 64 visitors by arm, (3, K); else None. Numba then
+            omits the branch for the other case, which halves the compilation time.
+        world: segments that share a clock.
     """
     clocks, leaders = world.clocks, space.leaders
     n_segments, n_arms = world.rates.shape
@@ -80,7 +81,7 @@ def leap_visitors(
         decaying = alone and not settled and rule.kind == DYNAMIC
         if not settled and not decaying:
             size = min(size, int(schedule_length(clock, 1.0 - bonus, _WANTED)))
-        # With no bonus now or later, everybody sees an arm at random, whoever leads.
+        # Without a bonus now or later, all visitors see random arms, whichever arm leads.
         matters = bonus > 0.0 or not settled
         if matters:
             size = _quiet_length(leaders, sure, bonus, world, size)
@@ -120,18 +121,18 @@ def leap_visitors(
 def _draw_undecided(
     rule: Rule, size: int, bonus: float, space: LeapSpace, world: World
 ) -> tuple[int, int, bool]:
-    """The visitors of a block whose own clocks matter, where exploration falls with every visitor.
+    """Draw the visitors of a block whose own clocks matter, if exploration falls with every visitor.
 
-    Each arm is explored with at least its least probability in the block, and the greedy arm has at
-    least the first clock's bonus. That much is left to be drawn in bulk. Few visitors fall into what
-    is loose; each of them is decided here, at its own clock.
+    Each arm is explored with at least its smallest probability in the block, and the greedy arm has
+    at least the first clock's bonus. That part is drawn in bulk. Few visitors fall into the
+    remainder; each of them is decided here, at its own clock.
 
     Returns:
-        The block's size, how many are undecided, and whether the greedy arm matters in it.
+        The block's size, the number of undecided visitors, and whether the greedy arm matters.
     """
     sure, last, spread = space.exploring[0], space.exploring[1], space.exploring[2]
     blocks, leaders, clock = space.blocks, space.leaders, world.clocks[0]
-    # Between two turns each probability is monotone, so its least value is at one of the ends.
+    # Between two turns each probability is monotone, so its minimum is at one of the ends.
     last_bonus = explore(rule, clock + size, last)
     for arm in range(sure.size):
         sure[arm] = min(sure[arm], last[arm])
@@ -141,7 +142,7 @@ def _draw_undecided(
     place = failures_before_success(scale, world.state)
     while place < size:
         blocks.places[n_undecided] = place
-        # The first `greedy` of what is left open is the greedy arm's, the rest explored.
+        # The first `greedy` of the remainder goes to the greedy arm, the rest is explored.
         u = uniform(world.state) * loose
         greedy = explore(rule, clock + 1 + place, last) - bonus
         for arm in range(sure.size):
@@ -149,7 +150,7 @@ def _draw_undecided(
         decide(u, greedy, spread, leaders, world, blocks.undecided[n_undecided])
         n_undecided += 1
         if n_undecided == UNDECIDED:
-            size = place + 1  # no room for more: the block ends here, which is exact
+            size = place + 1  # no space for more: end the block here, which is still exact
         place += 1 + failures_before_success(scale, world.state)
     return size, n_undecided, last_bonus > 0.0
 
@@ -165,10 +166,10 @@ def _most_shown(shows: IntArray) -> int:
 
 @compiled
 def _until_next_turn(turns: FloatArray, clock: int, size: int) -> int:
-    """Visitors before the next arm's budget binds: in between, all probabilities are monotone."""
+    """Return the visitors before the next arm's budget binds; until then probabilities are monotone."""
     for turn in turns:
         if turn > clock + 1:
-            # In floats: a turn may be infinite.
+            # As floats, because a turn may be infinite.
             return int(min(float(size), turn - 1.0 - clock))
     return size
 
@@ -177,14 +178,14 @@ def _until_next_turn(turns: FloatArray, clock: int, size: int) -> int:
 def _quiet_length(
     leaders: Leaders, exploring: FloatArray, bonus: float, world: World, size: int
 ) -> int:
-    """The least of the segments' block lengths, in visitors of all of them."""
+    """Return the smallest of the segments' block lengths, in visitors of all of them."""
     length = float(size)
     before = 0.0
     for j in range(leaders.arms.size):
         share = world.arrival[j] - before
         before = world.arrival[j]
         if share <= 0.0:
-            continue  # nobody comes
+            continue  # no visitors
         shows, clicks, leader = world.shows[j], world.clicks[j], leaders.arms[j]
         if leaders.ties[j] == 1:
             own = single_leader_length(

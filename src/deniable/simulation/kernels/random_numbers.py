@@ -1,14 +1,15 @@
 """The simulator's random numbers: a generator, and exact draws from it.
 
-The generator is xoshiro256+ on a state of four words. Written by hand it costs about a nanosecond a
-draw, half of NumPy's through Numba, and its state is a plain array that a kernel owns. States come from
-a NumPy SeedSequence, one child for each repetition, so that a repetition's numbers depend on the seed
-and its index alone. (Blackman and Vigna, Scrambled linear pseudorandom number generators, 2021.)
+The generator is xoshiro256+ with a state of four words. Implemented here, it takes about a
+nanosecond per draw, half of NumPy's through Numba, and its state is a plain array owned by the
+kernel. States come from a NumPy SeedSequence, with one child per repetition, so that a repetition's
+numbers depend only on the seed and its index. (Blackman and Vigna, Scrambled linear pseudorandom
+number generators, 2021.)
 
-Binomial and hypergeometric draws: small cases by counting or inversion, large ones by transformed
-rejection (binomial: Hoermann 1993) and ratio of uniforms (hypergeometric: Stadlober 1990). Ratios of
-probabilities are formed from Stirling corrections and log1p, not from log-gamma, so that they keep
-their digits for counts far beyond 1e9.
+Binomial and hypergeometric draws use counting or inversion for small cases, and transformed
+rejection (binomial: Hoermann 1993) or ratio of uniforms (hypergeometric: Stadlober 1990) for large
+ones. Ratios of probabilities are computed from Stirling corrections and log1p, not from log-gamma,
+so that they stay accurate for counts far beyond 1e9.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ _FS, _ONES = np.uint64(0x0F0F0F0F0F0F0F0F), np.uint64(0x0101010101010101)
 _U1, _U2, _U4, _U56, _U63 = (np.uint64(x) for x in (1, 2, 4, 56, 63))
 ZERO_WORD, FULL_WORD = np.uint64(0), np.uint64(0xFFFFFFFFFFFFFFFF)
 
-_COUNTING = 10  # up to here, tossing each coin is cheapest
+_COUNTING = 10  # up to this many, tossing each coin is cheapest
 _INVERSION_MEAN = 10.0
-_NEAR_MODE = 15  # up to here, a ratio of probabilities is a short product
-_PRODUCT_TOTAL = 1_000_000_000  # ... that cannot overflow, below this many items
+_NEAR_MODE = 15  # up to this distance, a ratio of probabilities is a short product
+_PRODUCT_TOTAL = 1_000_000_000  # ... which cannot overflow below this many items
 _FAR = 4_611_686_018_427_387_904.0  # 2^62: "never", for waiting times
 
 _STIRLING = np.array(
@@ -42,14 +43,14 @@ _STIRLING = np.array(
 
 
 def generator_state(seed: np.random.SeedSequence) -> WordArray:
-    """Four words for one repetition; a SeedSequence never yields the forbidden all-zero state."""
+    """Return four words for one repetition. A SeedSequence never yields the invalid all-zero state."""
     words = np.asarray(seed.generate_state(4, np.uint64), dtype=np.uint64)
     return words if words.any() else np.array([1, 2, 3, 4], dtype=np.uint64)
 
 
 @compiled
 def next_word(state: WordArray) -> np.uint64:
-    """64 random bits; the lowest three are weak and are never used alone."""
+    """Return 64 random bits. The lowest three are weak and must not be used alone."""
     s0, s1, s2, s3 = state[0], state[1], state[2], state[3]
     word: np.uint64 = s0 + s3
     shifted = s1 << _S17
@@ -64,7 +65,7 @@ def next_word(state: WordArray) -> np.uint64:
 
 @compiled
 def scrambled_word(state: WordArray) -> np.uint64:
-    """64 random bits of which each is as good as any other (the ++ scrambler)."""
+    """Return 64 random bits of equal quality (the ++ scrambler)."""
     s0: np.uint64 = state[0]
     total = next_word(state)
     return ((total << _S23) | (total >> _S41)) + s0
@@ -72,19 +73,19 @@ def scrambled_word(state: WordArray) -> np.uint64:
 
 @compiled
 def uniform(state: WordArray) -> float:
-    """A float in [0, 1), a multiple of 2^-53."""
+    """Return a float in [0, 1), a multiple of 2^-53."""
     return float(next_word(state) >> _S11) * _UNIT
 
 
 @compiled
 def positive_uniform(state: WordArray) -> float:
-    """A float in (0, 1], for logarithms."""
+    """Return a float in (0, 1], for logarithms."""
     return (float(next_word(state) >> _S11) + 1.0) * _UNIT
 
 
 @compiled
 def ones(word: np.uint64) -> int:
-    """How many bits are set."""
+    """Count the bits that are set."""
     word = word - ((word >> _U1) & _FIVES)
     word = (word & _THREES) + ((word >> _U2) & _THREES)
     word = (word + (word >> _U4)) & _FS
@@ -93,7 +94,7 @@ def ones(word: np.uint64) -> int:
 
 @compiled
 def threshold(probability: float) -> np.uint64:
-    """The probability as 63 binary digits; exact for floats of 2^-10 and more, else to 2^-63."""
+    """Return the probability as 63 binary digits; exact for floats of 2^-10 and more, else to 2^-63."""
     if probability >= 1.0:
         return FULL_WORD
     return np.uint64(probability * 9223372036854775808.0) << _U1
@@ -101,10 +102,10 @@ def threshold(probability: float) -> np.uint64:
 
 @compiled
 def coins(limit: np.uint64, state: WordArray) -> np.uint64:
-    """64 independent bits, each set with probability limit / 2^64.
+    """Return 64 independent bits, each set with probability limit / 2^64.
 
     Each bit is "a uniform number is below the limit", decided at the first binary digit in which
-    the two differ; all 64 are decided after about eight digits.
+    the two differ. All 64 are decided after about eight digits.
     """
     if limit == FULL_WORD:
         return FULL_WORD
@@ -112,6 +113,8 @@ def coins(limit: np.uint64, state: WordArray) -> np.uint64:
     undecided = FULL_WORD
     while undecided != ZERO_WORD and limit != ZERO_WORD:
         word = scrambled_word(state)
+        # Where the limit has a 1, lanes with a 0 are below it; where it has a 0, lanes with a 1 are
+        # above it. All others stay undecided.
         if limit >> _U63 != ZERO_WORD:
             result |= undecided & ~word
             undecided &= word
@@ -133,7 +136,7 @@ def stirling_correction(k: int) -> float:
 
 @compiled
 def binomial(n: int, p: float, state: WordArray) -> int:
-    """Successes in n independent trials of probability p."""
+    """Draw the number of successes in n independent trials of probability p."""
     if n <= 0 or p <= 0.0:
         return 0
     if p >= 1.0:
@@ -143,6 +146,7 @@ def binomial(n: int, p: float, state: WordArray) -> int:
         for _ in range(n):
             hits += 1 if uniform(state) < p else 0
         return hits
+    # Both methods need p <= 1/2, so count the rarer outcome.
     flipped = p > 0.5
     rare = 1.0 - p if flipped else p
     if n * rare < _INVERSION_MEAN:
@@ -167,6 +171,7 @@ def _binomial_by_inversion(n: int, p: float, state: WordArray) -> int:
             mass *= step / hits - odds
             if mass <= 1e-300:
                 break
+        # Rounding can leave u above the sum of all masses; then draw again.
         if u < mass and hits <= n:
             return hits
 
@@ -175,6 +180,7 @@ def _binomial_by_inversion(n: int, p: float, state: WordArray) -> int:
 def _binomial_by_rejection(n: int, p: float, state: WordArray) -> int:
     variance = n * p * (1.0 - p)
     spread = math.sqrt(variance)
+    # Constants of Hoermann's algorithm BTRS.
     b = 1.15 + 2.53 * spread
     a = -0.0873 + 0.0248 * b + 0.01 * p
     centre = n * p + 0.5
@@ -185,6 +191,7 @@ def _binomial_by_rejection(n: int, p: float, state: WordArray) -> int:
         if us <= 0.0:
             continue
         place = math.floor((2.0 * a / us + b) * u + centre)
+        # Most points are accepted here, without computing a probability.
         if us >= 0.07 and v * b <= 0.92 * b - 4.2:
             return int(place)
         if place < 0.0 or place > n:
@@ -201,7 +208,7 @@ def _binomial_accepts(n: int, p: float, variance: float, k: int, v: float) -> bo
     m = int((n + 1) * p)
     off = abs(k - m)
     if off <= _NEAR_MODE:
-        # The ratio as a product, of which the divisions are put together.
+        # Compute the ratio as a product, with all divisions combined into one.
         above, below = 1.0, 1.0
         for i in range(min(k, m) + 1, max(k, m) + 1):
             above *= (n + 1 - i) * p
@@ -209,7 +216,7 @@ def _binomial_accepts(n: int, p: float, variance: float, k: int, v: float) -> bo
         return v * below <= above if k >= m else v * above <= below
     log_v = math.log(v) if v > 0.0 else -1e300
     if off < 0.5 * variance - 1.0:
-        # Bounds of the log of the ratio, from Kachitvichyanukul and Schmeiser's BTPE.
+        # Bounds on the log of the ratio, from Kachitvichyanukul and Schmeiser's BTPE.
         bell = -0.5 * off * off / variance
         margin = off / variance * ((off * (off / 3.0 + 0.625) + 1.0 / 6.0) / variance + 0.5)
         if log_v < bell - margin:
@@ -221,7 +228,7 @@ def _binomial_accepts(n: int, p: float, variance: float, k: int, v: float) -> bo
 
 @compiled
 def _binomial_log_ratio(n: int, p: float, k: int, m: int) -> float:
-    """log of P(k) / P(m)."""
+    """Return the log of P(k) / P(m)."""
     return (
         (m + 0.5) * math.log1p((m - k) / (k + 1.0))
         + (n - m + 0.5) * math.log1p((k - m) / (n - k + 1.0))
@@ -235,7 +242,7 @@ def _binomial_log_ratio(n: int, p: float, k: int, m: int) -> float:
 
 @compiled
 def hypergeometric(good: int, bad: int, sample: int, state: WordArray) -> int:
-    """Good items in a sample drawn without replacement from `good` and `bad` ones."""
+    """Draw the number of good items in a sample without replacement from `good` and `bad` ones."""
     total = good + bad
     if sample <= 0 or good <= 0:
         return 0
@@ -243,7 +250,7 @@ def hypergeometric(good: int, bad: int, sample: int, state: WordArray) -> int:
         return sample
     if sample >= total:
         return good
-    # The law is symmetric in good/bad and in sampled/left: draw the smallest corner.
+    # The distribution is symmetric in good/bad and in sampled/left: use the smallest case.
     few = min(good, bad)
     taken = min(sample, total - sample)
     if min(few, taken) <= _COUNTING:
@@ -304,7 +311,7 @@ def _hypergeometric_by_rejection(few: int, total: int, taken: int, state: WordAr
 
 @compiled
 def _hypergeometric_log_ratio(few: int, taken: int, rest: int, k: int, m: int) -> float:
-    """log of P(k) / P(m), where `rest` = total - few - taken."""
+    """Return the log of P(k) / P(m), where `rest` = total - few - taken."""
     return (
         _log_factorial_ratio(m, k)
         + _log_factorial_ratio(few - m, few - k)
@@ -316,7 +323,7 @@ def _hypergeometric_log_ratio(few: int, taken: int, rest: int, k: int, m: int) -
 
 @compiled
 def _log_factorial_ratio(x: int, y: int) -> float:
-    """log x! - log y! - (x - y) (log(y + 1) - 1)."""
+    """Return log x! - log y! - (x - y) (log(y + 1) - 1)."""
     return (
         (x + 0.5) * math.log1p((x - y) / (y + 1.0))
         + stirling_correction(x)
@@ -326,13 +333,13 @@ def _log_factorial_ratio(x: int, y: int) -> float:
 
 @compiled
 def wait_scale(p: float) -> float:
-    """What `failures_before_success` needs of the probability: 1 / log(1 - p), or 0 for none."""
+    """Return the scale for `failures_before_success`: 1 / log(1 - p), or 0 if p is 0."""
     return 1.0 / math.log1p(-p) if p > 0.0 else 0.0
 
 
 @compiled
 def failures_before_success(scale: float, state: WordArray) -> int:
-    """A geometric waiting time, 0 or more, from `wait_scale(p)`; 2^62 where p is 0."""
+    """Draw a geometric waiting time, 0 or more, from `wait_scale(p)`; 2^62 if p is 0."""
     if scale == 0.0:
         return int(_FAR)
     return int(min(math.log(positive_uniform(state)) * scale, _FAR))
@@ -342,7 +349,7 @@ def failures_before_success(scale: float, state: WordArray) -> int:
 def split_multinomial(
     visitors: int, cumulative: FloatArray, out: IntArray, state: WordArray
 ) -> None:
-    """How many of the visitors fall into each class: multinomial, by conditional binomials."""
+    """Draw how many of the visitors fall into each class: multinomial, by conditional binomials."""
     before = 0.0
     for j in range(out.size - 1):
         rest = 1.0 - before

@@ -1,8 +1,9 @@
-"""One repetition from start to horizon: the entry points of the kernels, one for each kind of rule.
+"""One repetition from start to horizon: the entry points of the kernels, one per kind of rule.
 
-Each is a Python function that makes the arrays and a compiled one that fills them. All take click rates
-as (J, K), segment shares cumulated as (J,), ascending checkpoints as numbers of visitors, and a
-generator, which is used up; they return shows and clicks at each checkpoint, (C, J, K) each.
+Each consists of a Python function that creates the arrays and a compiled one that fills them. All
+take click rates as (J, K), cumulative segment shares as (J,), ascending checkpoints as numbers of
+visitors, and a generator, which they advance. They return shows and clicks at each checkpoint, (C,
+J, K) each.
 """
 
 from __future__ import annotations
@@ -34,15 +35,15 @@ from deniable.simulation.kernels.step import step_visitors
 
 
 class Setting(NamedTuple):
-    """Where and how long a rule is run.
+    """The conditions under which a rule is run.
 
     Attributes:
         rates: click rates, (J, K).
         arrival: cumulative shares of the segments, (J,).
-        checkpoints: numbers of visitors at which to note the counts, ascending, (C,).
+        checkpoints: numbers of visitors at which to record the counts, ascending, (C,).
         state: the generator.
-        rates_until: where click rates change, those that hold until each checkpoint, (C, J, K);
-            they are copied to `rates` in their turn. Else empty.
+        rates_until: if click rates change, those that apply until each checkpoint, (C, J, K); they
+            are copied to `rates` one after the other. Else empty.
     """
 
     rates: FloatArray
@@ -64,10 +65,10 @@ class Record(NamedTuple):
 def run_greedy(
     leap: bool, rule: Rule, on_segment_clock: bool, setting: Setting
 ) -> tuple[IntArray, IntArray]:
-    """An epsilon-greedy rule, by either kernel."""
+    """Run an epsilon-greedy rule with either kernel."""
     n_segments, n_arms = setting.rates.shape
-    # For the leap kernel, segments on their own clocks are worlds of one segment each; else there is
-    # one world of all of them.
+    # In the leap kernel, segments with their own clocks are separate worlds of one segment each;
+    # otherwise one world contains all of them.
     apart = leap and on_segment_clock
     shape = (n_segments, 1, n_arms) if apart else (1, n_segments, n_arms)
     record = record_of(setting)
@@ -91,7 +92,7 @@ def run_greedy(
 
 
 def run_fixed(leap: bool, cumulative: FloatArray, setting: Setting) -> tuple[IntArray, IntArray]:
-    """Arms from one distribution by segment until each checkpoint, cumulated as (C, J, K)."""
+    """Draw arms from one distribution per segment until each checkpoint, cumulative, (C, J, K)."""
     record = record_of(setting)
     parts = np.empty(sum(setting.rates.shape), np.int64)
     _run_fixed(leap, cumulative, setting, parts, record)
@@ -99,14 +100,14 @@ def run_fixed(leap: bool, cumulative: FloatArray, setting: Setting) -> tuple[Int
 
 
 def record_of(setting: Setting) -> Record:
-    """Counts of 0."""
+    """Return empty counts."""
     shape = setting.rates.shape
     points = (setting.checkpoints.size, *shape)
     return Record(*(np.zeros(size, np.int64) for size in (shape, shape, points, points)))
 
 
 def leap_space(n_segments: int, n_arms: int, n_clocks: int) -> LeapSpace:
-    """Room for either kernel on one world."""
+    """Allocate scratch space for either kernel on one world."""
 
     def integers(*shape: int) -> IntArray:
         return np.empty(shape, np.int64)
@@ -139,10 +140,11 @@ def _leap_greedy(
     visitors: IntArray,
     record: Record,
 ) -> None:
-    """The leap kernel; `worlds` has one more axis than a world, in front."""
+    """Run the leap kernel. Arrays in `worlds` have an additional leading axis."""
     done = 0
     for i in range(setting.checkpoints.size):
-        # Who comes between two checkpoints is divided among the worlds first: each then runs alone.
+        # Divide the visitors between two checkpoints among the worlds first; each then runs by
+        # itself.
         if visitors.size == 1:
             visitors[0] = setting.checkpoints[i] - done
         else:
@@ -173,7 +175,7 @@ def _step_greedy(
     setting: Setting,
     record: Record,
 ) -> None:
-    """The step kernel, on all segments at once."""
+    """Run the step kernel on all segments at once."""
     world = World(
         worlds.rates[0],
         worlds.arrival,
@@ -214,12 +216,12 @@ def serve(
     """Add visitors who are all drawn from one table.
 
     Args:
-        leap: at once; else one by one.
-        visitors: how many.
-        cumulative: the table's rows, cumulated, (J, K).
-        setting: where.
-        parts: room, (J + K,).
-        record: counts; added to.
+        leap: draw all at once; otherwise one by one.
+        visitors: number of visitors.
+        cumulative: the table's cumulative rows, (J, K).
+        setting: the setting.
+        parts: scratch space, (J + K,).
+        record: counts, updated in place.
     """
     rates, state = setting.rates, setting.state
     n_segments, n_arms = rates.shape
@@ -242,7 +244,7 @@ def serve(
 
 @compiled
 def enter_phase(setting: Setting, checkpoint: int) -> None:
-    """Make the click rates those that hold until a checkpoint, where they change."""
+    """Set the click rates that apply until a checkpoint, if they change."""
     if setting.rates_until.shape[0] > 0:
         for j in range(setting.rates.shape[0]):
             for arm in range(setting.rates.shape[1]):
@@ -251,7 +253,7 @@ def enter_phase(setting: Setting, checkpoint: int) -> None:
 
 @compiled
 def note(record: Record, checkpoint: int) -> None:
-    """Keep the counts of a checkpoint."""
+    """Record the counts at a checkpoint."""
     for j in range(record.shows.shape[0]):
         for arm in range(record.shows.shape[1]):
             record.all_shows[checkpoint, j, arm] = record.shows[j, arm]

@@ -1,7 +1,7 @@
-"""What kernels are given, as named tuples of arrays and numbers.
+"""Arguments of the kernels, as named tuples of arrays and numbers.
 
-Numba compiles a named tuple to its fields, so a name costs nothing at run time, and mypy checks it. All
-arrays are made by `run.py`, in Python: kernels never allocate (see `compile.py`).
+Numba compiles a named tuple to its fields, so names cost nothing at run time, and mypy checks them.
+All arrays are created by `run.py`, in Python: kernels never allocate (see `_compile.py`).
 """
 
 from __future__ import annotations
@@ -22,13 +22,15 @@ NEVER = 2**62
 """A clock, or a waiting time, that no run reaches."""
 
 DEPTH = 64
-"""Halvings of a block: more than there are binary digits in the longest one."""
+"""Maximum number of times a block is halved: more than the binary digits of the longest one."""
 
 UNDECIDED = 64
-"""Undecided visitors that a block can hold; it ends at the last that fits."""
+"""Maximum undecided visitors per block, which ends at the last one that fits."""
 
 STEPS, CANDIDATES = 64, 32
-"""Steps of a block of decaying exploration, and candidates in each; see `decaying_exploration.py`."""
+"""Maximum steps in a block of decaying exploration, and candidates in each; see
+`decaying_exploration.py`.
+"""
 
 
 class Rule(NamedTuple):
@@ -37,10 +39,10 @@ class Rule(NamedTuple):
     Attributes:
         kind: FIXED, DYNAMIC or ARM_DYNAMIC.
         fixed: for FIXED, the exploration by arm and, last, the greedy arm's bonus, (K + 1,).
-        floor: for DYNAMIC, the least exploration.
+        floor: for DYNAMIC, the minimum exploration.
         budgets: for ARM_DYNAMIC, the budget by arm, (K,).
-        turns: the clocks at which an arm's budget starts to bind, ascending; from the last on the
-            rule stays as it is.
+        turns: the clocks at which an arm's budget starts to bind, ascending; from the last on, the
+            rule does not change.
     """
 
     kind: int
@@ -51,7 +53,7 @@ class Rule(NamedTuple):
 
 
 class World(NamedTuple):
-    """Segments that share a clock, or, in the step kernel, all segments.
+    """Segments that share a clock or, in the step kernel, all segments.
 
     Attributes:
         rates: click rates, (J, K).
@@ -99,10 +101,10 @@ class Blocks(NamedTuple):
     """A block of visitors and the parts it was split into, as totals by segment and arm.
 
     Attributes:
-        sizes: visitors of each part, the earliest last, (DEPTH,).
-        shown: shows of each part, (DEPTH + 1, J, K); the last place is for sums.
+        sizes: number of visitors in each part, the earliest last, (DEPTH,).
+        shown: shows of each part, (DEPTH + 1, J, K); the last slot is for sums.
         won: clicks of each part, likewise.
-        places: places in the block of visitors whose order matters, ascending, (UNDECIDED,).
+        places: positions in the block of visitors whose order matters, ascending, (UNDECIDED,).
         undecided: those visitors' segments, arms and clicks, (UNDECIDED, 3).
     """
 
@@ -114,12 +116,12 @@ class Blocks(NamedTuple):
 
 
 class StepSpace(NamedTuple):
-    """Room for the step kernel, by clock.
+    """Scratch space for the step kernel, by clock.
 
     Attributes:
-        exploring: exploration by arm when it was last worked out, (C, K).
-        sure_bonus: at most the bonus at the clock's present value, (C,).
-        refresh_at: the clock at which to work both out again, (C,).
+        exploring: exploration by arm when it was last computed, (C, K).
+        sure_bonus: lower bound of the bonus at the current clock, (C,).
+        refresh_at: the clock at which to recompute both, (C,).
     """
 
     exploring: FloatArray
@@ -128,18 +130,18 @@ class StepSpace(NamedTuple):
 
 
 class LeapSpace(NamedTuple):
-    """Room for the leap kernel.
+    """Scratch space for the leap kernel.
 
     Attributes:
         leaders: the greedy arms.
-        blocks: the present block.
+        blocks: the current block.
         steps: length, candidates and wanderers of each step, (STEPS, 3).
-        candidates: twice a candidate's place in its step, and 1 more if it wanders off the leader,
-            (STEPS, CANDIDATES).
+        candidates: twice a candidate's position in its step, plus 1 if it sees another arm than the
+            leader, (STEPS, CANDIDATES).
         exploring: exploration by arm: sure, at the last clock, and their difference, (3, K).
         counts: shows and clicks by arm of a block of one segment, (2, K).
         stack: parts of a block of two arms, (DEPTH, 4).
-        step: room for the step kernel.
+        step: scratch space for the step kernel.
     """
 
     leaders: Leaders

@@ -1,9 +1,9 @@
-"""The step kernel: visitor by visitor, the reference that the leap kernel must equal in law.
+"""The step kernel: visitor by visitor, the reference whose distribution the leap kernel must match.
 
-For each visitor: a segment arrives, the rule's exploration at the visitor's clock decides between the
-greedy arm and an explored one, the shown arm is clicked or not, and the greedy arm is looked up again
-where the counts say it may have changed. It is also as fast as such a loop gets: the schedule is
-evaluated only where a lower bound of the bonus does not settle the draw.
+For each visitor, a segment arrives, the rule's exploration at the visitor's clock decides between
+the greedy arm and an explored one, the shown arm is clicked or not, and the greedy arm is
+recomputed if it may have changed. The loop is optimised as far as possible: the schedule is
+evaluated only if a lower bound of the bonus does not decide the draw.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ def step_visitors(
     """Advance by this many visitors, in place.
 
     Args:
-        rule: any.
-        visitors: how many.
-        leaders: room for the greedy arms.
-        space: room.
-        world: segments, on clocks of their own or on one clock.
+        rule: any rule.
+        visitors: number of visitors.
+        leaders: scratch space for the greedy arms.
+        space: scratch space.
+        world: segments, with their own clocks or a common one.
     """
     rates, shows, clicks, clocks = world.rates, world.shows, world.clicks, world.clocks
     state, exploring, refresh_at = world.state, space.exploring, space.refresh_at
@@ -59,6 +59,7 @@ def step_visitors(
     left = visitors
     while left > 0:
         left -= 1
+        # Once the exploration is constant, two arms take the fast loop.
         if pair and refresh_at[0] == NEVER and min(shows[0, 0], shows[0, 1]) > 0:
             if clocks[0] + left < PRODUCT_SAFE:
                 _step_pair(
@@ -78,10 +79,11 @@ def step_visitors(
         if clock >= refresh_at[own]:
             space.sure_bonus[own] = explore(rule, clock, exploring[own])
             settled = rule.kind == FIXED or clock >= rule.turns[-1]
+            # Refresh rarely: until then the schedule, about n^(-1/3), hardly falls.
             refresh_at[own] = NEVER if settled else clock + clock // 64 + 1
         u = uniform(state)
         bonus = space.sure_bonus[own]
-        # The bonus never falls: below its old value the draw is settled without the schedule.
+        # The bonus never falls, so a draw below its old value is decided without the schedule.
         if u >= bonus and refresh_at[own] < NEVER:
             bonus = explore(rule, clock, exploring[own])
         if u < bonus:
@@ -115,15 +117,15 @@ def step_visitors(
 
 @compiled
 def _step_pair(exploring: FloatArray, visitors: int, arms: Arms) -> None:
-    """Advance two arms, both shown before, by visitors of whom none changes the exploration.
+    """Advance two arms, both shown before, by visitors who do not change the exploration.
 
-    What a C programmer would write: counts and the generator's state in registers, no branch that
-    depends on a draw, but for ties. A mispredicted branch costs as much as all the rest.
+    Written for speed: counts and the generator's state are in registers, and except for ties no
+    branch depends on a draw. A mispredicted branch costs as much as everything else.
 
     Args:
         exploring: exploration of the two arms, (2,).
-        visitors: how many.
-        arms: shown once or more; with the visitors below `PRODUCT_SAFE`.
+        visitors: number of visitors.
+        arms: arms shown at least once; shows plus visitors must be below `PRODUCT_SAFE`.
     """
     rates, shows, clicks, state = arms.rates, arms.shows, arms.clicks, arms.state
     s0, s1, s2, s3 = state[0], state[1], state[2], state[3]
@@ -133,6 +135,7 @@ def _step_pair(exploring: FloatArray, visitors: int, arms: Arms) -> None:
     explored = exploring[0] + exploring[1]
     for _ in range(visitors):
         u, s0, s1, s2, s3 = _advance(s0, s1, s2, s3)
+        # Compares c0 / n0 with c1 / n1 in integers.
         mine, yours = c0 * n1, c1 * n0
         if mine == yours and u >= explored:
             v, s0, s1, s2, s3 = _advance(s0, s1, s2, s3)
@@ -143,6 +146,7 @@ def _step_pair(exploring: FloatArray, visitors: int, arms: Arms) -> None:
             arm = random if u < explored else greedy
         v, s0, s1, s2, s3 = _advance(s0, s1, s2, s3)
         hit = 1 if v < (r1 if arm == 1 else r0) else 0
+        # `arm` and `hit` are 0 or 1, so that no update needs a branch.
         n1 += arm
         n0 += 1 - arm
         c1 += hit & arm
@@ -155,7 +159,7 @@ def _step_pair(exploring: FloatArray, visitors: int, arms: Arms) -> None:
 def _advance(
     s0: np.uint64, s1: np.uint64, s2: np.uint64, s3: np.uint64
 ) -> tuple[float, np.uint64, np.uint64, np.uint64, np.uint64]:
-    """`random_numbers.uniform` on four variables: a uniform number and the next state."""
+    """`random_numbers.uniform` on four variables: returns a uniform number and the next state."""
     unit = float((s0 + s3) >> _S11) * _UNIT
     shifted = s1 << _S17
     s2 ^= s0

@@ -1,8 +1,8 @@
-"""Policies that publish tables, exactly: within an epoch, visitors are draws from one distribution.
+"""Exact simulation of policies that publish tables: within an epoch, all draws are independent.
 
-An epoch's counts are multinomial by segment, then by arm, then binomial in clicks. At its end the next
-table is made as the service makes it: from counts, noisy ones where there is a trace budget, clipped
-where they are used; the arms with the highest click rate share the bonus.
+An epoch's counts are multinomial by segment, then by arm, then binomial in clicks. At its end the
+next table is made as in the service: from counts, which are noisy if there is a trace budget and
+clipped where they are used; the arms with the highest click rate share the bonus.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from deniable.simulation.kernels.trace import REWARD, enter_counts
 
 
 class Publishing(NamedTuple):
-    """When tables are published, and what a row is.
+    """When tables are published, and how rows are made.
 
     Attributes:
-        weights: shown without being greedy, (K,), sum 1.
+        weights: probabilities without the bonus, (K,), sum 1.
         bonus: the greedy arm's largest bonus.
-        scheduled: whether the bonus follows the schedule up to there, on the segment's clock.
-        growth: of all visitors from table to table.
-        least_new: visitors that an epoch has at least.
+        scheduled: whether the bonus follows the schedule up to that, using the segment's clock.
+        growth: growth of all visitors from table to table.
+        least_new: minimum number of visitors per epoch.
         trace_budget: 0 for none.
     """
 
@@ -47,10 +47,10 @@ class Publishing(NamedTuple):
 
 
 class Space(NamedTuple):
-    """Room.
+    """Scratch space.
 
-    Parts of visitors, (J + K,); cumulated rows, and by cell what entered before, the sums that
-    tables are made of, and what is new, (J, K) each.
+    Parts of visitors, (J + K,); cumulative rows; and by cell what was included before, the sums
+    from which tables are made, and what is new, (J, K) each.
     """
 
     parts: IntArray
@@ -64,7 +64,7 @@ class Space(NamedTuple):
 
 
 def run_tables(leap: bool, publishing: Publishing, setting: Setting) -> tuple[IntArray, IntArray]:
-    """One repetition; as the entry points of `run.py`."""
+    """Run one repetition, like the entry points of `run.py`."""
     record = record_of(setting)
     shape = setting.rates.shape
     counts = [np.zeros(shape, np.int64) for _ in range(6)]
@@ -94,7 +94,7 @@ def _run_tables(
 
 @compiled
 def publish(publishing: Publishing, setting: Setting, space: Space, record: Record) -> None:
-    """The next table, from what has not entered one yet."""
+    """Publish the next table, including decisions that were in no earlier one."""
     for j in range(record.shows.shape[0]):
         for arm in range(record.shows.shape[1]):
             space.new_shows[j, arm] = record.shows[j, arm] - space.entered_shows[j, arm]
@@ -114,9 +114,10 @@ def publish(publishing: Publishing, setting: Setting, space: Space, record: Reco
 
 @compiled
 def write_rows(publishing: Publishing, space: Space) -> None:
-    """The table of the sums as they are, cumulated by row."""
+    """Write the table for the current sums, with cumulative rows."""
     n_segments, n_arms = space.rows.shape
     for j in range(n_segments):
+        # The clock is that of the segment's next visitor.
         clock, leader, tied = 1, 0, 1
         for arm in range(n_arms):
             shown = max(space.shows[j, arm], 0)
@@ -136,12 +137,13 @@ def write_rows(publishing: Publishing, space: Space) -> None:
             if _compared(space, j, arm, leader) == 0:
                 running += bonus / tied
             space.rows[j, arm] = min(running, 1.0)
+        # Exactly 1 despite rounding, so that every draw finds an arm.
         space.rows[j, n_arms - 1] = 1.0
 
 
 @compiled
 def _compared(space: Space, segment: int, arm: int, other: int) -> int:
-    """-1, 0 or 1: an arm's click rate against another's, both from clipped sums."""
+    """Compare an arm's click rate with another's, both from clipped sums: -1, 0 or 1."""
     shown = max(space.shows[segment, arm], 0)
     seen = max(space.shows[segment, other], 0)
     return sign_of_difference(

@@ -1,8 +1,8 @@
-"""What tables are made from: counts, with discrete Laplace noise where there is a trace budget.
+"""The input of tables: counts, with discrete Laplace noise if there is a trace budget.
 
-The one place in the simulator where decisions enter a publication. A decision enters once, with its
-click, and every cell gets noise on its new shows (scale 4 / trace budget) and on its new rewards (the
-same in millionths, as the service counts them), whether anything entered it or not.
+This is the only place in the simulator where decisions enter a publication. A decision enters once,
+with its click, and every cell gets noise on its new shows (scale 4 / trace budget) and on its new
+rewards (the same in millionths, as the service counts them), whether or not anything entered it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from deniable.simulation.kernels.random_numbers import failures_before_success
 from deniable.simulation.kernels.state import IntArray, WordArray
 
 REWARD = 1_000_000
-"""A click, in the millionths that rewards are counted in."""
+"""A click in millionths, the unit of rewards."""
 
 SENSITIVITY = 4.0
 """Replacing one visitor changes two cells, each by one show and at most one reward."""
@@ -22,7 +22,7 @@ SENSITIVITY = 4.0
 
 @compiled
 def discrete_laplace(scale: float, state: WordArray) -> int:
-    """P(X = x) proportional to e^(-|x| / scale): the difference of two geometric waiting times."""
+    """Draw P(X = x) proportional to e^(-|x| / scale), as the difference of two geometric variables."""
     return failures_before_success(-scale, state) - failures_before_success(-scale, state)
 
 
@@ -35,18 +35,18 @@ def enter_counts(
     shows: IntArray,
     rewards: IntArray,
 ) -> None:
-    """Add what is new since the last publication to the sums that tables are functions of.
+    """Add what is new since the last publication to the sums from which tables are made.
 
-    All arrays have one shape of two axes, segments and arms in any order. The sums may become
-    negative, and rewards exceed shows: clip where they are used, not here.
+    All arrays have the same two axes, segments and arms in any order. The sums may become negative,
+    and rewards may exceed shows: clip where they are used, not here.
 
     Args:
-        new_shows: decisions that were in no publication yet, by cell.
+        new_shows: decisions that were in no earlier publication, by cell.
         new_clicks: their clicks.
-        trace_budget: 0 for none, that is, no noise.
+        trace_budget: 0 for no noise.
         state: the generator.
-        shows: the sums so far; added to.
-        rewards: the sums so far, in millionths; added to.
+        shows: the sums so far, updated in place.
+        rewards: the sums so far, in millionths, updated in place.
     """
     for i in range(shows.shape[0]):
         for j in range(shows.shape[1]):
@@ -60,7 +60,7 @@ def enter_counts(
 
 @compiled
 def noise_variance(publications: int, trace_budget: float, shows: float, rate: float) -> float:
-    """Variance that the noise of so many publications adds to a cell's click rate; 0 without noise.
+    """Return the variance that the noise of this many publications adds to a cell's click rate.
 
     2 m (4 / trace budget)^2 (1 + rate^2) / shows^2.
     """

@@ -1,14 +1,14 @@
-"""Two arms, one segment: 64 visitors as one machine word near a tie, blocks further off.
+"""Two arms, one segment: 64 visitors as one machine word near a tie, blocks otherwise.
 
-Near a tie the leader changes often and blocks are short, so the cost of a short block is what
-counts. Here 64 visitors are a word: a random bit for "the challenger is shown" and one for each click,
-made by comparing the binary digits of 64 uniform numbers with those of a probability at once. Totals
-are counts of bits; where they do not settle that the leader stays, the word is walked bit by bit.
+Near a tie the leader changes often and blocks are short, so the cost of a short block matters. Here
+64 visitors are a word: a random bit for "the challenger is shown" and one for each click, computed
+by comparing the binary digits of 64 uniform numbers with those of a probability at once. Totals are
+counts of bits; if they do not prove that the leader stays, the word is processed bit by bit.
 
 The leader has n shows and c clicks, the challenger k and d. It leads while c k - d n > 0.
 
-A decaying schedule is cut into epochs. Within one, each visitor has the exploration of the epoch's end,
-but for a rare visitor, found by geometric waits, whose own clock decides.
+A decaying schedule is divided into epochs. Within one, each visitor has the exploration of the epoch's
+end, except for a rare visitor, found by geometric waiting times, whose own clock decides.
 """
 
 from __future__ import annotations
@@ -37,26 +37,26 @@ _U1, _U8 = np.uint64(1), np.uint64(8)
 _BYTE = np.uint64(0xFF)
 
 WORD = 64
-LONG = 250.0  # visitors of a quiet block, from which drawing it by binomials is cheaper
-_BLOCK = 200.0  # ... from which it is cheaper here, where it takes no arrays
-_FAR = 1000.0  # ... from which many steps of a decaying schedule are better taken together
-_SHORT = 10.0  # ... below which visitors are taken one by one
+LONG = 250.0  # block length from which drawing it by binomials is cheaper
+_BLOCK = 200.0  # ... from which it is cheaper here, without arrays
+_FAR = 1000.0  # ... from which many steps of a decaying schedule are better processed together
+_SHORT = 10.0  # ... below which visitors are processed one by one
 _RUN = 8
-_SHARE = 0.7  # of the visitors whose expected worst order would close the gap
-_FEW = 6  # shows of the challenger in a word that are cheaper tossed one by one
-_LEAF = 16  # parts of a block of this size are walked through
+_SHARE = 0.7  # share of the visitors whose expected worst order would close the gap
+_FEW = 6  # up to this many shows of the challenger per word, tossing one by one is cheaper
+_LEAF = 16  # parts of this size are walked through
 
 
 @compiled
 def advance_two_arms(rule: Rule, visitors: int, stack: IntArray, arms: Arms) -> None:
-    """Advance two arms of one segment, at most by `visitors`.
+    """Advance two arms of one segment, by at most `visitors`.
 
-    It ends early where the two are well apart and the schedule still falls.
+    Stops early if the two are far apart while the schedule still falls.
 
     Args:
         rule: FIXED or DYNAMIC.
-        visitors: how many at most.
-        stack: room for the parts of a block, (DEPTH, 4).
+        visitors: maximum number of visitors.
+        stack: scratch space for the parts of a block, (DEPTH, 4).
         arms: with shows below `PRODUCT_SAFE`.
     """
     rates, shows, clicks, state = arms.rates, arms.shows, arms.clicks, arms.state
@@ -69,10 +69,11 @@ def advance_two_arms(rule: Rule, visitors: int, stack: IntArray, arms: Arms) -> 
     epoch_end = NEVER if rule.kind == FIXED else clock
     rare_at = NEVER
     loose, scale = 0.0, 0.0
+    # Indexed by leader: the probability of showing the other arm.
     show_limits = (threshold(explored[1]), threshold(explored[0]))
     while clock < end:
         if clock >= epoch_end:
-            # At clock + 1 and after: the epoch is short enough that few visitors are rare.
+            # From clock + 1 on. The epoch is short enough that few visitors are rare.
             first = max(floor, scheduled(rates.size, clock + 1))
             epoch_end = clock + 64 + clock // 128
             rate = first
@@ -86,9 +87,10 @@ def advance_two_arms(rule: Rule, visitors: int, stack: IntArray, arms: Arms) -> 
             sure = 1.0 - loose
             explored = (rate / 2.0 / sure, rate / 2.0 / sure)
             show_limits = (threshold(explored[1]), threshold(explored[0]))
+        # The sign of the difference of the click rates, in integers.
         gap = clicks[0] * max(shows[1], 1) - clicks[1] * max(shows[0], 1)
         if clock == rare_at:
-            # This visitor may explore at its own clock though not at the epoch's last.
+            # This visitor may explore at its own clock though not at the epoch's last one.
             now = max(floor, scheduled(rates.size, clock + 1))
             last = explored[0] * 2.0 * (1.0 - loose)
             wanders = uniform(state) * loose < now - last
@@ -98,7 +100,7 @@ def advance_two_arms(rule: Rule, visitors: int, stack: IntArray, arms: Arms) -> 
             rare_at = clock + failures_before_success(scale, state)
             continue
         if gap == 0:
-            # A tie lasts a visitor or two: not worth a word.
+            # A tie lasts a visitor or two, so a word is not worthwhile.
             u = uniform(state)
             arm = 0 if u < explored[0] else 1
             if u >= explored[0] + explored[1]:
@@ -109,11 +111,12 @@ def advance_two_arms(rule: Rule, visitors: int, stack: IntArray, arms: Arms) -> 
         leader = 0 if gap > 0 else 1
         other = 1 - leader
         wander = explored[other]
+        # Expected fall of |gap| per visitor from the leader's failures and the challenger's clicks.
         closing = (1.0 - wander) * (1.0 - rates[leader]) * clicks[other]
         closing += wander * rates[other] * (shows[leader] - clicks[leader])
         ahead = _SHARE * abs(gap)
         room = min(end, epoch_end, rare_at) - clock
-        # Blocks longer than an epoch are better taken together with those after it.
+        # Blocks longer than an epoch are better processed together with those after it.
         longer = ahead > min(max(LONG, clock / 128.0), _FAR) * closing
         if longer and epoch_end != NEVER and clock > start:
             break
@@ -136,7 +139,7 @@ def advance_two_arms(rule: Rule, visitors: int, stack: IntArray, arms: Arms) -> 
 
 @compiled
 def _greedy_or_not(gap: int, wanders: bool, state: WordArray) -> int:
-    """An arm at random, or the greedy one, itself at random where the two are tied."""
+    """Return a random arm, or the greedy one, which is random if the two are tied."""
     if wanders or gap == 0:
         return 0 if uniform(state) < 0.5 else 1
     return 0 if gap > 0 else 1
@@ -152,11 +155,11 @@ def show(arm: int, arms: Arms) -> None:
 
 @compiled
 def _take_singles(visitors: int, wander: float, leader: int, arms: Arms) -> int:
-    """Visitors one by one until the lead is lost; returns how many."""
+    """Process visitors one by one until the lead is lost; return how many."""
     n, c = arms.shows[leader], arms.clicks[leader]
     k, d = arms.shows[1 - leader], arms.clicks[1 - leader]
     own_rate, other_rate, state = arms.rates[leader], arms.rates[1 - leader], arms.state
-    # In local variables the counts stay in registers.
+    # Local variables, so that the counts stay in registers.
     done = 0
     while done < visitors:
         done += 1
@@ -179,7 +182,7 @@ def _take_singles(visitors: int, wander: float, leader: int, arms: Arms) -> int:
 def _clicks_of_shown(
     shown: np.uint64, rate: float, limit: np.uint64, state: WordArray
 ) -> np.uint64:
-    """A click bit for each bit set in `shown`; the others are of no account."""
+    """Draw a click bit for each bit set in `shown`; the others are ignored."""
     if ones(shown) > _FEW:
         return coins(limit, state) & shown
     clicked = ZERO_WORD
@@ -200,7 +203,7 @@ def _take_word(
     leader: int,
     arms: Arms,
 ) -> int:
-    """Up to 64 visitors at once, until the lead is lost; returns how many."""
+    """Process up to 64 visitors at once, until the lead is lost; return how many."""
     n, c = arms.shows[leader], arms.clicks[leader]
     k, d = arms.shows[1 - leader], arms.clicks[1 - leader]
     mask = FULL_WORD if visitors == WORD else (_U1 << np.uint64(visitors)) - _U1
@@ -210,14 +213,14 @@ def _take_word(
     own_failures = mask & ~others & ~own_clicks
     hits, losses = ones(other_clicks), ones(own_failures)
     done = 0
-    # The worst order, all failures and the challenger's clicks first, in 63-bit products.
+    # Check the worst order (all failures and the challenger's clicks first) in 63-bit products.
     if c * max(k + hits, 1) > (d + hits) * (n + losses):
         wins = ones(own_clicks)
         n, c, k, d = n + wins + losses, c + wins, k + ones(others), d + hits
         done = visitors
     leading = True
     while done < visitors and leading:
-        # Eight visitors: by their totals if those settle it, else one by one.
+        # Eight visitors: by their totals if those decide it, else one by one.
         size = min(8, visitors - done)
         byte_others, byte_hits = others & _BYTE, other_clicks & _BYTE
         byte_wins, byte_losses = own_clicks & _BYTE, own_failures & _BYTE
@@ -235,7 +238,7 @@ def _take_word(
                 else:
                     n += 1
                     c += 1 if own_clicks & bit != ZERO_WORD else 0
-                # The rest of the word belongs to another leader's visitors: it is dropped.
+                # Drop the rest of the word: its visitors were drawn for the old leader.
                 leading = c * max(k, 1) > d * n
                 bit <<= _U1
                 size -= 1
@@ -251,18 +254,18 @@ def _take_word(
 
 @compiled
 def _take_block(longest: int, wander: float, leader: int, stack: IntArray, arms: Arms) -> int:
-    """Advance by one block, as far as the lead is kept; returns by how many visitors.
+    """Advance by one block, as far as the lead is kept; return by how many visitors.
 
-    The same as a block of `block.py` (drawn, checked, split, walked through), but for the one case
-    that most experiments are, and in a few numbers: `others` visitors see the challenger, who click
-    `hits` times, and the rest the leader, who click `wins` times.
+    Like a block of `block.py` (drawn, checked, split, walked through), but specialised for the most
+    common case, in a few numbers: `others` visitors see the challenger and click `hits` times, and
+    the rest see the leader and click `wins` times.
 
     Args:
-        longest: visitors at most.
-        wander: chance to see the challenger.
+        longest: maximum number of visitors.
+        wander: probability of seeing the challenger.
         leader: the arm that leads, 0 or 1.
-        stack: room for parts of the block, (DEPTH, 4).
-        arms: advanced.
+        stack: scratch space for parts of the block, (DEPTH, 4).
+        arms: advanced in place.
     """
     own_rate, other_rate, state = arms.rates[leader], arms.rates[1 - leader], arms.state
     n, c = arms.shows[leader], arms.clicks[leader]
@@ -276,7 +279,8 @@ def _take_block(longest: int, wander: float, leader: int, stack: IntArray, arms:
     leading = True
     while leading:
         mine = size - others
-        # The leader after all its failures first, the challenger after all its clicks first.
+        # The leader after all its failures first, against the challenger after all its clicks
+        # first.
         if c * max(k + hits, 1) > (d + hits) * (n + mine - wins) or almost_surely_below(
             c, n, wins, mine, d, k, hits, others
         ):
@@ -286,7 +290,7 @@ def _take_block(longest: int, wander: float, leader: int, stack: IntArray, arms:
             passed, leading, n, c, k, d = _walk(size, others, wins, hits, n, c, k, d, state)
             done += passed
         else:
-            # Keep the later half for later, and look at the earlier one.
+            # Defer the later half, and continue with the earlier one.
             early = size // 2
             early_others = hypergeometric(others, mine, early, state)
             early_wins = hypergeometric(wins, mine - wins, early - early_others, state)

@@ -1,1 +1,1 @@
-"""The schema's history, one file a step, run by Alembic."""
+"""The history of the schema, with one file per step, run by Alembic."""

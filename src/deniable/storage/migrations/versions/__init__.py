@@ -1,1 +1,1 @@
-"""The steps."""
+"""The migration steps."""

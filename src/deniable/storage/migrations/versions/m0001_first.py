@@ -8,7 +8,7 @@ down_revision = None
 
 
 def upgrade() -> None:
-    """Make every table, and the empty chain of commitments."""
+    """Create all tables, and the empty chain of commitments."""
     op.create_table(
         "facts",
         sa.Column("name", sa.String(32), primary_key=True),

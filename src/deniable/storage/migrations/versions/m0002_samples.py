@@ -8,7 +8,7 @@ down_revision = "0001"
 
 
 def upgrade() -> None:
-    """Make the table of samples."""
+    """Create the table of samples."""
     op.create_table(
         "samples",
         sa.Column("experiment_id", sa.LargeBinary(16), nullable=False),

@@ -1,9 +1,9 @@
 """Published tables, chained rewards with values, layers, tombstones and a rolling budget.
 
-Decisions keep their old form. Rewards get values in millionths and a chain of their own, hidden by
-the salts of their decisions. What periods, groups and rows said goes into the ledger as entries
-`migrate`: one for the firm, one for each experiment. Facts that the ledger knew are taken from there
-and not from the rows, so that a row that was changed before does not become a promise.
+Decisions keep their old format. Rewards get values in millionths and a separate chain, hidden by
+the salts of their decisions. The contents of periods, groups and rows are added to the ledger as
+`migrate` entries: one for the firm, one per experiment. Facts that the ledger contains are taken
+from there and not from the rows, so that a row that was tampered with does not become a promise.
 """
 
 import json
@@ -57,10 +57,11 @@ LEFT JOIN (
 
 
 def upgrade() -> None:
-    """From the schema of 0003, in one transaction."""
+    """Upgrade from the schema of 0003, in one transaction."""
     connection = op.get_bind()
     if connection.dialect.name == "postgresql":
-        # One process migrates; another that waited here fails at the next statement and looks again.
+        # One process migrates; another that waited here fails at the next statement and checks
+        # again.
         op.execute("SELECT id FROM writers FOR UPDATE")
     _new_tables()
     _columns()
@@ -107,7 +108,7 @@ def _new_tables() -> None:
 
 
 def _columns() -> None:
-    """Columns are added and no table is rebuilt: others refer to experiments, and decisions are many."""
+    """Add columns without rebuilding tables: others refer to experiments, and decisions are many."""
     metrics = json.dumps([["reward", _MILLION]])
     for column in (
         sa.Column("trace_nano", sa.BigInteger),
@@ -126,14 +127,14 @@ def _columns() -> None:
 
 
 def _renamed(name: str) -> None:
-    """Put a table aside, together with the name of its key."""
+    """Rename a table, together with its key."""
     op.rename_table(name, f"old_{name}")
     if op.get_bind().dialect.name == "postgresql":
         op.execute(f"ALTER INDEX {name}_pkey RENAME TO old_{name}_pkey")
 
 
 def _rebuild_rewards(connection: sa.Connection) -> None:
-    """Values in millionths, chained one after another under a writer of their own."""
+    """Convert values to millionths, chained one after another under a separate writer."""
     _renamed("rewards")
     op.create_table(
         "rewards",
@@ -219,7 +220,7 @@ def _rebuild_counters() -> None:
 
 
 def _facts(connection: sa.Connection) -> list[tuple[str, bytes | None, int, dict[str, Any]]]:
-    """The entries to append: kind, experiment, amount, detail. Sets the experiments' slots."""
+    """Return the entries to append: kind, experiment, amount, detail. Sets the experiments' slots."""
     chained = connection.execute(sa.text("SELECT * FROM commitments ORDER BY seq")).all()
     acts: dict[bytes | None, list[Any]] = {}
     for entry in chained:
@@ -260,7 +261,7 @@ def _facts(connection: sa.Connection) -> list[tuple[str, bytes | None, int, dict
 
 
 def _experiment(connection: sa.Connection, row: Any, acts: list[Any]) -> dict[str, Any]:
-    """What an experiment promises: by the ledger where that says it, else by its rows."""
+    """Return what an experiment promises, from the ledger if possible, else from its rows."""
     arms = connection.execute(
         sa.text("SELECT * FROM arms WHERE experiment_id = :id ORDER BY position"), {"id": row.id}
     ).all()
@@ -304,13 +305,13 @@ def _experiment(connection: sa.Connection, row: Any, acts: list[Any]) -> dict[st
             detail["started_at"] = entry.recorded_at
         elif entry.kind == "stop":
             detail["winner"] = said["winner"]
-            # Nobody was answered at a risk after the stop; an hour for clocks that differ.
+            # There were no answers at a risk after the stop; add an hour for clock differences.
             detail["answered_until"] = entry.recorded_at + _HOUR
     return detail
 
 
 def _share_slots(connection: sa.Connection, details: list[tuple[bytes, dict[str, Any]]]) -> None:
-    """Live experiments of one group share its slots equally. Known members stay where they are."""
+    """Live experiments of one group share its slots equally. Known members keep their experiment."""
     layers: dict[str, list[tuple[bytes, dict[str, Any]]]] = {}
     for identity, detail in details:
         if detail["layer"] is not None and detail["status"] in _LIVE:

@@ -1,4 +1,4 @@
-"""Experiments may ask for a promise across time where their strategy does not give it anyway."""
+"""Experiments may require a promise across time if their strategy does not keep it anyway."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,6 +8,6 @@ down_revision = "0004"
 
 
 def upgrade() -> None:
-    """Add the column; no experiment so far has asked."""
+    """Add the column; no existing experiment requires it."""
     column = sa.Column("across_time", sa.Boolean, nullable=False, server_default=sa.false())
     op.add_column("experiments", column)

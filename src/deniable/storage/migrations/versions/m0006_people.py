@@ -8,7 +8,7 @@ down_revision = "0005"
 
 
 def upgrade() -> None:
-    """Make the tables. Whoever is signed in by an older version has to sign in again."""
+    """Create the tables. Users signed in with an older version have to sign in again."""
     op.add_column("api_keys", sa.Column("last_used_hour", sa.Integer))
     op.create_table(
         "users",

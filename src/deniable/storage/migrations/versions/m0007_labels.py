@@ -1,4 +1,4 @@
-"""Experiments may have an owner and tags, by which people find them."""
+"""Experiments may have an owner and tags, for searching."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,7 +8,7 @@ down_revision = "0006"
 
 
 def upgrade() -> None:
-    """Add the table; no experiment so far has any."""
+    """Add the table; no existing experiment has any."""
     op.create_table(
         "labels",
         sa.Column("experiment_id", sa.LargeBinary(16), nullable=False),
