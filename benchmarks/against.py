@@ -47,9 +47,8 @@ LOADS = (
 """Name, visitors of a request, connections, and whether there is a limit.
 
 6,400 waiting decisions are overload: they take a quarter of a second. One transaction takes about 25 ms
-of work since then where single visitors come, who do not wait for long so, and 100 ms where only batches
-come; an earlier version stored up to 5,000 decisions in one transaction, which is cheaper where the store
-is small.
+of work if single visitors are waiting, so that they do not wait long, and 100 ms if only batches are. An
+earlier version stored up to 5,000 decisions in one transaction, cheaper while the store is small.
 """
 
 ROUNDING = 1.05

@@ -302,10 +302,10 @@ def test_when_a_session_was_seen_is_written_once_an_hour(service: Deniable, cloc
     writes = 0
     real = service._store.retried
 
-    def counting(work: Any) -> Any:
+    def counting(work: Any, *, lasting: bool = True) -> Any:
         nonlocal writes
         writes += 1
-        return real(work)
+        return real(work, lasting=lasting)
 
     service._store.retried = counting  # type: ignore[method-assign]
     for _ in range(3):

@@ -156,11 +156,11 @@ def test_batches_that_are_stored_during_a_look_ask_for_none(tmp_path: Path) -> N
         state = service._writer.engine.state("checkout")
         assert state is not None
 
-        def look(seen: ExperimentState) -> None:
-            looks.append(seen.new_decisions)
+        def look(state: ExperimentState) -> None:
+            looks.append(state.new_decisions)
             for _ in range(5):
-                publisher.grown(seen)
-            seen.look_after = seen.new_decisions + 1_000
+                publisher.grown(state)
+            state.look_after = state.new_decisions + 1_000
 
         publisher._look = look  # type: ignore[method-assign]
         state.look_after = 0
@@ -178,12 +178,12 @@ def test_what_became_due_during_a_look_is_looked_at_again(tmp_path: Path) -> Non
         state = service._writer.engine.state("checkout")
         assert state is not None
 
-        def look(seen: ExperimentState) -> None:
-            looks.append(seen.new_decisions)
-            seen.look_after = seen.new_decisions + 5
+        def look(state: ExperimentState) -> None:
+            looks.append(state.new_decisions)
+            state.look_after = state.new_decisions + 5
             if len(looks) == 1:  # the writer has stored so many meanwhile, and was told to wait
-                seen.new_decisions += 10
-                publisher.grown(seen)
+                state.new_decisions += 10
+                publisher.grown(state)
 
         publisher._look = look  # type: ignore[method-assign]
         publisher.grown(state)
