@@ -48,8 +48,8 @@ LOADS = (
 
 6,400 waiting decisions are overload: they take a quarter of a second. One transaction takes about 25 ms
 of work since then where single visitors come, who do not wait for long so, and 100 ms where only batches
-come; an earlier version stored up to 5,000 decisions in one transaction, which is cheaper where the store
-is small.
+come; an earlier version stored up to 5,000 decisions in one transaction, which is cheaper where the
+store is small.
 """
 
 ROUNDING = 1.05

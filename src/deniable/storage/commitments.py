@@ -31,9 +31,6 @@ from deniable.storage.schema import (
 )
 
 
-_encode = json.JSONEncoder(sort_keys=True).encode
-
-
 class Entry(NamedTuple):
     """One entry as code reads it: the experiment by its id, the detail parsed."""
 
@@ -52,6 +49,7 @@ _END = select(writers.c.seq, writers.c.head, _NEWEST.scalar_subquery().label("ne
     writers.c.id == COMMITMENT_CHAIN
 )
 _APPEND = insert(commitments)
+_encode = json.JSONEncoder(sort_keys=True).encode
 _MOVE_END = (
     update(writers)
     .where(writers.c.id == COMMITMENT_CHAIN)
