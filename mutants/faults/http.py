@@ -15,6 +15,20 @@ AT_ONCE = (f"{TESTS}/test_at_once.py",)
 FAULTS = (
     Fault(
         "service/http/decide_routes.py",
+        "            return Asked(route, key, self._service.refused(error))\n",
+        "            return None\n",
+        "what is refused is parsed and counted twice",
+        AT_ONCE,
+    ),
+    Fault(
+        "service/http/messages.py",
+        "and set(map(len, documents)) == {2}:",
+        "and True:",
+        "a batch may have members that nobody knows",
+        AT_ONCE,
+    ),
+    Fault(
+        "service/http/decide_routes.py",
         "caller is None or route.scope not in caller.scopes or",
         "caller is None or",
         "a remembered key may do anything where a request arrives whole",

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import unicodedata
 
+import pytest
 from tests.promise.support import entries_of
 from tests.service.support import running, serving
+
+from deniable.errors import InvalidArgumentError
 
 NAME = "Zo\u00eb-17"
 SPELLINGS = [
@@ -41,3 +44,12 @@ def test_capitals_and_marks_inside_tell_ids_apart(store_url: str) -> None:
         running(service, "one")
         ids = {service.decide("one", name, "a").id for name in (NAME, *others)}
         assert len(ids) == 1 + len(others)
+
+
+def test_one_id_is_not_taken_for_a_list_of_letters() -> None:
+    with serving("memory:") as service:
+        running(service)
+        service.decide_batch("checkout", [("ann", "a"), ("n", "a")])
+        with pytest.raises(InvalidArgumentError, match="a list of visitor ids"):
+            service.visitors.erase("ann")
+        assert service.visitors.erase(["ann"]).decisions == 1

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from sqlalchemy import bindparam, select
 
-from deniable.errors import NANO
+from deniable.errors import NANO, InvalidArgumentError
 from deniable.service.approvals import Approvals
 from deniable.service.decision_ids import DecisionIds
 from deniable.service.jobs import checked_visitor
@@ -127,6 +127,8 @@ class VisitorRequests:
         A keyed tombstone stays until the experiment no longer counts. A visitor who returns gets an
         arm from the zero row, so there is no second draw at a risk and nothing to debit.
         """
+        if isinstance(visitors, str):  # its letters would be erased, and nobody else
+            raise InvalidArgumentError("visitors", "...", "a list of visitor ids, not one text")
         names = [checked_visitor(visitor) for visitor in visitors]
         words = f"erase {len(names)} visitor{'' if len(names) == 1 else 's'}"
         self._require(words, sorted(normalised(name) for name in names))

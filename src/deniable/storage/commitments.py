@@ -36,9 +36,6 @@ REMEMBERED, LONGEST_REMEMBERED = 8_192, 2_000
 their detail may be."""
 
 
-_encode = json.JSONEncoder(sort_keys=True).encode
-
-
 class Entry(NamedTuple):
     """One entry as code reads it: the experiment by its id, the detail parsed. Do not change it."""
 
@@ -57,6 +54,7 @@ _END = select(writers.c.seq, writers.c.head, _NEWEST.scalar_subquery().label("ne
     writers.c.id == COMMITMENT_CHAIN
 )
 _APPEND = insert(commitments)
+_encode = json.JSONEncoder(sort_keys=True).encode
 _MOVE_END = (
     update(writers)
     .where(writers.c.id == COMMITMENT_CHAIN)

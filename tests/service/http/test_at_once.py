@@ -184,7 +184,7 @@ def test_both_ways_give_the_same_bytes(service: Deniable, path: str, document: o
 
 USUAL: dict[str, Callable[[Site], bytes]] = {
     "a batch with a stranger's member": lambda site: site.post(
-        f"{DECISIONS}/batch", {"visitors": [{"visitor": "x", "country": "a"}]}
+        f"{DECISIONS}/batch", {"visitors": [{"visitor": "x", "segment": "a", "country": "b"}]}
     ),
     "no JSON": lambda site: site.post(DECISIONS, b"{"),
     "an unknown member": lambda site: site.post(DECISIONS, {"visitor": "x", "arm": "old"}),
