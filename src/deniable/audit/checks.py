@@ -45,6 +45,11 @@ class Check:
     p_value: float | None = None
 
 
+def broken(checks: Sequence[Check]) -> list[str]:
+    """The names of those that found the promise broken."""
+    return [check.name for check in checks if check.outcome == "broken"]
+
+
 def exact_checks(promise: Promise, proofs: tuple[VersionProof, ...]) -> Iterator[Check]:
     """Yield the exact proof of each version."""
     for proof in proofs:

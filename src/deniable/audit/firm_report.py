@@ -8,7 +8,7 @@ from datetime import datetime
 from fractions import Fraction
 
 from deniable._types import JsonObject
-from deniable.audit.checks import Check, chain_check
+from deniable.audit.checks import Check, broken, chain_check
 from deniable.audit.exact import ACROSS_TIME
 from deniable.audit.firm import Account, counts_until
 from deniable.errors import NANO
@@ -139,14 +139,13 @@ class FirmAudit:
     @property
     def sound(self) -> bool:
         """Whether no check found the promise broken."""
-        return all(check.outcome != "broken" for check in self.checks)
+        return not broken(self.checks)
 
     @property
     def verdict(self) -> str:
         """The verdict in one sentence."""
-        broken = [check.name for check in self.checks if check.outcome == "broken"]
-        if broken:
-            return f"The firm's promise is NOT kept: {', '.join(broken)}."
+        if found := broken(self.checks):
+            return f"The firm's promise is NOT kept: {', '.join(found)}."
         return (
             f"The firm's promise is kept, over {counted(len(self.experiments), 'experiment')} and "
             f"{counted(self.decisions, 'decision')}."

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from deniable._types import JsonObject
 from deniable._validation import FloatArray
-from deniable.audit.checks import Check
+from deniable.audit.checks import Check, broken
 from deniable.audit.live_power import cell_limits, noticed_excess, power
 from deniable.errors import NANO, BrokenPromiseError, InvalidArgumentError, WrongStateError
 from deniable.privacy.serving import SPACE
@@ -90,14 +90,13 @@ class LiveAudit:
     @property
     def sound(self) -> bool:
         """Whether no check found the promise broken."""
-        return all(check.outcome != "broken" for check in self.checks)
+        return not broken(self.checks)
 
     @property
     def verdict(self) -> str:
         """The verdict in one sentence."""
-        broken = [check.name for check in self.checks if check.outcome == "broken"]
-        if broken:
-            return f"The promise is NOT kept: {', '.join(broken)}."
+        if found := broken(self.checks):
+            return f"The promise is NOT kept: {', '.join(found)}."
         return f"The promise is kept in {int(self.counts.sum()):,} answers of the running service."
 
     @property

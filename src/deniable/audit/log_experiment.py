@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable._types import JsonObject
-from deniable.audit.checks import Check, exact_checks
+from deniable.audit.checks import Check, broken, exact_checks
 from deniable.audit.evidence import Cells, Evidence
 from deniable.audit.evidence import evidence as evidence_of
 from deniable.audit.exact import VersionProof, exact_proof
@@ -50,7 +50,7 @@ class AuditedExperiment:
     @property
     def sound(self) -> bool:
         """Whether no check found the promise broken."""
-        return all(check.outcome != "broken" for check in self.checks)
+        return not broken(self.checks)
 
     def to_dict(self) -> JsonObject:
         """Return plain values for JSON."""

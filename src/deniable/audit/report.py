@@ -13,6 +13,7 @@ from deniable.audit.beliefs import Beliefs, realized_beliefs
 from deniable.audit.checks import (
     Check,
     belief_checks,
+    broken,
     counted_check,
     draw_checks,
     evidence_checks,
@@ -73,14 +74,13 @@ class Audit:
     @property
     def sound(self) -> bool:
         """Whether no check found the promise broken."""
-        return all(check.outcome != "broken" for check in self.checks)
+        return not broken(self.checks)
 
     @property
     def verdict(self) -> str:
         """The verdict in one sentence."""
-        broken = [check.name for check in self.checks if check.outcome == "broken"]
-        if broken:
-            return f"The promise is NOT kept: {', '.join(broken)}."
+        if found := broken(self.checks):
+            return f"The promise is NOT kept: {', '.join(found)}."
         if not self.decisions:
             return "The promise is kept by design; no visitor has been decided for yet."
         return f"The promise is kept, by design and over {self.decisions:,} decisions."

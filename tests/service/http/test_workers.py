@@ -77,7 +77,11 @@ def test_a_worker_that_dies_is_replaced_and_counters_go_on(tmp_path: Path, secre
         name = "deniable_new_decisions_total "
         return int(float(next(line for line in lines if line.startswith(name)).split()[1]))
 
+    def started() -> int:
+        return (tmp_path / "log.jsonl").read_text().count("Application startup complete.")
+
     with serving(tmp_path, "--workers", "2") as server:
+        eventually(lambda: started() == 2, "both run: one that cannot start ends the service")
         for number in range(20):
             assert _decided(server.url, secret, f"v-{number}").status_code == 200
         eventually(lambda: counted() == 20, "20 are counted")
