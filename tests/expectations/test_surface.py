@@ -18,7 +18,7 @@ from deniable.simulation.environment import Environment
 from deniable.simulation.job import make_job, run_from, run_repetition
 from deniable.simulation.kernels.random_numbers import generator_state
 from deniable.strategies import STRATEGIES
-from deniable.studies.surface import Difference, compare
+from deniable.studies.surface_check import Difference, compare
 from deniable.studies.surface_runs import draw_questions, names
 
 USUAL: dict[str, Any] = {

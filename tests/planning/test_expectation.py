@@ -74,6 +74,14 @@ def test_the_recommendation_is_the_smallest_budget_near_the_least_loss(
     assert advice.budget == round(advice.budget, 3)
 
 
+def test_where_the_surface_is_rough_the_plan_says_so() -> None:
+    rough, fine = (planned(budget=budget).expected for budget in (6.5, 6.0))
+    assert rough is not None
+    assert fine is not None
+    assert "figures of constant may be wrong by up to 10%" in rough.note
+    assert fine.note == ""
+
+
 def test_the_cost_of_the_budget_is_told_by_day() -> None:
     plan = planned(budget=0.5, per_day=30_000)
     found = plan.expected

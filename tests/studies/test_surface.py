@@ -13,7 +13,8 @@ import pytest
 from typer.testing import CliRunner
 
 from deniable.expectations.surface import Question, reach
-from deniable.studies import surface, surface_runs
+from deniable.studies import surface, surface_check, surface_runs
+from deniable.studies.surface_luck import expected_rows
 
 
 @pytest.fixture(autouse=True)
@@ -67,7 +68,7 @@ def test_the_fit_finds_a_curve_that_it_can_have() -> None:
     lost = (1 - true) * gain * np.exp(0.2 * rng.standard_normal(true.shape) - 0.02)
     known = (1 - reach("constant", asked)) * gain
     unjudged = np.full(true.shape, np.nan)
-    rows = surface_runs.Rows(lost, gain, known, unjudged, unjudged)
+    rows = surface_runs.Rows(lost, gain, known, unjudged, unjudged, unjudged)
     found = surface.fit_entry("constant", asked, rows)
     error = found.shares(asked) - true
     assert np.sqrt(np.mean(error**2)) < 0.02
@@ -116,3 +117,29 @@ def test_one_surface_can_be_fitted_and_the_others_kept(tmp_path: Path) -> None:
     assert list(before) == list(after)
     changed = [name for name in before if before[name] != after[name]]
     assert changed == ["random"]
+
+
+def test_checks_go_on_where_they_were_and_end_where_luck_is_small(tmp_path: Path) -> None:
+    """Priors whose noise is small get no more runs, and a second look makes none."""
+    priors = surface_check.priors_of("constant", 4, 3)
+    rounds = list(surface_check.make_checks(tmp_path, "constant", priors, 3, np.inf, 0.03))
+    assert len(rounds) >= 2
+    assert all(one.noise <= 0.03 for one in rounds[-1])
+    made = {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+    again = list(surface_check.make_checks(tmp_path, "constant", priors, 3, -1, 0.03))
+    assert [one.found for one in again[-1]] == [one.found for one in rounds[-1]]
+    assert made == {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+    assert "4 priors" in surface_check.summary("constant", again[-1])
+
+
+def test_taking_luck_off_leaves_the_mean_and_less_noise() -> None:
+    """At one prior: the mean of many plain runs, within their noise, and a part of their spread."""
+    (asked,) = surface_runs.draw_questions("dynamic", 1, np.random.default_rng(8))
+    rng = np.random.default_rng(2)
+    each = np.array([surface_runs.run_row("dynamic", asked, rng) for _ in range(300)])
+    rows = surface_runs.Rows(*each.T)
+    plain = 1 - rows.lost
+    for share in (0.1, 0.4):  # whatever it is thought to be
+        found = expected_rows("dynamic", share, asked, rows)
+        assert found.mean() == pytest.approx(plain.mean(), abs=4 * plain.std() / 300**0.5)
+        assert found.std() < 0.7 * plain.std()

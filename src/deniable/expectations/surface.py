@@ -38,6 +38,9 @@ POOLED, RANDOM, PERFECT, BEST_PRIVATE = "pooled", "random", "perfect", "best-pri
 QUANTILES = (0.1, 0.9)
 """Of the clicks lost, over the prior: four experiments in five lie between."""
 
+ROUGH: dict[str, float] = {"constant": 6.0}
+"""Budgets above which a surface misses by more than 2% of the gain, by up to 10% (docs/plan.md)."""
+
 COORDINATES = ("arms", "segments", "heterogeneity", "explored", "signal", "visitors", "lift")
 
 

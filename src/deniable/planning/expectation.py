@@ -19,7 +19,7 @@ from deniable._extras import require
 from deniable._validation import FloatArray
 from deniable.expectations.expected import RIVALS, Expected, expected_loss, has_surface
 from deniable.expectations.prior import Prior
-from deniable.expectations.surface import PERFECT, POOLED, RANDOM
+from deniable.expectations.surface import PERFECT, POOLED, RANDOM, ROUGH
 from deniable.policies.base import Policy
 from deniable.privacy.belief import highest_belief
 from deniable.strategies import STRATEGIES
@@ -233,6 +233,12 @@ def expectation(
             note += (" " if note else "") + (
                 "Some figures are beyond what was simulated to make them (20 to 50 arms, 10 to 20 "
                 "segments, budget 8, 1,000 to ten billion visitors): they are those of the edge."
+            )
+        rough = [name for name in names if budget > ROUGH.get(name, math.inf)]
+        if rough:
+            note += (" " if note else "") + (
+                f"At this budget the figures of {' and '.join(rough)} may be wrong by up to 10% of "
+                "what perfect information gains."
             )
     here = marks.index(budget)
     at = {name: found[here] for name, found in outcomes.items()}

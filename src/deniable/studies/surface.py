@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import json
 import math
-import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 import typer
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from deniable._validation import FloatArray
 from deniable.expectations import surface as shipped
@@ -38,9 +37,10 @@ from deniable.expectations.surface import (
     reach,
     spread_coordinates,
     start,
-    surface_name,
 )
+from deniable.studies import surface_check as checks
 from deniable.studies import surface_runs as runs
+from deniable.studies.surface_luck import expected_rows, noise_near
 from deniable.studies.surface_runs import LIFTS, MOST_BUDGET, SIGNALS, VISITORS, Rows, domain_of
 
 app = typer.Typer(add_completion=False, help=__doc__)
@@ -111,86 +111,25 @@ def fit(
     shipped.surface.cache_clear()
 
 
-@dataclass(frozen=True)
-class Difference:
-    """The surface against direct simulation at one prior.
-
-    Attributes:
-        strategy: whose.
-        asked: where.
-        told: the surface's share of the gain.
-        found: the simulated one.
-        noise: its standard error.
-        inside: share of runs between the surface's two quantiles.
-    """
-
-    strategy: str
-    asked: Question
-    told: float
-    found: float
-    noise: float
-    inside: float
-
-    @property
-    def error(self) -> float:
-        """Of the surface, as a part of what perfect information gains over random arms."""
-        return self.told - self.found
-
-
-def compare(strategy: str, asked: Question, repetitions: int, seed: int) -> Difference:
-    """Simulate many draws of the rates at one prior."""
-    entry = shipped.surface()[surface_name(strategy, int(asked.segments))]
-    rng = np.random.default_rng([seed, 1])
-    each = [runs.run_row(strategy, asked, rng) for _ in range(repetitions)]
-    rows = runs.Rows(*np.array(each).T)
-    told = float(entry.shares(asked))
-    y = expected_rows(entry.strategy, told, asked, rows)
-    low, high = (float(part) * (1 - told) for part in entry.spreads(asked))
-    return Difference(
-        strategy,
-        asked,
-        told,
-        float(y.mean()),
-        float(y.std(ddof=1)) / math.sqrt(repetitions),
-        float(((rows.lost >= low) & (rows.lost <= high)).mean()),
-    )
-
-
 @app.command()
 def check(
-    priors: Annotated[int, typer.Option(help="How many random priors.")] = 100,
-    repetitions: Annotated[int, typer.Option(help="Runs at each, at least.")] = 400,
+    folder: _Folder = _FOLDER,
+    priors: Annotated[int, typer.Option(help="How many random priors of each surface.")] = 25,
+    noise: Annotated[
+        float, typer.Option(help="Standard error from which a prior needs no more runs.")
+    ] = checks.NOISE,
     seed: Annotated[int, typer.Option()] = 1,
     only: Annotated[str | None, typer.Option(help="One strategy.")] = None,
     seconds: Annotated[float, typer.Option(help="Begin nothing new after so long.")] = math.inf,
 ) -> None:
-    """Compare the surface with direct simulation: worst and median error, in percent of the gain."""
-    begun = time.monotonic()
+    """Compare the surface with direct simulation, in percent of the gain."""
     for name in runs.names():
         if name == RANDOM or only not in (None, name):
             continue
-        rng = np.random.default_rng([seed, 0, runs.names().index(name)])
-        found = []
-        for number, asked in enumerate(runs.draw_questions(name, priors, rng)):
-            if time.monotonic() - begun > seconds:
-                break
-            found.append(compare(name, asked, repetitions, seed + number))
+        asked = checks.priors_of(name, priors, seed)
+        found = list(checks.make_checks(folder, name, asked, seed, seconds, noise))
         if found:
-            typer.echo(summary(name, found))
-
-
-def summary(name: str, found: list[Difference]) -> str:
-    """Errors in percent of the gain; the last figure is what is left without the simulation's noise."""
-    errors = np.array([one.error for one in found])
-    noise = np.array([one.noise for one in found])
-    worst = found[int(np.abs(errors).argmax())]
-    own = math.sqrt(max(0.0, float((errors**2 - noise**2).mean())))
-    return (
-        f"{name}: {len(found)} priors, error median {np.median(np.abs(errors)):.2%}, worst "
-        f"{abs(worst.error):.2%} (noise there {worst.noise:.2%}, median noise {np.median(noise):.2%}), "
-        f"beyond noise {own:.2%}; inside the interval {np.mean([one.inside for one in found]):.0%}; "
-        f"worst at {', '.join(f'{key} {float(getattr(worst.asked, key)):.4g}' for key in runs.FIELDS)}"
-    )
+            typer.echo(checks.summary(name, found[-1]))
 
 
 _WEIGHT = {
@@ -210,6 +149,9 @@ needs no runs, so that its surface can bend more."""
 
 _SPREAD_DEGREE, _HIGHEST = 2.0, 8
 _RIDGE = 0.02
+_MISFIT = 0.05
+"""Rows with less noise than this count no more for it: the curve cannot follow them all."""
+
 _LEAST_LOST = 1e-4
 Curve = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
 """From the polynomial's values to shares, and their derivatives."""
@@ -231,38 +173,21 @@ def fit_entry(name: str, asked: Question, rows: Rows) -> Entry:
         terms *= begun.weight[:, None]
         curve = partial(_logistic, begun.score, reached)
     weights, precision = np.zeros(len(blank.degrees)), np.ones(lost.shape)
-    if learns_apart(name):  # each segment is a run of its own
-        precision = asked.segments / asked.segments.mean()
+    # Where each segment learns by itself it is a run of its own.
+    alone = asked.segments if learns_apart(name) else np.ones(lost.shape)
     total = blank.degrees.sum(axis=1)
     penalty = _RIDGE * (1.0 + total) ** 2 * (total > 0)
-    for _ in range(3):
+    for _ in range(4):
         share, _ = curve(terms @ weights)
         wanted = expected_rows(name, share, asked, rows)
         weights = _least_squares(terms, wanted, precision, curve, weights, penalty)
+        missed = wanted - curve(terms @ weights)[0]
+        noise = noise_near(asked.signal / alone, missed**2 * alone) / alone
+        precision = 1 / (_MISFIT**2 + noise)
+        precision /= precision.mean()
     share, _ = curve(terms @ weights)
     fitted = replace(blank, weights=weights)
     return Entry(name, fitted, _spreads(name, asked, lost / np.maximum(1 - share, _LEAST_LOST)))
-
-
-def expected_rows(name: str, share: ArrayLike, asked: Question, rows: Rows) -> FloatArray:
-    """Shares of the gain with little luck in them; their means are right whatever `share` is.
-
-    With learned part l, a run loses about l x known + (1 - l) x gain, whose expectations are known: what
-    they deviate by is taken off. Before much was learned, what the shown arms gain given the counts is
-    better still, less a part of what the best arms would (0 on average). The parts have the least noise.
-    """
-    share = np.asarray(share)
-    if name == BEST_PRIVATE:
-        alone = np.sqrt(asked.shared)
-        part = (share - alone) / np.maximum(1 - alone, 1e-9)
-        return np.asarray(1 - rows.lost + (1 - np.clip(part, 0, 1)) * (rows.known - (1 - alone)))
-    reached = reach(name, asked)
-    learned = share / np.maximum(reached, 1e-9)
-    known, gain = rows.known - (1 - reached), rows.gain - 1
-    plain = 1 - rows.lost + learned * known + (1 - learned) * gain
-    early = rows.shown - (1.4 - 0.4 * learned) * rows.best
-    judged = early + learned**3 * (1 - rows.lost + known - early)
-    return np.where(np.isnan(judged), plain, judged)
 
 
 def _logistic(

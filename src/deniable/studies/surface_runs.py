@@ -39,7 +39,7 @@ CHUNK = 1000
 """Rows of a file: what an interrupted run loses at most."""
 
 FIELDS = ("arms", "visitors", "segments", "base_rate", "lift", "heterogeneity", "budget")
-COLUMNS = (*FIELDS, "lost", "gain", "known", "shown", "best")
+COLUMNS = (*FIELDS, "lost", "gain", "known", "shown", "best", "usual")
 
 MOST_BUDGET = 8.0
 SIGNALS = (0.02, 1e6)
@@ -48,8 +48,12 @@ LIFTS = (0.002, 0.5)
 RATES = (0.002, 0.6)
 LEAST_CLICKS = 20
 
-MOST_JUDGED = 300.0
-"""The largest signal at which rows are judged by their counts; above, little luck is left."""
+MOST_JUDGED, MOST_JUDGED_ALONE = 300.0, 3000.0
+"""The largest signal at which rows are judged by their counts, where segments learn from each other and
+where there is one; above, little luck is left."""
+
+LUCKY = (0.1, 1000.0)
+"""Signals between which runs differ most by luck: most rows are made there."""
 
 LEAST_APART, MOST_LIFT = 0.01, 0.3
 """Where the posterior is exact: heterogeneity (for its grid), and the lift of pooled segments (for the
@@ -81,8 +85,17 @@ def names() -> tuple[str, ...]:
     return (RANDOM, BEST_PRIVATE, POOLED, *STRATEGIES)
 
 
-def draw_questions(name: str, count: int, rng: np.random.Generator) -> list[Question]:
-    """Random experiments and priors of the domain, each asked of its own."""
+def draw_questions(
+    name: str, count: int, rng: np.random.Generator, *, lucky: bool = False
+) -> list[Question]:
+    """Random experiments and priors of the domain, each asked of its own.
+
+    Args:
+        name: of the surface.
+        count: how many.
+        rng: the generator.
+        lucky: whether to leave out three in five of those at which runs hardly differ by luck.
+    """
     domain = domain_of(name)
     found: list[Question] = []
     while len(found) < count:
@@ -94,6 +107,9 @@ def draw_questions(name: str, count: int, rng: np.random.Generator) -> list[Ques
         arms = round(_log_uniform(rng, 1.6, domain.arms + 0.49))
         low, high = domain.segments
         segments = round(_log_uniform(rng, max(low - 0.4, 0.75), high + 0.49))
+        alone = segments if learns_apart(name) else 1
+        if lucky and not LUCKY[0] <= signal / alone <= LUCKY[1] and rng.random() < 0.6:
+            continue
         # Budgets are denser where they matter: half of all below 2.
         budget = MOST_BUDGET * rng.random() ** 2
         found.append(
@@ -118,6 +134,7 @@ class Rows(NamedTuple):
     known: FloatArray
     shown: FloatArray
     best: FloatArray
+    usual: FloatArray
 
 
 class Row(NamedTuple):
@@ -132,6 +149,7 @@ class Row(NamedTuple):
         known: what is lost with these rates once they are known.
         shown: what the shown arms are expected to gain, given the counts; NaN where not computed.
         best: what the best arms are expected to have more than usual, given the counts.
+        usual: the same of all arms in equal parts.
     """
 
     lost: float
@@ -139,6 +157,7 @@ class Row(NamedTuple):
     known: float
     shown: float
     best: float
+    usual: float
 
 
 def run_row(name: str, asked: Question, rng: np.random.Generator) -> Row:
@@ -150,10 +169,10 @@ def run_row(name: str, asked: Question, rng: np.random.Generator) -> Row:
     gain = (best - float(rates.mean())) / unit
     pooled = (best - float(rates.mean(axis=1).max())) / unit
     if name == RANDOM:
-        return Row(gain, gain, gain, math.nan, math.nan)
+        return Row(gain, gain, gain, math.nan, math.nan, math.nan)
     if name == BEST_PRIVATE:
         lost = (best - _private_value(rates, asked)) / unit
-        return Row(lost, gain, pooled, math.nan, math.nan)
+        return Row(lost, gain, pooled, math.nan, math.nan, math.nan)
     lost, shows, clicks = _run(name, asked, rates, int(rng.integers(2**62)))
     if name == POOLED:
         known = pooled
@@ -161,8 +180,8 @@ def run_row(name: str, asked: Question, rng: np.random.Generator) -> Row:
         known = float(1 - reach(name, asked)) * gain
     else:
         known = (best - _private_value(rates, asked)) / unit
-    shown, better = _judged(name, asked, shows, clicks)
-    return Row(lost / unit, gain, known, (shown - usual) / unit, better / unit)
+    judged = _judged(name, asked, shows, clicks)
+    return Row(lost / unit, gain, known, *(part / unit for part in judged))
 
 
 def run_lost(name: str, asked: Question, rates: FloatArray, seed: int) -> float:
@@ -180,25 +199,37 @@ def _run(name: str, asked: Question, rates: FloatArray, seed: int) -> tuple[floa
     return float((shows[-1].T * truth.gaps).sum()) / truth.horizon, shows[-1], clicks[-1]
 
 
-def _judged(name: str, asked: Question, shows: Counts, clicks: Counts) -> tuple[float, float]:
-    """Expected rate of the shown arms given the counts, and how much better the best are than usual."""
+def _judged(
+    name: str, asked: Question, shows: Counts, clicks: Counts
+) -> tuple[float, float, float]:
+    """Expected rates given the counts: of the shown arms, of the best and of all arms.
+
+    Each less what it is usually: of all arms, of the best, of all arms.
+    """
     rate, lift, part = (
         float(getattr(asked, key)) for key in ("base_rate", "lift", "heterogeneity")
     )
     signal, total = float(asked.signal), float(asked.visitors)
+    exact, most = True, MOST_JUDGED_ALONE
     if name == POOLED:  # segments do not matter to it: one with their mean rates
         lift *= math.sqrt(float(asked.shared))
         signal *= float(asked.shared)
         exact = asked.segments == 1 or asked.lift <= MOST_LIFT
         shows, clicks, part = (*(x.sum(axis=0, keepdims=True) for x in (shows, clicks)), 1.0)
+    elif learns_apart(name):  # each segment by its own counts, which is all that it learns from
+        signal, part = signal / float(asked.segments), 1.0
     else:
-        exact = part >= LEAST_APART and not learns_apart(name)
-    if not exact or signal > MOST_JUDGED:
-        return math.nan, math.nan
+        exact, most = part >= LEAST_APART, MOST_JUDGED
+    if not exact or signal > most:
+        return math.nan, math.nan, math.nan
     found = learned(Prior(rate, lift, part), shows, clicks, signal)
-    usual = float(best_rate(asked.arms, rate, lift))
-    shown = float((found.rates * shows).sum() / total)
-    return shown, float(found.best @ shows.sum(axis=1) / total) - usual
+    seen = shows.sum(axis=1) / total
+    mean = float(mean_rate(rate, lift))
+    return (
+        float((found.rates * shows).sum() / total) - mean,
+        float(found.best @ seen) - float(best_rate(asked.arms, rate, lift)),
+        float(found.rates.mean(axis=1) @ seen) - mean,
+    )
 
 
 def policy_of(name: str, asked: Question) -> Policy:
@@ -224,7 +255,7 @@ def make_chunk(name: str, number: int) -> FloatArray:
     """The rows of one file, (CHUNK, columns); a function of its arguments alone."""
     rng = np.random.default_rng([SEED, names().index(name), number])
     rows = []
-    for asked in draw_questions(name, CHUNK, rng):
+    for asked in draw_questions(name, CHUNK, rng, lucky=True):
         values = [float(getattr(asked, field)) for field in FIELDS]
         rows.append([*values, *run_row(name, asked, rng)])
     return np.array(rows)
