@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -142,49 +144,44 @@ def test_a_state_at_odds_with_the_chain_has_no_successor() -> None:
         assert state.successor is None
 
 
-def test_batches_that_are_stored_during_a_look_ask_for_none(tmp_path: Path) -> None:
-    looks: list[int] = []
+def looked(tmp_path: Path, look: Callable[[Publisher, ExperimentState], None]) -> tuple[int, int]:
+    """A publisher that ends after a look: how many there were, and how many still wait."""
     with serving(f"sqlite:///{tmp_path / 'store.db'}") as service:
         running(service)
         decide(service, 0)
-        publisher = Publisher(service._store)
         state = service._writer.engine.state("checkout")
         assert state is not None
+        publisher, looks = Publisher(service._store), 0
+        publisher._thread = threading.current_thread()  # it needs no other
 
-        def look(seen: ExperimentState) -> None:
-            looks.append(seen.new_decisions)
-            for _ in range(5):
-                publisher.grown(seen)
-            seen.look_after = seen.new_decisions + 1_000
+        def looking(seen: ExperimentState) -> None:
+            nonlocal looks
+            looks += 1
+            look(publisher, seen)
+            publisher._waiting.put(None)
 
-        publisher._look = look  # type: ignore[method-assign]
-        state.look_after = 0
+        publisher._look = looking  # type: ignore[method-assign]
         publisher.grown(state)
-        publisher.close()
-    assert len(looks) == 1
+        publisher._run()
+        return looks, publisher._waiting.qsize()
+
+
+def test_batches_that_are_stored_during_a_look_ask_for_none(tmp_path: Path) -> None:
+    def look(publisher: Publisher, seen: ExperimentState) -> None:
+        for _ in range(5):
+            publisher.grown(seen)
+        seen.look_after = seen.new_decisions + 1_000
+
+    assert looked(tmp_path, look) == (1, 0)
 
 
 def test_what_became_due_during_a_look_is_looked_at_again(tmp_path: Path) -> None:
-    looks: list[int] = []
-    with serving(f"sqlite:///{tmp_path / 'store.db'}") as service:
-        running(service)
-        decide(service, 0)
-        publisher = Publisher(service._store)
-        state = service._writer.engine.state("checkout")
-        assert state is not None
+    def look(publisher: Publisher, seen: ExperimentState) -> None:
+        seen.look_after = seen.new_decisions + 5
+        seen.new_decisions += 10  # the writer has stored so many meanwhile
+        publisher.grown(seen)
 
-        def look(seen: ExperimentState) -> None:
-            looks.append(seen.new_decisions)
-            seen.look_after = seen.new_decisions + 5
-            if len(looks) == 1:  # the writer has stored so many meanwhile, and was told to wait
-                seen.new_decisions += 10
-                publisher.grown(seen)
-
-        publisher._look = look  # type: ignore[method-assign]
-        publisher.grown(state)
-        eventually(lambda: len(looks) == 2, "a second look")
-        publisher.close()
-    assert len(looks) == 2
+    assert looked(tmp_path, look) == (1, 1)
 
 
 def test_the_next_state_knows_when_to_look_again() -> None:
