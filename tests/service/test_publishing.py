@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import count
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -53,15 +54,11 @@ def test_a_lease_is_for_several_processes(store_url: str, processes: int) -> Non
     with serving(store_url) as one, open_service(store_url) as other:
         running(one)
         before = one.experiments.get("checkout").table_number
-        visitors = count(step=20)
-
-        def published() -> bool:
-            """A table is due by decisions: where the publisher is late, none comes without more."""
-            first = next(visitors)
+        for first in range(0, 400, 20):
             decide(one if processes == 1 or first % 40 else other, first)
-            return first >= 400 and one.experiments.get("checkout").table_number > before + 1
-
-        eventually(published, "two more tables")
+        eventually(
+            lambda: one.experiments.get("checkout").table_number > before + 1, "two more tables"
+        )
         assert ("publish checkout" in taken(one)) == (processes == 2)
 
 
@@ -147,49 +144,45 @@ def test_a_state_at_odds_with_the_chain_has_no_successor() -> None:
         assert state.successor is None
 
 
-def test_batches_that_are_stored_during_a_look_ask_for_none(tmp_path: Path) -> None:
-    looks: list[int] = []
+def looked(tmp_path: Path, look: Callable[[Publisher, ExperimentState], None]) -> tuple[int, int]:
+    """A publisher that ends after a look: how many there were, and how many still wait."""
     with serving(f"sqlite:///{tmp_path / 'store.db'}") as service:
         running(service)
         decide(service, 0)
-        publisher = Publisher(service._store)
         state = service._writer.engine.state("checkout")
         assert state is not None
+        publisher, looks = Publisher(service._store), 0
+        publisher._thread = threading.current_thread()  # it needs no other
 
-        def look(state: ExperimentState) -> None:
-            looks.append(state.new_decisions)
-            for _ in range(5):
-                publisher.grown(state)
-            state.look_after = state.new_decisions + 1_000
+        def looking(seen: ExperimentState) -> None:
+            nonlocal looks
+            looks += 1
+            look(publisher, seen)
+            publisher._waiting.put(None)
 
-        publisher._look = look  # type: ignore[method-assign]
-        state.look_after = 0
-        publisher.grown(state)
-        publisher.close()
-    assert len(looks) == 1
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(publisher, "_look", looking)
+            publisher.grown(state)
+            publisher._run()
+        return looks, publisher._waiting.qsize()
+
+
+def test_batches_that_are_stored_during_a_look_ask_for_none(tmp_path: Path) -> None:
+    def look(publisher: Publisher, seen: ExperimentState) -> None:
+        for _ in range(5):
+            publisher.grown(seen)
+        seen.look_after = seen.new_decisions + 1_000
+
+    assert looked(tmp_path, look) == (1, 0)
 
 
 def test_what_became_due_during_a_look_is_looked_at_again(tmp_path: Path) -> None:
-    looks: list[int] = []
-    with serving(f"sqlite:///{tmp_path / 'store.db'}") as service:
-        running(service)
-        decide(service, 0)
-        publisher = Publisher(service._store)
-        state = service._writer.engine.state("checkout")
-        assert state is not None
+    def look(publisher: Publisher, seen: ExperimentState) -> None:
+        seen.look_after = seen.new_decisions + 5
+        seen.new_decisions += 10  # the writer has stored so many meanwhile
+        publisher.grown(seen)
 
-        def look(state: ExperimentState) -> None:
-            looks.append(state.new_decisions)
-            state.look_after = state.new_decisions + 5
-            if len(looks) == 1:  # the writer has stored so many meanwhile, and was told to wait
-                state.new_decisions += 10
-                publisher.grown(state)
-
-        publisher._look = look  # type: ignore[method-assign]
-        publisher.grown(state)
-        eventually(lambda: len(looks) == 2, "a second look")
-        publisher.close()
-    assert len(looks) == 2
+    assert looked(tmp_path, look) == (1, 1)
 
 
 def test_the_next_state_knows_when_to_look_again() -> None:
@@ -216,23 +209,22 @@ def test_the_next_state_knows_when_to_look_again() -> None:
 
 def test_whatever_fails_publishing_goes_on(tmp_path: Path, monkeypatch: Any) -> None:
     """A fault of one strategy must not end the thread that publishes for all experiments."""
-    failures: list[str] = []
-    make = publishing.next_table
 
-    def faulty(connection: Any, experiment: Any, *found: Any) -> Any:
-        if len(failures) < 2:
-            failures.append(experiment.key)
-            raise OverflowError("never shown")
-        return make(connection, experiment, *found)
+    def faulty(*_: object) -> object:
+        raise OverflowError("never shown")
 
     with serving(f"sqlite:///{tmp_path / 'store.db'}") as service:
         running(service)
-        decide(service, 0)
+        decide(service, 0, 90)
+        service._publisher.close()
+        state = service._writer.engine.state("checkout")
+        assert state is not None
+        state.look_after = 1_000  # nobody else looks
+        decide(service, 90, 20)
+        with monkeypatch.context() as patch:
+            patch.setattr(publishing, "next_table", faulty)
+            service._publisher._look(state)
         before = service.experiments.get("checkout").table_number
-        monkeypatch.setattr(publishing, "next_table", faulty)
-        for first in range(20, 1_200, 20):
-            decide(service, first)
-        eventually(
-            lambda: service.experiments.get("checkout").table_number > before, "a later table"
-        )
-    assert len(failures) == 2
+        assert state.new_decisions < state.look_after
+        service._publisher._look(state)
+        assert service.experiments.get("checkout").table_number == before + 1
