@@ -24,7 +24,7 @@ FAULTS = (
         "_holding(*row)\n    if found is None:",
         "_holding(*row)\n    if found is None and once:",
         "an entry that was changed is read as none",
-        ACCOUNT,
+        (f"{TESTS}/test_account.py::test_a_changed_entry_is_not_believed",),
     ),
     Fault(
         "storage/checkpoints.py",

@@ -63,8 +63,8 @@ FAULTS = (
     ),
     Fault(
         "web/standing.py",
-        "low, high = np.quantile(posterior, [0.025, 0.975], axis=0)",
-        "low, high = np.quantile(posterior, [0.25, 0.75], axis=0)",
+        "for share in (0.025, 0.975))",
+        "for share in (0.25, 0.75))",
         "the interval of an arm holds half of the belief",
         STANDING,
     ),

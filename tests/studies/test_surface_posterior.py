@@ -8,7 +8,7 @@ import pytest
 from deniable._validation import FloatArray
 from deniable.expectations.prior import Prior, best_rate, mean_rate
 from deniable.expectations.surface import Question
-from deniable.studies import surface, surface_runs
+from deniable.studies import surface_luck, surface_runs
 from deniable.studies.surface_posterior import learned
 
 SHOWS = np.array([[300, 80, 20], [150, 250, 40]])
@@ -70,8 +70,8 @@ def test_rows_that_are_judged_by_counts_have_the_same_mean_and_less_noise(name: 
     rng = np.random.default_rng(3)
     runs = [surface_runs.run_row(name, asked, rng) for _ in range(300)]
     rows = surface_runs.Rows(*np.array(runs).T)
-    judged = surface.expected_rows(name, 0.4, asked, rows)
-    plain = surface.expected_rows(
+    judged = surface_luck.expected_rows(name, 0.4, asked, rows)
+    plain = surface_luck.expected_rows(
         name, 0.4, asked, rows._replace(shown=np.full(300, np.nan), best=np.full(300, np.nan))
     )
     assert judged.std() < 0.6 * plain.std()

@@ -141,7 +141,7 @@ class Row(NamedTuple):
     """One run, in units of the expected gain of perfect information.
 
     The expectations of all but the first are known or the strategy's own, which takes most of the noise
-    away: see `surface.expected_rows`.
+    away: see `surface_luck.expected_rows`.
 
     Attributes:
         lost: clicks lost.
@@ -214,7 +214,7 @@ def _judged(
     if name == POOLED:  # segments do not matter to it: one with their mean rates
         lift *= math.sqrt(float(asked.shared))
         signal *= float(asked.shared)
-        exact = asked.segments == 1 or asked.lift <= MOST_LIFT
+        exact = bool(asked.segments == 1 or asked.lift <= MOST_LIFT)
         shows, clicks, part = (*(x.sum(axis=0, keepdims=True) for x in (shows, clicks)), 1.0)
     elif learns_apart(name):  # each segment by its own counts, which is all that it learns from
         signal, part = signal / float(asked.segments), 1.0
