@@ -17,7 +17,15 @@ from typing import Literal
 
 import numpy as np
 
-from benchmarks._joint_settings import RUN_SEED, Setting, earlier, fresh, judged, more_tuning, tuning
+from benchmarks._joint_settings import (
+    RUN_SEED,
+    Setting,
+    earlier,
+    fresh,
+    judged,
+    more_tuning,
+    tuning,
+)
 from deniable.policies.greedy import DynamicPolicy
 from deniable.privacy.epochs import simulated_epochs
 from deniable.simulation.environment import Environment
