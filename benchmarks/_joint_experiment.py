@@ -1,6 +1,6 @@
 """The joint strategy on the settings of `_joint_settings`: a run that can be broken off, and a table.
 
-``python -m benchmarks._joint_experiment tuning|earlier|judged FOLDER [SECONDS]`` adds repetitions
+``python -m benchmarks._joint_experiment SET FOLDER [SECONDS]`` adds repetitions
 where the standard error of a policy in a setting is above half a point, until the time is up, keeps
 them in FOLDER, and prints a Markdown table of all that was run so far. Numbers are shares of what
 perfect information gains over random arms, in points (hundredths), by pseudo-regret.
@@ -17,7 +17,15 @@ from typing import Literal
 
 import numpy as np
 
-from benchmarks._joint_settings import RUN_SEED, Setting, earlier, judged, tuning
+from benchmarks._joint_settings import (
+    RUN_SEED,
+    Setting,
+    earlier,
+    fresh,
+    judged,
+    more_tuning,
+    tuning,
+)
 from deniable.policies.greedy import DynamicPolicy
 from deniable.privacy.epochs import simulated_epochs
 from deniable.simulation.environment import Environment
@@ -46,8 +54,10 @@ RIVALS = ("pooled", "Thompson", "dynamic")
 POLICIES = ("joint", *RIVALS)
 SETS: dict[str, Callable[[], list[Setting]]] = {
     "tuning": tuning,
+    "more_tuning": more_tuning,
     "earlier": earlier,
     "judged": judged,
+    "fresh": fresh,
 }
 
 Found = dict[str, list[float]]

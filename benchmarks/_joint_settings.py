@@ -1,9 +1,10 @@
 """Random settings on which the joint strategy was tuned and judged.
 
 Setting i is drawn from its seed and i alone; simulations of it use the seed (RUN_SEED, i, repetition).
-Numbers below 160 are from SEED: the even ones are for tuning; the odd ones were held out from an earlier
-version of the rule, and have been looked at since, as have numbers 2,000 to 2,047. Numbers from 3,000
-on are from JUDGED_SEED, drawn after that, to judge the rule as it is now.
+Numbers below 160 and from 4,000 to 4,099 are from SEED: the latter and the even ones below 160 are for
+tuning; the odd ones were held out from an earlier version of the rule, and have been looked at since, as
+have numbers 2,000 to 2,047 and 3,000 to 3,047. Numbers from 5,000 on are from FRESH_SEED, committed
+before any of them was run, to judge the next rule once.
 """
 
 from __future__ import annotations
@@ -19,8 +20,12 @@ EARLIER_SEED = 61_803
 EARLIER = range(2000, 2048)
 JUDGED_SEED = 27_182
 JUDGED = range(3000, 3048)
+MORE_TUNING = range(4000, 4100)
+FRESH_SEED = 31_415
+FRESH = range(5000, 5072)
 BUDGETS = (0.1, 0.5, 1.0, 2.0, 3.0)
 HORIZONS = (10_000, 30_000, 100_000, 300_000, 1_000_000)
+_SEEDS = ((EARLIER_SEED, EARLIER), (JUDGED_SEED, JUDGED), (FRESH_SEED, FRESH))
 WORLDS = ("alike", "close", "mixed", "unrelated", "opposite")
 
 
@@ -50,7 +55,9 @@ def setting(number: int) -> Setting:
     The worlds differ in how much is shared: all (alike), 90% of the variance (close), half (mixed),
     nothing (unrelated); opposite segments see the same arms in reversed order.
     """
-    seed = JUDGED_SEED if number in JUDGED else EARLIER_SEED if number in EARLIER else SEED
+    seed = SEED
+    for its_own, numbers in _SEEDS:
+        seed = its_own if number in numbers else seed
     rng = np.random.default_rng([seed, number])
     world = WORLDS[rng.integers(len(WORLDS))]
     n_arms = round(float(np.exp(rng.uniform(np.log(2), np.log(20)))))
@@ -78,11 +85,21 @@ def tuning() -> list[Setting]:
     return [setting(i) for i in range(0, 160, 2)]
 
 
+def more_tuning() -> list[Setting]:
+    """Further settings that may be looked at."""
+    return [setting(i) for i in MORE_TUNING]
+
+
 def earlier() -> list[Setting]:
     """The settings on which an earlier version of the rule was judged; none was used for tuning."""
     return [setting(i) for i in EARLIER]
 
 
 def judged() -> list[Setting]:
-    """The settings that are run after the rule is final."""
+    """The settings on which the rule of docs/joint.md was judged; none was used for tuning."""
     return [setting(i) for i in JUDGED]
+
+
+def fresh() -> list[Setting]:
+    """The settings that are run once, after the next rule is final."""
+    return [setting(i) for i in FRESH]

@@ -61,9 +61,10 @@ def floors_now(counts: Counts, setup: Setup, floors: FloatArray) -> bool:
         if most < _NEVER_SHOWN:
             floors[a] = 0.0
     values, best, inside = np.empty(shape), np.empty(shape), np.empty(shape)
+    normals = np.empty((shape[0], shape[1] + 1))
     gain, loss = 0.0, 0.0
     for k in range(_SAMPLES):
-        draw_values(posterior, k, _SAMPLES, 1.0, 1.0, values)
+        draw_values(posterior, k, _SAMPLES, 1.0, 1.0, normals, values)
         solve(values, setup.weakest, PERTURBATION, k > 0, setup.space, best)
         fill_band(values, floors, setup.weakest, inside)
         for a in range(shape[0]):
@@ -82,10 +83,11 @@ def write_inside(counts: Counts, setup: Setup, floors: FloatArray, table: FloatA
     tuning = setup.tuning
     scale = draw_scale(posterior, setup)
     values, best = np.empty(table.shape), np.empty(table.shape)
+    normals = np.empty((n_arms, n_segments + 1))
     samples = 2 * max(1, int(tuning.samples / 2))
     table[:] = 0.0
     for k in range(samples):
-        draw_values(posterior, k, samples, scale, tuning.own_curiosity, values)
+        draw_values(posterior, k, samples, scale, tuning.own_curiosity, normals, values)
         fill_band(values, floors, setup.weakest, best)
         for a in range(n_arms):
             for s in range(n_segments):

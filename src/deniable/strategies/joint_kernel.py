@@ -102,11 +102,12 @@ def write_draws(posterior: Posterior, setup: Setup, table: Any) -> None:
     tuning = setup.tuning
     scale = draw_scale(posterior, setup)
     values, best = np.empty(table.shape), np.empty(table.shape)
+    normals = np.empty((n_arms, n_segments + 1))
     # Of a large problem fewer draws are solved: its tables are means over many segments already.
     samples = 2 * max(1, int(min(tuning.samples, 4e6 / (n_segments * n_segments * n_arms)) / 2))
     table[:] = 0.0
     for k in range(samples):
-        draw_values(posterior, k, samples, scale, tuning.own_curiosity, values)
+        draw_values(posterior, k, samples, scale, tuning.own_curiosity, normals, values)
         solve(values, setup.weakest, PERTURBATION, k > 0, setup.space, best)
         for a in range(n_arms):
             for s in range(n_segments):

@@ -20,6 +20,7 @@ OWN_SPREADS = np.array([0.0, 0.02, 0.05, 0.1, 0.2, 0.4])
 ARM_SPREADS = np.array([0.02, 0.05, 0.1, 0.2, 0.4, 1.0])
 
 _UNSEEN = 1e12  # relative variance of a cell without shows
+_NEGLIGIBLE = 1e-9  # a weight below this is 0
 _LEAST = 0.02  # a drawn rate is at least this part of its base rate
 
 
@@ -65,13 +66,16 @@ def draw_values(
     samples: int,
     scale: float,
     own_scale: float,
+    normals: FloatArray,
     values: FloatArray,
 ) -> None:
     """Write share x rate of draw k of `samples`, a function of its arguments.
 
     Draws come in pairs of opposite sign, which takes the linear part of the noise out, and are
     spread evenly over the pairs of spreads by weight. Deviations from the posterior mean are
-    multiplied by `scale`, and those of the segments' own parts by `own_scale` besides.
+    multiplied by `scale`, and those of the segments' own parts by `own_scale` besides. The pair's
+    random numbers are in `normals`, (K, J + 1), which the first of the pair writes: draws are made
+    in order.
     """
     n_arms, n_segments = values.shape
     variance = posterior.variance
@@ -82,18 +86,21 @@ def draw_values(
     own = OWN_SPREADS[which // ARM_SPREADS.size] ** 2
     common = ARM_SPREADS[which % ARM_SPREADS.size] ** 2
     step = scale if k % 2 == 0 else -scale
-    seed = np.uint64(posterior.visitors)
-    index = np.uint64((k // 2) * n_arms * (n_segments + 1))
+    if k % 2 == 0:
+        seed = np.uint64(posterior.visitors)
+        index = np.uint64((k // 2) * normals.size)
+        for a in range(n_arms):
+            for i in range(n_segments + 1):
+                normals[a, i] = normal(seed, index)
+                index += np.uint64(1)
     for a in range(n_arms):
         precision = 1.0 / common
         for s in range(n_segments):
             precision += 1.0 / (variance[a, s] + own)
-        shared = step * normal(seed, index) / math.sqrt(precision)
-        index += np.uint64(1)
+        shared = step * normals[a, 0] / math.sqrt(precision)
         for s in range(n_segments):
             kept = own / (own + variance[a, s])
-            alone = own_scale * step * normal(seed, index) * math.sqrt(kept * variance[a, s])
-            index += np.uint64(1)
+            alone = own_scale * step * normals[a, s + 1] * math.sqrt(kept * variance[a, s])
             drawn = 1.0 + posterior.mean[a, s] + (1.0 - kept) * shared + alone
             values[a, s] = posterior.shares[s] * posterior.base[s] * max(drawn, _LEAST)
 
@@ -167,31 +174,40 @@ def fit(
 def spread_weights(relative: FloatArray, variance: FloatArray) -> FloatArray:
     """Posterior weight of each pair of spreads (own, arm), flattened; they sum to 1."""
     n_arms, n_segments = relative.shape
-    weights = np.empty(OWN_SPREADS.size * ARM_SPREADS.size)
+    n_spreads = ARM_SPREADS.size
+    weights = np.zeros(OWN_SPREADS.size * n_spreads)
+    products = np.ones(weights.size)  # logarithms are slow: one for many factors
     # Base rates were fitted to the same counts, which takes one of K degrees of freedom.
-    freedom = (n_arms - 1.0) / n_arms
-    highest = -math.inf
-    for i in range(weights.size):
-        own = OWN_SPREADS[i // ARM_SPREADS.size] ** 2
-        common = ARM_SPREADS[i % ARM_SPREADS.size] ** 2
-        fitness = 0.0
+    half = 0.5 * (n_arms - 1.0) / n_arms
+    for first in range(0, weights.size, n_spreads):
+        own = OWN_SPREADS[first // n_spreads] ** 2
+        logs, product = 0.0, 1.0
         for a in range(n_arms):
-            precision, total, squares, logs = 1.0 / common, 0.0, 0.0, 0.0
-            product = 1.0  # logarithms are slow: one for many factors
+            parts, total, squares = 0.0, 0.0, 0.0
             for s in range(n_segments):
                 if variance[a, s] < _UNSEEN:
                     part = 1.0 / (variance[a, s] + own)
-                    precision += part
+                    parts += part
                     total += part * relative[a, s]
                     squares += part * relative[a, s] ** 2
                     product *= part
                     if not 1e-200 < product < 1e200:
                         logs -= math.log(product)
                         product = 1.0
-            fitness -= 0.5 * (squares - total * total / precision)
-            fitness -= 0.5 * freedom * (logs + math.log(precision * common / product))
-        weights[i] = fitness
-        highest = max(highest, fitness)
+            for i in range(first, first + n_spreads):
+                common = ARM_SPREADS[i - first] ** 2
+                more = 1.0 + common * parts
+                weights[i] -= 0.5 * (squares - total * total * common / more)
+                products[i] *= more
+                if products[i] > 1e200:
+                    weights[i] -= half * math.log(products[i])
+                    products[i] = 1.0
+        logs -= math.log(product)
+        for i in range(first, first + n_spreads):
+            weights[i] -= half * (logs + math.log(products[i]))
+    highest = -math.inf
+    for i in range(weights.size):
+        highest = max(highest, weights[i])
     total = 0.0
     for i in range(weights.size):
         weights[i] = math.exp(weights[i] - highest)
@@ -209,29 +225,41 @@ def moments(
     Var(sum x_as deviation_as) = sum_a (sum_s shared_as x_as)^2 + sum_as own_as x_as^2.
     """
     n_arms, n_segments = relative.shape
+    n_spreads = ARM_SPREADS.size
     mean = np.zeros((n_arms, n_segments))
     squares = np.zeros((n_arms, n_segments))
     shared = np.zeros((n_arms, n_segments))
     alone = np.zeros((n_arms, n_segments))
-    for i in range(weights.size):
-        if weights[i] < 1e-9:
+    for first in range(0, weights.size, n_spreads):
+        weight = 0.0
+        for i in range(first, first + n_spreads):
+            weight += weights[i] if weights[i] >= _NEGLIGIBLE else 0.0
+        if weight == 0.0:
             continue
-        own = OWN_SPREADS[i // ARM_SPREADS.size] ** 2
-        common = ARM_SPREADS[i % ARM_SPREADS.size] ** 2
+        own = OWN_SPREADS[first // n_spreads] ** 2
         for a in range(n_arms):
-            precision, total = 1.0 / common, 0.0
+            parts, total = 0.0, 0.0
             for s in range(n_segments):
                 part = 1.0 / (variance[a, s] + own)
-                precision += part
+                parts += part
                 total += part * relative[a, s]
-            middle = total / precision
+            # Sums over the spreads of arms, of what all cells of this arm share.
+            middle, middle_squares, deviation = 0.0, 0.0, 0.0
+            for i in range(first, first + n_spreads):
+                if weights[i] >= _NEGLIGIBLE:
+                    precision = 1.0 / ARM_SPREADS[i - first] ** 2 + parts
+                    here = total / precision
+                    middle += weights[i] * here
+                    middle_squares += weights[i] * here * here
+                    deviation += weights[i] / math.sqrt(precision)
             for s in range(n_segments):
                 kept = own / (own + variance[a, s])
-                here = middle + kept * (relative[a, s] - middle)
-                mean[a, s] += weights[i] * here
-                squares[a, s] += weights[i] * here * here
-                shared[a, s] += weights[i] * (1.0 - kept) / math.sqrt(precision)
-                alone[a, s] += weights[i] * kept * variance[a, s]
+                pull, rest = kept * relative[a, s], 1.0 - kept
+                mean[a, s] += rest * middle + weight * pull
+                squares[a, s] += rest * (rest * middle_squares + 2.0 * pull * middle)
+                squares[a, s] += weight * pull * pull
+                shared[a, s] += rest * deviation
+                alone[a, s] += weight * kept * variance[a, s]
     for a in range(n_arms):
         for s in range(n_segments):
             # What the pairs of spreads disagree about is uncertain too.
