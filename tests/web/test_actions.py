@@ -102,7 +102,9 @@ def test_an_experiment_moves_while_somebody_looks_and_holds_still_when_told(
         updates = int(page.evaluate("document.documentElement.dataset.updates ?? '0'"))
         page.get_by_role("button", name="Unfreeze").click()
         expect(page.locator("#figures")).to_contain_text("600")
-        assert int(page.evaluate("document.documentElement.dataset.updates")) > updates
+        page.wait_for_function(  # charts are drawn after the figures
+            "before => Number(document.documentElement.dataset.updates) > before", arg=updates
+        )
         site.service.experiments.pause(EXPERIMENT)  # somebody else does
         expect(page.locator(".status")).to_have_text("paused")
         opened.settled()
