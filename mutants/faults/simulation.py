@@ -127,13 +127,6 @@ FAULTS = (
     ),
     Fault(
         "_kernel_compiler.py",
-        "                    open_ends.append(library)\n",
-        "                    pass\n",
-        "what the parts of a part call is not linked",
-        (f"{COMPILER}::test_machine_code_is_made_of_what_python_calls",),
-    ),
-    Fault(
-        "_kernel_compiler.py",
         "tuple(types.unliteral(argument) for argument in arguments)",
         "tuple(arguments)",
         "a kernel is compiled again for a number that is known",
