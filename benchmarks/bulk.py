@@ -15,6 +15,7 @@ import time
 from urllib.parse import urlsplit
 
 import numpy as np
+import numpy.typing as npt
 
 from benchmarks.service import _prepared, served
 from benchmarks.timing import row
@@ -47,7 +48,7 @@ def main(experiments: int = EXPERIMENTS) -> bool:
     return row(f"OFREP bulk, {experiments:,} experiments, median", float(median), "ms", 50.0)
 
 
-def _latencies(url: str, secret: str, known: int) -> np.ndarray:
+def _latencies(url: str, secret: str, known: int) -> npt.NDArray[np.float64]:
     """Seconds of each request but the first, whose experiments and key are not known yet."""
     connection = http.client.HTTPConnection(urlsplit(url).netloc)
     headers = {"Authorization": f"Bearer {secret}", "Content-Type": "application/json"}

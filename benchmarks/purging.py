@@ -137,7 +137,12 @@ def _run(store: str, turns: int, stored: int) -> bool:
     )
     return all(
         [
-            row(f"p99 during a purge to p99 without, {name}, median", np.median(ratios), "x", 2.0),
+            row(
+                f"p99 during a purge to p99 without, {name}, median",
+                float(np.median(ratios)),
+                "x",
+                2.0,
+            ),
             row("  decisions purged a second", rate, "/s", 100, at_least=True),
         ]
     )
