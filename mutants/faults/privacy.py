@@ -48,8 +48,8 @@ FAULTS = (
     ),
     Fault(
         "privacy/tables.py",
-        "row[arm] += share + (place < odd)",
-        "row[arm] += share + odd * (place == 0) + (place < 0)",
+        "plain[arm] += share + (place < odd)",
+        "plain[arm] += share + odd * (place == 0) + (place < 0)",
         "the odd units of a tie all go to one arm",
         equivalent="a tie of two arms has at most one odd unit, and with more the sum and the band "
         "hold all the same: which tied arm has a few units of 2^-64 is no promise",
