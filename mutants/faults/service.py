@@ -21,7 +21,7 @@ FAULTS = (
         "if successor is None or head != (successor.revision, successor.table_number):",
         "if successor is None:",
         "a table that is not in force is drawn from",
-        SUCCESSORS,
+        (f"{PUBLISHING}::test_another_processs_table_is_read",),
     ),
     Fault(
         "service/experiment_state.py",
