@@ -85,7 +85,7 @@ class Settings(BaseModel):
         description="Maximum decisions and rewards queued in one process; more get 503.",
     )
     queue_seconds: Seconds = Field(
-        default=0.12,
+        default=0.1,
         gt=0,
         le=3_600,
         description="Maximum wait in the queue under overload; then 503.",
