@@ -59,7 +59,13 @@ INTERRUPTED = 130
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status: 0, or 2 for a mistake told in one line."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    name, rest = (given[0], given[1:]) if given else ("--help", [])
+    with redirect_stdout(cast(TextIO, _Output(sys.stdout))):
+        status = _run(*given) if given else _run("--help")
+        sys.stdout.flush()
+    return status
+
+
+def _run(name: str, *rest: str) -> int:
     if name in ("-h", "--help"):
         _write(_help())
         return 0
@@ -70,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if name not in COMMANDS:
         return _fail(f"no command {name!r}; `deniable --help` lists them")
-    return _call(name, rest)
+    return _call(name, list(rest))
 
 
 def _call(name: str, rest: list[str]) -> int:
@@ -84,9 +90,7 @@ def _call(name: str, rest: list[str]) -> int:
         app = import_module(f"deniable.cli.{name.replace('-', '_')}").app
         command = typer.main.get_command(app)
         run = partial(command.main, rest, prog_name=f"deniable {name}", standalone_mode=False)
-        with redirect_stdout(cast(TextIO, _Output(sys.stdout))):
-            status = copy_context().run(run)  # who acts in it is not who acts after it
-            sys.stdout.flush()
+        status = copy_context().run(run)  # who acts in it is not who acts after it
     except TyperException as error:  # bad flags and values
         describe = getattr(error, "format_message", error.__str__)
         return _fail(describe())
