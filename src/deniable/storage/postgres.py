@@ -162,6 +162,9 @@ class PostgresStore:
                 raise TryAgain(f"PostgreSQL: {type(error).__name__}") from error
             raise StoreUnavailableError(f"PostgreSQL: {type(error).__name__}") from error
 
+    def brief(self) -> None:
+        """See Store."""
+
     @contextmanager
     def begin(self) -> Iterator[Connection]:
         """See Store."""

@@ -166,6 +166,13 @@ class Store(Protocol):
         Only one thread may use it at a time. Raises StoreUnavailableError after retries.
         """
 
+    def brief(self) -> AbstractContextManager[Connection] | None:
+        """A write transaction for a millisecond of work with prepared statements, from any thread.
+
+        On the writer's own connection, which has the pages in memory that it has just written. None
+        where every statement is a round trip: the chain would be locked for all of them.
+        """
+
     def begin(self) -> AbstractContextManager[Connection]:
         """A write transaction for administration, from any thread."""
 
