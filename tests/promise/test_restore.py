@@ -7,6 +7,7 @@ import stat
 from pathlib import Path
 
 import pytest
+from tests.passing import pass_until
 from tests.service.support import running, serving
 
 from deniable.cli import main
@@ -66,9 +67,9 @@ def test_it_counts_for_one_window(folder: Path, monkeypatch: pytest.MonkeyPatch)
     assert main(["restore", str(folder / "copy.db")]) == 0
     start = times.now()
     with open_service(f"sqlite:///{folder / 'store.db'}") as service:
-        monkeypatch.setattr(times, "now", lambda: start + 90 * DAY)
+        pass_until(monkeypatch, service.beat, start + 90 * DAY)
         assert service.firm.current().committed_nano == 8 * NANO
-        monkeypatch.setattr(times, "now", lambda: start + 91 * DAY)
+        pass_until(monkeypatch, service.beat, start + 91 * DAY)
         assert service.firm.current().committed_nano == 2 * NANO
 
 

@@ -32,7 +32,7 @@ from deniable.service.experiment_state import ExperimentState, ExperimentStates,
 from deniable.service.figures import Counts
 from deniable.service.identity import Identity, claim, claim_scratch, release
 from deniable.service.jobs import DecideJob, Job, RewardJob
-from deniable.storage import times
+from deniable.storage import commitments, times
 from deniable.storage.records import SCRATCH_PREFIX
 from deniable.storage.schema import experiments as table
 from deniable.storage.store import Chain, HotTransaction, Store, TryAgain
@@ -85,6 +85,7 @@ class Engine:
         self.counts = Counts()
         self.failing = False
         self._skip_store_until = 0.0
+        self._beaten_hour = 0
 
     def run(self, jobs: Sequence[Job]) -> None:
         """Answer every job. On return, `answers` or `error` is set on each."""
@@ -163,6 +164,13 @@ class Engine:
         finally:
             self._chain = None
 
+    def beat(self) -> None:
+        """Let the chain say once a day that the service is running, even where nothing happens."""
+        try:
+            self._store.retried(commitments.beat)
+        except Exception as error:  # noqa: BLE001 - no decision depends on it; tried again in an hour
+            _log.warning("the ledger has no entry of today: %s", type(error).__name__)
+
     def state(self, experiment: str) -> ExperimentState | None:
         """Return an experiment's cached state, if any."""
         copy = self._scratch_engines.get(experiment)
@@ -237,6 +245,9 @@ class Engine:
         self._chain = chain
         self._on_stored(identity.writer, batch.rewarded)
         self._finish(batch, states, deciding, unstored, now)
+        if now // HOUR != self._beaten_hour:
+            self._beaten_hour = now // HOUR
+            self.beat()
         for job, error in refused.items():
             job.error = error
         for job in asked:

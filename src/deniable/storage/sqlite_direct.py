@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import namedtuple
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -38,10 +38,8 @@ class _Compiled:
             one.type.dialect_impl(_DIALECT).result_processor(_DIALECT, None) for one in columns
         ]
         self._readers = [(place, read) for place, read in enumerate(readers) if read is not None]
-        names_of_columns = [one.key or "" for one in columns]
-        self._make: Callable[[Iterable[Any]], Any] = namedtuple(
-            "Row", names_of_columns, rename=True
-        )._make
+        row: Any = namedtuple("Row", [one.key or "" for one in columns], rename=True)
+        self._make = row._make
 
     def values(self, given: Mapping[str, object]) -> list[object]:
         """Parameters in the order of the statement."""
