@@ -80,7 +80,7 @@ class Batch:
     ) -> None:
         self._tx = transaction
         self._identity = identity
-        self._chain = chain
+        self._chain, self._before = chain, chain[1]
         self._now = now
         self._key = key
         self._counts: dict[tuple[ExperimentState, int, int, int, int, int], list[int]] = {}
@@ -172,8 +172,8 @@ class Batch:
         writer, owner = self._identity.writer, self._identity.owner
         counts = list(self._padded_counts(writer))
         lease_until = self._now + LEASE_MICROSECONDS
-        if not self._tx.extend(writer, owner, self._chain, lease_until, counts):
-            raise TryAgain("this writer's chain was taken over")
+        if not self._tx.extend(writer, owner, self._before, self._chain, lease_until, counts):
+            raise TryAgain("this writer's chain was taken over, or is not as it left it")
         return self._chain
 
     def _shown(self, state: ExperimentState, given: set[bytes]) -> dict[bytes, tuple[bytes, Shown]]:

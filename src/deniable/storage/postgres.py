@@ -322,7 +322,10 @@ _ANSWERED = (
 _OWN_TYPES = _types(schema.decisions, OWN_COLUMNS)
 _REWARD_TYPES = _types(schema.rewards, NewReward._fields)
 _COUNT_TYPES = _types(schema.counters, Count._fields)
-_EXTEND = b"UPDATE writers SET seq = %b, head = %b, lease_until = %b WHERE id = %b AND owner = %b"
+_EXTEND = (
+    b"UPDATE writers SET seq = %b, head = %b, lease_until = %b "
+    b"WHERE id = %b AND owner = %b AND head = %b"
+)
 _COUNT_AND_EXTEND = b"WITH counted AS (%b) %b" % (_ADD_COUNTS, _EXTEND)
 """Combined into one statement, because each statement is a round trip."""
 _CHAIN = b"SELECT seq, head FROM writers WHERE id = %b AND owner = %b"
@@ -389,10 +392,16 @@ class PostgresTransaction:
         self._executed(_ANSWERED, [experiment, writer, hour])
 
     def extend(
-        self, writer: int, owner: bytes, chain: Chain, lease_until: int, counts: Sequence[Count]
+        self,
+        writer: int,
+        owner: bytes,
+        before: bytes,
+        chain: Chain,
+        lease_until: int,
+        counts: Sequence[Count],
     ) -> bool:
         """See HotTransaction."""
-        values = [*chain, lease_until, writer, owner]
+        values = [*chain, lease_until, writer, owner, before]
         if not counts:
             return self._executed(_EXTEND, values).rowcount == 1
         values = [*_columns(counts, _COUNT_TYPES), *values]

@@ -38,8 +38,8 @@ class _Compiled:
             one.type.dialect_impl(_DIALECT).result_processor(_DIALECT, None) for one in columns
         ]
         self._readers = [(place, read) for place, read in enumerate(readers) if read is not None]
-        row: Any = namedtuple("Row", [one.key or "" for one in columns], rename=True)
-        self._make = row._make
+        make: Any = namedtuple  # mypy wants to know the names
+        self._make = make("Row", [one.key or "" for one in columns], rename=True)._make
 
     def values(self, given: Mapping[str, object]) -> list[object]:
         """Parameters in the order of the statement."""
