@@ -248,7 +248,7 @@ def _experiments(connection: Connection, told: Told, counted: Counted) -> None:
     known = experiments.matching(connection, true())  # including scratch copies
     for experiment in known:
         decided = counted.last.get(bytes.fromhex(experiment.id), 0) // HOUR
-        answered = hours.get(bytes.fromhex(experiment.id), -1)
+        answered = hours.get(bytes.fromhex(experiment.id), 0)
         # It counts from its last answer on, which is never before its last decision.
         if experiment.cost_nano and experiment.status != "scratch" and answered < decided:
             raise Broken(f"the last answer of experiment {experiment.key!r} was changed", "totals")
