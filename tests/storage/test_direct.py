@@ -34,6 +34,12 @@ def test_it_reads_what_sqlalchemy_reads(tmp_path: Path) -> None:
         assert found[0][0].exhausted is False  # not 0
 
 
+def insert_and_fail(store: SqliteStore) -> None:
+    with store.brief() as connection:
+        connection.execute(insert(facts), {"name": "b", "value": b"3"})
+        raise RuntimeError
+
+
 def test_it_writes_rolls_back_and_reports_as_the_store_does(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "store.db")
     with store.begin() as connection:
@@ -47,9 +53,8 @@ def test_it_writes_rolls_back_and_reports_as_the_store_does(tmp_path: Path) -> N
         assert changed.rowcount == 1
     with pytest.raises(StoreUnavailableError, match="UNIQUE"), store.brief() as connection:
         connection.execute(insert(facts), {"name": "a", "value": b"3"})
-    with pytest.raises(RuntimeError), store.brief() as connection:
-        connection.execute(insert(facts), {"name": "b", "value": b"3"})
-        raise RuntimeError
+    with pytest.raises(RuntimeError):
+        insert_and_fail(store)
     query = select(facts.c.value).where(facts.c.name.in_(["a", "b"])).order_by(facts.c.name)
     with store.brief() as connection:
         assert connection.execute(query).all() == [(b"2",)]
