@@ -13,9 +13,48 @@ PEOPLE = f"{TESTS}/test_people.py"
 GROWING = "tests/promise/test_growing.py"
 PUBLISHING = f"{TESTS}/test_publishing.py"
 
+SPELLINGS = "tests/promise/test_spellings.py"
+REFILLS = "tests/promise/test_refills.py"
+RESTORE = "tests/promise/test_restore.py"
+
 SUCCESSORS = ("tests/service/test_publishing.py",)
 
 FAULTS = (
+    Fault(
+        "service/spelling.py",
+        "visitor.translate(_REMOVED)",
+        "visitor",
+        "an invisible character makes another visitor",
+        (f"{SPELLINGS}::test_what_nobody_sees_makes_no_second_draw",),
+    ),
+    Fault(
+        "service/batch.py",
+        "for form in spellings(spelled)[:-1]]",
+        "for form in [spelled]]",
+        "a visitor known by an id that was trimmed but had invisible characters is drawn for again",
+        (f"{SPELLINGS}::test_forms_of_earlier_versions_keep_their_arm",),
+    ),
+    Fault(
+        "service/engine.py",
+        "if found is None or found.seq < seq or (found.seq == seq and found.head != head):",
+        "if found is None:",
+        "a process goes on with a backup that was written into its store",
+        (f"{RESTORE}::test_a_backup_put_into_a_running_store_is_noticed",),
+    ),
+    Fault(
+        "service/engine.py",
+        "if now // HOUR != self._beaten_hour:",
+        "if False:",
+        "nobody records that the service is running",
+        (f"{REFILLS}::test_a_running_service_says_so_once_a_day",),
+    ),
+    Fault(
+        "service/publisher.py",
+        "                _store_table(connection, experiment, made)\n        return left, made",
+        "                pass\n        return left, made",
+        "a table that was never stored is drawn from",
+        (f"{PUBLISHING}::test_a_table_of_this_process_need_not_be_read",),
+    ),
     Fault(
         "service/experiment_state.py",
         "if successor is None or head != (successor.revision, successor.table_number):",
@@ -32,8 +71,8 @@ FAULTS = (
     ),
     Fault(
         "service/batch.py",
-        "if not self._tx.extend(writer, owner, self._chain, lease_until, counts):",
-        "if self._tx.extend(writer, owner, self._chain, lease_until, counts) is None:",
+        "if not self._tx.extend(writer, owner, self._before, self._chain, lease_until, counts):",
+        "if self._tx.extend(writer, owner, self._before, self._chain, lease_until, counts) is None:",
         "a writer that lost its lease is acknowledged",
         LEASES,
     ),

@@ -18,7 +18,45 @@ BELIEVED = (f"{GROWING}::test_entries_that_cannot_be_are_not_believed",)
 
 CHECKPOINTS = ("tests/storage/test_checkpoints.py",)
 
+REFILLS = "tests/promise/test_refills.py"
+JUMP = (f"{REFILLS}::test_a_clock_that_jumps_ahead_frees_nothing",)
+
 FAULTS = (
+    Fault(
+        "storage/commitments.py",
+        "skipped = silent if silent > LONGEST_GAP else 0",
+        "skipped = 0",
+        "a clock that jumped frees the window once something is recorded",
+        JUMP,
+    ),
+    Fault(
+        "storage/commitments.py",
+        "return newest if newest and now - newest > LONGEST_GAP else max(now, newest)",
+        "return max(now, newest)",
+        "a clock that jumps frees the window at once",
+        JUMP,
+    ),
+    Fault(
+        "storage/commitments.py",
+        "skipped = silent if silent > LONGEST_GAP else 0",
+        "skipped = silent",
+        "an outage of some days makes all windows longer",
+        (f"{REFILLS}::test_an_outage_of_some_days_counts",),
+    ),
+    Fault(
+        "storage/sums.py",
+        "            shows[place] += count\n",
+        "            shows[place] = count\n",
+        "of several writers in one table only the last one counts",
+        ("tests/storage/test_sums.py::test_several_writers_in_one_table_are_added",),
+    ),
+    Fault(
+        "storage/ledger.py",
+        'experiment.status != "scratch" and answered < decided:',
+        "False:",
+        "the last answer can be moved back before a stop",
+        ("tests/promise/test_tampering.py",),
+    ),
     Fault(
         "storage/commitments.py",
         "_holding(*row)\n    if found is None:",

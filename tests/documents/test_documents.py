@@ -15,6 +15,7 @@ import markdown as markdown_module
 import mpmath
 import pytest
 from sqlalchemy import delete, update
+from tests.passing import pass_until
 
 import deniable.documents.words as words
 from deniable.documents import rendering
@@ -220,7 +221,7 @@ def test_the_account_of_layers_and_of_stopped_experiments(
     service.experiments.stop("search")
     later = times.now()
     for days in (0, 89, 92):
-        monkeypatch.setattr(times, "now", lambda days=days: later + days * DAY)
+        pass_until(monkeypatch, service.beat, later + days * DAY)
         statement = service.documents.draft("checkout", "statement")
         counts = service.firm.current().committed
         assert field(statement, "Counts on this date") == f"{counts:g} nats"

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import stat
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tests.passing import pass_until
 from tests.service.support import running, serving
 
 from deniable.cli import main
-from deniable.errors import NANO, InsufficientBudgetError
+from deniable.errors import NANO, InsufficientBudgetError, StoreUnavailableError
 from deniable.service.service import open as open_service
 from deniable.storage import times
 from deniable.storage.account_rules import DAY
@@ -66,9 +69,9 @@ def test_it_counts_for_one_window(folder: Path, monkeypatch: pytest.MonkeyPatch)
     assert main(["restore", str(folder / "copy.db")]) == 0
     start = times.now()
     with open_service(f"sqlite:///{folder / 'store.db'}") as service:
-        monkeypatch.setattr(times, "now", lambda: start + 90 * DAY)
+        pass_until(monkeypatch, service.beat, start + 90 * DAY)
         assert service.firm.current().committed_nano == 8 * NANO
-        monkeypatch.setattr(times, "now", lambda: start + 91 * DAY)
+        pass_until(monkeypatch, service.beat, start + 91 * DAY)
         assert service.firm.current().committed_nano == 2 * NANO
 
 
@@ -105,3 +108,42 @@ def test_mistakes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         capsys, "restore", copy, "--store", "postgresql://nobody@127.0.0.1/x"
     )
     assert "cannot be rotated" in failed(capsys, "keys", "rotate-visitor-key")
+
+
+def test_a_backup_put_into_a_running_store_is_noticed(tmp_path: Path) -> None:
+    """The file stays the same and nothing fails: only the process knows what it had stored."""
+    url, copy = f"sqlite:///{tmp_path / 'store.db'}", tmp_path / "copy.db"
+    with serving(url) as service:
+        running(service, arms=["x", "y"])
+        service.decide("checkout", "before", "a")
+        with closing(sqlite3.connect(tmp_path / "store.db")) as store:
+            with closing(sqlite3.connect(copy)) as backup:
+                store.backup(backup)
+            shown = service.decide_batch("checkout", [(f"v{n}", "a") for n in range(30)])
+            with closing(sqlite3.connect(copy)) as backup:
+                backup.backup(store)
+        for _ in range(3):  # nor does it get used to it
+            again = service.decide_batch("checkout", [(f"v{n}", "a") for n in range(30)])
+            assert not {one.id for one in again} & {one.id for one in shown}
+            assert not service.ready()
+        assert service.figures.unstored == 90
+        assert not service.visitors.stored("v1")  # from the zero row, and not stored
+        with pytest.raises(StoreUnavailableError, match="deniable restore"):
+            service.reward(shown[0].id, 1)
+
+
+def test_a_backup_from_before_the_process_is_noticed(tmp_path: Path) -> None:
+    url, copy = f"sqlite:///{tmp_path / 'store.db'}", tmp_path / "copy.db"
+    with serving(url) as service:
+        running(service, arms=["x", "y"])
+    with closing(sqlite3.connect(tmp_path / "store.db")) as store:
+        with closing(sqlite3.connect(copy)) as backup:
+            store.backup(backup)
+        with open_service(url) as service:
+            service.decide_batch("checkout", [(f"v{n}", "a") for n in range(30)])
+            with closing(sqlite3.connect(copy)) as backup:
+                backup.backup(store)
+            service.decide_batch("checkout", [(f"v{n}", "a") for n in range(30)])
+            assert service.figures.unstored == 30
+    with open_service(url) as service:
+        assert service.ledger.verify().decisions == 0

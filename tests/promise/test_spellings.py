@@ -9,6 +9,8 @@ from tests.promise.support import entries_of
 from tests.service.support import running, serving
 
 from deniable.errors import InvalidArgumentError
+from deniable.service import batch, jobs
+from deniable.service.spelling import INVISIBLE, normalised, spellings
 
 NAME = "Zo\u00eb-17"
 SPELLINGS = [
@@ -36,6 +38,77 @@ def test_ten_spellings_are_one_draw(store_url: str) -> None:
         assert all(len(service.visitors.stored(name)) == 2 for name in SPELLINGS)
         assert service.visitors.erase([SPELLINGS[-1]]).decisions == 2
         assert not service.visitors.stored(NAME)
+
+
+UNSEEN = [
+    "Zo\u00eb\u200b-17",  # zero-width space
+    "\ufeffZo\u00eb-17",  # byte order mark
+    "Zo\u00eb\u00ad-17",  # soft hyphen
+    "Zoe\u200d\u0308-17",  # between a letter and its mark
+    "Zo\u00eb-1\x007",
+    "Zo\u00eb-17\ufe0f",  # variation selector, which is no format character
+    "Zo\u00eb-17\U000e0041",
+    " \u200b Zo\u00eb-17",
+]
+
+
+def test_what_nobody_sees_makes_no_second_draw(store_url: str) -> None:
+    with serving(store_url) as service:
+        running(service)
+        first = service.decide("checkout", NAME, "a")
+        assert {service.decide("checkout", name, "b") for name in UNSEEN} == {first}
+        assert all(service.visitors.decisions(name) == {"checkout": first} for name in UNSEEN)
+        assert service.visitors.erase([UNSEEN[0]]).decisions == 1
+        # The tombstone is found too: no spelling is drawn at a risk again.
+        again = {service.decide("checkout", name, "a") for name in UNSEEN}
+        assert len(again) == 1
+        assert [one.risk for one in service.visitors.stored(NAME)] == [0]
+
+
+@pytest.mark.parametrize("nothing", ["\u200b", " \x00 ", "\ufeff\ufeff", "\U000e0001"])
+def test_an_id_of_nothing_visible_is_refused(nothing: str) -> None:
+    with serving("memory:") as service:
+        running(service)
+        with pytest.raises(InvalidArgumentError, match="not all blank or invisible"):
+            service.decide("checkout", nothing, "a")
+
+
+def test_every_control_and_format_character_is_removed() -> None:
+    removed = {one for first, last in INVISIBLE for one in range(first, last + 1)}
+    for number in range(0x110000):
+        if unicodedata.category(chr(number)) in ("Cc", "Cf"):
+            assert number in removed, hex(number)
+    for number in range(0xD800):  # and what is left has its form at once
+        once = normalised(f"a{chr(number)}\u0308b")
+        assert normalised(once) == once
+
+
+def test_forms_of_earlier_versions_keep_their_arm(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Decisions and tombstones of ids as written, and of ids that were composed and trimmed only."""
+    raw = " Zoe\u0308\u200b"
+    as_written, trimmed, now = spellings(raw)
+    with serving(store_url) as service:
+        for key, form in (("one", as_written), ("two", trimmed), ("three", now)):
+            running(service, key)
+            with monkeypatch.context() as before:
+                before.setattr(batch, "normalised", lambda _visitor, form=form: form)
+                before.setattr(batch, "spellings", lambda _visitor, form=form: [form])
+                before.setattr(jobs, "normalised", lambda visitor: visitor)
+                old = service.decide(key, raw, "a")
+                # One who was known by the present form too, and is another visitor.
+                before.setattr(batch, "normalised", lambda visitor: visitor)
+                before.setattr(batch, "spellings", lambda visitor: [visitor])
+                other = service.decide(key, now, "b")
+            assert (old == other) == (form == now)
+            assert service.decide(key, raw, "b") == old
+            assert service.decide_batch(key, [(now, "a"), (raw, "a")]) == [other, old]
+            assert service.visitors.decisions(raw)[key] == old
+        service.visitors.erase([raw])
+        for key in ("one", "two", "three"):
+            service.decide(key, raw, "a")
+        assert {one.risk for one in service.visitors.stored(raw)} == {0}
 
 
 def test_capitals_and_marks_inside_tell_ids_apart(store_url: str) -> None:

@@ -33,6 +33,8 @@ OF_ONE_EXPERIMENT = {
     "(SELECT id FROM experiments WHERE key = 'bad')",
     "table counts": "UPDATE tables SET counts = x'7b7d' WHERE experiment_id = "
     "(SELECT id FROM experiments WHERE key = 'bad')",
+    "table counts as text": "UPDATE tables SET counts = '{}' WHERE experiment_id = "
+    "(SELECT id FROM experiments WHERE key = 'bad')",
     "its ledger entry": "UPDATE commitments SET detail = replace(detail, '1000000000', "
     "'5000000000') WHERE kind = 'create' AND detail LIKE '%\"bad\"%'",
 }
@@ -45,6 +47,9 @@ OF_THE_STORE = {
     "key fingerprint": "UPDATE facts SET value = zeroblob(32) WHERE name = 'visitor_key'",
     "shown arm": "UPDATE decisions SET shown = 1 - shown",
     "counters": "UPDATE counters SET value = value + 1000000",
+    "counters as text": "UPDATE counters SET shows = 'many'",
+    "last answer": "UPDATE answers SET hour = 0",
+    "last answers": "DELETE FROM answers",
 }
 """What -> one UPDATE that no single experiment's row shows; the ledger does."""
 

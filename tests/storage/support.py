@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, insert, select, update
+from sqlalchemy import Connection, Engine, create_engine, delete, insert, select, update
 
 from deniable.privacy.tables import Band, Table, band
 from deniable.storage import (
@@ -18,9 +18,10 @@ from deniable.storage import (
     promise_entries,
     times,
 )
+from deniable.storage.account_rules import HOUR
 from deniable.storage.chain import GENESIS
 from deniable.storage.records import MICRO, Arm, Experiment, Metric, Role
-from deniable.storage.schema import counters, decisions, metadata, rewards, tables, writers
+from deniable.storage.schema import answers, counters, decisions, metadata, rewards, tables, writers
 
 NAT = 10**9
 KEY = b"k" * 32
@@ -186,8 +187,14 @@ class Writer:
             )
         )
         self._count(connection, identity, decision, 0, shows=1)
+        self._answer(connection, identity, now // HOUR)
         self._end(connection)
         return decision
+
+    def _answer(self, connection: Connection, experiment: bytes, hour: int) -> None:
+        key = {"experiment_id": experiment, "writer_id": self.id}
+        connection.execute(delete(answers).filter_by(**key))
+        connection.execute(insert(answers).values(**key, hour=hour))
 
     def reward(self, connection: Connection, decision: bytes, value: int, metric: int = 0) -> None:
         row = connection.execute(select(decisions).where(decisions.c.id == decision)).one()

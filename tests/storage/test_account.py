@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 import pytest
@@ -19,6 +19,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 from sqlalchemy import Connection, insert, select, update
+from tests.passing import STEP
 from tests.storage.support import NAT, changed, draft, empty_store, load, start, stop
 
 from deniable.errors import (
@@ -42,16 +43,29 @@ SKEWS = st.integers(-20, 20)
 class Clock:
     """What `times.now` says, moved by hand."""
 
-    def __init__(self) -> None:
-        self.now = 20_000 * DAY
+    def __init__(self, beat: Callable[[], None] = lambda: None) -> None:
+        self._now = 20_000 * DAY
+        self._beat = beat
 
     def __call__(self) -> int:
-        return self.now
+        return self._now
+
+    @property
+    def now(self) -> int:
+        return self._now
+
+    @now.setter
+    def now(self, value: int) -> None:
+        """Time passes while a service runs."""
+        while value - self._now > STEP:
+            self._now += STEP
+            self._beat()
+        self._now = value
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    made = Clock()
+def clock(monkeypatch: pytest.MonkeyPatch, connection: Connection) -> Clock:
+    made = Clock(lambda: commitments.beat(connection))
     monkeypatch.setattr(times, "now", made)
     return made
 

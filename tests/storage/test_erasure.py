@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import accumulate, pairwise, repeat
 from itertools import chain as chained
 from typing import Any
 
 import pytest
 from sqlalchemy import Connection, func, insert, select
+from tests.passing import pass_until
 from tests.storage.support import KEY, NAT, Writer, draft, load, start, stop
 
-from deniable.storage import account, erasure, times
+from deniable.storage import account, commitments, erasure, times
 from deniable.storage.account_rules import DAY
 from deniable.storage.connect import connect
 from deniable.storage.erasure import FASTEST, HOLD_SECONDS, LASTING_SECONDS, REST, Pace
@@ -227,8 +229,8 @@ def test_tombstones_go_when_the_experiment_no_longer_counts(
         connection.execute(insert(memberships), rows)
     purge(store)
     assert (counted(store, tombstones), counted(store, memberships)) == (30, 30)
-    later = times.now() + 91 * DAY
-    monkeypatch.setattr(times, "now", lambda: later)
+    beat = partial(store.retried, commitments.beat)
+    pass_until(monkeypatch, beat, times.now() + 91 * DAY)
     purge(store)
     assert (counted(store, tombstones), counted(store, memberships)) == (0, 0)
     assert not in_store(store, lambda c: load(c, "shop").has_tombstones)
@@ -249,8 +251,8 @@ def test_memberships_stay_while_the_experiment_counts(
         connection.execute(insert(memberships).values(**row, experiment_id=bytes.fromhex(shop.id)))
     erasure.erase(store, KEY, members, members)
     assert counted(store, memberships) == 1
-    later = times.now() + 91 * DAY
-    monkeypatch.setattr(times, "now", lambda: later)
+    beat = partial(store.retried, commitments.beat)
+    pass_until(monkeypatch, beat, times.now() + 91 * DAY)
     erasure.erase(store, KEY, members, members)
     assert counted(store, memberships) == 0
 

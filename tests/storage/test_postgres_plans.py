@@ -17,6 +17,10 @@ from deniable.storage.store import NewDecision, NewDecisions
 ROWS = 20_000
 LOOKUPS = 10
 EXPERIMENT = bytes(16)
+ALL_AT_ONCE = (
+    b"SELECT visitor, id, shown, table_number IS NULL FROM decisions "
+    b"WHERE visitor = ANY(%b::bytea[]) AND experiment_id = %b"
+)
 
 
 def test_lookups_do_not_read_the_table(postgres: PostgresServer) -> None:
@@ -26,13 +30,26 @@ def test_lookups_do_not_read_the_table(postgres: PostgresServer) -> None:
 def test_a_kept_plan_would_read_it_every_time(
     postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The planted fault: the server may keep the plan of the nearly empty table."""
+    """The planted fault: the server may keep a plan of the nearly empty table that scans it."""
+    monkeypatch.setattr(module, "_STORED", ALL_AT_ONCE)
     settings = module._SETTINGS.replace(module._PLANS, b"SET plan_cache_mode = auto")
     monkeypatch.setattr(module, "_SETTINGS", settings)
     assert _rows_read(postgres.new_database()) > ROWS * LOOKUPS / 2
 
 
-def _rows_read(url: str) -> int:
+def test_lookups_of_large_batches_do_not_read_the_table(postgres: PostgresServer) -> None:
+    assert _rows_read(postgres.new_database(), keys=3_000) < ROWS
+
+
+def test_one_condition_for_all_keys_would_read_it(
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The planted fault: with so many keys, one pass over the table looks cheaper to the server."""
+    monkeypatch.setattr(module, "_STORED", ALL_AT_ONCE)
+    assert _rows_read(postgres.new_database(), keys=3_000) > ROWS * LOOKUPS / 2
+
+
+def _rows_read(url: str, keys: int = 32) -> int:
     """Rows of `decisions` that a writer's lookups of unknown visitors read, by any plan."""
     connect(url).close()  # migrated
     store = PostgresStore(url)
@@ -43,7 +60,7 @@ def _rows_read(url: str) -> int:
         _look_up(store)
     _add(store, 12, ROWS)
     for _ in range(LOOKUPS):
-        _look_up(store)
+        _look_up(store, keys)
     store.close()
     return _settled(url)
 
@@ -54,9 +71,9 @@ def _add(store: PostgresStore, first: int, count: int) -> None:
         assert transaction.add_decisions(NewDecisions(EXPERIMENT, 1, 1, 1, 1, rows)) == count
 
 
-def _look_up(store: PostgresStore) -> None:
+def _look_up(store: PostgresStore, keys: int = 32) -> None:
     with store.hot() as transaction:
-        assert transaction.stored(EXPERIMENT, [os.urandom(16) for _ in range(32)]) == {}
+        assert transaction.stored(EXPERIMENT, [os.urandom(16) for _ in range(keys)]) == {}
 
 
 def _row(number: int) -> NewDecision:

@@ -104,6 +104,17 @@ def test_rewards_that_another_process_stores_enter_too(tmp_path: Path) -> None:
         assert same(service)
 
 
+def test_several_writers_in_one_table_are_added(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/store.db"
+    with serving(url) as service, open_service(url) as other:
+        running(service)
+        for number in range(4):
+            visited(service, 2 * number, 30)
+            visited(other, 2 * number + 1, 30)
+            assert same(service)
+            assert service.experiments.publish("checkout") is not None
+
+
 def test_little_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[int] = []
     plain = sums.sums

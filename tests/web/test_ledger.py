@@ -9,6 +9,7 @@ from fractions import Fraction
 import pytest
 from playwright.sync_api import Browser, expect
 from sqlalchemy import update
+from tests.passing import pass_until
 from tests.web.site import EXPERIMENT, HOSTILE, HTML, Site, send, sign_in, token_of
 from tests.web.test_hostile import assert_harmless
 from tests.web.watching import Theme, tab
@@ -61,8 +62,7 @@ def test_balances_end_when_the_window_has_passed(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site.service.experiments.stop(EXPERIMENT)
-    later = times.now() + 92 * 86_400 * 1_000_000
-    monkeypatch.setattr(times, "now", lambda: later)
+    pass_until(monkeypatch, site.service.beat, times.now() + 92 * 86_400 * 1_000_000)
     balances = site.service.firm.balances()
     assert balances[-1].committed_nano == site.service.firm.current().committed_nano
     assert [one.committed_nano for one in balances][-2:] == [3 * 10**9, 10**9]

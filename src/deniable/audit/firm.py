@@ -57,6 +57,7 @@ class Life:
         cost_nano: its cost to the budget.
         started: when it began to count.
         ended: the end of its last answer at a risk; None while it runs or is paused.
+        gaps: times that count for nobody, each from and until.
     """
 
     experiment_id: bytes | None
@@ -65,6 +66,7 @@ class Life:
     cost_nano: int
     started: int
     ended: int | None
+    gaps: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -184,6 +186,7 @@ def lives_of(entries: Iterable[Entry]) -> list[Life]:
     """Return everything that counts or counted: experiments that were started, and debits."""
     lives: dict[bytes, Life] = {}
     debits: list[Life] = []
+    gaps: list[tuple[int, int]] = []
     for entry in entries:
         identity, detail, at = entry.experiment_id, entry.detail, entry.recorded_at
         if identity is None:
@@ -197,6 +200,8 @@ def lives_of(entries: Iterable[Entry]) -> list[Life]:
                     Life(None, None, 0, nano, since, since + SKEW)
                     for nano, since in detail["debits"]
                 ]
+            elif entry.kind == "clock" and detail["skipped"]:
+                gaps.append((at - detail["skipped"], at))
         elif entry.kind == "migrate" and detail["started_at"] is not None:
             slots, until = _bitmap(detail.get("slots")), detail["answered_until"]
             started = detail["started_at"]
@@ -217,7 +222,7 @@ def lives_of(entries: Iterable[Entry]) -> list[Life]:
             )
         elif entry.kind == "stop" and identity in lives:
             lives[identity] = replace(lives[identity], ended=_ended(lives[identity], entry))
-    return [*lives.values(), *debits]
+    return [replace(life, gaps=tuple(gaps)) for life in (*lives.values(), *debits)]
 
 
 def _extended_to_last_decision(life: Life, last_decided: Mapping[bytes, int]) -> Life:
@@ -246,6 +251,9 @@ def counts_until(life: Life, settings: Sequence[Setting]) -> int | None:
             continue  # this setting ended before the first answer
         last = life.ended if replaced is None else min(life.ended, replaced)
         latest = max(latest, last + setting.window_days * DAY)
+    for begin, end in life.gaps:  # nobody knows whether that time has passed
+        if latest > begin:
+            latest += max(0, end - max(begin, life.ended))
     return latest
 
 

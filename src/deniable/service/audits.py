@@ -107,7 +107,7 @@ class Audits:
             # If the chain is broken, its entries cannot be added up.
             entries = [] if verified.chain == "commitments" else list(chained(connection))
             last = {bytes.fromhex(name): at for name, at in verified.last_decided.items()}
-            recomputed_account = recomputed(entries, last, commitments.moment(connection))
+            recomputed_account = recomputed(entries, last, commitments.account_time(connection))
             lines = _lines(connection, entries, ends(recomputed_account), last) if entries else []
         problems = [] if verified.problem is None else [verified.problem]
         found = FirmAudit(
@@ -174,7 +174,7 @@ def _chain_checks(
         return [chain_check(problems)]
     entries = [entry for entry in chained(connection) if entry.kind != "table"]
     last = {bytes.fromhex(name): at for name, at in verified.last_decided.items()}
-    account = recomputed(entries, last, commitments.moment(connection))
+    account = recomputed(entries, last, commitments.account_time(connection))
     found = [chain_check(problems)]
     peak = within(account, bytes.fromhex(experiment.id))
     if peak is None:

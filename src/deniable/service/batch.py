@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
 from hashlib import sha256
+from itertools import chain as flatten
 from itertools import islice
 from operator import itemgetter
 from struct import Struct
@@ -21,7 +22,7 @@ from deniable.errors import InvalidArgumentError
 from deniable.service.experiment_state import ExperimentState, system_bytes
 from deniable.service.identity import LEASE_MICROSECONDS, Identity
 from deniable.service.jobs import DecideJob, Job, RewardJob
-from deniable.service.visitors import normalised
+from deniable.service.spelling import normalised, spellings
 from deniable.storage.chain import pack_decision, pack_erasable, reward_commitment, reward_hash
 from deniable.storage.erasure import tombstone
 from deniable.storage.records import MICRO, UNKNOWN_SEGMENT, Decision, Role
@@ -79,7 +80,7 @@ class Batch:
     ) -> None:
         self._tx = transaction
         self._identity = identity
-        self._chain = chain
+        self._chain, self._before = chain, chain[1]
         self._now = now
         self._key = key
         self._counts: dict[tuple[ExperimentState, int, int, int, int, int], list[int]] = {}
@@ -99,8 +100,9 @@ class Batch:
         names = list(map(normalised, raw))
         segments = [segment for job in jobs for segment in job.segments]
         visitors = list(map(state.visitor_hash, names))
-        answers = self._known(state, visitors)
-        old = self._spelled_otherwise(state, raw, names, visitors, answers) if raw != names else {}
+        answers: dict[bytes, Decision] = {}
+        old = self._as_spelled(state, raw, names, visitors, answers) if raw != names else {}
+        answers |= self._known(state, visitors)
         new: dict[bytes, tuple[str, int]] = {}
         for visitor, name, segment in zip(visitors, names, segments, strict=True):
             if visitor not in answers and visitor not in new:
@@ -170,8 +172,8 @@ class Batch:
         writer, owner = self._identity.writer, self._identity.owner
         counts = list(self._padded_counts(writer))
         lease_until = self._now + LEASE_MICROSECONDS
-        if not self._tx.extend(writer, owner, self._chain, lease_until, counts):
-            raise TryAgain("this writer's chain was taken over")
+        if not self._tx.extend(writer, owner, self._before, self._chain, lease_until, counts):
+            raise TryAgain("this writer's chain was taken over, or is not as it left it")
         return self._chain
 
     def _shown(self, state: ExperimentState, given: set[bytes]) -> dict[bytes, tuple[bytes, Shown]]:
@@ -198,34 +200,41 @@ class Batch:
             for visitor, known in self._tx.stored(state.id, list(set(visitors))).items()
         }
 
-    def _spelled_otherwise(
+    def _as_spelled(
         self,
         state: ExperimentState,
         raw: Sequence[str],
         names: Sequence[str],
-        visitors: Sequence[bytes],
+        visitors: list[bytes],
         answers: dict[bytes, Decision],
-    ) -> dict[bytes, bytes]:
-        """Find decisions that were stored under the id as written, before ids were normalised.
+    ) -> dict[bytes, list[bytes]]:
+        """Find decisions that were stored under another form of the id, before ids were normalised.
 
-        Returns current visitor hashes mapped to the old ones.
+        Whoever has one keeps it: its hash takes the place of the present one in `visitors`.
+
+        Returns:
+            The hashes of the others' earlier forms, by the present hash.
         """
-        old = {
-            visitor: state.visitor_hash(spelled)
-            for spelled, name, visitor in zip(raw, names, visitors, strict=True)
-            if spelled != name and visitor not in answers
+        earlier = {
+            place: [state.visitor_hash(form) for form in spellings(spelled)[:-1]]
+            for place, (spelled, name) in enumerate(zip(raw, names, strict=True))
+            if spelled != name
         }
-        found = self._known(state, list(old.values())) if old else {}
-        for visitor, old_visitor in old.items():
-            if old_visitor in found:
-                answers[visitor] = found[old_visitor]
+        answers |= self._known(state, [*flatten.from_iterable(earlier.values())])
+        old: dict[bytes, list[bytes]] = {}
+        for place, hashes in earlier.items():
+            kept = next((one for one in hashes if one in answers), None)
+            if kept is None:
+                old.setdefault(visitors[place], []).extend(hashes)
+            else:
+                visitors[place] = kept
         return old
 
     def _draw(
         self,
         state: ExperimentState,
         new: dict[bytes, tuple[str, int]],
-        old: dict[bytes, bytes],
+        old: dict[bytes, list[bytes]],
         answers: dict[bytes, Decision],
     ) -> None:
         """Draw, chain, insert and answer decisions for all new visitors (hash -> name, segment)."""
@@ -253,7 +262,7 @@ class Batch:
         self,
         state: ExperimentState,
         new: dict[bytes, tuple[str, int]],
-        old: dict[bytes, bytes],
+        old: dict[bytes, list[bytes]],
     ) -> dict[bytes, int]:
         """Return each new visitor's role, which selects the row to draw from, whatever the segment."""
         if state.closed:
@@ -271,7 +280,11 @@ class Batch:
                 roles[hashes[member]] = int(Role.MEMBER if mine else Role.OTHER_SLOT)
         if state.has_tombstones:
             stones = {tombstone(self._key, visitor): visitor for visitor in new}
-            stones |= {tombstone(self._key, old[visitor]): visitor for visitor in new & old.keys()}
+            stones |= {
+                tombstone(self._key, earlier): visitor
+                for visitor in new & old.keys()
+                for earlier in old[visitor]
+            }
             for stone in self._tx.erased(state.id, list(stones)):
                 roles[stones[stone]] = int(Role.ERASED)
         return roles

@@ -120,7 +120,7 @@ class Documents:
 
         def work(connection: Connection) -> int:
             commitments.lock_chain(connection)
-            at = commitments.moment(connection)
+            at = commitments.account_time(connection)
             number = _next_number(connection, times.as_datetime(at).year)
             document = document_of(ledger, Issue(kind, number, firm, actor, at))
             detail = {
@@ -202,7 +202,11 @@ class Documents:
         with self._store.read() as connection:
             experiment = experiments.by_key(connection, key)
             ledger = _ledger(connection, bytes.fromhex(experiment.id), height)
-            at = commitments.moment(connection) if height is None else _time(connection, height)
+            at = (
+                commitments.account_time(connection)
+                if height is None
+                else _time(connection, height)
+            )
         firm = firm or _firm_name(ledger.entries)
         return document_of(ledger, Issue(kind, "", firm, "", at), planned=planned)
 

@@ -32,9 +32,10 @@ from deniable.service.experiment_state import ExperimentState, ExperimentStates,
 from deniable.service.figures import Counts
 from deniable.service.identity import Identity, claim, claim_scratch, release
 from deniable.service.jobs import DecideJob, Job, RewardJob
-from deniable.storage import times
+from deniable.storage import commitments, times
 from deniable.storage.records import SCRATCH_PREFIX
 from deniable.storage.schema import experiments as table
+from deniable.storage.schema import writers
 from deniable.storage.store import Chain, HotTransaction, Store, TryAgain
 
 _log = logging.getLogger("deniable")
@@ -82,9 +83,12 @@ class Engine:
         self._scratch_engines: dict[str, Engine] = {}
         self._identity: Identity | None = None
         self._chain: Chain | None = None
+        self._last: tuple[int, Chain] | None = None  # writer and end of its chain, as last stored
+        self._scratch = scratch
         self.counts = Counts()
         self.failing = False
         self._skip_store_until = 0.0
+        self._beaten_hour = 0
 
     def run(self, jobs: Sequence[Job]) -> None:
         """Answer every job. On return, `answers` or `error` is set on each."""
@@ -163,6 +167,13 @@ class Engine:
         finally:
             self._chain = None
 
+    def beat(self) -> None:
+        """Let the chain say once a day that the service is running, even where nothing happens."""
+        try:
+            self._store.retried(commitments.beat)
+        except Exception as error:  # noqa: BLE001 - no decision depends on it; tried again in an hour
+            _log.warning("the ledger has no entry of today: %s", type(error).__name__)
+
     def state(self, experiment: str) -> ExperimentState | None:
         """Return an experiment's cached state, if any."""
         copy = self._scratch_engines.get(experiment)
@@ -211,6 +222,8 @@ class Engine:
     def _transact(
         self, deciding: dict[str, list[DecideJob]], rewarding: dict[bytes, list[RewardJob]]
     ) -> None:
+        if self._chain is None:
+            self._check_not_older()
         identity = self._identity = self._identity or self._store.retried(self._claim)
         with self._store.hot() as transaction:
             chain = self._chain or self._reread_chain(transaction, identity)
@@ -234,9 +247,12 @@ class Engine:
                     batch.reward(state, rewards[state.id[:4]], told)
             if batch.changed or (not deciding and not rewarding):  # an empty batch is a probe
                 chain = batch.store()
-        self._chain = chain
+        self._chain, self._last = chain, (identity.writer, chain)
         self._on_stored(identity.writer, batch.rewarded)
         self._finish(batch, states, deciding, unstored, now)
+        if now // HOUR != self._beaten_hour:
+            self._beaten_hour = now // HOUR
+            self.beat()
         for job, error in refused.items():
             job.error = error
         for job in asked:
@@ -270,6 +286,21 @@ class Engine:
             state.new_decisions += new
             if new and state.new_decisions >= state.look_after:
                 self._grown(state)
+
+    def _check_not_older(self) -> None:
+        """Raise if the store has lost what this process stored: visitors would be drawn for again."""
+        if self._last is None or self._scratch:
+            return
+        writer, (seq, head) = self._last
+        with self._store.read() as connection:
+            found = connection.execute(
+                select(writers.c.seq, writers.c.head).where(writers.c.id == writer)
+            ).one_or_none()
+        if found is None or found.seq < seq or (found.seq == seq and found.head != head):
+            raise StoreUnavailableError(
+                "the store is older than what this process has stored: end all processes and run "
+                "`deniable restore`"
+            )
 
     def _reread_chain(self, transaction: HotTransaction, identity: Identity) -> Chain:
         chain = transaction.chain(identity.writer, identity.owner)

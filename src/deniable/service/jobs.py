@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from deniable.errors import InvalidArgumentError
+from deniable.service.spelling import normalised
 from deniable.storage.records import MICRO, Decision
 
 LONGEST_NAME = 512
@@ -83,13 +84,15 @@ def checked_visitor(visitor: object) -> str:
     if (
         type(visitor) is str
         and len(visitor) <= LONGEST_NAME
-        and visitor.strip()
+        and normalised(visitor)
         and _encodable(visitor)
     ):
         return visitor
     # The message does not repeat the value: errors must not contain visitor ids.
     raise InvalidArgumentError(
-        "visitor", "...", f"text of 1 to {LONGEST_NAME} characters that are not all blank"
+        "visitor",
+        "...",
+        f"text of 1 to {LONGEST_NAME} characters that are not all blank or invisible",
     )
 
 

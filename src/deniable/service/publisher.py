@@ -187,23 +187,50 @@ class Publisher:
         separate query for the growth is therefore skipped.
         """
         with self._one_at_a_time:
-            with self._store.read() as connection:
-                experiment = experiments.by_key(connection, state.key)
-                found = self.sums.total(connection, experiment)
-                epochs = _epochs(experiment)
-                left = due_at(published, epochs) - found.decisions
-                unchanged = experiment.table_number == state.table_number
-                if left > 0 or not (unchanged and _is_live(experiment)):
-                    return left
-                made = next_table(connection, experiment, found)
-            stored = self._store.retried(
-                lambda connection: _put_into_force(connection, experiment, made)
-            )
-        if stored is None:
-            return left
-        left = due_at(stored.decisions, epochs) - stored.decisions
-        _hand_over(state, stored, left)
+            left, stored = self._stored_briefly(state, published) or self._stored(state, published)
+        if stored is not None:
+            _hand_over(state, stored, left)
         return left
+
+    def _stored_briefly(
+        self, state: ExperimentState, published: int
+    ) -> tuple[int, PublishedTable | None] | None:
+        """Make and store the table in one transaction; None if that would hold it for too long."""
+        brief = self._store.brief()
+        if brief is None:
+            return None
+        with brief as connection:
+            experiment = experiments.by_key(connection, state.key)
+            if not _is_quick(experiment):
+                return None
+            left, made = self._made(connection, experiment, state, published)
+            if made is not None:
+                _store_table(connection, experiment, made)
+        return left, made
+
+    def _stored(self, state: ExperimentState, published: int) -> tuple[int, PublishedTable | None]:
+        with self._store.read() as connection:
+            experiment = experiments.by_key(connection, state.key)
+            left, made = self._made(connection, experiment, state, published)
+        if made is None:
+            return left, None
+        return left, self._store.retried(
+            lambda connection: _put_into_force(connection, experiment, made)
+        )
+
+    def _made(
+        self, connection: Connection, experiment: Experiment, state: ExperimentState, published: int
+    ) -> tuple[int, PublishedTable | None]:
+        """The next table if it is due, and how many decisions are left until the one after."""
+        found = self.sums.total(connection, experiment)
+        epochs = _epochs(experiment)
+        left = due_at(published, epochs) - found.decisions
+        unchanged = experiment.table_number == state.table_number
+        if left > 0 or not (unchanged and _is_live(experiment)):
+            return left, None
+        return due_at(found.decisions, epochs) - found.decisions, next_table(
+            connection, experiment, found
+        )
 
     def _leased(self, name: str) -> bool:
         """Take the lease for this work; return False if another process holds it."""
@@ -229,6 +256,12 @@ class Publisher:
 
 def _is_live(experiment: Experiment) -> bool:
     return experiment.status in ("running", "paused")
+
+
+def _is_quick(experiment: Experiment) -> bool:
+    """Whether a table takes about a millisecond, and no statement that is not prepared."""
+    plain = experiment.trace_nano is None and experiment.attribution_seconds is None
+    return plain and recipe_of(experiment).fixed_band() is not None
 
 
 def _epochs(experiment: Experiment) -> Epochs:
@@ -346,6 +379,10 @@ def _put_into_force(
 
 
 def _store_table(connection: Connection, experiment: Experiment, made: PublishedTable) -> None:
+    recipe = recipe_of(experiment)
+    settled = None
+    if recipe.kind.offers_across_time:
+        settled = recipe.settled_band(json.loads(made.counts)["floors"])
     detail = promise_entries.table_detail(
         made.number,
         made.version,
@@ -353,7 +390,7 @@ def _store_table(connection: Connection, experiment: Experiment, made: Published
         made.counts,
         made.decisions,
         made.strategy,
-        recipe_of(experiment).settled_band(json.loads(made.counts)["floors"]),
+        settled,
     )
     commitments.record(connection, "table", experiment, **detail)
     experiments.add_table(connection, experiment, made)

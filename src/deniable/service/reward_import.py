@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import chain
 from operator import itemgetter
 from pathlib import Path
 
@@ -22,7 +23,8 @@ from sqlalchemy import Connection
 
 from deniable.errors import InvalidArgumentError
 from deniable.service.decision_ids import DecisionIds
-from deniable.service.visitors import VisitorHash, normalised
+from deniable.service.spelling import spellings
+from deniable.service.visitors import VisitorHash
 from deniable.storage import experiments
 from deniable.storage.records import MICRO, Experiment
 
@@ -327,8 +329,9 @@ def _resolved(
                 older = [one for one in wanted if one and one not in stored]
                 stored |= {row: row for row in _stored(connection, experiment, "id", older)}
             else:
-                wanted = [hashed(normalised(text)) for text in texts]
-                stored = _stored(connection, experiment, "visitor", wanted)
+                forms = [[hashed(form) for form in spellings(text)] for text in texts]
+                stored = _stored(connection, experiment, "visitor", {*chain.from_iterable(forms)})
+                wanted = [next((one for one in some if one in stored), some[-1]) for some in forms]
             values = zip(wanted, part["what"].to_list(), part["micro"].to_list(), strict=True)
             found += [
                 (stored[one], ids.stored(stored[one]), what, micro)

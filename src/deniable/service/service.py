@@ -344,6 +344,10 @@ class Deniable:
         """Counts since the start and the queue length; nothing about segments or arms."""
         return self._writer.figures
 
+    def beat(self) -> None:
+        """Record once a day that the service is running: only recorded time frees budget."""
+        self._writer.engine.beat()
+
     def ready(self) -> bool:
         """Whether a decision could be drawn and stored right now."""
         return self._writer.ready()

@@ -13,7 +13,8 @@ from deniable.errors import NANO, InvalidArgumentError
 from deniable.service.approvals import Approvals
 from deniable.service.decision_ids import DecisionIds
 from deniable.service.jobs import checked_visitor
-from deniable.service.visitors import VisitorHash, group_scope, normalised
+from deniable.service.spelling import normalised, spellings
+from deniable.service.visitors import VisitorHash, group_scope
 from deniable.storage import erasure, experiments, times
 from deniable.storage.erasure import Erasure
 from deniable.storage.records import MICRO, UNKNOWN_SEGMENT, Decision, Experiment, Role, Status
@@ -59,7 +60,11 @@ _LIVE = (
     .order_by(experiment_rows.c.created_at, experiment_rows.c.key, arms.c.position)
 )
 _KNOWN = select(
-    decisions.c.experiment_id, decisions.c.id, decisions.c.shown, decisions.c.table_number
+    decisions.c.experiment_id,
+    decisions.c.visitor,
+    decisions.c.id,
+    decisions.c.shown,
+    decisions.c.table_number,
 ).where(
     decisions.c.experiment_id.in_(bindparam("ids", expanding=True)),
     decisions.c.visitor.in_(bindparam("wanted", expanding=True)),
@@ -83,14 +88,17 @@ class VisitorRequests:
 
     def known(self, visitor: str) -> list[tuple[Live, Decision]]:
         """Like `decisions`, with details of the experiments. Always takes two statements."""
-        name = normalised(checked_visitor(visitor))
+        checked_visitor(visitor)
         with self._store.read() as connection:
             live: dict[bytes, Live] = {}
             for identity, key, arm in connection.execute(_LIVE):
                 live.setdefault(identity, Live(key, [])).arms.append(arm)
-            wanted = [VisitorHash(self._key, identity)(name) for identity in live]
+            wanted = [one for identity in live for one in self._hashes(identity, visitor)]
             rows = connection.execute(_KNOWN, {"ids": list(live), "wanted": wanted}).all()
-        return [(live[row.experiment_id], self._decision(live, row)) for row in rows]
+        # Of an id that was stored in two forms, the older one counts, as in a decision.
+        newest_first = sorted(rows, key=lambda row: wanted.index(row.visitor), reverse=True)
+        kept = {row.experiment_id: row for row in newest_first}
+        return [(live[row.experiment_id], self._decision(live, row)) for row in kept.values()]
 
     def stored(self, visitor: str) -> list[StoredDecision]:
         """Return everything stored about a visitor, in all experiments that were ever started.
@@ -141,7 +149,9 @@ class VisitorRequests:
                 for hashed in self._hashes(bytes.fromhex(experiment.id), name)
             ],
             lambda experiment: [
-                VisitorHash(self._key, group_scope(experiment.layer or ""))(name) for name in names
+                hashed
+                for name in names
+                for hashed in self._hashes(group_scope(experiment.layer or ""), name)
             ],
         )
 
@@ -181,9 +191,8 @@ class VisitorRequests:
         return Decision(shown, live[row.experiment_id].arms[row.shown])
 
     def _hashes(self, scope: bytes, visitor: str) -> list[bytes]:
-        """Return the current stored hash, and the one from before ids were normalised."""
-        hashed = VisitorHash(self._key, scope)
-        return list({hashed(normalised(visitor)), hashed(visitor)})
+        """Return the hashes of all forms of an id, the oldest first."""
+        return [*map(VisitorHash(self._key, scope), spellings(visitor))]
 
 
 def _stored_decision(experiment: Experiment, row: StoredRow) -> StoredDecision:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hmac
 import os
 import stat
-import unicodedata
 from hashlib import sha256
 from pathlib import Path
 
@@ -68,18 +67,6 @@ def layer_scope(layer: str) -> bytes:
 def holdout_scope(experiment: bytes) -> bytes:
     """Scope of the hash that selects an experiment's holdout."""
     return b"holdout" + experiment
-
-
-def normalised(visitor: str) -> str:
-    r"""rNormalise an id: Unicode composed form, without surrounding white space.
-
-    Case is kept, because it may distinguish two ids.
-
-    >>> normalised(" v-1\n"), normalised("Cafe\u0301") == normalised("Caf\u00e9")
-    ('v-1', True)
-    """
-    trimmed = visitor.strip()
-    return trimmed if trimmed.isascii() else unicodedata.normalize("NFC", trimmed)
 
 
 def fingerprint(key: bytes) -> bytes:

@@ -33,13 +33,21 @@ from deniable.storage.account_rules import (
     slots_bitmap,
     total_nano,
 )
-from deniable.storage.commitments import Entry, check_complete, linked, lock_chain, moment, record
+from deniable.storage.commitments import (
+    Entry,
+    account_time,
+    check_complete,
+    linked,
+    lock_chain,
+    moment,
+    record,
+)
 from deniable.storage.records import SLOTS, Experiment, Firm
 from deniable.storage.schema import answers, commitments
 
 MAX_WINDOW_DAYS = 36_500
 
-_KINDS = ("firm", "migrate", "start", "resume", "stop", "restore")
+_KINDS = ("firm", "migrate", "start", "resume", "stop", "restore", "clock")
 
 
 @dataclass(frozen=True)
@@ -57,7 +65,7 @@ def balances(connection: Connection) -> list[Balance]:
     settings = settings_of(entries)
     lives, debits = lives_of(entries)
     move_to_answers(lives, _hours(connection))
-    now = moment(connection)
+    now = account_time(connection)
     changes: list[tuple[int, bool, Counted | Setting]] = []
     for identity, life in (*lives.items(), *debits):
         until = counts_until(life, settings)
@@ -92,7 +100,7 @@ def current_firm(connection: Connection) -> Firm:
     """Return the budget in force and how much of it counts; raise UnknownNameError if none was set."""
     entries = _entries(connection)
     settings = _settings(entries)
-    now = moment(connection)
+    now = account_time(connection)
     return Firm(
         budget_nano=settings[-1].budget_nano,
         committed_nano=total_nano(counted(entries, _hours(connection), now, settings)),
@@ -123,12 +131,12 @@ def set_firm(
         raise InvalidArgumentError("window_days", window_days, f"1 to {MAX_WINDOW_DAYS}")
     lock_chain(connection)
     entries = _entries(connection)
-    before, now = settings_of(entries), moment(connection)
+    before, now = settings_of(entries), account_time(connection)
     if _weaker(before, budget_nano, window_days) and not reason.strip():
         raise InvalidArgumentError(
             "reason", reason, "why the budget is raised or the window shortened, in a few words"
         )
-    settings = [*before, Setting(now, budget_nano, window_days)]
+    settings = [*before, Setting(moment(connection), budget_nano, window_days)]
     taken = total_nano(counted(entries, _hours(connection), now, settings))
     if taken > budget_nano:
         raise InsufficientBudgetError(remaining=budget_nano, requested=taken)
@@ -183,7 +191,7 @@ def commit(
     promises.check(connection, experiment)
     entries = _entries(connection)
     settings, identity = _settings(entries), bytes.fromhex(experiment.id)
-    found = counted(entries, _hours(connection), moment(connection), settings)
+    found = counted(entries, _hours(connection), account_time(connection), settings)
     # Visitors of every slot that it ever had may be shown their stored arm again.
     earlier = lives_of(entries)[0].get(identity, Life(started=0))
     bitmap = earlier.slots | (0 if slots is None else slots_bitmap(slots))
@@ -222,7 +230,7 @@ def restored(connection: Connection, *, lost: str) -> int:
     lock_chain(connection)
     entries = _entries(connection)
     settings = settings_of(entries)
-    found = counted(entries, _hours(connection), moment(connection), settings)
+    found = counted(entries, _hours(connection), account_time(connection), settings)
     debits: list[dict[str, object]] = [
         {
             "layer": one.layer,
@@ -250,7 +258,7 @@ def last_hour(connection: Connection, experiment: Experiment) -> int | None:
 def free_slots(connection: Connection, layer: str) -> list[int]:
     """Return the slots of a layer that are not used by anything that counts."""
     used = 0
-    for one in counting(connection, moment(connection)):
+    for one in counting(connection, account_time(connection)):
         if one.layer == layer:
             used |= one.slots
     return [slot for slot in range(SLOTS) if not used >> slot & 1]

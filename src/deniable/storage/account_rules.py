@@ -6,6 +6,10 @@ The entry `stop` fixes the hour of the last answer; a later hour in the table `a
 whose clock is behind) moves it forward, an earlier one never moves it back. Hours are rounded up,
 and one more is added for clock differences between machines.
 
+Time counts only if the chain says that it passed. A running service adds an entry a day. After more
+than a week without any (`commitments.LONGEST_GAP`) the service was off or the clock is wrong; the
+entry `clock` that ends such a gap names it, and windows are longer by it.
+
 When W changes, answers given while a longer window was in force keep that window, so that
 shortening it frees nothing that already counts. A longer window counts everything inside it.
 
@@ -74,6 +78,7 @@ class Life:
     slots: int = 0
     cost_nano: int = 0
     answered: int | None = field(default=None)  # the end of the last answer; None while it is live
+    gaps: tuple[tuple[int, int], ...] = ()  # times that do not count, each from and until
 
 
 def settings_of(entries: Iterable[Entry]) -> list[Setting]:
@@ -156,6 +161,7 @@ def lives_of(entries: Iterable[Entry]) -> tuple[dict[bytes, Life], list[tuple[by
     """Return experiments that were ever started, and debits of old erasures and restored stores."""
     lives: dict[bytes, Life] = {}
     debits: list[tuple[bytes, Life]] = []
+    gaps: list[tuple[int, int]] = []
     for entry in entries:
         identity, detail, at = entry.experiment_id, entry.detail, entry.recorded_at
         if entry.kind == "migrate" and identity is None:
@@ -177,6 +183,8 @@ def lives_of(entries: Iterable[Entry]) -> tuple[dict[bytes, Life], list[tuple[by
                 )
                 for again in detail["debits"]
             ]
+        elif entry.kind == "clock" and detail["skipped"]:
+            gaps.append((at - detail["skipped"], at))
         elif identity is None:
             continue
         elif entry.kind == "migrate" and detail["started_at"] is not None:
@@ -195,6 +203,8 @@ def lives_of(entries: Iterable[Entry]) -> tuple[dict[bytes, Life], list[tuple[by
             life.answered = None
         elif entry.kind == "stop" and identity in lives:
             lives[identity].answered = _last_answer(lives[identity], entry)
+    for life in (*lives.values(), *(debit for _, debit in debits)):
+        life.gaps = tuple(gaps)
     return lives, debits
 
 
@@ -219,11 +229,15 @@ def counts_until(life: Life, settings: Sequence[Setting]) -> int | None:
         return None
     # Answers under a setting were certainly given by the end of that setting.
     ends = [*(later.since + HOUR + SKEW for later in settings[1:]), None]
-    return max(
+    until = max(
         (life.answered if end is None else min(life.answered, end)) + setting.window_days * DAY
         for setting, end in zip(settings, ends, strict=True)
         if end is None or end > life.started
     )
+    for first, last in life.gaps:
+        if first < until:  # it was still counting then
+            until += max(0, last - max(first, life.answered))
+    return until
 
 
 def layer_nano(users: Sequence[Counted]) -> int:

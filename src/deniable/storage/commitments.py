@@ -36,6 +36,16 @@ REMEMBERED, LONGEST_REMEMBERED = 8_192, 2_000
 their detail may be."""
 
 
+BEAT = 24 * 3_600_000_000
+"""Microseconds without an entry after which a running service adds one, `clock`."""
+
+LONGEST_GAP = 7 * BEAT
+"""A longer time without any entry counts as no time at all: nothing says that it has passed.
+
+The service was off, or the clock is wrong. Its whole length is in the entry `clock` that ends it.
+"""
+
+
 class Entry(NamedTuple):
     """One entry as code reads it: the experiment by its id, the detail parsed. Do not change it."""
 
@@ -76,6 +86,33 @@ def moment(connection: Connection) -> int:
     return max(times.now(), connection.execute(_NEWEST).scalar() or 0)
 
 
+def account_time(connection: Connection) -> int:
+    """Return the time up to which budgets are released: the store's, but not after a long gap."""
+    now, newest = times.now(), connection.execute(_NEWEST).scalar() or 0
+    return newest if newest and now - newest > LONGEST_GAP else max(now, newest)
+
+
+def beat(connection: Connection) -> None:
+    """Record that the service is running, if the chain has been silent for a day."""
+    if _is_silent(connection):
+        lock_chain(connection)
+        if _is_silent(connection):  # still: another process may have been faster
+            _append_clock(connection)
+
+
+def _is_silent(connection: Connection) -> bool:
+    newest = connection.execute(_NEWEST).scalar()
+    return newest is not None and times.now() - newest > BEAT
+
+
+def _append_clock(connection: Connection) -> None:
+    """Append an entry that says how long nothing was recorded, and how much of that does not count."""
+    row, now = connection.execute(_END).one(), times.now()
+    silent = now - row.newest
+    skipped = silent if silent > LONGEST_GAP else 0
+    append(connection, "clock", None, 0, {"since": row.newest, "skipped": skipped}, now)
+
+
 def record(
     connection: Connection,
     kind: str,
@@ -106,6 +143,10 @@ def append(
     row = connection.execute(_END).one()
     if recorded_at is None:
         recorded_at = max(times.now(), row.newest or 0)
+        if row.newest and recorded_at - row.newest > LONGEST_GAP:
+            _append_clock(connection)
+            row = connection.execute(_END).one()
+            recorded_at = max(recorded_at, row.newest)
     seq, text = row.seq + 1, _encode(detail)
     link = commitment_hash(row.head, seq, kind, experiment_id, amount_nano, text, recorded_at)
     connection.execute(

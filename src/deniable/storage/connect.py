@@ -96,6 +96,12 @@ class MemoryStore:
             yield connection
 
     @contextmanager
+    def brief(self) -> Iterator[Connection]:
+        """See Store."""
+        with self.begin() as connection:
+            yield connection
+
+    @contextmanager
     def read(self) -> Iterator[Connection]:
         """See Store."""
         with self.begin() as connection:

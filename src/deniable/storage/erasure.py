@@ -197,7 +197,7 @@ def purge(
 def _experiments(store: Store) -> tuple[list[Experiment], set[str]]:
     """Return all experiments, and the ids of those that count."""
     with store.read() as connection:
-        found = account.counting(connection, commitments.moment(connection))
+        found = account.counting(connection, commitments.account_time(connection))
         return experiments.everything(connection), {one.experiment_id.hex() for one in found}
 
 

@@ -18,6 +18,7 @@ that, keep the heads that `deniable ledger verify` prints in another place, and 
 from __future__ import annotations
 
 import json
+import struct
 from collections import Counter
 from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass
@@ -27,11 +28,13 @@ from sqlalchemy import Connection, func, select, true
 
 from deniable.errors import BrokenPromiseError
 from deniable.storage import experiments, promises
+from deniable.storage.account_rules import HOUR
 from deniable.storage.chain import GENESIS
 from deniable.storage.commitments import Entry, link_of
 from deniable.storage.schema import (
     COMMITMENT_CHAIN,
     StoredRow,
+    answers,
     commitments,
     counters,
     decisions,
@@ -107,10 +110,21 @@ def verify(connection: Connection, noted: Mapping[str, str]) -> Verification:
         _noted_heads(connection, noted)
         _key(connection, told)
         _tables(connection, told)
-        _experiments(connection, told)
+        _experiments(connection, told, counted)
         _totals(connection, told, counted)
     except Broken as problem:
         broken = problem
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        TypeError,
+        ValueError,
+        struct.error,
+    ) as error:
+        broken = Broken(
+            f"a row holds what the service never writes ({type(error).__name__}: {error})", "totals"
+        )
     return Verification(
         problem=None if broken is None else str(broken),
         chain=None if broken is None else broken.chain,
@@ -225,12 +239,19 @@ def _tables(connection: Connection, told: Told) -> None:
         raise Broken(f"table {number} of experiment {identity.hex()} was removed", "totals")
 
 
-def _experiments(connection: Connection, told: Told) -> None:
-    """Check experiments, arms, segments and tombstones against the commitments."""
+def _experiments(connection: Connection, told: Told, counted: Counted) -> None:
+    """Check experiments, arms, segments, tombstones and last answers against the chains."""
     query = select(tombstones.c.experiment_id, func.count()).group_by(tombstones.c.experiment_id)
     stones: dict[bytes, int] = {row[0]: row[1] for row in connection.execute(query)}
+    query = select(answers.c.experiment_id, func.max(answers.c.hour))
+    hours = {row[0]: row[1] for row in connection.execute(query.group_by(answers.c.experiment_id))}
     known = experiments.matching(connection, true())  # including scratch copies
     for experiment in known:
+        decided = counted.last.get(bytes.fromhex(experiment.id), 0) // HOUR
+        answered = hours.get(bytes.fromhex(experiment.id), 0)
+        # It counts from its last answer on, which is never before its last decision.
+        if experiment.cost_nano and experiment.status != "scratch" and answered < decided:
+            raise Broken(f"the last answer of experiment {experiment.key!r} was changed", "totals")
         try:
             promise = told.promise(bytes.fromhex(experiment.id), experiment.key)
         except BrokenPromiseError as problem:

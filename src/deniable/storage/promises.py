@@ -220,6 +220,8 @@ def table_problem(row: StoredRow | None, chained: PromisedTable | None) -> str |
         return "is not in the ledger"
     if row is None:
         return "was removed"
+    if not isinstance(row.rows, bytes) or not isinstance(row.counts, bytes):
+        return "was changed"  # SQLite stores text in any column
     stored = (
         row.version,
         row.decisions,

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
@@ -22,6 +22,7 @@ from sqlalchemy.pool import QueuePool
 
 from deniable.errors import StoreUnavailableError
 from deniable.storage.checkpoints import LONGEST_LOG, Checkpointer
+from deniable.storage.sqlite_direct import DirectConnection
 from deniable.storage.sqlite_hot import STATEMENTS, SqliteTransaction
 
 T = TypeVar("T")
@@ -93,6 +94,13 @@ class SqliteStore:
                 self._shorten_log()
                 self._drop()
                 raise StoreUnavailableError(f"SQLite: {error}") from error
+
+    @contextmanager
+    def brief(self) -> Iterator[Connection]:
+        """See Store."""
+        with self.hot():
+            assert self._hot is not None
+            yield cast(Connection, DirectConnection(self._hot))
 
     @contextmanager
     def begin(self) -> Iterator[Connection]:

@@ -159,13 +159,20 @@ class SqliteTransaction:
         )
 
     def extend(
-        self, writer: int, owner: bytes, chain: Chain, lease_until: int, counts: Sequence[Count]
+        self,
+        writer: int,
+        owner: bytes,
+        before: bytes,
+        chain: Chain,
+        lease_until: int,
+        counts: Sequence[Count],
     ) -> bool:
         """See HotTransaction."""
         self._add_counts(counts)
         cursor = self._execute(
-            "UPDATE writers SET seq = ?, head = ?, lease_until = ? WHERE id = ? AND owner = ?",
-            (*chain, lease_until, writer, owner),
+            "UPDATE writers SET seq = ?, head = ?, lease_until = ? "
+            "WHERE id = ? AND owner = ? AND head = ?",
+            (*chain, lease_until, writer, owner, before),
         )
         return cursor.rowcount == 1
 

@@ -138,12 +138,18 @@ class HotTransaction(Protocol):
         """Record that the experiment answered in this hour."""
 
     def extend(
-        self, writer: int, owner: bytes, chain: Chain, lease_until: int, counts: Sequence[Count]
+        self,
+        writer: int,
+        owner: bytes,
+        before: bytes,
+        chain: Chain,
+        lease_until: int,
+        counts: Sequence[Count],
     ) -> bool:
-        """Store the end of the writer's chain, and add to its counters.
+        """Store the end of the writer's chain after the hash `before`, and add to its counters.
 
-        Returns False if another process owns this writer now; the transaction must then be rolled
-        back.
+        Returns False if the chain does not end there, or another process owns it now; the transaction
+        must then be rolled back.
         """
 
     def chain(self, writer: int, owner: bytes) -> Chain | None:
@@ -164,6 +170,13 @@ class Store(Protocol):
         """The writer's transaction: committed durably on exit, rolled back on an exception.
 
         Only one thread may use it at a time. Raises StoreUnavailableError after retries.
+        """
+
+    def brief(self) -> AbstractContextManager[Connection] | None:
+        """A write transaction for a millisecond of work with prepared statements, from any thread.
+
+        On the writer's own connection, which has the pages in memory that it has just written. None
+        where every statement is a round trip: the chain would be locked for all of them.
         """
 
     def begin(self) -> AbstractContextManager[Connection]:

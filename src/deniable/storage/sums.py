@@ -15,6 +15,7 @@ import threading
 from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from operator import add
 from typing import NamedTuple
 
@@ -36,6 +37,7 @@ from sqlalchemy import (
 from deniable.storage.records import Experiment, Role
 from deniable.storage.schema import (
     COMMITMENT_CHAIN,
+    Query,
     arms,
     counters,
     experiments,
@@ -86,8 +88,9 @@ def sums(
     """The sums over some tables, all by default, and over all writers."""
     empty = bytes(8 * _cells(experiment))
     shows, rewards = array("q", empty), array("q", empty)
+    # Grouping takes longer than the rest, and within one table only cells of several writers need it.
     row = connection.execute(
-        _SUMS,
+        _CELLS if first == last else _SUMS,
         {
             "identity": bytes.fromhex(experiment.id),
             "first": first,
@@ -95,11 +98,18 @@ def sums(
             "width": len(experiment.arms),
         },
     ).one()
-    places, shown, values = ([*map(int, text.split(","))] if text else [] for text in row)
+    places = _numbers(row[0] or "")  # mostly the same cells again
+    shown, values = ([*map(int, text.split(","))] if text else [] for text in row[1:])
     for place, count, value in zip(places, shown, values, strict=True):
         if place >= 0:
-            shows[place], rewards[place] = count, value
+            shows[place] += count
+            rewards[place] += value
     return Sums(sum(shown), shows, rewards)
+
+
+@lru_cache(maxsize=64)
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.split(","))) if text else ()
 
 
 def _cells(experiment: Experiment) -> int:
@@ -200,7 +210,7 @@ class RunningSums:
             first = _behind(blocks)
             fresh = sums(connection, experiment, first, table - 1)
             known.replaced = _Block(first, table - 1, 0, fresh)
-            return _with(_sum(sums(connection, experiment, table), fresh), blocks)
+            return _with(_sum(sums(connection, experiment, table, table), fresh), blocks)
 
     def alone(self, identity: bytes) -> bool:
         """Whether no other process stored anything between the last two sums of an experiment."""
@@ -279,22 +289,30 @@ _PLACE = case(
     ),
     else_=-1,
 ).label("place")
+_WANTED = (
+    _MINE,
+    counters.c.metric == 0,
+    counters.c.table_number.between(bindparam("first"), bindparam("last")),
+)
 _BY_PLACE = (
     select(
         _PLACE,
         func.sum(counters.c.shows).label("shows"),
         func.sum(counters.c.value).label("value"),
     )
-    .where(
-        _MINE,
-        counters.c.metric == 0,
-        counters.c.table_number.between(bindparam("first"), bindparam("last")),
-    )
+    .where(*_WANTED)
     .group_by(literal_column("place"))
     .subquery()
 )
-# One row: between any two, `sqlite3` hands the interpreter's lock to a thread that waits for it.
-_SUMS = select(*(func.aggregate_strings(cast(one, Text), ",") for one in _BY_PLACE.c))
+
+
+def _lists(*columns: ColumnElement[int]) -> Query:
+    """One row: between any two, `sqlite3` hands the interpreter's lock to a thread that waits for it."""
+    return select(*(func.aggregate_strings(cast(one, Text), ",") for one in columns))
+
+
+_SUMS = _lists(*_BY_PLACE.c)
+_CELLS = _lists(_PLACE.element, counters.c.shows, counters.c.value).where(*_WANTED)
 
 
 def _recent(what: ColumnElement[int]) -> ScalarSelect[int]:

@@ -50,6 +50,7 @@ KINDS = {
     "document": "Document issued",
     "restore": "Restored from a backup",
     "migrate": "Store migrated",
+    "clock": "Time went on",
     "period": "Period opened (before windows)",
     "exhaust": "Budget used up (before tombstones)",
 }

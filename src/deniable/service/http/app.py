@@ -59,6 +59,7 @@ _DEFAULT_HEADERS = (
 )
 
 
+BEAT_SECONDS = 3600
 UPLOAD_LIMIT = 50_000_000
 """Maximum size of a file that a signed-in user may upload, in bytes."""
 
@@ -298,14 +299,15 @@ class Application:
         await receive()
         decide_seconds = self._options.decide_seconds
         self._decide.connect(AsyncDecisions(self._service, decide_seconds=decide_seconds))
-        observing = asyncio.create_task(self._observe())
+        working = [asyncio.create_task(self._observe()), asyncio.create_task(self._beat())]
         for companion in self.companions:
             companion.start()
         await send({"type": "lifespan.startup.complete"})
         await receive()
-        observing.cancel()
-        with suppress(asyncio.CancelledError):
-            await observing
+        for work in working:
+            work.cancel()
+            with suppress(asyncio.CancelledError):
+                await work
         for companion in self.companions:
             await asyncio.to_thread(companion.end)
         self._authenticator.close()
@@ -317,6 +319,11 @@ class Application:
         while True:
             self._tally.observe(self._service.figures, self._in_flight)
             await asyncio.sleep(1)
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.to_thread(self._service.beat)
+            await asyncio.sleep(BEAT_SECONDS)
 
 
 def _replayed(body: bytes) -> Receive:

@@ -17,6 +17,7 @@ import orjson
 from deniable._types import JsonObject
 from deniable.service.http.problems import MEDIA_TYPE, Problem
 from deniable.service.jobs import LARGEST_REWARD, LONGEST_NAME
+from deniable.service.spelling import INVISIBLE
 from deniable.storage.records import SCRATCH_PREFIX
 
 Message: TypeAlias = MutableMapping[str, Any]
@@ -37,10 +38,12 @@ LONGEST_DECISION = 64
 
 _is_key = re.compile(f"{EXPERIMENT_KEY}|{SCRATCH_KEY}").fullmatch
 _VISITOR_MEMBERS = frozenset({"visitor", "segment"})
-NOT_BLANK = r"[^\s\x1c-\x1f]"
-"""Pattern that every visitor id matches. Surrounding white space is not part of an id.
+NOT_BLANK = "".join(
+    (r"[^\s", *(rf"\u{first:04x}-\u{last:04x}" for first, last in INVISIBLE if last < 0x10000), "]")
+)
+"""Pattern that every visitor id matches: blanks around it and invisible characters are no part of an id.
 
-Python counts \\x1c to \\x1f as white space; other dialects of regular expressions do not.
+Without those beyond \\uffff, which dialects of regular expressions write in different ways.
 """
 
 _REWARD_MEMBERS = frozenset({"decision", "value"})
