@@ -301,7 +301,7 @@ def not_covered(facts: Facts) -> tuple[str, ...]:
         "One person with several ids (a second device, a cookie and a login): each id counts "
         "separately.",
         "Windows add up: each new window of the firm's budget allows its factor again.",
-        "People inside the firm, and anybody who can read its store, its backups or its private exports.",
+        "People inside the firm, and anybody who can read its store, backups or private exports.",
     ]
     return tuple(found)
 
