@@ -108,7 +108,8 @@ def record(facts: Facts) -> tuple[str, tuple[Section, ...]]:
                     Paragraph(
                         "Visitor ids are stored as keyed hashes, with the key in a separate file. "
                         "People sign in by name and have roles; programs use API keys with scopes. "
-                        "Segments appear in no log, address, error or metric. Decisions, budgets and tables are in hash chains."
+                        "Segments appear in no log, address, error or metric. Decisions, budgets "
+                        "and tables are in hash chains."
                     ),
                     Fields((Field("Other measures", "", "of the servers and the network"),)),
                 ),
