@@ -129,3 +129,18 @@ def test_on_a_tablet_no_value_is_wider_than_its_place(
         opened.open(path)
         wide = opened.page.evaluate(WIDER_THAN_THEIR_PLACE)
     assert wide == []
+
+
+@pytest.mark.parametrize("width", [390, 768, 900])
+def test_captions_are_as_wide_as_their_tables(
+    demo_site: Site, browser: Browser, width: int
+) -> None:
+    """Where rows are stacked, a caption was once a column of single letters."""
+    with tab(browser, demo_site, secret=demo_site.secret("read"), width=width) as opened:
+        opened.open(f"/ledger/promises/{EXPERIMENT}")
+        widths = opened.page.evaluate(
+            "[...document.querySelectorAll('.paper caption')].map((one) => "
+            "[one.offsetWidth, one.closest('table').offsetWidth])"
+        )
+    assert widths
+    assert all(caption > 0.9 * table for caption, table in widths), widths

@@ -44,7 +44,7 @@ def gains_chart() -> ChartType:
         .mark_line(clip=True)
         .encode(
             x=alt.X("budget:Q", title="privacy budget", axis=alt.Axis(tickCount=6)),
-            y=alt.Y("gain:Q", title="clicks saved per further nat", axis=_number()),
+            y=alt.Y("gain:Q", title="clicks saved by one more nat", axis=_number()),
             color=colour,
         )
     )

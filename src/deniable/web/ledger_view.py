@@ -239,7 +239,8 @@ def _told(kind: str, detail: JsonObject) -> str:
         return f"{title} {detail.get('number')}."
     if kind in ("erase", "purge") and "decisions" in detail:
         count = detail["decisions"]
-        return f"{whole(count)} decision{' no longer has' if count == 1 else 's no longer have'} a visitor."
+        have = "decision no longer has" if count == 1 else "decisions no longer have"
+        return f"{whole(count)} {have} a visitor."
     return ""
 
 
