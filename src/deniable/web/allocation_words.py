@@ -23,10 +23,10 @@ def verdict(found: Allocation, by_rule: Mapping[str, float], funded: int) -> str
 
 def lost(found: Allocation) -> str:
     """The total loss as a clause: what is expected, or the most."""
-    unit = "clicks" if found.portfolio.value is None else "in clicks' worth"
+    unit = "clicks are" if found.portfolio.value is None else "clicks' worth is"
     if found.portfolio.objective == "expected":
-        return f"About {whole(found.total_regret)} {unit} are expected to be lost"
-    return f"At most {whole(found.total_regret)} {unit} are lost"
+        return f"About {whole(found.total_regret)} {unit} expected to be lost"
+    return f"At most {whole(found.total_regret)} {unit} lost"
 
 
 def lost_title(found: Allocation) -> str:
