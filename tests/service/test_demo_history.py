@@ -12,12 +12,21 @@ from deniable.service.demo import (
     MANAGER,
     OFFICER,
     PEOPLE,
+    SECONDS_PER_VISITOR,
     Simulator,
     only_demo,
     prepare,
     tracker_score,
 )
-from deniable.service.demo_history import DAY, DRAFTS, NEWSLETTER, PHOTOS, opened
+from deniable.service.demo_history import (
+    DAY,
+    DRAFTS,
+    NEWSLETTER,
+    PHOTOS,
+    STEPS_A_DAY,
+    VISITORS_A_STEP,
+    opened,
+)
 from deniable.service.service import Deniable
 from deniable.service.service import open as open_service
 from deniable.storage import times
@@ -108,3 +117,8 @@ def test_visitors_rest_while_nobody_watches() -> None:
         prepare(service)
         assert not Simulator(service, 10).idle
         assert Simulator(service, 10, watched=lambda: 0.0 - 1e9).idle
+
+
+def test_visitors_who_are_watched_do_not_end_the_months_charts_in_a_cliff() -> None:
+    """Ten minutes at a page bring fewer visitors than one day of the month."""
+    assert 600 / SECONDS_PER_VISITOR < STEPS_A_DAY * VISITORS_A_STEP

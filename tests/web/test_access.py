@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 import time
 
@@ -224,3 +225,20 @@ def test_every_page_forbids_foreign_and_inline_code(demo_site: Site, path: str) 
         assert not re.search(r"<script(?![^>]*(src=|application/json))", answer.text)
         assert not re.search(r"\son\w+=|\sstyle=|<style|javascript:", answer.text)
         assert not re.search(r"""(?:src|href|action)=["'](?!/|#)""", answer.text)
+
+
+def test_a_mistyped_secret_does_not_lose_the_link(demo_site: Site) -> None:
+    """Refused once, then let in: the address that somebody shared, with its query, comes next."""
+    wanted = "/planner?arms=3&visitors=5000"
+    with demo_site.client() as client:
+        asked = client.get(client.get(wanted).headers["location"])
+        action = html.unescape(re.findall(r'action="(/login[^"]*)"', asked.text)[-1])
+        token = token_of(asked)
+        refused = client.post(action, data={"form_token": token, "key": "dnb_wrong"})
+        assert refused.status_code == 403
+        left = html.unescape(re.findall(r'name="next" value="([^"]*)"', refused.text)[-1])
+        assert left == wanted
+        data = {"form_token": token_of(refused), "key": demo_site.secret("read"), "next": left}
+        assert client.post("/login", data=data).headers["location"] == wanted
+        again = client.get("/login", params={"next": wanted})  # who is signed in need not sign in
+        assert again.headers["location"] == wanted

@@ -36,5 +36,5 @@ def test_every_page_shows_a_gate(empty_site: Site) -> None:
         promise = client.get("/ledger/promises/hero").text
     assert re.search("gate strategy, <span[^>]*>given the time<", pages["/experiments/hero"])
     assert "Scores received" in pages["/ledger"]
-    assert "Scores of a model outside, for the next table." in pages["/ledger"]
+    assert "Scores of an external model, for the next table." in pages["/ledger"]
     assert "gate strategy" in promise

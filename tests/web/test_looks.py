@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
 from tests.web.site import EXPERIMENT, Site
 from tests.web.watching import tab
 
@@ -23,6 +23,11 @@ VALUES = """
   Math.round(figure.getBoundingClientRect().top),
   Math.round(figure.querySelector("dd").getBoundingClientRect().top),
 ])
+"""
+
+WIDER_THAN_THEIR_PLACE = """
+[...document.querySelectorAll(".stack td")].filter((one) => one.scrollWidth > one.clientWidth + 1)
+  .map((one) => one.textContent.trim())
 """
 
 
@@ -100,3 +105,42 @@ def test_one_has_and_two_have(monkeypatch: pytest.MonkeyPatch) -> None:
     for drawn, words in ((len(rows) - 1, "1 more has less"), (len(rows) - 2, "2 more have less")):
         monkeypatch.setattr(allocation_words, "MOST_BARS", drawn)
         assert words in allocation_words.summaries(found, by_rule)["bars"]
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_a_change_of_the_firms_budget_fits_its_card(
+    demo_site: Site, browser: Browser, width: int
+) -> None:
+    """Before and after are sentences: they wrap."""
+    with tab(browser, demo_site, secret=demo_site.secret("admin"), width=width) as opened:
+        opened.open("/")
+        opened.page.get_by_text("Change the budget").click()
+        opened.page.locator("#budget").fill("7")
+        opened.page.get_by_role("button", name="Show the change").click()
+        expect(opened.page.get_by_role("heading", name="Change the firm’s budget?")).to_be_visible()
+        opened.assert_well_behaved()
+
+
+@pytest.mark.parametrize("path", ["/", "/experiments", "/ledger", "/settings"])
+def test_on_a_tablet_no_value_is_wider_than_its_place(
+    demo_site: Site, browser: Browser, path: str
+) -> None:
+    with tab(browser, demo_site, secret=demo_site.secret("admin"), width=768) as opened:
+        opened.open(path)
+        wide = opened.page.evaluate(WIDER_THAN_THEIR_PLACE)
+    assert wide == []
+
+
+@pytest.mark.parametrize("width", [390, 768, 900])
+def test_captions_are_as_wide_as_their_tables(
+    demo_site: Site, browser: Browser, width: int
+) -> None:
+    """Where rows are stacked, a caption was once a column of single letters."""
+    with tab(browser, demo_site, secret=demo_site.secret("read"), width=width) as opened:
+        opened.open(f"/ledger/promises/{EXPERIMENT}")
+        widths = opened.page.evaluate(
+            "[...document.querySelectorAll('.paper caption')].map((one) => "
+            "[one.offsetWidth, one.closest('table').offsetWidth])"
+        )
+    assert widths
+    assert all(caption > 0.9 * table for caption, table in widths), widths

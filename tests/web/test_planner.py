@@ -18,7 +18,7 @@ from tests.web.watching import Tab, Theme, tab
 from deniable.errors import InvalidArgumentError
 from deniable.expectations.expected import expected_loss
 from deniable.planning.plan import plan
-from deniable.planning.report import clicks_words, expected_words
+from deniable.planning.report import answer_words, clicks_words, expected_words
 from deniable.web.planner import view
 from deniable.web.planner_setting import Setting, read_setting
 
@@ -98,7 +98,7 @@ def test_every_number_is_the_library_s(site: Site) -> None:
     shown = view(setting)
     assert shown["plan"] == direct
     assert direct.expected is not None
-    assert shown["answer"] == expected_words(direct)
+    assert shown["answer"] == answer_words(direct)
     cells = [row["lost"] for row in shown["outcomes"]]
     outcomes = direct.expected.strategies.values()
     rivals = direct.expected.rivals
@@ -121,7 +121,12 @@ def test_every_number_is_the_library_s(site: Site) -> None:
             headers={"Authorization": f"Bearer {site.secret('read')}"},
         ).json()
     assert said == json.loads(json.dumps(direct.to_dict()))
-    for words in (expected_words(direct), f"budget {direct.recommendation.budget:g}"):
+    for words in (
+        answer_words(direct),
+        expected_words(direct),
+        direct.recommendation.reason,
+        f"budget {direct.recommendation.budget:g}",
+    ):
         assert words in page
         assert words in answer["words"]
     assert answer["budget"] == direct.budget == direct.recommendation.budget
@@ -145,6 +150,33 @@ def test_the_page_fills_in_a_limit_and_a_rate_unless_told_not_to() -> None:
     lost = shown.recommendation.lost
     assert lost < 0.95 * shown.expected.rivals["pooled"].lost
     assert lost < 0.5 * shown.expected.strategies["dynamic"].lost
+
+
+def test_one_sentence_answers() -> None:
+    """With the plan's figures; at budget 0 nothing can be learned."""
+    assert answer_words(view(Setting(base_rate=5, budget=0))["plan"]).endswith(
+        "a watcher learns nothing about segments from the arm."
+    )
+    assert answer_words(view(Setting(budget=1))["plan"]) == ""
+    shown = view(read_setting({"budget": "1"}))["plan"]
+    best = shown.expected.strategies[shown.expected.best]
+    more = best.clicks - shown.expected.rivals["random"].clicks
+    said = answer_words(shown)
+    for figure in (f"{best.clicks:,.0f} clicks", f"{more:,.0f} more", "at most 40.5% sure"):
+        assert figure in said
+    assert said.count(". ") == 0
+
+
+def test_reasons_stay_unfolded_while_the_slider_moves(demo_site: Site, browser: Browser) -> None:
+    with tab(browser, demo_site, secret=demo_site.secret("read"), width=1280) as opened:
+        opened.open("/planner")
+        why = opened.page.locator("#why")
+        expect(why.locator("table")).to_be_hidden()
+        why.locator("summary").click()
+        expect(why.locator("table")).to_be_visible()
+        move(opened, 2.0)
+        expect(opened.page.locator(".answer")).to_contain_text("at budget 2,")
+        expect(why.locator("table")).to_be_visible()
 
 
 def test_sizes_of_segments_in_any_unit() -> None:

@@ -200,7 +200,7 @@ def test_an_allocation_applied_and_downloaded(site: Site) -> None:
         token = token_of(client.get("/portfolio"))
         answer = client.post("/portfolio/apply", data={"form_token": token, **fields})
         assert answer.status_code == 200
-        assert "2 drafts have a new budget" in client.get("/portfolio").text
+        assert "2 drafts have new budgets" in client.get("/portfolio").text
         table = client.post("/portfolio/allocation.csv", data={"form_token": token, **fields})
         frame = pl.read_csv(io.StringIO(table.text))
     direct = allocate(Portfolio.of(rows), 5)
@@ -306,7 +306,7 @@ def test_drafts_are_changed_after_asking(busy_site: Site, browser: Browser) -> N
         page.get_by_role("button", name="Apply to our drafts").click()
         opened.assert_accessible()
         page.get_by_role("button", name="Change them").click()
-        expect(page.get_by_role("status")).to_contain_text("a new budget")
+        expect(page.get_by_role("status")).to_contain_text("new budget")
         opened.assert_well_behaved()
     assert busy_site.service.experiments.get("to-be-changed").budget > 1
 

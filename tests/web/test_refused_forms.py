@@ -53,6 +53,7 @@ CASES = (
             ("segments", "a\na"),
             ("planned_visitors", "many"),
             ("arm_budgets", "1"),
+            ("arm_budgets", "0.5 1"),
             ("default_arm", "nobody"),
             ("layer", "x" * 200),
             ("attribution_days", "a week"),
@@ -207,3 +208,13 @@ def test_a_refused_division_stays_on_the_page(site: Site, browser: Browser) -> N
         expect(page.get_by_label("At most, one")).to_have_value("0.25")
         expect(page.get_by_label("Firm budget in nats")).to_have_value("60")
     assert [site.service.experiments.get(key).budget for key in ("one", "two")] == [0.1, 0.1]
+
+
+def test_budgets_of_arms_have_one_syntax(site: Site) -> None:
+    """Separated by commas: in the planner, in the form and when a draft is edited or duplicated."""
+    with site.signed_in("admin") as client:
+        sent = {**DRAFT, "key": "by-arm", "budget": "", "arm_budgets": "0.5,1"}
+        assert send(client, NEW, NEW, **sent).status_code == 303
+        for page in ("/experiments/by-arm/edit", f"{NEW}?like=by-arm"):
+            assert 'value="0.5, 1"' in client.get(page).text
+        assert 'value="0.5, 1"' in client.get("/planner?arms=2&arm_budgets=0.5,1").text

@@ -36,7 +36,7 @@ def main() -> None:
         ) as service,
     ):
         secret = prepare(service)
-        Simulator(service, 300, 1, experiments=LIVE).step(300)
+        Simulator(service, 30, 1, experiments=LIVE).step(30)  # a minute at the first screen
         with running_site(service, demo=True) as site:
             site.app.api.state.watcher.look()
             walk(site, secret, folder)
@@ -74,6 +74,7 @@ def steps(screen: Tab, folder: Path) -> None:
     picture(screen, folder / "03-the-promise.png")
     screen.open("/")
     follow(page, "Divide the budget")
+    page.wait_for_selector("#what_if-rows tr:nth-child(13)", state="attached")
     picture(screen, folder / "04-the-portfolio.png")
     screen.open("/")
     follow(page, "Look back")

@@ -44,7 +44,7 @@ def gains_chart() -> ChartType:
         .mark_line(clip=True)
         .encode(
             x=alt.X("budget:Q", title="privacy budget", axis=alt.Axis(tickCount=6)),
-            y=alt.Y("gain:Q", title="clicks saved per further nat", axis=_number()),
+            y=alt.Y("gain:Q", title="clicks saved by one more nat", axis=_number()),
             color=colour,
         )
     )
@@ -66,7 +66,7 @@ def what_if_chart() -> ChartType:
         alt.Chart(alt.NamedData(name="what_if"))
         .mark_line(color=INK)
         .encode(
-            x=alt.X("firm_budget:Q", title="the firm's budget", axis=alt.Axis(tickCount=6)),
+            x=alt.X("firm_budget:Q", title="budget to divide, in nats", axis=alt.Axis(tickCount=6)),
             y=alt.Y("regret:Q", title="clicks lost", axis=_number()),
         )
     )

@@ -32,7 +32,7 @@ FLOWS = (
     ("Deniable", "its store", "keyed hash, segment, version, time; then the response"),
     ("Deniable", "the firm's server", "the version, and nothing else"),
     ("the firm's server", "visitor's browser", "the page in that version"),
-    ("visitor's browser", "watchers", "the version, where scripts of others run in the page"),
+    ("visitor's browser", "watchers", "the version, where third-party scripts run in the page"),
 )
 
 
@@ -94,8 +94,8 @@ def _description(facts: Facts) -> Section:
 
 def _done_words(facts: Facts) -> str:
     return (
-        "Visitors of a site are shown one of several versions of a page. Which one is drawn by "
-        "lot, with chances that depend on the visitor's segment and on what did well for that "
+        "Visitors of a site are shown one of several versions of a page. Which one is drawn at "
+        "random, with chances that depend on the visitor's segment and on what did well for that "
         f"segment before ({facts.told.strategy} strategy). Responses are counted, and new chances "
         "are published from time to time."
     )
@@ -136,7 +136,7 @@ def _retention(facts: Facts) -> Section:
                     ),
                     Field(
                         "Ledger",
-                        "kept; of an erased decision only a hash remains, which tells nothing",
+                        "kept; of an erased decision only a hash remains, which reveals nothing",
                     ),
                     Field("Retention period", "", "how long the firm keeps decisions, and why"),
                 )
@@ -163,7 +163,7 @@ def _measures(facts: Facts) -> Section:
                     f"Privacy budget: {words.unit(facts.promise.budget_nano)}. "
                     f"{words.grade_words(facts)}",
                     words.trace_words(facts),
-                    "One version per visitor, drawn once and kept; coming back tells nothing new.",
+                    "One version per visitor, drawn once and kept; coming back reveals nothing new.",
                     "Visitor ids are stored as keyed hashes. Segments appear in no log, address, "
                     "error or metric. Answers have the same shape for every segment.",
                     "Budgets, tables, starts, stops, erasures and documents are in a hash chain, "

@@ -52,7 +52,7 @@ def record(facts: Facts) -> tuple[str, tuple[Section, ...]]:
                             Field(
                                 "Special categories",
                                 "",
-                                "whether a segment says anything of the kind",
+                                "whether a segment reveals any, such as health or religion",
                             ),
                         )
                     ),
@@ -66,8 +66,8 @@ def record(facts: Facts) -> tuple[str, tuple[Section, ...]]:
                         (
                             Field(
                                 "Recipients",
-                                "of the version shown: everybody who sees the page. Of anything else: "
-                                "nobody by this software",
+                                "the version shown goes to everybody who sees the page; this software "
+                                "passes on nothing else",
                             ),
                             Field("Processors", "", "who runs the servers and the store"),
                             Field("Transfers", "", "to third countries, with their safeguards"),
@@ -107,8 +107,9 @@ def record(facts: Facts) -> tuple[str, tuple[Section, ...]]:
                     Paragraph(words.account_words(facts)),
                     Paragraph(
                         "Visitor ids are stored as keyed hashes, with the key in a separate file. "
-                        "Access is by API keys with scopes. Segments appear in no log, address, "
-                        "error or metric. Decisions, budgets and tables are in hash chains."
+                        "People sign in by name and have roles; programs use API keys with scopes. "
+                        "Segments appear in no log, address, error or metric. Decisions, budgets "
+                        "and tables are in hash chains."
                     ),
                     Fields((Field("Other measures", "", "of the servers and the network"),)),
                 ),

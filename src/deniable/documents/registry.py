@@ -39,7 +39,9 @@ def _deployment(facts: Facts) -> Section:
                         "segment of visitors, while it shows them",
                     ),
                     Field("Data product", "the version shown to each visitor"),
-                    Field("Released to", "everybody who sees the page, scripts of others included"),
+                    Field(
+                        "Released to", "everybody who sees the page, including third-party scripts"
+                    ),
                     Field("Period", words.period(facts)),
                     Field("Versions (arms)", f"{len(facts.told.arms)}"),
                     Field("Segments", f"{len(facts.told.segments)}, not named here"),
@@ -64,8 +66,8 @@ def _flavour(facts: Facts) -> Section:
                     ),
                     Field(
                         "Unit of privacy",
-                        "the segment of one visitor in one experiment; a visitor is one id, drawn "
-                        "for once",
+                        "the segment of one visitor in one experiment; a visitor is one id, for "
+                        "which one version is drawn, once",
                     ),
                     Field(
                         "Model",

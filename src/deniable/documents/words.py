@@ -186,7 +186,7 @@ def beliefs(nano: int) -> Grid:
 
 
 WATCHER = (
-    "The watcher is anybody outside of the firm who sees which version of a page a visitor is "
+    "The watcher is anybody outside the firm who sees which version of a page a visitor is "
     "shown: an analytics script, an advertising network, a browser extension. It may know this "
     "software, the budgets and how often each version succeeds, and may send visitors of its own. "
     "It does not see the firm's servers or its store."
@@ -198,7 +198,7 @@ def segment_words(facts: Facts) -> str:
     listed = facts.told.segments
     return (
         "A segment is the group that the firm puts a visitor in before a version is chosen. It is the "
-        f"secret that is protected. This experiment tells {counted(len(listed), 'segment')} apart: "
+        f"secret that is protected. This experiment distinguishes {counted(len(listed), 'segment')}: "
         f"{names(listed)}. Visitors of any other segment are shown versions that do not depend on it."
     )
 
@@ -208,9 +208,9 @@ def promise_words(facts: Facts) -> str:
     budget = facts.promise.budget_nano
     own = len(set(facts.promise.budgets_nano)) > 1
     return (
-        "Whoever watches which version of the page a visitor is shown in this experiment can "
-        "change the odds they give to that visitor belonging to any segment, against any other, "
-        f"by at most the factor {factor(budget)} (a privacy budget of {unit(budget)})"
+        "Suppose somebody watches which version of the page a visitor is shown in this experiment. "
+        "Their odds that the visitor belongs to any one segment rather than another change by at "
+        f"most the factor {factor(budget)} (a privacy budget of {unit(budget)})"
         + ("; for single versions by less, see the annex" if own else "")
         + ". We draw one version per visitor, once, from published tables of chances; the visitor "
         "keeps it."
@@ -298,10 +298,10 @@ def not_covered(facts: Facts) -> tuple[str, ...]:
             "Traces of a visitor's response in what others are shown later: there is no trace budget."
         )
     found += [
-        "One person with several ids (a second device, a cookie and a login): each id counts for "
-        "itself.",
+        "One person with several ids (a second device, a cookie and a login): each id counts "
+        "separately.",
         "Windows add up: each new window of the firm's budget allows its factor again.",
-        "People of the firm, and anybody who can read its store, its backups or its private exports.",
+        "People inside the firm, and anybody who can read its store, backups or private exports.",
     ]
     return tuple(found)
 

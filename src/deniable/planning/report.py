@@ -120,6 +120,27 @@ def expected_words(plan: Plan) -> str:
     return f"{words} Keeping to this budget costs {cost} of these."
 
 
+def answer_words(plan: Plan) -> str:
+    """Answer the planner's three questions in one sentence; empty without a base rate."""
+    found = plan.expected
+    if found is None:
+        return ""
+    best = found.strategies[found.best]
+    more = best.clicks - found.rivals["random"].clicks
+    time = "" if found.days is None else f" in {plural(found.days, 'day')}"
+    belief = plan.trace.highest_belief if plan.trace else plan.highest_belief
+    learns = (
+        f"a watcher who gives a segment {_percent(plan.prior)} becomes at most {belief:.1%} sure of it"
+        if belief > plan.prior + 1e-9
+        else "a watcher learns nothing about segments from the arm"
+    )
+    return (
+        f"With the {found.best} strategy at budget {plan.budget:.4g}, expect {best.clicks:,.0f} "
+        f"clicks{time}, {clicks_words(abs(more))} {'more' if more >= 0 else 'fewer'} than with random "
+        f"arms; {learns}."
+    )
+
+
 def expected_chart_words(plan: Plan) -> str:
     """Describe the chart of expected losses; empty without a base rate."""
     found = plan.expected
@@ -223,17 +244,24 @@ def trace_cost_section(costs: Sequence[TraceCost], rate: float, lift: float) -> 
 
 def recommendation_words(plan: Plan) -> str:
     """Explain the recommended budget and what it means."""
+    return " ".join(recommendation_reasons(plan))
+
+
+def recommendation_reasons(plan: Plan) -> list[str]:
+    """Return why this budget, what it means, and what its grade is: one point each."""
     advice = plan.recommendation
-    words = f"{advice.reason} A watcher at {_percent(plan.prior)} could reach {advice.belief:.1%}"
+    words = f"A watcher at {_percent(plan.prior)} could reach {advice.belief:.1%}"
     if advice.lost is not None:
         words += f"; {clicks_words(advice.lost)} clicks are expected to be lost"
     elif advice.informative:
         words += f"; at most {advice.regret:,.0f} clicks of {plan.horizon:,} visitors are lost"
+    points = [advice.reason, f"{words}."]
     option = plan.strategies[advice.strategy].across_time_cost
-    grade = f" {GRADE_WORDS[advice.grade]}" if plan.n_segments > 1 else ""
-    if option and grade:
-        grade += f" “Across time” is an option. {option}"
-    return f"{words}.{grade}"
+    if plan.n_segments > 1:
+        points.append(GRADE_WORDS[advice.grade])
+        if option:
+            points.append(f"“Across time” is an option. {option}")
+    return points
 
 
 def segments_words(plan: Plan) -> str:

@@ -34,9 +34,10 @@ PEOPLE: dict[str, UserRole] = {
 }
 """Name -> role. Their passwords are random and discarded; `.example` is a reserved domain."""
 OFFICER, MANAGER, ANALYST = PEOPLE
-BURST = 200
-VISITORS_PER_STEP = 10
-SECONDS_PER_STEP = 1.0
+SECONDS_PER_VISITOR = 2.0
+"""Slow, so that charts over the month do not end in a cliff: ten minutes bring fewer than a day."""
+AT_ONCE = 10
+"""Visitors between whom nothing is learned, where many are sent."""
 WATCHED_SECONDS = 60.0
 """Visitors keep coming while a page was opened or refreshed within this time."""
 
@@ -78,7 +79,11 @@ class DemoExperiment:
 EXPERIMENTS = (
     DemoExperiment(
         "demo-checkout-button",
-        (NewArm("grey", "Grey, as it was"), NewArm("green", "Green"), NewArm("large", "Large")),
+        (
+            NewArm("grey", "Grey, as it was"),
+            NewArm("green", "Green"),
+            NewArm("large", "Twice as large"),
+        ),
         1.0,
         {"first-visit": (0.10, 0.13, 0.22), "returning": (0.20, 0.31, 0.15)},
     ),
@@ -190,11 +195,11 @@ class Simulator(threading.Thread):
         while self._left > 0 and not self._ended.is_set():
             if not self.idle:
                 try:
-                    self.step(BURST if self._number == 0 else VISITORS_PER_STEP)
+                    self.step(1)
                 except DeniableError as error:  # the service was closed or an experiment removed
                     _log.info("the demo's visitors stopped: %s", type(error).__name__)
                     return
-            self._ended.wait(SECONDS_PER_STEP)
+            self._ended.wait(SECONDS_PER_VISITOR)
 
     def end(self) -> None:
         """Stop sending visitors."""
@@ -208,8 +213,8 @@ class Simulator(threading.Thread):
         names = [f"{VISITOR_PREFIX}{self._run_id}-{n}" for n in range(start, self._number)]
         for experiment in self._experiments:
             # In small steps, so that it learns in between.
-            for first in range(0, visitors, VISITORS_PER_STEP):
-                some = names[first : first + VISITORS_PER_STEP]
+            for first in range(0, visitors, AT_ONCE):
+                some = names[first : first + AT_ONCE]
                 seen = visit(self._service, experiment, some, self._random)
                 self._service.reward_batch((decision.id, click) for decision, click in seen)
 

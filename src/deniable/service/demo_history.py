@@ -32,7 +32,7 @@ from deniable.storage.records import Decision
 
 DAYS = 30
 STEPS_A_DAY = 3
-VISITORS_A_STEP = 60
+VISITORS_A_STEP = 120
 DAY = 86_400_000_000
 """One day in microseconds."""
 
@@ -43,7 +43,7 @@ NEWSLETTER = DemoExperiment(
     (NewArm("plain", "No offer"), NewArm("voucher", "A voucher for the next order")),
     0.4,
     {"first-visit": (0.06, 0.15), "returning": (0.10, 0.19)},
-    planned_visitors=3_000,
+    planned_visitors=6_000,
 )
 PHOTOS = DemoExperiment(
     "demo-product-photos",

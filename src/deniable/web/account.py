@@ -37,7 +37,7 @@ TOO_LATE = "That took too long. Please send it again."
 def login_page(request: Request) -> Response:
     """Where to sign in."""
     if viewer_of(request) is not None:
-        return answers.redirect(request, "/")
+        return answers.redirect(request, _our_own(request.query_params.get("next")))
     return _asked(request, session_of(request) or signer_of(request).new())
 
 
@@ -102,7 +102,8 @@ async def _with_password(request: Request, before: Session, data: FormData) -> R
         )
     except TooManyAttemptsError as error:
         minutes = -(-error.seconds // 60)
-        refusal = f"Too many wrong passwords. Try again in {minutes} minutes."
+        unit = "minute" if minutes == 1 else "minutes"
+        refusal = f"Too many wrong passwords. Try again in {minutes} {unit}."
         answer = _asked(request, before, refusal, 429, name=name)
         answer.headers["Retry-After"] = str(error.seconds)
         return answer
@@ -169,7 +170,9 @@ def _choosing(
     """The page of an invitation; the same refusal for links that were used, are old or never were."""
     user = service_of(request).people.invited(token)
     if user is None:
-        raise Problem(404, "unknown-name", "this link does not work, or no longer; ask for another")
+        raise Problem(
+            404, "unknown-name", "this link was used, has expired or never existed; ask for another"
+        )
     answer = answers.show(
         request,
         "invite.html",

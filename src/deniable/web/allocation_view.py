@@ -209,7 +209,7 @@ def _tables(found: Allocation, outcomes: Sequence[RuleOutcome]) -> JsonObject:
             ],
         },
         "gains": {
-            "columns": ["experiment", "budget", "clicks saved per further nat"],
+            "columns": ["experiment", "budget", "clicks saved by one more nat"],
             "rows": [
                 [
                     found.portfolio.ids[row],

@@ -23,10 +23,10 @@ def verdict(found: Allocation, by_rule: Mapping[str, float], funded: int) -> str
 
 def lost(found: Allocation) -> str:
     """The total loss as a clause: what is expected, or the most."""
-    unit = "clicks" if found.portfolio.value is None else "in clicks' worth"
+    unit = "clicks are" if found.portfolio.value is None else "clicks' worth is"
     if found.portfolio.objective == "expected":
-        return f"About {whole(found.total_regret)} {unit} are expected to be lost"
-    return f"At most {whole(found.total_regret)} {unit} are lost"
+        return f"About {whole(found.total_regret)} {unit} expected to be lost"
+    return f"At most {whole(found.total_regret)} {unit} lost"
 
 
 def lost_title(found: Allocation) -> str:
@@ -69,10 +69,10 @@ def summaries(found: Allocation, by_rule: Mapping[str, float]) -> dict[str, str]
     more = f" {rest:,} more {verb} less, or none." if rest else ""
     return {
         "bars": f"The largest budgets.{more}",
-        "gains": "Each curve is one experiment: what one more nat would save it. Those that get budget "
-        f"stand at one height, lambda: {short(found.shadow_value)} clicks per nat"
-        + (", experiments of a layer together" if found.portfolio.members else "")
-        + "; those that get none stand below."
+        "gains": "Each curve shows what one more nat would save an experiment. The next nat saves as "
+        f"much wherever budget is given: {short(found.shadow_value)} clicks, lambda"
+        + (" (a layer counts as one experiment)" if found.portfolio.members else "")
+        + ". It would save less where none is."
         + (" Those that have all they can use are left out." if found.has_all.any() else ""),
         "what_if": f"{lost(found)} with {found.firm_budget:.3g} nats; the curve shows other budgets.",
         "rules": f"Equal split: {whole(by_rule['equal split'])}. No budget: {whole(by_rule['zero'])}, "

@@ -154,7 +154,7 @@ def _written(found: Experiment) -> dict[str, str]:
     return {
         "key": found.key,
         "arms": "\n".join(f"{a.key}: {a.label}" if a.label else a.key for a in found.arms),
-        "arm_budgets": " ".join(
+        "arm_budgets": ", ".join(
             nats_text(arm.budget_nano) for arm in found.arms if arm.budget_nano is not None
         ),
         "segments": "\n".join(found.segments),
@@ -191,7 +191,8 @@ _UNSET: JsonObject = {
 
 def _arguments(form: Form) -> JsonObject:
     """The form as arguments of `create`, the key apart."""
-    budgets = [fields.number("arm_budgets", part) for part in form.text("arm_budgets").split()]
+    by_arm = form.text("arm_budgets")
+    budgets = fields.numbers("arm_budgets", by_arm) if by_arm else []
     optional: JsonObject = {}
     if form.text("planned_visitors"):
         planned = fields.whole("planned_visitors", form.text("planned_visitors"))

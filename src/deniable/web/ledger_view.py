@@ -186,13 +186,19 @@ def _told(kind: str, detail: JsonObject) -> str:
         return f"The firm's budget was {budget} nats."
     if kind == "table":
         words = f"Number {detail.get('number', '')}, made from published counts"
-        return f"{words}, inside floors fixed for life." if detail.get("band") else f"{words}."
+        return (
+            f"{words}, within lowest chances that never change."
+            if detail.get("band")
+            else f"{words}."
+        )
     if kind == "scores":
-        return f"{str(detail.get('what', '')).capitalize()} of a model outside, for the next table."
+        return (
+            f"{str(detail.get('what', '')).capitalize()} of an external model, for the next table."
+        )
     if kind == "start" and detail.get("layer"):
         return f"In the layer {detail['layer']}."
     if kind == "migrate":
-        return "What counted before counts on; the first table was published."
+        return "What counted before still counts; the first table was published."
     if kind == "note":
         return str(detail.get("text", ""))
     if kind == "label":
@@ -234,7 +240,8 @@ def _told(kind: str, detail: JsonObject) -> str:
         return f"{title} {detail.get('number')}."
     if kind in ("erase", "purge") and "decisions" in detail:
         count = detail["decisions"]
-        return f"{whole(count)} decision{'' if count == 1 else 's'} stripped of the visitor."
+        have = "decision no longer has" if count == 1 else "decisions no longer have"
+        return f"{whole(count)} {have} a visitor."
     return ""
 
 

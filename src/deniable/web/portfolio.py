@@ -108,9 +108,13 @@ async def apply(request: Request, form: DraftSubmission) -> Response:
     try:
         changed = await asyncio.to_thread(_applied, service, form)
     except DeniableError as error:
-        return JSONResponse({"wrong": fields.in_words(error)}, 422, answers.HEADERS)
-    who = "1 draft has" if changed == 1 else f"{changed} drafts have"
-    told = f"{who} a new budget. Nothing is committed until they start."
+        wrong = fields.beside(error, {"firm_budget": "form"})["form"]
+        return JSONResponse({"wrong": wrong}, 422, answers.HEADERS)
+    told = (
+        "1 draft has a new budget. Nothing is committed until it starts."
+        if changed == 1
+        else f"{changed} drafts have new budgets. Nothing is committed until they start."
+    )
     answer = JSONResponse({"next": "/portfolio"}, headers=answers.HEADERS)
     answers.leave_message(request, answer, told)
     return answer

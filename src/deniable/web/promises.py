@@ -54,6 +54,7 @@ def statement(request: Request, viewer: Reader, key: str) -> Response:
         documents=service.documents.all(key)[::-1],
         kinds={kind: name for kind, (name, _) in KINDS.items()},
         can_print=can_print(),
+        firm_name=service.firm.settings().name,
     )
 
 

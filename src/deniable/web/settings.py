@@ -70,7 +70,7 @@ async def change_password(request: Request, form: ReaderSubmission) -> Response:
     try:
         known = await asyncio.to_thread(people.sign_in, caller.label, old, address_of(request))
         if known is None:
-            return await _again(request, form, {"old": "The present password is wrong."})
+            return await _again(request, form, {"old": "The current password is wrong."})
         keep = token_hash(session.token)
         await asyncio.to_thread(people.change_password, caller.label, new, keep=keep)
     except InvalidArgumentError:

@@ -71,7 +71,9 @@ def _told(done: Erasure) -> str:
         if done.decisions == 1
         else f"{whole(done.decisions)} decisions no longer have"
     )
-    return f"Erased: {who} a visitor. If the visitor comes back, the arm will tell nothing."
+    return (
+        f"Erased: {who} a visitor. If the visitor comes back, the arm will say nothing about them."
+    )
 
 
 def _page(request: Request, viewer: Viewer, **more: object) -> Response:

@@ -62,7 +62,9 @@ async function showChart(name, answer) {
 
 async function show(answer) {
   showIcons(answer.icons);
+  const unfolded = document.getElementById("why")?.open;
   document.getElementById("words").innerHTML = answer.words; // made and escaped by our own templates
+  document.getElementById("why").open = unfolded;
   document.getElementById("expectation").hidden = !answer.answer;
   document.getElementById("bounds").textContent = answer.bounds;
   document.getElementById("example").textContent = answer.example;

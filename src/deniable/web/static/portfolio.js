@@ -12,6 +12,10 @@ const reserve = document.getElementById("reserve");
 const wrong = document.getElementById("wrong");
 const application = document.getElementById("application");
 const ownReserve = reserve.value;
+function setReserve(value) { // a file or the example has nothing to do with what is committed here
+  reserve.value = value;
+  document.getElementById("taken")?.toggleAttribute("hidden", !Number(value));
+}
 const show = (id) => { document.getElementById(id).hidden = false; };
 const text = (id, value) => { document.getElementById(id).textContent = value; };
 const number = (value) => value.toLocaleString("en", { maximumFractionDigits: 0 });
@@ -217,7 +221,7 @@ async function ask(question = {}) {
     const asked = foreign ? { csv: question.csv, ...chosen(), reserve: 0 } : { rows, ...chosen() };
     const answer = await post("/portfolio/data", asked);
     wrong.hidden = true;
-    if (foreign) { rows = answer.rows; reserve.value = 0; example = question.example ?? false; from = 0; answered = []; build(); }
+    if (foreign) { rows = answer.rows; setReserve(0); example = question.example ?? false; from = 0; answered = []; build(); }
     await showAll(answer);
     setting.dataset.took = (performance.now() - began).toFixed(1);
     drawCurve();
@@ -237,7 +241,7 @@ budget.addEventListener("input", () => { slider.value = budget.value; });
 setting.addEventListener("input", (event) => { if (event.target.type !== "file") ask(); });
 setting.addEventListener("submit", (event) => event.preventDefault());
 document.getElementById("ours").addEventListener("click", () => {
-  rows = structuredClone(state.rows); example = false; reserve.value = ownReserve; from = 0; answered = []; build(); ask({ fresh: true });
+  rows = structuredClone(state.rows); example = false; setReserve(ownReserve); from = 0; answered = []; build(); ask({ fresh: true });
 });
 document.getElementById("example").addEventListener("click", () => {
   ask({ csv: state.example, example: true });
