@@ -43,7 +43,7 @@ PRECISION = 0.5
 LEAST_GAIN = 100
 """Clicks that perfect information gains, at least, in settings that count."""
 
-FEWEST, MOST, BATCH = 40, 4000, 20
+FEWEST, MOST, BATCH = 20, 4000, 20
 KINDS: dict[str, Literal["joint", "across-time", "pooled"]] = {
     "joint": "joint",
     "across time": "across-time",
@@ -129,7 +129,7 @@ def run(settings: list[Setting], folder: Path, seconds: float) -> dict[int, Foun
     found = {s.number: _read(folder, s) for s in settings}
     end = time.monotonic() + seconds
     # A first round for all, then again and again for those that need it.
-    for wanted in (FEWEST, 100, 200, 400, 800, 1600, MOST):
+    for wanted in (FEWEST, 60, 100, 200, 400, 800, 1600, MOST):
         for setting in settings:
             own = found[setting.number]
             for policy in POLICIES:
