@@ -246,9 +246,7 @@ class Promise:
         except BrokenPromiseError:  # floors that no table can have; no table replays either
             return None
 
-    def recipe(
-        self, version: int, horizon: int | None = None, rule: int | None = None
-    ) -> Recipe:
+    def recipe(self, version: int, horizon: int | None = None, rule: int | None = None) -> Recipe:
         """Return how tables of a version follow from their counts."""
         return Recipe(
             self.strategy,
