@@ -85,6 +85,13 @@ FAULTS = (
         MAKING,
     ),
     Fault(
+        "strategies/joint.py",
+        "rule=counts.rule,",
+        "rule=None,",
+        "tables of an earlier rule are replayed by the current one",
+        ("tests/service/test_joint.py::test_tables_name_the_rule_that_made_them",),
+    ),
+    Fault(
         "strategies/joint_lp.py",
         "return np.asarray(np.exp(-budgets) * np.ones(n_arms))",
         "return np.asarray(np.exp(-2 * budgets) * np.ones(n_arms))",
