@@ -18,7 +18,6 @@ their 10% and 90% quantiles over the prior, relative to the mean.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
@@ -27,9 +26,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from deniable._blocks import BLOCK
 from deniable._types import JsonObject
 from deniable._validation import FloatArray
+from deniable.expectations.curves import Curve, Polynomial, read_curve
+from deniable.privacy.epochs import ENOUGH_BY_SEGMENT, LEAST_BY_ARM, LEAST_NEW
 from deniable.strategies import STRATEGIES
 
 POOLED, RANDOM, PERFECT, BEST_PRIVATE = "pooled", "random", "perfect", "best-private"
@@ -41,7 +41,11 @@ QUANTILES = (0.1, 0.9)
 ROUGH: dict[str, float] = {"constant": 6.0}
 """Budgets above which a surface misses by more than 2% of the gain, by up to 10% (docs/plan.md)."""
 
+LEAST_SHOWS = 2
+"""Visitors by cell, at least, before a strategy that learns from all segments makes its first table."""
+
 COORDINATES = ("arms", "segments", "heterogeneity", "explored", "signal", "visitors", "lift")
+"""Of what clicks vary by. Shares have some of them, and what happens before the first table."""
 
 
 @dataclass(frozen=True)
@@ -93,78 +97,6 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Polynomial:
-    """A polynomial in some of the coordinates, scaled to [-1, 1], as products of Legendre polynomials.
-
-    Attributes:
-        names: of the coordinates.
-        low: where each begins.
-        high: where each ends; outside, the value at the edge holds.
-        degrees: of each term in each coordinate, (terms, coordinates).
-        weights: of the terms.
-    """
-
-    names: tuple[str, ...]
-    low: FloatArray
-    high: FloatArray
-    degrees: NDArray[np.int64]
-    weights: FloatArray
-
-    @classmethod
-    def read(cls, stored: JsonObject) -> Polynomial:
-        """From what `stored` returned."""
-        return cls(
-            tuple(stored["names"]),
-            np.array(stored["low"], np.float64),
-            np.array(stored["high"], np.float64),
-            np.array(stored["degrees"], np.int64),
-            np.array(stored["weights"], np.float64),
-        )
-
-    def stored(self) -> JsonObject:
-        """Plain lists, for JSON."""
-        return {
-            "names": list(self.names),
-            "low": [round(value, 6) for value in self.low.tolist()],
-            "high": [round(value, 6) for value in self.high.tolist()],
-            "degrees": self.degrees.tolist(),
-            "weights": [float(f"{value:.6g}") for value in self.weights.tolist()],
-        }
-
-    def terms(self, coordinates: Mapping[str, FloatArray]) -> FloatArray:
-        """Every term at every point, (points, terms)."""
-        product = np.ones((coordinates[self.names[0]].size, len(self.degrees)))
-        for place, name in enumerate(self.names):
-            middle, half = (self.high + self.low)[place] / 2, (self.high - self.low)[place] / 2
-            x = np.clip((coordinates[name].ravel() - middle) / half, -1, 1)
-            powers = np.polynomial.legendre.legvander(x, int(self.degrees[:, place].max()))
-            product *= powers[:, self.degrees[:, place]]
-        return product
-
-    def __call__(self, coordinates: Mapping[str, FloatArray]) -> FloatArray:
-        """The value at every point, in the points' shape."""
-        shape = coordinates[self.names[0]].shape
-        flat = {name: coordinates[name].ravel() for name in self.names}
-        size = flat[self.names[0]].size
-        step = max(1, 8 * BLOCK // len(self.degrees))
-        parts = [
-            self.terms({name: flat[name][start : start + step] for name in self.names})
-            @ self.weights
-            for start in range(0, size, step)
-        ]
-        return np.concatenate(parts or [np.empty(0)]).reshape(shape)
-
-    def inside(
-        self, coordinates: Mapping[str, FloatArray], slack: float = 1e-6
-    ) -> NDArray[np.bool_]:
-        """Whether each point lies where the polynomial was fitted."""
-        good = np.ones(coordinates[self.names[0]].shape, bool)
-        for name, low, high in zip(self.names, self.low, self.high, strict=True):
-            good &= (coordinates[name] >= low - slack) & (coordinates[name] <= high + slack)
-        return good
-
-
-@dataclass(frozen=True)
 class Entry:
     """The surface of one strategy.
 
@@ -175,7 +107,7 @@ class Entry:
     """
 
     strategy: str
-    share: Polynomial | None
+    share: Curve | None
     spread: tuple[Polynomial, ...]
 
     def shares(self, asked: Question) -> FloatArray:
@@ -228,15 +160,54 @@ def start(strategy: str, asked: Question) -> Start:
 
 
 def reach(strategy: str, asked: Question) -> FloatArray:
-    """The share of the gain that is left once all was learned."""
+    """The share of the gain that is left once all was learned, and the first visitors were not lost."""
+    found = limit(strategy, asked)
+    if strategy == POOLED or learns_together(strategy):
+        return found * after_first(strategy, asked)
+    return found
+
+
+def limit(strategy: str, asked: Question) -> FloatArray:
+    """The share of the gain with known rates; with a schedule, its random arms all the same."""
     if strategy == POOLED:
         return np.sqrt(asked.shared)
     if strategy == BEST_PRIVATE or strategy not in STRATEGIES:
         return np.ones(asked.arms.shape)
-    explored = STRATEGIES[strategy].explored(
-        asked.arms, asked.visitors / asked.segments, asked.budget
-    )
-    return best_private(asked) if explored is None else 1 - explored
+    return 1 - all_explored(strategy, asked) if learns_apart(strategy) else best_private(asked)
+
+
+def first_table(strategy: str, asked: Question) -> FloatArray:
+    """Visitors of all segments before the first table: they all see random arms.
+
+    >>> asked = Question.of(arms=[2, 50], visitors=1e4, segments=2, base_rate=0.1, lift=0.05,
+    ...                     heterogeneity=0.5, budget=1.0)
+    >>> first_table("constant", asked).tolist(), first_table("joint", asked).tolist()
+    ([100.0, 120.0], [100.0, 240.0])
+    """
+    by_segment = np.minimum(LEAST_BY_ARM * asked.arms, ENOUGH_BY_SEGMENT)
+    least = np.maximum(float(LEAST_NEW), by_segment * asked.segments)
+    if learns_apart(strategy):
+        return least
+    return np.asarray(least * np.ceil(LEAST_SHOWS * asked.arms * asked.segments / least))
+
+
+def after_first(strategy: str, asked: Question) -> FloatArray:
+    """The share of the visitors who come after the first table."""
+    return np.maximum(1 - first_table(strategy, asked) / asked.visitors, 0.0)
+
+
+def all_explored(strategy: str, asked: Question) -> FloatArray:
+    """The share of random arms of a strategy with a schedule, those before the first table included."""
+    alone = asked.visitors / asked.segments
+    first = np.minimum(first_table(strategy, asked) / asked.segments, alone)
+    parts = [_random_arms(strategy, asked, clock) for clock in (alone, first)]
+    return np.clip((parts[0] - parts[1] + first) / alone, 0.0, 1.0)
+
+
+def _random_arms(strategy: str, asked: Question, clock: FloatArray) -> FloatArray:
+    share = STRATEGIES[strategy].explored(asked.arms, clock, asked.budget)
+    assert share is not None
+    return share * clock
 
 
 def best_private(asked: Question) -> FloatArray:
@@ -268,15 +239,20 @@ def coordinates(strategy: str, asked: Question) -> dict[str, FloatArray]:
         "segments": np.log(asked.segments),
         "heterogeneity": asked.heterogeneity,
     }
+    plain["first"] = np.log(first_table(strategy, asked))
     if strategy == POOLED:  # one segment with the lifts of the segments' mean
         return plain | _learning(asked.signal * asked.shared, asked.visitors,
                                  asked.lift * np.sqrt(asked.shared))  # fmt: skip
-    if strategy in STRATEGIES:
+    if learns_apart(strategy):
         alone = asked.visitors / asked.segments
-        explored = STRATEGIES[strategy].explored_last(asked.arms, alone, asked.budget)
-        if explored is not None:
-            learning = _learning(asked.signal / asked.segments, alone, asked.lift)
-            return plain | {"explored": np.log(explored)} | learning
+        last = STRATEGIES[strategy].explored_last(asked.arms, alone, asked.budget)
+        assert last is not None
+        return (
+            plain
+            | {"first": plain["first"] - plain["segments"]}
+            | {"explored": np.log(last), "all explored": np.log(all_explored(strategy, asked))}
+            | _learning(asked.signal / asked.segments, alone, asked.lift)
+        )
     return (
         plain
         | {"explored": log_exploration(asked.sides, asked.budget)}
@@ -327,8 +303,20 @@ def surface_name(strategy: str, n_segments: int) -> str:
 @lru_cache(maxsize=1)
 def surface() -> dict[str, Entry]:
     """The surface that comes with the package, by strategy."""
+    return read_entries(_stored()["entries"])
+
+
+@lru_cache(maxsize=1)
+def worst_error() -> float:
+    """How far shares were off at most, against direct simulation at random priors."""
+    errors: JsonObject = _stored()["errors"]
+    return max(float(one["worst"]) for one in errors.values())
+
+
+def _stored() -> JsonObject:
     text = files("deniable.expectations").joinpath("surface.json").read_text(encoding="utf-8")
-    return read_entries(json.loads(text)["entries"])
+    found: JsonObject = json.loads(text)
+    return found
 
 
 def read_entries(stored: JsonObject) -> dict[str, Entry]:
@@ -336,22 +324,8 @@ def read_entries(stored: JsonObject) -> dict[str, Entry]:
     return {
         name: Entry(
             name,
-            None if entry["share"] is None else Polynomial.read(entry["share"]),
+            None if entry["share"] is None else read_curve(entry["share"]),
             tuple(map(Polynomial.read, entry["spread"])),
         )
         for name, entry in stored.items()
     }
-
-
-def product_degrees(most: float, weights: Sequence[float], highest: int) -> NDArray[np.int64]:
-    """Degrees of all terms whose weighted total is at most `most`, each up to `highest`."""
-    found: list[tuple[int, ...]] = [()]
-    for weight in weights:
-        found = [
-            (*left, degree)
-            for left in found
-            for degree in range(highest + 1)
-            if sum(w * d for w, d in zip(weights, left, strict=False)) + weight * degree
-            <= most + 1e-9
-        ]
-    return np.array(found, np.int64)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from deniable._validation import FloatArray
-from deniable.expectations.surface import BEST_PRIVATE, Question, reach
+from deniable.expectations.surface import BEST_PRIVATE, Question, limit
 from deniable.studies.surface_runs import Rows
 
 CHANCES = 5
@@ -25,7 +25,7 @@ def expected_rows(name: str, share: ArrayLike, asked: Question, rows: Rows) -> F
     are parabolas in how much was learned.
     """
     share = np.broadcast_to(np.asarray(share, np.float64), rows.lost.shape)
-    reached = np.sqrt(asked.shared) if name == BEST_PRIVATE else reach(name, asked)
+    reached = np.sqrt(asked.shared) if name == BEST_PRIVATE else limit(name, asked)
     learned = np.broadcast_to(share / np.maximum(reached, 1e-9), share.shape)
     plain = 1 - rows.lost
     known = rows.known - (1 - reached)
