@@ -38,8 +38,11 @@ POOLED, RANDOM, PERFECT, BEST_PRIVATE = "pooled", "random", "perfect", "best-pri
 QUANTILES = (0.1, 0.9)
 """Of the clicks lost, over the prior: four experiments in five lie between."""
 
-ROUGH: dict[str, float] = {"constant": 6.0}
-"""Budgets above which a surface misses by more than 2% of the gain, by up to 10% (docs/plan.md)."""
+RATES = (0.002, 0.6)
+"""Base rates that surfaces were fitted to, besides their coordinates."""
+
+LEAST_CLICKS = 20
+"""Expected clicks of an experiment, at the least, that they were fitted to."""
 
 LEAST_SHOWS = 2
 """Visitors by cell, at least, before a strategy that learns from all segments makes its first table."""
@@ -128,7 +131,10 @@ class Entry:
         """Where the surface was fitted; elsewhere it holds the value of its edge."""
         if self.share is None:
             return np.ones(asked.arms.shape, bool)
-        return self.share.inside(coordinates(self.strategy, asked))
+        low, high = RATES
+        usual = (asked.base_rate >= low) & (asked.base_rate <= high)
+        usual &= asked.visitors * asked.base_rate >= LEAST_CLICKS
+        return usual & self.share.inside(coordinates(self.strategy, asked))
 
 
 class Start(NamedTuple):

@@ -39,7 +39,7 @@ from deniable.expectations.surface import (
 )
 from deniable.studies import surface_check as checks
 from deniable.studies import surface_runs as runs
-from deniable.studies.surface_luck import expected_rows, noise_near
+from deniable.studies.surface_luck import expected_rows, noise_at, noise_near
 from deniable.studies.surface_network import blank_network, fit_network
 from deniable.studies.surface_runs import LIFTS, MOST_BUDGET, SIGNALS, VISITORS, Rows, domain_of
 
@@ -144,7 +144,7 @@ def check(
 _HIDDEN = (24, 24)
 """Units of the network's layers."""
 
-_PASSES = (40, 40, 120)
+_PASSES = (40, 40, 160)
 """Passes over the rows in each round of a fit."""
 
 _WEIGHT = {"arms": 1.0, "segments": 1.0, "heterogeneity": 1.0, "explored": 0.8}
@@ -153,8 +153,9 @@ _DEGREE = 5.0
 
 _SPREAD_DEGREE, _HIGHEST = 2.0, 8
 _RIDGE = 0.02
-_MISFIT = 0.05
-"""Rows with less noise than this count no more for it: the curve cannot follow them all."""
+_MISFIT, _ROUGH = 0.015, 0.05
+"""Rows with less noise than this count no more for it: the network, or the polynomial, cannot follow
+them all."""
 
 _LEAST_LOST = 1e-4
 Curve = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
@@ -193,8 +194,7 @@ def _fit_network(name: str, asked: Question, rows: Rows) -> Network:
         wanted = expected_rows(name, share, asked, rows)
         found = fit_network(found, points, wanted, precision, link, passes=passes, rng=rng)
         missed = wanted - link(everywhere, found.values_at(points))[0]
-        noise = noise_near(asked.signal / alone, missed**2 * alone) / alone
-        precision = 1 / (_MISFIT**2 + noise)
+        precision = 1 / (_MISFIT**2 + noise_at(points, missed**2 * alone) / alone)
         precision /= precision.mean()
     return found
 
@@ -214,7 +214,7 @@ def _fit_private(asked: Question, rows: Rows) -> Polynomial:
         wanted = expected_rows(BEST_PRIVATE, curve(terms @ weights)[0], asked, rows)
         weights = _least_squares(terms, wanted, precision, curve, weights, penalty)
         missed = wanted - curve(terms @ weights)[0]
-        precision = 1 / (_MISFIT**2 + noise_near(asked.signal, missed**2))
+        precision = 1 / (_ROUGH**2 + noise_near(asked.signal, missed**2))
         precision /= precision.mean()
     return replace(blank, weights=weights)
 

@@ -21,8 +21,10 @@ from deniable._validation import FloatArray
 from deniable.expectations.prior import Prior, best_rate, mean_rate
 from deniable.expectations.surface import (
     BEST_PRIVATE,
+    LEAST_CLICKS,
     POOLED,
     RANDOM,
+    RATES,
     Question,
     learns_apart,
     reach,
@@ -45,8 +47,6 @@ MOST_BUDGET = 8.0
 SIGNALS = (0.02, 1e6)
 VISITORS = (1e3, 1e10)
 LIFTS = (0.002, 0.5)
-RATES = (0.002, 0.6)
-LEAST_CLICKS = 20
 
 LOOKS = 1.5
 """How often, in a tenfold of visitors, a run is looked at on the way."""
