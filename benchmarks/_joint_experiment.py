@@ -43,7 +43,7 @@ PRECISION = 0.5
 LEAST_GAIN = 100
 """Clicks that perfect information gains, at least, in settings that count."""
 
-FEWEST, MOST, BATCH = 40, 4000, 20
+FEWEST, MOST, BATCH = 20, 4000, 20
 KINDS: dict[str, Literal["joint", "across-time", "pooled"]] = {
     "joint": "joint",
     "across time": "across-time",
@@ -95,9 +95,27 @@ def repetition(
 
 def limit(setting: Setting) -> float:
     """What the best private table with known rates gains, in points."""
-    best = best_table(setting.rates, setting.shares, setting.budget).value
-    perfect = float((setting.shares * setting.rates.max(axis=0)).sum())
-    return 100 * (1 - (perfect - best) * setting.horizon / setting.perfect_gain)
+    return _points(setting, best_table(setting.rates, setting.shares, setting.budget).value)
+
+
+def known_response(setting: Setting) -> float:
+    """What randomized response of the best arms gains with known rates: dynamic's limit."""
+    n_arms = len(setting.rates)
+    other = 1 / (n_arms - 1 + np.exp(setting.budget))
+    rates = setting.rates
+    by_segment = other * rates.sum(axis=0) + (1 - n_arms * other) * rates.max(axis=0)
+    return _points(setting, float(setting.shares @ by_segment))
+
+
+def known_pooled(setting: Setting) -> float:
+    """What the best single arm for everybody gains: the limit of pooled and of Thompson."""
+    return _points(setting, float((setting.rates @ setting.shares).max()))
+
+
+def _points(setting: Setting, value: float) -> float:
+    """Clicks per visitor as a share of what perfect information gains over random arms."""
+    perfect = float(setting.shares @ setting.rates.max(axis=0))
+    return 100 * (1 - (perfect - value) * setting.horizon / setting.perfect_gain)
 
 
 def error(values: list[float]) -> float:
@@ -111,7 +129,7 @@ def run(settings: list[Setting], folder: Path, seconds: float) -> dict[int, Foun
     found = {s.number: _read(folder, s) for s in settings}
     end = time.monotonic() + seconds
     # A first round for all, then again and again for those that need it.
-    for wanted in (FEWEST, 100, 200, 400, 800, 1600, MOST):
+    for wanted in (FEWEST, 60, 100, 200, 400, 800, 1600, MOST):
         for setting in settings:
             own = found[setting.number]
             for policy in POLICIES:
@@ -167,12 +185,35 @@ def line(setting: Setting, found: Found) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
+def possible(settings: list[Setting]) -> dict[str, object]:
+    """What the linear programme is worth where every strategy knows the rates; nothing is simulated."""
+    tops = [limit(s) for s in settings]
+    ahead = [
+        top - max(known_response(s), known_pooled(s)) for top, s in zip(tops, settings, strict=True)
+    ]
+    ratios = [
+        top / known_response(s)
+        for top, s in zip(tops, settings, strict=True)
+        if s.budget == 3 and len(s.rates) > 2
+    ]
+    return {
+        "known rates: limit above the better of response and one arm": float(np.mean(ahead)),
+        "known rates: median ratio to response at budget 3, K > 2": float(np.median(ratios)),
+        "known rates: settings in that median, and those below 1.25": (
+            len(ratios),
+            sum(one < 1.25 for one in ratios),
+        ),
+    }
+
+
 def summary(rows: list[tuple[Setting, Found]]) -> dict[str, object]:
     """What the strategy was asked to reach, measured; settings of 100 clicks and more."""
     mean = {s.number: {p: float(np.mean(v)) for p, v in found.items()} for s, found in rows}
+    for s, _ in rows:
+        mean[s.number]["limit"] = limit(s)
 
-    def excess(pooled: str) -> list[float]:
-        return [m["joint"] - max(m[pooled], m["dynamic"]) for m in mean.values()]
+    def excess(pooled: str, of: str = "joint") -> list[float]:
+        return [m[of] - max(m[pooled], m["dynamic"]) for m in mean.values()]
 
     def below(pooled: str) -> list[str]:
         return [
@@ -181,9 +222,9 @@ def summary(rows: list[tuple[Setting, Found]]) -> dict[str, object]:
             if e < (-8 if s.horizon < 100_000 else -5)
         ]
 
-    def ratio(budget: float) -> float:
+    def ratio(budget: float, of: str = "joint") -> float:
         several = [mean[s.number] for s, _ in rows if s.budget == budget and len(s.rates) > 2]
-        return float(np.median([m["joint"] / max(m["dynamic"], 0.1) for m in several]))
+        return float(np.median([m[of] / max(m["dynamic"], 0.1) for m in several]))
 
     long = [mean[s.number]["joint"] / limit(s) for s, _ in rows if s.horizon == 1_000_000]
     errors = [error(v) for _, found in rows for v in found.values()]
@@ -201,6 +242,12 @@ def summary(rows: list[tuple[Setting, Found]]) -> dict[str, object]:
         "too far below (pooled)": below("pooled"),
         "median ratio to dynamic at budget 3, K > 2": ratio(3.0),
         "median ratio to dynamic at budget .5, K > 2": ratio(0.5),
+        "the limit's mean excess (Thompson, pooled)": (
+            np.mean(excess("Thompson", "limit")),
+            np.mean(excess("pooled", "limit")),
+        ),
+        "the limit's median ratio to dynamic at budget 3, K > 2": ratio(3.0, "limit"),
+        **possible([s for s, _ in rows]),
         "median part of the limit at T = 1e6": float(np.median(long)) if long else np.nan,
         "standard errors, median and largest": (float(np.median(errors)), max(errors)),
     }

@@ -15,7 +15,7 @@ from deniable import _compile
 from deniable._compile import as_python, compiled
 from deniable.simulation.kernels.leader import almost_surely_below
 from deniable.simulation.kernels.random_numbers import generator_state, hypergeometric
-from deniable.strategies.joint_model import spread_weights
+from deniable.strategies.joint_model import spread_logs
 
 
 def by_numba_alone(kernel: Any) -> Any:
@@ -52,11 +52,11 @@ def test_branches_are_the_same() -> None:
 
 
 def test_arrays_are_the_same_bits() -> None:
-    usual = by_numba_alone(spread_weights)
+    usual = by_numba_alone(spread_logs)
     random = np.random.default_rng(4)
     for _ in range(20):
         relative, variance = random.normal(size=(4, 3)), random.exponential(size=(4, 3))
-        assert spread_weights(relative, variance).tobytes() == usual(relative, variance).tobytes()
+        assert spread_logs(relative, variance).tobytes() == usual(relative, variance).tobytes()
 
 
 @pytest.fixture

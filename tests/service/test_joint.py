@@ -102,6 +102,25 @@ def test_across_time_all_tables_after_the_switch_lie_in_one_band() -> None:
         assert first.number in exact_proof(replace(promise, tables=others))[0].not_replayed
 
 
+def test_tables_name_the_rule_that_made_them() -> None:
+    """An auditor replays each by its own rule; a table without a number is of the first."""
+    with deniable.open("memory:") as service:
+        begun(service)
+        serve(service, range(300))
+        assert {counts["rule"] for _, _, counts in tables(service)} == {2}
+        promise = service.audits.promise("e")
+        shows = ((100, 110, 90), (95, 105, 100))
+        rewards = tuple(tuple(10**6 * n for n in row) for row in ((14, 12, 9), (9, 13, 11)))
+        asked = replace(promise.tables[-1], shows=shows, rewards=rewards)
+        made = {}
+        for rule in (1, 2):
+            recipe = promise.recipe(asked.version, asked.horizon, rule)
+            made[rule] = recipe.table(recipe.counts(shows, rewards))
+        for rule, maker in [(1, 1), (2, 2), (1, 2), (2, 1), (3, 2), (0, 1)]:
+            named = replace(asked, rule=rule, table=made[maker])
+            assert promise.replays(named) == (rule == maker)
+
+
 def test_across_time_is_kept_before_the_switch_too() -> None:
     """A lottery: tables differ from each other by any factor, and tell nothing about segments."""
     with deniable.open("memory:") as service:

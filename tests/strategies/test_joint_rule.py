@@ -12,18 +12,22 @@ from scipy.optimize import linprog
 
 from deniable.errors import InvalidArgumentError
 from deniable.privacy.joint_table import integer_table, keeps_budget
+from deniable.strategies.joint import JointStrategy
 from deniable.strategies.joint_across import fill_band
-from deniable.strategies.joint_kernel import dynamic_table
+from deniable.strategies.joint_kernel import dynamic_table, mix_floor
 from deniable.strategies.joint_model import (
     ARM_SPREADS,
     OWN_SPREADS,
+    WARY,
     fit,
     gain_in_deviations,
     moments,
     normal,
-    spread_weights,
+    spread_logs,
+    weights_of,
 )
 from deniable.strategies.joint_rule import (
+    RULE,
     TUNING,
     TableMaker,
     joint_table,
@@ -33,6 +37,14 @@ from deniable.strategies.joint_rule import (
 )
 
 Table = NDArray[np.float64]
+
+FIRST_RULE = np.array(
+    [
+        [0.42864453422816745, 0.20298008153973324],
+        [0.4716842773651307, 0.6973487300535648],
+        [0.09967118840670194, 0.09967118840670194],
+    ]
+)
 
 
 def _counts(rng: np.random.Generator, n_arms: int, n_segments: int, size: int) -> list[Table]:
@@ -117,8 +129,11 @@ def test_posterior_against_dense_linear_algebra() -> None:
                 means.append(mean)
         want = np.exp(np.array(weights) - max(weights))
         want /= want.sum()
-        got = spread_weights(relative, variance)
+        logs = spread_logs(relative, variance)
+        got = weights_of(logs, 0)
         assert got == pytest.approx(want, rel=1e-9)
+        wary = np.where(np.arange(want.size) < WARY * ARM_SPREADS.size, 0, want)
+        assert weights_of(logs, WARY * ARM_SPREADS.size) == pytest.approx(wary / wary.sum())
         mixed = sum(w * mean for w, mean in zip(want, means, strict=True))
         assert moments(relative, variance, got)[0] == pytest.approx(mixed, abs=1e-8)
 
@@ -193,6 +208,75 @@ def test_half_the_evidence_is_half_the_way() -> None:
     assert 0 < weights[2][0] < weights[0][0] < 1
     assert weights[0][0] == pytest.approx(2 * weights[1][0])
     assert weights[0][0] == pytest.approx(4 * weights[2][0])
+
+
+def test_with_many_arms_it_explores_what_segments_may_need() -> None:
+    """Six of eight arms are bad for everybody: the dynamic table keeps showing them."""
+    shows = np.full((8, 2), 300.0)
+    clicks = np.array([[36.0, 33.0], [33.0, 36.0], *[[9.0, 9.0]] * 6])
+    doubtful = TUNING._replace(keep=0.0, doubt_rising=0.0, doubt=1e18)
+    new, old = (
+        TableMaker("joint", 8, 2, 10**5, 2.0, doubtful, rule).next_table(
+            shows, clicks, np.zeros((8, 2))
+        )
+        for rule in (2, 1)
+    )
+    assert old[2:].sum(axis=0).min() > 3 * new[2:].sum(axis=0).max()
+    assert new[:2].min() > 0.2  # neither of the others is given up
+
+
+def test_the_wary_table_is_dynamic_in_part() -> None:
+    """Endless doubt leaves the wary table: two of K parts dynamic, the rest draws."""
+    rng = np.random.default_rng(9)
+    shows, clicks = _counts(rng, 5, 3, 400)
+    tuning = TUNING._replace(keep=0.0, doubt_rising=0.0, doubt=1e18)
+    made = TableMaker("joint", 5, 3, 10**5, 1.0, tuning)
+    table = made.next_table(shows, clicks, np.zeros((5, 3)))
+    dynamic = dynamic_table(shows, clicks, shows.sum(), np.exp(-1.0))
+    drawn = (table - 0.4 * dynamic) / 0.6
+    assert drawn.sum(axis=0) == pytest.approx(np.ones(3))
+    assert drawn.min() > -1e-9
+    assert (drawn.max(axis=1) <= math.e * drawn.min(axis=1) + 1e-9).all()
+    assert abs(drawn - dynamic).max() > 0.1
+
+
+def test_earlier_tables_are_made_by_their_own_rule() -> None:
+    """Numbers of the first rule, from the code before there was a second one."""
+    shows = np.array([[400.0, 300.0], [350.0, 420.0], [390.0, 310.0]])
+    clicks = np.array([[40.0, 24.0], [30.0, 45.0], [20.0, 18.0]])
+    first = joint_table(shows, clicks, 10**5, 1, rule=1)
+    assert first == pytest.approx(FIRST_RULE, abs=1e-9)
+    assert abs(joint_table(shows, clicks, 10**5, 1) - first).max() > 0.01
+    assert RULE == JointStrategy.rule == 2
+    # With two arms, with one row for everybody, and across time, nothing has changed.
+    for counts, budget, floors in [
+        ((shows[:2], clicks[:2]), 1, None),
+        ((shows, clicks), 0, None),
+        ((shows[:, :1], clicks[:, :1]), 1, None),
+        ((shows, clicks), 1, [0.2, 0.2, 0.1]),
+    ]:
+        tables = (joint_table(*counts, 10**5, budget, floors=floors, rule=n) for n in (1, 2))
+        assert next(tables).tolist() == next(tables).tolist()
+
+
+@pytest.mark.parametrize("n_arms", [2, 6])
+def test_the_floor_is_no_more_than_is_missing(n_arms: int) -> None:
+    tuning = TUNING._replace(keep=0.1, lean=1.0)
+    floor = 0.1 * (n_arms * np.log(1000) / 1000) ** (1 / 3)
+    high = np.full((n_arms, 2), 1 / n_arms)
+    mix_floor(2000.0, 2, tuning, high)
+    assert high == pytest.approx(np.full((n_arms, 2), 1 / n_arms))
+    low = np.zeros((n_arms, 2))
+    low[0] = 1 - 0.3 * floor * (n_arms - 1) / n_arms
+    low[1:] = 0.3 * floor / n_arms
+    mix_floor(2000.0, 2, tuning, low)
+    assert low.sum(axis=0) == pytest.approx(np.ones(2))
+    assert low.min() == pytest.approx(floor / n_arms)
+    whole = np.zeros((n_arms, 2))
+    whole[0] = 1 - 0.3 * floor * (n_arms - 1) / n_arms
+    whole[1:] = 0.3 * floor / n_arms
+    mix_floor(2000.0, 2, tuning._replace(lean=0.0), whole)
+    assert whole.min() > 1.2 * floor / n_arms
 
 
 def test_fit_gives_every_cell_a_variance() -> None:

@@ -31,6 +31,7 @@ class AuditedTable:
         shows: by segment and arm, in the shape at that time.
         rewards: sums of rewards by segment and arm.
         horizon: planned number of visitors, if known.
+        rule: number of the strategy's rule that made it; 1 if none was stored.
         additions: how often noise was added to the counts, if there is a trace budget.
         floors: floors of the band that was fixed after the start; None if there is none (yet).
         wanted: the model's scores that it claims to follow; None if there are none.
@@ -45,6 +46,7 @@ class AuditedTable:
     additions: int = 0
     floors: Row | None = None
     wanted: Wanted | None = None
+    rule: int = 1
 
     @classmethod
     def stored(
@@ -77,6 +79,7 @@ class AuditedTable:
                 wanted=None
                 if wanted is None
                 else Wanted(wanted["what"], tuple(map(tuple, wanted["rows"]))),
+                rule=int(made_from.get("rule", 1)),
             )
         except (AttributeError, KeyError, TypeError, ValueError):
             raise BrokenPromiseError(f"table {number} was changed") from None
@@ -243,7 +246,9 @@ class Promise:
         except BrokenPromiseError:  # floors that no table can have; no table replays either
             return None
 
-    def recipe(self, version: int, horizon: int | None = None) -> Recipe:
+    def recipe(
+        self, version: int, horizon: int | None = None, rule: int | None = None
+    ) -> Recipe:
         """Return how tables of a version follow from their counts."""
         return Recipe(
             self.strategy,
@@ -253,6 +258,7 @@ class Promise:
             horizon=horizon,
             across_time=self.across_time,
             trace_nano=self.trace_nano,
+            rule=rule,
         )
 
     def replays(self, published: AuditedTable) -> bool:
@@ -268,7 +274,9 @@ class Promise:
         rows = len(published.shows)
         if any(row != published.table.zero for row in published.table.rows[rows:]):
             return False
-        recipe = self.recipe(published.version, published.horizon)
+        recipe = self.recipe(published.version, published.horizon, published.rule)
+        if not 1 <= published.rule <= recipe.kind.rule:
+            return False
         wanted = self.given.get(published.number) if recipe.kind.follows_scores else None
         if published.wanted != wanted:
             return False

@@ -284,6 +284,7 @@ def next_table(
         counts["scores"] = None if wanted is None else scores.detail(wanted)
     # All inputs of a strategy are stored with the table and chained through its digest.
     counts["horizon"] = recipe.horizon
+    counts["rule"] = recipe.kind.rule
     counts["additions"] = experiment.table_number  # the first table is made without noise
     seen = recipe.counts(counts["shows"], counts["rewards"], counts["additions"], wanted)
     late = promise.band if recipe.fixed_band() is None else None

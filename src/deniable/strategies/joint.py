@@ -109,6 +109,7 @@ class JointStrategy(Strategy):
         "it, do not predict with it."
     )
     largest: ClassVar[int | None] = LARGEST
+    rule: ClassVar[int] = 2
     arm_budgets: ClassVar[bool] = False
     forms: ClassVar[tuple[Form, ...]] = ("summed",)
     falls_forever: ClassVar[bool] = True
@@ -274,7 +275,15 @@ def _learned(counts: Counts, budget: int, band: Band | None = None) -> FloatArra
 
     shows, clicks, noise = _arrays(counts)
     floors = None if band is None else [floor / SPACE for floor in band.floors]
-    return joint_table(shows, clicks, counts.horizon, budget / NANO, noise=noise, floors=floors)
+    return joint_table(
+        shows,
+        clicks,
+        counts.horizon,
+        budget / NANO,
+        noise=noise,
+        floors=floors,
+        rule=counts.rule,
+    )
 
 
 def _lottery(counts: Counts, budget: int) -> FloatArray:

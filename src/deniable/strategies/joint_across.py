@@ -39,9 +39,9 @@ _NEVER_SHOWN = 2.0**-32  # an arm below this in all segments is 0 in all
 def write_lottery(counts: Counts, setup: Setup, table: FloatArray) -> None:
     """Before the switch: the mean row of the joint strategy's table, for everybody."""
     posterior = posterior_of(counts.shows, counts.clicks, counts.noise)
-    write_draws(posterior, setup, table)
+    write_draws(posterior, setup, setup.tuning.samples, 0, table)
     _same_for_all(posterior.shares, table)
-    mix_floor(posterior.visitors, table.shape[1], setup.tuning.keep, table)
+    mix_floor(posterior.visitors, table.shape[1], setup.tuning, table)
 
 
 @compiled_with_arrays
@@ -50,7 +50,7 @@ def floors_now(counts: Counts, setup: Setup, floors: FloatArray) -> bool:
     posterior = posterior_of(counts.shows, counts.clicks, counts.noise)
     shape = posterior.variance.shape
     table, row = np.empty(shape), np.empty(shape)
-    write_draws(posterior, setup, table)
+    write_draws(posterior, setup, setup.tuning.samples, 0, table)
     row[:] = table
     _same_for_all(posterior.shares, row)
     for a in range(shape[0]):
@@ -64,7 +64,7 @@ def floors_now(counts: Counts, setup: Setup, floors: FloatArray) -> bool:
     normals = np.empty((shape[0], shape[1] + 1))
     gain, loss = 0.0, 0.0
     for k in range(_SAMPLES):
-        draw_values(posterior, k, _SAMPLES, 1.0, 1.0, normals, values)
+        draw_values(posterior, k, _SAMPLES, 1.0, 1.0, normals, values, 0)
         solve(values, setup.weakest, PERTURBATION, k > 0, setup.space, best)
         fill_band(values, floors, setup.weakest, inside)
         for a in range(shape[0]):
@@ -87,7 +87,7 @@ def write_inside(counts: Counts, setup: Setup, floors: FloatArray, table: FloatA
     samples = 2 * max(1, int(tuning.samples / 2))
     table[:] = 0.0
     for k in range(samples):
-        draw_values(posterior, k, samples, scale, tuning.own_curiosity, normals, values)
+        draw_values(posterior, k, samples, scale, tuning.own_curiosity, normals, values, 0)
         fill_band(values, floors, setup.weakest, best)
         for a in range(n_arms):
             for s in range(n_segments):

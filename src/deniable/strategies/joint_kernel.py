@@ -2,10 +2,11 @@
 
 The rule draws rates from the posterior with counted pseudo-random numbers, finds the best private table
 for each draw, and serves their mean. Draws are pulled towards the posterior mean as the horizon comes
-nearer, so it is Thompson sampling, cooled down. It is mixed with the paper's dynamic table, which
-explores all arms of all segments and so tells worlds apart. The weight of the new table is its gain over
-the dynamic one, in posterior standard deviations, divided by z, and at most 1: weak evidence does not
-end exploring. A mean of tables that keep the budget keeps it too.
+nearer, so it is Thompson sampling, cooled down. It is mixed with a wary table, which explores what tells
+worlds apart: the paper's dynamic table, which explores all arms of all segments, and with many arms
+mostly further draws that assume that segments differ. The weight of the new table is its gain over the
+wary one, in posterior standard deviations, divided by z, and at most 1: weak evidence does not end
+exploring. A mean of tables that keep the budget keeps it too.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from deniable.strategies.joint_model import (
     draw_values,
     gain_in_deviations,
     posterior_of,
+    wary_posterior,
 )
 
 PERTURBATION = 1e-10
@@ -37,6 +39,9 @@ class Tuning(NamedTuple):
         own_curiosity: what draws of a segment's own part are multiplied with besides.
         keep: the floor's part of the dynamic strategy's exploration.
         doubt_rising, doubt: z^2 = doubt_rising log(T / t) + doubt.
+        wary_draws: draws for the wary table.
+        dynamic_part: of the wary table, the rest is from draws.
+        lean: 1 for no more floor than is missing, 0 for always all of it.
     """
 
     samples: float
@@ -45,6 +50,9 @@ class Tuning(NamedTuple):
     keep: float
     doubt_rising: float
     doubt: float
+    wary_draws: float
+    dynamic_part: float
+    lean: float
 
 
 class Counts(NamedTuple):
@@ -83,31 +91,43 @@ def write_joint(counts: Counts, setup: Setup, table: Any) -> None:
     shows, weakest, tuning = counts.shows, setup.weakest, setup.tuning
     posterior = posterior_of(shows, counts.clicks, counts.noise)
     n_segments = shows.shape[1]
-    write_draws(posterior, setup, table)
+    write_draws(posterior, setup, tuning.samples, 0, table)
     if n_segments > 1 and weakest[0] < 1.0:
-        dynamic = dynamic_table(shows, counts.clicks, posterior.visitors, weakest[0])
+        wary = dynamic_table(shows, counts.clicks, posterior.visitors, weakest[0])
+        if tuning.dynamic_part < 1.0:
+            drawn = np.empty(table.shape)
+            write_draws(wary_posterior(posterior), setup, tuning.wary_draws, tuning.samples, drawn)
+            mix(tuning.dynamic_part, wary, drawn, wary)
         left = math.log(ahead(posterior.visitors, setup.horizon))
         z = math.sqrt(tuning.doubt_rising * left + tuning.doubt)
-        weight = min(1.0, max(0.0, deviations_ahead(table, dynamic, posterior) / z))
-        for a in range(shows.shape[0]):
-            for s in range(n_segments):
-                table[a, s] = weight * table[a, s] + (1.0 - weight) * dynamic[a, s]
-    mix_floor(posterior.visitors, n_segments, tuning.keep, table)
+        weight = min(1.0, max(0.0, deviations_ahead(table, wary, posterior) / z))
+        mix(weight, table, wary, table)
+    mix_floor(posterior.visitors, n_segments, tuning, table)
 
 
 @compiled_with_arrays
-def write_draws(posterior: Posterior, setup: Setup, table: Any) -> None:
-    """The mean of the best tables over draws from the posterior."""
+def mix(weight: Any, first: Any, second: Any, table: Any) -> None:
+    """Write a mix of two tables, which may be one of them."""
+    for a in range(table.shape[0]):
+        for s in range(table.shape[1]):
+            table[a, s] = weight * first[a, s] + (1.0 - weight) * second[a, s]
+
+
+@compiled_with_arrays
+def write_draws(posterior: Posterior, setup: Setup, draws: Any, before: Any, table: Any) -> None:
+    """The mean of the best tables over draws from the posterior; `before` as in `draw_values`."""
     n_arms, n_segments = table.shape
     tuning = setup.tuning
     scale = draw_scale(posterior, setup)
     values, best = np.empty(table.shape), np.empty(table.shape)
     normals = np.empty((n_arms, n_segments + 1))
     # Of a large problem fewer draws are solved: its tables are means over many segments already.
-    samples = 2 * max(1, int(min(tuning.samples, 4e6 / (n_segments * n_segments * n_arms)) / 2))
+    samples = 2 * max(1, int(min(draws, 4e6 / (n_segments * n_segments * n_arms)) / 2))
     table[:] = 0.0
     for k in range(samples):
-        draw_values(posterior, k, samples, scale, tuning.own_curiosity, normals, values)
+        draw_values(
+            posterior, k, samples, scale, tuning.own_curiosity, normals, values, int(before)
+        )
         solve(values, setup.weakest, PERTURBATION, k > 0, setup.space, best)
         for a in range(n_arms):
             for s in range(n_segments):
@@ -166,11 +186,17 @@ def ahead(visitors: Any, horizon: Any) -> Any:
 
 
 @compiled_with_arrays
-def mix_floor(visitors: Any, n_segments: Any, keep: Any, table: Any) -> None:
-    """Mix with uniform: `keep` times the dynamic strategy's exploration at the mean clock."""
+def mix_floor(visitors: Any, n_segments: Any, tuning: Tuning, table: Any) -> None:
+    """Mix with uniform: `keep` times the dynamic strategy's exploration at the mean clock.
+
+    A lean floor is only as much as every entry needs to be as likely as that.
+    """
     n_arms = table.shape[0]
     clock = max(visitors / n_segments, 3.0)
-    floor = keep * min(1.0, (n_arms * math.log(clock) / clock) ** (1 / 3))
+    floor = tuning.keep * min(1.0, (n_arms * math.log(clock) / clock) ** (1 / 3))
+    if tuning.lean > 0.0:
+        there = n_arms * table.min()
+        floor = (floor - there) / (1.0 - there) if there < floor else 0.0
     for a in range(n_arms):
         for s in range(table.shape[1]):
             table[a, s] = (1.0 - floor) * table[a, s] + floor / n_arms

@@ -19,6 +19,9 @@ from deniable._validation import FloatArray
 OWN_SPREADS = np.array([0.0, 0.02, 0.05, 0.1, 0.2, 0.4])
 ARM_SPREADS = np.array([0.02, 0.05, 0.1, 0.2, 0.4, 1.0])
 
+WARY = 3
+"""Index of the least own spread, .1, that is assumed where segments are taken to differ."""
+
 _UNSEEN = 1e12  # relative variance of a cell without shows
 _NEGLIGIBLE = 1e-9  # a weight below this is 0
 _LEAST = 0.02  # a drawn rate is at least this part of its base rate
@@ -31,7 +34,9 @@ class Posterior(NamedTuple):
         visitors: so far.
         shares: of the segments, (J,).
         base: rate of each segment, (J,).
-        variance: of each cell's observed deviation from its base rate, relative to it.
+        relative: each cell's observed deviation from its base rate, relative to it.
+        variance: of these deviations.
+        logs: of the likelihood of each pair of spreads.
         running: cumulated weights of the pairs of spreads.
         mean: posterior mean of the relative deviations.
         shared: the deviation of the mean that an arm's cells have in common.
@@ -41,7 +46,9 @@ class Posterior(NamedTuple):
     visitors: float
     shares: FloatArray
     base: FloatArray
+    relative: FloatArray
     variance: FloatArray
+    logs: FloatArray
     running: FloatArray
     mean: FloatArray
     shared: FloatArray
@@ -54,9 +61,39 @@ def posterior_of(shows: FloatArray, clicks: FloatArray, noise: FloatArray) -> Po
     visitors, shares = arrivals(shows)
     relative, variance = np.empty(shows.shape), np.empty(shows.shape)
     base = fit(shows, clicks, noise, relative, variance)
-    weights = spread_weights(relative, variance)
+    logs = spread_logs(relative, variance)
+    return _posterior(visitors, shares, base, relative, variance, logs, 0)
+
+
+@compiled_with_arrays
+def wary_posterior(known: Posterior) -> Posterior:
+    """The posterior where segments are sure to differ: own spreads of WARY and more."""
+    return _posterior(
+        known.visitors,
+        known.shares,
+        known.base,
+        known.relative,
+        known.variance,
+        known.logs,
+        WARY * ARM_SPREADS.size,
+    )
+
+
+@compiled_with_arrays
+def _posterior(
+    visitors: float,
+    shares: FloatArray,
+    base: FloatArray,
+    relative: FloatArray,
+    variance: FloatArray,
+    logs: FloatArray,
+    first: int,
+) -> Posterior:
+    """Over the pairs of spreads from the first one on."""
+    weights = weights_of(logs, first)
     mean, shared, alone = moments(relative, variance, weights)
-    return Posterior(visitors, shares, base, variance, np.cumsum(weights), mean, shared, alone)
+    running = np.cumsum(weights)
+    return Posterior(visitors, shares, base, relative, variance, logs, running, mean, shared, alone)
 
 
 @compiled_with_arrays
@@ -68,6 +105,7 @@ def draw_values(
     own_scale: float,
     normals: FloatArray,
     values: FloatArray,
+    before: int,
 ) -> None:
     """Write share x rate of draw k of `samples`, a function of its arguments.
 
@@ -75,7 +113,7 @@ def draw_values(
     spread evenly over the pairs of spreads by weight. Deviations from the posterior mean are
     multiplied by `scale`, and those of the segments' own parts by `own_scale` besides. The pair's
     random numbers are in `normals`, (K, J + 1), which the first of the pair writes: draws are made
-    in order.
+    in order. `before`, an even number, says how many draws the same counts had before these.
     """
     n_arms, n_segments = values.shape
     variance = posterior.variance
@@ -88,7 +126,7 @@ def draw_values(
     step = scale if k % 2 == 0 else -scale
     if k % 2 == 0:
         seed = np.uint64(posterior.visitors)
-        index = np.uint64((k // 2) * normals.size)
+        index = np.uint64(((before + k) // 2) * normals.size)
         for a in range(n_arms):
             for i in range(n_segments + 1):
                 normals[a, i] = normal(seed, index)
@@ -171,17 +209,17 @@ def fit(
 
 
 @compiled_with_arrays
-def spread_weights(relative: FloatArray, variance: FloatArray) -> FloatArray:
-    """Posterior weight of each pair of spreads (own, arm), flattened; they sum to 1."""
+def spread_logs(relative: FloatArray, variance: FloatArray) -> FloatArray:
+    """Log likelihood of each pair of spreads (own, arm), flattened, up to a constant."""
     n_arms, n_segments = relative.shape
     n_spreads = ARM_SPREADS.size
-    weights = np.zeros(OWN_SPREADS.size * n_spreads)
-    products = np.ones(weights.size)  # logarithms are slow: one for many factors
+    logs = np.zeros(OWN_SPREADS.size * n_spreads)
+    products = np.ones(logs.size)  # logarithms are slow: one for many factors
     # Base rates were fitted to the same counts, which takes one of K degrees of freedom.
     half = 0.5 * (n_arms - 1.0) / n_arms
-    for first in range(0, weights.size, n_spreads):
+    for first in range(0, logs.size, n_spreads):
         own = OWN_SPREADS[first // n_spreads] ** 2
-        logs, product = 0.0, 1.0
+        scale, product = 0.0, 1.0
         for a in range(n_arms):
             parts, total, squares = 0.0, 0.0, 0.0
             for s in range(n_segments):
@@ -192,25 +230,32 @@ def spread_weights(relative: FloatArray, variance: FloatArray) -> FloatArray:
                     squares += part * relative[a, s] ** 2
                     product *= part
                     if not 1e-200 < product < 1e200:
-                        logs -= math.log(product)
+                        scale -= math.log(product)
                         product = 1.0
             for i in range(first, first + n_spreads):
                 common = ARM_SPREADS[i - first] ** 2
                 more = 1.0 + common * parts
-                weights[i] -= 0.5 * (squares - total * total * common / more)
+                logs[i] -= 0.5 * (squares - total * total * common / more)
                 products[i] *= more
                 if products[i] > 1e200:
-                    weights[i] -= half * math.log(products[i])
+                    logs[i] -= half * math.log(products[i])
                     products[i] = 1.0
-        logs -= math.log(product)
+        scale -= math.log(product)
         for i in range(first, first + n_spreads):
-            weights[i] -= half * (logs + math.log(products[i]))
+            logs[i] -= half * (scale + math.log(products[i]))
+    return logs
+
+
+@compiled_with_arrays
+def weights_of(logs: FloatArray, first: int) -> FloatArray:
+    """Posterior weights of the pairs of spreads, which sum to 1; those before the first have 0."""
     highest = -math.inf
-    for i in range(weights.size):
-        highest = max(highest, weights[i])
+    for i in range(first, logs.size):
+        highest = max(highest, logs[i])
+    weights = np.zeros(logs.size)
     total = 0.0
-    for i in range(weights.size):
-        weights[i] = math.exp(weights[i] - highest)
+    for i in range(first, logs.size):
+        weights[i] = math.exp(logs[i] - highest)
         total += weights[i]
     return weights / total
 

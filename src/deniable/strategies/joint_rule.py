@@ -28,14 +28,24 @@ TUNING = Tuning(
     keep=0.05,
     doubt_rising=2.0,
     doubt=2.0,
+    wary_draws=0.0,
+    dynamic_part=1.0,
+    lean=0.0,
 )
 """Chosen on the tuning settings of docs/joint.md."""
+
+RULE = 2
+"""Number of the rule, stored with every table. Rule 1 made tables for any number of arms as rule 2
+does for two.
+"""
 
 FULL_DOUBT = 0.3
 """Doubt is full where the budget lets the dynamic strategy exploit this much or more: randomized
 response shows the best arm with this probability beyond chance. Below, little can be lost by it."""
 
 KEEP = TUNING.keep
+
+Kind = Literal["joint", "across-time", "pooled"]
 
 
 def joint_table(
@@ -47,6 +57,7 @@ def joint_table(
     keep: float = KEEP,
     noise: ArrayLike | None = None,
     floors: ArrayLike | None = None,
+    rule: int | None = None,
 ) -> FloatArray:
     """The next table, P(arm | segment) as (K, J).
 
@@ -58,6 +69,7 @@ def joint_table(
         keep: the floor's part of the dynamic strategy's exploration; not used with `floors`.
         noise: variance that a trace budget adds to each cell's click rate, (K, J).
         floors: the promise across time: every entry of arm a lies in [l_a, e^g l_a], (K,).
+        rule: number of the rule; None for the current one, 1 for earlier tables.
 
     >>> shows = [[5000, 5000], [5000, 5000]]
     >>> joint_table(shows, [[1620, 1475], [1475, 1620]], 10**6, 1).round(2).tolist()
@@ -66,7 +78,8 @@ def joint_table(
     [[1.0, 1.0], [0.0, 0.0]]
     """
     counts = _counts(shows, clicks, noise)
-    maker = _maker("joint", counts, horizon, budget, keep)
+    kind: Kind = "joint" if floors is None else "across-time"
+    maker = _maker(kind, counts, horizon, budget, keep, RULE if rule is None else rule)
     if floors is None:
         return maker.joint(counts)
     return maker.inside(counts, _floors(floors, len(counts.shows), maker.budget))
@@ -147,16 +160,22 @@ class TableMaker:
 
     def __init__(
         self,
-        kind: Literal["joint", "across-time", "pooled"],
+        kind: Kind,
         n_arms: int,
         n_segments: int,
         horizon: float,
         budget: float,
         tuning: Tuning = TUNING,
+        rule: int = RULE,
     ) -> None:
         self.budget = budget
         self._kind = kind
         one_row = kind == "pooled" or (kind == "joint" and not budget)
+        if kind == "joint" and rule > 1 and n_arms > 2 and n_segments > 1 and not one_row:
+            # With many arms the dynamic table spends most of its visitors on arms that nobody needs.
+            tuning = tuning._replace(
+                own_curiosity=1.0, wary_draws=4.0, dynamic_part=2 / n_arms, lean=1.0
+            )
         weakest = lowest_ratio(budget, n_arms)
         exploited = (1 - weakest[0]) / (1 + (n_arms - 1) * weakest[0])
         z = min(1.0, float(exploited) / FULL_DOUBT)
@@ -216,17 +235,18 @@ class TableMaker:
 
 
 def _maker(
-    kind: Literal["joint", "across-time", "pooled"],
+    kind: Kind,
     counts: Counts,
     horizon: float | None,
     budget: float,
     keep: float,
+    rule: int = RULE,
 ) -> TableMaker:
     told = 0.0 if horizon is None else float(check.whole("horizon", horizon, 1))
     risk = check.single("budget", check.nonnegative("budget", budget))
     floor = check.single("keep", check.probability("keep", keep))
     n_arms, n_segments = counts.shows.shape
-    return TableMaker(kind, n_arms, n_segments, told, risk, TUNING._replace(keep=floor))
+    return TableMaker(kind, n_arms, n_segments, told, risk, TUNING._replace(keep=floor), rule)
 
 
 def _counts(shows: ArrayLike, clicks: ArrayLike, noise: ArrayLike | None) -> Counts:

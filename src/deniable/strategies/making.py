@@ -27,6 +27,7 @@ class Recipe:
         horizon: planned number of visitors, if known.
         across_time: whether the experiment requires the grade "across time".
         trace_nano: the trace budget that noise in the counts keeps; None if they are exact.
+        rule: number of the strategy's rule; None for the current one.
     """
 
     strategy: str
@@ -36,6 +37,7 @@ class Recipe:
     horizon: int | None = None
     across_time: bool = False
     trace_nano: int | None = None
+    rule: int | None = None
 
     @property
     def kind(self) -> type[TableRule]:
@@ -77,7 +79,7 @@ class Recipe:
         if wanted is not None:
             rows = (tuple(row[arm] for arm in self.active) for row in wanted.rows)
             wanted = Wanted(wanted.kind, tuple(rows))
-        return Counts(shown, earned, self.cap, self.horizon, variance, wanted)
+        return Counts(shown, earned, self.cap, self.horizon, variance, wanted, self.rule)
 
     def fixed_band(self) -> Band | None:
         """The band of all tables from the start; None if the strategy has none."""

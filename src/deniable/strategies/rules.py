@@ -55,6 +55,7 @@ class Counts:
         noise: variance of the noise in each count of shows, and of `rewards / cap`; 0 without a
             trace budget.
         wanted: what a model wants, if the rule follows one and it has sent scores.
+        rule: number of the rule that makes the table; None for the current one.
     """
 
     shows: Sequence[Sequence[int]]
@@ -63,6 +64,7 @@ class Counts:
     horizon: int | None = None
     noise: float = 0.0
     wanted: Wanted | None = None
+    rule: int | None = None
 
     @property
     def visitors(self) -> int:
@@ -99,6 +101,11 @@ class TableRule(ABC):
 
     follows_scores: ClassVar[bool] = False
     """Whether tables follow an external model. If so, there can be no trace budget."""
+
+    rule: ClassVar[int] = 1
+    """Number of the current rule, which grows when the strategy makes other tables of the same counts.
+    It is stored with every table, so that older tables are replayed by their own rule.
+    """
 
     @classmethod
     def grade_of(cls, across_time: bool) -> Grade:
