@@ -104,7 +104,7 @@ def test_everybody_before_the_first_table_sees_random_arms(
     rates = np.zeros((arms, segments))
     rates[0] = 1.0
     points = [first, first + 5_000]
-    job = make_job(Environment(rates, points[1]), policy_of(strategy, asked(arms=arms, budget=3.0)),
+    job = make_job(Environment(rates, points[1]), policy_of(strategy, asked(arms=arms, budget=6.0)),
                    checkpoints=points)  # fmt: skip
     shows = run_repetition(job, 1, 0)[0][:, :, 0].sum(axis=1)
     assert shows[0] < first * (1 / arms + 5 / first**0.5)

@@ -76,14 +76,15 @@ def test_the_recommendation_is_the_smallest_budget_near_the_least_loss(
 
 def test_the_plan_says_how_far_its_surface_may_be_off() -> None:
     """Where it was compared with direct simulation, and nowhere else."""
-    plan = planned(budget=7.5)
+    plan = planned(budget=5.5)
     found = plan.expected
     assert found is not None
     assert found.error is not None
     assert found.note == ""
     assert 0 < found.error / found.gain < 0.02
     assert f"off by at most {found.error / found.gain:.1%}" in known_words(plan)
-    for beyond in ({"base_rate": 0.001}, {"n_arms": 80}, {"horizon": 150}, {"budget": 9}):
+    assert "constant above budget 6: 5%" in known_words(plan)
+    for beyond in ({"base_rate": 0.001}, {"n_arms": 80}, {"horizon": 150}, {"budget": 6.5}):
         beside = planned(**beyond)
         assert beside.expected is not None
         assert beside.expected.error is None

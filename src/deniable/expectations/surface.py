@@ -4,15 +4,15 @@ For rates of a prior, the gain over random arms depends on arms K, segments J, h
 the signal n = T p d^2 / (1 - p), and weakly on log T (schedules) and log d (clipping, few clicks). The
 surface is
 
-    share = reach x logistic(P(coordinates))
+    share = reach x logistic(N(coordinates))
 
 where `reach` is known: what is left once everything was learned. It is one minus the random arms for
 strategies with a schedule, the best private table for those without, and sqrt(v), v = 1 - h + h/J, for
-one bandit for everybody. Strategies without a schedule are that bandit at budget 0; for them P is its
-polynomial plus sqrt(1 - e) times one of their own, e the random arms that the budget asks for (`Start`).
-P is fitted to runs of the simulator at random priors by
-``python -m deniable.studies.surface``, which writes `surface.json`. So is the spread of the clicks lost:
-their 10% and 90% quantiles over the prior, relative to the mean.
+one bandit for everybody; visitors before the first table see random arms in any case. Strategies without
+a schedule are that bandit at budget 0; for them N is its network plus sqrt(1 - e) times one of their own,
+e the random arms that the budget asks for (`Start`). N is a small network, fitted to runs of the simulator
+at random priors by ``python -m deniable.studies.surface``, which writes `surface.json`. So is the spread
+of the clicks lost, by polynomials: their 10% and 90% quantiles over the prior, relative to the mean.
 """
 
 from __future__ import annotations
@@ -43,6 +43,15 @@ RATES = (0.002, 0.6)
 
 LEAST_CLICKS = 20
 """Expected clicks of an experiment, at the least, that they were fitted to."""
+
+MOST_BUDGETS: dict[str, float] = {"constant": 6.0}
+"""Budgets above which a surface may be off by up to `ROUGH` of the gain. There hardly anybody sees a
+random arm, so that a run stays with whatever its first table said."""
+
+ROUGH = 0.05
+
+MOST_BEFORE = 0.2
+"""The largest part of the visitors before the first table. With fewer tables, their dates matter."""
 
 LEAST_SHOWS = 2
 """Visitors by cell, at least, before a strategy that learns from all segments makes its first table."""
@@ -117,6 +126,8 @@ class Entry:
         """Of what perfect information gains, at each point."""
         if self.share is None:
             return np.zeros(asked.arms.shape)
+        if self.strategy == BEST_PRIVATE:
+            return _private_share(self.share, asked)
         begun = start(self.strategy, asked)
         score = begun.score + begun.weight * self.share(coordinates(self.strategy, asked))
         return np.asarray(reach(self.strategy, asked) / (1 + np.exp(-score)))
@@ -131,18 +142,24 @@ class Entry:
         """Where the surface was fitted; elsewhere it holds the value of its edge."""
         if self.share is None:
             return np.ones(asked.arms.shape, bool)
-        low, high = RATES
-        usual = (asked.base_rate >= low) & (asked.base_rate <= high)
-        usual &= asked.visitors * asked.base_rate >= LEAST_CLICKS
-        return usual & self.share.inside(coordinates(self.strategy, asked))
+        return usual(self.strategy, asked) & self.share.inside(coordinates(self.strategy, asked))
+
+
+def usual(strategy: str, asked: Question) -> NDArray[np.bool_]:
+    """Whether an experiment has a base rate, visitors and a budget for which a surface holds."""
+    low, high = RATES
+    good = (asked.base_rate >= low) & (asked.base_rate <= high)
+    good &= asked.visitors * asked.base_rate >= LEAST_CLICKS
+    good &= asked.budget <= MOST_BUDGETS.get(strategy, np.inf)
+    return good & (after_first(strategy, asked) >= 1 - MOST_BEFORE)
 
 
 class Start(NamedTuple):
-    """What a strategy's polynomial is added to.
+    """What a strategy's network is added to.
 
     Attributes:
         score: of one bandit for everybody, where a strategy is that at budget 0; else 0.
-        weight: what the polynomial is multiplied by.
+        weight: what the network is multiplied by.
     """
 
     score: FloatArray
@@ -226,8 +243,10 @@ def best_private(asked: Question) -> FloatArray:
     >>> best_private(asked)[0]
     np.float64(1.0)
     """
-    fitted = surface()[BEST_PRIVATE].share
-    assert fitted is not None
+    return surface()[BEST_PRIVATE].shares(asked)
+
+
+def _private_share(fitted: Curve, asked: Question) -> FloatArray:
     alone = np.sqrt(asked.shared)
     at = coordinates(BEST_PRIVATE, asked)
     return alone + (1 - alone) * private_part(at["explored"], fitted(at))

@@ -233,12 +233,12 @@ def expectation(
             _off_surface(asked)
             + "The figures are for segments of one size and no trace budget."
         )  # fmt: skip
-        covered = all(one.on_surface.all() for one in found.values())
+        covered = all(one.on_surface[marks.index(budget)] for one in found.values())
         if not covered:
             note += (" " if note else "") + (
-                "Some figures are beyond what was simulated to make them (20 to 50 arms, 10 to 20 "
-                "segments, budget 8, 1,000 to ten billion visitors, click rates of 0.2% to 60%): "
-                "they are those of the edge."
+                "Some figures are beyond what the surface covers (20 to 50 arms, 10 to 20 segments, "
+                "budget 8 (constant: 6), 1,000 to ten billion visitors, a fifth of them at most before the first "
+                "table, click rates of 0.2% to 60%): they are those of the edge."
             )
     here = marks.index(budget)
     at = {name: found[here] for name, found in outcomes.items()}

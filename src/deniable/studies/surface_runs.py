@@ -28,6 +28,7 @@ from deniable.expectations.surface import (
     Question,
     learns_apart,
     reach,
+    usual,
 )
 from deniable.policies.base import Policy, as_served
 from deniable.policies.tables import PooledPolicy
@@ -116,17 +117,18 @@ def draw_questions(
             continue
         # Budgets are denser where they matter: half of all below 2. Large ones are harder to fit.
         budget = MOST_BUDGET * rng.random() ** (1 if fitted and learns_apart(name) else 2)
-        found.append(
-            Question.of(
-                arms=max(2, arms),
-                visitors=visitors,
-                segments=segments,
-                base_rate=rate,
-                lift=lift,
-                heterogeneity=rng.random(),
-                budget=budget,
-            )
+        asked = Question.of(
+            arms=max(2, arms),
+            visitors=visitors,
+            segments=segments,
+            base_rate=rate,
+            lift=lift,
+            heterogeneity=rng.random(),
+            budget=budget,
         )
+        # A fit needs neighbours beyond the edge.
+        if fitted or usual(name, asked):
+            found.append(asked)
     return found
 
 
