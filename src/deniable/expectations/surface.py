@@ -8,11 +8,12 @@ surface is
 
 where `reach` is known: what is left once everything was learned. It is one minus the random arms for
 strategies with a schedule, the best private table for those without, and sqrt(v), v = 1 - h + h/J, for
-one bandit for everybody; visitors before the first table see random arms in any case. Strategies without
-a schedule are that bandit at budget 0; for them N is its network plus sqrt(1 - e) times one of their own,
-e the random arms that the budget asks for (`Start`). N is a small network, fitted to runs of the simulator
-at random priors by ``python -m deniable.studies.surface``, which writes `surface.json`. So is the spread
-of the clicks lost, by polynomials: their 10% and 90% quantiles over the prior, relative to the mean.
+one bandit for everybody; visitors before the first table see random arms in any case. Strategies
+without a schedule are that bandit at budget 0; for them N is its network plus sqrt(1 - e) times one of
+their own, e the random arms that the budget asks for (`Start`). N is a small network, fitted to runs of
+the simulator at random priors by ``python -m deniable.studies.surface``, which writes `surface.json`. So
+is the spread of the clicks lost, by polynomials: their 10% and 90% quantiles over the prior, relative to
+the mean.
 """
 
 from __future__ import annotations
@@ -335,7 +336,7 @@ def surface() -> dict[str, Entry]:
 def worst_error() -> float:
     """How far shares were off at most, against direct simulation at random priors."""
     errors: JsonObject = _stored()["errors"]
-    return max(float(one["worst"]) for one in errors.values())
+    return max((float(one["worst"]) for one in errors.values()), default=1.0)
 
 
 def _stored() -> JsonObject:
