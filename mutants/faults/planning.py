@@ -109,4 +109,35 @@ FAULTS = (
             "test_the_best_private_table_is_between_one_row_for_all_and_no_limit",
         ),
     ),
+    Fault(
+        "expectations/surface.py",
+        "by_segment * asked.segments)",
+        "by_segment)",
+        "the surface forgets that first tables come later with more segments",
+        (
+            "tests/expectations/test_surface.py::"
+            "test_everybody_before_the_first_table_sees_random_arms[20-20-constant]",
+        ),
+    ),
+    Fault(
+        "expectations/surface.py",
+        "        return found * after_first(strategy, asked)",
+        "        return found",
+        "visitors before the first table count as if they had learned",
+        ("tests/expectations/test_surface.py::test_with_few_visitors_nothing_is_learned",),
+    ),
+    Fault(
+        "planning/expectation.py",
+        "worst_error() * gain if covered and asked.usual else None",
+        "worst_error() * gain",
+        "a plan promises the surface's accuracy where nobody compared it",
+        (f"{EXPECTATION}::test_the_plan_says_how_far_its_surface_may_be_off",),
+    ),
+    Fault(
+        "expectations/curves.py",
+        "np.tanh(found @ layer[:-1] + layer[-1])",
+        "np.tanh(found @ layer[:-1])",
+        "networks without what they add",
+        ("tests/studies/test_surface.py::test_a_network_bends_as_it_should",),
+    ),
 )

@@ -12,14 +12,14 @@ from deniable.errors import InvalidArgumentError
 from deniable.expectations import surface as surfaces
 from deniable.expectations.expected import RIVALS, expected_loss
 from deniable.expectations.prior import best_rate, mean_rate
-from deniable.expectations.surface import Question, best_private, surface
+from deniable.expectations.surface import Question, best_private, first_table, surface
 from deniable.policies.tables import JointPolicy, PooledPolicy
 from deniable.simulation.environment import Environment
 from deniable.simulation.job import make_job, run_from, run_repetition
 from deniable.simulation.kernels.random_numbers import generator_state
 from deniable.strategies import STRATEGIES
 from deniable.studies.surface_check import Difference, compare
-from deniable.studies.surface_runs import draw_questions, names
+from deniable.studies.surface_runs import draw_questions, names, policy_of
 
 USUAL: dict[str, Any] = {
     "n_arms": 4,
@@ -81,10 +81,43 @@ def test_a_cap_that_never_binds_changes_nothing() -> None:
 
 
 def test_segments_that_learn_apart_are_experiments_of_their_own() -> None:
-    """Three segments lose three times what one of a third of the visitors does."""
-    three = expected_loss("dynamic", **USUAL, budgets=2.0)
-    one = expected_loss("dynamic", **USUAL | {"horizon": 66_667, "n_segments": 1}, budgets=2.0)
-    assert float(three.lost) == pytest.approx(3 * float(one.lost), rel=1e-4)
+    """Five segments lose 2.5 times what two of their size do, as their first tables come as late."""
+    for strategy, budget in (("constant", 1.0), ("constant", 7.0), ("dynamic", 2.0)):
+        two, five = (
+            expected_loss(
+                strategy,
+                **USUAL | {"n_arms": 12, "horizon": 50_000 * segments, "n_segments": segments},
+                budgets=budget,
+            )
+            for segments in (2, 5)
+        )
+        assert float(five.lost) == pytest.approx(2.5 * float(two.lost), rel=1e-9)
+
+
+@pytest.mark.parametrize("strategy", ["constant", "joint", "pooled"])
+@pytest.mark.parametrize(("arms", "segments"), [(2, 1), (2, 9), (12, 2), (20, 20), (50, 2)])
+def test_everybody_before_the_first_table_sees_random_arms(
+    strategy: str, arms: int, segments: int
+) -> None:
+    """With arms of which one is always clicked, the first table leaves random arms behind."""
+    first = int(first_table(strategy, asked(arms=arms, segments=segments)))
+    rates = np.zeros((arms, segments))
+    rates[0] = 1.0
+    points = [first, first + 5_000]
+    job = make_job(Environment(rates, points[1]), policy_of(strategy, asked(arms=arms, budget=6.0)),
+                   checkpoints=points)  # fmt: skip
+    shows = run_repetition(job, 1, 0)[0][:, :, 0].sum(axis=1)
+    assert shows[0] < first * (1 / arms + 5 / first**0.5)
+    assert shows[1] - shows[0] > 5_000 * (1 / arms + 0.3)
+
+
+def test_with_few_visitors_nothing_is_learned() -> None:
+    """All come before the first table."""
+    few = USUAL | {"n_arms": 20, "horizon": 1_000, "n_segments": 20}
+    random = expected_loss("random", **few)
+    for strategy in ("constant", "dynamic", "pooled"):
+        found = expected_loss(strategy, **few, budgets=3.0)
+        assert float(found.lost) == pytest.approx(float(random.lost))
 
 
 def test_the_best_private_table_is_between_one_row_for_all_and_no_limit() -> None:

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from deniable.expectations.curves import read_curve
 from deniable.expectations.surface import Question, reach
-from deniable.studies import surface, surface_check, surface_runs
+from deniable.studies import surface, surface_check, surface_network, surface_runs
 from deniable.studies.surface_luck import expected_rows
 
 
@@ -75,6 +76,43 @@ def test_the_fit_finds_a_curve_that_it_can_have() -> None:
     low, high = found.spreads(asked)
     inside = (lost >= low * (1 - true)) & (lost <= high * (1 - true))
     assert inside.mean() == pytest.approx(0.8, abs=0.04)
+
+
+def test_a_look_on_the_way_is_a_run_with_fewer_visitors() -> None:
+    """The same mean as runs that end there, within their noise."""
+    (asked,) = surface_runs.draw_questions("constant", 1, np.random.default_rng(4))
+    looks = surface_runs.looks_of(asked, np.random.default_rng(1))
+    visitors = [float(look.visitors) for look in looks]
+    assert visitors == sorted(set(visitors))
+    assert visitors[-1] == float(asked.visitors)
+    rng = np.random.default_rng(2)
+    seen = np.array([surface_runs.run_rows("constant", looks, rng)[0].lost for _ in range(200)])
+    ended = np.array([surface_runs.run_row("constant", looks[0], rng).lost for _ in range(200)])
+    noise = np.hypot(seen.std(), ended.std()) / 200**0.5
+    assert seen.mean() == pytest.approx(ended.mean(), abs=5 * noise)
+
+
+def test_a_network_bends_as_it_should() -> None:
+    """A fit finds a function that no plane is near, and its file holds it."""
+    rng = np.random.default_rng(1)
+    points = rng.uniform(-1, 1, (3000, 2))
+    true = 1 / (1 + np.exp(-3 * np.sin(3 * points[:, 0]) * points[:, 1]))
+    ends = np.full(2, -1.0), np.ones(2)
+    blank = surface_network.blank_network(("x", "y"), *ends, (12, 12), 3)
+
+    def link(_: object, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        share = 1 / (1 + np.exp(-value))
+        return share, share * (1 - share)
+
+    wanted = true + 0.05 * rng.standard_normal(3000)
+    found = surface_network.fit_network(
+        blank, points, wanted, np.ones(3000), link, passes=500, rng=rng
+    )
+    missed = link(None, found.values_at(points))[0] - true
+    assert np.sqrt(np.mean(missed**2)) < 0.02
+    stored = read_curve(json.loads(json.dumps(found.stored())))
+    at = {"x": points[:, 0], "y": points[:, 1]}
+    assert stored(at) == pytest.approx(found(at), abs=1e-3)
 
 
 def test_the_command_tells_what_it_made(tmp_path: Path) -> None:

@@ -4,21 +4,21 @@ For rates of a prior, the gain over random arms depends on arms K, segments J, h
 the signal n = T p d^2 / (1 - p), and weakly on log T (schedules) and log d (clipping, few clicks). The
 surface is
 
-    share = reach x logistic(P(coordinates))
+    share = reach x logistic(N(coordinates))
 
 where `reach` is known: what is left once everything was learned. It is one minus the random arms for
 strategies with a schedule, the best private table for those without, and sqrt(v), v = 1 - h + h/J, for
-one bandit for everybody. Strategies without a schedule are that bandit at budget 0; for them P is its
-polynomial plus sqrt(1 - e) times one of their own, e the random arms that the budget asks for (`Start`).
-P is fitted to runs of the simulator at random priors by
-``python -m deniable.studies.surface``, which writes `surface.json`. So is the spread of the clicks lost:
-their 10% and 90% quantiles over the prior, relative to the mean.
+one bandit for everybody; visitors before the first table see random arms in any case. Strategies
+without a schedule are that bandit at budget 0; for them N is its network plus sqrt(1 - e) times one of
+their own, e the random arms that the budget asks for (`Start`). N is a small network, fitted to runs of
+the simulator at random priors by ``python -m deniable.studies.surface``, which writes `surface.json`. So
+is the spread of the clicks lost, by polynomials: their 10% and 90% quantiles over the prior, relative to
+the mean.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
@@ -27,9 +27,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from deniable._blocks import BLOCK
 from deniable._types import JsonObject
 from deniable._validation import FloatArray
+from deniable.expectations.curves import Curve, Polynomial, read_curve
+from deniable.privacy.epochs import ENOUGH_BY_SEGMENT, LEAST_BY_ARM, LEAST_NEW
 from deniable.strategies import STRATEGIES
 
 POOLED, RANDOM, PERFECT, BEST_PRIVATE = "pooled", "random", "perfect", "best-private"
@@ -38,10 +39,26 @@ POOLED, RANDOM, PERFECT, BEST_PRIVATE = "pooled", "random", "perfect", "best-pri
 QUANTILES = (0.1, 0.9)
 """Of the clicks lost, over the prior: four experiments in five lie between."""
 
-ROUGH: dict[str, float] = {"constant": 6.0}
-"""Budgets above which a surface misses by more than 2% of the gain, by up to 10% (docs/plan.md)."""
+RATES = (0.002, 0.6)
+"""Base rates that surfaces were fitted to, besides their coordinates."""
+
+LEAST_CLICKS = 20
+"""Expected clicks of an experiment, at the least, that they were fitted to."""
+
+MOST_BUDGETS: dict[str, float] = {"constant": 6.0}
+"""Budgets above which a surface may be off by up to `ROUGH` of the gain. There hardly anybody sees a
+random arm, so that a run stays with whatever its first table said."""
+
+ROUGH = 0.05
+
+MOST_BEFORE = 0.2
+"""The largest part of the visitors before the first table. With fewer tables, their dates matter."""
+
+LEAST_SHOWS = 2
+"""Visitors by cell, at least, before a strategy that learns from all segments makes its first table."""
 
 COORDINATES = ("arms", "segments", "heterogeneity", "explored", "signal", "visitors", "lift")
+"""Of what clicks vary by. Shares have some of them, and what happens before the first table."""
 
 
 @dataclass(frozen=True)
@@ -93,78 +110,6 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Polynomial:
-    """A polynomial in some of the coordinates, scaled to [-1, 1], as products of Legendre polynomials.
-
-    Attributes:
-        names: of the coordinates.
-        low: where each begins.
-        high: where each ends; outside, the value at the edge holds.
-        degrees: of each term in each coordinate, (terms, coordinates).
-        weights: of the terms.
-    """
-
-    names: tuple[str, ...]
-    low: FloatArray
-    high: FloatArray
-    degrees: NDArray[np.int64]
-    weights: FloatArray
-
-    @classmethod
-    def read(cls, stored: JsonObject) -> Polynomial:
-        """From what `stored` returned."""
-        return cls(
-            tuple(stored["names"]),
-            np.array(stored["low"], np.float64),
-            np.array(stored["high"], np.float64),
-            np.array(stored["degrees"], np.int64),
-            np.array(stored["weights"], np.float64),
-        )
-
-    def stored(self) -> JsonObject:
-        """Plain lists, for JSON."""
-        return {
-            "names": list(self.names),
-            "low": [round(value, 6) for value in self.low.tolist()],
-            "high": [round(value, 6) for value in self.high.tolist()],
-            "degrees": self.degrees.tolist(),
-            "weights": [float(f"{value:.6g}") for value in self.weights.tolist()],
-        }
-
-    def terms(self, coordinates: Mapping[str, FloatArray]) -> FloatArray:
-        """Every term at every point, (points, terms)."""
-        product = np.ones((coordinates[self.names[0]].size, len(self.degrees)))
-        for place, name in enumerate(self.names):
-            middle, half = (self.high + self.low)[place] / 2, (self.high - self.low)[place] / 2
-            x = np.clip((coordinates[name].ravel() - middle) / half, -1, 1)
-            powers = np.polynomial.legendre.legvander(x, int(self.degrees[:, place].max()))
-            product *= powers[:, self.degrees[:, place]]
-        return product
-
-    def __call__(self, coordinates: Mapping[str, FloatArray]) -> FloatArray:
-        """The value at every point, in the points' shape."""
-        shape = coordinates[self.names[0]].shape
-        flat = {name: coordinates[name].ravel() for name in self.names}
-        size = flat[self.names[0]].size
-        step = max(1, 8 * BLOCK // len(self.degrees))
-        parts = [
-            self.terms({name: flat[name][start : start + step] for name in self.names})
-            @ self.weights
-            for start in range(0, size, step)
-        ]
-        return np.concatenate(parts or [np.empty(0)]).reshape(shape)
-
-    def inside(
-        self, coordinates: Mapping[str, FloatArray], slack: float = 1e-6
-    ) -> NDArray[np.bool_]:
-        """Whether each point lies where the polynomial was fitted."""
-        good = np.ones(coordinates[self.names[0]].shape, bool)
-        for name, low, high in zip(self.names, self.low, self.high, strict=True):
-            good &= (coordinates[name] >= low - slack) & (coordinates[name] <= high + slack)
-        return good
-
-
-@dataclass(frozen=True)
 class Entry:
     """The surface of one strategy.
 
@@ -175,13 +120,15 @@ class Entry:
     """
 
     strategy: str
-    share: Polynomial | None
+    share: Curve | None
     spread: tuple[Polynomial, ...]
 
     def shares(self, asked: Question) -> FloatArray:
         """Of what perfect information gains, at each point."""
         if self.share is None:
             return np.zeros(asked.arms.shape)
+        if self.strategy == BEST_PRIVATE:
+            return _private_share(self.share, asked)
         begun = start(self.strategy, asked)
         score = begun.score + begun.weight * self.share(coordinates(self.strategy, asked))
         return np.asarray(reach(self.strategy, asked) / (1 + np.exp(-score)))
@@ -196,15 +143,24 @@ class Entry:
         """Where the surface was fitted; elsewhere it holds the value of its edge."""
         if self.share is None:
             return np.ones(asked.arms.shape, bool)
-        return self.share.inside(coordinates(self.strategy, asked))
+        return usual(self.strategy, asked) & self.share.inside(coordinates(self.strategy, asked))
+
+
+def usual(strategy: str, asked: Question) -> NDArray[np.bool_]:
+    """Whether an experiment has a base rate, visitors and a budget for which a surface holds."""
+    low, high = RATES
+    good = (asked.base_rate >= low) & (asked.base_rate <= high)
+    good &= asked.visitors * asked.base_rate >= LEAST_CLICKS
+    good &= asked.budget <= MOST_BUDGETS.get(strategy, np.inf)
+    return good & (after_first(strategy, asked) >= 1 - MOST_BEFORE)
 
 
 class Start(NamedTuple):
-    """What a strategy's polynomial is added to.
+    """What a strategy's network is added to.
 
     Attributes:
         score: of one bandit for everybody, where a strategy is that at budget 0; else 0.
-        weight: what the polynomial is multiplied by.
+        weight: what the network is multiplied by.
     """
 
     score: FloatArray
@@ -228,15 +184,54 @@ def start(strategy: str, asked: Question) -> Start:
 
 
 def reach(strategy: str, asked: Question) -> FloatArray:
-    """The share of the gain that is left once all was learned."""
+    """The share of the gain that is left once all was learned, and the first visitors were not lost."""
+    found = limit(strategy, asked)
+    if strategy == POOLED or learns_together(strategy):
+        return found * after_first(strategy, asked)
+    return found
+
+
+def limit(strategy: str, asked: Question) -> FloatArray:
+    """The share of the gain with known rates; with a schedule, its random arms all the same."""
     if strategy == POOLED:
         return np.sqrt(asked.shared)
     if strategy == BEST_PRIVATE or strategy not in STRATEGIES:
         return np.ones(asked.arms.shape)
-    explored = STRATEGIES[strategy].explored(
-        asked.arms, asked.visitors / asked.segments, asked.budget
-    )
-    return best_private(asked) if explored is None else 1 - explored
+    return 1 - all_explored(strategy, asked) if learns_apart(strategy) else best_private(asked)
+
+
+def first_table(strategy: str, asked: Question) -> FloatArray:
+    """Visitors of all segments before the first table: they all see random arms.
+
+    >>> asked = Question.of(arms=[2, 50], visitors=1e4, segments=2, base_rate=0.1, lift=0.05,
+    ...                     heterogeneity=0.5, budget=1.0)
+    >>> first_table("constant", asked).tolist(), first_table("joint", asked).tolist()
+    ([100.0, 120.0], [100.0, 240.0])
+    """
+    by_segment = np.minimum(LEAST_BY_ARM * asked.arms, ENOUGH_BY_SEGMENT)
+    least = np.maximum(float(LEAST_NEW), by_segment * asked.segments)
+    if learns_apart(strategy):
+        return least
+    return np.asarray(least * np.ceil(LEAST_SHOWS * asked.arms * asked.segments / least))
+
+
+def after_first(strategy: str, asked: Question) -> FloatArray:
+    """The share of the visitors who come after the first table."""
+    return np.maximum(1 - first_table(strategy, asked) / asked.visitors, 0.0)
+
+
+def all_explored(strategy: str, asked: Question) -> FloatArray:
+    """The share of random arms of a strategy with a schedule, those before the first table included."""
+    alone = asked.visitors / asked.segments
+    first = np.minimum(first_table(strategy, asked) / asked.segments, alone)
+    parts = [_random_arms(strategy, asked, clock) for clock in (alone, first)]
+    return np.clip((parts[0] - parts[1] + first) / alone, 0.0, 1.0)
+
+
+def _random_arms(strategy: str, asked: Question, clock: FloatArray) -> FloatArray:
+    share = STRATEGIES[strategy].explored(asked.arms, clock, asked.budget)
+    assert share is not None
+    return share * clock
 
 
 def best_private(asked: Question) -> FloatArray:
@@ -249,8 +244,10 @@ def best_private(asked: Question) -> FloatArray:
     >>> best_private(asked)[0]
     np.float64(1.0)
     """
-    fitted = surface()[BEST_PRIVATE].share
-    assert fitted is not None
+    return surface()[BEST_PRIVATE].shares(asked)
+
+
+def _private_share(fitted: Curve, asked: Question) -> FloatArray:
     alone = np.sqrt(asked.shared)
     at = coordinates(BEST_PRIVATE, asked)
     return alone + (1 - alone) * private_part(at["explored"], fitted(at))
@@ -268,15 +265,20 @@ def coordinates(strategy: str, asked: Question) -> dict[str, FloatArray]:
         "segments": np.log(asked.segments),
         "heterogeneity": asked.heterogeneity,
     }
+    plain["first"] = np.log(first_table(strategy, asked))
     if strategy == POOLED:  # one segment with the lifts of the segments' mean
         return plain | _learning(asked.signal * asked.shared, asked.visitors,
                                  asked.lift * np.sqrt(asked.shared))  # fmt: skip
-    if strategy in STRATEGIES:
+    if learns_apart(strategy):
         alone = asked.visitors / asked.segments
-        explored = STRATEGIES[strategy].explored_last(asked.arms, alone, asked.budget)
-        if explored is not None:
-            learning = _learning(asked.signal / asked.segments, alone, asked.lift)
-            return plain | {"explored": np.log(explored)} | learning
+        last = STRATEGIES[strategy].explored_last(asked.arms, alone, asked.budget)
+        assert last is not None
+        return (
+            plain
+            | {"first": plain["first"] - plain["segments"]}
+            | {"explored": np.log(last), "all explored": np.log(all_explored(strategy, asked))}
+            | _learning(asked.signal / asked.segments, alone, asked.lift)
+        )
     return (
         plain
         | {"explored": log_exploration(asked.sides, asked.budget)}
@@ -327,8 +329,20 @@ def surface_name(strategy: str, n_segments: int) -> str:
 @lru_cache(maxsize=1)
 def surface() -> dict[str, Entry]:
     """The surface that comes with the package, by strategy."""
+    return read_entries(_stored()["entries"])
+
+
+@lru_cache(maxsize=1)
+def worst_error() -> float:
+    """How far shares were off at most, against direct simulation at random priors."""
+    errors: JsonObject = _stored()["errors"]
+    return max((float(one["worst"]) for one in errors.values()), default=1.0)
+
+
+def _stored() -> JsonObject:
     text = files("deniable.expectations").joinpath("surface.json").read_text(encoding="utf-8")
-    return read_entries(json.loads(text)["entries"])
+    found: JsonObject = json.loads(text)
+    return found
 
 
 def read_entries(stored: JsonObject) -> dict[str, Entry]:
@@ -336,22 +350,8 @@ def read_entries(stored: JsonObject) -> dict[str, Entry]:
     return {
         name: Entry(
             name,
-            None if entry["share"] is None else Polynomial.read(entry["share"]),
+            None if entry["share"] is None else read_curve(entry["share"]),
             tuple(map(Polynomial.read, entry["spread"])),
         )
         for name, entry in stored.items()
     }
-
-
-def product_degrees(most: float, weights: Sequence[float], highest: int) -> NDArray[np.int64]:
-    """Degrees of all terms whose weighted total is at most `most`, each up to `highest`."""
-    found: list[tuple[int, ...]] = [()]
-    for weight in weights:
-        found = [
-            (*left, degree)
-            for left in found
-            for degree in range(highest + 1)
-            if sum(w * d for w, d in zip(weights, left, strict=False)) + weight * degree
-            <= most + 1e-9
-        ]
-    return np.array(found, np.int64)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
+from deniable.expectations.surface import MOST_BUDGETS, ROUGH
 from deniable.planning.plan import Plan, StrategySummary
 from deniable.planning.trace import TraceCost
 from deniable.strategies.rules import GRADE_WORDS
@@ -161,6 +162,16 @@ def known_words(plan: Plan) -> str:
         f"For a base rate of {_percent(found.base_rate)}, arms that differ by {_percent(found.lift)} of "
         f"it (standard deviation), and {_percent(found.heterogeneity)} of that variance by segment."
     )
+    if found.error is not None:
+        share = found.error / found.gain
+        rough = "; ".join(
+            f"{name} above budget {most:g}: {ROUGH:.0%}" for name, most in MOST_BUDGETS.items()
+        )
+        words += (
+            f" These figures are read from a surface; against direct simulation it was off by at most "
+            f"{share:.1%} of what perfect information gains, here {clicks_words(found.error)} clicks "
+            f"({rough})."
+        )
     return f"{words} {found.note}".strip()
 
 

@@ -11,7 +11,6 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -19,8 +18,10 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
+from deniable._types import JsonObject
 from deniable._validation import FloatArray
 from deniable.expectations import surface as shipped
+from deniable.expectations.curves import Network, Polynomial, product_degrees
 from deniable.expectations.surface import (
     BEST_PRIVATE,
     COORDINATES,
@@ -28,19 +29,18 @@ from deniable.expectations.surface import (
     QUANTILES,
     RANDOM,
     Entry,
-    Polynomial,
     Question,
     coordinates,
     learns_apart,
     private_part,
-    product_degrees,
     reach,
     spread_coordinates,
     start,
 )
 from deniable.studies import surface_check as checks
 from deniable.studies import surface_runs as runs
-from deniable.studies.surface_luck import expected_rows, noise_near
+from deniable.studies.surface_luck import expected_rows, noise_at, noise_near
+from deniable.studies.surface_network import blank_network, fit_network
 from deniable.studies.surface_runs import LIFTS, MOST_BUDGET, SIGNALS, VISITORS, Rows, domain_of
 
 app = typer.Typer(add_completion=False, help=__doc__)
@@ -48,10 +48,10 @@ app = typer.Typer(add_completion=False, help=__doc__)
 FILES = {
     RANDOM: 20,
     BEST_PRIVATE: 30,
-    POOLED: 8,
-    "constant": 16,
-    "dynamic": 24,
-    "joint": 14,
+    POOLED: 11,
+    "constant": 60,
+    "dynamic": 30,
+    "joint": 8,
 }
 """Thousands of rows of each surface that ships."""
 
@@ -59,6 +59,8 @@ _OTHERS = 16
 
 _Folder = Annotated[Path, typer.Option(help="Where the rows are kept.")]
 _FOLDER = Path(".cache/surface")
+_Target = Annotated[Path, typer.Option(help="The file to write.")]
+_TARGET = Path("src/deniable/expectations/surface.json")
 
 
 @app.command()
@@ -70,7 +72,7 @@ def make(
         int | None, typer.Option(help="Thousands of rows for each surface (default: as shipped).")
     ] = None,
 ) -> None:
-    """Run the simulator at random priors; 13 minutes on one core."""
+    """Run the simulator at random priors; 10 minutes on one core."""
     wanted = {
         name: files or FILES.get(name, _OTHERS) for name in runs.names() if only in (None, name)
     }
@@ -82,16 +84,15 @@ def make(
 @app.command()
 def fit(
     folder: _Folder = _FOLDER,
-    target: Annotated[Path, typer.Option(help="The file to write.")] = Path(
-        "src/deniable/expectations/surface.json"
-    ),
+    target: _Target = _TARGET,
     only: Annotated[
         list[str] | None, typer.Option(help="Surfaces to fit; the file keeps its others.")
     ] = None,
 ) -> None:
     """Write the surface from the rows."""
-    kept = json.loads(target.read_text())["entries"] if only else {}
-    entries: dict[str, object] = {name: kept[name] for name in runs.names() if name in kept}
+    before = json.loads(target.read_text()) if only else {"entries": {}, "errors": {}}
+    entries: dict[str, object] = before["entries"]
+    errors = before.get("errors", {})
     for name in runs.names():
         if only and name not in only:
             continue
@@ -101,20 +102,25 @@ def fit(
             "share": None if entry.share is None else entry.share.stored(),
             "spread": [one.stored() for one in entry.spread],
         }
-        target.write_text(
-            json.dumps({"seed": runs.SEED, "entries": entries}, separators=(",", ":"))
-        )
+        errors.pop(name, None)  # it was another's
+        _write(target, entries, errors)
         if name in (BEST_PRIVATE, POOLED):  # others are fitted relative to them
             shipped.surface.cache_clear()
-        terms = 0 if entry.share is None else len(entry.share.weights)
-        typer.echo(f"{name}: {rows.lost.size:,} rows, {terms} terms")
+        typer.echo(f"{name}: {rows.lost.size:,} rows")
     shipped.surface.cache_clear()
+
+
+def _write(target: Path, entries: JsonObject, errors: JsonObject) -> None:
+    ordered = {name: entries[name] for name in runs.names() if name in entries}
+    kept = {"seed": runs.SEED, "errors": errors, "entries": ordered}
+    target.write_text(json.dumps(kept, separators=(",", ":")))
 
 
 @app.command()
 def check(
     folder: _Folder = _FOLDER,
-    priors: Annotated[int, typer.Option(help="How many random priors of each surface.")] = 25,
+    target: _Target = _TARGET,
+    priors: Annotated[int, typer.Option(help="How many random priors of each surface.")] = 100,
     noise: Annotated[
         float, typer.Option(help="Standard error from which a prior needs no more runs.")
     ] = checks.NOISE,
@@ -122,7 +128,8 @@ def check(
     only: Annotated[str | None, typer.Option(help="One strategy.")] = None,
     seconds: Annotated[float, typer.Option(help="Begin nothing new after so long.")] = math.inf,
 ) -> None:
-    """Compare the surface with direct simulation, in percent of the gain."""
+    """Compare the surface with direct simulation, in percent of the gain; the file keeps the errors."""
+    stored = json.loads(target.read_text())
     for name in runs.names():
         if name == RANDOM or only not in (None, name):
             continue
@@ -130,27 +137,25 @@ def check(
         found = list(checks.make_checks(folder, name, asked, seed, seconds, noise))
         if found:
             typer.echo(checks.summary(name, found[-1]))
+            stored.setdefault("errors", {})[name] = checks.errors_of(found[-1])
+            _write(target, stored["entries"], stored["errors"])
 
 
-_WEIGHT = {
-    "arms": 1.0,
-    "segments": 1.0,
-    "heterogeneity": 1.0,
-    "explored": 0.8,
-    "signal": 0.5,
-    "visitors": 1.0,
-    "lift": 1.5,
-}
-"""What a degree in each coordinate costs: the signal may bend most."""
+_HIDDEN = (24, 24)
+"""Units of the network's layers."""
 
-_DEGREE, _DEGREES = 2.5, {BEST_PRIVATE: 5.0, POOLED: 3.0}
-"""The most of a term by these weights, by runs that were left out of the fit. The best private table
-needs no runs, so that its surface can bend more."""
+_PASSES = (40, 40, 160)
+"""Passes over the rows in each round of a fit."""
+
+_WEIGHT = {"arms": 1.0, "segments": 1.0, "heterogeneity": 1.0, "explored": 0.8}
+_DEGREE = 5.0
+"""What a degree in each coordinate of the best private table costs, and the most of a term."""
 
 _SPREAD_DEGREE, _HIGHEST = 2.0, 8
 _RIDGE = 0.02
-_MISFIT = 0.05
-"""Rows with less noise than this count no more for it: the curve cannot follow them all."""
+_MISFIT, _ROUGH = 0.015, 0.05
+"""Rows with less noise than this count no more for it: the network, or the polynomial, cannot follow
+them all."""
 
 _LEAST_LOST = 1e-4
 Curve = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
@@ -162,39 +167,56 @@ def fit_entry(name: str, asked: Question, rows: Rows) -> Entry:
     lost = rows.lost
     if name == RANDOM:
         return Entry(name, None, _spreads(name, asked, lost))
-    blank = _blank(name, _names(name), _DEGREES.get(name, _DEGREE))
-    at = coordinates(name, asked)
-    terms = blank.terms(at)
-    curve: Curve
-    if name == BEST_PRIVATE:
-        curve = _private(asked, at["explored"])
-    else:
-        begun, reached = start(name, asked), reach(name, asked)
-        terms *= begun.weight[:, None]
-        curve = partial(_logistic, begun.score, reached)
-    weights, precision = np.zeros(len(blank.degrees)), np.ones(lost.shape)
-    # Where each segment learns by itself it is a run of its own.
-    alone = asked.segments if learns_apart(name) else np.ones(lost.shape)
-    total = blank.degrees.sum(axis=1)
-    penalty = _RIDGE * (1.0 + total) ** 2 * (total > 0)
-    for _ in range(4):
-        share, _ = curve(terms @ weights)
-        wanted = expected_rows(name, share, asked, rows)
-        weights = _least_squares(terms, wanted, precision, curve, weights, penalty)
-        missed = wanted - curve(terms @ weights)[0]
-        noise = noise_near(asked.signal / alone, missed**2 * alone) / alone
-        precision = 1 / (_MISFIT**2 + noise)
-        precision /= precision.mean()
-    share, _ = curve(terms @ weights)
-    fitted = replace(blank, weights=weights)
+    fitted = _fit_private(asked, rows) if name == BEST_PRIVATE else _fit_network(name, asked, rows)
+    share = Entry(name, fitted, ()).shares(asked)
     return Entry(name, fitted, _spreads(name, asked, lost / np.maximum(1 - share, _LEAST_LOST)))
 
 
-def _logistic(
-    begun: FloatArray, reached: FloatArray, z: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    learned = 1 / (1 + np.exp(-np.clip(begun + z, -30, 30)))
-    return reached * learned, reached * learned * (1 - learned)
+def _fit_network(name: str, asked: Question, rows: Rows) -> Network:
+    """A network, in rounds: each takes more of the luck off, and knows better which rows are noisy."""
+    names = _names(name)
+    found = blank_network(names, *_ends(name, names), _HIDDEN, runs.SEED)
+    points = found.scaled(coordinates(name, asked))
+    begun, reached = start(name, asked), reach(name, asked)
+
+    def link(some: NDArray[np.int64], value: FloatArray) -> tuple[FloatArray, FloatArray]:
+        weight = begun.weight[some]
+        learned = 1 / (1 + np.exp(-np.clip(begun.score[some] + weight * value, -30, 30)))
+        return reached[some] * learned, reached[some] * learned * (1 - learned) * weight
+
+    everywhere = np.arange(rows.lost.size)
+    # Where each segment learns by itself it is a run of its own.
+    alone = asked.segments if learns_apart(name) else np.ones(rows.lost.shape)
+    precision = np.ones(rows.lost.shape)
+    rng = np.random.default_rng(runs.SEED)
+    for passes in _PASSES:
+        share, _ = link(everywhere, found.values_at(points))
+        wanted = expected_rows(name, share, asked, rows)
+        found = fit_network(found, points, wanted, precision, link, passes=passes, rng=rng)
+        missed = wanted - link(everywhere, found.values_at(points))[0]
+        precision = 1 / (_MISFIT**2 + noise_at(points, missed**2 * alone) / alone)
+        precision /= precision.mean()
+    return found
+
+
+def _fit_private(asked: Question, rows: Rows) -> Polynomial:
+    """The best private table's share: a polynomial, as its rows have no luck but the rates'."""
+    names = _names(BEST_PRIVATE)
+    low, high = _ends(BEST_PRIVATE, names)
+    degrees = product_degrees(_DEGREE, [_WEIGHT[one] for one in names], _HIGHEST)
+    blank = Polynomial(names, low, high, degrees, np.zeros(len(degrees)))
+    at = coordinates(BEST_PRIVATE, asked)
+    terms, curve = blank.terms(at), _private(asked, at["explored"])
+    weights, precision = np.zeros(len(degrees)), np.ones(rows.lost.shape)
+    total = degrees.sum(axis=1)
+    penalty = _RIDGE * (1.0 + total) ** 2 * (total > 0)
+    for _ in range(4):
+        wanted = expected_rows(BEST_PRIVATE, curve(terms @ weights)[0], asked, rows)
+        weights = _least_squares(terms, wanted, precision, curve, weights, penalty)
+        missed = wanted - curve(terms @ weights)[0]
+        precision = 1 / (_ROUGH**2 + noise_near(asked.signal, missed**2))
+        precision /= precision.mean()
+    return replace(blank, weights=weights)
 
 
 def _private(asked: Question, explored: FloatArray) -> Curve:
@@ -248,10 +270,12 @@ def _spreads(name: str, asked: Question, relative: FloatArray) -> tuple[Polynomi
     chosen: tuple[str, ...] = COORDINATES[:3] if name == RANDOM else COORDINATES
     if name in (POOLED, BEST_PRIVATE):
         chosen = tuple(one for one in chosen if one != "explored" or name == BEST_PRIVATE)
-    start = _blank(name, chosen, _SPREAD_DEGREE, whole=True)
-    terms = start.terms(spread_coordinates(asked))
+    degrees = product_degrees(_SPREAD_DEGREE, [1.0] * len(chosen), _HIGHEST)
+    ends = _ends(name, chosen, whole=True)
+    blank = Polynomial(chosen, *ends, degrees, np.zeros(len(degrees)))
+    terms = blank.terms(spread_coordinates(asked))
     wanted = np.log(np.maximum(relative, _LEAST_LOST))
-    return tuple(replace(start, weights=_quantile(terms, wanted, q)) for q in QUANTILES)
+    return tuple(replace(blank, weights=_quantile(terms, wanted, q)) for q in QUANTILES)
 
 
 def _quantile(terms: FloatArray, wanted: FloatArray, part: float) -> FloatArray:
@@ -277,42 +301,43 @@ def _names(name: str) -> tuple[str, ...]:
     if name == BEST_PRIVATE:
         return ("arms", "segments", "heterogeneity", "explored")
     if name == POOLED:
-        return ("arms", *learning)
+        return ("arms", "first", *learning)
     if learns_apart(name):
-        return ("arms", "explored", *learning)
+        return ("arms", "first", "explored", "all explored", *learning)
     return ("arms", "segments", "heterogeneity", "explored", *learning)
 
 
-def _blank(name: str, names: tuple[str, ...], degree: float, whole: bool = False) -> Polynomial:
-    """A polynomial without weights on the surface's domain.
+def _ends(name: str, names: tuple[str, ...], whole: bool = False) -> tuple[FloatArray, FloatArray]:
+    """Where the coordinates begin and end on a surface's domain.
 
     Args:
         name: of the surface.
         names: of the coordinates.
-        degree: the most of a term, by the weights of the coordinates.
         whole: whether the coordinates are the whole experiment's, or a segment's where it learns alone.
     """
     domain = domain_of(name)
-    most = domain.segments[1]
-    alone = domain.segments[0] == 1 and most > 1 and not whole
+    few, most = domain.segments
+    apart = most if learns_apart(name) and not whole else 1
+    narrow = math.sqrt(most) if name == POOLED and not whole else 1.0
+    corners = Question.of(
+        arms=[[2], [domain.arms]], visitors=VISITORS[0], segments=[few, most], base_rate=0.1,
+        lift=0.1, heterogeneity=0.0, budget=0.0,
+    )  # fmt: skip
+    first = coordinates(name, corners).get("first", np.zeros(1))
+    explored = float(np.log(2) - np.logaddexp(0, MOST_BUDGET)), 0.0
     ends: dict[str, tuple[float, float]] = {
         "arms": (np.log(2), np.log(domain.arms)),
-        "segments": (np.log(domain.segments[0]), np.log(most)),
+        "segments": (np.log(few), np.log(most)),
         "heterogeneity": (0.0, 1.0),
-        "explored": (float(np.log(2) - np.logaddexp(0, MOST_BUDGET)), 0.0),
-        "signal": (np.log(SIGNALS[0] / (most if alone else 1)), np.log(SIGNALS[1])),
-        "visitors": (np.log(VISITORS[0] / (most if alone else 1)), np.log(VISITORS[1])),
-        "lift": (np.log(LIFTS[0] / (most**0.5 if alone else 1)), np.log(LIFTS[1])),
+        "first": (float(first.min()), float(first.max())),
+        "explored": explored,
+        "all explored": explored,
+        "signal": (np.log(SIGNALS[0] / apart / narrow**2), np.log(SIGNALS[1])),
+        "visitors": (np.log(VISITORS[0] / apart), np.log(VISITORS[1])),
+        "lift": (np.log(LIFTS[0] / narrow), np.log(LIFTS[1])),
     }
-    weights = [_WEIGHT[one] if not whole else 1.0 for one in names]
-    degrees: NDArray[np.int64] = product_degrees(degree, weights, _HIGHEST)
-    return Polynomial(
-        names,
-        np.array([ends[one][0] for one in names]),
-        np.array([ends[one][1] for one in names]),
-        degrees,
-        np.zeros(len(degrees)),
-    )
+    low, high = np.array([ends[one] for one in names]).T
+    return low, high
 
 
 if __name__ == "__main__":

@@ -136,12 +136,21 @@ def _rows(strategy: str, asked: Question, repetitions: int, rng: np.random.Gener
     return np.array([runs.run_row(strategy, asked, rng) for _ in range(repetitions)])
 
 
+def errors_of(found: Sequence[Difference]) -> dict[str, float]:
+    """What the plan says about its surface: the worst error, and the root mean square beyond noise."""
+    errors = np.array([one.error for one in found])
+    noise = np.array([one.noise for one in found])
+    own = math.sqrt(max(0.0, float((errors**2 - noise**2).mean())))
+    worst = float(np.abs(errors).max())
+    return {"priors": len(found), "worst": round(worst, 5), "usual": round(own, 5)}
+
+
 def summary(name: str, found: Sequence[Difference]) -> str:
     """Errors in percent of the gain; what is left of them without the simulation's noise."""
     errors = np.array([one.error for one in found])
     noise = np.array([one.noise for one in found])
     worst = found[int(np.abs(errors).argmax())]
-    own = math.sqrt(max(0.0, float((errors**2 - noise**2).mean())))
+    own = errors_of(found)["usual"]
     size = np.abs(errors)
     return (
         f"{name}: {len(found)} priors, error median {np.median(size):.2%}, "

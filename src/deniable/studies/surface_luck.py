@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from deniable._validation import FloatArray
-from deniable.expectations.surface import BEST_PRIVATE, Question, reach
+from deniable.expectations.surface import BEST_PRIVATE, Question, limit
 from deniable.studies.surface_runs import Rows
 
 CHANCES = 5
@@ -25,7 +25,7 @@ def expected_rows(name: str, share: ArrayLike, asked: Question, rows: Rows) -> F
     are parabolas in how much was learned.
     """
     share = np.broadcast_to(np.asarray(share, np.float64), rows.lost.shape)
-    reached = np.sqrt(asked.shared) if name == BEST_PRIVATE else reach(name, asked)
+    reached = np.sqrt(asked.shared) if name == BEST_PRIVATE else limit(name, asked)
     learned = np.broadcast_to(share / np.maximum(reached, 1e-9), share.shape)
     plain = 1 - rows.lost
     known = rows.known - (1 - reached)
@@ -70,3 +70,18 @@ def noise_near(along: FloatArray, squares: FloatArray) -> FloatArray:
     found = np.empty(squares.size)
     found[order] = sums / rows
     return found
+
+
+def noise_at(points: FloatArray, squares: FloatArray) -> FloatArray:
+    """The mean of squares as a smooth function of all coordinates: the log of it is a parabola.
+
+    Args:
+        points: scaled coordinates, (rows, coordinates).
+        squares: of what is missed.
+    """
+    products = [points[:, a] * points[:, b] for a in range(points.shape[1]) for b in range(a + 1)]
+    terms = np.column_stack([np.ones(len(points)), points, *products])
+    logs = np.log(squares + _LEAST_NOISE**4)
+    fitted = terms @ np.linalg.lstsq(terms, logs, rcond=1e-9)[0]
+    # The mean of a log is below the log of the mean, by as much everywhere if the law is the same.
+    return np.asarray(np.exp(fitted) * (squares.sum() / np.exp(fitted).sum()))

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -21,11 +21,14 @@ from deniable._validation import FloatArray
 from deniable.expectations.prior import Prior, best_rate, mean_rate
 from deniable.expectations.surface import (
     BEST_PRIVATE,
+    LEAST_CLICKS,
     POOLED,
     RANDOM,
+    RATES,
     Question,
     learns_apart,
     reach,
+    usual,
 )
 from deniable.policies.base import Policy, as_served
 from deniable.policies.tables import PooledPolicy
@@ -45,8 +48,9 @@ MOST_BUDGET = 8.0
 SIGNALS = (0.02, 1e6)
 VISITORS = (1e3, 1e10)
 LIFTS = (0.002, 0.5)
-RATES = (0.002, 0.6)
-LEAST_CLICKS = 20
+
+LOOKS = 1.5
+"""How often, in a tenfold of visitors, a run is looked at on the way."""
 
 MOST_JUDGED, MOST_JUDGED_ALONE = 300.0, 3000.0
 """The largest signal at which rows are judged by their counts, where segments learn from each other and
@@ -86,7 +90,7 @@ def names() -> tuple[str, ...]:
 
 
 def draw_questions(
-    name: str, count: int, rng: np.random.Generator, *, lucky: bool = False
+    name: str, count: int, rng: np.random.Generator, *, fitted: bool = False
 ) -> list[Question]:
     """Random experiments and priors of the domain, each asked of its own.
 
@@ -94,7 +98,8 @@ def draw_questions(
         name: of the surface.
         count: how many.
         rng: the generator.
-        lucky: whether to leave out three in five of those at which runs hardly differ by luck.
+        fitted: whether they are for a fit: fewer where runs hardly differ by luck, more where the budget
+            is large.
     """
     domain = domain_of(name)
     found: list[Question] = []
@@ -107,22 +112,23 @@ def draw_questions(
         arms = round(_log_uniform(rng, 1.6, domain.arms + 0.49))
         low, high = domain.segments
         segments = round(_log_uniform(rng, max(low - 0.4, 0.75), high + 0.49))
-        alone = segments if learns_apart(name) else 1
-        if lucky and not LUCKY[0] <= signal / alone <= LUCKY[1] and rng.random() < 0.6:
+        dull = not learns_apart(name) and not LUCKY[0] <= signal <= LUCKY[1]
+        if fitted and dull and rng.random() < 0.6:
             continue
-        # Budgets are denser where they matter: half of all below 2.
-        budget = MOST_BUDGET * rng.random() ** 2
-        found.append(
-            Question.of(
-                arms=max(2, arms),
-                visitors=visitors,
-                segments=segments,
-                base_rate=rate,
-                lift=lift,
-                heterogeneity=rng.random(),
-                budget=budget,
-            )
+        # Budgets are denser where they matter: half of all below 2. Large ones are harder to fit.
+        budget = MOST_BUDGET * rng.random() ** (1 if fitted and learns_apart(name) else 2)
+        asked = Question.of(
+            arms=max(2, arms),
+            visitors=visitors,
+            segments=segments,
+            base_rate=rate,
+            lift=lift,
+            heterogeneity=rng.random(),
+            budget=budget,
         )
+        # A fit needs neighbours beyond the edge.
+        if fitted or usual(name, asked):
+            found.append(asked)
     return found
 
 
@@ -162,6 +168,12 @@ class Row(NamedTuple):
 
 def run_row(name: str, asked: Question, rng: np.random.Generator) -> Row:
     """One run at this prior: rates, and the strategy's luck."""
+    return run_rows(name, [asked], rng)[0]
+
+
+def run_rows(name: str, looks: Sequence[Question], rng: np.random.Generator) -> list[Row]:
+    """One run that is looked at on the way: questions that differ in their visitors, ascending."""
+    asked = looks[-1]
     rates = _rates(asked, rng)
     usual = float(mean_rate(asked.base_rate, asked.lift))
     unit = float(best_rate(asked.arms, asked.base_rate, asked.lift)) - usual
@@ -169,34 +181,42 @@ def run_row(name: str, asked: Question, rng: np.random.Generator) -> Row:
     gain = (best - float(rates.mean())) / unit
     pooled = (best - float(rates.mean(axis=1).max())) / unit
     if name == RANDOM:
-        return Row(gain, gain, gain, math.nan, math.nan, math.nan)
+        return [Row(gain, gain, gain, math.nan, math.nan, math.nan)]
     if name == BEST_PRIVATE:
         lost = (best - _private_value(rates, asked)) / unit
-        return Row(lost, gain, pooled, math.nan, math.nan, math.nan)
-    lost, shows, clicks = _run(name, asked, rates, int(rng.integers(2**62)))
-    if name == POOLED:
-        known = pooled
-    elif learns_apart(name):
-        known = float(1 - reach(name, asked)) * gain
-    else:
-        known = (best - _private_value(rates, asked)) / unit
-    judged = _judged(name, asked, shows, clicks)
-    return Row(lost / unit, gain, known, *(part / unit for part in judged))
+        return [Row(lost, gain, pooled, math.nan, math.nan, math.nan)]
+    found = []
+    counted = _run(name, looks, rates, int(rng.integers(2**62)))
+    for look, lost, shows, clicks in zip(looks, *counted, strict=True):
+        if name == POOLED:
+            known = pooled
+        elif learns_apart(name):
+            known = float(1 - reach(name, look)) * gain
+        else:
+            known = (best - _private_value(rates, asked)) / unit
+        judged = _judged(name, look, shows, clicks)
+        found.append(Row(lost / unit, gain, known, *(part / unit for part in judged)))
+    return found
 
 
 def run_lost(name: str, asked: Question, rates: FloatArray, seed: int) -> float:
     """Clicks lost in one run with these rates: the sum of the shown arms' gaps."""
-    return _run(name, asked, rates, seed)[0] * float(asked.visitors)
+    return float(_run(name, [asked], rates, seed)[0][0]) * float(asked.visitors)
 
 
-def _run(name: str, asked: Question, rates: FloatArray, seed: int) -> tuple[float, Counts, Counts]:
-    """Clicks lost by visitor, and shows and clicks by segment and arm."""
+def _run(
+    name: str, looks: Sequence[Question], rates: FloatArray, seed: int
+) -> tuple[FloatArray, Counts, Counts]:
+    """Clicks lost by visitor, and shows and clicks by segment and arm, at each look."""
     from deniable.simulation.environment import Environment
     from deniable.simulation.job import make_job, run_repetition
 
-    truth = Environment(rates, int(asked.visitors))
-    shows, clicks = run_repetition(make_job(truth, policy_of(name, asked)), seed, 0)
-    return float((shows[-1].T * truth.gaps).sum()) / truth.horizon, shows[-1], clicks[-1]
+    points = [int(one.visitors) for one in looks]
+    truth = Environment(rates, points[-1])
+    job = make_job(truth, policy_of(name, looks[-1]), checkpoints=points)
+    shows, clicks = run_repetition(job, seed, 0)
+    lost = (shows.transpose(0, 2, 1) * truth.gaps).sum(axis=(1, 2)) / np.array(points)
+    return lost, shows, clicks
 
 
 def _judged(
@@ -254,11 +274,31 @@ def _private_value(rates: FloatArray, asked: Question) -> float:
 def make_chunk(name: str, number: int) -> FloatArray:
     """The rows of one file, (CHUNK, columns); a function of its arguments alone."""
     rng = np.random.default_rng([SEED, names().index(name), number])
-    rows = []
-    for asked in draw_questions(name, CHUNK, rng, lucky=True):
-        values = [float(getattr(asked, field)) for field in FIELDS]
-        rows.append([*values, *run_row(name, asked, rng)])
-    return np.array(rows)
+    rows: list[list[float]] = []
+    while len(rows) < CHUNK:
+        (asked,) = draw_questions(name, 1, rng, fitted=True)
+        looks = looks_of(asked, rng) if learns_apart(name) else [asked]
+        for look, row in zip(looks, run_rows(name, looks, rng), strict=True):
+            rows.append([*(float(getattr(look, field)) for field in FIELDS), *row])
+    return np.array(rows[:CHUNK])
+
+
+def looks_of(asked: Question, rng: np.random.Generator) -> list[Question]:
+    """When a run of a strategy that is not told its horizon is looked at, besides at the end.
+
+    Everything that it did until then is a run with fewer visitors.
+    """
+    rate = float(asked.base_rate)
+    signal = rate * float(asked.lift) ** 2 / (1 - rate)
+    low = math.log(max(VISITORS[0], SIGNALS[0] / signal, LEAST_CLICKS / rate))
+    end = math.log(float(asked.visitors))
+    count = math.ceil((end - low) / math.log(10) * LOOKS)
+    steps = (np.arange(count) + rng.random(count)) / max(count, 1)
+    points = {round(math.exp(low + step * (end - low))) for step in steps.tolist()}
+    return [
+        replace(asked, visitors=np.asarray(float(point)))
+        for point in sorted(points | {int(asked.visitors)})
+    ]
 
 
 def make_runs(
