@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import importlib.util
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -125,3 +127,59 @@ def test_numba_is_left_as_it_was() -> None:
     with pytest.raises(numba.TypingError):
         wrong(1)
     assert numba.types.Function.get_call_type is look_up
+
+
+def loaded(path: Path) -> Any:
+    """A module that is not part of a package."""
+    path.parent.mkdir()
+    path.write_text(
+        "from deniable._compile import compiled\n\n@compiled\ndef twice(x):\n    return 2 * x\n"
+    )
+    spec = importlib.util.spec_from_file_location("elsewhere", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.usefixtures("finished")
+def test_a_second_installation_compiles_nothing(tmp_path: Path) -> None:
+    found = []
+    for place in ("here", "there"):
+        (tmp_path / place).mkdir()
+        twice = loaded(tmp_path / place / "package" / "kernels.py").twice
+        assert twice(4) == 8
+        found.append(kernel_of(twice).stats.cache_hits.total())
+    assert found == [0, 1]
+
+
+@pytest.mark.usefixtures("finished")
+def test_what_another_process_compiles_meanwhile_is_not_compiled_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def once(x: int) -> int:
+        return 5 * x
+
+    mine, others = compiled(once), compiled(once)
+
+    def waiting(_file: object, _how: int) -> None:
+        monkeypatch.undo()
+        assert kernel_of(others).compile((numba.int64,)) is not None
+
+    kernel_of(mine), kernel_of(others)  # both know where
+    monkeypatch.setattr(fcntl, "flock", waiting)
+    assert mine(3) == 15
+    assert kernel_of(mine).stats.cache_hits.total() == 1
+
+
+def kernel_of(function: Any) -> Any:
+    return function._whole
+
+
+def test_constants_of_other_files_are_part_of_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A changed constant would otherwise be ignored: Numba looks at a kernel's own file alone."""
+    read: list[Path] = []
+    monkeypatch.setattr(_compile, "hash_of_sources", lambda files: read.extend(files) or "name")
+    _compile.kernel_folder.__wrapped__()
+    assert {"state.py", "rules.py", "leap.py", "_kernel_compiler.py"} <= {one.name for one in read}

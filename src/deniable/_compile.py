@@ -12,14 +12,16 @@ Without Numba (installed by the extra `simulate`) the simulator's kernels cannot
 others run as plain Python, slowly, so that the strategies work without an extra.
 
 Numba's cache only checks a function's own file, and would keep using a caller that was compiled
-with an old version of a function from another file. The cache folder is therefore named after the
-contents of all files with kernels.
+with an old version of a function or a constant from another file. The cache folder is therefore
+named after the contents of all files with kernels and of the modules that these import. It does not
+depend on where the package is, so that a second installation finds what the first one compiled.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Callable, Iterable
 from functools import cached_property, lru_cache, update_wrapper
 from pathlib import Path
@@ -28,6 +30,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from deniable._extras import is_installed, require
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+_IMPORTS = re.compile(r"^from deniable\.([\w.]+) import", re.MULTILINE)
 
 if TYPE_CHECKING:
 
@@ -65,17 +69,11 @@ class _Kernel:
 
     @cached_property
     def _whole(self) -> Any:
-        from numba import config
+        from deniable._kernel_compiler import WholeCompiler, keep_in
 
-        from deniable._kernel_compiler import WholeCompiler
-
-        settings: Any = config
-        usual = settings.CACHE_DIR
-        settings.CACHE_DIR = str(kernel_folder())
-        try:
-            return self._dispatcher(WholeCompiler, cache=True)
-        finally:
-            settings.CACHE_DIR = usual
+        made = self._dispatcher(WholeCompiler)
+        keep_in(kernel_folder() / Path(self.py_func.__code__.co_filename).parent.name, made)
+        return made
 
     @cached_property
     def _part(self) -> Any:
@@ -112,13 +110,13 @@ def is_cached(name: str) -> bool:
 def kernel_folder() -> Path:
     """Return the folder of this version's compiled kernels."""
     here = Path(__file__)
-    compilers = here, here.with_name("_kernel_compiler.py")
-    sources = [
-        source
-        for source in sorted(here.parent.rglob("*.py"))
-        if source in compilers or b"@compiled" in source.read_bytes()
-    ]
-    return cache_folder() / "kernels" / hash_of_sources(sources)
+    sources = {here, here.with_name("_kernel_compiler.py")}
+    for source in here.parent.rglob("*.py"):
+        text = source.read_text(encoding="utf-8")
+        if "@compiled" in text:
+            imported = (here.parent / name.replace(".", "/") for name in _IMPORTS.findall(text))
+            sources |= {source, *(place.with_suffix(".py") for place in imported)}
+    return cache_folder() / "kernels" / hash_of_sources(sorted(filter(Path.exists, sources)))
 
 
 def cache_folder() -> Path:

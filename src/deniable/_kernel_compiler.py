@@ -8,6 +8,7 @@
 - A kernel is not compiled a second time for a number that is known while it is compiled.
 - Passes for what kernels do not have (closures, `with`, loops over mixed tuples) are left out, and
   liveness is not computed again after passes that leave the code as it is.
+- Processes that need the same kernel at the same time wait until one of them has compiled it.
 
 The machine code gives bit-identical results to Numba's own compiler: no option that changes
 arithmetic is modified.
@@ -17,13 +18,20 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 from typing import Any, ClassVar
 
 from llvmlite.binding import Linkage
 from numba import _dynfunc, types  # type: ignore[attr-defined]
 from numba.core import typed_passes as typed
 from numba.core import untyped_passes as untyped
+from numba.core.caching import (
+    CompileResultCacheImpl,
+    FunctionCache,
+    UserProvidedCacheLocator,
+    _SourceFileBackedLocatorMixin,
+)
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import PassManager, register_pass
@@ -177,6 +185,46 @@ class PartCompiler(WholeCompiler):
     """Compiles a kernel that is called by another one."""
 
     replaced: ClassVar[dict[Any, Any]] = WholeCompiler.replaced | {typed.NativeLowering: _LowerPart}
+
+
+def keep_in(folder: Path, kernel: Any) -> None:
+    """Cache a kernel's machine code in this folder, and let one process at a time compile it."""
+
+    class Here(UserProvidedCacheLocator):  # type: ignore[misc]
+        """Numba's own would name the folder after the path of the source."""
+
+        def get_cache_path(self) -> str:
+            return str(folder)
+
+        @classmethod
+        def from_function(cls, function: Any, file: str) -> Any:
+            return _SourceFileBackedLocatorMixin.from_function.__func__(cls, function, file)
+
+    class Kept(CompileResultCacheImpl):  # type: ignore[misc]
+        _locator_classes: ClassVar[list[Any]] = [Here, *CompileResultCacheImpl._locator_classes]
+
+    class Cache(FunctionCache):  # type: ignore[misc]
+        _impl_class = Kept
+
+    kernel._cache = Cache(kernel.py_func)
+    compile_or_load = kernel.compile
+
+    def one_at_a_time(signature: Any) -> Any:
+        with _alone(folder / f"{kernel.py_func.__name__}.lock"):
+            return compile_or_load(signature)
+
+    kernel.compile = one_at_a_time
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Hold a lock among processes, where there are such locks and the folder can be written."""
+    with ExitStack() as held:
+        with suppress(ImportError, OSError):
+            import fcntl
+
+            fcntl.flock(held.enter_context(path.open("ab")), fcntl.LOCK_EX)
+        yield
 
 
 @contextmanager

@@ -64,10 +64,14 @@ class Site:
         self.app.api.state.watcher.look()
 
 
-def token_of(page: httpx.Response) -> str:
-    found = TOKEN.search(page.text)
-    assert found, page.text
+def form_token(text: str) -> str:
+    found = TOKEN.search(text)
+    assert found, text
     return found[1]
+
+
+def token_of(page: httpx.Response) -> str:
+    return form_token(page.text)
 
 
 def sign_in(client: httpx.Client, secret: str, **more: str) -> httpx.Response:

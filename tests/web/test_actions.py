@@ -30,6 +30,7 @@ def test_from_an_empty_store_to_a_winner(empty_site: Site, browser: Browser) -> 
     service = empty_site.service
     with tab(browser, empty_site, secret=empty_site.secret("admin")) as opened:
         page = opened.page
+        opened.open("/")
         expect(page.get_by_role("heading", level=1)).to_contain_text("three steps")
         page.get_by_label("Budget of the firm").fill("3")
         page.get_by_label("Length of the window").fill("30")

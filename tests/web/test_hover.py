@@ -14,8 +14,8 @@ from tests.web.watching import Tab, tab
 
 from deniable.service.service import open as open_service
 
-FRAME = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
-TOLD = """(() => {
+TOLD = """(async () => {
+  await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
   const tip = document.querySelector("#vg-tooltip-element.visible");
   return tip && Object.fromEntries([...tip.querySelectorAll("tr")].map(
     (row) => [...row.cells].map((cell) => cell.textContent.trim())));
@@ -65,7 +65,6 @@ def swept(page: Page, chart: str) -> list[dict[str, str]]:
                 box["x"] + box["width"] * (across + 0.5) / 10,
                 box["y"] + box["height"] * (down + 0.5) / 40,
             )
-            page.evaluate(FRAME)
             told = page.evaluate(TOLD)
             if told and told not in found:
                 found.append(told)

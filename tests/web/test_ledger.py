@@ -261,7 +261,8 @@ def test_a_statement_prints_on_its_own(demo_site: Site, browser: Browser) -> Non
 @pytest.mark.parametrize("path", ["/planner", "/portfolio", "/ledger", STATEMENT])
 def test_a_first_visit_is_small(demo_site: Site, browser: Browser, path: str) -> None:
     """Bytes of the very first visit, the sign-in page included."""
-    with tab(browser, demo_site, secret=demo_site.secret("read")) as opened:
+    with tab(browser, demo_site) as opened:
+        opened.sign_in(demo_site.secret("read"))
         opened.open(path)
         opened.settled()
         assert 10_000 < sum(opened.visits) < 1_500_000

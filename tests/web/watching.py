@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, Request, expect
 from tests.patience import PATIENCE
+from tests.web.site import form_token
 
 expect.set_options(timeout=1000 * PATIENCE)
 
@@ -73,6 +74,7 @@ class Tab:
         expect(self.page.locator("figure.chart:not([data-drawn])")).to_have_count(0)
 
     def sign_in(self, secret: str) -> None:
+        """Fill the form as a person does."""
         self.page.goto(self.site.url + "/login")
         self.page.get_by_text("Sign in with an API key").click()
         self.page.get_by_label("API key").fill(secret)
@@ -127,7 +129,10 @@ def tab(
     theme: Theme = "light",
     width: int = 1200,
 ) -> Iterator[Tab]:
-    """A new tab with nothing in its memory, signed in where a secret is given."""
+    """A new tab with nothing in its memory, signed in where a secret is given.
+
+    The context sends the form itself and keeps the cookie: two pages less to draw for each test.
+    """
     context = browser.new_context(
         color_scheme=theme, viewport={"width": width, "height": 800}, reduced_motion="reduce"
     )
@@ -135,7 +140,10 @@ def tab(
     try:
         opened = Tab(context.new_page(), site)
         if secret:
-            opened.sign_in(secret)
+            page = context.request.get(site.url + "/login")
+            form = {"form_token": form_token(page.text()), "key": secret}
+            answer = context.request.post(site.url + "/login", form=form, max_redirects=0)
+            assert answer.status == 303, answer.text()
         yield opened
     finally:
         context.close()
