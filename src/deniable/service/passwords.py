@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 SHORTEST, LONGEST = 12, 200
 FEWEST_LETTERS = 5
-ALLOWED = f"{SHORTEST} to {LONGEST} characters, {FEWEST_LETTERS} or more different, without the name"
+ALLOWED = (
+    f"{SHORTEST} to {LONGEST} characters, at least {FEWEST_LETTERS} different, without the name"
+)
 _AT_ONCE = 2
 _PATIENCE_SECONDS = 10
 
