@@ -188,9 +188,9 @@ FAULTS = (
     ),
     Fault(
         "storage/sqlite_hot.py",
-        'lease_until = ? WHERE id = ? AND owner = ?",\n'
-        "            (*chain, lease_until, writer, owner),",
-        'lease_until = ? WHERE id = ?",\n            (*chain, lease_until, writer),',
+        '"WHERE id = ? AND owner = ? AND head = ?",\n'
+        "            (*chain, lease_until, writer, owner, before),",
+        '"WHERE id = ?",\n            (*chain, lease_until, writer),',
         "a writer that lost its lease writes into another one's chain (SQLite)",
         LEASES,
     ),
@@ -210,8 +210,8 @@ FAULTS = (
     ),
     Fault(
         "storage/postgres.py",
-        'lease_until = %b WHERE id = %b AND owner = %b"',
-        'lease_until = %b WHERE id = %b AND (owner = %b OR TRUE)"',
+        'b"WHERE id = %b AND owner = %b AND head = %b"',
+        'b"WHERE id = %b AND (owner = %b OR head = %b OR TRUE)"',
         "a writer that lost its lease writes into another one's chain (PostgreSQL)",
         LEASES,
     ),

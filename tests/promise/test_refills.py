@@ -89,6 +89,7 @@ def test_a_clock_that_jumps_ahead_frees_nothing(store_url: str, clock: Clock, da
     with serving(store_url, budget=1) as service:
         spend(service, "first")
         clock.at(days)
+        assert service.firm.current().committed_nano == NANO
         assert not starts(service, "ahead")
         service.beat()  # what is recorded then does not make the time true
         assert not starts(service, "still-ahead")
