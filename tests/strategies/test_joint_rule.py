@@ -248,9 +248,11 @@ def test_earlier_tables_are_made_by_their_own_rule() -> None:
     assert first == pytest.approx(FIRST_RULE, abs=1e-9)
     assert abs(joint_table(shows, clicks, 10**5, 1) - first).max() > 0.01
     assert RULE == JointStrategy.rule == 2
-    # With two arms, with one row for everybody, and across time, nothing has changed.
+    many = _counts(np.random.default_rng(1), 21, 2, 300)
+    # With two arms or more than 20, with one row for everybody, and across time, nothing has changed.
     for counts, budget, floors in [
         ((shows[:2], clicks[:2]), 1, None),
+        (many, 1, None),
         ((shows, clicks), 0, None),
         ((shows[:, :1], clicks[:, :1]), 1, None),
         ((shows, clicks), 1, [0.2, 0.2, 0.1]),
