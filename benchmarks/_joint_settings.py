@@ -4,7 +4,7 @@ Setting i is drawn from its seed and i alone; simulations of it use the seed (RU
 Numbers below 160 and from 4,000 to 4,099 are from SEED: the latter and the even ones below 160 are for
 tuning; the odd ones were held out from an earlier version of the rule, and have been looked at since, as
 have numbers 2,000 to 2,047 and 3,000 to 3,047. Numbers from 5,000 on are from FRESH_SEED, committed
-before any of them was run, to judge the next rule once.
+before any of them was run; rule 2 was judged on them, once.
 """
 
 from __future__ import annotations
@@ -96,10 +96,10 @@ def earlier() -> list[Setting]:
 
 
 def judged() -> list[Setting]:
-    """The settings on which the rule of docs/joint.md was judged; none was used for tuning."""
+    """The settings on which rule 1 was judged; none was used for tuning."""
     return [setting(i) for i in JUDGED]
 
 
 def fresh() -> list[Setting]:
-    """The settings that are run once, after the next rule is final."""
+    """The settings on which rule 2 was judged, after it was final; not for tuning."""
     return [setting(i) for i in FRESH]

@@ -248,15 +248,20 @@ def test_earlier_tables_are_made_by_their_own_rule() -> None:
     assert first == pytest.approx(FIRST_RULE, abs=1e-9)
     assert abs(joint_table(shows, clicks, 10**5, 1) - first).max() > 0.01
     assert RULE == JointStrategy.rule == 2
-    # With two arms, with one row for everybody, and across time, nothing has changed.
-    for counts, budget, floors in [
-        ((shows[:2], clicks[:2]), 1, None),
-        ((shows, clicks), 0, None),
-        ((shows[:, :1], clicks[:, :1]), 1, None),
-        ((shows, clicks), 1, [0.2, 0.2, 0.1]),
-    ]:
-        tables = (joint_table(*counts, 10**5, budget, floors=floors, rule=n) for n in (1, 2))
-        assert next(tables).tolist() == next(tables).tolist()
+    many_shows, many_clicks = _counts(np.random.default_rng(1), 21, 2, 300)
+    # With two arms or more than 20, with one row for everybody, and across time, nothing has changed.
+    cases: list[tuple[Table, Table, float, list[float] | None]] = [
+        (shows[:2], clicks[:2], 1, None),
+        (many_shows, many_clicks, 1, None),
+        (shows, clicks, 0, None),
+        (shows[:, :1], clicks[:, :1], 1, None),
+        (shows, clicks, 1, [0.2, 0.2, 0.1]),
+    ]
+    for seen, clicked, budget, floors in cases:
+        old, new = (
+            joint_table(seen, clicked, 10**5, budget, floors=floors, rule=rule) for rule in (1, 2)
+        )
+        assert old.tolist() == new.tolist()
 
 
 @pytest.mark.parametrize("n_arms", [2, 6])

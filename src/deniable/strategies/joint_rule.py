@@ -39,6 +39,11 @@ RULE = 2
 does for two.
 """
 
+MOST_ARMS = 20
+"""Rule 2 was chosen and judged with up to this many arms. With more it makes the tables of rule 1, which
+did better with the 80 items of Open Bandit.
+"""
+
 FULL_DOUBT = 0.3
 """Doubt is full where the budget lets the dynamic strategy exploit this much or more: randomized
 response shows the best arm with this probability beyond chance. Below, little can be lost by it."""
@@ -171,7 +176,8 @@ class TableMaker:
         self.budget = budget
         self._kind = kind
         one_row = kind == "pooled" or (kind == "joint" and not budget)
-        if kind == "joint" and rule > 1 and n_arms > 2 and n_segments > 1 and not one_row:
+        several = n_segments > 1 and 2 < n_arms <= MOST_ARMS
+        if kind == "joint" and rule > 1 and several and not one_row:
             # With many arms the dynamic table spends most of its visitors on arms that nobody needs.
             tuning = tuning._replace(
                 own_curiosity=1.0, wary_draws=4.0, dynamic_part=2 / n_arms, lean=1.0
