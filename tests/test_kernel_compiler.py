@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from numba.core.codegen import JITCodeLibrary
 
-from deniable import _compile
+from deniable import _compile, _kernel_compiler
 from deniable._compile import as_python, compiled
 from deniable.simulation.kernels.leader import almost_surely_below
 from deniable.simulation.kernels.random_numbers import generator_state, hypergeometric
@@ -179,7 +179,24 @@ def kernel_of(function: Any) -> Any:
 
 def test_constants_of_other_files_are_part_of_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """A changed constant would otherwise be ignored: Numba looks at a kernel's own file alone."""
-    read: list[Path] = []
-    monkeypatch.setattr(_compile, "hash_of_sources", lambda files: read.extend(files) or "name")
-    _compile.kernel_folder.__wrapped__()
-    assert {"state.py", "rules.py", "leap.py", "_kernel_compiler.py"} <= {one.name for one in read}
+    monkeypatch.setattr(
+        _compile, "hash_of_sources", lambda files: " ".join(file.name for file in files)
+    )
+    read = _compile.kernel_folder.__wrapped__().name.split()
+    assert {"state.py", "rules.py", "leap.py", "_kernel_compiler.py"} <= set(read)
+
+
+@pytest.mark.usefixtures("finished")
+def test_whoever_is_stuck_keeps_nobody_waiting(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def thrice(x: int) -> int:
+        return 3 * x
+
+    monkeypatch.setattr(_kernel_compiler, "_PATIENCE", 0.2)
+    kernel = compiled(thrice)
+    kernel_of(kernel)
+    place = tmp_path / Path(__file__).parent.name
+    with (place / "thrice.lock").open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert kernel(2) == 6

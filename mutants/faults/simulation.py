@@ -133,6 +133,27 @@ FAULTS = (
         (f"{COMPILER}::test_a_known_number_is_no_reason_to_compile_again",),
     ),
     Fault(
+        "_kernel_compiler.py",
+        "    kernel.compile = one_at_a_time\n",
+        "",
+        "processes that start together all compile the same kernel",
+        (f"{COMPILER}::test_what_another_process_compiles_meanwhile_is_not_compiled_again",),
+    ),
+    Fault(
+        "_kernel_compiler.py",
+        "            return str(folder)\n",
+        '            return f"{folder}-{hash(self._py_file)}"\n',
+        "a second installation compiles every kernel again",
+        (f"{COMPILER}::test_a_second_installation_compiles_nothing",),
+    ),
+    Fault(
+        "_compile.py",
+        'sources |= {source, *(place.with_suffix(".py") for place in imported)}',
+        "sources |= {source}",
+        "a changed constant of another file is ignored by compiled kernels",
+        (f"{COMPILER}::test_constants_of_other_files_are_part_of_the_name",),
+    ),
+    Fault(
         "simulation/results.py",
         "lost = np.cumsum(new * gaps[world.phase_at(job.checkpoints)], axis=1)",
         "lost = np.cumsum(new * gaps[0], axis=1)",

@@ -17,6 +17,7 @@ arithmetic is modified.
 from __future__ import annotations
 
 import gc
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -29,7 +30,7 @@ from numba.core import untyped_passes as untyped
 from numba.core.caching import (
     CompileResultCacheImpl,
     FunctionCache,
-    UserProvidedCacheLocator,
+    _CacheLocator,
     _SourceFileBackedLocatorMixin,
 )
 from numba.core.codegen import JITCodeLibrary
@@ -49,6 +50,9 @@ NOT_NEEDED = frozenset(
     }
 )
 """Numba's passes that have no effect on kernels. The tests compare with Numba's own compiler."""
+
+_PATIENCE = 60
+"""Seconds to wait for another process; the largest kernel takes ten."""
 
 _functions: Any = types.Function
 _kernels: Any = types.Dispatcher
@@ -190,23 +194,19 @@ class PartCompiler(WholeCompiler):
 def keep_in(folder: Path, kernel: Any) -> None:
     """Cache a kernel's machine code in this folder, and let one process at a time compile it."""
 
-    class Here(UserProvidedCacheLocator):  # type: ignore[misc]
-        """Numba's own would name the folder after the path of the source."""
+    class Here(_SourceFileBackedLocatorMixin, _CacheLocator):
+        """Numba's own locators name the folder after the path of the source."""
+
+        def __init__(self, function: Any, file: str) -> None:
+            self._py_file, self._lineno = file, function.__code__.co_firstlineno
 
         def get_cache_path(self) -> str:
             return str(folder)
 
-        @classmethod
-        def from_function(cls, function: Any, file: str) -> Any:
-            return _SourceFileBackedLocatorMixin.from_function.__func__(cls, function, file)
-
-    class Kept(CompileResultCacheImpl):  # type: ignore[misc]
-        _locator_classes: ClassVar[list[Any]] = [Here, *CompileResultCacheImpl._locator_classes]
-
-    class Cache(FunctionCache):  # type: ignore[misc]
-        _impl_class = Kept
-
-    kernel._cache = Cache(kernel.py_func)
+    usual: Any = CompileResultCacheImpl._locator_classes  # where this folder cannot be written
+    kept = type("Kept", (CompileResultCacheImpl,), {"_locator_classes": [Here, *usual]})
+    made: Any = type("KernelCache", (FunctionCache,), {"_impl_class": kept})
+    kernel._cache = made(kernel.py_func)
     compile_or_load = kernel.compile
 
     def one_at_a_time(signature: Any) -> Any:
@@ -218,12 +218,21 @@ def keep_in(folder: Path, kernel: Any) -> None:
 
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    """Hold a lock among processes, where there are such locks and the folder can be written."""
+    """Hold a lock among processes, where there are such locks and the folder can be written.
+
+    Whoever has waited for a minute goes on without it, because its holder may never end.
+    """
     with ExitStack() as held:
         with suppress(ImportError, OSError):
             import fcntl
 
-            fcntl.flock(held.enter_context(path.open("ab")), fcntl.LOCK_EX)
+            file = held.enter_context(path.open("ab"))
+            end = time.monotonic() + _PATIENCE
+            while time.monotonic() < end:
+                with suppress(BlockingIOError):
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                time.sleep(0.05)
         yield
 
 

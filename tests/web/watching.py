@@ -141,7 +141,10 @@ def tab(
         opened = Tab(context.new_page(), site)
         if secret:
             page = context.request.get(site.url + "/login")
-            form = {"form_token": form_token(page.text()), "key": secret}
+            form: dict[str, str | float | bool] = {
+                "form_token": form_token(page.text()),
+                "key": secret,
+            }
             answer = context.request.post(site.url + "/login", form=form, max_redirects=0)
             assert answer.status == 303, answer.text()
         yield opened
