@@ -147,9 +147,9 @@ def known_words(plan: Plan) -> str:
             f"{name} above budget {most:g}: {ROUGH:.0%}" for name, most in MOST_BUDGETS.items()
         )
         words += (
-            f" Figures are read from a surface; against direct simulation that of {found.best} was off by "
-            f"at most {share:.1%} of what perfect information gains, here {clicks_words(found.error)} "
-            f"clicks ({rough})."
+            f" Figures are read from a surface; against direct simulation that of {found.best} was "
+            f"off by at most {share:.1%} of what perfect information gains, here "
+            f"{clicks_words(found.error)} clicks ({rough})."
         )
     return f"{words} {found.note}".strip()
 
