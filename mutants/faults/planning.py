@@ -128,8 +128,8 @@ FAULTS = (
     ),
     Fault(
         "planning/expectation.py",
-        "worst_error() * gain if covered and asked.usual else None",
-        "worst_error() * gain",
+        "worst * gain if covered and asked.usual else None",
+        "worst * gain",
         "a plan promises the surface's accuracy where nobody compared it",
         (f"{EXPECTATION}::test_the_plan_says_how_far_its_surface_may_be_off",),
     ),

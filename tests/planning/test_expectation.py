@@ -13,6 +13,7 @@ import deniable
 from deniable.errors import InvalidArgumentError
 from deniable.expectations.expected import RIVALS, expected_loss
 from deniable.expectations.prior import Prior
+from deniable.expectations.surface import worst_error
 from deniable.planning.expectation import NEAR_LOST, Asked, simulated_outcomes
 from deniable.planning.plan import Plan
 from deniable.planning.report import expected_words, known_words, plan_sections
@@ -81,8 +82,9 @@ def test_the_plan_says_how_far_its_surface_may_be_off() -> None:
     assert found is not None
     assert found.error is not None
     assert found.note == ""
-    assert 0 < found.error / found.gain < 0.02
-    assert f"off by at most {found.error / found.gain:.1%}" in known_words(plan)
+    assert found.error == pytest.approx(worst_error(found.best) * found.gain)
+    assert all(0 < worst_error(name) < 0.02 for name in ("constant", "dynamic"))
+    assert f"off by at most {found.error / found.gain:.1%} of" in known_words(plan)
     assert "constant above budget 6: 5%" in known_words(plan)
     for beyond in ({"base_rate": 0.001}, {"n_arms": 80}, {"horizon": 150}, {"budget": 6.5}):
         beside = planned(**beyond)

@@ -332,11 +332,11 @@ def surface() -> dict[str, Entry]:
     return read_entries(_stored()["entries"])
 
 
-@lru_cache(maxsize=1)
-def worst_error() -> float:
-    """How far shares were off at most, against direct simulation at random priors."""
+@lru_cache(maxsize=8)
+def worst_error(name: str) -> float:
+    """How far a surface's shares were off at most, against direct simulation at random priors."""
     errors: JsonObject = _stored()["errors"]
-    return max((float(one["worst"]) for one in errors.values()), default=1.0)
+    return float(errors[name]["worst"]) if name in errors else 1.0
 
 
 def _stored() -> JsonObject:

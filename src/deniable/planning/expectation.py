@@ -19,7 +19,7 @@ from deniable._extras import require
 from deniable._validation import FloatArray
 from deniable.expectations.expected import RIVALS, Expected, expected_loss, has_surface
 from deniable.expectations.prior import Prior
-from deniable.expectations.surface import PERFECT, POOLED, RANDOM, worst_error
+from deniable.expectations.surface import PERFECT, POOLED, RANDOM, surface_name, worst_error
 from deniable.policies.base import Policy
 from deniable.privacy.belief import highest_belief
 from deniable.strategies import STRATEGIES
@@ -84,8 +84,8 @@ class Expectation:
         strategies: every strategy at the plan's budget, by name.
         best: the strategy that loses least there.
         gain: additional clicks of perfect information compared with random arms.
-        error: the largest error of the surface, in clicks, that direct simulation at random priors
-            found: a share of the gain. None if figures were simulated, or are beyond the surface.
+        error: how far the best strategy's surface was off at most against direct simulation at random
+            priors, in clicks: a share of the gain. None if figures were simulated, or are beyond it.
         privacy_cost: additional clicks that the best strategy loses, compared with the least loss
             at any budget.
         privacy_cost_per_day: the same per day, or None.
@@ -249,6 +249,7 @@ def expectation(
     least = least if unlimited is None else min(least, unlimited.least)
     cost = max(0.0, at[best].lost - least)
     gain = rivals[PERFECT].clicks - rivals[RANDOM].clicks
+    worst = worst_error(surface_name(best, asked.n_segments))
     return Expectation(
         base_rate=asked.prior.base_rate,
         lift=asked.prior.lift,
@@ -261,7 +262,7 @@ def expectation(
         strategies=at,
         best=best,
         gain=gain,
-        error=worst_error() * gain if covered and asked.usual else None,
+        error=worst * gain if covered and asked.usual else None,
         privacy_cost=cost,
         privacy_cost_per_day=None if per_day is None else cost * per_day / asked.horizon,
         table=tuple(

@@ -168,9 +168,9 @@ def known_words(plan: Plan) -> str:
             f"{name} above budget {most:g}: {ROUGH:.0%}" for name, most in MOST_BUDGETS.items()
         )
         words += (
-            f" These figures are read from a surface; against direct simulation it was off by at most "
-            f"{share:.1%} of what perfect information gains, here {clicks_words(found.error)} clicks "
-            f"({rough})."
+            f" Figures are read from a surface; against direct simulation that of {found.best} was "
+            f"off by at most {share:.1%} of what perfect information gains, here "
+            f"{clicks_words(found.error)} clicks ({rough})."
         )
     return f"{words} {found.note}".strip()
 
