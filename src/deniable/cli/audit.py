@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperGroup
 
 from deniable.cli.sections import print_sections
-from deniable.cli.stores import AsJson, KeyFile, Store, opened
+from deniable.cli.stores import AsJson, ChartFile, KeyFile, Store, opened
 from deniable.errors import NANO, BrokenPromiseError
 
 if TYPE_CHECKING:
@@ -40,9 +40,7 @@ def audit_experiment(
     key_file: KeyFile = "",
     record: Record = False,
     as_json: AsJson = False,
-    chart: Annotated[
-        Path | None, typer.Option(help="Write a chart to FILE.(svg|png|pdf|html).")
-    ] = None,
+    chart: ChartFile = None,
     out: Out = None,
 ) -> None:
     """Check an experiment's promise: every table in exact arithmetic, every decision against it.

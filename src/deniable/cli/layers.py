@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from deniable.cli.stores import AsJson, ChartFile
 from deniable.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -36,10 +37,8 @@ def layers(
         str, typer.Option(help="flexible (the best for each), or a strategy.")
     ] = "flexible",
     out: Annotated[Path | None, typer.Option(help="Write to FILE.(csv|json).")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
-    chart: Annotated[
-        Path | None, typer.Option(help="Write a chart to FILE.(svg|png|pdf|html).")
-    ] = None,
+    as_json: AsJson = False,
+    chart: ChartFile = None,
 ) -> None:
     """Propose layers: experiments of one layer share no visitor and cost their largest budget."""
     from deniable.cli.sections import print_sections

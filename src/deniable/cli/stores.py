@@ -1,4 +1,4 @@
-"""What the commands on a store share: its two options, opening it, and tables and JSON to print."""
+"""What commands share: options, opening a store, and tables and JSON to print."""
 
 from __future__ import annotations
 
@@ -40,6 +40,7 @@ KeyFile = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
+ChartFile = Annotated[Path | None, typer.Option(help="Write a chart to FILE.(svg|png|pdf|html).")]
 
 
 def opened(store: str, key_file: str) -> Deniable:
