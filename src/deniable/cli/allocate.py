@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deniable._types import JsonObject
-from deniable.cli.stores import AsJson, ChartFile
+from deniable.cli.printing import AsJson, ChartFile
 from deniable.errors import NANO, InvalidArgumentError
 from deniable.expectations.prior import SEGMENTS
 from deniable.planning.report import Section
@@ -77,7 +77,7 @@ def allocate(
     chart: ChartFile = None,
 ) -> None:
     """Divide a firm's privacy budget over its experiments, with a proof of how good it is."""
-    from deniable.cli.sections import print_sections
+    from deniable.cli.printing import print_sections
     from deniable.portfolio.allocation import allocate as solve
     from deniable.portfolio.problem import Portfolio
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from deniable.cli.sections import print_sections
-from deniable.cli.stores import AsJson, ChartFile, KeyFile, Store, opened
+from deniable.cli.printing import AsJson, ChartFile, print_sections
+from deniable.cli.stores import KeyFile, Store, opened
 from deniable.errors import NANO, BrokenPromiseError
 
 if TYPE_CHECKING:

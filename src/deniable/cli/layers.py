@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from deniable.cli.stores import AsJson, ChartFile
+from deniable.cli.printing import AsJson, ChartFile
 from deniable.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def layers(
     chart: ChartFile = None,
 ) -> None:
     """Propose layers: experiments of one layer share no visitor and cost their largest budget."""
-    from deniable.cli.sections import print_sections
+    from deniable.cli.printing import print_sections
     from deniable.portfolio.layers import design_layers
     from deniable.portfolio.table import check_out_path, read_portfolio
 

@@ -11,8 +11,7 @@ from typing import Annotated
 import typer
 
 from deniable._numbers import numbers
-from deniable.cli.sections import print_sections
-from deniable.cli.stores import AsJson, ChartFile
+from deniable.cli.printing import AsJson, ChartFile, print_sections
 from deniable.errors import InvalidArgumentError
 
 app = typer.Typer(add_completion=False)
