@@ -11,7 +11,7 @@ LIMITS = (
 )
 LASTING = (f"{TESTS}::test_later_events_do_not_change_a_document",)
 CHAIN = (f"{TESTS}::test_documents_are_made_from_the_chain_not_from_rows",)
-HOSTILE = (f"{TESTS}::test_hostile_names_stay_text",)
+HOSTILE = ("tests/documents/test_rendering.py::test_hostile_names_stay_text",)
 ROW = (
     "e._replace(detail={**e.detail, 'budget_nano': experiments.matching(connection, "
     "__import__('deniable.storage.schema', fromlist=['x']).experiments.c.id == experiment_id)"

@@ -65,7 +65,7 @@ FAULTS = (
         (f"{TESTS}/test_account.py::test_a_changed_entry_is_not_believed",),
     ),
     Fault(
-        "storage/checkpoints.py",
+        "storage/sqlite.py",
         'with turn:\n            connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()',
         "pass",
         "under load SQLite's log grows until a decision has to copy it",

@@ -11,8 +11,7 @@ import pytest
 from tests.patience import PATIENCE
 
 from deniable.charts import kept
-from deniable.charts.experiments import regret_against_bound, totals_over_time
-from deniable.charts.spending import spending_chart
+from deniable.charts.experiments import regret_against_bound, spending_chart, totals_over_time
 from deniable.strategies import STRATEGIES
 
 

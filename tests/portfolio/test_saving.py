@@ -10,7 +10,7 @@ import pytest
 from tests.portfolio.brute_force import grid_optimum
 
 from deniable.portfolio.allocation import allocate
-from deniable.portfolio.counts import choose
+from deniable.portfolio.nodes import choose
 from deniable.portfolio.problem import Portfolio
 from deniable.theory.regret import dynamic_regret
 

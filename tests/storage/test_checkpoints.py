@@ -11,9 +11,8 @@ import pytest
 from tests.patience import eventually
 
 from deniable.errors import StoreUnavailableError
-from deniable.storage import checkpoints, sqlite
-from deniable.storage.checkpoints import LONGEST_LOG, Checkpointer, copy_back
-from deniable.storage.sqlite import RETRY_SECONDS, SqliteStore
+from deniable.storage import sqlite
+from deniable.storage.sqlite import LONGEST_LOG, RETRY_SECONDS, Checkpointer, SqliteStore, copy_back
 
 PAGES = 100
 GROW = (
@@ -66,7 +65,7 @@ def test_a_process_that_decides_copies_the_log_in_between(
     store: SqliteStore, other: sqlite3.Connection, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also what another process wrote, such as a purge."""
-    monkeypatch.setattr(checkpoints, "EVERY_SECONDS", 0.01)
+    monkeypatch.setattr(sqlite, "EVERY_SECONDS", 0.01)
     other.execute(GROW, (PAGES,))
     assert not copied(file)
     with store.hot():
@@ -106,7 +105,7 @@ def test_a_long_log_is_begun_anew_in_the_writers_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Where something is always read or written while it is copied, it would only grow."""
-    monkeypatch.setattr(checkpoints, "LONG_LOG", long)
+    monkeypatch.setattr(sqlite, "LONG_LOG", long)
     with closing(store._connected()) as connection, closing(store._connected()) as reader:
         reader.execute("BEGIN")
         reader.execute("SELECT * FROM pages").fetchone()
@@ -119,7 +118,7 @@ def test_a_long_log_is_begun_anew_in_the_writers_turn(
 def test_a_file_that_is_gone_is_not_made_anew(
     store: SqliteStore, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpoints, "EVERY_SECONDS", 0.001)
+    monkeypatch.setattr(sqlite, "EVERY_SECONDS", 0.001)
     tries: list[int] = []
 
     def connect() -> sqlite3.Connection:

@@ -12,9 +12,8 @@ from tests.strategies.lp_oracle import exactly
 
 from deniable.errors import InvalidArgumentError
 from deniable.strategies import joint_lp
-from deniable.strategies.joint_highs import by_highs
-from deniable.strategies.joint_interior import interior_point
 from deniable.strategies.joint_lp import GAP, best_table, dual_bound, lowest_ratio
+from deniable.strategies.joint_solvers import by_highs, interior_point
 
 WEBSITE = np.array([[0.324, 0.295], [0.295, 0.324]])
 ALIKE = np.array([[0.10, 0.02, 0.02], [0.02, 0.10, 0.02], [0.02, 0.02, 0.10], [0.07, 0.07, 0.07]])

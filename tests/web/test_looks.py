@@ -8,7 +8,7 @@ from tests.web.site import EXPERIMENT, Site
 from tests.web.watching import tab
 
 from deniable.portfolio.table import csv_rows
-from deniable.web import allocation_view, allocation_words, portfolio, static
+from deniable.web import allocation_view, portfolio, static
 
 LEFT_EDGES = """
 [...document.querySelectorAll("label.choice")].map((label) => {
@@ -103,8 +103,8 @@ def test_one_has_and_two_have(monkeypatch: pytest.MonkeyPatch) -> None:
     found = solver.allocate(100.0, **allocation_view.QUICK)
     by_rule = dict.fromkeys(("equal split", "zero", "random arms", "best budgets"), 1.0)
     for drawn, words in ((len(rows) - 1, "1 more has less"), (len(rows) - 2, "2 more have less")):
-        monkeypatch.setattr(allocation_words, "MOST_BARS", drawn)
-        assert words in allocation_words.summaries(found, by_rule)["bars"]
+        monkeypatch.setattr(allocation_view, "MOST_BARS", drawn)
+        assert words in allocation_view.summaries(found, by_rule)["bars"]
 
 
 @pytest.mark.parametrize("width", [390, 1280])

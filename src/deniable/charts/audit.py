@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import altair as alt
 from altair.typing import ChartType
 
-from deniable.charts.spending import spending_chart
+from deniable.charts.experiments import spending_chart
 from deniable.charts.theme import ACCENT, INK, values
 
 WIDTH = 360

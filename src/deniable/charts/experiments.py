@@ -1,4 +1,4 @@
-"""Charts of a running experiment: shows and clicks over time, risk, regret.
+"""Charts of running experiments: shows and clicks over time, risk, regret; the firm's budget.
 
 The charts are made without data, which is supplied later and repeatedly: each names its dataset,
 and the page passes records under that name. A page that is updated every two seconds only sends
@@ -170,3 +170,25 @@ def regret_against_bound() -> ChartType:
         alt.Tooltip("visitors:Q", format=",d"),
         alt.Tooltip("clicks:Q", title="about", format=",.0f"),
     )
+
+
+def spending_chart(data: alt.Data | None = None) -> ChartType:
+    """Chart committed nats below the firm's budget; reads the dataset `spending` by default."""
+    base = alt.Chart(alt.NamedData(name="spending") if data is None else data).encode(
+        x=utc_axis("time", ticks=6)
+    )
+    y = alt.Y("committed:Q", title="nats", axis=alt.Axis(tickCount=5))
+    committed = base.mark_area(
+        interpolate="step-after",
+        color=STRATEGY_COLOURS["dynamic"],
+        opacity=0.35,
+        line={"color": STRATEGY_COLOURS["dynamic"]},
+    )
+    limit = base.mark_line(interpolate="step-after", color=ACCENT, strokeDash=[5, 3])
+    hovered = hover_points(
+        base.encode(y=y),
+        alt.Tooltip(f"{HOVER_UNIT}(time):T", title="time (UTC)", format=HOVER_TIME),
+        alt.Tooltip("committed:Q", title="counts, nats", format=".4~g"),
+        alt.Tooltip("budget:Q", title="firm's budget, nats", format=".4~g"),
+    )
+    return (committed.encode(y=y) + limit.encode(y="budget:Q") + hovered).properties(height=200)

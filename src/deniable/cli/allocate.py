@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deniable._types import JsonObject
+from deniable.cli.printing import AsJson, ChartFile
 from deniable.errors import NANO, InvalidArgumentError
 from deniable.expectations.prior import SEGMENTS
 from deniable.planning.report import Section
@@ -72,13 +73,11 @@ def allocate(
         typer.Option("--illustration", help="Use the paper's two experiments; no file needed."),
     ] = False,
     out: Annotated[Path | None, typer.Option(help="Write to FILE.(csv|json).")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
-    chart: Annotated[
-        Path | None, typer.Option(help="Write a chart to FILE.(svg|png|pdf|html).")
-    ] = None,
+    as_json: AsJson = False,
+    chart: ChartFile = None,
 ) -> None:
     """Divide a firm's privacy budget over its experiments, with a proof of how good it is."""
-    from deniable.cli.sections import print_sections
+    from deniable.cli.printing import print_sections
     from deniable.portfolio.allocation import allocate as solve
     from deniable.portfolio.problem import Portfolio
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from deniable.cli.stores import AsJson, KeyFile, Store, opened, print_json
+from deniable.cli.printing import AsJson, print_json
+from deniable.cli.stores import KeyFile, Store, opened
 from deniable.errors import InvalidArgumentError, WrongStateError
 
 if TYPE_CHECKING:

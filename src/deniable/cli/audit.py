@@ -6,16 +6,339 @@ subcommand (`service.drafts.RESERVED_KEYS`).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
-from typing import Any
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from deniable.cli.audit_experiment import audit_experiment
-from deniable.cli.audit_firm import audit_firm
-from deniable.cli.audit_live import audit_live
-from deniable.cli.audit_log import audit_log
+from deniable.cli.printing import AsJson, ChartFile, print_sections
+from deniable.cli.stores import KeyFile, Store, opened
+from deniable.errors import NANO, BrokenPromiseError
+
+if TYPE_CHECKING:
+    from deniable.audit.firm_report import FirmAudit
+    from deniable.audit.live import LiveAudit
+    from deniable.audit.log import LogAudit
+    from deniable.audit.report import Audit
+    from deniable.planning.report import Section
+
+Record = Annotated[bool, typer.Option("--record", help="Record the verdict in the ledger.")]
+
+Out = Annotated[Path | None, typer.Option(help="Write a report to FILE.html or FILE.pdf.")]
+
+BROKEN = 1
+"""The exit status where the promise is not kept: for scheduled audits."""
+
+
+def audit_experiment(
+    experiment: Annotated[str, typer.Argument(help="The experiment's key.")],
+    store: Store = "",
+    key_file: KeyFile = "",
+    record: Record = False,
+    as_json: AsJson = False,
+    chart: ChartFile = None,
+    out: Out = None,
+) -> None:
+    """Check an experiment's promise: every table in exact arithmetic, every decision against it.
+
+    The exit status is 0 if the promise is kept and 1 if it is not.
+    """
+    if chart is not None:
+        from deniable.charts.save import check_chart_path, save_chart
+
+        check_chart_path(chart)
+    if out is not None:
+        from deniable.audit.page import experiment_page
+        from deniable.audit.paper import check_report_path, save_report
+
+        check_report_path(out)
+    with opened(store, key_file) as service:
+        try:
+            found = service.audits.run(experiment, record=record)
+        except BrokenPromiseError as error:  # there is nothing left that could be audited
+            typer.echo(f"The promise is NOT kept: {error}.", err=True)
+            raise typer.Exit(BROKEN) from None
+    if as_json:
+        typer.echo(json.dumps(found.to_dict(), indent=2))
+    else:
+        print_sections(audit_sections(found))
+    if chart is not None:
+        save_chart(found.chart(), chart)
+        typer.echo(f"chart: {chart}", err=True)
+    if out is not None:
+        save_report(experiment_page(found), out)
+        typer.echo(f"report: {out}", err=True)
+    if not found.sound:
+        raise typer.Exit(BROKEN)
+
+
+def audit_sections(found: Audit) -> list[Section]:
+    """The audit, told to a person."""
+    from deniable.audit.exact import decimal
+    from deniable.planning.report import Section
+
+    promise = found.promise
+    checks = tuple(
+        (check.name, check.outcome, "" if check.p_value is None else f"{check.p_value:.3g}")
+        for check in found.checks
+    )
+    final = found.proofs[-1]
+    arms = tuple(
+        (
+            promise.arms[proof.arm],
+            f"{proof.budget_nano / NANO:g}",
+            "-" if proof.promised_ratio is None else decimal(proof.promised_ratio),
+            decimal(proof.bound),
+            "yes" if proof.holds else "NO",
+        )
+        for proof in final.arms
+    )
+    words = tuple(Section(check.name.capitalize(), check.statement) for check in found.checks)
+    return [
+        Section(
+            f"Audit of {promise.name}, {found.made_at:%Y-%m-%d %H:%M} UTC",
+            f"{found.verdict} {promise.strategy.capitalize()} strategy, {promise.stated_grade}, budget "
+            f"{promise.budget_nano / NANO:g} nats, {len(promise.segments)} segments. {found.power}",
+            ("check", "outcome", "p-value"),
+            checks,
+        ),
+        Section(
+            f"Exact worst case of each shown arm, {final.n_tables:,} tables published",
+            "By how much seeing the arm can multiply a watcher's odds, cut after 20 digits.",
+            ("arm", "budget", "worst ratio", "e^budget, from below", "kept"),
+            arms,
+        ),
+        *words,
+    ]
+
+
+MOST_ROWS = 40
+"""Experiments that are printed one by one; more are in the JSON and in the report."""
+
+
+def audit_firm(
+    store: Store = "",
+    key_file: KeyFile = "",
+    record: Record = False,
+    as_json: AsJson = False,
+    out: Out = None,
+) -> None:
+    """Check the whole firm: every window, layer, debit and table, recomputed from the chain.
+
+    The exit status is 0 if the promise is kept and 1 if it is not.
+    """
+    if out is not None:
+        from deniable.audit.page import firm_page
+        from deniable.audit.paper import check_report_path, save_report
+
+        check_report_path(out)
+    with opened(store, key_file) as service:
+        try:
+            found = service.audits.firm(record=record)
+        except BrokenPromiseError as error:
+            typer.echo(f"The firm's promise is NOT kept: {error}.", err=True)
+            raise typer.Exit(BROKEN) from None
+    if as_json:
+        typer.echo(json.dumps(found.to_dict(), indent=2))
+    else:
+        print_sections(firm_sections(found))
+    if out is not None:
+        save_report(firm_page(found), out)
+        typer.echo(f"report: {out}", err=True)
+    if not found.sound:
+        raise typer.Exit(BROKEN)
+
+
+def firm_sections(found: FirmAudit) -> list[Section]:
+    """The audit, told to a person."""
+    from deniable.planning.report import Section
+    from deniable.storage.times import as_datetime
+
+    peaks = tuple(
+        (
+            f"{as_datetime(peak.setting.since):%Y-%m-%d}",
+            f"{peak.setting.window_days}",
+            f"{peak.setting.budget_nano / NANO:g}",
+            f"{peak.nano / NANO:g}",
+            f"{as_datetime(peak.at):%Y-%m-%d %H:%M}",
+            "yes" if peak.kept else "NO",
+            peak.setting.reason,
+        )
+        for peak in found.account.peaks
+    )
+    worst_first = sorted(found.experiments, key=lambda line: (not line.problems, line.key))
+    lines = tuple(
+        (
+            line.key,
+            line.status,
+            f"{line.budget_nano / NANO:g}",
+            "-" if line.layer is None else f"{line.layer} ({line.slots})",
+            f"{line.decisions:,}",
+            f"{line.tables:,}",
+            f"{line.tombstones:,}",
+            "-" if line.counts_until is None else f"{line.counts_until:%Y-%m-%d}",
+            _audited(line.audited),
+            "NO" if line.problems else "yes",
+        )
+        for line in worst_first[:MOST_ROWS]
+    )
+    more = len(found.experiments) - len(lines)
+    return [
+        Section(
+            f"Audit of the firm, {found.made_at:%Y-%m-%d %H:%M} UTC",
+            f"{found.verdict} {found.commitments:,} commitments followed from the first to the last.",
+            ("check", "outcome"),
+            tuple((check.name, check.outcome) for check in found.checks),
+        ),
+        Section(
+            "Windows",
+            "The most that counted at once in any window, against what was promised then.",
+            ("since", "days", "budget", "most", "reached", "kept", "reason"),
+            peaks,
+        ),
+        Section(
+            "Experiments",
+            f"{more:,} more are in the JSON and in the report." if more else "",
+            (
+                *("experiment", "status", "budget", "layer (slots)", "decisions", "tables"),
+                *("tombstones", "counts until", "audited", "kept"),
+            ),
+            lines,
+        ),
+        *(Section(check.name.capitalize(), check.statement) for check in found.checks),
+    ]
+
+
+def _audited(newest: tuple[datetime, bool] | None) -> str:
+    if newest is None:
+        return "never"
+    return f"{newest[0]:%Y-%m-%d} {'kept' if newest[1] else 'NOT kept'}"
+
+
+def audit_live(
+    url: Annotated[str, typer.Argument(help="URL of the service, such as https://host:8000.")],
+    experiment: Annotated[str, typer.Argument(help="The experiment's key.")],
+    api_key: Annotated[
+        str, typer.Option(envvar="DENIABLE_API_KEY", help="API key with the scope `audit`.")
+    ] = "",
+    visitors: Annotated[int, typer.Option(help="Number of canaries per segment.")] = 100_000,
+    segments: Annotated[int, typer.Option(help="Number of listed segments to test.")] = 5,
+    as_json: AsJson = False,
+) -> None:
+    """Send canaries over HTTP to a scratch copy of the experiment, and check the responses.
+
+    The experiment itself is not touched: the copy uses no budget and is removed at the end. The exit
+    status is 0 if the promise is kept, 1 if it is not, and 2 if the audit could not run.
+    """
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from deniable.audit.live import audit_live as check
+    from deniable.client.canaries import Canaries
+    from deniable.errors import InvalidArgumentError
+
+    if not api_key:
+        raise InvalidArgumentError(
+            "api_key", "", "a key with the scope `audit`, or DENIABLE_API_KEY"
+        )
+    with (
+        Canaries(url, api_key, experiment) as canaries,
+        Progress(console=Console(stderr=True), transient=True) as bar,
+    ):
+        task = bar.add_task("canaries", total=None)
+        found = check(
+            canaries.copy,
+            canaries,
+            visitors=visitors,
+            most_segments=segments,
+            progress=lambda done, of: bar.update(task, completed=done, total=of),
+        )
+    if as_json:
+        typer.echo(json.dumps({"experiment": experiment, **found.to_dict()}, indent=2))
+    else:
+        print_sections(live_sections(experiment, found))
+    if not found.sound:
+        raise typer.Exit(BROKEN)
+
+
+def live_sections(experiment: str, found: LiveAudit) -> list[Section]:
+    """The audit, told to a person."""
+    from deniable.planning.report import Section
+
+    checks = tuple((check.name, check.outcome) for check in found.checks)
+    return [
+        Section(
+            f"Live audit of {experiment}",
+            f"{found.verdict} {found.power_in_words}",
+            ("check", "outcome"),
+            checks,
+        ),
+        *(Section(check.name.capitalize(), check.statement) for check in found.checks),
+    ]
+
+
+def audit_log(
+    file: Annotated[Path, typer.Argument(help="Log written by `deniable ledger export`.")],
+    head: Annotated[
+        list[str] | None, typer.Option(help="CHAIN=LENGTH:HASH noted earlier. Can be repeated.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check a log without its store: chains, commitments, exact tables and every draw.
+
+    The exit status is 0 if the log holds, 1 if it does not, and 2 if the file is not a log.
+    """
+    from deniable.audit.log import audit_log as check
+    from deniable.cli.ledger import noted_heads
+
+    found = check(file, noted=noted_heads(head or []))
+    if as_json:
+        typer.echo(json.dumps(found.to_dict(), indent=2))
+    else:
+        print_sections(log_sections(found))
+    if not found.sound:
+        raise typer.Exit(BROKEN)
+
+
+def log_sections(found: LogAudit) -> list[Section]:
+    """The audit, told to a person."""
+    from deniable.planning.report import Section
+
+    chains = tuple((name, *end.split(":")) for name, end in found.heads.items())
+    experiments = tuple(
+        (
+            one.key + (" (scratch copy)" if one.scratch else ""),
+            one.promise.stated_grade,
+            f"{len(one.promise.tables):,}",
+            f"{one.decisions:,}",
+            "yes" if one.sound else "NO",
+        )
+        for one in found.experiments
+    )
+    words = tuple(
+        Section(f"{one.key}: {check.name}", check.statement)
+        for one in found.experiments
+        for check in one.checks
+        if not one.sound or len(found.experiments) <= 3
+    )
+    sections = [
+        Section(
+            "Audit of a log",
+            f"{found.verdict} {found.rows:,} rows: {found.commitments:,} commitments, "
+            f"{found.decisions:,} decisions, of which {found.closed:,} are closed.",
+            ("experiment", "grade", "tables", "decisions", "kept"),
+            experiments,
+        )
+    ]
+    if found.problem is None:
+        heads = "Note them somewhere else, and give them back with --head."
+        sections.append(Section("Ends of the chains", heads, ("chain", "length", "hash"), chains))
+    return [*sections, *words]
+
 
 SUBCOMMANDS: dict[str, Callable[..., None]] = {
     "experiment": audit_experiment,
@@ -23,7 +346,7 @@ SUBCOMMANDS: dict[str, Callable[..., None]] = {
     "live": audit_live,
     "log": audit_log,
 }
-"""What can be audited -> its command, each in a module of its own."""
+"""What can be audited -> its command."""
 
 _HELP = ("-h", "--help")
 

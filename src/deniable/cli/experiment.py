@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from deniable.cli.printing import AsJson, print_found, print_json
 from deniable.cli.results import print_results
-from deniable.cli.stores import AsJson, KeyFile, Store, opened, print_found, print_json
+from deniable.cli.stores import KeyFile, Store, opened
 from deniable.errors import InvalidArgumentError
 from deniable.strategies import DEFAULT_STRATEGY, table_rules
 

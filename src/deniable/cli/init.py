@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from deniable.cli.stores import AsJson, KeyFile, Store, made, print_json, settings_of
+from deniable.cli.printing import AsJson, print_json
+from deniable.cli.stores import KeyFile, Store, made, settings_of
 
 app = typer.Typer(add_completion=False)
 

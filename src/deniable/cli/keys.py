@@ -6,7 +6,8 @@ from typing import Annotated, cast
 
 import typer
 
-from deniable.cli.stores import AsJson, KeyFile, Store, opened, print_found, print_json
+from deniable.cli.printing import AsJson, print_found, print_json
+from deniable.cli.stores import KeyFile, Store, opened
 from deniable.errors import WrongStateError
 
 app = typer.Typer(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from deniable.cli.printing import AsJson, ChartFile
 from deniable.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -36,13 +37,11 @@ def layers(
         str, typer.Option(help="flexible (the best for each), or a strategy.")
     ] = "flexible",
     out: Annotated[Path | None, typer.Option(help="Write to FILE.(csv|json).")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
-    chart: Annotated[
-        Path | None, typer.Option(help="Write a chart to FILE.(svg|png|pdf|html).")
-    ] = None,
+    as_json: AsJson = False,
+    chart: ChartFile = None,
 ) -> None:
     """Propose layers: experiments of one layer share no visitor and cost their largest budget."""
-    from deniable.cli.sections import print_sections
+    from deniable.cli.printing import print_sections
     from deniable.portfolio.layers import design_layers
     from deniable.portfolio.table import check_out_path, read_portfolio
 

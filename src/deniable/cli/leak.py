@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from deniable._numbers import numbers
-from deniable.cli.sections import print_sections
+from deniable.cli.printing import AsJson, ChartFile, print_sections
 from deniable.errors import InvalidArgumentError
 
 app = typer.Typer(add_completion=False)
@@ -44,10 +44,8 @@ def leak(
     ] = 0.95,
     budgets: Annotated[str, typer.Option(help="Budgets to compare, in nats.")] = ".1,.5,1,2,3",
     rows: Annotated[int, typer.Option(help="Maximum number of rows per table.", min=1)] = 10,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
-    chart: Annotated[
-        Path | None, typer.Option(help="Write a chart to FILE.(svg|png|pdf|html).")
-    ] = None,
+    as_json: AsJson = False,
+    chart: ChartFile = None,
     out: Annotated[Path | None, typer.Option(help="Write a report to FILE.html.")] = None,
 ) -> None:
     """Measure what a watcher that sees the shown variants learns about visitors' segments.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deniable._numbers import numbers, whole
-from deniable.cli.sections import print_sections
+from deniable.cli.printing import print_sections
 from deniable.errors import InvalidArgumentError
 from deniable.strategies import STRATEGIES
 

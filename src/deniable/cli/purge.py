@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from deniable.cli.stores import AsJson, KeyFile, Store, opened, print_erasure
+from deniable.cli.printing import AsJson
+from deniable.cli.stores import KeyFile, Store, opened, print_erasure
 from deniable.errors import InvalidArgumentError
 
 app = typer.Typer(add_completion=False)

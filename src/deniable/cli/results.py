@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from deniable.cli.stores import AsJson, KeyFile, Store, opened, print_json, print_table
+from deniable.cli.printing import AsJson, print_json, print_table
+from deniable.cli.stores import KeyFile, Store, opened
 
 if TYPE_CHECKING:
     from altair.typing import ChartType

@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from deniable.cli.stores import AsJson, KeyFile, Store, opened, print_json, print_table
+from deniable.cli.printing import AsJson, print_json, print_table
+from deniable.cli.stores import KeyFile, Store, opened
 from deniable.errors import InvalidArgumentError
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Import rewards from files.")

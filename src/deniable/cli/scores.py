@@ -11,7 +11,8 @@ from typing import Annotated, Any, cast
 import typer
 
 from deniable._types import JsonObject
-from deniable.cli.stores import AsJson, KeyFile, Store, opened, print_json
+from deniable.cli.printing import AsJson, print_json
+from deniable.cli.stores import KeyFile, Store, opened
 from deniable.errors import InvalidArgumentError
 
 app = typer.Typer(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from deniable.cli.stores import AsJson, KeyFile, Store, opened, print_json, print_table
+from deniable.cli.printing import AsJson, print_json, print_table
+from deniable.cli.stores import KeyFile, Store, opened
 
 app = typer.Typer(add_completion=False)
 

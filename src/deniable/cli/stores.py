@@ -1,27 +1,22 @@
-"""What the commands on a store share: its two options, opening it, and tables and JSON to print."""
+"""What the commands on a store share: its two options, and opening it."""
 
 from __future__ import annotations
 
 import getpass
-import json
 import os
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, is_dataclass
-from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from deniable.cli.printing import print_json
 from deniable.errors import WrongStateError
 
 if TYPE_CHECKING:
     from deniable.service.service import Deniable
     from deniable.service.settings import Settings
     from deniable.storage.erasure import Erasure
-
-T = TypeVar("T")
 
 Store = Annotated[
     str,
@@ -39,7 +34,6 @@ KeyFile = Annotated[
         show_default="from DENIABLE_CONFIG, else beside the SQLite file",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
 
 
 def opened(store: str, key_file: str) -> Deniable:
@@ -120,68 +114,6 @@ def _shell_user() -> str:
         return getpass.getuser()
     except (KeyError, OSError):  # an id without a name, as in containers
         return str(os.getuid())
-
-
-def print_json(value: object) -> None:
-    """A record, or a list of them, as JSON."""
-    typer.echo(json.dumps(value, indent=2, default=_plain))
-
-
-def print_found(
-    found: Sequence[T],
-    title: str,
-    columns: Sequence[str],
-    row: Callable[[T], Sequence[object]],
-    *,
-    as_json: bool,
-) -> None:
-    """Records as JSON, or as a table for people."""
-    if as_json:
-        print_json(found)
-    else:
-        print_table(title, columns, [row(one) for one in found])
-
-
-def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Rows for people; numbers to the right."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=110)
-    console.print(Text(title, style="bold"))
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for number, column in enumerate(columns):
-        numeric = bool(rows) and all(isinstance(row[number], int | float) for row in rows)
-        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(_shown(cell)) for cell in row))
-    console.print(table)
-
-
-def _shown(cell: object) -> str:
-    if cell is None:
-        return "-"
-    if isinstance(cell, datetime):
-        return cell.strftime("%Y-%m-%d %H:%M")
-    if isinstance(cell, bool):
-        return "yes" if cell else "no"
-    if isinstance(cell, int):
-        return f"{cell:,}"
-    return f"{cell:.6g}" if isinstance(cell, float) else str(cell)
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, datetime):
-        return value.isoformat()
-    if isinstance(value, bytes):
-        return value.hex()
-    if is_dataclass(value) and not isinstance(value, type):
-        return asdict(value)
-    raise TypeError(f"no JSON for {type(value).__name__}")
 
 
 def print_erasure(outcome: Erasure, as_json: bool) -> None:

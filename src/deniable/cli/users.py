@@ -6,16 +6,8 @@ from typing import Annotated, cast
 
 import typer
 
-from deniable.cli.stores import (
-    AsJson,
-    KeyFile,
-    Store,
-    opened,
-    print_found,
-    print_json,
-    print_table,
-    settings_of,
-)
+from deniable.cli.printing import AsJson, print_found, print_json, print_table
+from deniable.cli.stores import KeyFile, Store, opened, settings_of
 
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, help="Manage people, their roles and sessions."

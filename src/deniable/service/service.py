@@ -27,7 +27,6 @@ from deniable.service.documents import Documents
 from deniable.service.experiments import Experiments
 from deniable.service.figures import Figures
 from deniable.service.firm import FirmBudget
-from deniable.service.idempotency import Idempotency
 from deniable.service.jobs import (
     DecideJob,
     Job,
@@ -49,6 +48,7 @@ from deniable.service.visitors import check_key, has_key, visitor_key
 from deniable.service.writer import Writer
 from deniable.storage.connect import connect
 from deniable.storage.records import Decision
+from deniable.storage.replies import Idempotency
 from deniable.storage.store import Store
 
 if TYPE_CHECKING:

@@ -1,4 +1,8 @@
-"""Stored responses to administrative requests, by the hash of their idempotency key."""
+"""Stored responses to administrative requests, by the hash of their idempotency key.
+
+A request reserves its key, acts, then stores its response; a retry gets that response and does
+nothing. A reservation whose process died expires after a minute.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +13,11 @@ from sqlalchemy.exc import IntegrityError
 
 from deniable.storage import times
 from deniable.storage.schema import replies
+from deniable.storage.store import Store
 
 SECOND = 1_000_000
+REMEMBERED_SECONDS = 24 * 3600
+RESERVED_SECONDS = 60
 
 
 class StoredReply(NamedTuple):
@@ -19,6 +26,29 @@ class StoredReply(NamedTuple):
     request_hash: bytes
     status: int
     body: bytes
+
+
+class Idempotency:
+    """Responses in a store, kept for a day."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def reserve(self, key: bytes, request_hash: bytes) -> StoredReply | None:
+        """Reserve the key for a request and return None, or return what is stored under it."""
+        return self._store.retried(
+            lambda connection: reserve(
+                connection,
+                key,
+                request_hash,
+                forget_seconds=REMEMBERED_SECONDS,
+                stale_seconds=RESERVED_SECONDS,
+            )
+        )
+
+    def finish(self, key: bytes, status: int, body: bytes | None) -> None:
+        """Store the response, or release the key if it is None."""
+        self._store.retried(lambda connection: finish(connection, key, status, body))
 
 
 def reserve(

@@ -29,8 +29,7 @@ from deniable._compile import compiled_with_arrays
 from deniable._extras import is_installed
 from deniable._validation import FloatArray
 from deniable.errors import InvalidArgumentError
-from deniable.strategies.joint_highs import by_highs
-from deniable.strategies.joint_interior import interior_point
+from deniable.strategies.joint_solvers import by_highs, interior_point
 from deniable.strategies.rules import LARGEST
 
 GAP = 1e-9

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from deniable import _validation as check
 from deniable._validation import FloatArray, Floats
 from deniable.errors import InvalidArgumentError
-from deniable.theory.regret import B, Form, _as_printed, _learners, _shares, over_segments
+from deniable.theory.regret import B, Form, _as_printed, _learners, over_segments
 
 
 def heterogeneity_gap(risks: ArrayLike) -> Floats:
@@ -78,8 +78,7 @@ def arm_specific_constant_regret(
     segments = check.count("n_segments", n_segments, 1)
     total, least = _total_and_least(parts)
     if form == "summed":
-        sizes = _shares(shares, segments)
-        learning, roots = over_segments(_learners, total, visitors, segments, sizes)
+        learning, roots = over_segments(_learners, total, visitors, segments, shares)
         lost = visitors - learning + learning * total / (1 + total)
         return check.unwrap(np.asarray(lost + B * roots * np.sqrt(1 + total) / np.sqrt(least)))
     _as_printed(form, shares)

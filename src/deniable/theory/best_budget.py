@@ -68,8 +68,7 @@ def best_constant_budget(
     """
     arms, visitors, segments = _sizes(n_arms, horizon, n_segments)
     if form == "summed":
-        parts = _shares(shares, segments)
-        learning, roots = over_segments(_learners, arms, visitors, segments, parts)
+        learning, roots = over_segments(_learners, arms, visitors, segments, shares)
         # As a ratio to 1: e^(3/2) = B S sqrt(K) / (2 T), over the segments large enough to learn.
         ratio = np.cbrt(2 * learning / (B * np.sqrt(arms) * np.maximum(roots, 1e-300))) ** 2
         surplus = np.where(learning > 0, np.maximum(arms * (ratio - 1), 0.0), 0.0)

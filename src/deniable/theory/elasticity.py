@@ -34,7 +34,6 @@ from deniable.theory.regret import (
     _constant_one,
     _dynamic_one_at,
     _dynamic_terms,
-    _shares,
     _sizes,
     _spread,
     constant_regret,
@@ -61,8 +60,7 @@ def constant_gain(
     arms, visitors, segments = _sizes(n_arms, horizon, n_segments)
     cap = check.nonnegative("budget", budget)
     if form == "summed":
-        parts = _shares(shares, segments)
-        (gain,) = over_segments(_constant_gain_one, arms, visitors, segments, parts, cap)
+        (gain,) = over_segments(_constant_gain_one, arms, visitors, segments, shares, cap)
         return check.unwrap(gain)
     _as_printed(form, shares)
     spent = _at_budget(arms, cap)
@@ -89,8 +87,7 @@ def dynamic_gain(
     arms, visitors, segments = _sizes(n_arms, horizon, n_segments)
     cap = check.nonnegative("budget", budget)
     if form == "summed":
-        parts = _shares(shares, segments)
-        (gain,) = over_segments(_dynamic_gain_one, arms, visitors, segments, parts, cap)
+        (gain,) = over_segments(_dynamic_gain_one, arms, visitors, segments, shares, cap)
         return check.unwrap(gain)
     _as_printed(form, shares)
     gain = in_blocks(_dynamic_gain, arms, visitors, cap, segments)
@@ -114,8 +111,7 @@ def constant_elasticity(
     arms, visitors, segments = _sizes(n_arms, horizon, n_segments)
     cap = check.nonnegative("budget", budget)
     if form == "summed":
-        parts = _shares(shares, segments)
-        *terms, gain = over_segments(_constant_slope_one, arms, visitors, segments, parts, cap)
+        *terms, gain = over_segments(_constant_slope_one, arms, visitors, segments, shares, cap)
         return check.unwrap(_elasticity(cap, gain, terms[0] + terms[1] + terms[2]))
     _as_printed(form, shares)
     return check.unwrap(in_blocks(_constant_elasticity, arms, visitors, cap, segments))
@@ -138,8 +134,7 @@ def dynamic_elasticity(
     arms, visitors, segments = _sizes(n_arms, horizon, n_segments)
     cap = check.nonnegative("budget", budget)
     if form == "summed":
-        parts = _shares(shares, segments)
-        *terms, gain = over_segments(_dynamic_slope_one, arms, visitors, segments, parts, cap)
+        *terms, gain = over_segments(_dynamic_slope_one, arms, visitors, segments, shares, cap)
         return check.unwrap(_elasticity(cap, gain, terms[0] + terms[1] + terms[2]))
     _as_printed(form, shares)
     slope = in_blocks(_dynamic_elasticity, arms, visitors, cap, segments)

@@ -97,8 +97,7 @@ def nonprivate_regret(
     """
     arms, visitors, segments = _sizes(n_arms, horizon, n_segments)
     if form == "summed":
-        parts = _shares(shares, segments)
-        (bound,) = over_segments(_free_one, arms, visitors, segments, parts)
+        (bound,) = over_segments(_free_one, arms, visitors, segments, shares)
         return check.unwrap(bound)
     _as_printed(form, shares)
     return check.unwrap(_learning(arms * segments, visitors, np.log(visitors)))
@@ -151,8 +150,7 @@ def constant_regret_terms(
     arms, visitors, segments = _sizes(n_arms, horizon, n_segments)
     cap = check.nonnegative("budget", budget)
     if form == "summed":
-        parts = _shares(shares, segments)
-        return _terms(*over_segments(_constant_one, arms, visitors, segments, parts, cap))
+        return _terms(*over_segments(_constant_one, arms, visitors, segments, shares, cap))
     _as_printed(form, shares)
     spent = _at_budget(arms, cap)
     exploration = visitors * spent.rate
@@ -200,8 +198,7 @@ def dynamic_regret_terms(
     arms, visitors, segments = _sizes(n_arms, horizon, n_segments)
     cap = check.nonnegative("budget", budget)
     if form == "summed":
-        parts = _shares(shares, segments)
-        return _terms(*over_segments(_dynamic_one, arms, visitors, segments, parts, cap))
+        return _terms(*over_segments(_dynamic_one, arms, visitors, segments, shares, cap))
     _as_printed(form, shares)
     clock = _clock_within(arms, cap, visitors)
     terms = _dynamic_terms(arms, visitors, segments, _at_budget(arms, cap), clock)
@@ -225,8 +222,7 @@ def dynamic_regret(
     arms, visitors, segments = _sizes(n_arms, horizon, n_segments)
     cap = check.nonnegative("budget", budget)
     if form == "summed":
-        parts = _shares(shares, segments)
-        (summed,) = over_segments(_dynamic_bound_one, arms, visitors, segments, parts, cap)
+        (summed,) = over_segments(_dynamic_bound_one, arms, visitors, segments, shares, cap)
         return check.unwrap(summed)
     _as_printed(form, shares)
     bound = in_blocks(_dynamic_regret, arms, visitors, cap, segments)
@@ -255,7 +251,7 @@ def over_segments(
     arms: FloatArray,
     visitors: FloatArray,
     segments: FloatArray,
-    shares: FloatArray | None,
+    shares: ArrayLike | None,
     *more: FloatArray,
 ) -> tuple[FloatArray, ...]:
     """Sum `one(arms, visitors of a segment, *more)` over the segments.
@@ -265,13 +261,14 @@ def over_segments(
         arms: K.
         visitors: T, of all segments together.
         segments: J, all of the same size if there are no shares.
-        shares: by segment on an additional last axis, or None.
+        shares: by segment on an additional last axis, checked here; or None.
         more: further arguments of the formula.
     """
-    if shares is None:
+    parts = _shares(shares, segments)
+    if parts is None:
         return tuple(segments * part for part in one(arms, visitors / segments, *more))
     found = one(
-        arms[..., None], visitors[..., None] * shares, *(argument[..., None] for argument in more)
+        arms[..., None], visitors[..., None] * parts, *(argument[..., None] for argument in more)
     )
     return tuple(part.sum(axis=-1) for part in found)
 

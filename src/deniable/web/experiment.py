@@ -1,4 +1,7 @@
-"""One experiment while it runs: its page, and the same parts again as JSON every few seconds."""
+"""One experiment while it runs: its page, and the same parts again as JSON every few seconds.
+
+And what people write about it: notes for the ledger, its owner, tags to find it by.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from starlette.responses import JSONResponse, Response
 
 from deniable._types import JsonObject
 from deniable.charts.experiments import ARM_COLOURS, arm_colours
-from deniable.errors import NANO
+from deniable.errors import NANO, DeniableError
 from deniable.privacy.serving import SPACE
 from deniable.privacy.tables import decoded_table
 from deniable.service.http.guard import Service
@@ -23,8 +26,8 @@ from deniable.service.service import Deniable
 from deniable.service.small_cells import SMALLEST_CELL
 from deniable.storage.records import Commitment, Experiment, PublishedTable
 from deniable.strategies import table_rules
-from deniable.web import answers, live_charts, result_charts
-from deniable.web.access import Reader, Viewer
+from deniable.web import answers, fields, live_charts, result_charts
+from deniable.web.access import DraftSubmission, Reader, Viewer
 from deniable.web.actions import possible
 from deniable.web.alerts import SILENT_AFTER
 from deniable.web.integration import snippets
@@ -287,3 +290,30 @@ def _charts(values: JsonObject) -> list[PageChart]:
     checked = None if values["health"] is None else values["health"].learned
     learned = result_charts.charts(values["learned"].figures, checked)
     return learned + live_charts.charts(**{name: values[name] for name in wanted})
+
+
+@router.post("/experiments/{key}/notes")
+def note(request: Request, form: DraftSubmission, service: Service, key: str) -> Response:
+    """Enter a note; it stays in the ledger."""
+    place = f"/experiments/{service.experiments.get(key).key}"
+    given = {"text": form.text("text").replace("\r\n", "\n")}
+    try:
+        service.experiments.note(key, given["text"])
+    except DeniableError as error:
+        wrong = fields.beside(error, {"text": "text"}, "text")
+        return page(request, form.viewer, service, key, answers.Typed(given, wrong))
+    return answers.redirect(request, place, "The note is in the ledger.")
+
+
+@router.post("/experiments/{key}/labels")
+def label(request: Request, form: DraftSubmission, service: Service, key: str) -> Response:
+    """Set owner and tags."""
+    place = f"/experiments/{service.experiments.get(key).key}"
+    given = {name: form.text(name) for name in ("owner", "tags")}
+    try:
+        tags = given["tags"].replace(",", " ").split()
+        service.experiments.label(key, owner=given["owner"], tags=tags)
+    except DeniableError as error:
+        wrong = fields.beside(error, {"owner": "owner", "tags": "tags"}, "owner")
+        return page(request, form.viewer, service, key, answers.Typed(given, wrong))
+    return answers.redirect(request, place, "Owner and tags are saved.")

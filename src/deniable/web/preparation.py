@@ -12,10 +12,10 @@ from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 
+from deniable.charts.experiments import spending_chart
 from deniable.charts.kept import specification
 from deniable.charts.planning import PANELS
 from deniable.charts.portfolio_page import CHARTS
-from deniable.charts.spending import spending_chart
 from deniable.portfolio.table import csv_rows
 from deniable.web import (
     allocation_view,

@@ -1,0 +1,111 @@
+"""How commands print: reports in sections, records as tables or JSON; the options that ask for it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, is_dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from deniable.planning.report import Section
+
+T = TypeVar("T")
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
+ChartFile = Annotated[Path | None, typer.Option(help="Write a chart to FILE.(svg|png|pdf|html).")]
+
+
+def print_sections(sections: Sequence[Section]) -> None:
+    """A report: heading, paragraph and table of each section."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    console = _console()
+    for section in sections:
+        console.print(Text(section.title, style="bold"))
+        if section.text:
+            console.print(Text(section.text))
+        if section.rows:
+            table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+            for i, cell in enumerate(section.header):
+                table.add_column(cell, justify="right" if i else "left")
+            for row in section.rows:
+                table.add_row(*(Text(cell) for cell in row))
+            console.print(table)
+        else:
+            console.print()
+
+
+def print_json(value: object) -> None:
+    """A record, or a list of them, as JSON."""
+    typer.echo(json.dumps(value, indent=2, default=_plain))
+
+
+def print_found(
+    found: Sequence[T],
+    title: str,
+    columns: Sequence[str],
+    row: Callable[[T], Sequence[object]],
+    *,
+    as_json: bool,
+) -> None:
+    """Records as JSON, or as a table for people."""
+    if as_json:
+        print_json(found)
+    else:
+        print_table(title, columns, [row(one) for one in found])
+
+
+def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Rows for people; numbers to the right."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    console = _console()
+    console.print(Text(title, style="bold"))
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for number, column in enumerate(columns):
+        numeric = bool(rows) and all(isinstance(row[number], int | float) for row in rows)
+        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(_shown(cell)) for cell in row))
+    console.print(table)
+
+
+def _shown(cell: object) -> str:
+    if cell is None:
+        return "-"
+    if isinstance(cell, datetime):
+        return cell.strftime("%Y-%m-%d %H:%M")
+    if isinstance(cell, bool):
+        return "yes" if cell else "no"
+    if isinstance(cell, int):
+        return f"{cell:,}"
+    return f"{cell:.6g}" if isinstance(cell, float) else str(cell)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, bytes):
+        return value.hex()
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    raise TypeError(f"no JSON for {type(value).__name__}")
+
+
+def _console() -> Console:
+    """Plain, and of a fixed width, where the output is not a terminal."""
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=110)
