@@ -27,8 +27,8 @@ from deniable.audit.exact import exact_proof
 from deniable.audit.promise import AuditedTable, Promise
 from deniable.privacy.tables import Table
 from deniable.service.drafts import draft
-from deniable.service.publisher import recipe_of
 from deniable.service.service import open as open_service
+from deniable.service.table_making import recipe_of
 from deniable.storage import (
     account_rules,
     commitments,

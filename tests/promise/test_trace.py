@@ -26,7 +26,7 @@ from deniable.privacy import noise
 from deniable.privacy.noise import discrete_laplace
 from deniable.privacy.serving import exp_floor
 from deniable.privacy.tables import decoded_table
-from deniable.service import publisher
+from deniable.service import table_inputs, table_making
 from deniable.service.service import Deniable
 from deniable.storage import experiments, sums, times
 from deniable.storage.records import MICRO, Experiment, PublishedTable
@@ -44,7 +44,7 @@ Noise = Callable[[int, int], int]
 def replaced(noise_of: Noise) -> Iterator[None]:
     """Another noise in the publisher."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(publisher, "discrete_laplace", noise_of)
+        patch.setattr(table_inputs, "discrete_laplace", noise_of)
         yield
 
 
@@ -333,9 +333,9 @@ def test_what_is_decided_while_a_table_is_made_never_enters() -> None:
         store = service._store
         with store.read() as connection:
             experiment = experiments.by_key(connection, "e")
-            made = publisher.next_table(connection, experiment)
+            made = table_making.next_table(connection, experiment)
         late = service.decide("e", "late", "a")
-        store.retried(lambda connection: publisher._put_into_force(connection, experiment, made))
+        store.retried(lambda connection: table_making.put_into_force(connection, experiment, made))
         service.reward(late.id, 1)
         service.decide("e", "next", "a")
         service.experiments.publish("e")
