@@ -176,11 +176,12 @@ def _publish(
 ) -> None:
     counts = json.dumps({"shows": shows, "rewards": rewards}).encode()
     strategy, version = experiment.strategy, experiment.version
+    now = times.now()
     stored = PublishedTable(
-        number, version, strategy, times.as_datetime(times.now()), 0, counts, table.encoded()
+        number, version, strategy, times.as_datetime(now), 0, counts, table.encoded()
     )
     experiments.add_table(connection, experiment, stored)
-    detail = promise_entries.table_detail(number, version, table, counts, 0, strategy)
+    detail = promise_entries.table_detail(number, version, table, counts, 0, strategy, now)
     commitments.record(connection, "table", experiment, **detail)
 
 

@@ -129,6 +129,7 @@ def store_table(connection: Connection, experiment: Experiment, made: PublishedT
         made.counts,
         made.decisions,
         made.strategy,
+        times.as_stored(made.published_at),
         settled,
     )
     commitments.record(connection, "table", experiment, **detail)
