@@ -110,6 +110,8 @@ class Documents:
         checked_kind(kind)
         firm, actor = _text("firm", firm), _text("actor", actor)
         actor = actor or actors.in_words(actors.current()) or COMMAND_LINE
+        # After a long silence the account's time is that of the last entry, and so would be the date.
+        self._store.retried(commitments.beat)
         with self._store.read() as connection:
             experiment = experiments.by_key(connection, key)
             commitments.check_complete(connection)
