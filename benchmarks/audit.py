@@ -27,8 +27,8 @@ from deniable.audit.exact import exact_proof
 from deniable.audit.promise import AuditedTable, Promise
 from deniable.privacy.tables import Table
 from deniable.service.drafts import draft
-from deniable.service.publisher import recipe_of
 from deniable.service.service import open as open_service
+from deniable.service.table_making import recipe_of
 from deniable.storage import (
     account_rules,
     commitments,
@@ -176,11 +176,12 @@ def _publish(
 ) -> None:
     counts = json.dumps({"shows": shows, "rewards": rewards}).encode()
     strategy, version = experiment.strategy, experiment.version
+    now = times.now()
     stored = PublishedTable(
-        number, version, strategy, times.as_datetime(times.now()), 0, counts, table.encoded()
+        number, version, strategy, times.as_datetime(now), 0, counts, table.encoded()
     )
     experiments.add_table(connection, experiment, stored)
-    detail = promise_entries.table_detail(number, version, table, counts, 0, strategy)
+    detail = promise_entries.table_detail(number, version, table, counts, 0, strategy, now)
     commitments.record(connection, "table", experiment, **detail)
 
 

@@ -15,9 +15,9 @@ import numpy as np
 from sqlalchemy import insert
 
 from deniable.privacy.epochs import due_at, epochs_of
-from deniable.service.publisher import recipe_of
 from deniable.service.service import Deniable
 from deniable.service.service import open as open_service
+from deniable.service.table_making import recipe_of
 from deniable.storage import experiments
 from deniable.storage.records import MICRO, PublishedTable
 from deniable.storage.schema import counters

@@ -50,7 +50,7 @@ FAULTS = (
     ),
     Fault(
         "service/publisher.py",
-        "                _store_table(connection, experiment, made)\n        return left, made",
+        "                store_table(connection, experiment, made)\n        return left, made",
         "                pass\n        return left, made",
         "a table that was never stored is drawn from",
         (f"{PUBLISHING}::test_a_table_of_this_process_need_not_be_read",),
@@ -175,7 +175,7 @@ FAULTS = (
         (f"{KEY}::test_the_firms_limit_is_rounded_down",),
     ),
     Fault(
-        "service/publisher.py",
+        "service/table_inputs.py",
         "                    4 * 10**9, experiment.trace_nano\n",
         "                    10**9, experiment.trace_nano\n",
         "counts have a quarter of the promised noise",
@@ -266,14 +266,14 @@ FAULTS = (
         (f"{TESTS}/test_webhook.py::test_it_gives_up_after_some_hours_and_goes_on",),
     ),
     Fault(
-        "service/publisher.py",
+        "service/table_making.py",
         "    unchanged &= len(experiment.segments) == locked.segments\n",
         "",
         "a table without a row for a segment is published after the segment was added",
         (f"{GROWING}::test_a_table_that_was_made_before_a_segment_was_added_is_thrown_away",),
     ),
     Fault(
-        "service/publisher.py",
+        "service/table_inputs.py",
         "return rows + [[0] * width for _ in range(height - len(rows))]",
         "return rows + [list(rows[0]) for _ in range(height - len(rows))]",
         "a new segment begins with the noisy sums of the first one",
@@ -288,7 +288,7 @@ FAULTS = (
         (f"{GROWING}::test_plans_of_intervals_stay_those_of_the_start",),
     ),
     Fault(
-        "service/publisher.py",
+        "service/table_making.py",
         'if json.loads(made.counts)["scores"] != (newest and scores.detail(newest)):',
         'if json.loads(made.counts)["scores"] is False:',
         "a table follows scores that newer ones have replaced",

@@ -19,6 +19,7 @@ BELIEVED = (f"{GROWING}::test_entries_that_cannot_be_are_not_believed",)
 CHECKPOINTS = ("tests/storage/test_checkpoints.py",)
 
 REFILLS = "tests/promise/test_refills.py"
+TAMPERING = "tests/promise/test_tampering.py"
 JUMP = (f"{REFILLS}::test_a_clock_that_jumps_ahead_frees_nothing",)
 
 FAULTS = (
@@ -55,7 +56,7 @@ FAULTS = (
         'experiment.status != "scratch" and answered < decided:',
         "False:",
         "the last answer can be moved back before a stop",
-        ("tests/promise/test_tampering.py",),
+        (TAMPERING,),
     ),
     Fault(
         "storage/commitments.py",
@@ -202,21 +203,21 @@ FAULTS = (
         LEASES,
     ),
     Fault(
-        "storage/postgres.py",
+        "storage/postgres_hot.py",
         'self._plain.execute(f"BEGIN; {wanted}".encode())',
         'self._plain.execute(f"SELECT 1; {wanted}".encode())',
         "a batch on PostgreSQL is stored in parts",
         (f"{DURABLE}::test_a_transaction_that_fails_leaves_nothing",),
     ),
     Fault(
-        "storage/postgres.py",
+        "storage/postgres_hot.py",
         'b"WHERE id = %b AND owner = %b AND head = %b"',
         'b"WHERE id = %b AND (owner = %b OR head = %b OR TRUE)"',
         "a writer that lost its lease writes into another one's chain (PostgreSQL)",
         LEASES,
     ),
     Fault(
-        "storage/postgres.py",
+        "storage/postgres_hot.py",
         '_CHAIN = b"SELECT seq, head FROM writers WHERE id = %b AND owner = %b"',
         '_CHAIN = b"SELECT seq, head FROM writers WHERE id = %b AND (owner = %b OR TRUE)"',
         "a writer that lost its lease goes on from another one's end (PostgreSQL)",
@@ -345,6 +346,34 @@ FAULTS = (
         "return times.now()",
         "the store's time can go back",
         (f"{TESTS}/test_account.py::test_time_does_not_go_back",),
+    ),
+    Fault(
+        "storage/promises.py",
+        "if promise.planned_visitors not in (NOT_SAID, experiment.planned_visitors):",
+        "if False:",
+        "planned visitors can be changed unnoticed",
+        (TAMPERING,),
+    ),
+    Fault(
+        "storage/promised_tables.py",
+        "if row.strategy != chained.strategy:",
+        "if False:",
+        "a stored table can be given another strategy unnoticed",
+        (TAMPERING,),
+    ),
+    Fault(
+        "storage/promised_tables.py",
+        "if chained.published_at not in (None, row.published_at):",
+        "if False:",
+        "the time of a table can be changed unnoticed",
+        (TAMPERING,),
+    ),
+    Fault(
+        "storage/account.py",
+        "row[1] if isinstance(row[1], int) else None",
+        "row[1]",
+        "a stop chains a last answer that is no hour",
+        (TAMPERING,),
     ),
     Fault(
         "storage/promises.py",

@@ -8,8 +8,8 @@ from dataclasses import fields
 import pytest
 
 from deniable.privacy.tables import Band, Table
-from deniable.service import publisher
-from deniable.service.publisher import recipe_of
+from deniable.service import table_making
+from deniable.service.table_making import recipe_of
 from deniable.storage.records import Experiment
 from deniable.strategies.making import Recipe
 from deniable.strategies.rules import Counts
@@ -28,4 +28,4 @@ def publishes(patch: pytest.MonkeyPatch, make: MakeTable) -> None:
         real = recipe_of(experiment)
         return OtherRecipe(**{field.name: getattr(real, field.name) for field in fields(real)})
 
-    patch.setattr(publisher, "recipe_of", other)
+    patch.setattr(table_making, "recipe_of", other)

@@ -12,7 +12,8 @@ from deniable.audit.firm_report import TableTally
 from deniable.privacy.tables import Table
 from deniable.storage import account_rules
 from deniable.storage.commitments import Entry
-from deniable.storage.promises import Promise, PromisedTable
+from deniable.storage.promised_tables import PromisedTable
+from deniable.storage.promises import Promise
 from deniable.storage.records import Metric
 
 NAT = 10**9
@@ -227,7 +228,9 @@ def _published(number: int, first: int, *, late: bool) -> tuple[Table, PromisedT
     row = (first * 2**61, (8 - first) * 2**61)
     table = Table((row, row), row)
     ratios = tuple(str(ratio) for ratio in table.worst_ratios())
-    return table, PromisedTable(number, 1, table.digest(), "", 0, ratios, 0, late)
+    return table, PromisedTable(
+        number, 1, table.digest(), "", 0, ratios, "joint", 0, late_band=late
+    )
 
 
 def test_tables_in_a_band_that_was_fixed_late_are_checked_together() -> None:

@@ -26,7 +26,7 @@ from deniable.audit.promise import GIVEN_THE_TIME
 from deniable.documents.rendering import markdown
 from deniable.errors import BrokenPromiseError, InvalidArgumentError, WrongStateError
 from deniable.privacy.tables import Table, decoded_table
-from deniable.service import publisher
+from deniable.service import table_inputs, table_making
 from deniable.service.drafts import NewArm
 from deniable.service.experiment_state import _state
 from deniable.service.service import Deniable
@@ -209,7 +209,7 @@ def test_counts_with_a_trace_budget_go_on_where_they_were(
     memory: Deniable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without the noise, the sums are those of all decisions, each once."""
-    monkeypatch.setattr(publisher, "discrete_laplace", lambda *_: 0)
+    monkeypatch.setattr(table_inputs, "discrete_laplace", lambda *_: 0)
     grown(memory, strategy="constant", trace_budget=1.0)
     taught(memory, "checkout", {"d": "new"}, visitors=30, name="last")
     expected = Counter((segment, arm) for _, _, segment, arm in entries_of(memory, "checkout"))
@@ -222,7 +222,7 @@ def test_counts_with_a_trace_budget_go_on_where_they_were(
 def test_noise_is_added_to_new_cells_too(memory: Deniable, monkeypatch: pytest.MonkeyPatch) -> None:
     running(memory, strategy="constant", trace_budget=1.0, arms=["old", "new"])
     memory.experiments.add_segment("checkout", "c")
-    monkeypatch.setattr(publisher, "discrete_laplace", lambda *_: 7)
+    monkeypatch.setattr(table_inputs, "discrete_laplace", lambda *_: 7)
     memory.experiments.add_arm("checkout", "bold")
     counts = stored(memory)[-1][1]  # nobody came: all noise
     assert counts["shows"] == counts["rewards"] == [[7] * 3] * 3
@@ -374,10 +374,10 @@ def test_a_table_that_was_made_before_a_segment_was_added_is_thrown_away(
     running(service, strategy="constant")
     with service._store.read() as connection:
         experiment = experiments.by_key(connection, "checkout")
-        made = publisher.next_table(connection, experiment)
+        made = table_making.next_table(connection, experiment)
     service.experiments.add_segment("checkout", "c")
     with service._store.begin() as connection:
-        assert publisher._put_into_force(connection, experiment, made) is None
+        assert table_making.put_into_force(connection, experiment, made) is None
     assert service.experiments.get("checkout").table_number == 1
 
 

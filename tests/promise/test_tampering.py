@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from pathlib import Path
 
 import pytest
 from tests.service.http.site import running_site
 from tests.service.support import running, serving
 
+from deniable._types import JsonObject
 from deniable.errors import BrokenPromiseError, WrongStateError
 from deniable.privacy.epochs import LEAST_NEW
 from deniable.service.service import Deniable
 from deniable.service.service import open as open_service
+from deniable.storage import promise_entries
 
 pytestmark = pytest.mark.usefixtures("strict_audits")
 
@@ -35,6 +38,11 @@ OF_ONE_EXPERIMENT = {
     "(SELECT id FROM experiments WHERE key = 'bad')",
     "table counts as text": "UPDATE tables SET counts = '{}' WHERE experiment_id = "
     "(SELECT id FROM experiments WHERE key = 'bad')",
+    "planned visitors": "UPDATE experiments SET planned_visitors = 7 WHERE key = 'bad'",
+    "table strategy": "UPDATE tables SET strategy = 'dynamic' WHERE experiment_id = "
+    "(SELECT id FROM experiments WHERE key = 'bad')",
+    "table time": "UPDATE tables SET published_at = published_at - 1 WHERE experiment_id = "
+    "(SELECT id FROM experiments WHERE key = 'bad')",
     "its ledger entry": "UPDATE commitments SET detail = replace(detail, '1000000000', "
     "'5000000000') WHERE kind = 'create' AND detail LIKE '%\"bad\"%'",
 }
@@ -49,6 +57,7 @@ OF_THE_STORE = {
     "counters": "UPDATE counters SET value = value + 1000000",
     "counters as text": "UPDATE counters SET shows = 'many'",
     "last answer": "UPDATE answers SET hour = 0",
+    "last answer as text": "UPDATE answers SET hour = 'never'",
     "last answers": "DELETE FROM answers",
 }
 """What -> one UPDATE that no single experiment's row shows; the ledger does."""
@@ -155,3 +164,44 @@ def test_rewards_that_were_changed_together_with_their_counters_are_noticed(url:
     changed(url, "UPDATE counters SET value = 0, square = 0")
     with open_service(url) as service:
         assert not service.ledger.verify().sound
+
+
+def test_a_last_answer_that_is_no_hour_is_named_and_never_chained(url: str) -> None:
+    """A stop chains the last answer: what is no hour would make the account unreadable for ever."""
+    changed(
+        url,
+        "UPDATE answers SET hour = 'never' WHERE experiment_id = "
+        "(SELECT id FROM experiments WHERE key = 'bad')",
+    )
+    with open_service(url) as service:
+        assert "last answer of experiment 'bad'" in str(service.ledger.verify().problem)
+        assert not service.audits.firm().sound
+        with pytest.raises(BrokenPromiseError, match="last answer"):
+            service.experiments.stop("bad")
+        changed(url, f"UPDATE answers SET hour = {int(time.time()) // 3600}")
+        service.experiments.stop("bad")
+        assert service.ledger.verify().sound
+
+
+def test_entries_from_before_these_were_chained_stay_valid(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Older stores do not chain the planned visitors and the times of tables."""
+    create, table = promise_entries.create_detail, promise_entries.table_detail
+
+    def without(name: str, detail: JsonObject) -> JsonObject:
+        return {key: value for key, value in detail.items() if key != name}
+
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            promise_entries, "create_detail", lambda *a: without("planned_visitors", create(*a))
+        )
+        patch.setattr(
+            promise_entries, "table_detail", lambda *a: without("published_at", table(*a))
+        )
+        with serving(f"sqlite:///{tmp_path / 'store.db'}", budget=10) as service:
+            running(service, "old", arms=["x", "y"], planned_visitors=9)
+    with open_service(f"sqlite:///{tmp_path / 'store.db'}") as service:
+        service.decide_batch("old", [(f"v{i}", "ab"[i % 2]) for i in range(3 * LEAST_NEW)])
+        assert service.ledger.verify().sound
+        assert service.audits.run("old").sound

@@ -31,7 +31,7 @@ from tests.service.support import serving
 
 from deniable.privacy.serving import exp_floor
 from deniable.privacy.tables import decoded_table
-from deniable.service import publisher
+from deniable.service import table_making
 from deniable.storage import experiments, sums, times
 from deniable.storage.records import MICRO, Experiment, PublishedTable
 from deniable.storage.schema import counters
@@ -303,9 +303,9 @@ def test_what_is_decided_while_a_table_is_made_never_enters() -> None:
         store = service._store
         with store.read() as connection:
             experiment = experiments.by_key(connection, "e")
-            made = publisher.next_table(connection, experiment)
+            made = table_making.next_table(connection, experiment)
         late = service.decide("e", "late", "a")
-        store.retried(lambda connection: publisher._put_into_force(connection, experiment, made))
+        store.retried(lambda connection: table_making.put_into_force(connection, experiment, made))
         service.reward(late.id, 1)
         service.decide("e", "next", "a")
         service.experiments.publish("e")

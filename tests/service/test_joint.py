@@ -13,6 +13,7 @@ from deniable.errors import BrokenPromiseError, InvalidArgumentError
 from deniable.privacy.serving import SPACE
 from deniable.privacy.tables import Table, decoded_table
 from deniable.service import publisher as publishing
+from deniable.service import table_making
 from deniable.service.service import Deniable
 from deniable.storage.records import PublishedTable
 
@@ -215,7 +216,7 @@ def test_nothing_is_solved_where_visitors_are_decided_for(
     import threading
 
     made_by: list[str] = []
-    make = publishing.next_table
+    make = table_making.next_table
 
     def noted(*given: object, **options: object) -> PublishedTable | None:
         made_by.append(threading.current_thread().name)

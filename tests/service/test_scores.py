@@ -21,7 +21,7 @@ from deniable.audit.exact import exact_proof
 from deniable.audit.log import audit_log
 from deniable.errors import InvalidArgumentError, UnknownNameError, WrongStateError
 from deniable.privacy.tables import Table, decoded_table
-from deniable.service import publisher
+from deniable.service import publisher, table_making
 from deniable.service.service import Deniable
 from deniable.service.service import open as open_service
 from deniable.storage import promises, scores
@@ -242,7 +242,7 @@ def test_scores_that_come_while_a_table_is_made_are_followed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A table must follow the newest scores before its own entry: an auditor looks."""
-    made = publisher.next_table
+    made = table_making.next_table
     late: list[bool] = []
     with open_service(f"sqlite:///{tmp_path / 'store.db'}") as service:
         service.firm.set(budget=50)

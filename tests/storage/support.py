@@ -105,9 +105,9 @@ def publish(connection: Connection, experiment: Experiment) -> Experiment:
     """The next table: the zero row for everybody."""
     fixed = fixed_band(experiment)
     table = Table((fixed.zero,) * len(experiment.segments), fixed.zero)
-    counts, number = b"[]", experiment.table_number + 1
+    counts, number, at = b"[]", experiment.table_number + 1, times.now()
     detail = promise_entries.table_detail(
-        number, experiment.version, table, counts, 0, experiment.strategy, None
+        number, experiment.version, table, counts, 0, experiment.strategy, at
     )
     commitments.record(connection, "table", experiment, **detail)
     connection.execute(
@@ -116,7 +116,7 @@ def publish(connection: Connection, experiment: Experiment) -> Experiment:
             number=number,
             version=experiment.version,
             strategy=experiment.strategy,
-            published_at=times.now(),
+            published_at=at,
             decisions=0,
             counts=counts,
             rows=table.encoded(),

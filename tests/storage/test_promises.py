@@ -162,6 +162,6 @@ def test_a_table_is_what_was_chained(connection: Connection) -> None:
 
 def test_worst_ratios_are_exact() -> None:
     table = Table(rows=((2**63, 2**63), (2**62, 3 * 2**62)), zero=(2**63, 2**63))
-    detail = promise_entries.table_detail(3, 2, table, b"{}", 100, "constant", None)
+    detail = promise_entries.table_detail(3, 2, table, b"{}", 100, "constant", 0)
     assert [Fraction(ratio) for ratio in detail["ratios"]] == [Fraction(2), Fraction(3, 2)]
     assert detail["rows"] == table.digest()

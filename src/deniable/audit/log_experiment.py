@@ -20,7 +20,7 @@ from deniable.audit.promise import AuditedTable, Lottery, Promise
 from deniable.errors import NANO
 from deniable.storage import promises, scores
 from deniable.storage.commitments import Entry
-from deniable.storage.promises import PromisedTable
+from deniable.storage.promised_tables import PromisedTable, promised_table
 from deniable.storage.records import SLOTS, Role
 from deniable.strategies.rules import Wanted
 
@@ -127,7 +127,7 @@ class LoggedExperiment:
             for entry in entries
             if entry.kind == "switch_off"
         }
-        chained = [promises.promised_table(entry) for entry in entries if entry.kind == "table"]
+        chained = [promised_table(entry) for entry in entries if entry.kind == "table"]
         erased = sum(
             entry.detail["decisions"] for entry in entries if entry.kind in ("erase", "purge")
         )

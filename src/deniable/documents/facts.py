@@ -17,6 +17,7 @@ from deniable.audit.promise import AuditedTable, Promise
 from deniable.errors import WrongStateError
 from deniable.storage import promises
 from deniable.storage.commitments import Entry
+from deniable.storage.promised_tables import promised_table
 from deniable.storage.times import as_datetime
 
 
@@ -185,7 +186,7 @@ def facts_of(ledger: Ledger, at: int) -> Facts:
     promise = Promise.chained(told, off, ledger.tables)
     chained = {
         table.number: table
-        for table in (promises.promised_table(entry) for entry in mine if entry.kind == "table")
+        for table in (promised_table(entry) for entry in mine if entry.kind == "table")
     }
     settled = [
         chained[table.number].recorded_at

@@ -24,10 +24,12 @@ from deniable.storage import (
     scores,
     times,
 )
+from deniable.storage.account import last_hours
 from deniable.storage.commitments import Entry
 from deniable.storage.ledger import Verification, chained, verify
+from deniable.storage.promised_tables import PromisedTable, promised_table, table_problem
 from deniable.storage.records import SLOTS, Experiment
-from deniable.storage.schema import Query, answers, counters, decisions, rewards, tables, tombstones
+from deniable.storage.schema import Query, counters, decisions, rewards, tables, tombstones
 from deniable.storage.schema import commitments as commitment_rows
 from deniable.storage.store import Store
 
@@ -244,7 +246,7 @@ def _lines(
     from deniable.audit.firm_report import ExperimentLine, TableTally
 
     acts: dict[bytes, list[Entry]] = {}
-    promised_tables: dict[tuple[bytes, int], promises.PromisedTable] = {}
+    promised_tables: dict[tuple[bytes, int], PromisedTable] = {}
     # Scratch copies cost nothing and are not experiments of the firm; the ledger's checks cover
     # them.
     scratch = {entry.experiment_id for entry in entries if entry.kind == "scratch"}
@@ -253,7 +255,7 @@ def _lines(
             continue
         acts.setdefault(entry.experiment_id, []).append(entry)
         if entry.kind == "table":
-            entry_table = promises.promised_table(entry)
+            entry_table = promised_table(entry)
             promised_tables[entry.experiment_id, entry_table.number] = entry_table
     for identity in [one for one, mine in acts.items() if promises.discarded(e.kind for e in mine)]:
         del acts[identity]
@@ -272,14 +274,7 @@ def _lines(
             )
         )
     }
-    answered: dict[bytes, int] = {
-        row[0]: row[1]
-        for row in connection.execute(
-            select(answers.c.experiment_id, func.max(answers.c.hour)).group_by(
-                answers.c.experiment_id
-            )
-        )
-    }
+    hours = last_hours(connection)
     said: dict[bytes, promises.Promise] = {}
     problems: dict[bytes, list[str]] = {identity: [] for identity in (*acts, *rows)}
     for identity in problems:
@@ -299,7 +294,10 @@ def _lines(
         if stones.get(identity, 0) != said[identity].tombstones:
             problems[identity].append("tombstones were removed or added")
         newest = last_decided.get(identity, 0) // account_rules.HOUR
-        if row.cost_nano and answered.get(identity, 0) < newest:
+        answered = hours.get(identity, 0)
+        if answered is None:
+            problems[identity].append("its last answer is no hour")
+        elif row.cost_nano and answered < newest:
             problems[identity].append("its last answer was moved back behind its newest decision")
     tallies = {identity: TableTally(promise) for identity, promise in said.items()}
     missing = dict(promised_tables)
@@ -310,7 +308,7 @@ def _lines(
             if identity in scratch:
                 continue
             promised = missing.pop((identity, stored.number), None)
-            wrong_table = promises.table_problem(stored, promised)
+            wrong_table = table_problem(stored, promised)
             if wrong_table is not None:
                 problems.setdefault(identity, []).append(f"table {stored.number} {wrong_table}")
             elif promised is not None and identity in tallies:

@@ -19,6 +19,7 @@ from sqlalchemy import ColumnElement, Connection, func, or_, select
 from deniable.errors import BrokenPromiseError, InvalidArgumentError, UnknownNameError
 from deniable.storage import actors, commitments, experiments, promises, times
 from deniable.storage.commitments import Entry
+from deniable.storage.promised_tables import promised_table, table_problem
 from deniable.storage.schema import commitments as rows
 from deniable.storage.schema import tables as table_rows
 from deniable.storage.store import Store
@@ -109,6 +110,8 @@ class Documents:
         checked_kind(kind)
         firm, actor = _text("firm", firm), _text("actor", actor)
         actor = actor or actors.in_words(actors.current()) or COMMAND_LINE
+        # After a long silence the account's time is that of the last entry, and so would be the date.
+        self._store.retried(commitments.beat)
         with self._store.read() as connection:
             experiment = experiments.by_key(connection, key)
             commitments.check_complete(connection)
@@ -331,7 +334,7 @@ def _tables(
     chained = {
         table.number: table
         for table in (
-            promises.promised_table(entry)
+            promised_table(entry)
             for entry in entries
             if entry.kind == "table" and entry.experiment_id == experiment_id
         )
@@ -350,7 +353,7 @@ def _tables(
     found = []
     for row in connection.execute(query.execution_options(yield_per=_PAGE)):
         promised = chained.pop(row.number, None)
-        problem = promises.table_problem(row, promised)
+        problem = table_problem(row, promised)
         if problem is not None:
             raise BrokenPromiseError(f"table {row.number} of experiment {promise.key!r} {problem}")
         found.append(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from deniable._types import JsonObject
 from deniable.errors import NANO, InvalidArgumentError, WrongStateError
 from deniable.service.jobs import LARGEST_REWARD
-from deniable.service.publisher import first_table
+from deniable.service.table_making import first_table
 from deniable.storage import times
 from deniable.storage.records import MICRO, Arm, Experiment, Metric
 from deniable.strategies import table_rules

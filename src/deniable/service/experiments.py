@@ -32,7 +32,8 @@ from deniable.service.drafts import (
     draft,
 )
 from deniable.service.experiment_views import ExperimentViews
-from deniable.service.publisher import Publisher, first_table, put_first_table, recipe_of
+from deniable.service.publisher import Publisher
+from deniable.service.table_making import first_table, put_first_table, recipe_of
 from deniable.storage import (
     account,
     commitments,

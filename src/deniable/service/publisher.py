@@ -1,54 +1,36 @@
-"""The publisher: makes the next table of an experiment once the experiment has grown enough.
+"""The publisher: publishes the next table of an experiment once the experiment has grown enough.
 
 All learning happens here; serving only draws from the table in force. A table is due when the
 stored decisions of all segments together have grown enough (`privacy/epochs.py`), so its timing
-depends on no visitor's segment and no reward. A table is a function of the counts stored with it.
-It is checked in exact arithmetic, stored and chained before anything is drawn from it. If several
+depends on no visitor's segment and no reward. `table_making.py` makes and stores it. If several
 processes store decisions of an experiment, they publish one at a time, under a lease. After any
 failure, the table in force stays.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import threading
-from collections.abc import Mapping
-from dataclasses import replace
-from itertools import pairwise
 from queue import SimpleQueue
 
 from sqlalchemy import Connection, bindparam, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from deniable._types import JsonObject
 from deniable.errors import BrokenPromiseError
 from deniable.privacy.epochs import LEAST_NEW, Epochs, due_at, epochs_of
-from deniable.privacy.noise import discrete_laplace
-from deniable.privacy.tables import Table, decoded_table
+from deniable.privacy.tables import decoded_table
 from deniable.service.experiment_state import ExperimentState
-from deniable.storage import (
-    commitments,
-    experiments,
-    promise_entries,
-    promises,
-    scores,
-    times,
-)
-from deniable.storage.counts import table_counts
+from deniable.service.table_making import next_table, put_into_force, recipe_of, store_table
+from deniable.storage import experiments, times
 from deniable.storage.records import Experiment, PublishedTable
 from deniable.storage.schema import leases
 from deniable.storage.store import Store
-from deniable.storage.sums import Growth, RunningSums, Sums, sums
-from deniable.strategies.making import Recipe
+from deniable.storage.sums import Growth, RunningSums
 
 _log = logging.getLogger("deniable")
 
 LEASE_MICROSECONDS = 60_000_000
-
-_encode = json.JSONEncoder(separators=(",", ":")).encode
-
 
 _TAKE = (
     update(leases)
@@ -139,7 +121,7 @@ class Publisher:
         made: tuple[Experiment, PublishedTable] | None,
     ) -> PublishedTable | None:
         """Put the table into force, if one was made, and release the lease."""
-        stored = None if made is None else _put_into_force(connection, *made)
+        stored = None if made is None else put_into_force(connection, *made)
         if lease is not None:
             connection.execute(_RELEASE, {"lease": lease, "holder": self._owner})
         return stored
@@ -205,7 +187,7 @@ class Publisher:
                 return None
             left, made = self._made(connection, experiment, state, published)
             if made is not None:
-                _store_table(connection, experiment, made)
+                store_table(connection, experiment, made)
         return left, made
 
     def _stored(self, state: ExperimentState, published: int) -> tuple[int, PublishedTable | None]:
@@ -215,7 +197,7 @@ class Publisher:
         if made is None:
             return left, None
         return left, self._store.retried(
-            lambda connection: _put_into_force(connection, experiment, made)
+            lambda connection: put_into_force(connection, experiment, made)
         )
 
     def _made(
@@ -290,208 +272,3 @@ def next_due(grown: Growth) -> int:
     if not grown.table:
         return 0
     return due_at(grown.published, epochs_of(grown.arms, grown.segments, trace=grown.trace))
-
-
-def next_table(
-    connection: Connection, experiment: Experiment, found: Sums | None = None
-) -> PublishedTable:
-    """Make the next table of an experiment from the stored counts.
-
-    Args:
-        connection: inside a transaction.
-        experiment: the experiment.
-        found: the sums of its counters, if already read.
-
-    Raises:
-        BrokenPromiseError: the row disagrees with the chain. A table made from a changed row would
-            be chained, and would stay in force after the row was changed back.
-    """
-    found = sums(connection, experiment) if found is None else found
-    promise = promises.check(connection, experiment)
-    now = commitments.moment(connection)
-    recipe = recipe_of(experiment)
-    counts = counts_now(connection, experiment, now, found)
-    wanted = None
-    if recipe.kind.follows_scores:
-        wanted = scores.newest(connection, experiment)
-        counts["scores"] = None if wanted is None else scores.detail(wanted)
-    # All inputs of a strategy are stored with the table and chained through its digest.
-    counts["horizon"] = recipe.horizon
-    counts["rule"] = recipe.kind.rule
-    counts["additions"] = experiment.table_number  # the first table is made without noise
-    seen = recipe.counts(counts["shows"], counts["rewards"], counts["additions"], wanted)
-    late = promise.band if recipe.fixed_band() is None else None
-    late = late or recipe.late_band(seen)
-    counts["floors"] = None if late is None else list(late.floors)
-    made = recipe.table(seen, late)
-    promises.check_table(replace(promise, band=late or promise.band), made)
-    return PublishedTable(
-        number=experiment.table_number + 1,
-        version=experiment.version,
-        strategy=experiment.strategy,
-        published_at=times.as_datetime(now),
-        decisions=found.decisions,
-        counts=_encode(counts).encode(),
-        rows=made.encoded(),
-    )
-
-
-def recipe_of(experiment: Experiment) -> Recipe:
-    """Return how the tables of the current version are made from counts."""
-    return Recipe(
-        experiment.strategy,
-        budgets=experiment.budgets,
-        active=experiment.active,
-        cap=experiment.metrics[0].cap_micro,
-        horizon=experiment.planned_visitors,
-        across_time=experiment.across_time,
-        trace_nano=experiment.trace_nano,
-    )
-
-
-def first_table(experiment: Experiment) -> Table:
-    """Return the table before any visits, checked exactly."""
-    empty = [[0] * len(experiment.arms) for _ in experiment.segments]
-    recipe = recipe_of(experiment)
-    return recipe.table(recipe.counts(empty, empty))
-
-
-def put_first_table(connection: Connection, experiment: Experiment) -> None:
-    """Publish a table in a transaction that holds the chain (start, switch off, add an arm)."""
-    _store_table(connection, experiment, next_table(connection, experiment))
-
-
-def _put_into_force(
-    connection: Connection, experiment: Experiment, made: PublishedTable
-) -> PublishedTable | None:
-    commitments.lock_chain(connection)
-    locked = experiments.held(connection, experiment)
-    live = locked.status in ("running", "paused")
-    unchanged = (made.number, made.version) == (locked.table_number + 1, locked.version)
-    unchanged &= len(experiment.segments) == locked.segments
-    if not live or not unchanged:  # stopped meanwhile, or its arms or segments changed
-        return None
-    if recipe_of(experiment).kind.follows_scores:
-        newest = scores.newest(connection, experiment)
-        if json.loads(made.counts)["scores"] != (newest and scores.detail(newest)):
-            return None  # new scores arrived meanwhile; the table that is due will use those
-    _store_table(connection, experiment, made)
-    return made
-
-
-def _store_table(connection: Connection, experiment: Experiment, made: PublishedTable) -> None:
-    recipe = recipe_of(experiment)
-    settled = None
-    if recipe.kind.offers_across_time:
-        settled = recipe.settled_band(json.loads(made.counts)["floors"])
-    detail = promise_entries.table_detail(
-        made.number,
-        made.version,
-        decoded_table(made.rows, len(experiment.arms)),
-        made.counts,
-        made.decisions,
-        made.strategy,
-        settled,
-    )
-    commitments.record(connection, "table", experiment, **detail)
-    experiments.add_table(connection, experiment, made)
-
-
-def counts_now(connection: Connection, experiment: Experiment, now: int, found: Sums) -> JsonObject:
-    """Return the counts for a table made now, where `found` are the sums of its counters."""
-    if experiment.trace_nano is not None or experiment.attribution_seconds is not None:
-        return _counts(connection, experiment, now)
-    width = len(experiment.arms)
-    starts = range(0, len(found.shows), width)
-    return {
-        "shows": [found.shows[start : start + width].tolist() for start in starts],
-        "rewards": [found.rewards[start : start + width].tolist() for start in starts],
-    }
-
-
-def _counts(connection: Connection, experiment: Experiment, now: int) -> JsonObject:
-    """Return the counts for an experiment with an attribution window or a trace budget.
-
-    A show counts once its attribution window has closed or its reward has arrived, whichever is
-    first. The window of a table's decisions closes with the most recent of them. With a trace
-    budget, each decision is counted exactly once, with noise (MATH section 13).
-    """
-    width, height = len(experiment.arms), len(experiment.segments)
-    found = table_counts(connection, experiment)
-    ends = _ends(experiments.published_at(connection, experiment), now)
-    window = (experiment.attribution_seconds or 0) * 1_000_000
-    closed = {number for number, end in ends.items() if now >= end + window}
-    if experiment.trace_nano is None:
-        shows = [[0] * width for _ in range(height)]
-        rewards = [[0] * width for _ in range(height)]
-        for (number, segment, arm), (shown, rewarded, value, _) in found.items():
-            if segment >= 0:
-                shows[segment][arm] += shown if number in closed else rewarded
-                rewards[segment][arm] += value
-        return {"shows": shows, "rewards": rewards}
-    return _noisy_counts(connection, experiment, found, closed)
-
-
-def _ends(published: Mapping[int, int], now: int) -> dict[int, int]:
-    """Map table numbers to when they were replaced; `now` for the last, and for earlier decisions."""
-    numbers = sorted(published)
-    ends = {number: published[after] for number, after in pairwise(numbers)}
-    first = published[numbers[0]] if numbers else now
-    return {0: first, **ends, **({numbers[-1]: now} if numbers else {})}
-
-
-def _padded(sums: list[list[int]], height: int, width: int) -> list[list[int]]:
-    """Pad sums with zeros for arms and segments added since."""
-    rows = [row + [0] * (width - len(row)) for row in sums]
-    return rows + [[0] * width for _ in range(height - len(rows))]
-
-
-def _noisy_counts(
-    connection: Connection,
-    experiment: Experiment,
-    found: Mapping[tuple[int, int, int], tuple[int, int, int, int]],
-    closed: set[int],
-) -> JsonObject:
-    """Return the noisy sums of the table in force plus everything new since then, with fresh noise.
-
-    `entered` records which part of each table's decisions is in the sums. Once a table has closed,
-    nothing more is added for it.
-    """
-    assert experiment.trace_nano is not None
-    width, height = len(experiment.arms), len(experiment.segments)
-    before = experiments.published(connection, experiment, experiment.table_number)
-    if before:
-        last = json.loads(before[0].counts)
-        shows = _padded(last["shows"], height, width)
-        rewards = _padded(last["rewards"], height, width)
-        entered = {tuple(row[:3]): tuple(row[3:]) for row in last["entered"]}
-    else:
-        shows = [[0] * width for _ in range(height)]
-        rewards = [[0] * width for _ in range(height)]
-        entered = {}
-    new_shows = [[0] * width for _ in range(height)]
-    new_rewards = [[0] * width for _ in range(height)]
-    for cell, (shown, rewarded, value, _) in found.items():
-        number, segment, arm = cell
-        old_shows, old_value, frozen = entered.get(cell, (0, 0, 0))
-        if segment < 0 or frozen:
-            continue
-        now_shows = shown if number in closed else rewarded
-        new_shows[segment][arm] += now_shows - old_shows
-        new_rewards[segment][arm] += value - old_value
-        entered[cell] = (now_shows, value, int(number in closed))
-    if before:  # no decisions precede the first table, so it needs no noise
-        cap = experiment.metrics[0].cap_micro
-        for segment in range(height):
-            for arm in range(width):
-                shows[segment][arm] += new_shows[segment][arm] + discrete_laplace(
-                    4 * 10**9, experiment.trace_nano
-                )
-                rewards[segment][arm] += new_rewards[segment][arm] + discrete_laplace(
-                    4 * 10**9 * cap, experiment.trace_nano
-                )
-    return {
-        "shows": shows,
-        "rewards": rewards,
-        "entered": [[*cell, *state] for cell, state in sorted(entered.items())],
-    }

@@ -16,7 +16,9 @@ from sqlalchemy import Connection
 from deniable._types import JsonObject
 from deniable.errors import InvalidArgumentError, WrongStateError
 from deniable.service.drafts import NO_TRACE
-from deniable.service.publisher import counts_now, next_due, recipe_of
+from deniable.service.publisher import next_due
+from deniable.service.table_inputs import counts_now
+from deniable.service.table_making import recipe_of
 from deniable.storage import commitments, experiments, scores
 from deniable.storage.records import Experiment, GateReport
 from deniable.storage.store import Store

@@ -13,6 +13,7 @@ from typing import Literal
 from sqlalchemy import Connection, func, select
 
 from deniable.errors import (
+    BrokenPromiseError,
     InsufficientBudgetError,
     InvalidArgumentError,
     UnknownNameError,
@@ -248,11 +249,15 @@ def restored(connection: Connection, *, lost: str) -> int:
 
 def last_hour(connection: Connection, experiment: Experiment) -> int | None:
     """Return the last hour in which an experiment answered at a risk, or None."""
-    return connection.execute(
-        select(func.max(answers.c.hour)).where(
-            answers.c.experiment_id == bytes.fromhex(experiment.id)
-        )
-    ).scalar()
+    return _hours(connection).get(bytes.fromhex(experiment.id))
+
+
+def last_hours(connection: Connection) -> dict[bytes, int | None]:
+    """Return experiment -> the last hour in which it answered at a risk; None if that is no hour."""
+    query = select(answers.c.experiment_id, func.max(answers.c.hour))
+    found = connection.execute(query.group_by(answers.c.experiment_id))
+    # SQLite stores text in any column, and text is more than every number.
+    return {row[0]: row[1] if isinstance(row[1], int) else None for row in found}
 
 
 def free_slots(connection: Connection, layer: str) -> list[int]:
@@ -295,7 +300,12 @@ def _entries(connection: Connection) -> list[Entry]:
 
 
 def _hours(connection: Connection) -> dict[bytes, int]:
-    query = select(answers.c.experiment_id, func.max(answers.c.hour)).group_by(
-        answers.c.experiment_id
-    )
-    return {row[0]: row[1] for row in connection.execute(query)}
+    """Return `last_hours`; raise BrokenPromiseError, because a stop would chain what is no hour."""
+    found = {}
+    for identity, hour in last_hours(connection).items():
+        if hour is None:
+            raise BrokenPromiseError(
+                f"the last answer of experiment {identity.hex()} was changed; see `ledger verify`"
+            )
+        found[identity] = hour
+    return found

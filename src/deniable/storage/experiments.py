@@ -207,7 +207,7 @@ def published(
 ) -> list[PublishedTable]:
     """Return the tables of an experiment, oldest first, or only the one with this number.
 
-    All of them are in the experiment's current shape (`stored_table`); `promises.table_problem`
+    All of them are in the experiment's current shape (`stored_table`); `promised_tables.table_problem`
     compares what is stored with the chain.
     """
     query = select(tables).where(tables.c.experiment_id == bytes.fromhex(experiment.id))

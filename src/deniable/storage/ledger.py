@@ -28,13 +28,14 @@ from sqlalchemy import Connection, func, select, true
 
 from deniable.errors import BrokenPromiseError
 from deniable.storage import experiments, promises
+from deniable.storage.account import last_hours
 from deniable.storage.account_rules import HOUR
 from deniable.storage.chain import GENESIS
 from deniable.storage.commitments import Entry, link_of
+from deniable.storage.promised_tables import table_problem
 from deniable.storage.schema import (
     COMMITMENT_CHAIN,
     StoredRow,
-    answers,
     commitments,
     counters,
     decisions,
@@ -227,9 +228,7 @@ def _tables(connection: Connection, told: Told) -> None:
     query = select(tables).order_by(tables.c.experiment_id, tables.c.number)
     with connection.execute(query.execution_options(yield_per=50)) as rows:
         for row in rows:
-            problem = promises.table_problem(
-                row, missing.pop((row.experiment_id, row.number), None)
-            )
+            problem = table_problem(row, missing.pop((row.experiment_id, row.number), None))
             if problem is not None:
                 raise Broken(
                     f"table {row.number} of experiment {row.experiment_id.hex()} {problem}",
@@ -243,14 +242,14 @@ def _experiments(connection: Connection, told: Told, counted: Counted) -> None:
     """Check experiments, arms, segments, tombstones and last answers against the chains."""
     query = select(tombstones.c.experiment_id, func.count()).group_by(tombstones.c.experiment_id)
     stones: dict[bytes, int] = {row[0]: row[1] for row in connection.execute(query)}
-    query = select(answers.c.experiment_id, func.max(answers.c.hour))
-    hours = {row[0]: row[1] for row in connection.execute(query.group_by(answers.c.experiment_id))}
+    hours = last_hours(connection)
     known = experiments.matching(connection, true())  # including scratch copies
     for experiment in known:
         decided = counted.last.get(bytes.fromhex(experiment.id), 0) // HOUR
         answered = hours.get(bytes.fromhex(experiment.id), 0)
+        counts = experiment.cost_nano and experiment.status != "scratch"
         # It counts from its last answer on, which is never before its last decision.
-        if experiment.cost_nano and experiment.status != "scratch" and answered < decided:
+        if answered is None or (counts and answered < decided):
             raise Broken(f"the last answer of experiment {experiment.key!r} was changed", "totals")
         try:
             promise = told.promise(bytes.fromhex(experiment.id), experiment.key)

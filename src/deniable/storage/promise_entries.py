@@ -24,6 +24,7 @@ def create_detail(experiment: Experiment) -> JsonObject:
         "attribution_seconds": experiment.attribution_seconds,
         "metrics": [metric.plain for metric in experiment.metrics],
         "across_time": experiment.across_time,
+        "planned_visitors": experiment.planned_visitors,
     }
 
 
@@ -89,6 +90,7 @@ def table_detail(
     counts: bytes,
     decisions: int,
     strategy: str,
+    published_at: int,
     late_band: Band | None = None,
 ) -> JsonObject:
     """Entry `table`: digests of a table and its counts, and its worst ratios.
@@ -103,6 +105,7 @@ def table_detail(
         "rows": table.digest(),
         "counts": sha256(counts).hexdigest(),
         "decisions": decisions,
+        "published_at": published_at,
         "ratios": ratios,
         **({} if late_band is None else band_detail(late_band)),
     }

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from hashlib import sha256
 
 from sqlalchemy import Connection, bindparam, func, or_, select
 
@@ -22,37 +21,17 @@ from deniable._types import JsonObject
 from deniable.errors import BrokenPromiseError
 from deniable.privacy.tables import Band, Table, stored_table
 from deniable.storage.commitments import Entry, checked, linked, linked_query
+from deniable.storage.promised_tables import PromisedTable, promised_table, table_problem
 from deniable.storage.records import Experiment, Metric
-from deniable.storage.schema import Query, StoredRow, commitments, tables
+from deniable.storage.schema import Query, commitments, tables
 
 _FORGETTING = ("erase", "purge")
 DRAFTING = {"create", "redraft", "replan"}
 """Actions on an experiment that has not started."""
 
 
-@dataclass(frozen=True)
-class PromisedTable:
-    """A published table by the digests that the chain holds.
-
-    Attributes:
-        number: its number within the experiment.
-        version: version of the promise.
-        rows: SHA-256 of the encoded table, in hexadecimal.
-        counts: SHA-256 of the counts it was made from.
-        decisions: number of decisions stored at that time.
-        ratios: the exact worst ratio of each arm, "numerator/denominator".
-        recorded_at: when it was published, as a stored time.
-        late_band: whether it names a band that was not fixed at the start.
-    """
-
-    number: int
-    version: int
-    rows: str
-    counts: str
-    decisions: int
-    ratios: tuple[str, ...]
-    recorded_at: int
-    late_band: bool = False
+NOT_SAID = -1
+"""Planned visitors that the chain does not name."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +48,7 @@ class Promise:
         arms_since: the version from which each arm is on.
         segments_since: the number of the first table that has a row for each segment. Before it,
             visitors of an added segment get the zero row.
+        planned_visitors: NOT_SAID in entries from before it was chained.
     """
 
     key: str
@@ -94,6 +74,7 @@ class Promise:
     across_time: bool = False
     arms_since: tuple[int, ...] = ()
     segments_since: tuple[int, ...] = ()
+    planned_visitors: int | None = NOT_SAID
 
 
 def discarded(kinds: Iterable[str]) -> bool:
@@ -138,6 +119,8 @@ def differences(experiment: Experiment, promise: Promise) -> list[str]:
         wrong.append("arms")
     if experiment.table_number != number:
         wrong.append("table_number")
+    if promise.planned_visitors not in (NOT_SAID, experiment.planned_visitors):
+        wrong.append("planned_visitors")
     if experiment.has_tombstones != bool(promise.tombstones):
         wrong.append("has_tombstones")
     return sorted(wrong)
@@ -214,40 +197,6 @@ def promised_tables(connection: Connection, experiment: Experiment) -> list[Prom
     return [promised_table(e) for e in linked(connection, mine, commitments.c.kind == "table")]
 
 
-def table_problem(row: StoredRow | None, chained: PromisedTable | None) -> str | None:
-    """Return what is wrong with a stored table, compared with its entry; None if nothing is."""
-    if chained is None:
-        return "is not in the ledger"
-    if row is None:
-        return "was removed"
-    if not isinstance(row.rows, bytes) or not isinstance(row.counts, bytes):
-        return "was changed"  # SQLite stores text in any column
-    stored = (
-        row.version,
-        row.decisions,
-        sha256(row.rows).hexdigest(),
-        sha256(row.counts).hexdigest(),
-    )
-    if stored != (chained.version, chained.decisions, chained.rows, chained.counts):
-        return "was changed"
-    return None
-
-
-def promised_table(entry: Entry) -> PromisedTable:
-    """Parse a `table` entry."""
-    detail = entry.detail
-    return PromisedTable(
-        number=detail["number"],
-        version=detail["version"],
-        rows=detail["rows"],
-        counts=detail["counts"],
-        decisions=detail["decisions"],
-        ratios=tuple(detail["ratios"]),
-        recorded_at=entry.recorded_at,
-        late_band=detail.get("band") is not None,
-    )
-
-
 _SAME = (
     "key",
     "segments",
@@ -293,6 +242,7 @@ def _whole(detail: JsonObject) -> Promise | None:
         exhausted=detail.get("exhausted", False),
         one_band=not off,
         across_time=detail.get("across_time", False),
+        planned_visitors=detail.get("planned_visitors", NOT_SAID),
         arms_since=(1,) * len(detail["arms"]),
         # Table 1 of a scratch copy may have no row yet for segments that were added last.
         segments_since=tuple(1 + (name in later) for name in detail["segments"]),

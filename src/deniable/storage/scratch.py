@@ -83,6 +83,7 @@ def make(
         table.counts,
         table.decisions,
         table.strategy,
+        now,
         late_band,
     )
     commitments.record(connection, "table", copy, **detail)

@@ -19,7 +19,8 @@ from deniable.storage import chain, promises, scratch
 from deniable.storage.account_rules import SKEW
 from deniable.storage.chain import GENESIS, pack_decision, pack_erasable
 from deniable.storage.commitments import Entry
-from deniable.storage.promises import Promise, PromisedTable
+from deniable.storage.promised_tables import PromisedTable, promised_table
+from deniable.storage.promises import Promise
 from deniable.storage.records import MICRO
 from deniable.storage.schema import (
     COMMITMENT_CHAIN,
@@ -83,7 +84,7 @@ class Told:
         elif entry.kind == "discard":
             self._forget_draft(identity)
         elif entry.kind == "table":
-            table = promises.promised_table(entry)
+            table = promised_table(entry)
             self.tables[identity, table.number] = table
         elif entry.kind in ("erase", "purge"):
             self.erased[identity] += entry.detail["decisions"]
