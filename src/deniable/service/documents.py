@@ -109,6 +109,9 @@ class Documents:
         checked_kind(kind)
         firm, actor = _text("firm", firm), _text("actor", actor)
         actor = actor or actors.in_words(actors.current()) or COMMAND_LINE
+        # After a long silence, the account's time stands still until the chain says so: a document
+        # would bear the date of the last entry.
+        self._store.retried(commitments.beat)
         with self._store.read() as connection:
             experiment = experiments.by_key(connection, key)
             commitments.check_complete(connection)
