@@ -93,8 +93,8 @@ FAULTS = (
     ),
     Fault(
         "strategies/joint_rule.py",
-        "tuning = tuning._replace(whole_clock=1.0)",
-        "tuning = tuning._replace(whole_clock=0.0)",
+        "whole_clock=1.0,",
+        "whole_clock=0.0,",
         "the floor of the joint tables vanishes as slowly as that of rule 1",
         (f"{TESTS}/test_joint_rule.py::test_the_floor_vanishes_with_all_visitors",),
     ),

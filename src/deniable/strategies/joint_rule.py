@@ -37,7 +37,7 @@ TUNING = Tuning(
 
 RULE = 2
 """Number of the rule, stored with every table. Rule 1 made tables for any number of arms as rule 2
-does for two, with a floor that vanishes more slowly.
+does for two.
 """
 
 MOST_ARMS = 20
@@ -177,14 +177,16 @@ class TableMaker:
         self.budget = budget
         self._kind = kind
         one_row = kind == "pooled" or (kind == "joint" and not budget)
-        several = n_segments > 1 and n_arms <= MOST_ARMS
+        several = n_segments > 1 and 2 < n_arms <= MOST_ARMS
         if kind == "joint" and rule > 1 and several and not one_row:
-            tuning = tuning._replace(whole_clock=1.0)
-            if n_arms > 2:
-                # The dynamic table spends most of its visitors on arms that nobody needs.
-                tuning = tuning._replace(
-                    own_curiosity=1.0, wary_draws=4.0, dynamic_part=2 / n_arms, lean=1.0
-                )
+            # With many arms the dynamic table spends most of its visitors on arms that nobody needs.
+            tuning = tuning._replace(
+                own_curiosity=1.0,
+                wary_draws=4.0,
+                dynamic_part=2 / n_arms,
+                lean=1.0,
+                whole_clock=1.0,
+            )
         weakest = lowest_ratio(budget, n_arms)
         exploited = (1 - weakest[0]) / (1 + (n_arms - 1) * weakest[0])
         z = min(1.0, float(exploited) / FULL_DOUBT)
