@@ -23,6 +23,7 @@ from benchmarks._joint_settings import (
     earlier,
     fresh,
     judged,
+    latest,
     more_tuning,
     tuning,
 )
@@ -58,6 +59,7 @@ SETS: dict[str, Callable[[], list[Setting]]] = {
     "earlier": earlier,
     "judged": judged,
     "fresh": fresh,
+    "latest": latest,
 }
 
 Found = dict[str, list[float]]

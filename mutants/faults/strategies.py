@@ -92,6 +92,13 @@ FAULTS = (
         ("tests/service/test_joint.py::test_tables_name_the_rule_that_made_them",),
     ),
     Fault(
+        "strategies/joint_rule.py",
+        "whole_clock=1.0,",
+        "whole_clock=0.0,",
+        "the floor of the joint tables vanishes as slowly as that of rule 1",
+        (f"{TESTS}/test_joint_rule.py::test_the_floor_vanishes_with_all_visitors",),
+    ),
+    Fault(
         "strategies/joint_lp.py",
         "return np.asarray(np.exp(-budgets) * np.ones(n_arms))",
         "return np.asarray(np.exp(-2 * budgets) * np.ones(n_arms))",

@@ -264,6 +264,18 @@ def test_earlier_tables_are_made_by_their_own_rule() -> None:
         assert old.tolist() == new.tolist()
 
 
+def test_the_floor_vanishes_with_all_visitors() -> None:
+    """Arms that nobody needs are as likely as pooled shows them; rule 1 shows them more often."""
+    shows = np.full((6, 8), 1e4)
+    clicks = np.array([[2000.0] * 8] + [[100.0] * 8] * 5)
+    visitors = shows.sum()
+    for rule, clock in ((1, visitors / 8), (2, visitors)):
+        floor = 0.05 * (6 * np.log(clock) / clock) ** (1 / 3)
+        table = joint_table(shows, clicks, 10**7, 1, rule=rule)
+        assert table[1:] == pytest.approx(np.full((5, 8), floor / 6))
+    assert joint_table(shows, clicks, 10**7, 1) == pytest.approx(pooled_table(shows, clicks, 10**7))
+
+
 @pytest.mark.parametrize("n_arms", [2, 6])
 def test_the_floor_is_no_more_than_is_missing(n_arms: int) -> None:
     tuning = TUNING._replace(keep=0.1, lean=1.0)

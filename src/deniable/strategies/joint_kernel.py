@@ -42,6 +42,7 @@ class Tuning(NamedTuple):
         wary_draws: draws for the wary table.
         dynamic_part: of the wary table, the rest is from draws.
         lean: 1 for no more floor than is missing, 0 for always all of it.
+        whole_clock: 1 for a floor that vanishes with all visitors t, 0 with t / J, those of a segment.
     """
 
     samples: float
@@ -53,6 +54,7 @@ class Tuning(NamedTuple):
     wary_draws: float
     dynamic_part: float
     lean: float
+    whole_clock: float
 
 
 class Counts(NamedTuple):
@@ -187,12 +189,12 @@ def ahead(visitors: Any, horizon: Any) -> Any:
 
 @compiled_with_arrays
 def mix_floor(visitors: Any, n_segments: Any, tuning: Tuning, table: Any) -> None:
-    """Mix with uniform: `keep` times the dynamic strategy's exploration at the mean clock.
+    """Mix with uniform: `keep` times the dynamic strategy's exploration at the floor's clock.
 
     A lean floor is only as much as every entry needs to be as likely as that.
     """
     n_arms = table.shape[0]
-    clock = max(visitors / n_segments, 3.0)
+    clock = max(visitors if tuning.whole_clock > 0.0 else visitors / n_segments, 3.0)
     floor = tuning.keep * min(1.0, (n_arms * math.log(clock) / clock) ** (1 / 3))
     if tuning.lean > 0.0:
         there = n_arms * table.min()

@@ -31,6 +31,7 @@ TUNING = Tuning(
     wary_draws=0.0,
     dynamic_part=1.0,
     lean=0.0,
+    whole_clock=0.0,
 )
 """Chosen on the tuning settings of docs/joint.md."""
 
@@ -180,7 +181,11 @@ class TableMaker:
         if kind == "joint" and rule > 1 and several and not one_row:
             # With many arms the dynamic table spends most of its visitors on arms that nobody needs.
             tuning = tuning._replace(
-                own_curiosity=1.0, wary_draws=4.0, dynamic_part=2 / n_arms, lean=1.0
+                own_curiosity=1.0,
+                wary_draws=4.0,
+                dynamic_part=2 / n_arms,
+                lean=1.0,
+                whole_clock=1.0,
             )
         weakest = lowest_ratio(budget, n_arms)
         exploited = (1 - weakest[0]) / (1 + (n_arms - 1) * weakest[0])
