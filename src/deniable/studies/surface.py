@@ -48,10 +48,10 @@ app = typer.Typer(add_completion=False, help=__doc__)
 FILES = {
     RANDOM: 20,
     BEST_PRIVATE: 30,
-    POOLED: 11,
+    POOLED: 24,
     "constant": 60,
     "dynamic": 30,
-    "joint": 7,
+    "joint": 39,
 }
 """Thousands of rows of each surface that ships."""
 
@@ -72,7 +72,7 @@ def make(
         int | None, typer.Option(help="Thousands of rows for each surface (default: as shipped).")
     ] = None,
 ) -> None:
-    """Run the simulator at random priors; 10 minutes on one core."""
+    """Run the simulator at random priors; half an hour on one core."""
     wanted = {
         name: files or FILES.get(name, _OTHERS) for name in runs.names() if only in (None, name)
     }
