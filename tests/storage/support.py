@@ -193,8 +193,9 @@ class Writer:
 
     def _answer(self, connection: Connection, experiment: bytes, hour: int) -> None:
         key = {"experiment_id": experiment, "writer_id": self.id}
+        known = connection.execute(select(answers.c.hour).filter_by(**key)).scalar()
         connection.execute(delete(answers).filter_by(**key))
-        connection.execute(insert(answers).values(**key, hour=hour))
+        connection.execute(insert(answers).values(**key, hour=max(hour, known or 0)))
 
     def reward(self, connection: Connection, decision: bytes, value: int, metric: int = 0) -> None:
         row = connection.execute(select(decisions).where(decisions.c.id == decision)).one()
