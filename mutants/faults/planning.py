@@ -116,7 +116,7 @@ FAULTS = (
         "the surface forgets that first tables come later with more segments",
         (
             "tests/expectations/test_surface.py::"
-            "test_everybody_before_the_first_table_sees_random_arms[20-20-constant]",
+            "test_segments_that_learn_apart_have_their_first_table_when_the_service_publishes",
         ),
     ),
     Fault(

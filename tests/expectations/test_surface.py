@@ -14,6 +14,7 @@ from deniable.expectations.expected import RIVALS, expected_loss
 from deniable.expectations.prior import best_rate, mean_rate
 from deniable.expectations.surface import Question, best_private, first_table, surface
 from deniable.policies.tables import JointPolicy, PooledPolicy
+from deniable.privacy.epochs import epochs_of
 from deniable.simulation.environment import Environment
 from deniable.simulation.job import make_job, run_from, run_repetition
 from deniable.simulation.kernels.random_numbers import generator_state
@@ -94,8 +95,19 @@ def test_segments_that_learn_apart_are_experiments_of_their_own() -> None:
         assert float(five.lost) == pytest.approx(2.5 * float(two.lost), rel=1e-9)
 
 
+SIZES = [(2, 1), (2, 9), (12, 2), (20, 20), (50, 2)]
+
+
+@pytest.mark.parametrize(("arms", "segments"), SIZES)
+def test_segments_that_learn_apart_have_their_first_table_when_the_service_publishes(
+    arms: int, segments: int
+) -> None:
+    first = first_table("constant", asked(arms=arms, segments=segments))
+    assert float(first) == epochs_of(arms, segments).least
+
+
 @pytest.mark.parametrize("strategy", ["constant", "joint", "pooled"])
-@pytest.mark.parametrize(("arms", "segments"), [(2, 1), (2, 9), (12, 2), (20, 20), (50, 2)])
+@pytest.mark.parametrize(("arms", "segments"), SIZES)
 def test_everybody_before_the_first_table_sees_random_arms(
     strategy: str, arms: int, segments: int
 ) -> None:
