@@ -67,9 +67,23 @@ FAULTS = (
     ),
     Fault(
         "storage/sqlite.py",
-        'with turn:\n            connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()',
-        "pass",
+        'busy, _, _ = connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()',
+        "busy = False",
         "under load SQLite's log grows until a decision has to copy it",
+        CHECKPOINTS,
+    ),
+    Fault(
+        "storage/sqlite.py",
+        " or long_log(self._path) not in (None, self._restarting)",
+        "",
+        "under overload SQLite's log becomes so long within seconds that a decision has to copy it",
+        (f"{CHECKPOINTS[0]}::test_a_log_that_becomes_long_is_copied_at_once",),
+    ),
+    Fault(
+        "storage/sqlite.py",
+        "not in (None, self._restarting)",
+        "is not None",
+        "a long log that was copied is copied again and again while nothing is written",
         CHECKPOINTS,
     ),
     Fault(

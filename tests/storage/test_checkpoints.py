@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -12,7 +13,14 @@ from tests.patience import eventually
 
 from deniable.errors import StoreUnavailableError
 from deniable.storage import sqlite
-from deniable.storage.sqlite import LONGEST_LOG, RETRY_SECONDS, Checkpointer, SqliteStore, copy_back
+from deniable.storage.sqlite import (
+    LONGEST_LOG,
+    RETRY_SECONDS,
+    Checkpointer,
+    SqliteStore,
+    copy_back,
+    long_log,
+)
 
 PAGES = 100
 GROW = (
@@ -73,6 +81,61 @@ def test_a_process_that_decides_copies_the_log_in_between(
     eventually(lambda: copied(file), "the log is copied back")
 
 
+def test_a_long_log_is_noticed_from_its_file(
+    store: SqliteStore, other: sqlite3.Connection, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert long_log(file.with_name("none.db")) is None
+    for pages in (1, 10, PAGES, PAGES):
+        other.execute(GROW, (pages,))
+        length = log_pages(other)
+        for long, expected in ((length - 1, True), (length, True), (length + 1, False)):
+            monkeypatch.setattr(sqlite, "LONG_LOG", long)
+            assert (long_log(file) is not None) == expected
+    monkeypatch.setattr(sqlite, "LONG_LOG", length)
+    salt = long_log(file)
+    other.execute("PRAGMA wal_checkpoint(RESTART)")
+    assert long_log(file) == salt
+    # The file is as large as before, but most of it belongs to the previous log.
+    other.execute(GROW, (1,))
+    assert long_log(file) is None
+    for _ in range(length):
+        other.execute(GROW, (1,))
+    assert long_log(file) not in (None, salt)
+
+
+class Looks(threading.Event):
+    """Tells the thread to stop when it has looked three times."""
+
+    looks = 0
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.looks += 1
+        return self.looks > 3
+
+
+def test_a_log_that_becomes_long_is_copied_at_once(
+    store: SqliteStore, other: sqlite3.Connection, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under overload it would reach the length at which a commit copies it, and decisions wait."""
+    monkeypatch.setattr(sqlite, "EVERY_SECONDS", 3600.0)
+    monkeypatch.setattr(sqlite, "LONG_LOG", PAGES)
+    checkpointer = Checkpointer(file, store._connected, store._turn)
+
+    def is_due() -> bool:
+        checkpointer._stopped = Looks()
+        return checkpointer._waited()
+
+    with closing(store._connected()) as connection:
+        assert not is_due()
+        for _ in range(3):
+            other.execute(GROW, (PAGES,))
+            assert is_due()
+            checkpointer._checkpoint(connection)
+            # It stays long until something is written, and is not copied again for that.
+            assert long_log(file) is not None
+            assert not is_due()
+
+
 def test_closing_ends_the_thread(store: SqliteStore) -> None:
     with store.hot():
         pass
@@ -126,7 +189,7 @@ def test_a_file_that_is_gone_is_not_made_anew(
         return store._connected()
 
     file.rename(file.with_suffix(".away"))
-    checkpointer = Checkpointer(connect, store._turn)
+    checkpointer = Checkpointer(file, connect, store._turn)
     checkpointer.start()
     eventually(lambda: len(tries) > 3 or file.exists(), "it is tried again and again")
     checkpointer.stop()
