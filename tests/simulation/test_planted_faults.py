@@ -75,8 +75,12 @@ def _word_of(digits: Callable[[float], Any] = threshold) -> Any:
     return lambda probability: np.uint64(digits(probability))
 
 
+def _coin_of(digits: Callable[[float], Any] = threshold) -> Any:
+    return as_python(two_arms._coin, threshold=_word_of(digits))
+
+
 def _pair_words(**parts: Any) -> Parts:
-    only_words = {"threshold": _word_of(), "_BLOCK": 1e9, "_SHORT": 2.0, "LONG": 1e9, "_FAR": 1e9}
+    only_words = {"_coin": _coin_of(), "_BLOCK": 1e9, "LONG": 1e9, "_FAR": 1e9}
     return {
         "LONG": 1e9,
         "advance_two_arms": as_python(two_arms.advance_two_arms, **{**only_words, **parts}),
@@ -149,21 +153,32 @@ def _walk_on(
     return passed, True, n, c - 10**6, k, d
 
 
-def _whole_word(*arguments: Any) -> Any:
+def _whole_word(visitors: int, coin: Any, arms: Any) -> None:
     """A word taken whole, whatever happens in it: the leader's clicks are made to look many."""
-    leader, arms = arguments[-2:]
-    arms.clicks[leader] += 10**6
-    done = two_arms._take_word(*arguments)
-    arms.clicks[leader] -= 10**6
-    return done
+    gap = arms.clicks[0] * arms.shows[1] - arms.clicks[1] * arms.shows[0]
+    leader = 0 if gap > 0 else 1
+    many = 10**6 if gap != 0 else 0
+    arms.clicks[leader] += many
+    two_arms._take_word(visitors, coin, arms)
+    arms.clicks[leader] -= many
+
+
+def _first_of_tie(visitors: int, coin: Any, arms: Any) -> None:
+    """Where the arms are tied, everybody sees the first."""
+    for _ in range(visitors):
+        if arms.clicks[0] * arms.shows[1] == arms.clicks[1] * arms.shows[0]:
+            two_arms.show(0, arms)
+        else:
+            two_arms._take_word(1, coin, arms)
+
+
+def _never(scale: float, state: Any) -> int:
+    """Nobody clicks on the better arm only."""
+    return 2**62
 
 
 def _tenth_more(probability: float) -> Any:
     return threshold(min(1.0, 1.1 * probability))
-
-
-def _always_first(gap: int, wanders: bool, state: Any) -> int:
-    return 0
 
 
 NO_FAULT: dict[str, tuple[Parts, str, float, tuple[float, ...], int]] = {
@@ -223,13 +238,20 @@ FAULTS: dict[str, tuple[Parts, str, float, tuple[float, ...], int]] = {
     ),
     "decaying: dealt out off by one": (_decaying_blocks(_deal=_deal_off), "dynamic", 4, THREE, 400),
     "pair: a word taken whole": (_pair_words(_take_word=_whole_word), "constant", 3, _two, 400),
-    "pair: wrong digits": (_pair_words(threshold=_word_of(_tenth_more)), "constant", 1, _two, 400),
+    "pair: wrong digits": (_pair_words(_coin=_coin_of(_tenth_more)), "constant", 1, _two, 400),
     "pair: wrong schedule": (_pair_words(scheduled=_early), "dynamic", 4, _two, 400),
     "pair: wrong tie rule": (
-        _pair_words(_greedy_or_not=_always_first),
+        _pair_words(_take_word=_first_of_tie),
         "constant",
         3,
         (0.05, 0.05),
+        400,
+    ),
+    "pair: the better arm's further clicks": (
+        _pair_words(failures_before_success=_never),
+        "constant",
+        3,
+        (0.3, 0.4),
         400,
     ),
     "pair: accepting a block too early": (

@@ -22,6 +22,7 @@ from deniable.simulation.kernels.random_numbers import (
     ones,
     scrambled_word,
     split_multinomial,
+    three_coins,
     threshold,
     uniform,
     wait_scale,
@@ -65,6 +66,24 @@ def _coin_counts(p: float, draws: int, state: Any) -> Any:
         for lane in range(64):
             lanes[lane] += np.int64((word >> np.uint64(lane)) & np.uint64(1))
     return lanes, totals
+
+
+@njit
+def _three_coin_counts(limits: tuple[float, float, float], draws: int, state: Any) -> Any:
+    """How many of 64 numbers were below the first limit, between two of them, and above the last."""
+    lanes = np.zeros(64, np.int64)
+    parts = np.empty((4, draws), np.int64)
+    for i in range(draws):
+        first, second, third = three_coins(
+            threshold(limits[0]), threshold(limits[1]), threshold(limits[2]), state
+        )
+        parts[0, i] = ones(first)
+        parts[1, i] = ones(second & ~first)
+        parts[2, i] = ones(third & ~second)
+        parts[3, i] = ones(~third)
+        for lane in range(64):
+            lanes[lane] += np.int64((second >> np.uint64(lane)) & np.uint64(1))
+    return lanes, parts
 
 
 def _state(seed: int) -> NDArray[np.uint64]:
@@ -147,6 +166,23 @@ def test_coins(p: float) -> None:
     exact = [stats.binomtest(int(count), 100_000, p).pvalue for count in lanes]
     assert min(exact) * 64 > NEVER
     assert _p_value(totals, stats.binom(64, p * 1.5 if p < 0.5 else p - 0.01)) < NEVER
+
+
+@pytest.mark.parametrize(
+    "limits", [(0.0525, 0.2689, 0.4117), (1e-4, 0.5, 0.5005), (0.0, 0.0, 0.195), (0.3, 0.3, 1.0)]
+)
+def test_three_coins(limits: tuple[float, float, float]) -> None:
+    """Numbers below the first limit are below the second, and so on: each part has its own law."""
+    lanes, parts = _three_coin_counts(limits, 100_000, _state(4))
+    assert (parts.sum(axis=0) == 64).all()
+    for counts, p in zip(parts, np.diff([0.0, *limits, 1.0]), strict=True):
+        if p <= 0:
+            assert not counts.any()
+        else:
+            assert _p_value(counts, stats.binom(64, p)) > NEVER
+            assert _p_value(counts, stats.binom(64, p * 1.5 if p < 0.5 else p - 0.01)) < NEVER
+    exact = [stats.binomtest(int(count), 100_000, limits[1]).pvalue for count in lanes]
+    assert min(exact) * 64 > NEVER
 
 
 def test_large_counts_keep_their_moments() -> None:

@@ -1,9 +1,12 @@
 """Two arms, one segment: 64 visitors as one machine word near a tie, blocks otherwise.
 
 Near a tie the leader changes often and blocks are short, so the cost of a short block matters. Here
-64 visitors are a word: a random bit for "the challenger is shown" and one for each click, computed
-by comparing the binary digits of 64 uniform numbers with those of a probability at once. Totals are
-counts of bits; if they do not prove that the leader stays, the word is processed bit by bit.
+64 visitors are a word: random bits for who explores, which arm, and who clicks, computed by comparing
+the binary digits of 64 uniform numbers with those of the probabilities at once. They do not depend on
+the leader: all click at the lower of the two rates, and the visitors who would click on the better arm
+only, found by geometric waiting times, are processed on their own. So a word need not be dropped when
+the leader changes. Totals are counts of bits; if they do not prove that the leader stays, eight
+visitors are tried, and then one by one.
 
 The leader has n shows and c clicks, the challenger k and d. It leads while c k - d n > 0.
 
@@ -12,6 +15,8 @@ end, except for a rare visitor, found by geometric waiting times, whose own cloc
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,6 +32,7 @@ from deniable.simulation.kernels.random_numbers import (
     failures_before_success,
     hypergeometric,
     ones,
+    three_coins,
     threshold,
     uniform,
     wait_scale,
@@ -40,11 +46,25 @@ WORD = 64
 LONG = 250.0  # block length from which drawing it by binomials is cheaper
 _BLOCK = 200.0  # ... from which it is cheaper here, without arrays
 _FAR = 1000.0  # ... from which many steps of a decaying schedule are better processed together
-_SHORT = 10.0  # ... below which visitors are processed one by one
-_RUN = 8
 _SHARE = 0.7  # share of the visitors whose expected worst order would close the gap
-_FEW = 6  # up to this many shows of the challenger per word, tossing one by one is cheaper
+_TINY, _SURE = 1e-300, 1.0 - 1e-16
 _LEAF = 16  # parts of this size are walked through
+
+
+class Coin(NamedTuple):
+    """The probabilities of a word's random bits, as binary digits.
+
+    Attributes:
+        explore_click: to explore and click.
+        explore: to explore.
+        either: to explore or click.
+        first: that whoever explores sees the first arm.
+    """
+
+    explore_click: np.uint64
+    explore: np.uint64
+    either: np.uint64
+    first: np.uint64
 
 
 @compiled
@@ -64,13 +84,16 @@ def advance_two_arms(rule: Rule, visitors: int, stack: IntArray, arms: Arms) -> 
     start = arms.clocks[0]
     clock = start
     end = clock + min(visitors, PRODUCT_SAFE - shows[0], PRODUCT_SAFE - shows[1])
-    limits = (threshold(rates[0]), threshold(rates[1]))
+    better = 0 if rates[0] > rates[1] else 1
+    common = rates[1 - better]
+    extra = (rates[better] - common) / max(1.0 - common, _TINY)
+    extra_scale = wait_scale(min(extra, _SURE))
+    extra_at = clock + failures_before_success(extra_scale, state)
     explored = (rule.fixed[0], rule.fixed[1])
     epoch_end = NEVER if rule.kind == FIXED else clock
     rare_at = NEVER
     loose, scale = 0.0, 0.0
-    # Indexed by leader: the probability of showing the other arm.
-    show_limits = (threshold(explored[1]), threshold(explored[0]))
+    coin = _coin(explored, common)
     while clock < end:
         if clock >= epoch_end:
             # From clock + 1 on. The epoch is short enough that few visitors are rare.
@@ -86,7 +109,10 @@ def advance_two_arms(rule: Rule, visitors: int, stack: IntArray, arms: Arms) -> 
             rare_at = clock + failures_before_success(scale, state)
             sure = 1.0 - loose
             explored = (rate / 2.0 / sure, rate / 2.0 / sure)
-            show_limits = (threshold(explored[1]), threshold(explored[0]))
+            coin = _coin(explored, common)
+        if extra_at < clock:
+            # Passed by a block or a rare visitor, drawn at the true rates. Waiting has no memory.
+            extra_at = clock + failures_before_success(extra_scale, state)
         # The sign of the difference of the click rates, in integers.
         gap = clicks[0] * max(shows[1], 1) - clicks[1] * max(shows[0], 1)
         if clock == rare_at:
@@ -99,13 +125,13 @@ def advance_two_arms(rule: Rule, visitors: int, stack: IntArray, arms: Arms) -> 
             clock += 1
             rare_at = clock + failures_before_success(scale, state)
             continue
-        if gap == 0:
-            # A tie lasts a visitor or two, so a word is not worthwhile.
+        if clock == extra_at:
             u = uniform(state)
             arm = 0 if u < explored[0] else 1
             if u >= explored[0] + explored[1]:
-                arm = _greedy_or_not(gap, gap == 0, state)
-            show(arm, arms)
+                arm = _greedy_or_not(gap, False, state)
+            shows[arm] += 1
+            clicks[arm] += 1 if arm == better or uniform(state) < common else 0
             clock += 1
             continue
         leader = 0 if gap > 0 else 1
@@ -115,26 +141,31 @@ def advance_two_arms(rule: Rule, visitors: int, stack: IntArray, arms: Arms) -> 
         closing = (1.0 - wander) * (1.0 - rates[leader]) * clicks[other]
         closing += wander * rates[other] * (shows[leader] - clicks[leader])
         ahead = _SHARE * abs(gap)
-        room = min(end, epoch_end, rare_at) - clock
         # Blocks longer than an epoch are better processed together with those after it.
         longer = ahead > min(max(LONG, clock / 128.0), _FAR) * closing
         if longer and epoch_end != NEVER and clock > start:
             break
+        room = min(end, epoch_end, rare_at) - clock
         if ahead > _BLOCK * closing and room >= _BLOCK:
-            done = _take_block(room, wander, leader, stack, arms)
-        elif ahead < _SHORT * closing:
-            done = _take_singles(min(_RUN, room), wander, leader, arms)
+            clock += _take_block(room, wander, leader, stack, arms)
         else:
-            done = _take_word(
-                min(WORD, room),
-                show_limits[leader],
-                limits[leader],
-                limits[other],
-                leader,
-                arms,
-            )
-        clock += done
+            size = min(WORD, room, extra_at - clock)
+            _take_word(size, coin, arms)
+            clock += size
     arms.clocks[0] = clock
+
+
+@compiled
+def _coin(explored: tuple[float, float], click: float) -> Coin:
+    """Return the coins for these probabilities of exploring each arm and of a click."""
+    exploring = explored[0] + explored[1]
+    share = explored[0] / exploring if exploring > 0.0 else 0.5
+    return Coin(
+        threshold(exploring * click),
+        threshold(exploring),
+        threshold(exploring + (1.0 - exploring) * click),
+        threshold(share),
+    )
 
 
 @compiled
@@ -154,102 +185,106 @@ def show(arm: int, arms: Arms) -> None:
 
 
 @compiled
-def _take_singles(visitors: int, wander: float, leader: int, arms: Arms) -> int:
-    """Process visitors one by one until the lead is lost; return how many."""
-    n, c = arms.shows[leader], arms.clicks[leader]
-    k, d = arms.shows[1 - leader], arms.clicks[1 - leader]
-    own_rate, other_rate, state = arms.rates[leader], arms.rates[1 - leader], arms.state
-    # Local variables, so that the counts stay in registers.
+def _take_word(visitors: int, coin: Coin, arms: Arms) -> None:
+    """Process up to 64 visitors at once, also if the leader changes on the way.
+
+    What is drawn does not depend on the leader: who explores, which arm, and who clicks on any arm.
+    """
+    state = arms.state
+    mask = FULL_WORD if visitors == WORD else (_U1 << np.uint64(visitors)) - _U1
+    clicked, exploring, either = three_coins(coin.explore_click, coin.explore, coin.either, state)
+    clicked |= either & ~exploring
+    exploring &= mask
+    first = exploring & coins(coin.first, state) if exploring != ZERO_WORD else ZERO_WORD
+    n0, c0, n1, c1 = arms.shows[0], arms.clicks[0], arms.shows[1], arms.clicks[1]
+    left = visitors
+    while True:
+        gap = c0 * max(n1, 1) - c1 * max(n0, 1)
+        if gap == 0:
+            click = int(np.int64(clicked & _U1))
+            sees_first = first & _U1 != ZERO_WORD
+            if exploring & _U1 == ZERO_WORD:
+                sees_first = uniform(state) < 0.5
+            if sees_first:
+                n0, c0 = n0 + 1, c0 + click
+            else:
+                n1, c1 = n1 + 1, c1 + click
+            done = 1
+        elif gap > 0:
+            done, n0, c0, n1, c1 = _while_leading(
+                left, mask, exploring ^ first, clicked, n0, c0, n1, c1
+            )
+        else:
+            done, n1, c1, n0, c0 = _while_leading(left, mask, first, clicked, n1, c1, n0, c0)
+        left -= done
+        if left == 0:
+            break
+        shift = np.uint64(done)
+        mask, exploring, first, clicked = (
+            mask >> shift,
+            exploring >> shift,
+            first >> shift,
+            clicked >> shift,
+        )
+    arms.shows[0], arms.clicks[0], arms.shows[1], arms.clicks[1] = n0, c0, n1, c1
+
+
+@compiled
+def _while_leading(
+    visitors: int,
+    mask: np.uint64,
+    others: np.uint64,
+    clicked: np.uint64,
+    n: int,
+    c: int,
+    k: int,
+    d: int,
+) -> tuple[int, int, int, int, int]:
+    """Process the visitors of a word until the leader loses its lead.
+
+    Args:
+        visitors: number of visitors, the lowest bits.
+        mask: these bits.
+        others: who sees the challenger.
+        clicked: who clicks.
+        n: the leader's shows.
+        c: its clicks.
+        k: the challenger's shows.
+        d: its clicks.
+
+    Returns:
+        How many were processed, and n, c, k and d after them.
+    """
+    hits, failures = others & clicked, mask & ~(others | clicked)
+    # The worst order: all failures of the leader and all clicks of the challenger first.
+    hit, failed = ones(hits), ones(failures)
+    if c * max(k + hit, 1) > (d + hit) * (n + failed):
+        shown = ones(others)
+        own = visitors - shown
+        return visitors, n + own, c + own - failed, k + shown, d + hit
     done = 0
     while done < visitors:
-        done += 1
-        if uniform(state) < wander:
-            k += 1
-            if uniform(state) < other_rate:
-                d += 1
-        else:
-            n += 1
-            if uniform(state) < own_rate:
-                c += 1
-        if c * max(k, 1) <= d * n:
-            break
-    arms.shows[leader], arms.clicks[leader] = n, c
-    arms.shows[1 - leader], arms.clicks[1 - leader] = k, d
-    return done
-
-
-@compiled
-def _clicks_of_shown(
-    shown: np.uint64, rate: float, limit: np.uint64, state: WordArray
-) -> np.uint64:
-    """Draw a click bit for each bit set in `shown`; the others are ignored."""
-    if ones(shown) > _FEW:
-        return coins(limit, state) & shown
-    clicked = ZERO_WORD
-    while shown != ZERO_WORD:
-        lowest = shown & (~shown + _U1)
-        if uniform(state) < rate:
-            clicked |= lowest
-        shown ^= lowest
-    return clicked
-
-
-@compiled
-def _take_word(
-    visitors: int,
-    show_limit: np.uint64,
-    own_limit: np.uint64,
-    other_limit: np.uint64,
-    leader: int,
-    arms: Arms,
-) -> int:
-    """Process up to 64 visitors at once, until the lead is lost; return how many."""
-    n, c = arms.shows[leader], arms.clicks[leader]
-    k, d = arms.shows[1 - leader], arms.clicks[1 - leader]
-    mask = FULL_WORD if visitors == WORD else (_U1 << np.uint64(visitors)) - _U1
-    others = coins(show_limit, arms.state) & mask
-    own_clicks = coins(own_limit, arms.state) & mask & ~others
-    other_clicks = _clicks_of_shown(others, arms.rates[1 - leader], other_limit, arms.state)
-    own_failures = mask & ~others & ~own_clicks
-    hits, losses = ones(other_clicks), ones(own_failures)
-    done = 0
-    # Check the worst order (all failures and the challenger's clicks first) in 63-bit products.
-    if c * max(k + hits, 1) > (d + hits) * (n + losses):
-        wins = ones(own_clicks)
-        n, c, k, d = n + wins + losses, c + wins, k + ones(others), d + hits
-        done = visitors
-    leading = True
-    while done < visitors and leading:
         # Eight visitors: by their totals if those decide it, else one by one.
         size = min(8, visitors - done)
-        byte_others, byte_hits = others & _BYTE, other_clicks & _BYTE
-        byte_wins, byte_losses = own_clicks & _BYTE, own_failures & _BYTE
-        hits, losses = ones(byte_hits), ones(byte_losses)
-        if c * max(k + hits, 1) > (d + hits) * (n + losses):
-            wins = ones(byte_wins)
-            n, c, k, d = n + wins + losses, c + wins, k + ones(byte_others), d + hits
-            done += size
+        hit, failed = ones(hits & _BYTE), ones(failures & _BYTE)
+        if c * max(k + hit, 1) > (d + hit) * (n + failed):
+            shown = ones(others & _BYTE)
+            own = size - shown
+            n, c, k, d = n + own, c + own - failed, k + shown, d + hit
         else:
-            bit = _U1
-            while size > 0 and leading:
+            for lane in range(size):
+                bit = _U1 << np.uint64(lane)
+                click = 1 if clicked & bit != ZERO_WORD else 0
                 if others & bit != ZERO_WORD:
-                    k += 1
-                    d += 1 if other_clicks & bit != ZERO_WORD else 0
+                    k, d = k + 1, d + click
                 else:
-                    n += 1
-                    c += 1 if own_clicks & bit != ZERO_WORD else 0
-                # Drop the rest of the word: its visitors were drawn for the old leader.
-                leading = c * max(k, 1) > d * n
-                bit <<= _U1
-                size -= 1
-                done += 1
-        others >>= _U8
-        other_clicks >>= _U8
-        own_clicks >>= _U8
-        own_failures >>= _U8
-    arms.shows[leader], arms.clicks[leader] = n, c
-    arms.shows[1 - leader], arms.clicks[1 - leader] = k, d
-    return done
+                    n, c = n + 1, c + click
+                if c * max(k, 1) <= d * n:
+                    return done + lane + 1, n, c, k, d
+        done += size
+        others, clicked = others >> _U8, clicked >> _U8
+        hits, failures = hits >> _U8, failures >> _U8
+    return visitors, n, c, k, d
 
 
 @compiled
