@@ -16,7 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Engine, create_engine, inspect
+from sqlalchemy import Connection, Engine, create_engine
 from sqlalchemy.util import LRUCache
 
 from deniable.storage import migrate
@@ -74,12 +74,18 @@ def statements_compiled_once() -> None:
 
 
 def _upgrade(connection: Connection, target: str = "head") -> None:
-    is_new = target == "head" and not inspect(connection).get_table_names()
-    if not is_new or connection.dialect.name != "sqlite":
+    made = connection.connection.driver_connection
+    new = isinstance(made, sqlite3.Connection) and not _tables(made) and target == "head"
+    if not new:
         real_upgrade(connection, target)
         return
     for statement in _migrated():
-        connection.exec_driver_sql(statement)
+        made.execute(statement)
+
+
+def _tables(connection: sqlite3.Connection) -> int:
+    found: int = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    return found
 
 
 @lru_cache(maxsize=1)
