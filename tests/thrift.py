@@ -75,17 +75,15 @@ def statements_compiled_once() -> None:
 
 def _upgrade(connection: Connection, target: str = "head") -> None:
     made = connection.connection.driver_connection
-    new = isinstance(made, sqlite3.Connection) and not _tables(made) and target == "head"
-    if not new:
+    if target == "head" and isinstance(made, sqlite3.Connection) and _is_empty(made):
+        for statement in _migrated():
+            made.execute(statement)
+    else:
         real_upgrade(connection, target)
-        return
-    for statement in _migrated():
-        made.execute(statement)
 
 
-def _tables(connection: sqlite3.Connection) -> int:
-    found: int = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-    return found
+def _is_empty(connection: sqlite3.Connection) -> bool:
+    return connection.execute("SELECT 1 FROM sqlite_master").fetchone() is None
 
 
 @lru_cache(maxsize=1)

@@ -156,7 +156,7 @@ def change(connection: Connection, experiment: Experiment, **values: object) -> 
 
 @cache
 def _change(*columns: str) -> Update:
-    values = {name: bindparam(f"new_{name}") for name in columns}
+    values: dict[str, ColumnElement[object]] = {n: bindparam(f"new_{n}") for n in columns}
     return (
         update(experiments)
         .where(experiments.c.id == bindparam("identity"))
