@@ -14,18 +14,11 @@ from tests.web.watching import Tab, tab
 
 from deniable.service.service import open as open_service
 
-NOTE = """() => {
-  window.told = [];
-  new MutationObserver(() => {
-    const tip = document.querySelector("#vg-tooltip-element.visible");
-    if (tip) window.told.push(Object.fromEntries([...tip.querySelectorAll("tr")].map(
-      (row) => [...row.cells].map((cell) => cell.textContent.trim()))));
-  }).observe(document.body, {subtree: true, childList: true, attributes: true});
-}"""
-"""Notes whatever a tooltip says, as soon as it says so."""
 TOLD = """(async () => {
   await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
-  return window.told.splice(0);
+  const tip = document.querySelector("#vg-tooltip-element.visible");
+  return tip && Object.fromEntries([...tip.querySelectorAll("tr")].map(
+    (row) => [...row.cells].map((cell) => cell.textContent.trim())));
 })()"""
 
 
@@ -55,7 +48,6 @@ def screen(learned: Site, browser: Browser) -> Iterator[Tab]:
     with tab(browser, learned, secret=learned.secret("read"), width=1280) as opened:
         opened.open(f"/experiments/{EXPERIMENT}")
         opened.page.get_by_role("button", name="Freeze").click()
-        opened.page.evaluate(NOTE)
         yield opened
 
 
@@ -68,11 +60,13 @@ def swept(page: Page, chart: str) -> list[dict[str, str]]:
         canvas.scroll_into_view_if_needed()
         box = canvas.bounding_box()
         assert box is not None
-        y = box["y"] + box["height"] * (down + 0.5) / 40
-        page.mouse.move(box["x"] + box["width"] * 0.05, y)
-        page.mouse.move(box["x"] + box["width"] * 0.95, y, steps=9)
-        for told in page.evaluate(TOLD):
-            if told not in found:
+        for across in range(10):
+            page.mouse.move(
+                box["x"] + box["width"] * (across + 0.5) / 10,
+                box["y"] + box["height"] * (down + 0.5) / 40,
+            )
+            told = page.evaluate(TOLD)
+            if told and told not in found:
                 found.append(told)
     page.mouse.move(1, 1)
     return found
