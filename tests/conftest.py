@@ -35,6 +35,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 thrift.scratch_in_memory()
 thrift.no_authorities()
 thrift.tables_from_a_copy()
+thrift.statements_compiled_once()
 
 settings.register_profile(
     "deniable",

@@ -7,6 +7,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from sqlalchemy import literal, select
 from tests import thrift
 
 from deniable.storage import migrate
@@ -28,6 +29,18 @@ def test_a_copied_store_is_what_the_migrations_make(
     monkeypatch.setattr(migrate, "_upgrade", thrift.real_upgrade)
     connect(f"sqlite:///{tmp_path / 'migrated.db'}").close()
     assert contents(tmp_path / "copied.db") == contents(tmp_path / "migrated.db")
+
+
+def test_a_second_store_finds_its_statements_compiled(tmp_path: Path) -> None:
+    statement = select(literal(tmp_path.name).label("of_this_test"))
+    found = []
+    for url in ("memory:", f"sqlite:///{tmp_path / 'store.db'}"):
+        store = connect(url)
+        with store.read() as connection:
+            result = connection.execute(statement)
+            found.append((result.context.cache_hit.name, result.scalar()))
+        store.close()
+    assert found == [("CACHE_MISS", tmp_path.name), ("CACHE_HIT", tmp_path.name)]
 
 
 def test_a_chosen_place_for_temporary_files_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:

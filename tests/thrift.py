@@ -14,9 +14,10 @@ import tempfile
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from sqlalchemy import Connection, create_engine, inspect
+from sqlalchemy import Connection, Engine, create_engine
+from sqlalchemy.util import LRUCache
 
 from deniable.storage import migrate
 
@@ -51,13 +52,38 @@ def tables_from_a_copy() -> None:
     migrate._upgrade = _upgrade
 
 
+class _Compiled(LRUCache[Any, Any]):
+    """Compiled statements by kind of dialect: each engine has a dialect of its own, made in one way."""
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        return super().get((type(key[0]), *key[1:]), default)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        super().__setitem__((type(key[0]), *key[1:]), value)
+
+
+def statements_compiled_once() -> None:
+    """Stores share their compiled statements: a process of the product has one store, a test its own."""
+    made, compiled = Engine.__init__, _Compiled(5_000)
+
+    def make(self: Engine, *arguments: Any, **options: Any) -> None:
+        made(self, *arguments, **options)
+        self._compiled_cache = compiled
+
+    Engine.__init__ = make  # type: ignore[method-assign]
+
+
 def _upgrade(connection: Connection, target: str = "head") -> None:
-    is_new = target == "head" and not inspect(connection).get_table_names()
-    if not is_new or connection.dialect.name != "sqlite":
+    made = connection.connection.driver_connection
+    if target == "head" and isinstance(made, sqlite3.Connection) and _is_empty(made):
+        for statement in _migrated():
+            made.execute(statement)
+    else:
         real_upgrade(connection, target)
-        return
-    for statement in _migrated():
-        connection.exec_driver_sql(statement)
+
+
+def _is_empty(connection: sqlite3.Connection) -> bool:
+    return connection.execute("SELECT 1 FROM sqlite_master").fetchone() is None
 
 
 @lru_cache(maxsize=1)

@@ -15,6 +15,8 @@ import sys
 import threading
 import time
 
+from tests import thrift
+
 from deniable.service.service import Deniable
 from deniable.service.service import open as open_service
 
@@ -23,6 +25,8 @@ MOST = 16
 """Acknowledgements to wait for, at most: however slow the machine is, the load is real."""
 LONGEST = 0.02
 """Seconds from then to the kill, at most."""
+OPENING = 0.005
+"""The same for those that are killed while they open the store, which takes longer."""
 
 
 def load(service: Deniable, acknowledgements: int, name: str) -> None:
@@ -64,7 +68,20 @@ def wait_for_lines(path: str, lines: int, process: int) -> None:
             time.sleep(0.0005)
 
 
+def prepare() -> None:
+    """Import and compile, before the forks, what every child would import and compile again."""
+    from deniable.storage import postgres, sqlite  # noqa: F401 - imported when a store is opened
+
+    thrift.statements_compiled_once()
+    with open_service("memory:") as service:
+        service.firm.set(budget=1)
+        service.experiments.create("load", arms=["old", "new"], segments=["a"], budget=1)
+        service.experiments.start("load")
+        service.reward(service.decide("load", "v", "a").id, 1)
+
+
 def main(url: str, rounds: int, path: str, seed: int) -> None:
+    prepare()
     moments = random.Random(seed)
     acknowledgements = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
     for number in range(rounds):
@@ -76,7 +93,8 @@ def main(url: str, rounds: int, path: str, seed: int) -> None:
                 os._exit(1)
         if number % 5:
             wait_for_lines(path, moments.randint(1, MOST), process)
-        time.sleep(moments.uniform(0, LONGEST))  # the random moment itself
+        longest = LONGEST if number % 5 else OPENING
+        time.sleep(moments.uniform(0, longest))  # the random moment itself
         os.kill(process, signal.SIGKILL)
         _, status = os.waitpid(process, 0)
         if not os.WIFSIGNALED(status):

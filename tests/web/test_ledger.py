@@ -261,7 +261,7 @@ def test_a_statement_prints_on_its_own(demo_site: Site, browser: Browser) -> Non
 @pytest.mark.parametrize("path", ["/planner", "/portfolio", "/ledger", STATEMENT])
 def test_a_first_visit_is_small(demo_site: Site, browser: Browser, path: str) -> None:
     """Bytes of the very first visit, the sign-in page included."""
-    with tab(browser, demo_site) as opened:
+    with tab(browser, demo_site, new=True) as opened:
         opened.sign_in(demo_site.secret("read"))
         opened.open(path)
         opened.settled()

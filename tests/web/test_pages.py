@@ -71,7 +71,7 @@ def test_an_empty_store_in_both_themes(empty_site: Site, browser: Browser) -> No
 def test_the_first_visit_is_small_and_a_second_one_smaller(
     demo_site: Site, browser: Browser
 ) -> None:
-    with tab(browser, demo_site) as opened:
+    with tab(browser, demo_site, new=True) as opened:
         opened.sign_in(demo_site.secret("read"))
         opened.open(f"/experiments/{EXPERIMENT}")
         # With the sign-in page and the chart library.

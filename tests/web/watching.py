@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any, Literal, Protocol
 
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, Request, expect
+from playwright.sync_api import APIRequestContext, Browser, Page, Request, expect
 from tests.patience import PATIENCE
 from tests.web.site import form_token
 
@@ -47,19 +47,20 @@ class Tab:
             later on is no part of them: how often it comes depends on how long the test takes.
     """
 
-    def __init__(self, page: Page, site: Served) -> None:
+    def __init__(self, page: Page, site: Served, *, used: bool = False) -> None:
         self.page, self.site = page, site
         self.complaints: list[str] = []
         self._loads: dict[str, str] = {}
         self._bytes: dict[str, int] = {}
-        page.add_init_script(_REPORT)
+        if not used:
+            page.add_init_script(_REPORT)
         page.on("console", self._said)
-        page.on("pageerror", lambda error: self.complaints.append(f"script failed: {error}"))
+        page.on("pageerror", self._failed)
         page.on("request", self._asked)
-        network = page.context.new_cdp_session(page)
-        network.send("Network.enable")
-        network.on("Network.requestWillBeSent", self._sent)
-        network.on("Network.loadingFinished", self._got)
+        self._devtools = page.context.new_cdp_session(page)
+        self._devtools.send("Network.enable")
+        self._devtools.on("Network.requestWillBeSent", self._sent)
+        self._devtools.on("Network.loadingFinished", self._got)
 
     @property
     def visits(self) -> list[int]:
@@ -101,6 +102,25 @@ class Tab:
         ]
         assert not grave, grave
 
+    def empty(self) -> None:
+        """Leave nothing to the next test: no page, cookie, stored word, cached file, permission."""
+        page, context = self.page, self.page.context
+        page.remove_listener("console", self._said)
+        page.remove_listener("pageerror", self._failed)
+        page.remove_listener("request", self._asked)
+        page.unroute_all()
+        page.goto("about:blank")
+        page.mouse.move(0, 0)
+        context.clear_permissions()
+        context.clear_cookies()
+        everything = {"origin": self.site.url, "storageTypes": "all"}
+        self._devtools.send("Storage.clearDataForOrigin", everything)
+        self._devtools.send("Network.clearBrowserCache")
+        self._devtools.detach()
+
+    def _failed(self, error: object) -> None:
+        self.complaints.append(f"script failed: {error}")
+
     def _said(self, message: object) -> None:
         kind, text = message.type, message.text  # type: ignore[attr-defined]
         if kind in ("error", "warning"):
@@ -128,25 +148,49 @@ def tab(
     secret: str = "",
     theme: Theme = "light",
     width: int = 1200,
+    new: bool = False,
 ) -> Iterator[Tab]:
-    """A new tab with nothing in its memory, signed in where a secret is given.
+    """A tab with nothing in its memory, signed in where a secret is given.
 
-    The context sends the form itself and keeps the cookie: two pages less to draw for each test.
+    A new one takes longer to start than most pages to be drawn, so the tab of an earlier test is used
+    again, emptied. After a failure it is closed instead.
+
+    Args:
+        browser: where.
+        site: what has the pages.
+        secret: of the API key.
+        theme: which colours the browser prefers.
+        width: of its window.
+        new: whether this must be the first page that its process ever loads, for tests of sizes.
     """
-    context = browser.new_context(
-        color_scheme=theme, viewport={"width": width, "height": 800}, reduced_motion="reduce"
-    )
-    context.set_default_timeout(1000 * PATIENCE)
+    used = None if new else _idle.pop(browser, None)
+    page = used or browser.new_context().new_page()
+    page.context.set_default_timeout(1000 * PATIENCE)
     try:
-        opened = Tab(context.new_page(), site)
+        page.set_viewport_size({"width": width, "height": 800})
+        page.emulate_media(media="null", color_scheme=theme, reduced_motion="reduce")
+        opened = Tab(page, site, used=used is not None)
         if secret:
-            page = context.request.get(site.url + "/login")
-            form: dict[str, str | float | bool] = {
-                "form_token": form_token(page.text()),
-                "key": secret,
-            }
-            answer = context.request.post(site.url + "/login", form=form, max_redirects=0)
-            assert answer.status == 303, answer.text()
+            _sign_in(page.context.request, site, secret)
         yield opened
+        keep = not new and browser not in _idle and page.context.pages == [page]
+        if keep:
+            opened.empty()
+            _idle[browser] = page
+    except BaseException:
+        keep = False
+        raise
     finally:
-        context.close()
+        if not keep:
+            page.context.close()
+
+
+_idle: dict[Browser, Page] = {}
+
+
+def _sign_in(requests: APIRequestContext, site: Served, secret: str) -> None:
+    """Send the form and keep the cookie: two pages less to draw for each test."""
+    page = requests.get(site.url + "/login")
+    form: dict[str, str | float | bool] = {"form_token": form_token(page.text()), "key": secret}
+    answer = requests.post(site.url + "/login", form=form, max_redirects=0)
+    assert answer.status == 303, answer.text()

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, func, or_, select
 
 from deniable.errors import (
     BrokenPromiseError,
@@ -38,7 +38,8 @@ from deniable.storage.commitments import (
     Entry,
     account_time,
     check_complete,
-    linked,
+    checked,
+    linked_query,
     lock_chain,
     moment,
     record,
@@ -49,6 +50,13 @@ from deniable.storage.schema import answers, commitments
 MAX_WINDOW_DAYS = 36_500
 
 _KINDS = ("firm", "migrate", "start", "resume", "stop", "restore", "clock")
+
+# Statements are built once: building takes longer than running. Not `in_`, whose values would be
+# expanded again on every execution.
+_ENTRIES = linked_query(or_(*(commitments.c.kind == kind for kind in _KINDS)))
+_LAST_HOURS = select(answers.c.experiment_id, func.max(answers.c.hour)).group_by(
+    answers.c.experiment_id
+)
 
 
 @dataclass(frozen=True)
@@ -254,8 +262,7 @@ def last_hour(connection: Connection, experiment: Experiment) -> int | None:
 
 def last_hours(connection: Connection) -> dict[bytes, int | None]:
     """Return experiment -> the last hour in which it answered at a risk; None if that is no hour."""
-    query = select(answers.c.experiment_id, func.max(answers.c.hour))
-    found = connection.execute(query.group_by(answers.c.experiment_id))
+    found = connection.execute(_LAST_HOURS)
     # SQLite stores text in any column, and text is more than every number.
     return {row[0]: row[1] if isinstance(row[1], int) else None for row in found}
 
@@ -296,7 +303,7 @@ def _settings(entries: Iterable[Entry]) -> list[Setting]:
 
 def _entries(connection: Connection) -> list[Entry]:
     check_complete(connection)
-    return linked(connection, commitments.c.kind.in_(_KINDS))
+    return checked(connection, _ENTRIES)
 
 
 def _hours(connection: Connection) -> dict[bytes, int]:

@@ -57,13 +57,19 @@ class Entry(NamedTuple):
     recorded_at: int
 
 
-# Statements used by every publication are built once: building takes longer than running.
+# Statements are built once: building takes longer than running.
 _LOCK = select(writers.c.seq).where(writers.c.id == COMMITMENT_CHAIN).with_for_update()
 _NEWEST = select(commitments.c.recorded_at).order_by(commitments.c.seq.desc()).limit(1)
 _END = select(writers.c.seq, writers.c.head, _NEWEST.scalar_subquery().label("newest")).where(
     writers.c.id == COMMITMENT_CHAIN
 )
 _APPEND = insert(commitments)
+_LENGTH = select(func.count(), func.coalesce(func.max(commitments.c.seq), 0))
+_RECORDED_END = (
+    select(writers.c.seq, writers.c.head, commitments.c.hash)
+    .outerjoin(commitments, commitments.c.seq == writers.c.seq)
+    .where(writers.c.id == COMMITMENT_CHAIN)
+)
 _encode = json.JSONEncoder(sort_keys=True).encode
 _MOVE_END = (
     update(writers)
@@ -327,14 +333,8 @@ def _holding(
 
 def check_complete(connection: Connection) -> None:
     """Raise BrokenPromiseError if the chain does not end as recorded."""
-    count, last = connection.execute(
-        select(func.count(), func.coalesce(func.max(commitments.c.seq), 0))
-    ).one()
-    end = connection.execute(
-        select(writers.c.seq, writers.c.head, commitments.c.hash)
-        .outerjoin(commitments, commitments.c.seq == writers.c.seq)
-        .where(writers.c.id == COMMITMENT_CHAIN)
-    ).one()
+    count, last = connection.execute(_LENGTH).one()
+    end = connection.execute(_RECORDED_END).one()
     if not count == last == end.seq or end.head != (end.hash if last else GENESIS):
         raise BrokenPromiseError(
             "commitments were removed or added by hand: `deniable ledger verify` tells more"

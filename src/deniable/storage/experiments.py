@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from functools import cache
 
 from sqlalchemy import (
     ColumnElement,
     Connection,
+    Update,
     bindparam,
     delete,
     func,
@@ -47,10 +49,8 @@ def by_key(connection: Connection, key: str, *, lock: bool = False) -> Experimen
         key: its name.
         lock: lock it until the transaction ends (SQLite already locks the whole file).
     """
-    if lock:
-        connection.execute(
-            select(experiments.c.id).where(experiments.c.key == key).with_for_update()
-        )
+    if lock and connection.dialect.name != "sqlite":
+        connection.execute(_LOCK, {"key": key})
     found = _matching(connection, _BY_KEY, key=key)
     if not found:
         raise UnknownNameError("experiment", key)
@@ -59,7 +59,7 @@ def by_key(connection: Connection, key: str, *, lock: bool = False) -> Experimen
 
 def everything(connection: Connection) -> list[Experiment]:
     """Return all experiments, oldest first, without scratch copies."""
-    return matching(connection, experiments.c.status != "scratch")
+    return _matching(connection, _ALL)
 
 
 def insert_draft(connection: Connection, draft: Experiment) -> Experiment:
@@ -67,19 +67,20 @@ def insert_draft(connection: Connection, draft: Experiment) -> Experiment:
     identity = os.urandom(16)
     try:
         connection.execute(
-            insert(experiments).values(
-                id=identity,
-                tag=tag_of(identity),
-                key=draft.key,
-                status="draft",
-                table_number=0,
-                has_tombstones=False,
-                version=1,
-                exhausted=False,
-                revision=1,
-                created_at=times.as_stored(draft.created_at),
+            _INSERT,
+            {
+                "id": identity,
+                "tag": tag_of(identity),
+                "key": draft.key,
+                "status": "draft",
+                "table_number": 0,
+                "has_tombstones": False,
+                "version": 1,
+                "exhausted": False,
+                "revision": 1,
+                "created_at": times.as_stored(draft.created_at),
                 **_columns(draft),
-            )
+            },
         )
     except IntegrityError:
         raise WrongStateError(f"an experiment {draft.key!r} exists already") from None
@@ -133,7 +134,7 @@ def _insert_arms(connection: Connection, identity: bytes, first: int, new: Seque
         }
         for position, arm in enumerate(new, first)
     ]
-    connection.execute(insert(arms), rows)
+    connection.execute(_INSERT_ARMS, rows)
 
 
 def _insert_segments(
@@ -143,17 +144,24 @@ def _insert_segments(
         {"experiment_id": identity, "position": position, "name": name}
         for position, name in enumerate(names, first)
     ]
-    connection.execute(insert(segments), rows)
+    connection.execute(_INSERT_SEGMENTS, rows)
 
 
 def change(connection: Connection, experiment: Experiment, **values: object) -> Experiment:
     """Set columns of an experiment and raise its revision, so that every writer rereads it."""
-    connection.execute(
+    new = {f"new_{name}": value for name, value in values.items()}
+    connection.execute(_change(*values), {"identity": bytes.fromhex(experiment.id), **new})
+    return by_key(connection, experiment.key)
+
+
+@cache
+def _change(*columns: str) -> Update:
+    values: dict[str, ColumnElement[object]] = {n: bindparam(f"new_{n}") for n in columns}
+    return (
         update(experiments)
-        .where(experiments.c.id == bytes.fromhex(experiment.id))
+        .where(experiments.c.id == bindparam("identity"))
         .values(revision=experiments.c.revision + 1, **values)
     )
-    return by_key(connection, experiment.key)
 
 
 def switch_off(connection: Connection, experiment: Experiment, arm: str) -> Experiment:
@@ -210,11 +218,9 @@ def published(
     All of them are in the experiment's current shape (`stored_table`); `promised_tables.table_problem`
     compares what is stored with the chain.
     """
-    query = select(tables).where(tables.c.experiment_id == bytes.fromhex(experiment.id))
-    if number is not None:
-        query = query.where(tables.c.number == number)
-    ordered = connection.execute(query.order_by(tables.c.number))
-    return [_published(experiment, row) for row in ordered]
+    which = {"identity": bytes.fromhex(experiment.id), "number": number}
+    rows = connection.execute(_TABLES if number is None else _TABLE, which)
+    return [_published(experiment, row) for row in rows]
 
 
 def in_force(connection: Connection, wanted: Sequence[Experiment]) -> dict[str, PublishedTable]:
@@ -251,10 +257,8 @@ def _in_shape(rows: bytes, counts: bytes, n_segments: int, n_arms: int) -> bytes
 
 def published_at(connection: Connection, experiment: Experiment) -> dict[int, int]:
     """Return table number -> stored time of publication."""
-    query = select(tables.c.number, tables.c.published_at).where(
-        tables.c.experiment_id == bytes.fromhex(experiment.id)
-    )
-    return {row.number: row.published_at for row in connection.execute(query)}
+    rows = connection.execute(_PUBLISHED_AT, {"identity": bytes.fromhex(experiment.id)})
+    return {row.number: row.published_at for row in rows}
 
 
 def versions_off(connection: Connection, experiment: Experiment) -> dict[int, int]:
@@ -347,7 +351,9 @@ def _experiment(row: StoredRow, arm_rows: Sequence[StoredRow], names: Sequence[s
     )
 
 
-# Statements used by every publication are built once: building takes longer than running.
+# Statements are built once: building takes longer than running.
+_LOCK = select(experiments.c.id).where(experiments.c.key == bindparam("key")).with_for_update()
+_ALL = _whole(experiments.c.status != "scratch")
 _BY_KEY = _whole(experiments.c.key == bindparam("key"))
 _BY_ID = _whole(experiments.c.id == bindparam("identity"))
 _BY_IDS = _whole(experiments.c.id.in_(bindparam("ids", expanding=True)))
@@ -363,6 +369,14 @@ _HELD = (
     )
     .where(experiments.c.id == bindparam("identity"))
     .with_for_update()
+)
+_INSERT, _INSERT_ARMS, _INSERT_SEGMENTS = insert(experiments), insert(arms), insert(segments)
+_TABLES = (
+    select(tables).where(tables.c.experiment_id == bindparam("identity")).order_by(tables.c.number)
+)
+_TABLE = _TABLES.where(tables.c.number == bindparam("number"))
+_PUBLISHED_AT = select(tables.c.number, tables.c.published_at).where(
+    tables.c.experiment_id == bindparam("identity")
 )
 _ADD_TABLE = insert(tables)
 _PUT_INTO_FORCE = (

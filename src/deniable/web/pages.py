@@ -100,8 +100,7 @@ def mount(
     application.companions.append(api.state.watcher)
     application.upload_paths = UPLOAD_PATHS
     routers = [import_module(f"deniable.web.{name}").router for name in MODULES]
-    # Not included: FastAPI makes included routes a second time at the first request, all of them.
-    # Before those of programs, which it would make for the first page.
+    # Not included, for the reason given in `make_api`.
     api.router.routes[:0] = [route for router in routers for route in router.routes]
     for kind in _REFUSALS:
         _tell_people(api, kind)

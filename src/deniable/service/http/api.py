@@ -126,7 +126,8 @@ def make_api(
     api.state.readiness = Readiness(service)
     ours = (operation, flags, *administration.ROUTERS, audit_routes.audit)
     for router in (*ours, plan_routes.plans, score_routes.scores, *extra_routers):
-        api.include_router(router)
+        # Not included: FastAPI makes included routes a second time at the first request, all of them.
+        api.router.routes.extend(router.routes)
     api.add_exception_handler(DeniableError, _told)
     api.add_exception_handler(Problem, _told)
     api.add_exception_handler(HTTPException, _http_error)
