@@ -96,7 +96,7 @@ def fit(
     for name in runs.names():
         if only and name not in only:
             continue
-        asked, rows = runs.read_runs(folder, name)
+        asked, rows = runs.read_runs(folder, name, checks.taken_rows(folder, name))
         entry = fit_entry(name, asked, rows)
         entries[name] = {
             "share": None if entry.share is None else entry.share.stored(),
@@ -133,6 +133,8 @@ def check(
     for name in runs.names():
         if name == RANDOM or only not in (None, name):
             continue
+        if seed in checks.TAKEN.get(name, ()):
+            raise typer.BadParameter(f"the surface was fitted to the runs of {seed}", param_hint="seed")
         asked = checks.priors_of(name, priors, seed)
         found = list(checks.make_checks(folder, name, asked, seed, seconds, noise))
         if found:
@@ -141,10 +143,10 @@ def check(
             _write(target, stored["entries"], stored["errors"])
 
 
-_HIDDEN = (24, 24)
-"""Units of the network's layers."""
+_NETWORKS, _HIDDEN = 4, (16, 16)
+"""How many networks have a mean, and the units of their layers."""
 
-_PASSES = (40, 40, 160)
+_PASSES = (40, 40, 640)
 """Passes over the rows in each round of a fit."""
 
 _WEIGHT = {"arms": 1.0, "segments": 1.0, "heterogeneity": 1.0, "explored": 0.8}
@@ -173,9 +175,9 @@ def fit_entry(name: str, asked: Question, rows: Rows) -> Entry:
 
 
 def _fit_network(name: str, asked: Question, rows: Rows) -> Network:
-    """A network, in rounds: each takes more of the luck off, and knows better which rows are noisy."""
+    """Networks, in rounds: each takes more of the luck off, and knows better which rows are noisy."""
     names = _names(name)
-    found = blank_network(names, *_ends(name, names), _HIDDEN, runs.SEED)
+    found = blank_network(names, *_ends(name, names), _HIDDEN, runs.SEED, _NETWORKS)
     points = found.scaled(coordinates(name, asked))
     begun, reached = start(name, asked), reach(name, asked)
 

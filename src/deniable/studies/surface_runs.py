@@ -328,10 +328,13 @@ def make_runs(
             yield name, number, time.monotonic() - started
 
 
-def read_runs(folder: Path, name: str) -> tuple[Question, Rows]:
-    """All rows of a surface, and what was asked."""
+def read_runs(
+    folder: Path, name: str, more: FloatArray | None = None
+) -> tuple[Question, Rows]:
+    """All rows of a surface, with more of them if there are any, and what was asked."""
     paths = sorted(folder.glob(f"{name}-*.npy"))
-    rows = np.concatenate([np.load(path) for path in paths if ".part" not in path.name])
+    parts = [np.load(path) for path in paths if ".part" not in path.name]
+    rows = np.concatenate([*parts, np.empty((0, len(COLUMNS))) if more is None else more])
     at = dict(zip(COLUMNS, rows.T, strict=True))
     asked = Question.of(**{field: at[field] for field in FIELDS})
     return asked, Rows(**{field: at[field] for field in Rows._fields})
