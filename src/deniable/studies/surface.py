@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import typer
@@ -48,10 +48,10 @@ app = typer.Typer(add_completion=False, help=__doc__)
 FILES = {
     RANDOM: 20,
     BEST_PRIVATE: 30,
-    POOLED: 24,
+    POOLED: 29,
     "constant": 60,
     "dynamic": 30,
-    "joint": 39,
+    "joint": 43,
 }
 """Thousands of rows of each surface that ships."""
 
@@ -104,7 +104,7 @@ def fit(
         }
         errors.pop(name, None)  # it was another's
         _write(target, entries, errors)
-        if name in (BEST_PRIVATE, POOLED):  # others are fitted relative to them
+        if name in (BEST_PRIVATE, POOLED, "dynamic"):  # others are fitted relative to them
             shipped.surface.cache_clear()
         typer.echo(f"{name}: {rows.lost.size:,} rows")
     shipped.surface.cache_clear()
@@ -134,7 +134,9 @@ def check(
         if name == RANDOM or only not in (None, name):
             continue
         if seed in checks.TAKEN.get(name, ()):
-            raise typer.BadParameter(f"the surface was fitted to the runs of {seed}", param_hint="seed")
+            raise typer.BadParameter(
+                f"the surface was fitted to the runs of {seed}", param_hint="seed"
+            )
         asked = checks.priors_of(name, priors, seed)
         found = list(checks.make_checks(folder, name, asked, seed, seconds, noise))
         if found:
@@ -143,11 +145,22 @@ def check(
             _write(target, stored["entries"], stored["errors"])
 
 
-_NETWORKS, _HIDDEN = 4, (16, 16)
-"""How many networks have a mean, and the units of their layers."""
+class Size(NamedTuple):
+    """How a share is fitted.
 
-_PASSES = (40, 40, 640)
-"""Passes over the rows in each round of a fit."""
+    Attributes:
+        networks: how many have a mean.
+        hidden: units of their layers.
+        passes: over the rows, in each round of the fit.
+    """
+
+    networks: int
+    hidden: tuple[int, ...]
+    passes: tuple[int, ...]
+
+
+_ONE, _SEVERAL = Size(1, (24, 24), (40, 40, 160)), Size(4, (16, 16), (20, 20, 320))
+"""Where segments learn alone, and where they do not: runs with more luck, and fewer of them."""
 
 _WEIGHT = {"arms": 1.0, "segments": 1.0, "heterogeneity": 1.0, "explored": 0.8}
 _DEGREE = 5.0
@@ -177,7 +190,8 @@ def fit_entry(name: str, asked: Question, rows: Rows) -> Entry:
 def _fit_network(name: str, asked: Question, rows: Rows) -> Network:
     """Networks, in rounds: each takes more of the luck off, and knows better which rows are noisy."""
     names = _names(name)
-    found = blank_network(names, *_ends(name, names), _HIDDEN, runs.SEED, _NETWORKS)
+    size = _ONE if learns_apart(name) else _SEVERAL
+    found = blank_network(names, *_ends(name, names), size.hidden, runs.SEED, size.networks)
     points = found.scaled(coordinates(name, asked))
     begun, reached = start(name, asked), reach(name, asked)
 
@@ -191,7 +205,7 @@ def _fit_network(name: str, asked: Question, rows: Rows) -> Network:
     alone = asked.segments if learns_apart(name) else np.ones(rows.lost.shape)
     precision = np.ones(rows.lost.shape)
     rng = np.random.default_rng(runs.SEED)
-    for passes in _PASSES:
+    for passes in size.passes:
         share, _ = link(everywhere, found.values_at(points))
         wanted = expected_rows(name, share, asked, rows)
         found = fit_network(found, points, wanted, precision, link, passes=passes, rng=rng)
@@ -306,7 +320,8 @@ def _names(name: str) -> tuple[str, ...]:
         return ("arms", "first", *learning)
     if learns_apart(name):
         return ("arms", "first", "explored", "all explored", *learning)
-    return ("arms", "segments", "heterogeneity", "explored", *learning)
+    alternatives = ("two", "explored by arms", "pooled", "apart", "private")
+    return ("arms", "segments", "heterogeneity", "explored", *alternatives, *learning)
 
 
 def _ends(name: str, names: tuple[str, ...], whole: bool = False) -> tuple[FloatArray, FloatArray]:
@@ -334,6 +349,11 @@ def _ends(name: str, names: tuple[str, ...], whole: bool = False) -> tuple[Float
         "first": (float(first.min()), float(first.max())),
         "explored": explored,
         "all explored": explored,
+        "two": (0.0, 1.0),
+        "explored by arms": explored,
+        "pooled": (-9.0, 9.0),
+        "apart": (-7.0, 7.0),
+        "private": (1 / math.sqrt(most), 1.0),
         "signal": (np.log(SIGNALS[0] / apart / narrow**2), np.log(SIGNALS[1])),
         "visitors": (np.log(VISITORS[0] / apart), np.log(VISITORS[1])),
         "lift": (np.log(LIFTS[0] / narrow), np.log(LIFTS[1])),

@@ -328,9 +328,7 @@ def make_runs(
             yield name, number, time.monotonic() - started
 
 
-def read_runs(
-    folder: Path, name: str, more: FloatArray | None = None
-) -> tuple[Question, Rows]:
+def read_runs(folder: Path, name: str, more: FloatArray | None = None) -> tuple[Question, Rows]:
     """All rows of a surface, with more of them if there are any, and what was asked."""
     paths = sorted(folder.glob(f"{name}-*.npy"))
     parts = [np.load(path) for path in paths if ".part" not in path.name]
