@@ -279,24 +279,11 @@ def coordinates(strategy: str, asked: Question) -> dict[str, FloatArray]:
             | {"explored": np.log(last), "all explored": np.log(all_explored(strategy, asked))}
             | _learning(asked.signal / asked.segments, alone, asked.lift)
         )
-    found = plain | {"explored": log_exploration(asked.sides, asked.budget)}
-    if learns_together(strategy):
-        found |= _alternatives(asked)
-    return found | _learning(asked.signal, asked.visitors, asked.lift)
-
-
-def _alternatives(asked: Question) -> dict[str, FloatArray]:
-    """What a strategy that learns from all together is between: it is fitted with fewer rows so."""
-    fitted = surface()[POOLED].share
-    assert fitted is not None
-    apart = np.clip(surface()["dynamic"].shares(asked), 0.001, 0.999)
-    return {
-        "two": np.asarray(asked.arms == 2, np.float64),  # another rule
-        "explored by arms": log_exploration(asked.arms, asked.budget),
-        "pooled": fitted(coordinates(POOLED, asked)),
-        "apart": np.log(apart / (1 - apart)),
-        "private": best_private(asked),
-    }
+    return (
+        plain
+        | {"explored": log_exploration(asked.sides, asked.budget)}
+        | _learning(asked.signal, asked.visitors, asked.lift)
+    )
 
 
 def spread_coordinates(asked: Question) -> dict[str, FloatArray]:

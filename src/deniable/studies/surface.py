@@ -104,7 +104,7 @@ def fit(
         }
         errors.pop(name, None)  # it was another's
         _write(target, entries, errors)
-        if name in (BEST_PRIVATE, POOLED, "dynamic"):  # others are fitted relative to them
+        if name in (BEST_PRIVATE, POOLED):  # others are fitted relative to them
             shipped.surface.cache_clear()
         typer.echo(f"{name}: {rows.lost.size:,} rows")
     shipped.surface.cache_clear()
@@ -320,8 +320,7 @@ def _names(name: str) -> tuple[str, ...]:
         return ("arms", "first", *learning)
     if learns_apart(name):
         return ("arms", "first", "explored", "all explored", *learning)
-    alternatives = ("two", "explored by arms", "pooled", "apart", "private")
-    return ("arms", "segments", "heterogeneity", "explored", *alternatives, *learning)
+    return ("arms", "segments", "heterogeneity", "explored", *learning)
 
 
 def _ends(name: str, names: tuple[str, ...], whole: bool = False) -> tuple[FloatArray, FloatArray]:
@@ -349,11 +348,6 @@ def _ends(name: str, names: tuple[str, ...], whole: bool = False) -> tuple[Float
         "first": (float(first.min()), float(first.max())),
         "explored": explored,
         "all explored": explored,
-        "two": (0.0, 1.0),
-        "explored by arms": explored,
-        "pooled": (-9.0, 9.0),
-        "apart": (-7.0, 7.0),
-        "private": (1 / math.sqrt(most), 1.0),
         "signal": (np.log(SIGNALS[0] / apart / narrow**2), np.log(SIGNALS[1])),
         "visitors": (np.log(VISITORS[0] / apart), np.log(VISITORS[1])),
         "lift": (np.log(LIFTS[0] / narrow), np.log(LIFTS[1])),

@@ -23,6 +23,10 @@ from deniable.studies.surface_luck import CHANCES, expected_rows
 ROUND = 25
 """Runs at each prior in a round."""
 
+FEWEST = 400
+"""Runs at each prior at least. With two arms and a large signal, one run in 50 stays with the wrong arm
+and these lose most of what is lost: a few runs without one of them seem to have no noise."""
+
 TAKEN: dict[str, tuple[int, ...]] = {"pooled": (2, 5), "joint": (6,)}
 """Seeds of checks whose runs are now rows of the fit: they judge no surface any more."""
 
@@ -146,7 +150,7 @@ def _known(
 def _needs_more(
     made: list[list[FloatArray]], found: list[Difference], place: int, noise: float
 ) -> bool:
-    few = sum(map(len, made[place])) < 2 * ROUND
+    few = sum(map(len, made[place])) < FEWEST
     return few or found[place].noise > noise
 
 

@@ -33,7 +33,7 @@ from deniable.expectations.surface import (
 from deniable.policies.base import Policy, as_served
 from deniable.policies.tables import PooledPolicy
 from deniable.strategies import STRATEGIES
-from deniable.studies.surface_posterior import learned
+from deniable.studies.surface_posterior import learned, unlearned
 
 Counts: TypeAlias = NDArray[np.int64]
 
@@ -242,13 +242,14 @@ def _judged(
         exact, most = part >= LEAST_APART, MOST_JUDGED
     if not exact or signal > most:
         return math.nan, math.nan, math.nan
-    found = learned(Prior(rate, lift, part), shows, clicks, signal)
+    prior = Prior(rate, lift, part)
+    found = learned(prior, shows, clicks, signal)
+    before = unlearned(prior, int(asked.arms), len(shows), signal)
     seen = shows.sum(axis=1) / total
-    mean = float(mean_rate(rate, lift))
     return (
-        float((found.rates * shows).sum() / total) - mean,
-        float(found.best @ seen) - float(best_rate(asked.arms, rate, lift)),
-        float(found.rates.mean(axis=1) @ seen) - mean,
+        float((found.rates * shows).sum() / total) - before.rate,
+        float(found.best @ seen) - before.best,
+        float(found.rates.mean(axis=1) @ seen) - before.rate,
     )
 
 
