@@ -92,15 +92,15 @@ def test_draws_every_format(tmp_path: Path, ending: str, start: bytes) -> None:
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        ("plan --arms 1 --visitors 100", "n_arms=1"),
+        ("plan --arms 1 --visitors 100", "arms='1'"),
         ("plan --arms 2.5 --visitors 100", "arms='2.5'"),
-        ("plan --arms 2 --visitors 0", "horizon=0"),
+        ("plan --arms 2 --visitors 0", "visitors='0'"),
         ("plan --arms 2 --visitors many", "visitors='many'"),
         ("plan --arms 2 --visitors 100 --budget -1", "budget=-1:"),
         ("plan --arms 2 --visitors 100 --budget nan", "budget=nan"),
         ("plan --arms 2 --visitors 100 --budget inf", "budget=inf"),
         ("plan --arms 2 --visitors 100 --prior 2", "prior=2:"),
-        ("plan --arms 2 --visitors 100 --segments 0", "n_segments=0"),
+        ("plan --arms 2 --visitors 100 --segments 0", "segments='0'"),
         ("plan --arms 3 --visitors 100 --arm-budgets 1,2", "arm_budgets='1,2'"),
         ("plan --visitors 100 --arm-budgets 1,x", "arm_budgets='1,x'"),
         ("plan --visitors 100 --arm-budgets 1,0", "arm_budgets="),

@@ -21,6 +21,7 @@ from deniable.studies.surface_luck import expected_rows
 @pytest.fixture(autouse=True)
 def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(surface_runs, "CHUNK", 40)
+    monkeypatch.setattr(surface_check, "FEWEST", 2 * surface_check.ROUND)
 
 
 def test_runs_go_on_where_they_were(tmp_path: Path) -> None:
@@ -98,7 +99,7 @@ def test_a_network_bends_as_it_should() -> None:
     points = rng.uniform(-1, 1, (3000, 2))
     true = 1 / (1 + np.exp(-3 * np.sin(3 * points[:, 0]) * points[:, 1]))
     ends = np.full(2, -1.0), np.ones(2)
-    blank = surface_network.blank_network(("x", "y"), *ends, (12, 12), 3)
+    blank = surface_network.blank_network(("x", "y"), *ends, (12, 12), 3, networks=2)
 
     def link(_: object, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         share = 1 / (1 + np.exp(-value))
@@ -168,6 +169,28 @@ def test_checks_go_on_where_they_were_and_end_where_luck_is_small(tmp_path: Path
     assert [one.found for one in again[-1]] == [one.found for one in rounds[-1]]
     assert made == {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
     assert "4 priors" in surface_check.summary("constant", again[-1])
+
+
+def test_runs_of_earlier_checks_are_rows_and_judge_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(surface_check, "TAKEN", {"constant": (3,)})
+    priors = surface_check.priors_of("constant", 4, 3)
+    list(surface_check.make_checks(tmp_path, "constant", priors, 3, np.inf, 1.0))
+    list(surface_runs.make_runs(tmp_path, {"constant": 1}))
+    more = surface_check.taken_rows(tmp_path, "constant")
+    asked, rows = surface_runs.read_runs(tmp_path, "constant", more)
+    assert rows.lost.size == 40 + 4 * 2 * surface_check.ROUND
+    for place, prior in enumerate(priors):
+        made = [np.load(tmp_path / f"check-constant-3-00{number}.npy") for number in (0, 1)]
+        lost = [table[table[:, 0] == place, 1] for table in made]
+        there = asked.visitors[40:] == prior.visitors
+        assert rows.lost[40:][there].tolist() == np.concatenate(lost).tolist()
+        assert set(asked.lift[40:][there]) == {float(prior.lift)}
+    options = ["check", "--folder", str(tmp_path), "--only", "constant", "--seed", "3"]
+    done = CliRunner().invoke(surface.app, options)
+    assert done.exit_code == 2
+    assert surface_check.taken_rows(tmp_path, "dynamic").size == 0
 
 
 def test_taking_luck_off_leaves_the_mean_and_less_noise() -> None:

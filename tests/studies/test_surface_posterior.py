@@ -9,7 +9,7 @@ from deniable._validation import FloatArray
 from deniable.expectations.prior import Prior, best_rate, mean_rate
 from deniable.expectations.surface import Question
 from deniable.studies import surface_luck, surface_runs
-from deniable.studies.surface_posterior import learned
+from deniable.studies.surface_posterior import learned, unlearned
 
 SHOWS = np.array([[300, 80, 20], [150, 250, 40]])
 CLICKS = np.array([[33, 12, 1], [14, 38, 3]])
@@ -46,6 +46,31 @@ def test_without_counts_it_is_the_prior() -> None:
     found = learned(Prior(0.1, 0.5, 0.3), nothing, nothing, signal=1.0)
     assert found.rates == pytest.approx(float(mean_rate(0.1, 0.5)), rel=1e-5)
     assert found.best == pytest.approx(float(best_rate(4, 0.1, 0.5)), rel=0.02)
+
+
+@pytest.mark.parametrize(("segments", "heterogeneity"), [(1, 0.3), (3, 0.3), (3, 1.0)])
+def test_what_nobody_has_learned_about_is_on_the_same_grid(
+    segments: int, heterogeneity: float
+) -> None:
+    nothing = np.zeros((segments, 4), np.int64)
+    prior = Prior(0.1, 0.5, heterogeneity)
+    found = learned(prior, nothing, nothing, signal=1.0)
+    before = unlearned(prior, 4, segments, signal=1.0)
+    assert found.rates == pytest.approx(before.rate, rel=1e-12)
+    assert found.best == pytest.approx(before.best, rel=1e-12)
+
+
+def test_where_hardly_anything_is_learned_taking_luck_off_adds_nothing() -> None:
+    """There posterior means vary by less than what the grid blurs."""
+    asked = Question.of(
+        arms=19, visitors=256_000, segments=9, base_rate=0.0076, lift=0.0035, heterogeneity=0.5,
+        budget=7.8,
+    )  # fmt: skip
+    rng = np.random.default_rng(3)
+    each = np.array([surface_runs.run_row("dynamic", asked, rng) for _ in range(60)])
+    rows = surface_runs.Rows(*each.T)
+    found = surface_luck.expected_rows("dynamic", 0.01, asked, rows)
+    assert found.mean() == pytest.approx(rows.shown.mean(), abs=0.003)
 
 
 def test_where_all_was_seen_it_is_what_was_seen() -> None:

@@ -138,8 +138,8 @@ def plan(
     if visitors is None:
         raise InvalidArgumentError("visitors", None, "--visitors, a whole number, 1 or more")
     prior = 0.2 if prior is None else prior
-    horizon = whole("visitors", visitors)
-    n_segments = None if segments is None else whole("segments", segments)
+    horizon = whole("visitors", visitors, 1)
+    n_segments = None if segments is None else whole("segments", segments, 1)
     known = {"lift": lift, "heterogeneity": heterogeneity, "per_day": per_day}
     for name, value in known.items():
         traced = name == "lift" and trace_budget is not None
@@ -164,7 +164,7 @@ def plan(
         if arms is None:
             raise InvalidArgumentError("arms", None, "a whole number, 2 or more, or --arm-budgets")
         planned = found = plan_experiment(
-            n_arms=whole("arms", arms),
+            n_arms=whole("arms", arms, 2),
             horizon=horizon,
             n_segments=n_segments,
             shares=None if shares is None else numbers("shares", shares),

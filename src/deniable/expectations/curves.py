@@ -130,10 +130,13 @@ class Polynomial(Curve):
 
 @dataclass(frozen=True)
 class Network(Curve):
-    """Layers of tanh of linear combinations; the last is linear. It bends where a polynomial swings.
+    """The mean of a few small networks: layers of tanh of linear combinations, the last linear.
+
+    A network bends where a polynomial swings. Each begins at other weights, so that their mean misses
+    less than one of them.
 
     Attributes:
-        layers: weights, (inputs + 1, outputs), of each; the last row is added.
+        layers: weights, (networks, inputs + 1, outputs), of each; the last row is added.
     """
 
     layers: tuple[FloatArray, ...]
@@ -145,20 +148,20 @@ class Network(Curve):
             tuple(stored["names"]),
             np.array(stored["low"], np.float64),
             np.array(stored["high"], np.float64),
-            tuple(np.array(layer, np.float64) for layer in stored["layers"]),
+            tuple(np.array(layer, np.float64, ndmin=3) for layer in stored["layers"]),
         )
 
     def stored(self) -> JsonObject:
         """Plain lists, for JSON."""
         return {
             **self.domain(),
-            "layers": [[_rounded(row) for row in layer] for layer in self.layers],
+            "layers": [[[_rounded(row) for row in one] for one in layer] for layer in self.layers],
         }
 
     @property
     def width(self) -> int:
-        """The inputs and outputs of the widest layer."""
-        return max(sum(layer.shape) for layer in self.layers)
+        """The inputs and outputs of the widest layer of all networks."""
+        return max(len(layer) * sum(layer.shape[1:]) for layer in self.layers)
 
     def values(self, coordinates: Mapping[str, FloatArray]) -> FloatArray:
         """The last layer at every point."""
@@ -167,9 +170,9 @@ class Network(Curve):
     def values_at(self, found: FloatArray) -> FloatArray:
         """The same at scaled coordinates, (points, coordinates)."""
         for layer in self.layers[:-1]:
-            found = np.tanh(found @ layer[:-1] + layer[-1])
+            found = np.tanh(found @ layer[:, :-1] + layer[:, -1:])
         last = self.layers[-1]
-        return np.asarray(found @ last[:-1, 0] + last[-1, 0])
+        return np.asarray((found @ last[:, :-1] + last[:, -1:]).mean(axis=0)[:, 0])
 
 
 def read_curve(stored: JsonObject) -> Curve:

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import typer
@@ -48,10 +48,10 @@ app = typer.Typer(add_completion=False, help=__doc__)
 FILES = {
     RANDOM: 20,
     BEST_PRIVATE: 30,
-    POOLED: 24,
+    POOLED: 29,
     "constant": 60,
     "dynamic": 30,
-    "joint": 39,
+    "joint": 43,
 }
 """Thousands of rows of each surface that ships."""
 
@@ -96,7 +96,7 @@ def fit(
     for name in runs.names():
         if only and name not in only:
             continue
-        asked, rows = runs.read_runs(folder, name)
+        asked, rows = runs.read_runs(folder, name, checks.taken_rows(folder, name))
         entry = fit_entry(name, asked, rows)
         entries[name] = {
             "share": None if entry.share is None else entry.share.stored(),
@@ -133,6 +133,10 @@ def check(
     for name in runs.names():
         if name == RANDOM or only not in (None, name):
             continue
+        if seed in checks.TAKEN.get(name, ()):
+            raise typer.BadParameter(
+                f"the surface was fitted to the runs of {seed}", param_hint="seed"
+            )
         asked = checks.priors_of(name, priors, seed)
         found = list(checks.make_checks(folder, name, asked, seed, seconds, noise))
         if found:
@@ -141,11 +145,22 @@ def check(
             _write(target, stored["entries"], stored["errors"])
 
 
-_HIDDEN = (24, 24)
-"""Units of the network's layers."""
+class Size(NamedTuple):
+    """How a share is fitted.
 
-_PASSES = (40, 40, 160)
-"""Passes over the rows in each round of a fit."""
+    Attributes:
+        networks: how many have a mean.
+        hidden: units of their layers.
+        passes: over the rows, in each round of the fit.
+    """
+
+    networks: int
+    hidden: tuple[int, ...]
+    passes: tuple[int, ...]
+
+
+_ONE, _SEVERAL = Size(1, (24, 24), (40, 40, 160)), Size(4, (16, 16), (20, 20, 320))
+"""Where segments learn alone, and where they do not: runs with more luck, and fewer of them."""
 
 _WEIGHT = {"arms": 1.0, "segments": 1.0, "heterogeneity": 1.0, "explored": 0.8}
 _DEGREE = 5.0
@@ -173,9 +188,10 @@ def fit_entry(name: str, asked: Question, rows: Rows) -> Entry:
 
 
 def _fit_network(name: str, asked: Question, rows: Rows) -> Network:
-    """A network, in rounds: each takes more of the luck off, and knows better which rows are noisy."""
+    """Networks, in rounds: each takes more of the luck off, and knows better which rows are noisy."""
     names = _names(name)
-    found = blank_network(names, *_ends(name, names), _HIDDEN, runs.SEED)
+    size = _ONE if learns_apart(name) else _SEVERAL
+    found = blank_network(names, *_ends(name, names), size.hidden, runs.SEED, size.networks)
     points = found.scaled(coordinates(name, asked))
     begun, reached = start(name, asked), reach(name, asked)
 
@@ -189,7 +205,7 @@ def _fit_network(name: str, asked: Question, rows: Rows) -> Network:
     alone = asked.segments if learns_apart(name) else np.ones(rows.lost.shape)
     precision = np.ones(rows.lost.shape)
     rng = np.random.default_rng(runs.SEED)
-    for passes in _PASSES:
+    for passes in size.passes:
         share, _ = link(everywhere, found.values_at(points))
         wanted = expected_rows(name, share, asked, rows)
         found = fit_network(found, points, wanted, precision, link, passes=passes, rng=rng)

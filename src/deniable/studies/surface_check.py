@@ -23,6 +23,13 @@ from deniable.studies.surface_luck import CHANCES, expected_rows
 ROUND = 25
 """Runs at each prior in a round."""
 
+FEWEST = 400
+"""Runs at each prior at least. With two arms and a large signal, one run in 50 stays with the wrong arm
+and these lose most of what is lost: a few runs without one of them seem to have no noise."""
+
+TAKEN: dict[str, tuple[int, ...]] = {"pooled": (2, 5), "joint": (6,)}
+"""Seeds of checks whose runs are now rows of the fit: they judge no surface any more."""
+
 NOISE = 0.004
 """Standard error, in units of the gain, from which a prior needs no further runs."""
 
@@ -117,6 +124,21 @@ def make_checks(
         number += 1
 
 
+def taken_rows(folder: Path, name: str) -> FloatArray:
+    """The runs of the checks that a fit takes in, (runs, columns of a file of rows)."""
+    found = [np.empty((0, len(runs.COLUMNS)))]
+    for seed in TAKEN.get(name, ()):
+        paths = sorted(folder.glob(f"check-{name}-{seed}-[0-9][0-9][0-9].npy"))
+        tables = [np.load(path) for path in paths]
+        if not tables:
+            continue
+        drawn = priors_of(name, int(tables[0][:, 0].max()) + 1, seed)  # the first round has all
+        sizes = np.array([[float(getattr(one, key)) for key in runs.FIELDS] for one in drawn])
+        table = np.concatenate(tables)
+        found.append(np.hstack([sizes[table[:, 0].astype(np.int64)], table[:, 1:]]))
+    return np.concatenate(found)
+
+
 def _known(
     priors: Sequence[Question], made: list[list[FloatArray]]
 ) -> Iterator[tuple[Question, FloatArray]]:
@@ -128,7 +150,7 @@ def _known(
 def _needs_more(
     made: list[list[FloatArray]], found: list[Difference], place: int, noise: float
 ) -> bool:
-    few = sum(map(len, made[place])) < 2 * ROUND
+    few = sum(map(len, made[place])) < FEWEST
     return few or found[place].noise > noise
 
 

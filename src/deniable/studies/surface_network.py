@@ -1,4 +1,4 @@
-"""Fitting a network of a few hundred weights to the rows of a surface: Adam, in small parts."""
+"""Fitting networks of a few hundred weights to the rows of a surface: Adam, in small parts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from deniable._validation import FloatArray
 from deniable.expectations.curves import Network
 
 Link: TypeAlias = Callable[[NDArray[np.int64], FloatArray], tuple[FloatArray, FloatArray]]
-"""From places of rows and the network's values there to shares, and their derivatives."""
+"""From places of rows and the networks' values there to shares, and their derivatives."""
 
 _BATCH = 1024
 _FAST, _SLOW = 6e-3, 2e-5
@@ -27,15 +27,20 @@ _DECAY = 1e-6
 
 
 def blank_network(
-    names: Sequence[str], low: FloatArray, high: FloatArray, hidden: Sequence[int], seed: int
+    names: Sequence[str],
+    low: FloatArray,
+    high: FloatArray,
+    hidden: Sequence[int],
+    seed: int,
+    networks: int = 1,
 ) -> Network:
     """Random weights, so small that nothing bends yet."""
     rng = np.random.default_rng(seed)
     sizes = (len(names), *hidden, 1)
     layers = []
     for inputs, outputs in itertools.pairwise(sizes):
-        weights = rng.standard_normal((inputs + 1, outputs)) / math.sqrt(inputs)
-        weights[-1] = 0.5 * rng.standard_normal(outputs) * (outputs > 1)
+        weights = rng.standard_normal((networks, inputs + 1, outputs)) / math.sqrt(inputs)
+        weights[:, -1] = 0.5 * rng.standard_normal((networks, outputs)) * (outputs > 1)
         layers.append(weights)
     return Network(tuple(names), low, high, tuple(layers))
 
@@ -50,14 +55,14 @@ def fit_network(
     passes: int,
     rng: np.random.Generator,
 ) -> Network:
-    """The network whose shares are near the wanted ones, by weighted least squares.
+    """Networks of which each has shares near the wanted ones, by weighted least squares.
 
     Args:
         begun: where to begin.
         points: scaled coordinates of the rows, (rows, coordinates).
         wanted: shares.
         precision: of the rows, 1 on average.
-        link: from the network's values to shares.
+        link: from the networks' values to shares.
         passes: over all rows.
         rng: for the order of the rows.
     """
@@ -93,15 +98,16 @@ def _slopes(
     """Derivatives of the mean square by every weight."""
     passed = [points]
     for layer in layers[:-1]:
-        passed.append(np.tanh(passed[-1] @ layer[:-1] + layer[-1]))
-    value = (passed[-1] @ layers[-1][:-1] + layers[-1][-1])[:, 0]
+        passed.append(np.tanh(passed[-1] @ layer[:, :-1] + layer[:, -1:]))
+    value = (passed[-1] @ layers[-1][:, :-1] + layers[-1][:, -1:])[..., 0]
     share, slope = link(some, value)
-    back = (2 / wanted.size * precision * (share - wanted) * slope)[:, None]
+    back = (2 / wanted.size * precision * (share - wanted) * slope)[..., None]
     found: list[FloatArray] = []
     for place in range(len(layers) - 1, -1, -1):
         below, layer = passed[place], layers[place]
-        by_weight = np.concatenate([below.T @ back, back.sum(axis=0, keepdims=True)])
-        by_weight[:-1] += 2 * _DECAY * layer[:-1]
+        sums = below.swapaxes(-1, -2) @ back, back.sum(axis=-2, keepdims=True)
+        by_weight = np.concatenate(sums, axis=-2)
+        by_weight[:, :-1] += 2 * _DECAY * layer[:, :-1]
         found.append(by_weight)
-        back = back @ layer[:-1].T * (1 - below**2)
+        back = back @ layer[:, :-1].swapaxes(-1, -2) * (1 - below**2)
     return found[::-1]

@@ -33,7 +33,7 @@ from deniable.expectations.surface import (
 from deniable.policies.base import Policy, as_served
 from deniable.policies.tables import PooledPolicy
 from deniable.strategies import STRATEGIES
-from deniable.studies.surface_posterior import learned
+from deniable.studies.surface_posterior import learned, unlearned
 
 Counts: TypeAlias = NDArray[np.int64]
 
@@ -242,13 +242,14 @@ def _judged(
         exact, most = part >= LEAST_APART, MOST_JUDGED
     if not exact or signal > most:
         return math.nan, math.nan, math.nan
-    found = learned(Prior(rate, lift, part), shows, clicks, signal)
+    prior = Prior(rate, lift, part)
+    found = learned(prior, shows, clicks, signal)
+    before = unlearned(prior, int(asked.arms), len(shows), signal)
     seen = shows.sum(axis=1) / total
-    mean = float(mean_rate(rate, lift))
     return (
-        float((found.rates * shows).sum() / total) - mean,
-        float(found.best @ seen) - float(best_rate(asked.arms, rate, lift)),
-        float(found.rates.mean(axis=1) @ seen) - mean,
+        float((found.rates * shows).sum() / total) - before.rate,
+        float(found.best @ seen) - before.best,
+        float(found.rates.mean(axis=1) @ seen) - before.rate,
     )
 
 
@@ -328,10 +329,11 @@ def make_runs(
             yield name, number, time.monotonic() - started
 
 
-def read_runs(folder: Path, name: str) -> tuple[Question, Rows]:
-    """All rows of a surface, and what was asked."""
+def read_runs(folder: Path, name: str, more: FloatArray | None = None) -> tuple[Question, Rows]:
+    """All rows of a surface, with more of them if there are any, and what was asked."""
     paths = sorted(folder.glob(f"{name}-*.npy"))
-    rows = np.concatenate([np.load(path) for path in paths if ".part" not in path.name])
+    parts = [np.load(path) for path in paths if ".part" not in path.name]
+    rows = np.concatenate([*parts, np.empty((0, len(COLUMNS))) if more is None else more])
     at = dict(zip(COLUMNS, rows.T, strict=True))
     asked = Question.of(**{field: at[field] for field in FIELDS})
     return asked, Rows(**{field: at[field] for field in Rows._fields})
