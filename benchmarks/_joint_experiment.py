@@ -26,6 +26,7 @@ from benchmarks._joint_settings import (
     latest,
     more_tuning,
     tuning,
+    two_arms,
 )
 from deniable.policies.greedy import DynamicPolicy
 from deniable.privacy.epochs import simulated_epochs
@@ -56,6 +57,7 @@ POLICIES = ("joint", *RIVALS)
 SETS: dict[str, Callable[[], list[Setting]]] = {
     "tuning": tuning,
     "more_tuning": more_tuning,
+    "two_arms": two_arms,
     "earlier": earlier,
     "judged": judged,
     "fresh": fresh,

@@ -1,11 +1,11 @@
 """Random settings on which the joint strategy was tuned and judged.
 
 Setting i is drawn from its seed and i alone; simulations of it use the seed (RUN_SEED, i, repetition).
-Numbers below 160 and from 4,000 to 4,099 are from SEED: the latter and the even ones below 160 are for
-tuning; the odd ones were held out from an earlier version of the rule, and have been looked at since, as
-have numbers 2,000 to 2,047 and 3,000 to 3,047. Numbers from 5,000 on are from FRESH_SEED, those from
-6,000 on from LATEST_SEED, each committed before any of them was run: rule 2 was judged on them, once,
-before and after its floor was changed.
+Numbers below 160, from 4,000 to 4,099 and from 8,000 on are from SEED: these and the even ones below
+160 are for tuning; the odd ones were held out from an earlier version of the rule, and have been looked
+at since, as have numbers 2,000 to 2,047 and 3,000 to 3,047. Numbers from 5,000 on are from FRESH_SEED,
+those from 6,000 on from LATEST_SEED, each committed before any of them was run: rule 2 was judged on
+them, once, before and after its floor was changed.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ EARLIER = range(2000, 2048)
 JUDGED_SEED = 27_182
 JUDGED = range(3000, 3048)
 MORE_TUNING = range(4000, 4100)
+TWO_ARMS = range(8000, 8800)
+TWO_ARMS_NEAR = range(9000, 11_000)
 FRESH_SEED = 31_415
 FRESH = range(5000, 5072)
 LATEST_SEED = 16_180
@@ -96,6 +98,19 @@ def tuning() -> list[Setting]:
 def more_tuning() -> list[Setting]:
     """Further settings that may be looked at."""
     return [setting(i) for i in MORE_TUNING]
+
+
+def two_arms() -> list[Setting]:
+    """Further settings with two arms; of the second half those with many similar segments."""
+    both = [s for s in map(setting, TWO_ARMS) if len(s.rates) == 2]
+    return both + [
+        s
+        for s in map(setting, TWO_ARMS_NEAR)
+        if len(s.rates) == 2
+        and s.rates.shape[1] >= 8
+        and s.world in ("alike", "close")
+        and s.budget >= 0.5
+    ]
 
 
 def earlier() -> list[Setting]:
