@@ -109,7 +109,7 @@ class JointStrategy(Strategy):
         "it, do not predict with it."
     )
     largest: ClassVar[int | None] = LARGEST
-    rule: ClassVar[int] = 2
+    rule: ClassVar[int] = 3
     arm_budgets: ClassVar[bool] = False
     forms: ClassVar[tuple[Form, ...]] = ("summed",)
     falls_forever: ClassVar[bool] = True
