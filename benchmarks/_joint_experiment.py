@@ -21,6 +21,7 @@ from benchmarks._joint_settings import (
     RUN_SEED,
     Setting,
     earlier,
+    final,
     fresh,
     judged,
     latest,
@@ -62,6 +63,7 @@ SETS: dict[str, Callable[[], list[Setting]]] = {
     "judged": judged,
     "fresh": fresh,
     "latest": latest,
+    "final": final,
 }
 
 Found = dict[str, list[float]]

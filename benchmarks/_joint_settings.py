@@ -4,8 +4,9 @@ Setting i is drawn from its seed and i alone; simulations of it use the seed (RU
 Numbers below 160, from 4,000 to 4,099 and from 8,000 on are from SEED: these and the even ones below
 160 are for tuning; the odd ones were held out from an earlier version of the rule, and have been looked
 at since, as have numbers 2,000 to 2,047 and 3,000 to 3,047. Numbers from 5,000 on are from FRESH_SEED,
-those from 6,000 on from LATEST_SEED, each committed before any of them was run: rule 2 was judged on
-them, once, before and after its floor was changed.
+those from 6,000 on from LATEST_SEED and those from 7,000 on from FINAL_SEED, each committed before any
+of them was run: rule 2 was judged on the first two, once, before and after its floor was changed, and
+rule 3 on the last.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ FRESH_SEED = 31_415
 FRESH = range(5000, 5072)
 LATEST_SEED = 16_180
 LATEST = range(6000, 6072)
+FINAL_SEED = 14_142
+FINAL = range(7000, 7072)
 BUDGETS = (0.1, 0.5, 1.0, 2.0, 3.0)
 HORIZONS = (10_000, 30_000, 100_000, 300_000, 1_000_000)
 _SEEDS = (
@@ -35,6 +38,7 @@ _SEEDS = (
     (JUDGED_SEED, JUDGED),
     (FRESH_SEED, FRESH),
     (LATEST_SEED, LATEST),
+    (FINAL_SEED, FINAL),
 )
 WORLDS = ("alike", "close", "mixed", "unrelated", "opposite")
 
@@ -131,3 +135,8 @@ def fresh() -> list[Setting]:
 def latest() -> list[Setting]:
     """The settings on which rule 2 was judged, after it was final; not for tuning."""
     return [setting(i) for i in LATEST]
+
+
+def final() -> list[Setting]:
+    """The settings on which rule 3 was judged, after it was final; not for tuning."""
+    return [setting(i) for i in FINAL]
