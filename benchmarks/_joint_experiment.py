@@ -21,11 +21,13 @@ from benchmarks._joint_settings import (
     RUN_SEED,
     Setting,
     earlier,
+    final,
     fresh,
     judged,
     latest,
     more_tuning,
     tuning,
+    two_arms,
 )
 from deniable.policies.greedy import DynamicPolicy
 from deniable.privacy.epochs import simulated_epochs
@@ -56,10 +58,12 @@ POLICIES = ("joint", *RIVALS)
 SETS: dict[str, Callable[[], list[Setting]]] = {
     "tuning": tuning,
     "more_tuning": more_tuning,
+    "two_arms": two_arms,
     "earlier": earlier,
     "judged": judged,
     "fresh": fresh,
     "latest": latest,
+    "final": final,
 }
 
 Found = dict[str, list[float]]

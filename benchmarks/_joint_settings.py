@@ -1,11 +1,12 @@
 """Random settings on which the joint strategy was tuned and judged.
 
 Setting i is drawn from its seed and i alone; simulations of it use the seed (RUN_SEED, i, repetition).
-Numbers below 160 and from 4,000 to 4,099 are from SEED: the latter and the even ones below 160 are for
-tuning; the odd ones were held out from an earlier version of the rule, and have been looked at since, as
-have numbers 2,000 to 2,047 and 3,000 to 3,047. Numbers from 5,000 on are from FRESH_SEED, those from
-6,000 on from LATEST_SEED, each committed before any of them was run: rule 2 was judged on them, once,
-before and after its floor was changed.
+Numbers below 160, from 4,000 to 4,099 and from 8,000 on are from SEED: these and the even ones below
+160 are for tuning; the odd ones were held out from an earlier version of the rule, and have been looked
+at since, as have numbers 2,000 to 2,047 and 3,000 to 3,047. Numbers from 5,000 on are from FRESH_SEED,
+those from 6,000 on from LATEST_SEED and those from 7,000 on from FINAL_SEED, each committed before any
+of them was run: rule 2 was judged on the first two, once, before and after its floor was changed, and
+rule 3 on the last.
 """
 
 from __future__ import annotations
@@ -22,10 +23,14 @@ EARLIER = range(2000, 2048)
 JUDGED_SEED = 27_182
 JUDGED = range(3000, 3048)
 MORE_TUNING = range(4000, 4100)
+TWO_ARMS = range(8000, 8800)
+TWO_ARMS_NEAR = range(9000, 11_000)
 FRESH_SEED = 31_415
 FRESH = range(5000, 5072)
 LATEST_SEED = 16_180
 LATEST = range(6000, 6072)
+FINAL_SEED = 14_142
+FINAL = range(7000, 7072)
 BUDGETS = (0.1, 0.5, 1.0, 2.0, 3.0)
 HORIZONS = (10_000, 30_000, 100_000, 300_000, 1_000_000)
 _SEEDS = (
@@ -33,6 +38,7 @@ _SEEDS = (
     (JUDGED_SEED, JUDGED),
     (FRESH_SEED, FRESH),
     (LATEST_SEED, LATEST),
+    (FINAL_SEED, FINAL),
 )
 WORLDS = ("alike", "close", "mixed", "unrelated", "opposite")
 
@@ -98,6 +104,19 @@ def more_tuning() -> list[Setting]:
     return [setting(i) for i in MORE_TUNING]
 
 
+def two_arms() -> list[Setting]:
+    """Further settings with two arms; of the second half those with many similar segments."""
+    both = [s for s in map(setting, TWO_ARMS) if len(s.rates) == 2]
+    return both + [
+        s
+        for s in map(setting, TWO_ARMS_NEAR)
+        if len(s.rates) == 2
+        and s.rates.shape[1] >= 8
+        and s.world in ("alike", "close")
+        and s.budget >= 0.5
+    ]
+
+
 def earlier() -> list[Setting]:
     """The settings on which an earlier version of the rule was judged; none was used for tuning."""
     return [setting(i) for i in EARLIER]
@@ -116,3 +135,8 @@ def fresh() -> list[Setting]:
 def latest() -> list[Setting]:
     """The settings on which rule 2 was judged, after it was final; not for tuning."""
     return [setting(i) for i in LATEST]
+
+
+def final() -> list[Setting]:
+    """The settings on which rule 3 was judged, after it was final; not for tuning."""
+    return [setting(i) for i in FINAL]

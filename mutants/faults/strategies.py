@@ -99,6 +99,13 @@ FAULTS = (
         (f"{TESTS}/test_joint_rule.py::test_the_floor_vanishes_with_all_visitors",),
     ),
     Fault(
+        "strategies/joint_rule.py",
+        "doubt=2 * tuning.doubt / n_segments",
+        "doubt=tuning.doubt",
+        "with two arms many segments that agree are doubted like two",
+        (f"{TESTS}/test_joint_rule.py::test_two_arms_in_many_segments_need_less_evidence",),
+    ),
+    Fault(
         "strategies/joint_lp.py",
         "return np.asarray(np.exp(-budgets) * np.ones(n_arms))",
         "return np.asarray(np.exp(-2 * budgets) * np.ones(n_arms))",

@@ -247,33 +247,54 @@ def test_earlier_tables_are_made_by_their_own_rule() -> None:
     first = joint_table(shows, clicks, 10**5, 1, rule=1)
     assert first == pytest.approx(FIRST_RULE, abs=1e-9)
     assert abs(joint_table(shows, clicks, 10**5, 1) - first).max() > 0.01
-    assert RULE == JointStrategy.rule == 2
+    assert RULE == JointStrategy.rule == 3
     many_shows, many_clicks = _counts(np.random.default_rng(1), 21, 2, 300)
-    # With two arms or more than 20, with one row for everybody, and across time, nothing has changed.
-    cases: list[tuple[Table, Table, float, list[float] | None]] = [
-        (shows[:2], clicks[:2], 1, None),
-        (many_shows, many_clicks, 1, None),
-        (shows, clicks, 0, None),
-        (shows[:, :1], clicks[:, :1], 1, None),
-        (shows, clicks, 1, [0.2, 0.2, 0.1]),
+    # With more than 20 arms, with one row for everybody, and across time, nothing has changed; with two
+    # arms since rule 3 only, with others since rule 2 only.
+    cases: list[tuple[Table, Table, float, list[float] | None, tuple[int, ...]]] = [
+        (many_shows, many_clicks, 1, None, (1, 2, 3)),
+        (shows, clicks, 0, None, (1, 2, 3)),
+        (shows[:2], clicks[:2], 0, None, (1, 2, 3)),
+        (shows[:2, :1], clicks[:2, :1], 1, None, (1, 2, 3)),
+        (shows, clicks, 1, [0.2, 0.2, 0.1], (1, 2, 3)),
+        (shows[:2], clicks[:2], 1, [0.3, 0.3], (1, 2, 3)),
+        (shows[:2], clicks[:2], 1, None, (1, 2)),
+        (shows, clicks, 1, None, (2, 3)),
     ]
-    for seen, clicked, budget, floors in cases:
-        old, new = (
-            joint_table(seen, clicked, 10**5, budget, floors=floors, rule=rule) for rule in (1, 2)
-        )
-        assert old.tolist() == new.tolist()
+    for seen, clicked, budget, floors, rules in cases:
+        made = {
+            rule: joint_table(seen, clicked, 10**5, budget, floors=floors, rule=rule).tolist()
+            for rule in (1, 2, 3)
+        }
+        assert [made[rule] == made[rules[-1]] for rule in made] == [rule in rules for rule in made]
 
 
-def test_the_floor_vanishes_with_all_visitors() -> None:
+@pytest.mark.parametrize("n_arms", [2, 6])
+def test_the_floor_vanishes_with_all_visitors(n_arms: int) -> None:
     """Arms that nobody needs are as likely as pooled shows them; rule 1 shows them more often."""
-    shows = np.full((6, 8), 1e4)
-    clicks = np.array([[2000.0] * 8] + [[100.0] * 8] * 5)
+    shows = np.full((n_arms, 8), 1e4)
+    clicks = np.array([[2000.0] * 8] + [[100.0] * 8] * (n_arms - 1))
     visitors = shows.sum()
-    for rule, clock in ((1, visitors / 8), (2, visitors)):
-        floor = 0.05 * (6 * np.log(clock) / clock) ** (1 / 3)
+    for rule, clock in ((1, visitors / 8), (3, visitors)):
+        floor = 0.05 * (n_arms * np.log(clock) / clock) ** (1 / 3)
         table = joint_table(shows, clicks, 10**7, 1, rule=rule)
-        assert table[1:] == pytest.approx(np.full((5, 8), floor / 6))
+        assert table[1:] == pytest.approx(np.full((n_arms - 1, 8), floor / n_arms))
     assert joint_table(shows, clicks, 10**7, 1) == pytest.approx(pooled_table(shows, clicks, 10**7))
+
+
+def test_two_arms_in_many_segments_need_less_evidence() -> None:
+    """z^2 is 2 log(T/t) + 2 for two segments and falls to 2 log(T/t) with their number."""
+    for n_segments in (2, 4, 16):
+        shows = np.full((2, n_segments), 1_000.0)
+        clicks = np.tile([[300 + 40 * (2 / n_segments) ** 0.5], [300.0]], n_segments)
+        left = 2 * np.log(10**6 / shows.sum())
+        dynamic = dynamic_table(shows, clicks, shows.sum(), np.exp(-3.0))
+        steps = [
+            joint_table(shows, clicks, 10**6, 3, keep=0, rule=rule)[1, 0] - dynamic[1, 0]
+            for rule in (2, 3)
+        ]
+        assert steps[0] < -0.01
+        assert steps[1] / steps[0] == pytest.approx(((left + 2) / (left + 4 / n_segments)) ** 0.5)
 
 
 @pytest.mark.parametrize("n_arms", [2, 6])

@@ -100,7 +100,7 @@ class JointStrategy(Strategy):
     grade: ClassVar[Grade] = "given the time"
     offers_across_time: ClassVar[bool] = True
     across_time_cost: ClassVar[str] = (
-        "In the study it kept 90% or more of what the strategy gains at budget 1, but 59% where "
+        "In the study it kept 89% or more of what the strategy gains at budget 1, but 55% where "
         "the segments' best arms are opposite."
     )
     at_zero: ClassVar[str] = "the same chances for everybody, learned from all segments together"
@@ -109,7 +109,7 @@ class JointStrategy(Strategy):
         "it, do not predict with it."
     )
     largest: ClassVar[int | None] = LARGEST
-    rule: ClassVar[int] = 2
+    rule: ClassVar[int] = 3
     arm_budgets: ClassVar[bool] = False
     forms: ClassVar[tuple[Form, ...]] = ("summed",)
     falls_forever: ClassVar[bool] = True
