@@ -27,7 +27,7 @@ FEWEST = 400
 """Runs at each prior at least. With two arms and a large signal, one run in 50 stays with the wrong arm
 and these lose most of what is lost: a few runs without one of them seem to have no noise."""
 
-TAKEN: dict[str, tuple[int, ...]] = {"pooled": (2, 5)}
+TAKEN: dict[str, tuple[int, ...]] = {"pooled": (2, 5), "joint": (6,)}
 """Seeds of checks whose runs are now rows of the fit: they judge no surface any more."""
 
 NOISE = 0.004
