@@ -94,9 +94,9 @@ def best_rate(n_arms: ArrayLike, base_rate: ArrayLike, lift: ArrayLike) -> Float
     arms = check.count("n_arms", n_arms, 1)
     base, spread = checked_base_rate(base_rate), checked_lift(lift)
     arms, base, spread = np.broadcast_arrays(arms, base, spread)
-    with np.errstate(divide="ignore", over="ignore"):
+    with np.errstate(over="ignore"):
         low = np.maximum(-(1 - 1 / _CLIP) / spread, _STEPS[0])
-        high = np.minimum((1 - 1 / _CLIP) * (1 - base) / base / spread, _STEPS[-1])
+    high = np.minimum(highest_lift(base, spread), _STEPS[-1])
     lowest, highest = np.empty(arms.shape), np.empty(arms.shape)
     for count in np.unique(arms):
         here = arms == count
@@ -104,6 +104,12 @@ def best_rate(n_arms: ArrayLike, base_rate: ArrayLike, lift: ArrayLike) -> Float
         lowest[here] = np.interp(low[here], _STEPS, areas)
         highest[here] = np.interp(high[here], _STEPS, areas)
     return check.unwrap(base * (1 + spread * (high - (highest - lowest))))
+
+
+def highest_lift(base_rate: FloatArray, lift: FloatArray) -> FloatArray:
+    """Where rates are clipped at the top, in standard deviations above the base rate."""
+    with np.errstate(over="ignore"):  # tiny rates and lifts: nothing is clipped
+        return (1 - 1 / _CLIP) * (1 - base_rate) / base_rate / lift
 
 
 def checked_base_rate(value: ArrayLike) -> FloatArray:

@@ -30,6 +30,7 @@ from numpy.typing import ArrayLike, NDArray
 from deniable._types import JsonObject
 from deniable._validation import FloatArray
 from deniable.expectations.curves import Curve, Polynomial, read_curve
+from deniable.expectations.prior import highest_lift
 from deniable.privacy.epochs import ENOUGH_BY_SEGMENT, LEAST_BY_ARM, LEAST_NEW
 from deniable.strategies import STRATEGIES
 
@@ -42,8 +43,12 @@ QUANTILES = (0.1, 0.9)
 RATES = (0.002, 0.6)
 """Base rates that surfaces were fitted to, besides their coordinates."""
 
-LEAST_CLICKS = 20
-"""Expected clicks of an experiment, at the least, that they were fitted to."""
+LEAST_CLICKS = 10
+"""Expected clicks of an arm, at the least, were they shown alike."""
+
+LEAST_ROOM = 3.0
+"""How many standard deviations above the base rate clipping begins, at the least. With less, better arms
+are alike, and segments' means are no longer normal."""
 
 MOST_BUDGETS: dict[str, float] = {"constant": 6.0}
 """Budgets above which a surface may be off by up to `ROUGH` of the gain. There hardly anybody sees a
@@ -101,8 +106,8 @@ class Question:
 
     @property
     def sides(self) -> FloatArray:
-        """The number of groups that a table tells apart: min(J, K)."""
-        return np.minimum(self.segments, self.arms)
+        """How many arms are the best of some segment, on average, if segments are unrelated."""
+        return self.arms * -np.expm1(self.segments * np.log1p(-1 / self.arms))
 
     def part(self, where: NDArray[np.bool_]) -> Question:
         """The question at some places."""
@@ -150,9 +155,15 @@ def usual(strategy: str, asked: Question) -> NDArray[np.bool_]:
     """Whether an experiment has a base rate, visitors and a budget for which a surface holds."""
     low, high = RATES
     good = (asked.base_rate >= low) & (asked.base_rate <= high)
-    good &= asked.visitors * asked.base_rate >= LEAST_CLICKS
+    good &= asked.visitors * asked.base_rate >= LEAST_CLICKS * asked.arms
+    good &= has_room(asked)
     good &= asked.budget <= MOST_BUDGETS.get(strategy, np.inf)
     return good & (after_first(strategy, asked) >= 1 - MOST_BEFORE)
+
+
+def has_room(asked: Question) -> NDArray[np.bool_]:
+    """Whether hardly any rate is clipped at the top."""
+    return np.asarray(highest_lift(asked.base_rate, asked.lift) >= LEAST_ROOM)
 
 
 class Start(NamedTuple):
@@ -249,13 +260,18 @@ def best_private(asked: Question) -> FloatArray:
 
 def _private_share(fitted: Curve, asked: Question) -> FloatArray:
     alone = np.sqrt(asked.shared)
-    at = coordinates(BEST_PRIVATE, asked)
-    return alone + (1 - alone) * private_part(at["explored"], fitted(at))
+    fit = fitted(coordinates(BEST_PRIVATE, asked))
+    return alone - (1 - alone) * np.expm1(-private_scale(asked) * np.exp(fit))
 
 
-def private_part(explored: FloatArray, fitted: FloatArray) -> FloatArray:
-    """1 - exp(-x), x = -log(exploration) e^fitted: 0 at budget 0, and 1 without a limit."""
-    return -np.expm1(explored * np.exp(fitted))
+def private_scale(asked: Question) -> FloatArray:
+    """What 1 - exp(-x), the best private table's part of what is beyond one row for all, is fitted in.
+
+    A small budget g helps only where two arms are nearly equal, which is as rare: x begins like g^2. A
+    large one leaves random arms: x grows like -log of their share.
+    """
+    explored = log_exploration(asked.sides, asked.budget)
+    return -explored * asked.budget / (1 + asked.budget)
 
 
 def coordinates(strategy: str, asked: Question) -> dict[str, FloatArray]:
@@ -281,7 +297,7 @@ def coordinates(strategy: str, asked: Question) -> dict[str, FloatArray]:
         )
     return (
         plain
-        | {"explored": log_exploration(asked.sides, asked.budget)}
+        | {"explored": log_exploration(asked.sides, asked.budget), "budget": np.log1p(asked.budget)}
         | _learning(asked.signal, asked.visitors, asked.lift)
     )
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -32,26 +31,26 @@ from deniable.expectations.surface import (
     Question,
     coordinates,
     learns_apart,
-    private_part,
+    private_scale,
     reach,
     spread_coordinates,
     start,
 )
 from deniable.studies import surface_check as checks
 from deniable.studies import surface_runs as runs
-from deniable.studies.surface_luck import expected_rows, noise_at, noise_near
-from deniable.studies.surface_network import blank_network, fit_network
+from deniable.studies.surface_luck import expected_rows, noise_at
+from deniable.studies.surface_network import Link, blank_network, fit_network
 from deniable.studies.surface_runs import LIFTS, MOST_BUDGET, SIGNALS, VISITORS, Rows, domain_of
 
 app = typer.Typer(add_completion=False, help=__doc__)
 
 FILES = {
     RANDOM: 20,
-    BEST_PRIVATE: 30,
-    POOLED: 29,
-    "constant": 60,
-    "dynamic": 30,
-    "joint": 43,
+    BEST_PRIVATE: 100,
+    POOLED: 150,
+    "constant": 301,
+    "dynamic": 360,
+    "joint": 240,
 }
 """Thousands of rows of each surface that ships."""
 
@@ -72,7 +71,7 @@ def make(
         int | None, typer.Option(help="Thousands of rows for each surface (default: as shipped).")
     ] = None,
 ) -> None:
-    """Run the simulator at random priors; half an hour on one core."""
+    """Run the simulator at random priors; an hour and a half on one core."""
     wanted = {
         name: files or FILES.get(name, _OTHERS) for name in runs.names() if only in (None, name)
     }
@@ -96,7 +95,7 @@ def fit(
     for name in runs.names():
         if only and name not in only:
             continue
-        asked, rows = runs.read_runs(folder, name, checks.taken_rows(folder, name))
+        asked, rows = runs.read_runs(folder, name)
         entry = fit_entry(name, asked, rows)
         entries[name] = {
             "share": None if entry.share is None else entry.share.stored(),
@@ -133,10 +132,6 @@ def check(
     for name in runs.names():
         if name == RANDOM or only not in (None, name):
             continue
-        if seed in checks.TAKEN.get(name, ()):
-            raise typer.BadParameter(
-                f"the surface was fitted to the runs of {seed}", param_hint="seed"
-            )
         asked = checks.priors_of(name, priors, seed)
         found = list(checks.make_checks(folder, name, asked, seed, seconds, noise))
         if found:
@@ -159,22 +154,17 @@ class Size(NamedTuple):
     passes: tuple[int, ...]
 
 
-_ONE, _SEVERAL = Size(1, (24, 24), (40, 40, 160)), Size(4, (16, 16), (20, 20, 320))
-"""Where segments learn alone, and where they do not: runs with more luck, and fewer of them."""
-
-_WEIGHT = {"arms": 1.0, "segments": 1.0, "heterogeneity": 1.0, "explored": 0.8}
-_DEGREE = 5.0
-"""What a degree in each coordinate of the best private table costs, and the most of a term."""
+_PRIVATE = Size(2, (16, 16), (10, 10, 60))
+_APART = Size(2, (24, 24), (10, 10, 30))
+_TOGETHER = Size(4, (16, 16), (10, 10, 60))
+"""The best private table, where segments learn alone, and where they do not: runs with more luck, and
+fewer of them."""
 
 _SPREAD_DEGREE, _HIGHEST = 2.0, 8
-_RIDGE = 0.02
-_MISFIT, _ROUGH = 0.015, 0.05
-"""Rows with less noise than this count no more for it: the network, or the polynomial, cannot follow
-them all."""
+_MISFIT = 0.015
+"""Rows with less noise than this count no more for it: the network cannot follow them all."""
 
 _LEAST_LOST = 1e-4
-Curve = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
-"""From the polynomial's values to shares, and their derivatives."""
 
 
 def fit_entry(name: str, asked: Question, rows: Rows) -> Entry:
@@ -182,7 +172,7 @@ def fit_entry(name: str, asked: Question, rows: Rows) -> Entry:
     lost = rows.lost
     if name == RANDOM:
         return Entry(name, None, _spreads(name, asked, lost))
-    fitted = _fit_private(asked, rows) if name == BEST_PRIVATE else _fit_network(name, asked, rows)
+    fitted = _fit_network(name, asked, rows)
     share = Entry(name, fitted, ()).shares(asked)
     return Entry(name, fitted, _spreads(name, asked, lost / np.maximum(1 - share, _LEAST_LOST)))
 
@@ -190,16 +180,10 @@ def fit_entry(name: str, asked: Question, rows: Rows) -> Entry:
 def _fit_network(name: str, asked: Question, rows: Rows) -> Network:
     """Networks, in rounds: each takes more of the luck off, and knows better which rows are noisy."""
     names = _names(name)
-    size = _ONE if learns_apart(name) else _SEVERAL
+    size = _PRIVATE if name == BEST_PRIVATE else _APART if learns_apart(name) else _TOGETHER
     found = blank_network(names, *_ends(name, names), size.hidden, runs.SEED, size.networks)
     points = found.scaled(coordinates(name, asked))
-    begun, reached = start(name, asked), reach(name, asked)
-
-    def link(some: NDArray[np.int64], value: FloatArray) -> tuple[FloatArray, FloatArray]:
-        weight = begun.weight[some]
-        learned = 1 / (1 + np.exp(-np.clip(begun.score[some] + weight * value, -30, 30)))
-        return reached[some] * learned, reached[some] * learned * (1 - learned) * weight
-
+    link = _private(asked) if name == BEST_PRIVATE else _learned(name, asked)
     everywhere = np.arange(rows.lost.size)
     # Where each segment learns by itself it is a run of its own.
     alone = asked.segments if learns_apart(name) else np.ones(rows.lost.shape)
@@ -215,70 +199,28 @@ def _fit_network(name: str, asked: Question, rows: Rows) -> Network:
     return found
 
 
-def _fit_private(asked: Question, rows: Rows) -> Polynomial:
-    """The best private table's share: a polynomial, as its rows have no luck but the rates'."""
-    names = _names(BEST_PRIVATE)
-    low, high = _ends(BEST_PRIVATE, names)
-    degrees = product_degrees(_DEGREE, [_WEIGHT[one] for one in names], _HIGHEST)
-    blank = Polynomial(names, low, high, degrees, np.zeros(len(degrees)))
-    at = coordinates(BEST_PRIVATE, asked)
-    terms, curve = blank.terms(at), _private(asked, at["explored"])
-    weights, precision = np.zeros(len(degrees)), np.ones(rows.lost.shape)
-    total = degrees.sum(axis=1)
-    penalty = _RIDGE * (1.0 + total) ** 2 * (total > 0)
-    for _ in range(4):
-        wanted = expected_rows(BEST_PRIVATE, curve(terms @ weights)[0], asked, rows)
-        weights = _least_squares(terms, wanted, precision, curve, weights, penalty)
-        missed = wanted - curve(terms @ weights)[0]
-        precision = 1 / (_ROUGH**2 + noise_near(asked.signal, missed**2))
-        precision /= precision.mean()
-    return replace(blank, weights=weights)
+def _learned(name: str, asked: Question) -> Link:
+    """See `Entry.shares`."""
+    begun, reached = start(name, asked), reach(name, asked)
+
+    def link(some: NDArray[np.int64], value: FloatArray) -> tuple[FloatArray, FloatArray]:
+        weight = begun.weight[some]
+        learned = 1 / (1 + np.exp(-np.clip(begun.score[some] + weight * value, -30, 30)))
+        return reached[some] * learned, reached[some] * learned * (1 - learned) * weight
+
+    return link
 
 
-def _private(asked: Question, explored: FloatArray) -> Curve:
-    alone = np.sqrt(asked.shared)
+def _private(asked: Question) -> Link:
+    """The same for the best private table."""
+    alone, scale = np.sqrt(asked.shared), private_scale(asked)
 
-    def curve(z: FloatArray) -> tuple[FloatArray, FloatArray]:
-        z = np.clip(z, -10, 4)
-        part = private_part(explored, z)
-        return alone + (1 - alone) * part, (1 - alone) * (1 - part) * -explored * np.exp(z)
+    def link(some: NDArray[np.int64], value: FloatArray) -> tuple[FloatArray, FloatArray]:
+        x = scale[some] * np.exp(np.clip(value, -10, 4))
+        left = (1 - alone[some]) * np.exp(-x)
+        return 1 - left, left * x
 
-    return curve
-
-
-def _least_squares(
-    terms: FloatArray,
-    wanted: FloatArray,
-    precision: FloatArray,
-    curve: Curve,
-    weights: FloatArray,
-    penalty: FloatArray,
-) -> FloatArray:
-    """Levenberg-Marquardt, weighted, with a penalty that grows with the degree."""
-    damping = 1.0
-
-    def cost(trial: FloatArray) -> float:
-        missed = wanted - curve(terms @ trial)[0]
-        return float(precision @ missed**2 + penalty @ trial**2)
-
-    best = cost(weights)
-    for _ in range(40):
-        share, slope = curve(terms @ weights)
-        bent = terms * slope[:, None]
-        square = (bent * precision[:, None]).T @ bent
-        downhill = bent.T @ (precision * (wanted - share)) - penalty * weights
-        step = np.linalg.solve(
-            square + np.diag(penalty + damping * (np.diag(square) + 1e-9)), downhill
-        )
-        now = cost(weights + step)
-        if now < best:
-            weights, gained, best = weights + step, best - now, now
-            damping = max(damping / 5, 1e-9)
-            if gained < 1e-7 * best and damping < 1e-4:
-                break
-        else:
-            damping *= 4
-    return weights
+    return link
 
 
 def _spreads(name: str, asked: Question, relative: FloatArray) -> tuple[Polynomial, ...]:
@@ -315,7 +257,7 @@ def _names(name: str) -> tuple[str, ...]:
     """The coordinates of a surface's share."""
     learning = ("signal", "visitors", "lift")
     if name == BEST_PRIVATE:
-        return ("arms", "segments", "heterogeneity", "explored")
+        return ("arms", "segments", "heterogeneity", "explored", "budget")
     if name == POOLED:
         return ("arms", "first", *learning)
     if learns_apart(name):
@@ -348,6 +290,7 @@ def _ends(name: str, names: tuple[str, ...], whole: bool = False) -> tuple[Float
         "first": (float(first.min()), float(first.max())),
         "explored": explored,
         "all explored": explored,
+        "budget": (0.0, np.log1p(MOST_BUDGET)),
         "signal": (np.log(SIGNALS[0] / apart / narrow**2), np.log(SIGNALS[1])),
         "visitors": (np.log(VISITORS[0] / apart), np.log(VISITORS[1])),
         "lift": (np.log(LIFTS[0] / narrow), np.log(LIFTS[1])),

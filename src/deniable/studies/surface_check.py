@@ -20,15 +20,12 @@ from deniable.expectations.surface import Question, surface_name
 from deniable.studies import surface_runs as runs
 from deniable.studies.surface_luck import CHANCES, expected_rows
 
-ROUND = 25
+ROUND = 100
 """Runs at each prior in a round."""
 
 FEWEST = 400
 """Runs at each prior at least. With two arms and a large signal, one run in 50 stays with the wrong arm
 and these lose most of what is lost: a few runs without one of them seem to have no noise."""
-
-TAKEN: dict[str, tuple[int, ...]] = {"pooled": (2, 5), "joint": (6,)}
-"""Seeds of checks whose runs are now rows of the fit: they judge no surface any more."""
 
 NOISE = 0.004
 """Standard error, in units of the gain, from which a prior needs no further runs."""
@@ -100,14 +97,16 @@ def make_checks(
         noise: a standard error that is small enough.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    made: list[list[FloatArray]] = [[] for _ in priors]
+    made = [np.empty((0, len(runs.Rows._fields))) for _ in priors]
+    found: dict[int, Difference] = {}
     begun, number = time.monotonic(), 0
     while True:
         path = folder / f"check-{name}-{seed}-{number:03}.npy"
-        found = [judge(name, *pair) for pair in _known(priors, made)]
-        if len(found) == len(priors):
-            yield found
-        todo = [place for place in range(len(priors)) if _needs_more(made, found, place, noise)]
+        todo = [
+            place
+            for place in range(len(priors))
+            if len(made[place]) < FEWEST or found[place].noise > noise
+        ]
         if not path.exists():
             if not todo or time.monotonic() - begun > seconds:
                 return
@@ -119,39 +118,11 @@ def make_checks(
             np.save(unfinished, np.array(rows))
             unfinished.replace(path)
         table = np.load(path)
-        for place in range(len(priors)):
-            made[place].append(table[table[:, 0] == place, 1:])
+        for place in np.unique(table[:, 0].astype(np.int64)).tolist():
+            made[place] = np.concatenate([made[place], table[table[:, 0] == place, 1:]])
+            found[place] = judge(name, priors[place], made[place])
+        yield [found[place] for place in range(len(priors))]
         number += 1
-
-
-def taken_rows(folder: Path, name: str) -> FloatArray:
-    """The runs of the checks that a fit takes in, (runs, columns of a file of rows)."""
-    found = [np.empty((0, len(runs.COLUMNS)))]
-    for seed in TAKEN.get(name, ()):
-        paths = sorted(folder.glob(f"check-{name}-{seed}-[0-9][0-9][0-9].npy"))
-        tables = [np.load(path) for path in paths]
-        if not tables:
-            continue
-        drawn = priors_of(name, int(tables[0][:, 0].max()) + 1, seed)  # the first round has all
-        sizes = np.array([[float(getattr(one, key)) for key in runs.FIELDS] for one in drawn])
-        table = np.concatenate(tables)
-        found.append(np.hstack([sizes[table[:, 0].astype(np.int64)], table[:, 1:]]))
-    return np.concatenate(found)
-
-
-def _known(
-    priors: Sequence[Question], made: list[list[FloatArray]]
-) -> Iterator[tuple[Question, FloatArray]]:
-    for asked, parts in zip(priors, made, strict=True):
-        if parts:
-            yield asked, np.concatenate(parts)
-
-
-def _needs_more(
-    made: list[list[FloatArray]], found: list[Difference], place: int, noise: float
-) -> bool:
-    few = sum(map(len, made[place])) < FEWEST
-    return few or found[place].noise > noise
 
 
 def _rows(strategy: str, asked: Question, repetitions: int, rng: np.random.Generator) -> FloatArray:

@@ -26,6 +26,7 @@ from deniable.expectations.surface import (
     RANDOM,
     RATES,
     Question,
+    has_room,
     learns_apart,
     reach,
     usual,
@@ -58,6 +59,14 @@ where there is one; above, little luck is left."""
 
 LUCKY = (0.1, 1000.0)
 """Signals between which runs differ most by luck: most rows are made there."""
+
+DRAWS = 16
+"""Of the rates, whose mean is a row of the best private table: they cost little, and its share is wanted
+more exactly than what is fitted relative to it."""
+
+TWO_ARMS = {"joint": 183}
+"""From this file on, rows have two arms: there runs differ most by luck, and the strategy has a rule of
+its own."""
 
 LEAST_APART, MOST_LIFT = 0.01, 0.3
 """Where the posterior is exact: heterogeneity (for its grid), and the lift of pooled segments (for the
@@ -107,7 +116,7 @@ def draw_questions(
         visitors = round(_log_uniform(rng, *VISITORS))
         rate, lift = _log_uniform(rng, *RATES), _log_uniform(rng, *LIFTS)
         signal = visitors * rate * lift**2 / (1 - rate)
-        if not SIGNALS[0] <= signal <= SIGNALS[1] or visitors * rate < LEAST_CLICKS:
+        if not SIGNALS[0] <= signal <= SIGNALS[1] or visitors * rate < 2 * LEAST_CLICKS:
             continue
         arms = round(_log_uniform(rng, 1.6, domain.arms + 0.49))
         low, high = domain.segments
@@ -174,29 +183,51 @@ def run_row(name: str, asked: Question, rng: np.random.Generator) -> Row:
 def run_rows(name: str, looks: Sequence[Question], rng: np.random.Generator) -> list[Row]:
     """One run that is looked at on the way: questions that differ in their visitors, ascending."""
     asked = looks[-1]
-    rates = _rates(asked, rng)
     usual = float(mean_rate(asked.base_rate, asked.lift))
     unit = float(best_rate(asked.arms, asked.base_rate, asked.lift)) - usual
-    best = float(rates.max(axis=0).mean())
-    gain = (best - float(rates.mean())) / unit
-    pooled = (best - float(rates.mean(axis=1).max())) / unit
-    if name == RANDOM:
-        return [Row(gain, gain, gain, math.nan, math.nan, math.nan)]
+    budget = float(asked.budget)
     if name == BEST_PRIVATE:
-        lost = (best - _private_value(rates, asked)) / unit
-        return [Row(lost, gain, pooled, math.nan, math.nan, math.nan)]
+        each = [_known(_rates(asked, rng), unit, budget) for _ in range(DRAWS)]
+        gain, pooled, private = np.mean(each, axis=0).tolist()
+        return [Row(private, gain, pooled, math.nan, math.nan, math.nan)]
+    rates = _rates(asked, rng)
+    together = name in STRATEGIES and not learns_apart(name)
+    truth = _known(rates, unit, budget if together else None)
+    if name == RANDOM:
+        return [Row(truth.gain, truth.gain, truth.gain, math.nan, math.nan, math.nan)]
     found = []
     counted = _run(name, looks, rates, int(rng.integers(2**62)))
     for look, lost, shows, clicks in zip(looks, *counted, strict=True):
         if name == POOLED:
-            known = pooled
-        elif learns_apart(name):
-            known = float(1 - reach(name, look)) * gain
+            known = truth.pooled
+        elif together:
+            known = truth.private
         else:
-            known = (best - _private_value(rates, asked)) / unit
+            known = float(1 - reach(name, look)) * truth.gain
         judged = _judged(name, look, shows, clicks)
-        found.append(Row(lost / unit, gain, known, *(part / unit for part in judged)))
+        found.append(Row(lost / unit, truth.gain, known, *(part / unit for part in judged)))
     return found
+
+
+class _Known(NamedTuple):
+    """What is known of drawn rates, in units of what perfect information gains on average.
+
+    Attributes:
+        gain: what perfect information gains with these rates.
+        pooled: what the best arm for everybody loses.
+        private: what the best private table loses; NaN without a budget.
+    """
+
+    gain: float
+    pooled: float
+    private: float
+
+
+def _known(rates: FloatArray, unit: float, budget: float | None) -> _Known:
+    best = float(rates.max(axis=0).mean())
+    table = math.nan if budget is None else _private_value(rates, budget)
+    shown = float(rates.mean()), float(rates.mean(axis=1).max()), table
+    return _Known(*((best - one) / unit for one in shown))
 
 
 def run_lost(name: str, asked: Question, rates: FloatArray, seed: int) -> float:
@@ -265,11 +296,11 @@ def _rates(asked: Question, rng: np.random.Generator) -> FloatArray:
     return np.asarray(prior.draw(int(asked.arms), int(asked.segments), 1, rng)[0])
 
 
-def _private_value(rates: FloatArray, asked: Question) -> float:
+def _private_value(rates: FloatArray, budget: float) -> float:
     from deniable.strategies.joint_lp import best_table
 
     segments = rates.shape[1]
-    return best_table(rates, np.full(segments, 1 / segments), float(asked.budget)).value
+    return best_table(rates, np.full(segments, 1 / segments), budget).value
 
 
 def make_chunk(name: str, number: int) -> FloatArray:
@@ -278,6 +309,8 @@ def make_chunk(name: str, number: int) -> FloatArray:
     rows: list[list[float]] = []
     while len(rows) < CHUNK:
         (asked,) = draw_questions(name, 1, rng, fitted=True)
+        if number >= TWO_ARMS.get(name, math.inf):
+            asked = replace(asked, arms=np.asarray(2.0))
         looks = looks_of(asked, rng) if learns_apart(name) else [asked]
         for look, row in zip(looks, run_rows(name, looks, rng), strict=True):
             rows.append([*(float(getattr(look, field)) for field in FIELDS), *row])
@@ -291,7 +324,7 @@ def looks_of(asked: Question, rng: np.random.Generator) -> list[Question]:
     """
     rate = float(asked.base_rate)
     signal = rate * float(asked.lift) ** 2 / (1 - rate)
-    low = math.log(max(VISITORS[0], SIGNALS[0] / signal, LEAST_CLICKS / rate))
+    low = math.log(max(VISITORS[0], SIGNALS[0] / signal, 2 * LEAST_CLICKS / rate))
     end = math.log(float(asked.visitors))
     count = math.ceil((end - low) / math.log(10) * LOOKS)
     steps = (np.arange(count) + rng.random(count)) / max(count, 1)
@@ -329,14 +362,14 @@ def make_runs(
             yield name, number, time.monotonic() - started
 
 
-def read_runs(folder: Path, name: str, more: FloatArray | None = None) -> tuple[Question, Rows]:
-    """All rows of a surface, with more of them if there are any, and what was asked."""
+def read_runs(folder: Path, name: str) -> tuple[Question, Rows]:
+    """All rows of a surface that have room above their rates, and what was asked."""
     paths = sorted(folder.glob(f"{name}-*.npy"))
-    parts = [np.load(path) for path in paths if ".part" not in path.name]
-    rows = np.concatenate([*parts, np.empty((0, len(COLUMNS))) if more is None else more])
+    rows = np.concatenate([np.load(path) for path in paths if ".part" not in path.name])
     at = dict(zip(COLUMNS, rows.T, strict=True))
     asked = Question.of(**{field: at[field] for field in FIELDS})
-    return asked, Rows(**{field: at[field] for field in Rows._fields})
+    kept = has_room(asked)
+    return asked.part(kept), Rows(**{field: at[field][kept] for field in Rows._fields})
 
 
 def _path(folder: Path, name: str, number: int) -> Path:
