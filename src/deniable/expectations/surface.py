@@ -184,7 +184,7 @@ def start(strategy: str, asked: Question) -> Start:
     >>> asked = Question.of(arms=2, visitors=1e4, segments=2, base_rate=0.1, lift=0.05,
     ...                     heterogeneity=0.5, budget=[0.0, 1.0])
     >>> start("joint", asked).weight.round(3).tolist(), start("dynamic", asked).weight.tolist()
-    ([0.0, 0.68], [1.0, 1.0])
+    ([0.0, 0.731], [1.0, 1.0])
     """
     if not learns_together(strategy):
         return Start(np.zeros(asked.arms.shape), np.ones(asked.arms.shape))

@@ -47,7 +47,7 @@ app = typer.Typer(add_completion=False, help=__doc__)
 FILES = {
     RANDOM: 20,
     BEST_PRIVATE: 100,
-    POOLED: 150,
+    POOLED: 210,
     "constant": 301,
     "dynamic": 360,
     "joint": 240,

@@ -64,9 +64,25 @@ DRAWS = 16
 """Of the rates, whose mean is a row of the best private table: they cost little, and its share is wanted
 more exactly than what is fitted relative to it."""
 
-TWO_ARMS = {"joint": 183}
-"""From this file on, rows have two arms: there runs differ most by luck, and the strategy has a rule of
-its own."""
+
+class Few(NamedTuple):
+    """Files whose rows have few arms: there runs differ most by luck, so that more of them are needed.
+
+    Attributes:
+        first: number of the first of them.
+        arms: at most.
+        budget: at most; None: as elsewhere.
+    """
+
+    first: int
+    arms: int
+    budget: float | None = None
+
+
+FEW: dict[str, tuple[Few, ...]] = {
+    POOLED: (Few(150, 2),),
+    "joint": (Few(183, 2), Few(240, 4, budget=1.0), Few(320, 8)),
+}
 
 LEAST_APART, MOST_LIFT = 0.01, 0.3
 """Where the posterior is exact: heterogeneity (for its grid), and the lift of pooled segments (for the
@@ -309,8 +325,10 @@ def make_chunk(name: str, number: int) -> FloatArray:
     rows: list[list[float]] = []
     while len(rows) < CHUNK:
         (asked,) = draw_questions(name, 1, rng, fitted=True)
-        if number >= TWO_ARMS.get(name, math.inf):
-            asked = replace(asked, arms=np.asarray(2.0))
+        for few in [few for few in FEW.get(name, ()) if few.first <= number][-1:]:
+            asked = replace(asked, arms=np.asarray(rng.integers(2, few.arms + 1), np.float64))
+            if few.budget is not None:
+                asked = replace(asked, budget=np.asarray(few.budget * rng.random()))
         looks = looks_of(asked, rng) if learns_apart(name) else [asked]
         for look, row in zip(looks, run_rows(name, looks, rng), strict=True):
             rows.append([*(float(getattr(look, field)) for field in FIELDS), *row])
