@@ -95,6 +95,16 @@ def _pair_blocks(**parts: Any) -> Parts:
     return _pair_words(_BLOCK=0.0, _take_block=taken)
 
 
+def _smooth_blocks(**parts: Any) -> Parts:
+    """Blocks whose length and check take both arms together, from the second arm's first show on."""
+    length = pair_length
+
+    def long(n: int, c: int, k: int, d: int, *rest: float) -> float:
+        return min(rest[-1], 40 + 8 * length(n, c, k, d, *rest)) if k > 0 else 0.0
+
+    return _pair_blocks(lead_length=long, _BLOCK=0.0, **parts)
+
+
 def _words_of_arms(take: Parts, **parts: Any) -> Parts:
     usual = {"threshold": _word_of(), "_SHORT": 0.0, "LONG": 1e9}
     taken = {"_take_word": as_python(bit_parallel._take_word, **{"threshold": _word_of(), **take})}
@@ -186,6 +196,7 @@ NO_FAULT: dict[str, tuple[Parts, str, float, tuple[float, ...], int]] = {
     "blocks of a decaying schedule": (_decaying_blocks(), "dynamic", 4, THREE, 400),
     "words of two arms": (_pair_words(), "dynamic", 4, (0.3, 0.32), 400),
     "blocks of two arms": (_pair_blocks(), "constant", 3, (0.3, 0.32), 400),
+    "smooth blocks of two arms": (_smooth_blocks(), "constant", 3, (0.3, 0.32), 400),
     "words of three arms": (_words_of_arms({}), "dynamic", 4, THREE, 400),
 }
 _off = {"_split_block": as_python(block._split_block, hypergeometric=_one_more)}
@@ -256,6 +267,20 @@ FAULTS: dict[str, tuple[Parts, str, float, tuple[float, ...], int]] = {
     ),
     "pair: accepting a block too early": (
         _pair_blocks(almost_surely_below=_yes),
+        "constant",
+        3,
+        _two,
+        400,
+    ),
+    "pair: all clicks first, unchecked": (
+        _pair_blocks(leads_all_clicks=_yes),
+        "constant",
+        3,
+        _two,
+        400,
+    ),
+    "pair: both together, unchecked": (
+        _smooth_blocks(keeps_lead=_yes),
         "constant",
         3,
         _two,

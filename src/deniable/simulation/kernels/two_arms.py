@@ -23,6 +23,7 @@ import numpy as np
 from deniable._compile import compiled
 from deniable.simulation.kernels.block_length import pair_length
 from deniable.simulation.kernels.exploration import scheduled
+from deniable.simulation.kernels.lead import keeps_lead, lead_length, leads_all_clicks
 from deniable.simulation.kernels.leader import PRODUCT_SAFE, almost_surely_below
 from deniable.simulation.kernels.random_numbers import (
     FULL_WORD,
@@ -305,10 +306,25 @@ def _take_block(longest: int, wander: float, leader: int, stack: IntArray, arms:
     own_rate, other_rate, state = arms.rates[leader], arms.rates[1 - leader], arms.state
     n, c = arms.shows[leader], arms.clicks[leader]
     k, d = arms.shows[1 - leader], arms.clicks[1 - leader]
-    size = int(pair_length(n, c, k, d, wander, own_rate, other_rate, float(longest)))
+    length = lead_length(n, c, k, d, wander, own_rate, other_rate, float(longest))
+    smooth = length > _BLOCK
+    if not smooth:
+        length = pair_length(n, c, k, d, wander, own_rate, other_rate, float(longest))
+    size = int(length)
     others = binomial(size, wander, state)
     wins = binomial(size - others, own_rate, state)
     hits = binomial(others, other_rate, state)
+    # What is bounded before the totals are known must be checked before they are split.
+    if smooth:
+        kept = keeps_lead(
+            n, c, k, d, wander, wander, own_rate, other_rate, size, others, wins, hits
+        )
+    else:
+        kept = leads_all_clicks(n, c, k, d, own_rate, size - others, wins, hits)
+    if kept:
+        arms.shows[leader], arms.clicks[leader] = n + size - others, c + wins
+        arms.shows[1 - leader], arms.clicks[1 - leader] = k + others, d + hits
+        return size
     done = 0
     depth = 0
     leading = True
