@@ -12,6 +12,7 @@ from deniable._compile import as_python
 from deniable.simulation.kernels import lead
 
 SIZE = 40
+FALL = 0.8  # exploration falls to this share in the block
 LOG_LIMIT = -4.0  # loose enough that the exact probability is not far below
 STATES = {
     "both fluctuate": (400, 98, 400, 96, 0.4, 0.25, 0.25),
@@ -31,13 +32,14 @@ def _lost_and_kept(
     others, wins, hits = np.indices((SIZE + 1,) * 3)
     lost, kept = np.zeros((2, SIZE + 1, SIZE + 1, SIZE + 1))
     kept[0, 0, 0] = 1.0
-    steps = (
-        (1, 0, 0, wander * (1 - other_rate)),
-        (1, 0, 1, wander * other_rate),
-        (0, 0, 0, (1 - wander) * (1 - own_rate)),
-        (0, 1, 0, (1 - wander) * own_rate),
-    )
     for visitor in range(1, SIZE + 1):
+        explores = wander * (1 - (1 - FALL) * (visitor - 1) / (SIZE - 1))
+        steps = (
+            (1, 0, 0, explores * (1 - other_rate)),
+            (1, 0, 1, explores * other_rate),
+            (0, 0, 0, (1 - explores) * (1 - own_rate)),
+            (0, 1, 0, (1 - explores) * own_rate),
+        )
         moved = np.zeros((2, *kept.shape))
         for a, b, e, probability in steps:
             end = SIZE + 1
@@ -51,19 +53,25 @@ def _lost_and_kept(
 
 def _accepted(state: tuple[Any, ...], alone: bool, **parts: Any) -> Any:
     """Which totals are accepted, at the loose limit."""
-    usual = {"LOG_MISS": LOG_LIMIT, "_growth": as_python(lead._growth)}
-    rises = as_python(lead._rises, **{**usual, **parts})
-    keeps = as_python(lead.keeps_lead, _rises=rises)
-    leads = as_python(lead.leads_all_clicks, _rises=rises)
+    loose = {
+        "LOG_MISS": LOG_LIMIT,
+        "_tilts": as_python(lead._tilts, LOG_MISS=LOG_LIMIT),
+        "_growth": as_python(lead._growth),
+        "_moments": as_python(lead._moments),
+        **parts,
+    }
+    keeps = as_python(lead.keeps_lead, **loose)
+    leads = as_python(lead.leads_all_clicks, **loose)
     accepted = np.zeros((SIZE + 1,) * 3, bool)
-    n, c, k, d, _, own_rate, _ = state
+    n, c, k, d, wander, own_rate, other_rate = state
     for others in range(SIZE + 1):
         for wins in range(SIZE - others + 1):
             for hits in range(others + 1):
                 if alone:
                     holds = leads(n, c, k, d, own_rate, SIZE - others, wins, hits)
                 else:
-                    holds = keeps(*state, SIZE, others, wins, hits)
+                    rates = FALL * wander, wander, own_rate, other_rate
+                    holds = keeps(n, c, k, d, *rates, SIZE, others, wins, hits)
                 accepted[others, wins, hits] = holds
     return accepted
 
@@ -118,9 +126,10 @@ def test_blocks_are_as_long_as_the_lead_allows() -> None:
     """Twice the lead, four times the visitors; nothing where single clicks matter."""
     n, k = 730_000_000, 270_000_000
     c = 142_715_000
-    lengths = []
-    for rate in (0.19549, 0.19548, 0.19546):
-        lengths.append(lead.lead_length(n, c, k, int(rate * k), 0.27, 0.1953, 0.1953, 1e12))
+    lengths = [
+        lead.lead_length(n, c, k, int(rate * k), 0.27, 0.1953, 0.1953, 1e12)
+        for rate in (0.19549, 0.19548, 0.19546)
+    ]
     assert lengths[1] / lengths[0] == pytest.approx(4, rel=0.05)
     assert lengths[2] / lengths[1] == pytest.approx(4, rel=0.05)
     assert lead.lead_length(n, c, k, 52_785_000, 0.27, 0.1953, 0.1953, 1e12) == 0

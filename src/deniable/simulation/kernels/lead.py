@@ -33,6 +33,7 @@ from deniable.simulation.kernels.leader import LOG_MISS
 _AIM = 40.0  # the exponent to reach, less what is usually gained at the end of the walk
 _KEPT = 0.6  # share of the lead that a block must end with: 99% of the blocks do
 _ROUGH = 0.5  # up to this relative size of single steps, walks are smooth enough
+_STEEPEST = 2.5  # bounds hold for tilts below 3, and are poor there
 _GROWTH = 0.3  # up to this relative growth of an arm's shows, n / k hardly changes
 
 
@@ -115,31 +116,37 @@ def keeps_lead(
     if others > most:
         return False
     rate = (c + d) / (n + k)
+    weight = n / k
+    own = 1.0 - wander
+    square, cube = _moments(rate, own_rate)
+    other_square, other_cube = _moments(1.0 - rate, 1.0 - other_rate)
+    scale = wander * weight * weight
+    drift = own * (own_rate - rate) + weight * wander * (rate - other_rate)
+    down, up = _tilts(
+        own * square + scale * other_square, own * cube + scale * weight * other_cube, drift, size
+    )
+    high, low = (n + size) / k, n / (k + most)
+    if down <= 0.0 or up <= 0.0 or max(down, up) * max(1.0, high) > _STEEPEST:
+        return False
+    own_falls, own_climbs = _growth(down, rate, own_rate), _growth(-up, rate, own_rate)
     start = c - rate * n  # also the challenger's r k - d
     own_end = start + wins - rate * (size - others)
     other_end = start + rate * others - hits
-    high, low = (n + size) / k, n / (k + most)
-    return _rises(
-        high,
-        rate,
-        least,
-        wander,
-        own_rate,
-        other_rate,
-        size,
-        start * (1.0 + high),
-        own_end + high * other_end,
-    ) and _rises(
-        low,
-        rate,
-        least,
-        wander,
-        own_rate,
-        other_rate,
-        size,
-        start * (1.0 + low),
-        own_end + low * other_end,
-    )
+    for walk in range(2):
+        weight = high if walk == 0 else low
+        falls = _growth(down * weight, 1.0 - rate, 1.0 - other_rate) - own_falls
+        climbs = _growth(-up * weight, 1.0 - rate, 1.0 - other_rate) - own_climbs
+        # Linear in the probability of a challenger's step, so largest at one of its ends.
+        fastest = max(
+            own_falls + least * falls,
+            own_falls + wander * falls,
+            own_climbs + least * climbs,
+            own_climbs + wander * climbs,
+        )
+        margin = down * start * (1.0 + weight) + up * (own_end + weight * other_end)
+        if size * fastest - margin > LOG_MISS:
+            return False
+    return True
 
 
 @compiled
@@ -149,72 +156,41 @@ def leads_all_clicks(
     """The same if all the challenger's clicks come first; `mine` visitors see the leader."""
     rate = (d + hits) / max(k + hits, 1)
     start = c - rate * n
-    end = start + wins - rate * mine
-    return start > 0.0 and _rises(0.0, rate, 0.0, 0.0, own_rate, 0.0, mine, start, end)
+    if start <= 0.0 or mine == 0:
+        return start > 0.0
+    square, cube = _moments(rate, own_rate)
+    down, up = _tilts(square, cube, own_rate - rate, mine)
+    if down <= 0.0 or up <= 0.0 or max(down, up) > _STEEPEST:
+        return False
+    fastest = max(_growth(down, rate, own_rate), _growth(-up, rate, own_rate))
+    return mine * fastest - down * start - up * (start + wins - rate * mine) <= LOG_MISS
 
 
 @compiled
-def _rises(
-    weight: float,
-    rate: float,
-    least: float,
-    wander: float,
-    own_rate: float,
-    other_rate: float,
-    size: int,
-    start: float,
-    end: float,
-) -> bool:
-    """Whether a walk that falls to 0 ends at `end` or above with a probability below 1e-18 only.
+def _moments(rate: float, p: float) -> tuple[float, float]:
+    """Return E[step^2] and -E[step^3]; a step is 1 - rate with probability p, else -rate."""
+    click, failure = p * (1.0 - rate) * (1.0 - rate), (1.0 - p) * rate * rate
+    return click + failure, failure * rate - click * (1.0 - rate)
 
-    Args:
-        weight: l.
-        rate: r.
-        least: the smallest probability of a challenger's step.
-        wander: the largest.
-        own_rate: the leader's click rate.
-        other_rate: the challenger's.
-        size: N, steps.
-        start: W at first.
-        end: W at last.
+
+@compiled
+def _tilts(square: float, cube: float, drift: float, size: int) -> tuple[float, float]:
+    """Return h and g, the tilts down and up.
+
+    Any are valid. These would be the best if the walk were a Brownian motion, with a first correction
+    for the skewness of its steps.
     """
-    if end <= 0.0 or size == 0:
-        return size == 0
-    own = 1.0 - wander
-    click, failure = 1.0 - rate, rate
-    # Second and third moments of a step down.
-    own_click, own_failure = own * own_rate * click**2, own * (1.0 - own_rate) * failure**2
-    share = wander * weight * weight
-    hit, miss = share * other_rate * click**2, share * (1.0 - other_rate) * failure**2
-    square = max(own_click + own_failure + hit + miss, 1e-300)
-    cube = own_failure * failure - own_click * click + weight * (hit * click - miss * failure)
-    drift = own * (own_rate - rate) + weight * wander * (rate - other_rate)
-    # Any h and g are valid. These would be the best if the walk were a Brownian motion, with a first
-    # correction for the skewness of its steps.
-    lean = drift / square
-    tilt = math.sqrt(-2.0 * LOG_MISS / (size * square) + lean * lean)
-    skew = tilt * cube / (6.0 * square)
-    down, up = tilt * (1.0 - skew) + lean, tilt * (1.0 + skew) - lean
-    largest = max(down, up) * max(1.0, weight)
-    if down <= 0.0 or up <= 0.0 or largest >= 2.5:
-        return False
-    own_falls, own_climbs = _growth(down, rate, own_rate), _growth(-up, rate, own_rate)
-    falls = _growth(down * weight, 1.0 - rate, 1.0 - other_rate) - own_falls
-    climbs = _growth(-up * weight, 1.0 - rate, 1.0 - other_rate) - own_climbs
-    # Linear in the probability of a challenger's step, so largest at one of its ends.
-    fastest = max(
-        own_falls + least * falls,
-        own_falls + wander * falls,
-        own_climbs + least * climbs,
-        own_climbs + wander * climbs,
-    )
-    return size * fastest - down * start - up * end <= LOG_MISS
+    inverse = 1.0 / max(square, 1e-300)
+    lean = drift * inverse
+    tilt = math.sqrt(-2.0 * LOG_MISS / size * inverse + lean * lean)
+    skew = tilt * cube * inverse / 6.0
+    return tilt * (1.0 - skew) + lean, tilt * (1.0 + skew) - lean
 
 
 @compiled
 def _growth(tilt: float, rate: float, p: float) -> float:
     """Bound E[e^(-tilt step)] - 1; a step is 1 - rate with probability p, else -rate. |tilt| < 3."""
     miss, win = tilt * rate / 3.0, tilt * (1.0 - rate) / 3.0
-    return 4.5 * ((1.0 - p) * miss * miss / (1.0 - miss) + p * win * win / (1.0 + win)) - tilt * (
-        p - rate
-    )
+    over, under = 1.0 - miss, 1.0 + win
+    square = (1.0 - p) * miss * miss * under + p * win * win * over
+    return 4.5 * square / (over * under) - tilt * (p - rate)

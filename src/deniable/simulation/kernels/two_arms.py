@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from deniable._compile import compiled
-from deniable.simulation.kernels.block_length import pair_length
+from deniable.simulation.kernels.block_length import clicks_to_await, pair_length
 from deniable.simulation.kernels.exploration import scheduled
 from deniable.simulation.kernels.lead import keeps_lead, lead_length, leads_all_clicks
 from deniable.simulation.kernels.leader import PRODUCT_SAFE, almost_surely_below
@@ -308,12 +308,20 @@ def _take_block(longest: int, wander: float, leader: int, stack: IntArray, arms:
     k, d = arms.shows[1 - leader], arms.clicks[1 - leader]
     length = lead_length(n, c, k, d, wander, own_rate, other_rate, float(longest))
     smooth = length > _BLOCK
+    size, awaited, hits = int(length), 0, 0
     if not smooth:
-        length = pair_length(n, c, k, d, wander, own_rate, other_rate, float(longest))
-    size = int(length)
-    others = binomial(size, wander, state)
+        size, awaited = clicks_to_await(n, c, k, d, wander, own_rate, other_rate, float(longest))
+        if awaited == 0:
+            size = int(pair_length(n, c, k, d, wander, own_rate, other_rate, float(longest)))
+    clicked = False  # whether the block is followed by a click on the challenger
+    if awaited > 0:
+        size, hits, clicked = _await_clicks(size, awaited, wander * other_rate, state)
+        missing = wander * (1.0 - other_rate) / (1.0 - wander * other_rate)
+        others = hits + binomial(size - hits, missing, state)
+    else:
+        others = binomial(size, wander, state)
+        hits = binomial(others, other_rate, state)
     wins = binomial(size - others, own_rate, state)
-    hits = binomial(others, other_rate, state)
     # What is bounded before the totals are known must be checked before they are split.
     if smooth:
         kept = keeps_lead(
@@ -321,14 +329,13 @@ def _take_block(longest: int, wander: float, leader: int, stack: IntArray, arms:
         )
     else:
         kept = leads_all_clicks(n, c, k, d, own_rate, size - others, wins, hits)
-    if kept:
-        arms.shows[leader], arms.clicks[leader] = n + size - others, c + wins
-        arms.shows[1 - leader], arms.clicks[1 - leader] = k + others, d + hits
-        return size
     done = 0
     depth = 0
     leading = True
-    while leading:
+    if kept:
+        n, c, k, d = n + size - others, c + wins, k + others, d + hits
+        done = size
+    while leading and not kept:
         mine = size - others
         # The leader after all its failures first, against the challenger after all its clicks
         # first.
@@ -358,9 +365,31 @@ def _take_block(longest: int, wander: float, leader: int, stack: IntArray, arms:
         depth -= 1
         size, others = stack[depth, 0], stack[depth, 1]
         wins, hits = stack[depth, 2], stack[depth, 3]
+    if leading and clicked:
+        done, k, d = done + 1, k + 1, d + 1
     arms.shows[leader], arms.clicks[leader] = n, c
     arms.shows[1 - leader], arms.clicks[1 - leader] = k, d
     return done
+
+
+@compiled
+def _await_clicks(
+    longest: int, awaited: int, probability: float, state: WordArray
+) -> tuple[int, int, bool]:
+    """Return a block's visitors and its clicks on the challenger, and whether another click follows.
+
+    The block ends before the last awaited click. Given how many there are, those in it are anywhere.
+    """
+    scale = wait_scale(probability)
+    size, hits = 0, 0
+    while True:
+        size += failures_before_success(scale, state)
+        if size >= longest:
+            return longest, hits, False
+        if hits == awaited - 1:
+            return size, hits, True
+        size += 1
+        hits += 1
 
 
 @compiled
