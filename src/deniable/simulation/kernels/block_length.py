@@ -17,7 +17,7 @@ from deniable.simulation.kernels.state import FloatArray, IntArray
 _CERTAIN = 0.7  # share of the length at which the expected worst order closes the gap
 _SWING = 5.2  # standard deviations that an accepted path must keep away, plus a margin
 _LIKELY = 0.65
-_FEW = 12.0  # clicks up to which waiting for each is cheaper than a binomial draw, with its risk
+_FEW = 24.0  # clicks up to which waiting for each is cheaper than a binomial draw, with its risk
 _LONG = 200.0  # from this many visitors, fluctuations are smaller than worst orders
 
 

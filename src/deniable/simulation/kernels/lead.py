@@ -32,7 +32,7 @@ from deniable.simulation.kernels.leader import LOG_MISS
 
 _AIM = 40.0  # the exponent to reach, less what is usually gained at the end of the walk
 _KEPT = 0.6  # share of the lead that a block must end with: 99% of the blocks do
-_ROUGH = 0.5  # up to this relative size of single steps, walks are smooth enough
+_ROUGH = 0.25  # up to this relative size of single steps, walks are smooth enough
 _STEEPEST = 2.5  # bounds hold for tilts below 3, and are poor there
 _GROWTH = 0.3  # up to this relative growth of an arm's shows, n / k hardly changes
 

@@ -46,7 +46,7 @@ _BYTE = np.uint64(0xFF)
 WORD = 64
 LONG = 250.0  # block length from which drawing it by binomials is cheaper
 _BLOCK = 200.0  # ... from which it is cheaper here, without arrays
-_FAR = 1000.0  # ... from which many steps of a decaying schedule are better processed together
+_FAR = 4000.0  # ... from which many steps of a decaying schedule are better processed together
 _SHARE = 0.7  # share of the visitors whose expected worst order would close the gap
 _TINY, _SURE = 1e-300, 1.0 - 1e-16
 _LEAF = 16  # parts of this size are walked through
@@ -294,7 +294,8 @@ def _take_block(longest: int, wander: float, leader: int, stack: IntArray, arms:
 
     Like a block of `block.py` (drawn, checked, split, walked through), but specialised for the most
     common case, in a few numbers: `others` visitors see the challenger and click `hits` times, and
-    the rest see the leader and click `wins` times.
+    the rest see the leader and click `wins` times. The first check is that of `lead.py`; if a few
+    clicks on the challenger would close the gap, the block ends with one of them.
 
     Args:
         longest: maximum number of visitors.
