@@ -99,13 +99,6 @@ def pytest_xdist_auto_num_workers() -> int:
     return (os.cpu_count() or 1) + 2
 
 
-def pytest_sessionstart(session: pytest.Session) -> None:
-    config = session.config
-    if config.getoption("numprocesses", 0) and not hasattr(config, "workerinput"):
-        tests = Path(__file__).parent
-        thrift.modules_compiled_once(config, tests, tests.parent / "src")
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark tests by where they are and by the fixtures that they use; the long ones come first."""
     here = Path(__file__).parent

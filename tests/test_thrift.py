@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from importlib.util import cache_from_source
 from pathlib import Path
 
 import pytest
-from _pytest.assertion import rewrite
 from sqlalchemy import literal, select
 from tests import thrift
 
@@ -49,22 +47,6 @@ def test_a_chosen_place_for_temporary_files_is_kept(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("TMPDIR", "/somewhere/else")
     thrift.scratch_in_memory()
     assert os.environ["TMPDIR"] == "/somewhere/else"
-
-
-def test_workers_find_test_modules_rewritten(
-    tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    module = tmp_path / "test_one.py"
-    module.write_text("def test_one():\n    assert 1 + 1 == 2\n")
-    (tmp_path / "helper.py").write_text("ONE = 1\n")
-    thrift.modules_compiled_once(request.config, tmp_path)
-    kept = rewrite.get_cache_dir(module) / ("test_one" + rewrite.PYC_TAIL)
-    code = rewrite._read_pyc(module, kept)
-    assert code is not None
-    assert "@pytest_ar" in code.co_names
-    assert Path(cache_from_source(str(tmp_path / "helper.py"))).exists()
-    module.write_text("def test_two():\n    assert 1 + 2 == 3\n")
-    assert rewrite._read_pyc(module, kept) is None, "what has changed is rewritten again"
 
 
 def test_every_worker_begins_with_its_share_of_the_long_tests() -> None:

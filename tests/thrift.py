@@ -7,9 +7,7 @@ migrations make, and clients verify certificates. The tests of migrations use th
 
 from __future__ import annotations
 
-import compileall
 import os
-import re
 import shutil
 import sqlite3
 import tempfile
@@ -18,8 +16,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-import pytest
-from _pytest.assertion import rewrite
 from sqlalchemy import Connection, Engine, create_engine
 from sqlalchemy.util import LRUCache
 
@@ -49,24 +45,6 @@ def no_authorities() -> None:
     empty.mkdir(exist_ok=True)
     os.environ.pop("SSL_CERT_FILE", None)
     os.environ["SSL_CERT_DIR"] = str(empty)
-
-
-def modules_compiled_once(config: pytest.Config, tests: Path, *others: Path) -> None:
-    """Before the workers start: they would all compile the same modules at the same time.
-
-    Test modules are kept as pytest keeps them, with rewritten assertions.
-    """
-    state = config.stash[rewrite.assertstate_key]
-    for path in [*tests.rglob("test_*.py"), *tests.rglob("conftest.py")]:
-        kept = rewrite.get_cache_dir(path) / (path.stem + rewrite.PYC_TAIL)
-        if rewrite._read_pyc(path, kept) is None and rewrite.try_makedirs(kept.parent):
-            source, code = rewrite._rewrite_test(path, config)
-            rewrite._write_pyc(state, code, source, kept)
-    for folder in (tests, *others):
-        compileall.compile_dir(folder, quiet=2, rx=_ONLY_REWRITTEN)
-
-
-_ONLY_REWRITTEN = re.compile(r"/(test_\w+|conftest)\.py$")
 
 
 def tables_from_a_copy() -> None:
