@@ -6,6 +6,9 @@ SERVER := $(VENV)/.server-ready
 READY  := $(VENV)/.ready
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
+# Modules are compiled once, not by each of a hundred processes, whatever the user's setting.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: run test suite check lint quick-lint types docs bench clean screenshots system audit-versions mutants
 .DEFAULT_GOAL := run
 

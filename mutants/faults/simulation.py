@@ -42,6 +42,13 @@ FAULTS = (
         (f"{SAMPLERS}::test_the_squeezes_of_the_binomial_change_no_decision",),
     ),
     Fault(
+        "simulation/kernels/lead.py",
+        "(1.0 - p) * miss * miss * under + p",
+        "p",
+        "the bound on a lost lead forgets the leader's failures",
+        (f"{TESTS}/test_lead.py::test_growth_is_an_upper_bound",),
+    ),
+    Fault(
         "simulation/kernels/gittins_table.py",
         "    if shows > grid[3]:\n",
         "    if shows > 10**15:\n",

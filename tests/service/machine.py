@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -28,26 +27,43 @@ NAMES = st.sampled_from(["one", "two", "one", "two", "three", "four"])
 VISITORS = st.sampled_from([f"v{i}" for i in range(16)])
 SEGMENTS = st.sampled_from(["a", "b", "c", "d", "unheard of", None])
 KEY = bytes.fromhex("5a" * 32)
-WEIGHTS = {
-    "decide": 12,
-    "decide_batch": 4,
-    "reward": 8,
-    "reward_unknown": 1,
-    "create": 2,
-    "start": 3,
-    "pause": 2,
-    "resume": 3,
-    "stop": 1,
-    "switch_off": 2,
-    "add_arm": 2,
-    "add_segment": 2,
-    "set_firm": 2,
-    "publish": 2,
-    "erase": 3,
-    "reopen": 1,
-}
-ACTS = st.sampled_from([act for act, weight in WEIGHTS.items() for _ in range(weight)])
 STRATEGIES = st.sampled_from(["constant", "dynamic"])
+BUDGETS = st.sampled_from([0.25, 0.5, 1.0, 4.0])
+ARMS = st.sampled_from(["arm0", "arm1", "arm2"])
+VALUES = st.integers(0, 1)
+# What a use-case is called with, and how often it is chosen. Nothing else is drawn for it.
+ACTS: dict[str, tuple[int, tuple[st.SearchStrategy[Any], ...]]] = {
+    "decide": (12, (NAMES, VISITORS, SEGMENTS)),
+    "decide_batch": (4, (NAMES, st.lists(st.tuples(VISITORS, SEGMENTS), max_size=6))),
+    "reward": (8, (st.integers(0, 11), VALUES)),
+    "reward_unknown": (1, (VALUES,)),
+    "create": (
+        2,
+        (NAMES, st.integers(2, 4), BUDGETS, st.sampled_from(["g", None]), STRATEGIES),
+    ),
+    "start": (3, (NAMES, st.sampled_from([0.1, 0.5]))),
+    "pause": (2, (NAMES,)),
+    "resume": (3, (NAMES,)),
+    "stop": (1, (NAMES, st.sampled_from([None, None, None, "arm0", "arm1", None]))),
+    "switch_off": (2, (NAMES, ARMS)),
+    "add_arm": (2, (NAMES, st.sampled_from([f"arm{i}" for i in range(2, 7)]))),
+    "add_segment": (2, (NAMES, st.sampled_from("abcd"))),
+    "set_firm": (2, (BUDGETS,)),
+    "publish": (2, (NAMES,)),
+    "erase": (3, (VISITORS,)),
+    "reopen": (1, ()),
+}
+CHOICES = st.sampled_from([act for act, (weight, _) in ACTS.items() for _ in range(weight)])
+
+
+@st.composite
+def steps(draw: st.DrawFn) -> tuple[str, tuple[Any, ...]]:
+    """A use-case and its arguments."""
+    act = draw(CHOICES)
+    return act, tuple(map(draw, ACTS[act][1]))
+
+
+STEPS = steps()
 
 
 class UseCases(RuleBasedStateMachine):
@@ -90,50 +106,11 @@ class UseCases(RuleBasedStateMachine):
         for name in ("one", "two", "three"):
             self.start(name, 0.4)
 
-    @rule(
-        act=ACTS,
-        name=NAMES,
-        visitor=VISITORS,
-        segment=SEGMENTS,
-        arm=st.sampled_from(["arm0", "arm1", "arm2"]),
-        number=st.integers(0, 11),
-        strategy=STRATEGIES,
-        pairs=st.lists(st.tuples(VISITORS, SEGMENTS), max_size=6),
-    )
-    def step(
-        self,
-        act: str,
-        name: str,
-        visitor: str,
-        segment: str | None,
-        arm: str,
-        number: int,
-        strategy: Any,
-        pairs: list[tuple[str, str | None]],
-    ) -> None:
+    @rule(step=STEPS)
+    def step(self, step: tuple[str, tuple[Any, ...]]) -> None:
         """One use-case. A single weighted rule: Hypothesis would switch whole rules off in a run."""
-        budget = (0.25, 0.5, 1.0, 4.0)[number % 4]
-        acts: dict[str, Callable[[], None]] = {
-            "create": lambda: self.create(
-                name, 2 + number % 3, budget, "g" if number % 2 else None, strategy
-            ),
-            "start": lambda: self.start(name, (0.1, 0.5)[number % 2]),
-            "pause": lambda: self.pause(name),
-            "resume": lambda: self.resume(name),
-            "stop": lambda: self.stop(name, arm if number % 2 and arm != "arm2" else None),
-            "switch_off": lambda: self.switch_off(name, arm),
-            "add_arm": lambda: self.add_arm(name, f"arm{2 + number % 5}"),
-            "add_segment": lambda: self.add_segment(name, "abcd"[number % 4]),
-            "set_firm": lambda: self.set_firm(budget),
-            "decide": lambda: self.decide(name, visitor, segment),
-            "decide_batch": lambda: self.decide_batch(name, pairs),
-            "reward": lambda: self.reward(number, number % 2),
-            "reward_unknown": lambda: self.reward_unknown(number % 2),
-            "erase": lambda: self.erase(visitor),
-            "publish": lambda: self.publish(name),
-            "reopen": self.reopen,
-        }
-        acts[act]()
+        act, arguments = step
+        getattr(self, act)(*arguments)
 
     def create(self, name: str, arms: int, budget: float, layer: str | None, strategy: Any) -> None:
         wanted = [f"arm{i}" for i in range(arms)]

@@ -81,15 +81,22 @@ def test_the_approximation_for_many_shows(clicks: int, shows: int) -> None:
 
 def _calibrated_by_failures(failures: int, shows: int, discount: float) -> float:
     """The same in numbers of failures, of which a good arm has few: never more than 150."""
+    horizon, misses = shows + 12_000, np.arange(151)
+    shown = np.arange(shows, horizon)[:, None]
+    means = (shown - misses + 1) / (shown + 2)
+    now, kept = (1 - discount) * means, discount * means
 
     def going_on_is_worth(payment: float) -> float:
-        horizon, misses = shows + 12_000, np.arange(151)
-        values = np.maximum(0.0, (horizon - misses + 1) / (horizon + 2) - payment)
-        for n in range(horizon - 1, shows - 1, -1):
-            m = (n - misses + 1) / (n + 2)
-            later = np.append(values[1:], 0.0)  # one more failure
-            going_on = (1 - discount) * (m - payment) + discount * (m * values + (1 - m) * later)
-            values = np.maximum(0.0, going_on)
+        last = np.maximum(0.0, (horizon - misses + 1) / (horizon + 2) - payment)
+        states = np.append(last, 0.0)
+        values, failed = states[:-1], states[1:]  # with one more failure
+        for n in range(horizon - shows - 1, -1, -1):
+            going_on = values - failed
+            going_on *= kept[n]
+            going_on += discount * failed
+            going_on += now[n]
+            going_on -= (1 - discount) * payment
+            np.maximum(0.0, going_on, out=values)
         return float(going_on[failures])
 
     mean = (shows - failures + 1) / (shows + 2)

@@ -89,10 +89,34 @@ def _pair_words(**parts: Any) -> Parts:
 
 def _pair_blocks(**parts: Any) -> Parts:
     length = pair_length
-    long = {"pair_length": lambda *rest: min(rest[-1], 40 + 8 * length(*rest)), **parts}
+    long = {
+        "pair_length": lambda *rest: min(rest[-1], 40 + 8 * length(*rest)),
+        "clicks_to_await": lambda *rest: (0, 0),
+        **parts,
+    }
     taken = as_python(two_arms._take_block, **long)
     # Blocks from the start on, but not where a tie is broken.
     return _pair_words(_BLOCK=0.0, _take_block=taken)
+
+
+def _smooth_blocks(**parts: Any) -> Parts:
+    """Blocks whose length and check take both arms together, from the second arm's first show on."""
+    length = pair_length
+
+    def long(n: int, c: int, k: int, d: int, *rest: float) -> float:
+        return min(rest[-1], 40 + 8 * length(n, c, k, d, *rest)) if k > 0 else 0.0
+
+    return _pair_blocks(lead_length=long, _BLOCK=0.0, **parts)
+
+
+def _awaited_blocks(**parts: Any) -> Parts:
+    """Blocks that end with the third click on the challenger."""
+    length = pair_length
+
+    def await_clicks(*rest: Any) -> tuple[int, int]:
+        return int(min(rest[-1], 40 + 8 * length(*rest))), 3
+
+    return _pair_blocks(clicks_to_await=await_clicks, **parts)
 
 
 def _words_of_arms(take: Parts, **parts: Any) -> Parts:
@@ -172,6 +196,11 @@ def _first_of_tie(visitors: int, coin: Any, arms: Any) -> None:
             two_arms._take_word(1, coin, arms)
 
 
+def _forget_the_last(longest: int, awaited: int, probability: float, state: Any) -> Any:
+    size, hits, _ = two_arms._await_clicks(longest, awaited, probability, state)
+    return size, hits, False
+
+
 def _never(scale: float, state: Any) -> int:
     """Nobody clicks on the better arm only."""
     return 2**62
@@ -186,6 +215,8 @@ NO_FAULT: dict[str, tuple[Parts, str, float, tuple[float, ...], int]] = {
     "blocks of a decaying schedule": (_decaying_blocks(), "dynamic", 4, THREE, 400),
     "words of two arms": (_pair_words(), "dynamic", 4, (0.3, 0.32), 400),
     "blocks of two arms": (_pair_blocks(), "constant", 3, (0.3, 0.32), 400),
+    "smooth blocks of two arms": (_smooth_blocks(), "constant", 3, (0.3, 0.32), 400),
+    "awaited clicks of two arms": (_awaited_blocks(), "constant", 3, (0.3, 0.32), 400),
     "words of three arms": (_words_of_arms({}), "dynamic", 4, THREE, 400),
 }
 _off = {"_split_block": as_python(block._split_block, hypergeometric=_one_more)}
@@ -258,6 +289,27 @@ FAULTS: dict[str, tuple[Parts, str, float, tuple[float, ...], int]] = {
         _pair_blocks(almost_surely_below=_yes),
         "constant",
         3,
+        _two,
+        400,
+    ),
+    "pair: all clicks first, unchecked": (
+        _pair_blocks(leads_all_clicks=_yes),
+        "constant",
+        3,
+        _two,
+        400,
+    ),
+    "pair: both together, unchecked": (
+        _smooth_blocks(keeps_lead=_yes),
+        "constant",
+        3,
+        _two,
+        400,
+    ),
+    "pair: an awaited click forgotten": (
+        _awaited_blocks(_await_clicks=_forget_the_last),
+        "constant",
+        1,
         _two,
         400,
     ),

@@ -20,6 +20,7 @@ from deniable._compile import compiled
 from deniable.simulation.kernels.block import settle_block
 from deniable.simulation.kernels.block_length import schedule_length
 from deniable.simulation.kernels.exploration import scheduled
+from deniable.simulation.kernels.lead import keeps_lead
 from deniable.simulation.kernels.leader import keeps_leader
 from deniable.simulation.kernels.random_numbers import (
     binomial,
@@ -58,6 +59,7 @@ def advance_decaying(floor: float, visitors: int, space: LeapSpace, world: World
     size, steps, wandering = 0, 0, 0
     share = 1.0 - 1.0 / n_arms  # share of exploring visitors who see another arm
     high = share * max(floor, scheduled(n_arms, world.clocks[0] + 1))
+    first, last_low = high, high
     while size < visitors and steps < STEPS:
         clock = world.clocks[0] + size
         wanted = min(visitors - size, 1 + int(schedule_length(clock, high, _WANTED)))
@@ -78,6 +80,7 @@ def advance_decaying(floor: float, visitors: int, space: LeapSpace, world: World
         space.steps[steps, 0], space.steps[steps, 1] = length, found
         space.steps[steps, 2] = wanderers
         wandering += wanderers
+        last_low = low
         size += length
         steps += 1
         # The next step starts at most as high as this one ends.
@@ -89,7 +92,9 @@ def advance_decaying(floor: float, visitors: int, space: LeapSpace, world: World
     block_shown[leader] = size - wandering
     for arm in range(n_arms):
         block_won[arm] = binomial(block_shown[arm], world.rates[0, arm], state)
-    if keeps_leader(world.shows[0], world.clicks[0], leader, block_shown, block_won):
+    if _keeps_pair(last_low, first, size, leader, space, world) or keeps_leader(
+        world.shows[0], world.clicks[0], leader, block_shown, block_won
+    ):
         for arm in range(n_arms):
             world.shows[0, arm] += block_shown[arm]
             world.clicks[0, arm] += block_won[arm]
@@ -102,6 +107,31 @@ def advance_decaying(floor: float, visitors: int, space: LeapSpace, world: World
         _seat(space.candidates[i, :found], leader, space.blocks, state)
         if not settle_block(length, found, space.blocks, space.leaders, world):
             return
+
+
+@compiled
+def _keeps_pair(
+    least: float, wander: float, size: int, leader: int, space: LeapSpace, world: World
+) -> bool:
+    """Whether the leader of two arms keeps its lead, while exploration falls from one to the other."""
+    shows, clicks, rates = world.shows[0], world.clicks[0], world.rates[0]
+    other = 1 - leader
+    if shows.size != 2 or shows[other] == 0:
+        return False
+    return keeps_lead(
+        shows[leader],
+        clicks[leader],
+        shows[other],
+        clicks[other],
+        least,
+        wander,
+        rates[leader],
+        rates[other],
+        size,
+        space.counts[0, other],
+        space.counts[1, leader],
+        space.counts[1, other],
+    )
 
 
 @compiled

@@ -23,6 +23,7 @@ from deniable.simulation.kernels.block_length import (
 )
 from deniable.simulation.kernels.decaying_exploration import advance_decaying
 from deniable.simulation.kernels.exploration import explore, total
+from deniable.simulation.kernels.lead import lead_length
 from deniable.simulation.kernels.leader import PRODUCT_SAFE, look_for_leaders
 from deniable.simulation.kernels.random_numbers import (
     failures_before_success,
@@ -83,6 +84,7 @@ def leap_visitors(
             size = min(size, int(schedule_length(clock, 1.0 - bonus, _WANTED)))
         # Without a bonus now or later, all visitors see random arms, whichever arm leads.
         matters = bonus > 0.0 or not settled
+        longest = size
         if matters:
             size = _quiet_length(leaders, sure, bonus, world, size)
         steady = alone and settled and n_arms == 2
@@ -102,6 +104,8 @@ def leap_visitors(
             run = min(_SINGLE_RUN, end - clock)
             step_visitors(rule, run, leaders, space.step, world)
         elif decaying:
+            if words is None:
+                size = max(size, _pair_length(leaders.arms[0], sure, world, longest))
             advance_decaying(rule.floor, size, space, world)
         else:
             n_undecided = 0
@@ -172,6 +176,25 @@ def _until_next_turn(turns: FloatArray, clock: int, size: int) -> int:
             # As floats, because a turn may be infinite.
             return int(min(float(size), turn - 1.0 - clock))
     return size
+
+
+@compiled
+def _pair_length(leader: int, exploring: FloatArray, world: World, longest: int) -> int:
+    """Return the block length if two arms are taken together."""
+    shows, clicks, rates = world.shows[0], world.clicks[0], world.rates[0]
+    other = 1 - leader
+    return int(
+        lead_length(
+            shows[leader],
+            clicks[leader],
+            shows[other],
+            clicks[other],
+            exploring[other],
+            rates[leader],
+            rates[other],
+            float(longest),
+        )
+    )
 
 
 @compiled

@@ -21,8 +21,9 @@ from typing import NamedTuple
 import numpy as np
 
 from deniable._compile import compiled
-from deniable.simulation.kernels.block_length import pair_length
+from deniable.simulation.kernels.block_length import clicks_to_await, pair_length
 from deniable.simulation.kernels.exploration import scheduled
+from deniable.simulation.kernels.lead import keeps_lead, lead_length, leads_all_clicks
 from deniable.simulation.kernels.leader import PRODUCT_SAFE, almost_surely_below
 from deniable.simulation.kernels.random_numbers import (
     FULL_WORD,
@@ -45,7 +46,7 @@ _BYTE = np.uint64(0xFF)
 WORD = 64
 LONG = 250.0  # block length from which drawing it by binomials is cheaper
 _BLOCK = 200.0  # ... from which it is cheaper here, without arrays
-_FAR = 1000.0  # ... from which many steps of a decaying schedule are better processed together
+_FAR = 4000.0  # ... from which many steps of a decaying schedule are better processed together
 _SHARE = 0.7  # share of the visitors whose expected worst order would close the gap
 _TINY, _SURE = 1e-300, 1.0 - 1e-16
 _LEAF = 16  # parts of this size are walked through
@@ -293,7 +294,8 @@ def _take_block(longest: int, wander: float, leader: int, stack: IntArray, arms:
 
     Like a block of `block.py` (drawn, checked, split, walked through), but specialised for the most
     common case, in a few numbers: `others` visitors see the challenger and click `hits` times, and
-    the rest see the leader and click `wins` times.
+    the rest see the leader and click `wins` times. The first check is that of `lead.py`; if a few
+    clicks on the challenger would close the gap, the block ends with one of them.
 
     Args:
         longest: maximum number of visitors.
@@ -305,14 +307,36 @@ def _take_block(longest: int, wander: float, leader: int, stack: IntArray, arms:
     own_rate, other_rate, state = arms.rates[leader], arms.rates[1 - leader], arms.state
     n, c = arms.shows[leader], arms.clicks[leader]
     k, d = arms.shows[1 - leader], arms.clicks[1 - leader]
-    size = int(pair_length(n, c, k, d, wander, own_rate, other_rate, float(longest)))
-    others = binomial(size, wander, state)
+    length = lead_length(n, c, k, d, wander, own_rate, other_rate, float(longest))
+    smooth = length > _BLOCK
+    size, awaited, hits = int(length), 0, 0
+    if not smooth:
+        size, awaited = clicks_to_await(n, c, k, d, wander, own_rate, other_rate, float(longest))
+        if awaited == 0:
+            size = int(pair_length(n, c, k, d, wander, own_rate, other_rate, float(longest)))
+    clicked = False  # whether the block is followed by a click on the challenger
+    if awaited > 0:
+        size, hits, clicked = _await_clicks(size, awaited, wander * other_rate, state)
+        missing = wander * (1.0 - other_rate) / (1.0 - wander * other_rate)
+        others = hits + binomial(size - hits, missing, state)
+    else:
+        others = binomial(size, wander, state)
+        hits = binomial(others, other_rate, state)
     wins = binomial(size - others, own_rate, state)
-    hits = binomial(others, other_rate, state)
+    # What is bounded before the totals are known must be checked before they are split.
+    if smooth:
+        kept = keeps_lead(
+            n, c, k, d, wander, wander, own_rate, other_rate, size, others, wins, hits
+        )
+    else:
+        kept = leads_all_clicks(n, c, k, d, own_rate, size - others, wins, hits)
     done = 0
     depth = 0
     leading = True
-    while leading:
+    if kept:
+        n, c, k, d = n + size - others, c + wins, k + others, d + hits
+        done = size
+    while leading and not kept:
         mine = size - others
         # The leader after all its failures first, against the challenger after all its clicks
         # first.
@@ -342,9 +366,31 @@ def _take_block(longest: int, wander: float, leader: int, stack: IntArray, arms:
         depth -= 1
         size, others = stack[depth, 0], stack[depth, 1]
         wins, hits = stack[depth, 2], stack[depth, 3]
+    if leading and clicked:
+        done, k, d = done + 1, k + 1, d + 1
     arms.shows[leader], arms.clicks[leader] = n, c
     arms.shows[1 - leader], arms.clicks[1 - leader] = k, d
     return done
+
+
+@compiled
+def _await_clicks(
+    longest: int, awaited: int, probability: float, state: WordArray
+) -> tuple[int, int, bool]:
+    """Return a block's visitors and its clicks on the challenger, and whether another click follows.
+
+    The block ends before the last awaited click. Given how many there are, those in it are anywhere.
+    """
+    scale = wait_scale(probability)
+    size, hits = 0, 0
+    while True:
+        size += failures_before_success(scale, state)
+        if size >= longest:
+            return longest, hits, False
+        if hits == awaited - 1:
+            return size, hits, True
+        size += 1
+        hits += 1
 
 
 @compiled
