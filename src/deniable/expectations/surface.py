@@ -9,7 +9,7 @@ surface is
 where `reach` is known: what is left once everything was learned. It is one minus the random arms for
 strategies with a schedule, the best private table for those without, and sqrt(v), v = 1 - h + h/J, for
 one bandit for everybody; visitors before the first table see random arms in any case. Strategies
-without a schedule are that bandit at budget 0; for them N is its network plus sqrt(1 - e) times one of
+without a schedule are that bandit at budget 0; for them N is its network plus 1 - e times one of
 their own, e the random arms that the budget asks for (`Start`). N is a small network, fitted to runs of
 the simulator at random priors by ``python -m deniable.studies.surface``, which writes `surface.json`. So
 is the spread of the clicks lost, by polynomials: their 10% and 90% quantiles over the prior, relative to
@@ -184,14 +184,14 @@ def start(strategy: str, asked: Question) -> Start:
     >>> asked = Question.of(arms=2, visitors=1e4, segments=2, base_rate=0.1, lift=0.05,
     ...                     heterogeneity=0.5, budget=[0.0, 1.0])
     >>> start("joint", asked).weight.round(3).tolist(), start("dynamic", asked).weight.tolist()
-    ([0.0, 0.731], [1.0, 1.0])
+    ([0.0, 0.534], [1.0, 1.0])
     """
     if not learns_together(strategy):
         return Start(np.zeros(asked.arms.shape), np.ones(asked.arms.shape))
     fitted = surface()[POOLED].share
     assert fitted is not None
     explored = log_exploration(asked.sides, asked.budget)
-    return Start(fitted(coordinates(POOLED, asked)), np.sqrt(np.maximum(-np.expm1(explored), 0.0)))
+    return Start(fitted(coordinates(POOLED, asked)), -np.expm1(explored))
 
 
 def reach(strategy: str, asked: Question) -> FloatArray:

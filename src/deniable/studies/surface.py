@@ -50,7 +50,7 @@ FILES = {
     POOLED: 210,
     "constant": 301,
     "dynamic": 360,
-    "joint": 240,
+    "joint": 422,
 }
 """Thousands of rows of each surface that ships."""
 
@@ -71,7 +71,7 @@ def make(
         int | None, typer.Option(help="Thousands of rows for each surface (default: as shipped).")
     ] = None,
 ) -> None:
-    """Run the simulator at random priors; an hour and a half on one core."""
+    """Run the simulator at random priors; two hours on one core."""
     wanted = {
         name: files or FILES.get(name, _OTHERS) for name in runs.names() if only in (None, name)
     }
@@ -262,7 +262,7 @@ def _names(name: str) -> tuple[str, ...]:
         return ("arms", "first", *learning)
     if learns_apart(name):
         return ("arms", "first", "explored", "all explored", *learning)
-    return ("arms", "segments", "heterogeneity", "explored", *learning)
+    return ("arms", "segments", "heterogeneity", "explored", *learning, "budget")
 
 
 def _ends(name: str, names: tuple[str, ...], whole: bool = False) -> tuple[FloatArray, FloatArray]:
