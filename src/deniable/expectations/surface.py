@@ -191,7 +191,7 @@ def start(strategy: str, asked: Question) -> Start:
     fitted = surface()[POOLED].share
     assert fitted is not None
     explored = log_exploration(asked.sides, asked.budget)
-    return Start(fitted(coordinates(POOLED, asked)), -np.expm1(explored))
+    return Start(fitted(coordinates(POOLED, asked)), np.maximum(-np.expm1(explored), 0.0))
 
 
 def reach(strategy: str, asked: Question) -> FloatArray:
@@ -261,7 +261,7 @@ def best_private(asked: Question) -> FloatArray:
 def _private_share(fitted: Curve, asked: Question) -> FloatArray:
     alone = np.sqrt(asked.shared)
     fit = fitted(coordinates(BEST_PRIVATE, asked))
-    return alone - (1 - alone) * np.expm1(-private_scale(asked) * np.exp(fit))
+    return np.asarray(alone - (1 - alone) * np.expm1(-private_scale(asked) * np.exp(fit)))
 
 
 def private_scale(asked: Question) -> FloatArray:
