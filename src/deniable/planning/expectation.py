@@ -238,8 +238,8 @@ def expectation(
             note += (" " if note else "") + (
                 "Some figures are beyond what the surface covers (20 to 50 arms, 10 to 20 segments, "
                 "budget 8 (constant: 6), 1,000 to ten billion visitors, a fifth of them at most before "
-                "the first table, click rates of 0.2% to 60%, 10 clicks an arm): they are those of the "
-                "edge."
+                "the first table, click rates of 0.2% to 60% that stay below 100% with three times the "
+                "lift, 10 clicks an arm): they are those of the edge."
             )
     here = marks.index(budget)
     at = {name: found[here] for name, found in outcomes.items()}
