@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from functools import partial
 
@@ -12,13 +13,26 @@ from tests.patience import eventually
 from tests.web.site import EXPERIMENT, Site, create_demo, running_site
 from tests.web.watching import Tab, tab
 
+from deniable.charts.experiments import HOVER_SIZE
 from deniable.service.service import open as open_service
 
-TOLD = """(async () => {
-  await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+SPACING = math.sqrt(2 * HOVER_SIZE / math.pi)
+"""Pixels between two places of the pointer: a disc of this area around a point covers one of them."""
+
+LISTEN = """
+window.told = new Set();
+new MutationObserver(() => {
   const tip = document.querySelector("#vg-tooltip-element.visible");
-  return tip && Object.fromEntries([...tip.querySelectorAll("tr")].map(
-    (row) => [...row.cells].map((cell) => cell.textContent.trim())));
+  if (tip) told.add(JSON.stringify(Object.fromEntries([...tip.querySelectorAll("tr")].map(
+    (row) => [...row.cells].map((cell) => cell.textContent.trim())))));
+}).observe(document.body, { attributes: true, characterData: true, childList: true, subtree: true });
+"""
+
+HEARD = """(async () => {
+  await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+  const found = [...told].map(JSON.parse);
+  told.clear();
+  return found;
 })()"""
 
 
@@ -48,27 +62,30 @@ def screen(learned: Site, browser: Browser) -> Iterator[Tab]:
     with tab(browser, learned, secret=learned.secret("read"), width=1280) as opened:
         opened.open(f"/experiments/{EXPERIMENT}")
         opened.page.get_by_role("button", name="Freeze").click()
+        opened.page.evaluate(LISTEN)
         yield opened
 
 
-def swept(page: Page, chart: str) -> list[dict[str, str]]:
-    """What is told while the pointer crosses a chart, row by row."""
+def swept(
+    page: Page, chart: str, across: float = SPACING, apart: float = SPACING
+) -> list[dict[str, str]]:
+    """What is told while the pointer crosses a chart, in rows that are `apart` pixels apart."""
     canvas = page.locator(f"#{chart} canvas")
-    found: list[dict[str, str]] = []
-    for down in range(40):
+    page.evaluate(HEARD)  # what an earlier chart told
+    down = 0.0
+    while True:
         # Each time anew: what is drawn above it later moves it down.
         canvas.scroll_into_view_if_needed()
         box = canvas.bounding_box()
         assert box is not None
-        for across in range(10):
-            page.mouse.move(
-                box["x"] + box["width"] * (across + 0.5) / 10,
-                box["y"] + box["height"] * (down + 0.5) / 40,
-            )
-            told = page.evaluate(TOLD)
-            if told and told not in found:
-                found.append(told)
+        if down > box["height"]:
+            break
+        page.mouse.move(box["x"], box["y"] + down)
+        steps = math.ceil(box["width"] / across)
+        page.mouse.move(box["x"] + box["width"], box["y"] + down, steps=steps)
+        down += apart
     page.mouse.move(1, 1)
+    found: list[dict[str, str]] = page.evaluate(HEARD)
     return found
 
 
@@ -91,7 +108,7 @@ def test_the_lift(screen: Tab) -> None:
 
 
 def test_the_means_by_segment(screen: Tab) -> None:
-    told = swept(screen.page, "rates-chart")
+    told = swept(screen.page, "rates-chart", across=34, apart=7)  # wide and thin
     data = {
         (row["segment"], row["arm"]): [row[name] for name in ("estimate", "low", "high")]
         for row in data_of(screen.page, "rates-chart", "rates")
