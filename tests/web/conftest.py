@@ -22,6 +22,7 @@ FLAGS = (
     "--disable-background-networking",
     "--disable-component-update",
     "--no-first-run",
+    "--renderer-process-limit=1",  # to start a process takes longer than most pages
 )
 
 

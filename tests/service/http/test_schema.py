@@ -14,6 +14,7 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.errors import Unsatisfiable
+from hypothesis.strategies import one_of
 from schemathesis.python import asgi
 from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
 from tests.patience import PATIENCE
@@ -93,6 +94,23 @@ def _varied(operation: Any) -> bool:
     return bool(operation.body) or "{" in operation.path
 
 
+KEYS = ("checkout", "hero", "banner", None, "no-such-experiment")
+"""Most cases that are allowed meet an experiment that exists; None: whatever is generated."""
+
+
+def _cases(operation: Any, mode: schemathesis.GenerationMode, headers: dict[str, str]) -> Any:
+    """Cases of an operation. What is allowed says who asks, so that nothing is generated in vain."""
+    if mode is MODES[1]:
+        return operation.as_strategy(generation_mode=mode)
+    fixed = [{"key": key} if key and "{key}" in operation.path else None for key in KEYS]
+    return one_of(
+        [
+            operation.as_strategy(generation_mode=mode, path_parameters=known, headers=headers)
+            for known in fixed
+        ]
+    )
+
+
 def _send(
     operation: Any,
     mode: schemathesis.GenerationMode,
@@ -102,9 +120,8 @@ def _send(
     statuses: Counter[int],
 ) -> None:
     excluded = [positive_data_acceptance] if operation.label in BEYOND_JSON_SCHEMA else []
-    keys = ("checkout", "hero", "banner", None, "no-such-experiment")
 
-    @given(operation.as_strategy(generation_mode=mode))
+    @given(_cases(operation, mode, headers))
     @settings(
         max_examples=cases,
         deadline=None,
@@ -114,9 +131,6 @@ def _send(
         suppress_health_check=list(HealthCheck),
     )
     def run(case: Any) -> None:
-        known = keys[statuses.total() % len(keys)]  # most cases meet an experiment that exists
-        if known is not None and mode is MODES[0] and "key" in (case.path_parameters or {}):
-            case.path_parameters["key"] = known
         # A missing key is put right by the session, and a nameless query means nothing to anybody:
         # what was sent is then not what was generated to be refused.
         healed = "Authorization" not in (case.headers or {}) or "" in (case.query or {})
