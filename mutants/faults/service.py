@@ -21,7 +21,7 @@ SUCCESSORS = ("tests/service/test_publishing.py",)
 
 FAULTS = (
     Fault(
-        "service/spelling.py",
+        "service/ids.py",
         "visitor.translate(_REMOVED)",
         "visitor",
         "an invisible character makes another visitor",
@@ -140,28 +140,28 @@ FAULTS = (
         ("tests/promise/test_exhaustion.py::test_visiting_and_erasing_for_ever",),
     ),
     Fault(
-        "service/visitors.py",
+        "service/ids.py",
         "if stat.S_IMODE(path.stat().st_mode) & 0o077:",
         "if stat.S_IMODE(path.stat().st_mode) & 0o022:",
         "a key file that everybody can read is accepted",
         (f"{KEY}::test_a_key_that_others_can_open_is_refused",),
     ),
     Fault(
-        "service/visitors.py",
+        "service/ids.py",
         "descriptor = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)",
         "descriptor = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)",
         "a new key file can be read by everybody",
         (f"{KEY}::test_a_new_key_is_private_under_any_mask",),
     ),
     Fault(
-        "service/visitors.py",
+        "service/ids.py",
         "elif known != fingerprint(key):",
         "elif False:",
         "with another key every visitor is new",
         ("tests/promise/test_side_channels.py::test_a_wrong_key_is_refused_and_stays_as_it_is",),
     ),
     Fault(
-        "service/spelling.py",
+        "service/ids.py",
         'return unicodedata.normalize("NFC", visitor.translate(_REMOVED)).strip()',
         "return visitor.translate(_REMOVED).strip()",
         "two spellings of one id are two visitors",

@@ -16,7 +16,7 @@ from deniable.errors import (
     UnknownNameError,
     WrongStateError,
 )
-from deniable.service.decision_ids import DecisionIds
+from deniable.service.ids import DecisionIds
 from deniable.service.service import Deniable
 from deniable.storage.chain import GENESIS
 from deniable.storage.records import Decision, Role

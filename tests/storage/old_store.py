@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, text
 
-from deniable.service.visitors import VisitorHash, fingerprint, group_scope
+from deniable.service.ids import VisitorHash, fingerprint, group_scope
 from deniable.storage import times
 from deniable.storage.chain import (
     GENESIS,

@@ -64,7 +64,7 @@ def settings_of(store: str, key_file: str, **more: object) -> Settings:
 
 def require_expected(settings: Settings) -> None:
     """Ask before an empty store takes the place of one that was there, as its key file shows."""
-    from deniable.service.visitors import ENVIRONMENT, key_file_of
+    from deniable.service.ids import ENVIRONMENT, key_file_of
 
     if settings.accept_empty_store or ENVIRONMENT in os.environ or settings.store == "memory:":
         return

@@ -21,8 +21,8 @@ from struct import Struct
 from deniable.errors import InvalidArgumentError
 from deniable.service.experiment_state import ExperimentState, system_bytes
 from deniable.service.identity import LEASE_MICROSECONDS, Identity
+from deniable.service.ids import normalised, spellings
 from deniable.service.jobs import DecideJob, Job, RewardJob
-from deniable.service.spelling import normalised, spellings
 from deniable.storage.chain import pack_decision, pack_erasable, reward_commitment, reward_hash
 from deniable.storage.erasure import tombstone
 from deniable.storage.records import MICRO, UNKNOWN_SEGMENT, Decision, Role
@@ -44,7 +44,7 @@ ENTROPY = Struct("<Q8s16s")
 """Entropy used per decision: the shown arm, the end of the id, and the salt."""
 
 MARK_BYTES = 4
-"""Length of the part that ids of decisions inserted together share (see `decision_ids`)."""
+"""Length of the part that ids of decisions inserted together share (see `ids`)."""
 
 HOUR = 3_600_000_000
 

@@ -18,8 +18,7 @@ from sqlalchemy import Connection, select
 
 from deniable.errors import BrokenPromiseError, EntropyError
 from deniable.privacy.tables import Table, draw, thresholds
-from deniable.service.decision_ids import DecisionIds
-from deniable.service.visitors import VisitorHash, group_scope, holdout_scope, layer_scope
+from deniable.service.ids import DecisionIds, VisitorHash, group_scope, holdout_scope, layer_scope
 from deniable.storage import experiments, promises
 from deniable.storage.records import SLOTS, Decision, Experiment, Role
 from deniable.storage.schema import experiments as stored_experiments

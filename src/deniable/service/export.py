@@ -21,7 +21,7 @@ from deniable._types import JsonObject
 from deniable.errors import InvalidArgumentError
 from deniable.privacy.serving import SPACE, ServingTable, arm_specific_table
 from deniable.privacy.tables import Table, decoded_table
-from deniable.service.decision_ids import DecisionIds
+from deniable.service.ids import DecisionIds
 from deniable.storage import experiments, promises, times
 from deniable.storage.records import MICRO, Experiment, Role
 from deniable.storage.schema import Query, StoredRow, decisions, rewards

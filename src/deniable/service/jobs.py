@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from deniable.errors import InvalidArgumentError
-from deniable.service.spelling import normalised
+from deniable.service.ids import normalised
 from deniable.storage.records import MICRO, Decision
 
 LONGEST_NAME = 512

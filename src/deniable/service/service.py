@@ -27,6 +27,7 @@ from deniable.service.documents import Documents
 from deniable.service.experiments import Experiments
 from deniable.service.figures import Figures
 from deniable.service.firm import FirmBudget
+from deniable.service.ids import check_key, has_key, visitor_key
 from deniable.service.jobs import (
     DecideJob,
     Job,
@@ -44,7 +45,6 @@ from deniable.service.scores import Scores
 from deniable.service.scratch import Scratch
 from deniable.service.sessions import Sessions
 from deniable.service.visitor_requests import VisitorRequests
-from deniable.service.visitors import check_key, has_key, visitor_key
 from deniable.service.writer import Writer
 from deniable.storage.connect import connect
 from deniable.storage.records import Decision

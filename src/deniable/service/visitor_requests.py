@@ -11,10 +11,8 @@ from sqlalchemy import bindparam, select
 
 from deniable.errors import NANO, InvalidArgumentError
 from deniable.service.approvals import Approvals
-from deniable.service.decision_ids import DecisionIds
+from deniable.service.ids import DecisionIds, VisitorHash, group_scope, normalised, spellings
 from deniable.service.jobs import checked_visitor
-from deniable.service.spelling import normalised, spellings
-from deniable.service.visitors import VisitorHash, group_scope
 from deniable.storage import erasure, experiments, times
 from deniable.storage.erasure import Erasure
 from deniable.storage.records import MICRO, UNKNOWN_SEGMENT, Decision, Experiment, Role, Status

@@ -27,8 +27,8 @@ from deniable.service.experiment_state import ExperimentState, system_bytes
 from deniable.service.http import decide_routes, metrics
 from deniable.service.http.messages import padded
 from deniable.service.http.ofrep import evaluation
+from deniable.service.ids import VisitorHash
 from deniable.service.jobs import checked_segment
-from deniable.service.visitors import VisitorHash
 from deniable.storage import account, promises, sqlite
 from deniable.storage.records import Decision, Role
 from deniable.storage.schema import experiments

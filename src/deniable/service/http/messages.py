@@ -16,8 +16,8 @@ import orjson
 
 from deniable._types import JsonObject
 from deniable.service.http.problems import MEDIA_TYPE, Problem
+from deniable.service.ids import INVISIBLE
 from deniable.service.jobs import LARGEST_REWARD, LONGEST_NAME
-from deniable.service.spelling import INVISIBLE
 from deniable.storage.records import SCRATCH_PREFIX
 
 Message: TypeAlias = MutableMapping[str, Any]
