@@ -17,7 +17,7 @@ from deniable.storage.chain import (
     old_commitment,
     old_decision_hash,
 )
-from deniable.storage.migrate import _upgrade
+from deniable.storage.connect import _upgrade
 
 KEY = bytes.fromhex("5a" * 32)
 """As in the fixture `store_url`."""

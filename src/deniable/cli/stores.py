@@ -89,7 +89,7 @@ def exists(url: str) -> bool:
         return path.is_file() and path.stat().st_size > 0
     if not url.startswith(("postgresql://", "postgres://")):
         return True  # whatever else it is, opening it will tell
-    from deniable.storage.migrate import revision
+    from deniable.storage.connect import revision
     from deniable.storage.postgres import PostgresStore
 
     store = PostgresStore(url)
