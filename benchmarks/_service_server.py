@@ -11,10 +11,10 @@ import sys
 from collections.abc import Sequence
 
 from deniable.cli.serve import application
-from deniable.service.asynchronous import AsyncDecisions
 from deniable.service.http import server, workers
 from deniable.service.http.decide_routes import DecideRoutes
 from deniable.service.settings import Settings
+from deniable.service.writer import AsyncDecisions
 from deniable.storage.records import Decision
 
 
@@ -23,6 +23,7 @@ class Nothing:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
+        self.writer = self
 
     def decide(
         self,

@@ -189,21 +189,21 @@ FAULTS = (
         (f"{TESTS}/test_leases.py::test_one_process_publishes_at_a_time",),
     ),
     Fault(
-        "service/queueing.py",
+        "service/jobs.py",
         "return bisect_left(SIZE_CLASSES, size)",
         "return 0",
         "large batches crowd out single decisions",
         QUEUEING,
     ),
     Fault(
-        "service/queueing.py",
+        "service/jobs.py",
         "                if job.since < oldest:\n",
         "                if False:\n",
         "jobs that waited too long are served while others wait",
         QUEUEING,
     ),
     Fault(
-        "service/queueing.py",
+        "service/jobs.py",
         "while self.size and self.size + size > self._limit:",
         "while False:",
         "the queue has no limit",
@@ -330,7 +330,7 @@ FAULTS = (
         (f"{PUBLISHING}::test_whatever_fails_publishing_goes_on",),
     ),
     Fault(
-        "service/writer.py",
+        "service/jobs.py",
         "BATCH_SECONDS if mixed else LONG_BATCH_SECONDS",
         "LONG_BATCH_SECONDS",
         "single visitors wait for long transactions",
@@ -351,7 +351,7 @@ FAULTS = (
         (f"{PUBLISHING}::test_the_counters_are_looked_at_once_for_each_table",),
     ),
     Fault(
-        "service/asynchronous.py",
+        "service/writer.py",
         "        while waiting and _future(waiting[0]).done():\n            waiting.popleft()\n\n",
         "\n",
         "answered jobs are kept until their deadline",

@@ -271,7 +271,7 @@ def test_a_new_segment_that_is_served_from_another_row_is_accused(memory: Deniab
     taught(memory, "checkout", {"a": "old", "b": "new"}, visitors=100)
     memory.experiments.add_segment("checkout", "c")
     memory.decide("checkout", "first", "c")
-    state = memory._writer.engine._states.get("checkout")
+    state = memory.writer.engine._states.by_key.get("checkout")
     assert state is not None
     state.rows[2] = state.rows[0]
     memory.decide_batch("checkout", [(f"c{i}", "c") for i in range(80)])

@@ -92,7 +92,7 @@ class UseCases(RuleBasedStateMachine):
 
     def close(self) -> None:
         """Close the service, keep the store's connections."""
-        self.service._writer.close()
+        self.service.writer.close()
         self.service._publisher.close()
 
     @initialize(budget=st.sampled_from([1, 2, 4]), first=STRATEGIES, second=STRATEGIES)

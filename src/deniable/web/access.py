@@ -16,9 +16,8 @@ from fastapi import Depends, Request
 from starlette.datastructures import FormData, UploadFile
 
 from deniable.errors import UnknownNameError
-from deniable.service.http.auth import Caller, caller_of, caller_of_user
-from deniable.service.http.guard import service_of
-from deniable.service.http.problems import Problem
+from deniable.service.http.auth import Caller, caller_of, caller_of_user, service_of
+from deniable.service.http.messages import Problem
 from deniable.service.sessions import SignedIn
 from deniable.storage.records import Scope
 from deniable.web.proxy import TrustedProxy

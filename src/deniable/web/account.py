@@ -11,8 +11,8 @@ from starlette.responses import Response
 
 from deniable.errors import InvalidArgumentError, TooManyAttemptsError
 from deniable.service import passwords
-from deniable.service.http.guard import authenticator_of, service_of
-from deniable.service.http.problems import Problem
+from deniable.service.http.auth import authenticator_of, service_of
+from deniable.service.http.messages import Problem
 from deniable.storage.actors import act_as
 from deniable.storage.records import User
 from deniable.web import answers

@@ -9,8 +9,8 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from deniable.errors import NANO, DeniableError, UnknownNameError
-from deniable.service.http.guard import Service
-from deniable.service.http.problems import Problem
+from deniable.service.http.auth import Service
+from deniable.service.http.messages import Problem
 from deniable.service.service import Deniable
 from deniable.storage.records import Experiment, Firm, Status
 from deniable.strategies import table_rules

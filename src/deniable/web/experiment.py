@@ -18,7 +18,7 @@ from deniable.charts.experiments import ARM_COLOURS, arm_colours
 from deniable.errors import NANO, DeniableError
 from deniable.privacy.serving import SPACE
 from deniable.privacy.tables import decoded_table
-from deniable.service.http.guard import Service
+from deniable.service.http.auth import Service
 from deniable.service.result_figures import ResultFigures, figures_of
 from deniable.service.result_records import Results
 from deniable.service.results import results_of

@@ -8,7 +8,7 @@ from starlette.responses import Response
 from deniable._types import JsonObject
 from deniable.errors import DeniableError, InvalidArgumentError
 from deniable.service.drafts import NewArm, nats_text
-from deniable.service.http.guard import Service
+from deniable.service.http.auth import Service
 from deniable.service.service import Deniable
 from deniable.storage.listing import Found
 from deniable.storage.records import Experiment

@@ -8,7 +8,7 @@ from deniable import _numbers
 from deniable._numbers import number as number
 from deniable._numbers import numbers as numbers
 from deniable.errors import DeniableError, InvalidArgumentError
-from deniable.service.http.problems import problem_of
+from deniable.service.http.messages import problem_of
 from deniable.web.wording import capitalised
 
 

@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, Response
 from deniable.errors import NANO, DeniableError, UnknownNameError
 from deniable.service.drafts import MAX_DAYS
 from deniable.service.firm import MAX_NANO
-from deniable.service.http.guard import Service, service_of
+from deniable.service.http.auth import Service, service_of
 from deniable.service.service import Deniable
 from deniable.storage.listing import Found, Labels, Search
 from deniable.storage.records import Experiment, Firm, PublishedTable

@@ -21,7 +21,7 @@ from starlette.responses import RedirectResponse, Response
 
 from deniable.errors import DeniableError
 from deniable.service.http.app import Application
-from deniable.service.http.problems import Problem, problem_of
+from deniable.service.http.messages import Problem, problem_of
 from deniable.web import answers
 from deniable.web.access import viewer_of
 from deniable.web.preparation import Preparation

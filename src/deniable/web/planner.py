@@ -25,7 +25,7 @@ from deniable.planning.arm_report import arm_cost_words
 from deniable.planning.plan import Plan
 from deniable.privacy.belief import highest_belief
 from deniable.service.drafts import NewArm
-from deniable.service.http.guard import service_of
+from deniable.service.http.auth import service_of
 from deniable.web import answers, fields
 from deniable.web.access import DraftSubmission, Form, Reader, Viewer
 from deniable.web.planner_setting import LABELS, Setting, read_setting, told, toml

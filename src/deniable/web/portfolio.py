@@ -23,7 +23,7 @@ from deniable.errors import (
 from deniable.portfolio.allocation import Allocation
 from deniable.portfolio.problem import regimes
 from deniable.portfolio.table import csv_rows
-from deniable.service.http.guard import service_of
+from deniable.service.http.auth import service_of
 from deniable.service.service import Deniable
 from deniable.storage.records import MICRO, Experiment
 from deniable.strategies import STRATEGIES

@@ -13,7 +13,7 @@ from deniable.documents import rendering
 from deniable.documents.making import CHECKING, KINDS
 from deniable.documents.statement import AUDIT, SIGNING
 from deniable.errors import UnknownNameError
-from deniable.service.http.guard import service_of
+from deniable.service.http.auth import service_of
 from deniable.storage.actors import current, in_words
 from deniable.web import answers, ledger_view
 from deniable.web.access import AuditSubmission, PrivacySubmission, Reader

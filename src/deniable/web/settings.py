@@ -18,8 +18,8 @@ from deniable._types import JsonObject
 from deniable.errors import NANO, DeniableError, InvalidArgumentError, UnknownNameError
 from deniable.service import passwords
 from deniable.service.firm import LONGEST_NAME
-from deniable.service.http.guard import Service, authenticator_of, service_of
-from deniable.service.http.problems import Problem
+from deniable.service.http.auth import Service, authenticator_of, service_of
+from deniable.service.http.messages import Problem
 from deniable.service.people import INVITE_HOURS
 from deniable.service.service import Deniable
 from deniable.service.sessions import token_hash

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from deniable.errors import ApprovalNeededError, InvalidArgumentError
-from deniable.service.http.guard import service_of
+from deniable.service.http.auth import service_of
 from deniable.service.jobs import LONGEST_NAME, checked_visitor
 from deniable.storage.erasure import Erasure
 from deniable.web import answers, fields

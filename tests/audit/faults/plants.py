@@ -25,7 +25,7 @@ from deniable.service.batch import ENTROPY, MARK_BYTES, Batch
 from deniable.service.drafts import NewArm
 from deniable.service.experiment_state import ExperimentState, system_bytes
 from deniable.service.http import decide_routes, metrics
-from deniable.service.http.messages import padded
+from deniable.service.http.decide_routes import padded
 from deniable.service.http.ofrep import evaluation
 from deniable.service.ids import VisitorHash
 from deniable.service.jobs import checked_segment
@@ -252,7 +252,7 @@ def _early_answers(patch: Patch) -> None:
     def store(self: Batch) -> Any:
         for job, answers in self.answers:
             job.answers = answers
-            job.finish()
+            job.done(job)
             job.done = lambda _job: None
         return real(self)
 

@@ -16,9 +16,9 @@ from starlette.background import BackgroundTask
 
 from deniable._types import JsonObject
 from deniable.service.http import models
-from deniable.service.http.guard import Service, authenticator_of, require
-from deniable.service.http.messages import EXPERIMENT_KEY
-from deniable.service.http.problems import MEDIA_TYPE
+from deniable.service.http.auth import Service, authenticator_of, require
+from deniable.service.http.decide_routes import EXPERIMENT_KEY
+from deniable.service.http.messages import MEDIA_TYPE
 from deniable.service.result_records import Results
 from deniable.storage.records import Metric, Scope
 

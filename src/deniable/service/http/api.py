@@ -22,19 +22,16 @@ from deniable.service.http import (
     plan_routes,
     score_routes,
 )
-from deniable.service.http.auth import Authenticator
-from deniable.service.http.guard import Service, require
-from deniable.service.http.messages import (
+from deniable.service.http.auth import Authenticator, Service, require
+from deniable.service.http.decide_routes import (
     DECISION_SCHEMA,
     EXPERIMENT_KEY,
     NOT_BLANK,
     REWARD_SCHEMA,
     VISITOR_SCHEMA,
-    Limits,
-    parse_object,
 )
+from deniable.service.http.messages import MEDIA_TYPE, Limits, Problem, parse_object, problem_of
 from deniable.service.http.models import HealthReply, ProblemReply
-from deniable.service.http.problems import MEDIA_TYPE, Problem, problem_of
 from deniable.service.service import Deniable
 
 _KEY = {

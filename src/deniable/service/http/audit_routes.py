@@ -13,8 +13,8 @@ from starlette.background import BackgroundTask
 
 from deniable.service.http import models
 from deniable.service.http.administration import ExperimentKey, problems
-from deniable.service.http.guard import Service, require
-from deniable.service.http.messages import EXPERIMENT_KEY, SCRATCH_KEY
+from deniable.service.http.auth import Service, require
+from deniable.service.http.decide_routes import EXPERIMENT_KEY, SCRATCH_KEY
 
 audit = APIRouter(
     prefix="/v1", tags=["audit"], dependencies=[Depends(require("audit"))], responses=problems()

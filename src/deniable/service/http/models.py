@@ -28,7 +28,7 @@ from deniable.service.drafts import (
     MAX_TAGS,
     NewArm,
 )
-from deniable.service.http.messages import EXPERIMENT_KEY, NOT_BLANK
+from deniable.service.http.decide_routes import EXPERIMENT_KEY, NOT_BLANK
 from deniable.service.jobs import LARGEST_REWARD, LONGEST_NAME
 from deniable.storage.erasure import Erasure
 from deniable.storage.records import (

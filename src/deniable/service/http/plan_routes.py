@@ -11,7 +11,7 @@ from deniable.expectations.prior import HETEROGENEITY, LIFT
 from deniable.planning.plan import Plan, plan
 from deniable.service.drafts import MAX_ARMS, MAX_BUDGET, MAX_SEGMENTS
 from deniable.service.http.administration import problems
-from deniable.service.http.guard import require
+from deniable.service.http.auth import require
 from deniable.service.http.models import Budget
 
 plans = APIRouter(

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, PlainValidator, WithJsonSchema, mode
 
 from deniable.errors import InvalidArgumentError
 from deniable.service.http.administration import ExperimentKey, problems
-from deniable.service.http.guard import Service, require
+from deniable.service.http.auth import Service, require
 from deniable.service.scores import LARGEST_SCORE, checked_scores
 
 scores = APIRouter(
