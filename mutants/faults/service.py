@@ -289,7 +289,7 @@ FAULTS = (
     ),
     Fault(
         "service/table_making.py",
-        'if json.loads(made.counts)["scores"] != (newest and scores.detail(newest)):',
+        'if json.loads(made.counts)["scores"] != (newest and scores_detail(newest)):',
         'if json.loads(made.counts)["scores"] is False:',
         "a table follows scores that newer ones have replaced",
         (f"{TESTS}/test_scores.py::test_scores_that_come_while_a_table_is_made_are_followed",),

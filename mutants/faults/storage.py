@@ -369,14 +369,14 @@ FAULTS = (
         (f"{TAMPERING}::test_it_is_noticed_and_only_its_experiment_is_refused",),
     ),
     Fault(
-        "storage/promised_tables.py",
+        "storage/promise_entries.py",
         "if row.strategy != chained.strategy:",
         "if False:",
         "a stored table can be given another strategy unnoticed",
         (f"{TAMPERING}::test_it_is_noticed_and_only_its_experiment_is_refused",),
     ),
     Fault(
-        "storage/promised_tables.py",
+        "storage/promise_entries.py",
         "if chained.published_at not in (None, row.published_at):",
         "if False:",
         "the time of a table can be changed unnoticed",

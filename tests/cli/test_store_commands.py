@@ -13,7 +13,7 @@ from sqlalchemy import select
 from deniable.audit.report import Audit
 from deniable.cli import main
 from deniable.service.service import open as open_service
-from deniable.storage import actors
+from deniable.storage.commitments import current_actor
 from deniable.storage.schema import decisions
 
 pytestmark = pytest.mark.usefixtures("strict_audits")
@@ -261,7 +261,7 @@ def test_users(store: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert "role" in failed(capsys, "users", "invite", "bob")
     assert "role" in failed(capsys, "users", "invite", "bob", "--role", "root")
     assert "name" in failed(capsys, "users", "invite", "<b>", "--role", "viewer")
-    assert actors.current() is None  # a command leaves nobody behind
+    assert current_actor() is None  # a command leaves nobody behind
 
 
 def test_mistakes_are_told_in_one_line(store: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -31,8 +31,8 @@ from deniable.service.drafts import NewArm
 from deniable.service.experiment_state import _state
 from deniable.service.service import Deniable
 from deniable.storage import commitments, experiments, promises
+from deniable.storage.counts import Sample
 from deniable.storage.records import Role
-from deniable.storage.samples import Sample
 from deniable.storage.schema import commitments as ledger
 from deniable.storage.schema import decisions, segments, tables
 

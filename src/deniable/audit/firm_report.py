@@ -14,7 +14,7 @@ from deniable.audit.firm import Account, counts_until
 from deniable.errors import NANO
 from deniable.privacy.serving import SPACE, exp_floor
 from deniable.privacy.tables import Table
-from deniable.storage.promised_tables import PromisedTable
+from deniable.storage.promise_entries import PromisedTable
 from deniable.storage.promises import Promise
 from deniable.storage.times import as_datetime
 from deniable.strategies import table_rules

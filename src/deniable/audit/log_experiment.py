@@ -18,9 +18,9 @@ from deniable.audit.exact import VersionProof, exact_proof
 from deniable.audit.log_links import Flags, Ints
 from deniable.audit.promise import AuditedTable, Lottery, Promise
 from deniable.errors import NANO
-from deniable.storage import promises, scores
+from deniable.storage import promises
 from deniable.storage.commitments import Entry
-from deniable.storage.promised_tables import PromisedTable, promised_table
+from deniable.storage.promise_entries import PromisedTable, promised_table, scores_by_table
 from deniable.storage.records import SLOTS, Role
 from deniable.strategies.rules import Wanted
 
@@ -133,7 +133,7 @@ class LoggedExperiment:
         )
         migrated = any(entry.kind == "migrate" for entry in entries)
         tables = {table.number: table for table in chained}
-        return cls(promise, tables, off, erased, migrated, scores.by_table(entries))
+        return cls(promise, tables, off, erased, migrated, scores_by_table(entries))
 
     @property
     def missing_table(self) -> int | None:

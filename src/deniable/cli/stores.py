@@ -102,7 +102,7 @@ def exists(url: str) -> bool:
 
 def _open(settings: Settings) -> Deniable:
     from deniable.service.service import open as open_service
-    from deniable.storage.actors import act_as
+    from deniable.storage.commitments import act_as
 
     act_as("shell", _shell_user())
     return open_service(settings.store, key_file=settings.key_file or None)

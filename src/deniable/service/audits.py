@@ -16,18 +16,11 @@ from deniable._types import JsonObject
 from deniable.audit.promise import AuditedTable, Lottery, Promise
 from deniable.errors import NANO, BrokenPromiseError, InvalidTableError
 from deniable.privacy.tables import stored_table
-from deniable.storage import (
-    account_rules,
-    commitments,
-    experiments,
-    promises,
-    scores,
-    times,
-)
+from deniable.storage import account_rules, commitments, experiments, promises, times
 from deniable.storage.account import last_hours
 from deniable.storage.commitments import Entry
 from deniable.storage.ledger import Verification, chained, verify
-from deniable.storage.promised_tables import PromisedTable, promised_table, table_problem
+from deniable.storage.promise_entries import PromisedTable, promised_table, scores_of, table_problem
 from deniable.storage.records import SLOTS, Experiment
 from deniable.storage.schema import Query, counters, decisions, rewards, tables, tombstones
 from deniable.storage.schema import commitments as commitment_rows
@@ -161,7 +154,7 @@ def _promise(connection: Connection, experiment: Experiment) -> Promise:
         )
         for table in experiments.published(connection, experiment)
     ]
-    return Promise.chained(chained_promise, off, published, scores.of(connection, experiment))
+    return Promise.chained(chained_promise, off, published, scores_of(connection, experiment))
 
 
 def _chain_checks(

@@ -11,13 +11,8 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
 
 from deniable.service.draw_check import DrawCheck, draw_check
-from deniable.storage import (
-    commitments,
-    counts,
-    experiments,
-    listing,
-    samples,
-)
+from deniable.storage import commitments, counts, experiments, listing
+from deniable.storage.counts import Sample, add_sample, latest_samples, samples_of, thin_samples
 from deniable.storage.listing import Found, Labels, Search
 from deniable.storage.records import (
     Cell,
@@ -25,7 +20,6 @@ from deniable.storage.records import (
     Experiment,
     PublishedTable,
 )
-from deniable.storage.samples import Sample
 from deniable.storage.store import Store
 
 if TYPE_CHECKING:
@@ -142,23 +136,23 @@ class ExperimentViews:
     def samples(self, key: str) -> list[Sample]:
         """Return the totals of one experiment over time, oldest first."""
         with self._store.read() as connection:
-            return samples.of(connection, experiments.by_key(connection, key))
+            return samples_of(connection, experiments.by_key(connection, key))
 
     def sampled(self) -> dict[str, tuple[int, int, int]]:
         """Return the stored times of the first and last sample and their number, by experiment id."""
         with self._store.read() as connection:
-            return samples.latest(connection)
+            return latest_samples(connection)
 
     def add_samples(self, taken: Sequence[tuple[Experiment, Sample]]) -> None:
         """Store totals. If another process stores the same ones first, these are dropped."""
 
         def add(connection: Connection) -> None:
             for experiment, sample in taken:
-                samples.add(connection, experiment, sample)
+                add_sample(connection, experiment, sample)
 
         with suppress(IntegrityError):
             self._store.retried(add)
 
     def thin_samples(self, experiment: Experiment) -> None:
         """Delete some of an experiment's samples if it has too many."""
-        self._store.retried(lambda connection: samples.thin(connection, experiment))
+        self._store.retried(lambda connection: thin_samples(connection, experiment))

@@ -13,14 +13,8 @@ from sqlalchemy import Connection
 
 from deniable.privacy.tables import Table, decoded_table
 from deniable.service.table_inputs import counts_now
-from deniable.storage import (
-    commitments,
-    experiments,
-    promise_entries,
-    promises,
-    scores,
-    times,
-)
+from deniable.storage import commitments, experiments, promise_entries, promises, times
+from deniable.storage.promise_entries import newest_scores, scores_detail
 from deniable.storage.records import Experiment, PublishedTable
 from deniable.storage.sums import Sums, sums
 from deniable.strategies.making import Recipe
@@ -49,8 +43,8 @@ def next_table(
     counts = counts_now(connection, experiment, now, found)
     wanted = None
     if recipe.kind.follows_scores:
-        wanted = scores.newest(connection, experiment)
-        counts["scores"] = None if wanted is None else scores.detail(wanted)
+        wanted = newest_scores(connection, experiment)
+        counts["scores"] = None if wanted is None else scores_detail(wanted)
     # All inputs of a strategy are stored with the table and chained through its digest.
     counts["horizon"] = recipe.horizon
     counts["rule"] = recipe.kind.rule
@@ -109,8 +103,8 @@ def put_into_force(
     if not live or not unchanged:  # stopped meanwhile, or its arms or segments changed
         return None
     if recipe_of(experiment).kind.follows_scores:
-        newest = scores.newest(connection, experiment)
-        if json.loads(made.counts)["scores"] != (newest and scores.detail(newest)):
+        newest = newest_scores(connection, experiment)
+        if json.loads(made.counts)["scores"] != (newest and scores_detail(newest)):
             return None  # new scores arrived meanwhile; the table that is due will use those
     store_table(connection, experiment, made)
     return made

@@ -13,7 +13,7 @@ from deniable.errors import InvalidArgumentError, TooManyAttemptsError
 from deniable.service import passwords
 from deniable.service.http.auth import authenticator_of, service_of
 from deniable.service.http.messages import Problem
-from deniable.storage.actors import act_as
+from deniable.storage.commitments import act_as
 from deniable.storage.records import User
 from deniable.web import answers
 from deniable.web.access import (

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from deniable._types import Record
 from deniable.charts import experiments as figures
 from deniable.charts.kept import specification
+from deniable.storage.counts import Sample
 from deniable.storage.records import Experiment
-from deniable.storage.samples import Sample
 from deniable.web.risks import SegmentRisk, regret_bound
 from deniable.web.standing import Standing
 from deniable.web.wording import in_nats, nats, whole

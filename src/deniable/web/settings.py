@@ -24,7 +24,7 @@ from deniable.service.people import INVITE_HOURS
 from deniable.service.service import Deniable
 from deniable.service.sessions import token_hash
 from deniable.service.webhook import secret_of
-from deniable.storage.actors import in_words
+from deniable.storage.commitments import actor_in_words
 from deniable.storage.records import ROLES, SCOPES, Scope, User, UserRole
 from deniable.web import answers, fields
 from deniable.web.access import (
@@ -181,7 +181,7 @@ def answer_request(request: Request, form: PrivacySubmission, service: Service) 
         answered = service.approvals.answer(form.text("request"), grant=grant)
     except DeniableError as error:
         return answers.redirect(request, "/settings", fields.in_words(error), "bad")
-    who = in_words(answered.asked_by) or "whoever asked"
+    who = actor_in_words(answered.asked_by) or "whoever asked"
     told = f"Granted: {who} can do it now, within a day." if grant else "Refused."
     return answers.redirect(request, "/settings", told)
 

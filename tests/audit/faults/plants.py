@@ -20,7 +20,7 @@ from tests.audit.recipes import MakeTable, publishes
 
 from deniable.errors import InvalidArgumentError
 from deniable.privacy.tables import Row, Table, thresholds
-from deniable.service import batch, experiment_state
+from deniable.service import batch, experiment_state, jobs
 from deniable.service.batch import ENTROPY, MARK_BYTES, Batch
 from deniable.service.drafts import NewArm
 from deniable.service.experiment_state import ExperimentState, system_bytes
@@ -175,14 +175,13 @@ def _whole(weights: Sequence[float]) -> Row:
 
 
 def _refusal(patch: Patch) -> None:
-    from deniable.service import service
 
     def checked(segment: object) -> str | None:
         if segment == SEGMENTS[1]:
             raise InvalidArgumentError("segment", "...", "another segment")
         return checked_segment(segment)
 
-    patch.setattr(service, "checked_segment", checked)
+    patch.setattr(jobs, "checked_segment", checked)
 
 
 def _in_answers(patch: Patch) -> None:

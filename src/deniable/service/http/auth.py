@@ -26,7 +26,7 @@ from deniable.errors import StoreUnavailableError
 from deniable.service.http.messages import Problem
 from deniable.service.http.messages import Scope as AsgiScope
 from deniable.service.service import Deniable
-from deniable.storage.actors import act_as
+from deniable.storage.commitments import act_as
 from deniable.storage.records import ROLES, SCOPES, ApiKey, Scope, User, UserRole
 
 Value = TypeVar("Value")
