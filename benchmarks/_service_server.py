@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from deniable.cli.serve import application
-from deniable.service.http import server, workers
+from deniable.service.http import server
 from deniable.service.http.decide_routes import DecideRoutes
 from deniable.service.settings import Settings
 from deniable.service.writer import AsyncDecisions
@@ -57,7 +57,7 @@ def main() -> None:
     sock = server.listening_socket(settings)
     print(server.address(sock), flush=True)
     if settings.workers > 1:
-        workers.supervise(settings, sock)
+        server.supervise(settings, sock)
     else:
         server.serve(application(settings, server.options_of(settings)), settings, sock)
 

@@ -175,7 +175,7 @@ FAULTS = (
         (f"{KEY}::test_the_firms_limit_is_rounded_down",),
     ),
     Fault(
-        "service/table_inputs.py",
+        "service/table_making.py",
         "                    4 * 10**9, experiment.trace_nano\n",
         "                    10**9, experiment.trace_nano\n",
         "counts have a quarter of the promised noise",
@@ -273,7 +273,7 @@ FAULTS = (
         (f"{GROWING}::test_a_table_that_was_made_before_a_segment_was_added_is_thrown_away",),
     ),
     Fault(
-        "service/table_inputs.py",
+        "service/table_making.py",
         "return rows + [[0] * width for _ in range(height - len(rows))]",
         "return rows + [list(rows[0]) for _ in range(height - len(rows))]",
         "a new segment begins with the noisy sums of the first one",

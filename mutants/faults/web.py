@@ -13,28 +13,28 @@ WATCHER = f"{TESTS}/test_watcher.py"
 
 FAULTS = (
     Fault(
-        "service/small_cells.py",
+        "service/evidence.py",
         "if visible and len(smallest) - len(visible) + unlisted == 1:",
         "if False:",
         "a lone small segment follows from the total",
         HIDING,
     ),
     Fault(
-        "service/small_cells.py",
+        "service/evidence.py",
         "SMALLEST_CELL = 30",
         "SMALLEST_CELL = 3",
         "figures on three visitors are told",
         HIDING,
     ),
     Fault(
-        "service/small_cells.py",
+        "service/evidence.py",
         "unlisted = 0 < shows[-1].sum() < SMALLEST_CELL",
         "unlisted = False and 0 < shows[-1].sum() < SMALLEST_CELL",
         "a few unlisted visitors follow from the total",
         HIDING,
     ),
     Fault(
-        "service/small_cells.py",
+        "service/evidence.py",
         "smallest = shows[:-1, np.asarray(active)].min(axis=1)",
         "smallest = shows[:-1, np.asarray(active)].max(axis=1)",
         "a segment is told whose rarest arm few were shown",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
 
-from deniable.service.draw_check import DrawCheck, draw_check
+from deniable.service.result_health import DrawCheck, draw_check
 from deniable.storage import commitments, counts, experiments, listing
 from deniable.storage.counts import Sample, add_sample, latest_samples, samples_of, thin_samples
 from deniable.storage.listing import Found, Labels, Search

@@ -17,8 +17,7 @@ from deniable._types import JsonObject
 from deniable.errors import InvalidArgumentError, WrongStateError
 from deniable.service.drafts import NO_TRACE
 from deniable.service.publisher import next_due
-from deniable.service.table_inputs import counts_now
-from deniable.service.table_making import recipe_of
+from deniable.service.table_making import counts_now, recipe_of
 from deniable.storage import commitments, experiments
 from deniable.storage.promise_entries import newest_scores, scores_detail
 from deniable.storage.records import Experiment, GateReport

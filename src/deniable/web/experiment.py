@@ -18,12 +18,12 @@ from deniable.charts.experiments import ARM_COLOURS, arm_colours
 from deniable.errors import NANO, DeniableError
 from deniable.privacy.serving import SPACE
 from deniable.privacy.tables import decoded_table
+from deniable.service.evidence import SMALLEST_CELL
 from deniable.service.http.auth import Service
 from deniable.service.result_figures import ResultFigures, figures_of
 from deniable.service.result_records import Results
 from deniable.service.results import results_of
 from deniable.service.service import Deniable
-from deniable.service.small_cells import SMALLEST_CELL
 from deniable.storage.records import Commitment, Experiment, PublishedTable
 from deniable.strategies import table_rules
 from deniable.web import answers, fields, live_charts, result_charts

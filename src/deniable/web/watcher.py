@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from deniable.errors import DeniableError
-from deniable.service.draw_check import DrawCheck
-from deniable.service.result_health import ResultHealth
+from deniable.service.result_health import DrawCheck, ResultHealth
 from deniable.service.service import Deniable
 from deniable.storage import times
 from deniable.storage.counts import MOST_SAMPLES, Sample

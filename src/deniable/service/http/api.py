@@ -16,11 +16,8 @@ from deniable._types import JsonObject
 from deniable.errors import DeniableError
 from deniable.service.http import (
     administration,
-    audit_routes,
     metrics,
     ofrep,
-    plan_routes,
-    score_routes,
 )
 from deniable.service.http.auth import Authenticator, Service, require
 from deniable.service.http.decide_routes import (
@@ -121,8 +118,7 @@ def make_api(
     api.state.authenticator = authenticator
     api.state.tally = tally
     api.state.readiness = Readiness(service)
-    ours = (operation, flags, *administration.ROUTERS, audit_routes.audit)
-    for router in (*ours, plan_routes.plans, score_routes.scores, *extra_routers):
+    for router in (operation, flags, *administration.ROUTERS, *extra_routers):
         # Not included: FastAPI makes included routes a second time at the first request, all of them.
         api.router.routes.extend(router.routes)
     api.add_exception_handler(DeniableError, _told)
