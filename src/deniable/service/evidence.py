@@ -283,8 +283,8 @@ SMALLEST_CELL = 30
 def told_positions(shows: FloatArray, active: Sequence[bool]) -> list[int]:
     """Return the indices of the segments whose figures may be shown.
 
-    Those are the ones with enough visitors of every active arm. If only one segment would be hidden, the next smallest is hidden too, so that its figures cannot be
-    computed as the difference from a total.
+    Those are the ones with enough visitors of every active arm. If only one segment would be hidden, the
+    next smallest is hidden too, so that its figures cannot be computed as the difference from a total.
 
     Args:
         shows: by segment and arm; the last row is for unlisted segments, (J + 1, K).
