@@ -66,8 +66,8 @@ def application(settings: Settings, options: Options) -> Application | Traced:
     from deniable.service.http.app import create_app
     from deniable.service.http.server import open_service
     from deniable.service.webhook import Webhook, checked_url
+    from deniable.web.access import TrustedProxy
     from deniable.web.pages import mount
-    from deniable.web.proxy import TrustedProxy
 
     proxy = TrustedProxy.of(settings.sign_in_header, settings.trusted_proxies)
     if settings.webhook_url:

@@ -17,14 +17,16 @@ from deniable.storage.commitments import act_as
 from deniable.storage.records import User
 from deniable.web import answers
 from deniable.web.access import (
+    COOKIE,
+    LIFETIME_SECONDS,
     ReaderSubmission,
+    Session,
     address_of,
     checked_form,
     session_of,
     signer_of,
     viewer_of,
 )
-from deniable.web.sessions import COOKIE, LIFETIME_SECONDS, Session
 
 router = APIRouter(include_in_schema=False)
 
