@@ -12,10 +12,7 @@ from __future__ import annotations
 from importlib import import_module
 
 _HOME = {
-    "datasets.asos": ("asos",),
-    "datasets.experiment": ("ExperimentData",),
-    "datasets.open_bandit": ("open_bandit",),
-    "datasets.synthetic": ("synthetic_portfolio",),
+    "datasets": ("ExperimentData", "asos", "open_bandit", "synthetic_portfolio"),
     "expectations.fit": ("FittedPrior", "fit_prior"),
     "leak.report": ("Leak", "measure_leak"),
     "planning.arm_plan": ("ArmPlan", "plan_arms"),

@@ -1,9 +1,9 @@
 """The lazy names of `deniable`, spelt out for type checkers; a test keeps this in step."""
 
-from deniable.datasets.asos import asos as asos
-from deniable.datasets.experiment import ExperimentData as ExperimentData
-from deniable.datasets.open_bandit import open_bandit as open_bandit
-from deniable.datasets.synthetic import synthetic_portfolio as synthetic_portfolio
+from deniable.datasets import ExperimentData as ExperimentData
+from deniable.datasets import asos as asos
+from deniable.datasets import open_bandit as open_bandit
+from deniable.datasets import synthetic_portfolio as synthetic_portfolio
 from deniable.expectations.fit import FittedPrior as FittedPrior
 from deniable.expectations.fit import fit_prior as fit_prior
 from deniable.leak.report import Leak as Leak

@@ -11,7 +11,7 @@ import pytest
 from tests.public_data import needs_public_data
 
 from deniable import ConstantPolicy, ExperimentData, Portfolio, RandomPolicy
-from deniable.datasets.experiment import data_folder
+from deniable.datasets import data_folder
 from deniable.studies import firm
 from deniable.studies.context import Context
 from deniable.studies.firm import summary_claims

@@ -12,8 +12,7 @@ from altair.typing import ChartType
 from deniable import Case, ConstantPolicy, DynamicPolicy, Environment, open_bandit
 from deniable._validation import FloatArray
 from deniable.charts.theme import themed, values
-from deniable.datasets.asos import asos
-from deniable.datasets.facts import RECOMMENDATION_RATES
+from deniable.datasets import RECOMMENDATION_RATES, asos
 from deniable.policies.base import Policy
 from deniable.policies.tables import AcrossTimePolicy, JointPolicy, PooledPolicy
 from deniable.strategies.joint_lp import best_table

@@ -6,7 +6,7 @@ import polars as pl
 
 from deniable import Environment, exploration_from_risk, open_bandit
 from deniable.charts.studies_clicks import total_clicks
-from deniable.datasets.facts import RECOMMENDATION_COUNTS, RECOMMENDATION_RATES
+from deniable.datasets import RECOMMENDATION_COUNTS, RECOMMENDATION_RATES
 from deniable.studies.clicks import ahead_by, best_budget, clicks_table, difference, row_of
 from deniable.studies.context import BUDGETS, Context
 from deniable.studies.contract import Claim, Figure, StudyResult, judged

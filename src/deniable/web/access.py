@@ -6,8 +6,8 @@ token was found to be right. Scripts that send JSON give the token in the header
 is let in enters the ledger by name with all that the request does.
 
 A browser keeps a random token with an end, signed. Who is signed in by it is in the store. The sign-in
-page has a session too, in which nobody is signed in yet: its form is bound to it. Signing in begins a new
-one, so that a token that somebody planted before opens nothing.
+page has a session too, in which nobody is signed in yet: its form is bound to it. Signing in begins a
+new one, so that a token that somebody planted before opens nothing.
 
 A proxy in front of the service may sign people in (single sign-on) and say in a header who it is. Off
 unless it is configured. The header counts only in requests that come from a listed address, and only if
