@@ -1,4 +1,4 @@
-"""Public datasets by path, the figures of the paper's applications, and a synthetic portfolio like ASOS's.
+"""Public datasets by path, the figures of the paper's applications, a synthetic portfolio like ASOS's.
 
 The published numbers let the paper's applications run without any file. The synthetic portfolio is
 drawn only from the published summary statistics of ASOS's. The following is the same for every seed:

@@ -93,7 +93,7 @@ def allocate(
         raise InvalidArgumentError("rows", rows, "a whole number, 0 or more")
     assumed = 0
     if illustration:
-        from deniable.portfolio.illustration import TWO_EXPERIMENTS
+        from deniable.portfolio.problem import TWO_EXPERIMENTS
 
         experiments, firm_budget, regime = TWO_EXPERIMENTS, firm_budget or 4.0, "dynamic"
     elif portfolio is None:
@@ -123,7 +123,7 @@ def allocate(
         typer.echo(f"allocation: {out}", err=True)
     if chart is not None:
         if illustration:
-            from deniable.charts.illustration import two_experiments
+            from deniable.charts.portfolio import two_experiments
 
             drawing = two_experiments()
         else:

@@ -91,7 +91,7 @@ class ArmPlan:
 
     def chart(self) -> ChartType:
         """Chart the matrix, the beliefs and the schedule with Altair."""
-        from deniable.charts.arm_plan import arm_plan_chart
+        from deniable.charts.strategies import arm_plan_chart
 
         return arm_plan_chart(budgets=self.budgets, horizon=self.horizon, prior=self.prior)
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import polars as pl
 
-from deniable.charts.studies_firm import firm_clicks, short, summary_panels
+from deniable.charts.studies import firm_clicks, short, summary_panels
 from deniable.studies.context import Context
 from deniable.studies.contract import Claim, Difference, Figure, StudyResult, judged, paired
 from deniable.studies.firm_clicks import (

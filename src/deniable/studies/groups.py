@@ -11,7 +11,7 @@ import polars as pl
 from altair.typing import ChartType
 
 from deniable import Allocation, Allocator, Portfolio
-from deniable.charts.studies_firm import SI_AXIS, short
+from deniable.charts.studies import SI_AXIS, short
 from deniable.charts.theme import INK, Records, ordered_scale, themed, values
 from deniable.studies.context import Context
 from deniable.studies.contract import Claim, Figure, StudyResult, judged

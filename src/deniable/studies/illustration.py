@@ -6,8 +6,8 @@ import numpy as np
 import polars as pl
 
 from deniable import Allocation, allocate, best_dynamic_budget, dynamic_gain
-from deniable.charts.illustration import two_experiments
-from deniable.portfolio.illustration import TWO_EXPERIMENTS
+from deniable.charts.portfolio import two_experiments
+from deniable.portfolio.problem import TWO_EXPERIMENTS
 from deniable.studies.context import Context
 from deniable.studies.contract import Claim, Figure, StudyResult, judged
 

@@ -8,7 +8,7 @@ import polars as pl
 from altair.typing import ChartType
 
 from deniable import RealizedRisk, allocate, equal_split, realized_risk, sampled_risk
-from deniable.charts.studies_firm import RULE_COLOURS
+from deniable.charts.studies import RULE_COLOURS
 from deniable.charts.theme import ACCENT, themed, values
 from deniable.studies.context import Context
 from deniable.studies.contract import Claim, Figure, StudyResult, judged

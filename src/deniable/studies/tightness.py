@@ -19,7 +19,7 @@ from deniable import (
     constant_regret,
     dynamic_regret,
 )
-from deniable.charts.studies_firm import SI_AXIS
+from deniable.charts.studies import SI_AXIS
 from deniable.charts.theme import INK, STRATEGY_COLOURS, themed, values
 from deniable.studies.context import Context
 from deniable.studies.contract import Claim, Figure, StudyResult, judged

@@ -8,7 +8,7 @@ from itertools import pairwise
 import polars as pl
 
 from deniable import Environment
-from deniable.charts.studies_clicks import total_clicks
+from deniable.charts.studies import total_clicks
 from deniable.datasets import WEBSITE_RATES, WEBSITE_RATES_AS_PLOTTED
 from deniable.studies.clicks import ahead_by, best_budget, clicks_table, difference, row_of
 from deniable.studies.context import BUDGETS, Context

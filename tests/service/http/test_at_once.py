@@ -296,7 +296,7 @@ def test_overload_is_told_at_once_and_counted_once(
             crowded.append(size)
             return True
 
-        monkeypatch.setattr(site._app._decide._service, "crowded", full)
+        monkeypatch.setattr(site._app._decide._service.writer, "crowded", full)
         request = site.post(path, document)
         at_once = await site.ask(request)
         assert crowded == [1]
