@@ -11,7 +11,7 @@ from deniable._types import JsonObject
 from deniable.errors import InvalidArgumentError
 from deniable.expectations.prior import SEGMENTS
 from deniable.privacy.belief import highest_belief
-from deniable.privacy.schedule import exhaustion_clock
+from deniable.privacy.exploration import exhaustion_clock
 from deniable.strategies.arm_budgets import ArmConstantStrategy, ArmDynamicStrategy
 from deniable.theory.arm_specific import (
     arm_specific_constant_regret,

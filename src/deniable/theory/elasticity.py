@@ -23,8 +23,7 @@ from numpy.typing import ArrayLike
 from deniable import _validation as check
 from deniable._blocks import in_blocks
 from deniable._validation import FloatArray, Floats
-from deniable.privacy.exploration import _at_budget, _AtBudget
-from deniable.privacy.schedule import _clock_within
+from deniable.privacy.exploration import _at_budget, _AtBudget, _clock_within
 from deniable.theory.regret import (
     _FEW,
     B,

@@ -37,8 +37,7 @@ from deniable import _validation as check
 from deniable._blocks import in_blocks
 from deniable._validation import FloatArray, Floats
 from deniable.errors import InvalidArgumentError
-from deniable.privacy.exploration import _at_budget, _AtBudget
-from deniable.privacy.schedule import _clock_within
+from deniable.privacy.exploration import _at_budget, _AtBudget, _clock_within
 
 A = 1 + 2 * np.sqrt(2)
 B = 4 * np.sqrt(2)
