@@ -15,8 +15,6 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from deniable.audit.adversary import ProvenRisk
-from deniable.audit.beliefs import ROUNDING, Beliefs
 from deniable.audit.decisions import MEMBER, DecisionLog
 from deniable.audit.draws import DrawTest, RowTests
 from deniable.audit.evidence import (
@@ -29,6 +27,7 @@ from deniable.audit.evidence import (
 )
 from deniable.audit.exact import ACROSS_TIME, VersionProof, decimal
 from deniable.audit.promise import Lottery, Promise
+from deniable.audit.watchers import ROUNDING, Beliefs, ProvenRisk
 from deniable.errors import NANO
 from deniable.inference._special import binomial_two_sided
 

@@ -8,8 +8,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from deniable._types import JsonObject
-from deniable.audit.adversary import ProvenRisk, proven_risk
-from deniable.audit.beliefs import Beliefs, realized_beliefs
 from deniable.audit.checks import (
     Check,
     belief_checks,
@@ -37,6 +35,7 @@ from deniable.audit.evidence import (
 )
 from deniable.audit.exact import VersionProof, exact_proof
 from deniable.audit.promise import Lottery, Promise
+from deniable.audit.watchers import Beliefs, ProvenRisk, proven_risk, realized_beliefs
 from deniable.errors import NANO
 
 if TYPE_CHECKING:
