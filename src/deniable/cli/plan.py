@@ -203,8 +203,7 @@ def _by_arm(
     others: dict[str, float | str | None],
 ) -> tuple[ArmPlan, list[Section]]:
     from deniable.expectations.prior import SEGMENTS
-    from deniable.planning.arm_plan import plan_arms
-    from deniable.planning.arm_report import arm_plan_sections
+    from deniable.planning.arm_plan import arm_plan_sections, plan_arms
 
     budgets = numbers("arm_budgets", arm_budgets)
     if arms is not None and whole("arms", arms) != len(budgets):

@@ -1,4 +1,4 @@
-"""What a study gets, `Context`: its scale, data and cached simulations; and what it gives, `StudyResult`.
+"""What a study gets, `Context` (scale, data, cached simulations), and what it gives, `StudyResult`.
 
 A result has paragraphs, figures with their data, tables, and claims with verdicts.
 """

@@ -21,7 +21,7 @@ from deniable.charts.kept import specification
 from deniable.charts.planning import PANELS, plan_data
 from deniable.errors import DeniableError, InvalidArgumentError
 from deniable.planning import report
-from deniable.planning.arm_report import arm_cost_words
+from deniable.planning.arm_plan import arm_cost_words
 from deniable.planning.plan import Plan
 from deniable.privacy.belief import highest_belief
 from deniable.service.drafts import NewArm

@@ -10,8 +10,8 @@ from starlette.responses import Response
 
 from deniable.audit.paper import can_print
 from deniable.documents import rendering
+from deniable.documents.kinds import AUDIT, SIGNING
 from deniable.documents.making import CHECKING, KINDS
-from deniable.documents.statement import AUDIT, SIGNING
 from deniable.errors import UnknownNameError
 from deniable.service.http.auth import service_of
 from deniable.storage.commitments import actor_in_words, current_actor
