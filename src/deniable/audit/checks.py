@@ -49,6 +49,17 @@ def broken(checks: Sequence[Check]) -> list[str]:
     return [check.name for check in checks if check.outcome == "broken"]
 
 
+class Checked:
+    """The result of an audit, which consists of checks."""
+
+    checks: tuple[Check, ...]
+
+    @property
+    def sound(self) -> bool:
+        """Whether no check found the promise broken."""
+        return not broken(self.checks)
+
+
 def exact_checks(promise: Promise, proofs: tuple[VersionProof, ...]) -> Iterator[Check]:
     """Yield the exact proof of each version."""
     for proof in proofs:

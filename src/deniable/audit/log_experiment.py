@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable._types import JsonObject
-from deniable.audit.checks import Check, broken, exact_checks
+from deniable.audit.checks import Check, Checked, exact_checks
 from deniable.audit.evidence import Cells, Evidence
 from deniable.audit.evidence import evidence as evidence_of
 from deniable.audit.exact import VersionProof, exact_proof
@@ -33,7 +33,7 @@ from deniable.strategies.rules import Wanted
 
 
 @dataclass(frozen=True)
-class AuditedExperiment:
+class AuditedExperiment(Checked):
     """The results for one experiment in a log.
 
     Attributes:
@@ -53,11 +53,6 @@ class AuditedExperiment:
     proofs: tuple[VersionProof, ...]
     checks: tuple[Check, ...]
     evidence: Evidence | None
-
-    @property
-    def sound(self) -> bool:
-        """Whether no check found the promise broken."""
-        return not broken(self.checks)
 
     def to_dict(self) -> JsonObject:
         """Return plain values for JSON."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from deniable._types import JsonObject
 from deniable.audit.checks import (
     Check,
+    Checked,
     belief_checks,
     broken,
     counted_check,
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Audit:
+class Audit(Checked):
     """The result of `audit`.
 
     Attributes:
@@ -69,11 +70,6 @@ class Audit:
     proven: ProvenRisk | None = None
     beliefs: Beliefs | None = None
     heads: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def sound(self) -> bool:
-        """Whether no check found the promise broken."""
-        return not broken(self.checks)
 
     @property
     def verdict(self) -> str:

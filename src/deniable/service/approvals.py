@@ -19,6 +19,7 @@ from typing import Literal, TypeAlias
 from sqlalchemy import Connection, delete, insert, select, update
 
 from deniable.errors import ApprovalNeededError, UnknownNameError, WrongStateError
+from deniable.service.ids import id_bytes
 from deniable.storage import commitments, times
 from deniable.storage.account import FirmSettings, read_settings
 from deniable.storage.commitments import current_actor
@@ -152,10 +153,7 @@ class Approvals:
         actor = current_actor() or ""
         if not actor.startswith("user:"):
             raise WrongStateError("only a person who is signed in by name can be the second person")
-        try:
-            identity = bytes.fromhex(request_id)
-        except ValueError:
-            raise UnknownNameError("request", request_id) from None
+        identity = id_bytes("request", request_id)
 
         def work(connection: Connection) -> Request:
             commitments.lock_chain(connection)

@@ -22,7 +22,15 @@ from deniable.storage.commitments import Entry
 from deniable.storage.ledger import Verification, chained, verify
 from deniable.storage.promise_entries import PromisedTable, promised_table, scores_of, table_problem
 from deniable.storage.records import SLOTS, Experiment
-from deniable.storage.schema import Query, counters, decisions, rewards, tables, tombstones
+from deniable.storage.schema import (
+    Query,
+    counters,
+    decisions,
+    rewarded_decisions,
+    rewards,
+    tables,
+    tombstones,
+)
 from deniable.storage.schema import commitments as commitment_rows
 from deniable.storage.store import Store
 
@@ -381,12 +389,7 @@ def _query(experiment: Experiment) -> Query:
             decisions.c.version,
             rewards.c.value,
         )
-        .outerjoin(
-            rewards,
-            (rewards.c.experiment_id == decisions.c.experiment_id)
-            & (rewards.c.decision_id == decisions.c.id)
-            & (rewards.c.metric == 0),
-        )
+        .select_from(rewarded_decisions)
         .where(
             decisions.c.experiment_id == bytes.fromhex(experiment.id),
             decisions.c.salt.is_not(None),

@@ -31,7 +31,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection, insert, select
 
-from deniable.errors import InvalidArgumentError, WrongStateError
+from deniable.errors import InvalidArgumentError, UnknownNameError, WrongStateError
 from deniable.storage.commitments import linked, lock_chain, record
 from deniable.storage.schema import commitments, facts
 
@@ -179,6 +179,20 @@ class DecisionIds:
     def stored(self, shown: bytes) -> bytes:
         """Return the stored form of a shown id. The operation is its own inverse."""
         return bytes.fromhex(self.shown(shown))
+
+
+def id_bytes(kind: str, text: str) -> bytes:
+    """Return the bytes of an id in hexadecimal digits; a text that is none names nothing.
+
+    >>> id_bytes("API key", "checkout")
+    Traceback (most recent call last):
+    ...
+    deniable.errors.UnknownNameError: there is no API key 'checkout'
+    """
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        raise UnknownNameError(kind, text) from None
 
 
 # -- the key -------------------------------------------------------------------------------------

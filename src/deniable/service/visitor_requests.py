@@ -16,7 +16,7 @@ from deniable.service.jobs import checked_visitor
 from deniable.storage import erasure, experiments, times
 from deniable.storage.erasure import Erasure
 from deniable.storage.records import MICRO, UNKNOWN_SEGMENT, Decision, Experiment, Role, Status
-from deniable.storage.schema import StoredRow, arms, decisions, rewards
+from deniable.storage.schema import StoredRow, arms, decisions, rewarded_decisions, rewards
 from deniable.storage.schema import experiments as experiment_rows
 from deniable.storage.store import Store
 
@@ -113,12 +113,7 @@ class VisitorRequests:
                 identity = bytes.fromhex(experiment.id)
                 rows = connection.execute(
                     select(decisions, rewards.c.value.label("reward"))
-                    .outerjoin(
-                        rewards,
-                        (rewards.c.experiment_id == decisions.c.experiment_id)
-                        & (rewards.c.decision_id == decisions.c.id)
-                        & (rewards.c.metric == 0),
-                    )
+                    .select_from(rewarded_decisions)
                     .where(
                         decisions.c.experiment_id == identity,
                         decisions.c.visitor.in_(self._hashes(identity, visitor)),
