@@ -215,7 +215,7 @@ def api_keys(service: Service) -> list[models.KeyReply]:
 def create_api_key(service: Service, wanted: models.KeyRequest) -> models.KeyReply:
     """Create an API key. Its secret is only in this response."""
     secret, key = service.keys.create(wanted.label, wanted.scopes)
-    return models.KeyReply.of(key, secret)
+    return models.KeyReply.of(key).model_copy(update={"secret": secret})
 
 
 @admin.post("/keys/{key_id}/revoke", responses=problems(404))
@@ -236,7 +236,7 @@ def ledger(service: Service) -> list[models.CommitmentReply]:
 def verification(service: Service) -> models.VerificationReply:
     """Check all chains, counters and totals; reports the first problem."""
     found = service.ledger.verify()
-    return models.VerificationReply.model_validate(found, from_attributes=True)
+    return models.VerificationReply.of(found)
 
 
 @privacy.post("/erasures")
@@ -299,7 +299,7 @@ def scratch_decisions(
 ) -> list[models.StoredDrawReply]:
     """Up to 10,000 of its stored decisions after an id, in the order of ids."""
     found = service.scratch.stored(scratch, after=after, limit=PAGE)
-    return [models.StoredDrawReply.model_validate(one, from_attributes=True) for one in found]
+    return [models.StoredDrawReply.of(one) for one in found]
 
 
 @audit.delete("/scratch/{scratch}", responses=problems(404))
