@@ -109,14 +109,14 @@ FAULTS = (
         ("src/deniable/charts/leak.py", "tests/cli/test_leak.py::test_people_are_a_hundred"),
     ),
     Fault(
-        "charts/kept.py",
+        "charts/cache.py",
         "asked = (make.__module__, make.__qualname__, arguments, strategies)",
         "asked = (make.__module__, make.__qualname__, strategies)",
         "the chart of other arms is taken",
         ("tests/charts/test_kept.py::test_every_argument_makes_another",),
     ),
     Fault(
-        "charts/kept.py",
+        "charts/cache.py",
         "{hash_of_sources(sorted(sources))}-",
         "",
         "charts of an older release are shown",

@@ -84,14 +84,14 @@ FAULTS = (
         LEASES,
     ),
     Fault(
-        "service/identity.py",
+        "service/lease.py",
         ".where(writers.c.id > COMMITMENT_CHAIN, writers.c.lease_until < now)",
         ".where(writers.c.id > COMMITMENT_CHAIN)",
         "a lease that runs is looked at as free",
         equivalent="the update beside it asks for the lease again; where it runs, a chain is begun",
     ),
     Fault(
-        "service/identity.py",
+        "service/lease.py",
         "            .where(writers.c.id == free, writers.c.lease_until < now)",
         "            .where(writers.c.id == free)",
         "a chain that another process just took is taken again",

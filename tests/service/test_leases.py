@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import Select, insert, select, update
 from tests.service.support import running, serving, shows
 
-from deniable.service.identity import Identity, claim
+from deniable.service.lease import Identity, claim
 from deniable.service.service import Deniable
 from deniable.service.service import open as open_service
 from deniable.storage import times

@@ -50,7 +50,7 @@ def audit_experiment(
     check_chart(chart)
     if out is not None:
         from deniable.audit.page import experiment_page
-        from deniable.audit.paper import check_report_path, save_report
+        from deniable.audit.save import check_report_path, save_report
 
         check_report_path(out)
     with opened(store, key_file) as service:
@@ -128,7 +128,7 @@ def audit_firm(
     """
     if out is not None:
         from deniable.audit.page import firm_page
-        from deniable.audit.paper import check_report_path, save_report
+        from deniable.audit.save import check_report_path, save_report
 
         check_report_path(out)
     with opened(store, key_file) as service:

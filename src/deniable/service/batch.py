@@ -20,9 +20,9 @@ from struct import Struct
 
 from deniable.errors import InvalidArgumentError
 from deniable.service.experiment_state import ExperimentState, system_bytes
-from deniable.service.identity import LEASE_MICROSECONDS, Identity
 from deniable.service.ids import normalised, spellings
 from deniable.service.jobs import DecideJob, RewardJob
+from deniable.service.lease import LEASE_MICROSECONDS, Identity
 from deniable.storage.chain import pack_decision, pack_erasable, reward_commitment, reward_hash
 from deniable.storage.erasure import tombstone
 from deniable.storage.records import MICRO, UNKNOWN_SEGMENT, Decision, Role

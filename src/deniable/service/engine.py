@@ -28,8 +28,8 @@ from deniable.service.batch import (
     outcomes_of,
 )
 from deniable.service.experiment_state import ExperimentState, ExperimentStates, OutOfDate
-from deniable.service.identity import Identity, claim, claim_scratch, release
 from deniable.service.jobs import DecideJob, Job, RewardJob
+from deniable.service.lease import Identity, claim, claim_scratch, release
 from deniable.storage import commitments, times
 from deniable.storage.records import SCRATCH_PREFIX
 from deniable.storage.schema import experiments as table

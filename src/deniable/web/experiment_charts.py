@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from deniable._types import Record
+from deniable.charts.cache import specification
 from deniable.charts.experiments import (
     MOST_ARMS,
     REGRET_SERIES,
@@ -13,7 +14,6 @@ from deniable.charts.experiments import (
     segment_risks,
     totals_over_time,
 )
-from deniable.charts.kept import specification
 from deniable.charts.results import delay_curve, lift_sequence, rates_with_bands, traffic_by_arm
 from deniable.service.result_figures import ResultFigures
 from deniable.service.result_health import ResultHealth

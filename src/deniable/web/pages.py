@@ -26,8 +26,8 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 
+from deniable.charts.cache import specification
 from deniable.charts.experiments import spending_chart
-from deniable.charts.kept import specification
 from deniable.charts.planning import PANELS
 from deniable.charts.portfolio_page import CHARTS
 from deniable.errors import DeniableError

@@ -17,7 +17,7 @@ from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
 from deniable._types import JsonObject, Record
-from deniable.charts.kept import specification
+from deniable.charts.cache import specification
 from deniable.charts.planning import PANELS, plan_data
 from deniable.errors import DeniableError, InvalidArgumentError
 from deniable.planning import report

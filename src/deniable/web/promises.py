@@ -8,7 +8,7 @@ from threading import Lock
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from deniable.audit.paper import can_print
+from deniable.audit.save import can_print
 from deniable.documents import rendering
 from deniable.documents.kinds import AUDIT, SIGNING
 from deniable.documents.making import CHECKING, KINDS
