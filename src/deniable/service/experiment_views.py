@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
 
-from deniable.service.result_health import DrawCheck, draw_check
 from deniable.storage import commitments, counts, experiments, listing
 from deniable.storage.counts import Sample, add_sample, latest_samples, samples_of, thin_samples
 from deniable.storage.listing import Found, Labels, Search
@@ -24,7 +23,7 @@ from deniable.storage.store import Store
 
 if TYPE_CHECKING:
     from deniable.service.evidence import CounterCache, Evidence
-    from deniable.service.result_health import ResultHealth
+    from deniable.service.result_health import DrawCheck, ResultHealth
     from deniable.service.result_records import Results
 
 
@@ -104,6 +103,8 @@ class ExperimentViews:
 
     def draw_check(self, experiment: Experiment) -> DrawCheck:
         """Compare how often each arm was shown with the published tables."""
+        from deniable.service.result_health import draw_check
+
         with self._store.read() as connection:
             return draw_check(connection, experiment)
 

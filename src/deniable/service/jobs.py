@@ -87,7 +87,7 @@ def decide_job(
     *,
     waiter: object = None,
 ) -> DecideJob:
-    """Return a validated job. Raises InvalidArgumentError immediately; other errors end up in it."""
+    """Return a validated job; raises InvalidArgumentError. Other errors end up in `job.error`."""
     for visitor in visitors:
         checked_visitor(visitor)
     for segment in segments:
