@@ -246,14 +246,9 @@ def _in_form(
     sizes: tuple[ArrayLike, ArrayLike, ArrayLike, ArrayLike],
     shares: ArrayLike | None,
 ) -> Floats:
-    """Return a bound, or its gain, in one of its forms.
+    """Return a bound, or its gain: summed over the segments by `one`, or as `printed` in the paper.
 
-    Args:
-        form: "summed" over the segments, or as in the "paper".
-        one: (K, visitors of a segment, budget) -> its part of the sum.
-        printed: (K, T, budget, J) -> the paper's form.
-        sizes: K, T, budget and J, as given.
-        shares: by segment, as given.
+    `sizes` are K, T, the budget and J, as given.
     """
     n_arms, horizon, budget, n_segments = sizes
     arms, visitors, segments = _sizes(n_arms, horizon, n_segments)
