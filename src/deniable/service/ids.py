@@ -187,7 +187,7 @@ def id_bytes(kind: str, text: str) -> bytes:
     >>> id_bytes("API key", "checkout")
     Traceback (most recent call last):
     ...
-    deniable.errors.UnknownNameError: there is no API key 'checkout'
+    deniable.errors.UnknownNameError: no API key is called 'checkout'
     """
     try:
         return bytes.fromhex(text)
