@@ -55,9 +55,15 @@ def _secret(service: Any) -> str:
 
 def _decide(service: Any, requests: list[list[str]]) -> None:
     """These requests at once, as one batch of the writer; returns when all are durable."""
+    if hasattr(service, "submit"):  # until version 0.1 the service itself made jobs
+        decide_job, submit = service.decide_job, service.submit
+    else:
+        from deniable.service.jobs import decide_job
+
+        submit = service.writer.submit_all
     finished = threading.Semaphore(0)
     jobs = [
-        service.decide_job(
+        decide_job(
             EXPERIMENT,
             visitors,
             ["ab"[number % 2] for number in range(len(visitors))],
@@ -65,7 +71,7 @@ def _decide(service: Any, requests: list[list[str]]) -> None:
         )
         for visitors in requests
     ]
-    service.submit(jobs)
+    submit(jobs)
     for _ in jobs:
         finished.acquire()
     assert all(job.error is None and len(job.answers) == job.size for job in jobs)

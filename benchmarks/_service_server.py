@@ -11,10 +11,10 @@ import sys
 from collections.abc import Sequence
 
 from deniable.cli.serve import application
-from deniable.service.asynchronous import AsyncDecisions
-from deniable.service.http import server, workers
+from deniable.service.http import server
 from deniable.service.http.decide_routes import DecideRoutes
 from deniable.service.settings import Settings
+from deniable.service.writer import AsyncDecisions
 from deniable.storage.records import Decision
 
 
@@ -23,6 +23,7 @@ class Nothing:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
+        self.writer = self
 
     def decide(
         self,
@@ -56,7 +57,7 @@ def main() -> None:
     sock = server.listening_socket(settings)
     print(server.address(sock), flush=True)
     if settings.workers > 1:
-        workers.supervise(settings, sock)
+        server.supervise(settings, sock)
     else:
         server.serve(application(settings, server.options_of(settings)), settings, sock)
 

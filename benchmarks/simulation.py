@@ -16,10 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.timing import row
-from deniable.datasets.asos import asos
-from deniable.datasets.experiment import ExperimentData
-from deniable.datasets.facts import RECOMMENDATION_RATES
-from deniable.datasets.synthetic import synthetic_portfolio
+from deniable.datasets import RECOMMENDATION_RATES, ExperimentData, asos, synthetic_portfolio
 from deniable.errors import InvalidArgumentError
 from deniable.policies.base import Policy
 from deniable.policies.benchmarks import GittinsPolicy, RandomPolicy

@@ -20,7 +20,7 @@ from tests.portable_sql import watching
 from tests.postgres import PostgresServer, emptied
 from tests.public_data import LEFT_OUT
 
-from deniable.storage import migrate
+from deniable.storage import connect as connecting
 from deniable.storage.connect import connect
 
 FOR_TESTS = {"DENIABLE_CACHE", "DENIABLE_DATA", "DENIABLE_NO_SKIPS"}
@@ -153,7 +153,7 @@ def postgres_database(postgres: PostgresServer) -> str:
 @pytest.fixture
 def real_migrations(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stores are made by the migrations, not by a copy of what they make."""
-    monkeypatch.setattr(migrate, "_upgrade", thrift.real_upgrade)
+    monkeypatch.setattr(connecting, "_upgrade", thrift.real_upgrade)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

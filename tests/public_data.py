@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from deniable.datasets.experiment import data_folder
+from deniable.datasets import data_folder
 
 LEFT_OUT = "NO PUBLIC DATA: DENIABLE_DATA is not set"
 """The one reason to skip a test that CI accepts."""

@@ -54,7 +54,7 @@ def _lists() -> list[Path]:
     return [path for path in folder.glob("*.py") if path.stem != "__init__"]
 
 
-@pytest.mark.parametrize("only", ["storage", "sqlite_hot", "kept for ever", "storage,http"])
+@pytest.mark.parametrize("only", ["storage", "sqlite_files", "kept for ever", "storage,http"])
 def test_some_are_chosen(only: str) -> None:
     found = chosen(FAULTS, only.split(","))
     assert 0 < len(found) < len(ALL)

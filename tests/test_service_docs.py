@@ -15,8 +15,8 @@ DOCS = ROOT / "docs"
 
 
 def test_deployment_files_name_real_settings_and_commands() -> None:
+    from deniable.service.ids import ENVIRONMENT
     from deniable.service.settings import CONFIG, Settings, variable
-    from deniable.service.visitors import ENVIRONMENT
 
     known = {variable(name) for name in Settings.model_fields} | {CONFIG, ENVIRONMENT}
     deploy = ROOT / "deploy"
@@ -72,8 +72,8 @@ def manifests() -> dict[str, Document]:
 
 def wrong(found: dict[str, Document]) -> list[str]:
     """What a cluster would refuse, or what would not fit the service."""
+    from deniable.service.ids import ENVIRONMENT
     from deniable.service.settings import Settings, load, variable
-    from deniable.service.visitors import ENVIRONMENT
 
     told = [kind for kind, version in VERSIONS.items() if found[kind].get("apiVersion") != version]
     deployment = found["Deployment"]["spec"]

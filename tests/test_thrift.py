@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import literal, select
 from tests import thrift
 
-from deniable.storage import migrate
+from deniable.storage import connect as connecting
 from deniable.storage.connect import connect
 
 
@@ -24,9 +24,9 @@ def contents(path: Path) -> list[str]:
 def test_a_copied_store_is_what_the_migrations_make(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert migrate._upgrade is not thrift.real_upgrade
+    assert connecting._upgrade is not thrift.real_upgrade
     connect(f"sqlite:///{tmp_path / 'copied.db'}").close()
-    monkeypatch.setattr(migrate, "_upgrade", thrift.real_upgrade)
+    monkeypatch.setattr(connecting, "_upgrade", thrift.real_upgrade)
     connect(f"sqlite:///{tmp_path / 'migrated.db'}").close()
     assert contents(tmp_path / "copied.db") == contents(tmp_path / "migrated.db")
 

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, Engine, create_engine
 from sqlalchemy.util import LRUCache
 
-from deniable.storage import migrate
+from deniable.storage import connect as connecting
 
 MEMORY = Path("/dev/shm")
 ROOM = 4 * 2**30
@@ -27,7 +27,7 @@ ROOM = 4 * 2**30
 
 Item = TypeVar("Item")
 
-real_upgrade = migrate._upgrade
+real_upgrade = connecting._upgrade
 
 
 def scratch_in_memory() -> None:
@@ -49,7 +49,7 @@ def no_authorities() -> None:
 
 def tables_from_a_copy() -> None:
     """New SQLite stores get what the migrations made once, instead of running all of them."""
-    migrate._upgrade = _upgrade
+    connecting._upgrade = _upgrade
 
 
 class _Compiled(LRUCache[Any, Any]):

@@ -97,14 +97,14 @@ FAULTS = (
         (f"{TESTS}/test_exact.py::test_a_table_that_does_not_follow_from_its_counts_is_caught",),
     ),
     Fault(
-        "audit/adversary.py",
+        "audit/watchers.py",
         "low, high = limits(counts, alpha / max(n_intervals, 1))",
         "low, high = limits(counts, alpha)",
         "the limits of many cells are not corrected",
         (f"{LINES}::test_what_counts_prove_is_corrected_for_all_that_is_compared",),
     ),
     Fault(
-        "audit/adversary.py",
+        "audit/watchers.py",
         "return self.nats > self.budget",
         "return self.nats > 2 * self.budget",
         "counts must prove twice the budget",
@@ -118,7 +118,7 @@ FAULTS = (
         (f"{LINES}::test_only_members_are_compared_with_their_segments_row",),
     ),
     Fault(
-        "audit/beliefs.py",
+        "audit/watchers.py",
         "others = (total - joint) / (1 - before)",
         "others = total",
         "odds are compared with everybody's probability",

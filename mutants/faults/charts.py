@@ -23,7 +23,7 @@ FAULTS = (
         _of("belief"),
     ),
     Fault(
-        "charts/arm_plan.py",
+        "charts/strategies.py",
         'x=alt.X("greedy:N", sort=names, title="greedy arm", axis=alt.Axis(labelAngle=0)),\n'
         '        y=alt.Y("shown:N", sort=names, title="shown arm"),',
         'x=alt.X("shown:N", sort=names, title="greedy arm", axis=alt.Axis(labelAngle=0)),\n'
@@ -95,7 +95,7 @@ FAULTS = (
         (f"{DATA[0]}::test_the_audit_shows_what_was_observed_beside_the_design",),
     ),
     Fault(
-        "charts/studies_firm.py",
+        "charts/studies.py",
         'y=alt.Y("q25:Q"), y2="q75:Q"',
         'y=alt.Y("median:Q"), y2="q75:Q"',
         "the lower quartile is the median",
@@ -109,14 +109,14 @@ FAULTS = (
         ("src/deniable/charts/leak.py", "tests/cli/test_leak.py::test_people_are_a_hundred"),
     ),
     Fault(
-        "charts/kept.py",
+        "charts/cache.py",
         "asked = (make.__module__, make.__qualname__, arguments, strategies)",
         "asked = (make.__module__, make.__qualname__, strategies)",
         "the chart of other arms is taken",
         ("tests/charts/test_kept.py::test_every_argument_makes_another",),
     ),
     Fault(
-        "charts/kept.py",
+        "charts/cache.py",
         "{hash_of_sources(sorted(sources))}-",
         "",
         "charts of an older release are shown",

@@ -21,7 +21,7 @@ FAULTS = (
         AT_ONCE,
     ),
     Fault(
-        "service/http/messages.py",
+        "service/http/decide_routes.py",
         "and set(map(len, documents)) == {2}:",
         "and True:",
         "a batch may have members that nobody knows",
@@ -108,7 +108,7 @@ FAULTS = (
         (SCOPES,),
     ),
     Fault(
-        "service/http/messages.py",
+        "service/http/auth.py",
         "            if found is not None:\n",
         "            if False:\n",
         "two Authorization headers are accepted",

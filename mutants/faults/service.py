@@ -21,7 +21,7 @@ SUCCESSORS = ("tests/service/test_publishing.py",)
 
 FAULTS = (
     Fault(
-        "service/spelling.py",
+        "service/ids.py",
         "visitor.translate(_REMOVED)",
         "visitor",
         "an invisible character makes another visitor",
@@ -84,14 +84,14 @@ FAULTS = (
         LEASES,
     ),
     Fault(
-        "service/identity.py",
+        "service/lease.py",
         ".where(writers.c.id > COMMITMENT_CHAIN, writers.c.lease_until < now)",
         ".where(writers.c.id > COMMITMENT_CHAIN)",
         "a lease that runs is looked at as free",
         equivalent="the update beside it asks for the lease again; where it runs, a chain is begun",
     ),
     Fault(
-        "service/identity.py",
+        "service/lease.py",
         "            .where(writers.c.id == free, writers.c.lease_until < now)",
         "            .where(writers.c.id == free)",
         "a chain that another process just took is taken again",
@@ -140,28 +140,28 @@ FAULTS = (
         ("tests/promise/test_exhaustion.py::test_visiting_and_erasing_for_ever",),
     ),
     Fault(
-        "service/visitors.py",
+        "service/ids.py",
         "if stat.S_IMODE(path.stat().st_mode) & 0o077:",
         "if stat.S_IMODE(path.stat().st_mode) & 0o022:",
         "a key file that everybody can read is accepted",
         (f"{KEY}::test_a_key_that_others_can_open_is_refused",),
     ),
     Fault(
-        "service/visitors.py",
+        "service/ids.py",
         "descriptor = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)",
         "descriptor = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)",
         "a new key file can be read by everybody",
         (f"{KEY}::test_a_new_key_is_private_under_any_mask",),
     ),
     Fault(
-        "service/visitors.py",
+        "service/ids.py",
         "elif known != fingerprint(key):",
         "elif False:",
         "with another key every visitor is new",
         ("tests/promise/test_side_channels.py::test_a_wrong_key_is_refused_and_stays_as_it_is",),
     ),
     Fault(
-        "service/spelling.py",
+        "service/ids.py",
         'return unicodedata.normalize("NFC", visitor.translate(_REMOVED)).strip()',
         "return visitor.translate(_REMOVED).strip()",
         "two spellings of one id are two visitors",
@@ -175,7 +175,7 @@ FAULTS = (
         (f"{KEY}::test_the_firms_limit_is_rounded_down",),
     ),
     Fault(
-        "service/table_inputs.py",
+        "service/table_making.py",
         "                    4 * 10**9, experiment.trace_nano\n",
         "                    10**9, experiment.trace_nano\n",
         "counts have a quarter of the promised noise",
@@ -189,21 +189,21 @@ FAULTS = (
         (f"{TESTS}/test_leases.py::test_one_process_publishes_at_a_time",),
     ),
     Fault(
-        "service/queueing.py",
+        "service/jobs.py",
         "return bisect_left(SIZE_CLASSES, size)",
         "return 0",
         "large batches crowd out single decisions",
         QUEUEING,
     ),
     Fault(
-        "service/queueing.py",
+        "service/jobs.py",
         "                if job.since < oldest:\n",
         "                if False:\n",
         "jobs that waited too long are served while others wait",
         QUEUEING,
     ),
     Fault(
-        "service/queueing.py",
+        "service/jobs.py",
         "while self.size and self.size + size > self._limit:",
         "while False:",
         "the queue has no limit",
@@ -273,7 +273,7 @@ FAULTS = (
         (f"{GROWING}::test_a_table_that_was_made_before_a_segment_was_added_is_thrown_away",),
     ),
     Fault(
-        "service/table_inputs.py",
+        "service/table_making.py",
         "return rows + [[0] * width for _ in range(height - len(rows))]",
         "return rows + [list(rows[0]) for _ in range(height - len(rows))]",
         "a new segment begins with the noisy sums of the first one",
@@ -289,7 +289,7 @@ FAULTS = (
     ),
     Fault(
         "service/table_making.py",
-        'if json.loads(made.counts)["scores"] != (newest and scores.detail(newest)):',
+        'if json.loads(made.counts)["scores"] != (newest and scores_detail(newest)):',
         'if json.loads(made.counts)["scores"] is False:',
         "a table follows scores that newer ones have replaced",
         (f"{TESTS}/test_scores.py::test_scores_that_come_while_a_table_is_made_are_followed",),
@@ -330,7 +330,7 @@ FAULTS = (
         (f"{PUBLISHING}::test_whatever_fails_publishing_goes_on",),
     ),
     Fault(
-        "service/writer.py",
+        "service/jobs.py",
         "BATCH_SECONDS if mixed else LONG_BATCH_SECONDS",
         "LONG_BATCH_SECONDS",
         "single visitors wait for long transactions",
@@ -351,7 +351,7 @@ FAULTS = (
         (f"{PUBLISHING}::test_the_counters_are_looked_at_once_for_each_table",),
     ),
     Fault(
-        "service/asynchronous.py",
+        "service/writer.py",
         "        while waiting and _future(waiting[0]).done():\n            waiting.popleft()\n\n",
         "\n",
         "answered jobs are kept until their deadline",

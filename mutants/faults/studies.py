@@ -66,7 +66,7 @@ FAULTS = (
         (f"{SHARES}::test_a_difference_is_told_beyond_noise_only",),
     ),
     Fault(
-        "studies/context.py",
+        "studies/contract.py",
         "parts += [world.phases.tobytes(), world.shares.tobytes()]",
         "",
         "results of other click rates are found again",

@@ -57,8 +57,8 @@ FAULTS = (
     ),
     Fault(
         "theory/elasticity.py",
-        "gain = spent.fall * (visitors * spent.rate - estimation / 2)",
-        "gain = spent.fall * (visitors * spent.rate - estimation)",
+        "spent.fall * (visitors * spent.rate - estimation / 2)",
+        "spent.fall * (visitors * spent.rate - estimation)",
         "the constant gain weighs its terms wrongly",
         (f"{TESTS}/test_elasticity.py::test_derivatives",),
     ),

@@ -13,28 +13,28 @@ WATCHER = f"{TESTS}/test_watcher.py"
 
 FAULTS = (
     Fault(
-        "service/small_cells.py",
+        "service/evidence.py",
         "if visible and len(smallest) - len(visible) + unlisted == 1:",
         "if False:",
         "a lone small segment follows from the total",
         HIDING,
     ),
     Fault(
-        "service/small_cells.py",
+        "service/evidence.py",
         "SMALLEST_CELL = 30",
         "SMALLEST_CELL = 3",
         "figures on three visitors are told",
         HIDING,
     ),
     Fault(
-        "service/small_cells.py",
+        "service/evidence.py",
         "unlisted = 0 < shows[-1].sum() < SMALLEST_CELL",
         "unlisted = False and 0 < shows[-1].sum() < SMALLEST_CELL",
         "a few unlisted visitors follow from the total",
         HIDING,
     ),
     Fault(
-        "service/small_cells.py",
+        "service/evidence.py",
         "smallest = shows[:-1, np.asarray(active)].min(axis=1)",
         "smallest = shows[:-1, np.asarray(active)].max(axis=1)",
         "a segment is told whose rarest arm few were shown",
@@ -83,14 +83,14 @@ FAULTS = (
         STANDING,
     ),
     Fault(
-        "web/sessions.py",
+        "web/access.py",
         'if not hmac.compare_digest(signature, self.sign("session", f"{token}.{expires}")):',
         "if False:",
         "a session can be forged",
         (f"{ACCESS}::test_a_session_cannot_be_stretched_or_guessed",),
     ),
     Fault(
-        "web/sessions.py",
+        "web/access.py",
         "if int(expires) <= (time.time() if now is None else now):",
         "if False:",
         "a session never ends",
@@ -132,7 +132,7 @@ FAULTS = (
         (f"{TESTS}/test_people.py::test_from_invitation_to_the_ledger",),
     ),
     Fault(
-        "web/proxy.py",
+        "web/access.py",
         "if not self.header or not self.trusts(request):",
         "if not self.header:",
         "anybody signs in by sending the proxy's header",
@@ -184,7 +184,7 @@ FAULTS = (
         (f"{TESTS}/test_lists.py::test_pages_orders_and_filters_are_in_the_address",),
     ),
     Fault(
-        "web/preparation.py",
+        "web/pages.py",
         "while not self._ended.is_set() and self._quiet_in() > 0:",
         "while False:",
         "first visits wait for what is prepared for later ones",

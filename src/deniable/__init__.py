@@ -12,10 +12,7 @@ from __future__ import annotations
 from importlib import import_module
 
 _HOME = {
-    "datasets.asos": ("asos",),
-    "datasets.experiment": ("ExperimentData",),
-    "datasets.open_bandit": ("open_bandit",),
-    "datasets.synthetic": ("synthetic_portfolio",),
+    "datasets": ("ExperimentData", "asos", "open_bandit", "synthetic_portfolio"),
     "expectations.fit": ("FittedPrior", "fit_prior"),
     "leak.report": ("Leak", "measure_leak"),
     "planning.arm_plan": ("ArmPlan", "plan_arms"),
@@ -49,19 +46,25 @@ _HOME = {
     ),
     "portfolio.table": ("read_portfolio", "write_allocation"),
     "portfolio.whatif": ("WhatIf", "budget_for_share", "what_if"),
-    "privacy.belief": ("belief_curve", "budget_for_belief", "highest_belief", "lowest_belief"),
+    "privacy.belief": (
+        "Tracker",
+        "belief_curve",
+        "budget_for_belief",
+        "highest_belief",
+        "lowest_belief",
+    ),
     "privacy.composition": ("BudgetAccount", "nano_down", "nano_up", "parallel", "sequential"),
-    "privacy.exploration": ("exploration_from_risk", "risk_from_exploration"),
-    "privacy.mechanism": ("ArmSpecificResponse", "RandomizedResponse"),
-    "privacy.schedule": (
+    "privacy.exploration": (
         "dynamic_exploration",
         "dynamic_risk",
         "exhaustion_clock",
         "exhaustion_times",
         "expected_exhaustion_time",
+        "exploration_from_risk",
+        "risk_from_exploration",
     ),
+    "privacy.mechanism": ("ArmSpecificResponse", "RandomizedResponse"),
     "privacy.serving": ("ServingSchedule", "ServingTable", "arm_specific_table", "symmetric_table"),
-    "privacy.tracker": ("Tracker",),
     "simulation.environment": ("Environment",),
     "simulation.kernels.gittins_table": ("gittins_index",),
     "simulation.results": ("SimulationResult",),

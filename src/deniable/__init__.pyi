@@ -1,9 +1,9 @@
 """The lazy names of `deniable`, spelt out for type checkers; a test keeps this in step."""
 
-from deniable.datasets.asos import asos as asos
-from deniable.datasets.experiment import ExperimentData as ExperimentData
-from deniable.datasets.open_bandit import open_bandit as open_bandit
-from deniable.datasets.synthetic import synthetic_portfolio as synthetic_portfolio
+from deniable.datasets import ExperimentData as ExperimentData
+from deniable.datasets import asos as asos
+from deniable.datasets import open_bandit as open_bandit
+from deniable.datasets import synthetic_portfolio as synthetic_portfolio
 from deniable.expectations.fit import FittedPrior as FittedPrior
 from deniable.expectations.fit import fit_prior as fit_prior
 from deniable.leak.report import Leak as Leak
@@ -49,6 +49,7 @@ from deniable.portfolio.table import write_allocation as write_allocation
 from deniable.portfolio.whatif import WhatIf as WhatIf
 from deniable.portfolio.whatif import budget_for_share as budget_for_share
 from deniable.portfolio.whatif import what_if as what_if
+from deniable.privacy.belief import Tracker as Tracker
 from deniable.privacy.belief import belief_curve as belief_curve
 from deniable.privacy.belief import budget_for_belief as budget_for_belief
 from deniable.privacy.belief import highest_belief as highest_belief
@@ -58,20 +59,19 @@ from deniable.privacy.composition import nano_down as nano_down
 from deniable.privacy.composition import nano_up as nano_up
 from deniable.privacy.composition import parallel as parallel
 from deniable.privacy.composition import sequential as sequential
+from deniable.privacy.exploration import dynamic_exploration as dynamic_exploration
+from deniable.privacy.exploration import dynamic_risk as dynamic_risk
+from deniable.privacy.exploration import exhaustion_clock as exhaustion_clock
+from deniable.privacy.exploration import exhaustion_times as exhaustion_times
+from deniable.privacy.exploration import expected_exhaustion_time as expected_exhaustion_time
 from deniable.privacy.exploration import exploration_from_risk as exploration_from_risk
 from deniable.privacy.exploration import risk_from_exploration as risk_from_exploration
 from deniable.privacy.mechanism import ArmSpecificResponse as ArmSpecificResponse
 from deniable.privacy.mechanism import RandomizedResponse as RandomizedResponse
-from deniable.privacy.schedule import dynamic_exploration as dynamic_exploration
-from deniable.privacy.schedule import dynamic_risk as dynamic_risk
-from deniable.privacy.schedule import exhaustion_clock as exhaustion_clock
-from deniable.privacy.schedule import exhaustion_times as exhaustion_times
-from deniable.privacy.schedule import expected_exhaustion_time as expected_exhaustion_time
 from deniable.privacy.serving import ServingSchedule as ServingSchedule
 from deniable.privacy.serving import ServingTable as ServingTable
 from deniable.privacy.serving import arm_specific_table as arm_specific_table
 from deniable.privacy.serving import symmetric_table as symmetric_table
-from deniable.privacy.tracker import Tracker as Tracker
 from deniable.service.drafts import NewArm as NewArm
 from deniable.service.service import Deniable as Deniable
 from deniable.service.service import open as open  # noqa: A004

@@ -11,7 +11,6 @@ import pytest
 from scipy.stats import binom
 from tests.audit.bandit import Bandit, Fault, larger_excess, leaks_segment, promise
 
-from deniable.audit.adversary import proven_risk
 from deniable.audit.draws import compare_draws, compare_rows
 from deniable.audit.evidence import (
     ALPHA,
@@ -26,6 +25,7 @@ from deniable.audit.evidence import (
 )
 from deniable.audit.promise import AuditedTable, Lottery, Promise
 from deniable.audit.report import audit
+from deniable.audit.watchers import proven_risk
 from deniable.privacy.serving import SPACE
 
 FIRST = ((10, 10, 10), (10, 10, 10))

@@ -12,7 +12,7 @@ from deniable.audit.firm_report import TableTally
 from deniable.privacy.tables import Table
 from deniable.storage import account_rules
 from deniable.storage.commitments import Entry
-from deniable.storage.promised_tables import PromisedTable
+from deniable.storage.promise_entries import PromisedTable
 from deniable.storage.promises import Promise
 from deniable.storage.records import Metric
 

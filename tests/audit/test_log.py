@@ -21,7 +21,7 @@ from tests.service.support import running, serving
 
 from deniable.audit import log_blocks
 from deniable.audit.log import LogAudit, audit_log
-from deniable.audit.log_visitors import Visitors
+from deniable.audit.log_experiment import Visitors
 from deniable.cli import main
 from deniable.errors import InvalidArgumentError
 from deniable.service.service import Deniable

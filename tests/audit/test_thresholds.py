@@ -11,8 +11,6 @@ import pytest
 from scipy.stats import beta
 from tests.audit.bandit import Bandit, promise
 
-from deniable.audit.adversary import ProvenRisk, proven_risk
-from deniable.audit.beliefs import Belief, Beliefs
 from deniable.audit.checks import belief_checks, draw_checks, evidence_checks, proven_check
 from deniable.audit.decisions import DecisionLog
 from deniable.audit.draws import DrawTest, RowTests
@@ -25,6 +23,7 @@ from deniable.audit.evidence import (
     Power,
 )
 from deniable.audit.exact import ArmProof, exact_proof
+from deniable.audit.watchers import Belief, Beliefs, ProvenRisk, proven_risk
 from deniable.privacy.serving import exp_floor
 
 ABOVE, BELOW = 1 + 1e-9, 1 - 1e-9

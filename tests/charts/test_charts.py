@@ -8,11 +8,15 @@ from typing import Any
 import pytest
 
 import deniable
-from deniable.charts.arm_plan import arm_plan_chart
 from deniable.charts.audit import audit_chart
 from deniable.charts.planning import PANELS, plan_data
 from deniable.charts.save import save_chart
-from deniable.charts.strategies import belief_bounds, elasticity_panels, strategy_panels
+from deniable.charts.strategies import (
+    arm_plan_chart,
+    belief_bounds,
+    elasticity_panels,
+    strategy_panels,
+)
 from deniable.charts.theme import themed
 from deniable.errors import InvalidArgumentError
 from deniable.strategies import STRATEGIES

@@ -14,13 +14,12 @@ import polars as pl
 import pytest
 
 from deniable.charts import experiments, leak, portfolio_page, strategies
-from deniable.charts.arm_plan import arm_plan_chart
 from deniable.charts.audit import audit_chart
 from deniable.charts.planning import PANELS, plan_data
 from deniable.charts.results import rates_with_bands
 from deniable.charts.simulation import clicks_chart, regret_chart
-from deniable.charts.studies_clicks import total_clicks
-from deniable.charts.studies_firm import firm_clicks
+from deniable.charts.strategies import arm_plan_chart
+from deniable.charts.studies import firm_clicks, total_clicks
 from deniable.planning.plan import plan
 from deniable.policies.greedy import ConstantPolicy, DynamicPolicy
 from deniable.simulation.environment import Environment

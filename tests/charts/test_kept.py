@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.patience import PATIENCE
 
-from deniable.charts import kept
+from deniable.charts import cache as kept
 from deniable.charts.experiments import regret_against_bound, spending_chart, totals_over_time
 from deniable.strategies import STRATEGIES
 

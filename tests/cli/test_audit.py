@@ -8,11 +8,11 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from sqlalchemy import update
+from tests.cli.calling import Call, caller, new_store
 
 from deniable.cli import main
 from deniable.cli.audit import SUBCOMMANDS
@@ -26,14 +26,10 @@ from deniable.storage.schema import decisions
 
 pytestmark = pytest.mark.usefixtures("strict_audits")
 
-Call = Callable[..., tuple[int, str, str]]
-
 
 @pytest.fixture
 def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.delenv("DENIABLE_VISITOR_KEY", raising=False)
-    found = f"sqlite:///{tmp_path / 'store.db'}"
-    monkeypatch.setenv("DENIABLE_STORE", found)
+    found = new_store(tmp_path, monkeypatch)
     with open_service(found) as service:
         service.firm.set(budget=3)
         begin(service, "checkout")
@@ -42,12 +38,7 @@ def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.fixture
 def call(capsys: pytest.CaptureFixture[str]) -> Call:
-    def called(*arguments: str) -> tuple[int, str, str]:
-        status = main(["audit", *arguments])
-        told = capsys.readouterr()
-        return status, told.out, told.err
-
-    return called
+    return caller(capsys, "audit")
 
 
 def begin(service: Deniable, key: str, visitors: int = 60) -> None:

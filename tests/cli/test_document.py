@@ -5,22 +5,17 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.cli.calling import Call, caller, new_store
 
-from deniable.cli import main
 from deniable.service.service import open as open_service
-
-Call = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
 def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.delenv("DENIABLE_VISITOR_KEY", raising=False)
-    found = f"sqlite:///{tmp_path / 'store.db'}"
-    monkeypatch.setenv("DENIABLE_STORE", found)
+    found = new_store(tmp_path, monkeypatch)
     with open_service(found) as service:
         service.firm.set(budget=3)
         for key in ("checkout", "later"):
@@ -31,12 +26,7 @@ def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.fixture
 def call(capsys: pytest.CaptureFixture[str]) -> Call:
-    def called(*arguments: str) -> tuple[int, str, str]:
-        status = main(["document", *arguments])
-        told = capsys.readouterr()
-        return status, told.out, told.err
-
-    return called
+    return caller(capsys, "document")
 
 
 @pytest.mark.parametrize("kind", ["statement", "dpia", "registry", "record"])

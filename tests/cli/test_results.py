@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.cli.calling import failed, new_store, ok
 
 from deniable.cli import main
 from deniable.service.demo import EXPERIMENTS, Simulator
@@ -19,9 +20,7 @@ DEMO = EXPERIMENTS[0]
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.delenv("DENIABLE_VISITOR_KEY", raising=False)
-    url = f"sqlite:///{tmp_path / 'store.db'}"
-    monkeypatch.setenv("DENIABLE_STORE", url)
+    url = new_store(tmp_path, monkeypatch)
     with open_service(url) as service:
         service.firm.set(budget=9)
         for one in EXPERIMENTS:
@@ -36,19 +35,6 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
             )
             service.experiments.start(one.key)
     return url
-
-
-def ok(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    assert main(arguments) == 0, capsys.readouterr().err
-    return capsys.readouterr().out
-
-
-def failed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    assert main(arguments) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("error: ")
-    assert error.count("\n") == 1
-    return error
 
 
 def test_results_say_the_same_everywhere(

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import select
+from tests.cli.calling import failed, new_store, ok
 
 from deniable.audit.report import Audit
 from deniable.cli import main
 from deniable.service.service import open as open_service
-from deniable.storage import actors
+from deniable.storage.commitments import current_actor
 from deniable.storage.schema import decisions
 
 pytestmark = pytest.mark.usefixtures("strict_audits")
@@ -21,23 +22,14 @@ pytestmark = pytest.mark.usefixtures("strict_audits")
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.delenv("DENIABLE_VISITOR_KEY", raising=False)
-    url = f"sqlite:///{tmp_path / 'store.db'}"
-    monkeypatch.setenv("DENIABLE_STORE", url)
-    return url
+    return new_store(tmp_path, monkeypatch)
 
 
-def ok(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    assert main(arguments) == 0, capsys.readouterr().err
-    return capsys.readouterr().out
-
-
-def failed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    assert main(arguments) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("error: ")
-    assert error.count("\n") == 1
-    return error
+def start_experiment(capsys: pytest.CaptureFixture[str]) -> None:
+    """Experiment `e`, with the arms x and y for the segment s."""
+    arms = ("--arm", "x", "--arm", "y")
+    ok(capsys, "experiment", "create", "e", *arms, "--segment", "s", "--budget", "1")
+    ok(capsys, "experiment", "start", "e")
 
 
 def test_a_whole_life(store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -128,23 +120,7 @@ def test_layers_holdouts_metrics_and_trace_budgets(
 
 def test_a_purge_tells_how_far_it_is(store: str, capsys: pytest.CaptureFixture[str]) -> None:
     ok(capsys, "init", "--budget", "3")
-    ok(
-        capsys,
-        *[
-            "experiment",
-            "create",
-            "e",
-            "--arm",
-            "x",
-            "--arm",
-            "y",
-            "--segment",
-            "s",
-            "--budget",
-            "1",
-        ],
-    )
-    ok(capsys, "experiment", "start", "e")
+    start_experiment(capsys)
     with open_service(store) as service:
         service.decide_batch("e", [(f"v{n}", "s") for n in range(30)])
     kept = json.loads(ok(capsys, "purge", "--older-than-days", "0", "--json"))
@@ -200,21 +176,7 @@ def test_a_broken_promise_exits_with_1(
 
 def test_a_broken_ledger_exits_with_1(store: str, capsys: pytest.CaptureFixture[str]) -> None:
     ok(capsys, "init", "--budget", "3")
-    ok(
-        capsys,
-        "experiment",
-        "create",
-        "e",
-        "--arm",
-        "x",
-        "--arm",
-        "y",
-        "--segment",
-        "s",
-        "--budget",
-        "1",
-    )
-    ok(capsys, "experiment", "start", "e")
+    start_experiment(capsys)
     with open_service(store) as service:
         service.decide("e", "v", "s")
         with service._store.begin() as connection:
@@ -261,7 +223,7 @@ def test_users(store: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert "role" in failed(capsys, "users", "invite", "bob")
     assert "role" in failed(capsys, "users", "invite", "bob", "--role", "root")
     assert "name" in failed(capsys, "users", "invite", "<b>", "--role", "viewer")
-    assert actors.current() is None  # a command leaves nobody behind
+    assert current_actor() is None  # a command leaves nobody behind
 
 
 def test_mistakes_are_told_in_one_line(store: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,10 +8,16 @@ import numpy as np
 import pytest
 from tests.public_data import needs_public_data
 
-from deniable.datasets.asos import asos
-from deniable.datasets.facts import RECOMMENDATION_COUNTS, RECOMMENDATION_RATES, WEBSITE_RATES
-from deniable.datasets.open_bandit import first_rates, open_bandit
-from deniable.datasets.synthetic import ARMS, synthetic_portfolio
+from deniable.datasets import (
+    ARMS,
+    RECOMMENDATION_COUNTS,
+    RECOMMENDATION_RATES,
+    WEBSITE_RATES,
+    asos,
+    first_rates,
+    open_bandit,
+    synthetic_portfolio,
+)
 from deniable.errors import InvalidArgumentError
 from deniable.simulation.environment import Environment
 

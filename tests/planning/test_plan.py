@@ -12,7 +12,7 @@ from tests.oracle import mpf
 
 import deniable
 from deniable.errors import InvalidArgumentError
-from deniable.planning.arm_report import arm_plan_sections
+from deniable.planning.arm_plan import arm_plan_sections
 from deniable.planning.report import chart_summaries, plan_sections
 
 

@@ -25,12 +25,12 @@ from deniable.policies.base import (
     Policy,
 )
 from deniable.policies.benchmarks import GittinsPolicy
-from deniable.policies.catalogue import POLICIES, Settings, policy_named
 from deniable.policies.custom import CustomPolicy, ThompsonSampling, UpperConfidence
 from deniable.policies.greedy import ArmDynamicPolicy, DynamicPolicy, EpsilonGreedyPolicy
 from deniable.privacy.mechanism import ArmSpecificResponse, RandomizedResponse
 from deniable.simulation.job import kernel_rule
 from deniable.simulation.kernels.exploration import explore
+from deniable.simulation.scenario import POLICIES, Settings, policy_named
 from deniable.strategies.arm_budgets import ArmDynamicStrategy
 from deniable.strategies.dynamic import DynamicStrategy
 

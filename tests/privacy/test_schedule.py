@@ -11,7 +11,7 @@ from tests import oracle
 from tests.agreement import ARMS, BUDGETS, agree, columns, grid
 
 import deniable
-from deniable.privacy.schedule import exhaustion_root
+from deniable.privacy.exploration import exhaustion_root
 
 CLOCKS = (1, 2, 3, 4, 5, 10, 14, 15, 100, 1000, 10**6, 10**9, 10**12)
 BRANCH_POINT = mp.log(-1 + 2 / mp.cbrt(2 / mp.e))

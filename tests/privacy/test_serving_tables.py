@@ -11,7 +11,7 @@ from tests.rational import exp_bounds
 
 from deniable import ServingSchedule, ServingTable, arm_specific_table, symmetric_table
 from deniable.errors import NANO, BrokenPromiseError
-from deniable.privacy.schedule import dynamic_risk
+from deniable.privacy.exploration import dynamic_risk
 from deniable.privacy.serving import SPACE, exp_floor
 
 BUDGETS = [round(nats * NANO) for nats in np.geomspace(0.001, 20, 12).tolist()]

@@ -11,8 +11,7 @@ from tests.oracle import mp, mpf
 from tests.rational import exp_bounds
 
 from deniable.errors import NANO, BrokenPromiseError, InvalidArgumentError
-from deniable.privacy.exploration import exploration_from_risk
-from deniable.privacy.schedule import dynamic_risk
+from deniable.privacy.exploration import dynamic_risk, exploration_from_risk
 from deniable.privacy.serving import SPACE
 from deniable.privacy.tables import (
     Band,

@@ -26,13 +26,13 @@ from deniable.audit.promise import GIVEN_THE_TIME
 from deniable.documents.rendering import markdown
 from deniable.errors import BrokenPromiseError, InvalidArgumentError, WrongStateError
 from deniable.privacy.tables import Table, decoded_table
-from deniable.service import table_inputs, table_making
+from deniable.service import table_making
 from deniable.service.drafts import NewArm
 from deniable.service.experiment_state import _state
 from deniable.service.service import Deniable
 from deniable.storage import commitments, experiments, promises
+from deniable.storage.counts import Sample
 from deniable.storage.records import Role
-from deniable.storage.samples import Sample
 from deniable.storage.schema import commitments as ledger
 from deniable.storage.schema import decisions, segments, tables
 
@@ -209,7 +209,7 @@ def test_counts_with_a_trace_budget_go_on_where_they_were(
     memory: Deniable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without the noise, the sums are those of all decisions, each once."""
-    monkeypatch.setattr(table_inputs, "discrete_laplace", lambda *_: 0)
+    monkeypatch.setattr(table_making, "discrete_laplace", lambda *_: 0)
     grown(memory, strategy="constant", trace_budget=1.0)
     taught(memory, "checkout", {"d": "new"}, visitors=30, name="last")
     expected = Counter((segment, arm) for _, _, segment, arm in entries_of(memory, "checkout"))
@@ -222,7 +222,7 @@ def test_counts_with_a_trace_budget_go_on_where_they_were(
 def test_noise_is_added_to_new_cells_too(memory: Deniable, monkeypatch: pytest.MonkeyPatch) -> None:
     running(memory, strategy="constant", trace_budget=1.0, arms=["old", "new"])
     memory.experiments.add_segment("checkout", "c")
-    monkeypatch.setattr(table_inputs, "discrete_laplace", lambda *_: 7)
+    monkeypatch.setattr(table_making, "discrete_laplace", lambda *_: 7)
     memory.experiments.add_arm("checkout", "bold")
     counts = stored(memory)[-1][1]  # nobody came: all noise
     assert counts["shows"] == counts["rewards"] == [[7] * 3] * 3
@@ -271,7 +271,7 @@ def test_a_new_segment_that_is_served_from_another_row_is_accused(memory: Deniab
     taught(memory, "checkout", {"a": "old", "b": "new"}, visitors=100)
     memory.experiments.add_segment("checkout", "c")
     memory.decide("checkout", "first", "c")
-    state = memory._writer.engine._states.get("checkout")
+    state = memory.writer.engine._states.by_key.get("checkout")
     assert state is not None
     state.rows[2] = state.rows[0]
     memory.decide_batch("checkout", [(f"c{i}", "c") for i in range(80)])

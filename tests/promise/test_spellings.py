@@ -10,7 +10,7 @@ from tests.service.support import running, serving
 
 from deniable.errors import InvalidArgumentError
 from deniable.service import batch, jobs
-from deniable.service.spelling import INVISIBLE, normalised, spellings
+from deniable.service.ids import INVISIBLE, normalised, spellings
 
 NAME = "Zo\u00eb-17"
 SPELLINGS = [

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from deniable.service import table_inputs
+from deniable.service import table_making
 from deniable.service.service import Deniable
 
 ETA = 0.5
@@ -21,7 +21,7 @@ Noise = Callable[[int, int], int]
 def replaced(noise_of: Noise) -> Iterator[None]:
     """Another noise in the publisher."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(table_inputs, "discrete_laplace", noise_of)
+        patch.setattr(table_making, "discrete_laplace", noise_of)
         yield
 
 

@@ -10,7 +10,7 @@ from tests.postgres import PostgresServer
 from tests.service.support import serving
 
 from deniable.privacy.noise import discrete_laplace
-from deniable.service import table_inputs
+from deniable.service import table_making
 from deniable.service.service import Deniable
 
 
@@ -27,7 +27,7 @@ def fixed_entropy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DENIABLE_VISITOR_KEY", "5a" * 32)
     seeded = random.Random(8).randbytes
     monkeypatch.setattr(os, "urandom", seeded)
-    monkeypatch.setattr(table_inputs, "discrete_laplace", partial(discrete_laplace, entropy=seeded))
+    monkeypatch.setattr(table_making, "discrete_laplace", partial(discrete_laplace, entropy=seeded))
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from deniable.errors import (
     UnknownNameError,
     WrongStateError,
 )
-from deniable.service.decision_ids import DecisionIds
+from deniable.service.ids import DecisionIds
 from deniable.service.service import Deniable
 from deniable.storage.chain import GENESIS
 from deniable.storage.records import Decision, Role
@@ -92,7 +92,7 @@ class UseCases(RuleBasedStateMachine):
 
     def close(self) -> None:
         """Close the service, keep the store's connections."""
-        self.service._writer.close()
+        self.service.writer.close()
         self.service._publisher.close()
 
     @initialize(budget=st.sampled_from([1, 2, 4]), first=STRATEGIES, second=STRATEGIES)

@@ -18,11 +18,10 @@ from deniable.errors import (
     UnknownNameError,
     WrongStateError,
 )
-from deniable.service.decision_ids import DecisionIds
 from deniable.service.drafts import NewArm
+from deniable.service.ids import DecisionIds, VisitorHash
 from deniable.service.service import Deniable
 from deniable.service.service import open as open_service
-from deniable.service.visitors import VisitorHash
 from deniable.storage.records import MICRO, Metric, Role
 from deniable.storage.schema import decisions
 

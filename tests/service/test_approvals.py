@@ -13,7 +13,7 @@ from sqlalchemy import text
 from deniable.errors import ApprovalNeededError, UnknownNameError, WrongStateError
 from deniable.service.approvals import VALID_SECONDS, WAITS_SECONDS, Approvals, Request
 from deniable.service.service import Deniable
-from deniable.storage.actors import acting
+from deniable.storage.commitments import acting
 
 SECOND = 1_000_000
 VISITOR = "customer-4711"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deniable.service.writer import (
+from deniable.service.jobs import (
     BATCH_SECONDS,
     FIRST_BATCH,
     LONG_BATCH_SECONDS,

@@ -10,10 +10,9 @@ from sqlalchemy import func, select
 from tests.patience import PATIENCE
 from tests.service.support import running, serving
 
-from deniable.service.decision_ids import DecisionIds
+from deniable.service.ids import DecisionIds, visitor_hash
 from deniable.service.service import Deniable
 from deniable.service.service import open as open_service
-from deniable.service.visitors import visitor_hash
 from deniable.storage.records import MICRO
 from deniable.storage.schema import decisions, rewards
 

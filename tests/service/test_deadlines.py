@@ -14,10 +14,10 @@ from tests.patience import PATIENCE, eventually
 from tests.service.support import running, serving, shows
 
 from deniable.errors import OverloadedError, StoreUnavailableError
-from deniable.service.asynchronous import AsyncDecisions
 from deniable.service.engine import Engine
+from deniable.service.jobs import decide_job
 from deniable.service.service import Deniable
-from deniable.service.writer import Writer
+from deniable.service.writer import AsyncDecisions, Writer
 
 SOON = 0.05
 
@@ -62,13 +62,13 @@ def test_awaiting(store_url: str) -> None:
         known = service.decide("checkout", "v", "a")
 
         async def ask() -> list[str]:
-            decisions = AsyncDecisions(service, decide_seconds=SOON)
+            decisions = AsyncDecisions(service.writer, decide_seconds=SOON)
             first = await decisions.decide("checkout", ["w"] * 100, ["a"] * 100)
             with pytest.raises(StoreUnavailableError):
                 await decisions.reward([(known.id, 1)])
             with pytest.raises(StoreUnavailableError):
                 await decisions.decide("never-seen", ["w"], ["a"])
-            while not service.stalled(SOON):
+            while not service.writer.stalled(SOON):
                 await asyncio.sleep(0)
             before = service.figures.queued
             again = await decisions.decide("checkout", ["w"] * 100, ["a"] * 100)
@@ -85,7 +85,7 @@ def test_what_was_answered_in_time_is_let_go(store_url: str) -> None:
         running(service)
 
         async def ask() -> int:
-            decisions = AsyncDecisions(service, decide_seconds=PATIENCE)
+            decisions = AsyncDecisions(service.writer, decide_seconds=PATIENCE)
             for visitor in range(10):
                 await decisions.decide("checkout", [f"v{visitor}"], ["a"])
             return len(decisions._waiting)
@@ -96,8 +96,8 @@ def test_what_was_answered_in_time_is_let_go(store_url: str) -> None:
 def test_nobody_waits_to_hear_that_the_queue_is_not_crowded(service: Deniable) -> None:
     """The writer may hold the queue's lock for as long as it puts a batch together."""
     heard: list[bool] = []
-    asking = threading.Thread(target=lambda: heard.append(service.crowded("somebody", 1)))
-    with service._writer._lock:
+    asking = threading.Thread(target=lambda: heard.append(service.writer.crowded("somebody", 1)))
+    with service.writer._lock:
         asking.start()
         eventually(lambda: bool(heard), "an answer")
     asking.join()
@@ -111,7 +111,7 @@ def test_what_was_answered_late_is_not_stored_later(store_url: str) -> None:
         service.decide("checkout", "v", "a")
 
         async def ask(asked: threading.Event) -> None:
-            decisions = AsyncDecisions(service, decide_seconds=SOON)
+            decisions = AsyncDecisions(service.writer, decide_seconds=SOON)
             first = decisions.decide("checkout", ["first"], ["a"])
             await asyncio.to_thread(asked.wait)
             others = [decisions.decide("checkout", [f"w-{n}"], ["a"]) for n in range(20)]
@@ -156,11 +156,11 @@ def test_overload_refuses_what_waited_too_long(
                 done.release()
 
             visitors = [f"{name}-{n}" for n in range(size)]
-            job = service.decide_job("checkout", visitors, ["a"] * size, told)
+            job = decide_job("checkout", visitors, ["a"] * size, told)
             job.caller = caller
             for refused in slow.submit_all([job]):
                 refused.error = OverloadedError("full")
-                refused.finish()
+                refused.done(refused)
 
         jobs = 0
         for number in range(3_000):

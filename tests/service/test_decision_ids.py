@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sqlalchemy import select
 from tests.service.support import clicks, running
 
-from deniable.service.decision_ids import DecisionIds
+from deniable.service.ids import DecisionIds
 from deniable.service.service import Deniable
 from deniable.storage.schema import decisions
 

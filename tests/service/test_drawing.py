@@ -14,7 +14,7 @@ from tests.service.support import running, serving, shows
 from deniable.privacy.serving import SPACE, exp_floor
 from deniable.privacy.tables import decoded_table, thresholds
 from deniable.service import batch
-from deniable.service.visitors import VisitorHash
+from deniable.service.ids import VisitorHash
 from deniable.storage.chain import GENESIS
 from deniable.storage.records import Role
 from deniable.storage.schema import decisions

@@ -11,6 +11,7 @@ from tests.patience import PATIENCE
 from tests.service.support import clicks, running, serving, shows
 
 from deniable.errors import InvalidArgumentError, OverloadedError, UnknownNameError, WrongStateError
+from deniable.service.jobs import decide_job
 from deniable.service.service import Deniable
 from deniable.service.service import open as open_service
 from deniable.storage.records import Decision
@@ -130,7 +131,7 @@ def test_a_full_queue_refuses_everybody_alike(
         running(first)
     with open_service(store_url, queue_limit=10) as service:
         go, taken, done = threading.Event(), threading.Event(), threading.Semaphore(0)
-        engine = service._writer.engine
+        engine = service.writer.engine
         run = engine.run
 
         def held(jobs: Any) -> None:
@@ -139,7 +140,8 @@ def test_a_full_queue_refuses_everybody_alike(
             run(jobs)
 
         def submit(visitor: str) -> None:
-            service.submit_decisions("checkout", [visitor], ["a"], lambda _job: done.release())
+            job = decide_job("checkout", [visitor], ["a"], lambda _job: done.release())
+            service.writer.submit(job)
 
         monkeypatch.setattr(engine, "run", held)
         submit("at work")
@@ -160,7 +162,7 @@ def test_a_closed_service_finishes_what_was_queued(store_url: str) -> None:
         running(service)
         done: list[object] = []
         for visitor in range(50):
-            service.submit_decisions("checkout", [f"v{visitor}"], ["a"], done.append)
+            service.writer.submit(decide_job("checkout", [f"v{visitor}"], ["a"], done.append))
         service.close()
         assert len(done) == 50
     with open_service(store_url) as again:

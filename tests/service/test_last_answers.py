@@ -12,7 +12,7 @@ def test_the_hour_of_the_last_answer_only_rises(store_url: str) -> None:
     with serving(store_url) as service:
         experiment = bytes.fromhex(running(service).id)
         service.decide("checkout", "v", "a")
-        found = service._writer.engine._identity
+        found = service.writer.engine._identity
         assert found is not None
         for hour in (10**6, 10**6 - 5, 10**6 + 2, 10**6 + 1):
             with service._store.hot() as transaction:

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import Select, insert, select, update
 from tests.service.support import running, serving, shows
 
-from deniable.service.identity import Identity, claim
+from deniable.service.lease import Identity, claim
 from deniable.service.service import Deniable
 from deniable.service.service import open as open_service
 from deniable.storage import times
@@ -17,7 +17,7 @@ from deniable.storage.schema import COMMITMENT_CHAIN, decisions, leases, writers
 
 
 def identity(service: Deniable) -> Identity:
-    found = service._writer.engine._identity
+    found = service.writer.engine._identity
     assert found is not None
     return found
 
@@ -65,7 +65,7 @@ def test_a_writer_that_reads_its_chain_anew_notices_too(store_url: str) -> None:
         lost = identity(first)
         run_out(first)
         second.decide("checkout", "of the second", "b")
-        first._writer.engine._chain = None
+        first.writer.engine._chain = None
         first.decide("checkout", "w", "b")
         assert identity(first).writer != lost.writer
         assert first.ledger.verify().problem is None

@@ -15,8 +15,8 @@ from tests.service.support import clicks, running, serving, shows
 
 from deniable.errors import NANO, InvalidArgumentError
 from deniable.privacy.mechanism import ArmSpecificResponse, RandomizedResponse
-from deniable.service.decision_ids import DecisionIds
 from deniable.service.drafts import NewArm
+from deniable.service.ids import DecisionIds
 from deniable.service.service import Deniable
 from deniable.storage.records import MICRO, Role
 from deniable.storage.schema import decisions, rewards

@@ -24,7 +24,7 @@ from deniable.service.people import LIMITS, WINDOW_SECONDS, People
 from deniable.service.service import Deniable
 from deniable.service.service import open as open_service
 from deniable.service.sessions import FORGET_SECONDS, Sessions
-from deniable.storage.actors import acting
+from deniable.storage.commitments import acting
 from deniable.storage.records import ROLES, SCOPES, ApiKey
 from deniable.storage.schema import commitments, sessions
 

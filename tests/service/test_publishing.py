@@ -73,16 +73,16 @@ NEVER_PUBLISHED = Table((_ROW, _ROW), _ROW)
 
 def drawn_from(service: Deniable) -> tuple[object, ...]:
     """What the writer draws the next visitor from."""
-    state = service._writer.engine.state("checkout")
+    state = service.writer.engine.state("checkout")
     assert state is not None
     return (state.table_number, state.revision, state.rows, state.zero, state.segments)
 
 
 def stored(service: Deniable) -> tuple[object, ...]:
     """The same, read from the store."""
-    states = ExperimentStates(service._store, service._writer._key)
+    states = ExperimentStates(service._store, service.writer._key)
     states.learn(["checkout"], [])
-    state = states.get("checkout")
+    state = states.by_key.get("checkout")
     assert state is not None
     return (state.table_number, state.revision, state.rows, state.zero, state.segments)
 
@@ -103,7 +103,7 @@ def test_a_table_of_this_process_need_not_be_read(monkeypatch: Any) -> None:
         numbers = set()
         for first in range(20, 3_000, 20):
             decide(service, first)
-            state = service._writer.engine.state("checkout")
+            state = service.writer.engine.state("checkout")
             assert state is not None
             if state.successor is None:
                 assert drawn_from(service) == stored(service)
@@ -117,7 +117,7 @@ def test_what_changed_besides_the_table_is_read() -> None:
     with serving("memory:") as service:
         running(service)
         decide(service, 0, 100)
-        state = service._writer.engine.state("checkout")
+        state = service.writer.engine.state("checkout")
         assert state is not None
         assert state.successor is not None
         service.experiments.add_segment("checkout", "new")
@@ -130,7 +130,7 @@ def test_another_processs_table_is_read(tmp_path: Path) -> None:
     with serving(f"sqlite:///{tmp_path / 'store.db'}") as one:
         running(one)
         decide(one, 0)
-        state = one._writer.engine.state("checkout")
+        state = one.writer.engine.state("checkout")
         assert state is not None
         state.followed_by(state.table_number + 5, 20, NEVER_PUBLISHED)
         one._publisher.publish("checkout")
@@ -142,7 +142,7 @@ def test_a_state_at_odds_with_the_chain_has_no_successor() -> None:
     with serving("memory:") as service:
         running(service)
         decide(service, 0)
-        state = service._writer.engine.state("checkout")
+        state = service.writer.engine.state("checkout")
         assert state is not None
         state.differences = ["budget"]
         state.followed_by(2, 20, NEVER_PUBLISHED)
@@ -154,7 +154,7 @@ def looked(tmp_path: Path, look: Callable[[Publisher, ExperimentState], None]) -
     with serving(f"sqlite:///{tmp_path / 'store.db'}") as service:
         running(service)
         decide(service, 0)
-        state = service._writer.engine.state("checkout")
+        state = service.writer.engine.state("checkout")
         assert state is not None
         publisher, looks = Publisher(service._store), 0
         publisher._thread = threading.current_thread()  # it needs no other
@@ -195,7 +195,7 @@ def test_the_next_state_knows_when_to_look_again() -> None:
     with serving("memory:") as service:
         running(service)
         decide(service, 0)
-        state = service._writer.engine.state("checkout")
+        state = service.writer.engine.state("checkout")
         assert state is not None
         made = service.experiments.tables("checkout")[-1]
         state.look_after = 0
@@ -222,7 +222,7 @@ def test_whatever_fails_publishing_goes_on(tmp_path: Path, monkeypatch: Any) -> 
         running(service)
         decide(service, 0, 90)
         service._publisher.close()
-        state = service._writer.engine.state("checkout")
+        state = service.writer.engine.state("checkout")
         assert state is not None
         state.look_after = 1_000  # nobody else looks
         decide(service, 90, 20)

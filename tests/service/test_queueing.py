@@ -5,9 +5,7 @@ from collections.abc import Hashable, Iterable
 
 import pytest
 
-from deniable.service.jobs import DecideJob, Job
-from deniable.service.queueing import STANDING_SECONDS, TURN, FairQueue
-from deniable.service.writer import BatchSize
+from deniable.service.jobs import STANDING_SECONDS, TURN, BatchSize, DecideJob, FairQueue, Job
 
 PATIENCE = 0.1
 SIMULATED_SECONDS = 8

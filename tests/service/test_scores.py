@@ -24,7 +24,7 @@ from deniable.privacy.tables import Table, decoded_table
 from deniable.service import publisher, table_making
 from deniable.service.service import Deniable
 from deniable.service.service import open as open_service
-from deniable.storage import promises, scores
+from deniable.storage import promises
 from deniable.storage.records import Experiment, PublishedTable
 from deniable.storage.sums import Sums
 from deniable.strategies.gate import GateRule
@@ -316,7 +316,7 @@ def test_a_table_of_other_scores_than_the_chain_has_is_caught(
     service.scores.put("hero", SCORES)
     rows = tuple(tuple(OTHER[segment][arm] for arm in ARMS) for segment in SEGMENTS)
     with monkeypatch.context() as planted:
-        planted.setattr(scores, "newest", lambda *_: Wanted("scores", rows))
+        planted.setattr(table_making, "newest_scores", lambda *_: Wanted("scores", rows))
         visited(service, 100)
     assert service.experiments.get("hero").table_number == 2
     assert replayed(service) == "broken"

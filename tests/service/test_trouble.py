@@ -21,7 +21,7 @@ from tests.service.support import running, serving, shows
 from deniable.errors import EntropyError, StoreUnavailableError
 from deniable.service import batch, engine
 from deniable.service.batch import AT_ONCE
-from deniable.service.jobs import Job
+from deniable.service.jobs import Job, decide_job, reward_job
 from deniable.service.service import Deniable
 from deniable.service.service import open as open_service
 
@@ -256,10 +256,10 @@ def test_a_reward_in_a_batch_that_fails_can_be_sent_again(
         def failing(_count: int) -> bytes:
             raise EntropyError("no entropy")
 
-        reward = service.reward_job([(decision.id, 1)], told)
+        reward = reward_job([(decision.id, 1)], told)
         with monkeypatch.context() as patch:
             patch.setattr(batch, "system_bytes", failing)
-            service.submit([reward, service.decide_job(second, ["w"], ["a"], told)])
+            service.writer.submit_all([reward, decide_job(second, ["w"], ["a"], told)])
             assert all(finished.acquire(timeout=PATIENCE) for _ in range(2))
         assert isinstance(reward.error, EntropyError)
         assert sum(cell.clicks for cell in service.experiments.counts(first)) == 0

@@ -19,7 +19,7 @@ from tests.service.support import running, serving
 
 from deniable.service.service import Deniable
 from deniable.storage.records import UNKNOWN_SEGMENT
-from deniable.storage.sqlite_hot import SqliteTransaction
+from deniable.storage.sqlite import SqliteTransaction
 
 Statement = tuple[str, tuple[object, ...]]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from deniable.errors import InvalidArgumentError, WrongStateError
+from deniable.service.ids import visitor_key
 from deniable.service.service import open as open_service
-from deniable.service.visitors import visitor_key
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from deniable.service import webhook
 from deniable.service.service import Deniable
 from deniable.service.webhook import MOST_TRIES, Webhook, checked_url, secret_of
 from deniable.storage import times
-from deniable.storage.actors import acting
+from deniable.storage.commitments import acting
 
 DAY = 86_400_000_000
 SEGMENTS = ("secret-segment-one", "secret-segment-two")

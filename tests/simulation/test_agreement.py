@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.simulation.two_samples import NEVER, least_p_value, named, sample, world_of
 
-from deniable.policies.catalogue import POLICIES, Settings
 from deniable.policies.custom import CustomPolicy
+from deniable.simulation.scenario import POLICIES, Settings
 
 LEAPING = [
     name

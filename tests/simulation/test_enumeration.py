@@ -17,10 +17,10 @@ import pytest
 
 from deniable._compile import as_python
 from deniable.policies.base import GreedyRule
-from deniable.policies.catalogue import Settings, policy_named
 from deniable.simulation.job import kernel_rule
 from deniable.simulation.kernels import step
 from deniable.simulation.kernels.state import Leaders, StepSpace, World
+from deniable.simulation.scenario import Settings, policy_named
 from deniable.strategies.constant import ConstantStrategy
 from deniable.strategies.dynamic import DynamicStrategy
 

@@ -28,8 +28,8 @@ from deniable import (
 )
 from deniable.errors import DeniableError, InvalidArgumentError
 from deniable.policies.base import Policy
-from deniable.policies.catalogue import policy_named
 from deniable.simulation.results import SimulationResult
+from deniable.simulation.scenario import policy_named
 
 PAGE = Environment([0.3, 0.2], 1_000)
 POLICIES: list[Policy] = [ConstantPolicy(1), DynamicPolicy(3), RandomPolicy(), PerfectPolicy()]

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from deniable.errors import InvalidArgumentError
 from deniable.policies.base import Policy
 from deniable.policies.benchmarks import RandomPolicy
-from deniable.policies.catalogue import POLICIES, Settings, policy_named
 from deniable.policies.custom import CustomPolicy, ThompsonSampling
 from deniable.policies.greedy import ConstantPolicy, DynamicPolicy, EpsilonGreedyPolicy
 from deniable.simulation import job as job_module
 from deniable.simulation.environment import Environment
 from deniable.simulation.job import KERNELS, Job, Kernel, make_job, run_repetition
 from deniable.simulation.run import Case, simulate, simulate_many
+from deniable.simulation.scenario import POLICIES, Settings, policy_named
 from deniable.theory.regret import constant_regret, dynamic_regret, nonprivate_regret
 
 PAGE = Environment([[0.3, 0.1], [0.28, 0.2]], 5000, [0.6, 0.4])

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from deniable.policies.base import Policy
-from deniable.policies.catalogue import Settings, policy_named
 from deniable.simulation.environment import Environment
 from deniable.simulation.job import Job, Kernel, make_job, run_repetition
+from deniable.simulation.scenario import Settings, policy_named
 
 Samples = NDArray[np.float64]
 NEVER = 1e-9

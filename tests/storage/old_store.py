@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, text
 
-from deniable.service.visitors import VisitorHash, fingerprint, group_scope
+from deniable.service.ids import VisitorHash, fingerprint, group_scope
 from deniable.storage import times
 from deniable.storage.chain import (
     GENESIS,
@@ -17,7 +17,7 @@ from deniable.storage.chain import (
     old_commitment,
     old_decision_hash,
 )
-from deniable.storage.migrate import _upgrade
+from deniable.storage.connect import _upgrade
 
 KEY = bytes.fromhex("5a" * 32)
 """As in the fixture `store_url`."""

@@ -12,15 +12,9 @@ import pytest
 from tests.patience import eventually
 
 from deniable.errors import StoreUnavailableError
-from deniable.storage import sqlite
-from deniable.storage.sqlite import (
-    LONGEST_LOG,
-    RETRY_SECONDS,
-    Checkpointer,
-    SqliteStore,
-    copy_back,
-    long_log,
-)
+from deniable.storage import sqlite, sqlite_files
+from deniable.storage.sqlite import RETRY_SECONDS, SqliteStore
+from deniable.storage.sqlite_files import LONGEST_LOG, Checkpointer, copy_back, long_log
 
 PAGES = 100
 GROW = (
@@ -73,7 +67,7 @@ def test_a_process_that_decides_copies_the_log_in_between(
     store: SqliteStore, other: sqlite3.Connection, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also what another process wrote, such as a purge."""
-    monkeypatch.setattr(sqlite, "EVERY_SECONDS", 0.01)
+    monkeypatch.setattr(sqlite_files, "EVERY_SECONDS", 0.01)
     other.execute(GROW, (PAGES,))
     assert not copied(file)
     with store.hot():
@@ -89,9 +83,9 @@ def test_a_long_log_is_noticed_from_its_file(
         other.execute(GROW, (pages,))
         length = log_pages(other)
         for long, expected in ((length - 1, True), (length, True), (length + 1, False)):
-            monkeypatch.setattr(sqlite, "LONG_LOG", long)
+            monkeypatch.setattr(sqlite_files, "LONG_LOG", long)
             assert (long_log(file) is not None) == expected
-    monkeypatch.setattr(sqlite, "LONG_LOG", length)
+    monkeypatch.setattr(sqlite_files, "LONG_LOG", length)
     salt = long_log(file)
     other.execute("PRAGMA wal_checkpoint(RESTART)")
     assert long_log(file) == salt
@@ -117,8 +111,8 @@ def test_a_log_that_becomes_long_is_copied_at_once(
     store: SqliteStore, other: sqlite3.Connection, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Under overload it would reach the length at which a commit copies it, and decisions wait."""
-    monkeypatch.setattr(sqlite, "EVERY_SECONDS", 3600.0)
-    monkeypatch.setattr(sqlite, "LONG_LOG", PAGES)
+    monkeypatch.setattr(sqlite_files, "EVERY_SECONDS", 3600.0)
+    monkeypatch.setattr(sqlite_files, "LONG_LOG", PAGES)
     checkpointer = Checkpointer(file, store._connected, store._turn)
 
     def is_due() -> bool:
@@ -168,7 +162,7 @@ def test_a_long_log_is_begun_anew_in_the_writers_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Where something is always read or written while it is copied, it would only grow."""
-    monkeypatch.setattr(sqlite, "LONG_LOG", long)
+    monkeypatch.setattr(sqlite_files, "LONG_LOG", long)
     with closing(store._connected()) as connection, closing(store._connected()) as reader:
         reader.execute("BEGIN")
         reader.execute("SELECT * FROM pages").fetchone()
@@ -181,7 +175,7 @@ def test_a_long_log_is_begun_anew_in_the_writers_turn(
 def test_a_file_that_is_gone_is_not_made_anew(
     store: SqliteStore, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite, "EVERY_SECONDS", 0.001)
+    monkeypatch.setattr(sqlite_files, "EVERY_SECONDS", 0.001)
     tries: list[int] = []
 
     def connect() -> sqlite3.Connection:

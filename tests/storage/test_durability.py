@@ -15,9 +15,10 @@ from tests.patience import PATIENCE
 from tests.postgres import PostgresServer
 
 from deniable.storage import replies
-from deniable.storage.connect import MemoryStore, connect
+from deniable.storage.connect import connect
 from deniable.storage.schema import answers as stored_answers
 from deniable.storage.schema import replies as table
+from deniable.storage.sqlite import MemoryStore
 from deniable.storage.store import HotTransaction, Store
 
 NORMAL, FULL = 1, 2

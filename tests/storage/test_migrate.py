@@ -15,8 +15,7 @@ from tests.patience import PATIENCE
 from tests.postgres import PostgresServer
 
 from deniable.errors import StoreUnavailableError, WrongStateError
-from deniable.storage.connect import connect
-from deniable.storage.migrate import migrate, revision
+from deniable.storage.connect import connect, migrate, revision
 from deniable.storage.schema import HEAD, decisions, metadata
 
 pytestmark = pytest.mark.usefixtures("real_migrations")

@@ -12,12 +12,11 @@ from sqlalchemy import Connection, Engine, inspect, select, text
 from tests.postgres import PostgresServer
 from tests.storage.old_store import KEY, NAT, OldStore
 
+from deniable.service.ids import VisitorHash
 from deniable.service.service import open as open_service
-from deniable.service.visitors import VisitorHash
 from deniable.storage import account, account_rules, experiments, ledger, promises, times
 from deniable.storage.account_rules import DAY
-from deniable.storage.connect import connect
-from deniable.storage.migrate import migrate
+from deniable.storage.connect import connect, migrate
 from deniable.storage.postgres import PostgresStore
 from deniable.storage.records import MICRO
 from deniable.storage.schema import commitments, counters, decisions, rewards

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from tests.postgres import PostgresServer
 
-from deniable.storage.postgres_hot import PostgresTransaction, _bytes_array, _integer_array
+from deniable.storage.postgres import PostgresTransaction, _bytes_array, _integer_array
 
 LIMITS = {"int2": 2**15, "int4": 2**31, "int8": 2**63}
 

@@ -10,7 +10,6 @@ from tests.patience import eventually
 from tests.postgres import PostgresServer
 
 from deniable.storage import postgres as module
-from deniable.storage import postgres_hot
 from deniable.storage.connect import connect
 from deniable.storage.postgres import PostgresStore
 from deniable.storage.store import NewDecision, NewDecisions
@@ -32,7 +31,7 @@ def test_a_kept_plan_would_read_it_every_time(
     postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The planted fault: the server may keep a plan of the nearly empty table that scans it."""
-    monkeypatch.setattr(postgres_hot, "_STORED", ALL_AT_ONCE)
+    monkeypatch.setattr(module, "_STORED", ALL_AT_ONCE)
     settings = module._SETTINGS.replace(module._PLANS, b"SET plan_cache_mode = auto")
     monkeypatch.setattr(module, "_SETTINGS", settings)
     assert _rows_read(postgres.new_database()) > ROWS * LOOKUPS / 2
@@ -46,7 +45,7 @@ def test_one_condition_for_all_keys_would_read_it(
     postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The planted fault: with so many keys, one pass over the table looks cheaper to the server."""
-    monkeypatch.setattr(postgres_hot, "_STORED", ALL_AT_ONCE)
+    monkeypatch.setattr(module, "_STORED", ALL_AT_ONCE)
     assert _rows_read(postgres.new_database(), keys=3_000) > ROWS * LOOKUPS / 2
 
 

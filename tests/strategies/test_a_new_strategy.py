@@ -112,7 +112,7 @@ def test_the_planner_page_shows_it() -> None:
         """
 import json
 from deniable.web import answers
-from deniable.charts.kept import specification
+from deniable.charts.cache import specification
 from deniable.charts.planning import PANELS
 from deniable.web.planner import view
 from deniable.web.planner_setting import Setting

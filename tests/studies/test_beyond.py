@@ -10,7 +10,7 @@ import pytest
 
 from deniable import Portfolio, Tracker, allocate, highest_belief, lowest_belief
 from deniable.studies import groups, participation, segments, tracker
-from deniable.studies.context import Context
+from deniable.studies.contract import Context
 from deniable.studies.tightness import _against_bounds, _hold, spend_on_curves
 
 

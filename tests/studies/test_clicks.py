@@ -8,10 +8,10 @@ import polars as pl
 import pytest
 
 from deniable import Environment
-from deniable.datasets.facts import RECOMMENDATION_COUNTS, RECOMMENDATION_RATES
+from deniable.datasets import RECOMMENDATION_COUNTS, RECOMMENDATION_RATES
 from deniable.studies import recommendations, website
 from deniable.studies.clicks import best_budget, clicks_table, difference, row_of
-from deniable.studies.context import BUDGETS, Context
+from deniable.studies.contract import BUDGETS, Context
 
 FEW, MANY = 60, 800
 """Repetitions: many where a direction is tested, so that chance fails it once in thousands."""

@@ -12,8 +12,7 @@ import pytest
 from tests import oracle
 
 from deniable.studies import appendix, beliefs, elasticity, heterogeneity, illustration, strategies
-from deniable.studies.context import Context
-from deniable.studies.contract import StudyResult
+from deniable.studies.contract import Context, StudyResult
 
 
 @pytest.fixture

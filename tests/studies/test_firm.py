@@ -11,12 +11,11 @@ import pytest
 from tests.public_data import needs_public_data
 
 from deniable import ConstantPolicy, ExperimentData, Portfolio, RandomPolicy
-from deniable.datasets.experiment import data_folder
+from deniable.datasets import data_folder
 from deniable.studies import firm
-from deniable.studies.context import Context
+from deniable.studies.contract import Context
 from deniable.studies.firm import summary_claims
-from deniable.studies.firm_clicks import divisions, policy_of, simulate_firm
-from deniable.studies.portfolio_data import load_firm
+from deniable.studies.firm_clicks import divisions, load_firm, policy_of, simulate_firm
 
 
 def test_regret_based_beats_equal_split_at_mid_budgets(tmp_path: Path) -> None:

@@ -12,10 +12,8 @@ import pytest
 from deniable import Environment, simulate
 from deniable.policies.tables import JointPolicy
 from deniable.studies import joint
-from deniable.studies.context import Context
-from deniable.studies.contract import Claim
-from deniable.studies.joint_bound import optimistic_regret
-from deniable.studies.joint_horizon import TOLD, horizon_claim, horizon_table
+from deniable.studies.contract import Claim, Context
+from deniable.studies.joint_checks import TOLD, horizon_claim, horizon_table, optimistic_regret
 from deniable.theory.joint import joint_regret
 
 

@@ -8,7 +8,7 @@ from deniable.policies.benchmarks import RandomPolicy
 from deniable.policies.greedy import ConstantPolicy
 from deniable.simulation.environment import Environment
 from deniable.simulation.run import Case
-from deniable.studies.context import Context
+from deniable.studies.contract import Context
 
 
 def test_every_parameter_makes_another_run(tmp_path: Path) -> None:

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from deniable.studies.publish import read_record
 from deniable.studies.registry import chosen_studies
-from deniable.studies.reproduce import reproduce
+from deniable.studies.reproduce import read_record, reproduce
 
 NAMES = ["beliefs", "strategies", "elasticity", "illustration", "heterogeneity"]
 

@@ -12,7 +12,7 @@ import pytest
 
 import deniable
 from deniable import Case, SimulationResult, simulate_many
-from deniable.studies import context
+from deniable.studies import contract
 from deniable.studies.registry import BY_NAME, STUDIES, chosen_studies
 from deniable.studies.reproduce import UNFINISHED, Finished, reproduce
 
@@ -62,12 +62,12 @@ def test_any_changed_source_makes_results_stale(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     package = tmp_path / "deniable"
-    shutil.copytree(context.PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr(context, "PACKAGE", package)
+    shutil.copytree(contract.PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(contract, "PACKAGE", package)
     found = []
 
     def run() -> None:
-        context.source_digest.cache_clear()
+        contract.source_digest.cache_clear()
         done = reproduce([BY_NAME["beliefs"]], tmp_path / "out", workers=1, formats=())
         found.append(done[0].found)
 
@@ -81,7 +81,7 @@ def test_any_changed_source_makes_results_stale(
             run()
             run()
     finally:
-        context.source_digest.cache_clear()
+        contract.source_digest.cache_clear()
     assert found == [False, True] * 4
 
 

@@ -13,8 +13,7 @@ from deniable.policies.benchmarks import RandomPolicy
 from deniable.policies.greedy import ConstantPolicy, DynamicPolicy
 from deniable.simulation.environment import Environment
 from deniable.studies.clicks import best_budget, clicks_table, difference, row_of
-from deniable.studies.context import Context
-from deniable.studies.contract import paired
+from deniable.studies.contract import Context, paired
 from deniable.studies.firm import _large, _regimes, _small
 from deniable.studies.firm_clicks import FirmClicks
 

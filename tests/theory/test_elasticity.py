@@ -11,7 +11,7 @@ from tests.agreement import BUDGETS, HORIZONS, agree, columns, grid
 from tests.oracle import mp, mpf
 
 import deniable
-from deniable.privacy.schedule import exhaustion_root
+from deniable.privacy.exploration import exhaustion_root
 
 CASES = {
     "constant": (deniable.constant_gain, deniable.constant_elasticity, oracle.constant),

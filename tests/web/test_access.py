@@ -11,7 +11,7 @@ import pytest
 from tests.patience import PATIENCE
 from tests.web.site import EXPERIMENT, HTML, Site, send, sign_in, token_of
 
-from deniable.web.sessions import COOKIE, Session, Signer
+from deniable.web.access import COOKIE, Session, Signer
 
 PAGES = ("/", "/experiments", "/experiments/new", f"/experiments/{EXPERIMENT}")
 ADMIN_PAGES = ("/experiments/new", f"/experiments/{EXPERIMENT}/do/pause")

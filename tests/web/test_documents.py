@@ -14,7 +14,7 @@ from tests.web.watching import Tab, Theme, tab
 from deniable.documents import rendering
 from deniable.documents.content import Grid
 from deniable.documents.making import KINDS
-from deniable.web import glossary
+from deniable.web.answers import TERMS
 
 GLOSSARY = Path(__file__).parents[2] / "docs" / "glossary.md"
 STATEMENT = f"/ledger/promises/{EXPERIMENT}"
@@ -216,7 +216,7 @@ def test_words_are_explained_where_they_stand(
         expect(tip).to_be_hidden()
         term.focus()
         expect(tip).to_be_visible()
-        expect(tip).to_have_text(glossary.WORDS["odds"])
+        expect(tip).to_have_text(TERMS["odds"])
         inside = tip.bounding_box()
         assert inside is not None
         assert inside["x"] >= 0
@@ -234,4 +234,4 @@ def _assert_tips_have_ids_of_their_own(opened: Tab) -> None:
 def test_every_explained_word_is_in_the_glossary() -> None:
     rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", GLOSSARY.read_text("utf-8"), re.M)
     known = {word.strip() for words, _ in rows for word in words.split(",")}
-    assert set(glossary.WORDS) <= known
+    assert set(TERMS) <= known

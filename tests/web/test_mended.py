@@ -19,7 +19,7 @@ from deniable import _numbers
 from deniable.cli import main
 from deniable.errors import InvalidArgumentError, InvalidTableError
 from deniable.portfolio.table import csv_rows, read_portfolio
-from deniable.service.draw_check import DrawCheck
+from deniable.service.result_health import DrawCheck
 from deniable.service.service import Deniable
 from deniable.web.alerts import SILENT_AFTER, alerts
 from deniable.web.portfolio import experiments_of

@@ -17,7 +17,7 @@ from deniable.service.http.logs import JsonFormatter
 from deniable.service.people import LIMITS
 from deniable.service.service import Deniable
 from deniable.storage.records import UserRole
-from deniable.web.sessions import COOKIE
+from deniable.web.access import COOKIE
 
 PASSWORD = "a long walk by the sea"
 

@@ -10,16 +10,15 @@ from tests.patience import PATIENCE
 from deniable.service.http.app import create_app
 from deniable.service.service import Deniable
 from deniable.service.service import open as open_service
-from deniable.web import preparation
-from deniable.web.pages import mount
-from deniable.web.preparation import Preparation
+from deniable.web import pages
+from deniable.web.pages import Preparation, mount
 
 
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """No wait at the start, and hardly any between the parts."""
-    monkeypatch.setattr(preparation, "FIRST_SECONDS", 0.0)
-    monkeypatch.setattr(preparation, "QUIET_SECONDS", 0.01)
+    monkeypatch.setattr(pages, "FIRST_SECONDS", 0.0)
+    monkeypatch.setattr(pages, "QUIET_SECONDS", 0.01)
 
 
 @pytest.fixture
@@ -27,7 +26,7 @@ def parts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Parts that only note that they were done."""
     done: list[str] = []
     noted = tuple(lambda name=name: done.append(name) for name in ("first", "second", "third"))
-    monkeypatch.setattr(preparation, "PARTS", noted)
+    monkeypatch.setattr(pages, "PARTS", noted)
     return done
 
 
@@ -66,14 +65,14 @@ def test_it_ends_with_the_application(parts: list[str]) -> None:
 
 
 def test_the_parts_work() -> None:
-    for part in preparation.PARTS:
+    for part in pages.PARTS:
         part()
 
 
 def test_pages_bring_it_and_a_service_without_pages_does_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(preparation, "PARTS", None)  # nothing is done before it is started
+    monkeypatch.setattr(pages, "PARTS", None)  # nothing is done before it is started
     with open_service("memory:") as service:
         assert not create_app(service).companions
         assert _preparations(service) == 1

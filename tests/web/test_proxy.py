@@ -12,7 +12,7 @@ from tests.web.site import EXPERIMENT, Site, running_site, token_of
 
 from deniable.errors import InvalidArgumentError
 from deniable.service.service import Deniable
-from deniable.web.proxy import TrustedProxy
+from deniable.web.access import TrustedProxy
 
 
 def request(host: str, *headers: tuple[str, str]) -> Request:

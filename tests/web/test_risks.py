@@ -12,7 +12,7 @@ from tests.web.making import cells_of, experiment_of, table_of
 
 from deniable.errors import NANO
 from deniable.privacy.tables import dynamic_bonus
-from deniable.service.small_cells import SMALLEST_CELL
+from deniable.service.evidence import SMALLEST_CELL
 from deniable.storage.records import Arm, PublishedTable
 from deniable.strategies.constant import ConstantStrategy
 from deniable.strategies.dynamic import DynamicStrategy

@@ -14,7 +14,7 @@ from tests.web.site import EXPERIMENT, Site, create_demo, running_site
 
 from deniable.service.service import open as open_service
 from deniable.storage.records import ROLES, Scope, UserRole
-from deniable.web.sessions import COOKIE, Session
+from deniable.web.access import COOKIE, Session
 
 Rule: TypeAlias = Scope | Literal["anybody"]
 

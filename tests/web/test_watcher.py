@@ -12,9 +12,8 @@ from tests.web.site import EXPERIMENT, create_demo
 
 from deniable.service.demo import Simulator
 from deniable.service.service import Deniable
-from deniable.storage import samples
+from deniable.storage.counts import MOST_SAMPLES, Sample, add_sample, thin_samples
 from deniable.storage.records import Better, Metric
-from deniable.storage.samples import MOST, Sample
 from deniable.storage.schema import counters
 from deniable.web.alerts import alerts
 from deniable.web.standing import Standing
@@ -115,14 +114,14 @@ def test_samples_stay_few_and_span_the_whole_life(service: Deniable) -> None:
     with service._store.begin() as connection:
         for n in range(1_000):
             moment = start + timedelta(seconds=5 * n)
-            samples.add(connection, experiment, Sample(moment, (n, 0), (0, 0), 0.0))
-            samples.thin(connection, experiment)
+            add_sample(connection, experiment, Sample(moment, (n, 0), (0, 0), 0.0))
+            thin_samples(connection, experiment)
     kept = service.experiments.samples("long")
-    assert len(kept) == MOST
+    assert len(kept) == MOST_SAMPLES
     assert kept[0].shows[0] == 0
     assert kept[-1].shows[0] == 999
     gaps = [b.shows[0] - a.shows[0] for a, b in pairwise(kept)]
-    assert max(gaps) <= 4 * 1_000 / MOST
+    assert max(gaps) <= 4 * 1_000 / MOST_SAMPLES
 
 
 def test_alerts_are_told_in_words(service: Deniable) -> None:

@@ -15,8 +15,6 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from deniable.audit.adversary import ProvenRisk
-from deniable.audit.beliefs import ROUNDING, Beliefs
 from deniable.audit.decisions import MEMBER, DecisionLog
 from deniable.audit.draws import DrawTest, RowTests
 from deniable.audit.evidence import (
@@ -29,6 +27,7 @@ from deniable.audit.evidence import (
 )
 from deniable.audit.exact import ACROSS_TIME, VersionProof, decimal
 from deniable.audit.promise import Lottery, Promise
+from deniable.audit.watchers import ROUNDING, Beliefs, ProvenRisk
 from deniable.errors import NANO
 from deniable.inference._special import binomial_two_sided
 
@@ -48,6 +47,17 @@ class Check:
 def broken(checks: Sequence[Check]) -> list[str]:
     """The names of those that found the promise broken."""
     return [check.name for check in checks if check.outcome == "broken"]
+
+
+class Checked:
+    """The result of an audit, which consists of checks."""
+
+    checks: tuple[Check, ...]
+
+    @property
+    def sound(self) -> bool:
+        """Whether no check found the promise broken."""
+        return not broken(self.checks)
 
 
 def exact_checks(promise: Promise, proofs: tuple[VersionProof, ...]) -> Iterator[Check]:

@@ -8,13 +8,13 @@ from datetime import datetime
 from fractions import Fraction
 
 from deniable._types import JsonObject
-from deniable.audit.checks import Check, broken, chain_check
+from deniable.audit.checks import Check, Checked, broken, chain_check
 from deniable.audit.exact import ACROSS_TIME
 from deniable.audit.firm import Account, counts_until
 from deniable.errors import NANO
 from deniable.privacy.serving import SPACE, exp_floor
 from deniable.privacy.tables import Table
-from deniable.storage.promised_tables import PromisedTable
+from deniable.storage.promise_entries import PromisedTable
 from deniable.storage.promises import Promise
 from deniable.storage.times import as_datetime
 from deniable.strategies import table_rules
@@ -116,7 +116,7 @@ class ExperimentLine:
 
 
 @dataclass(frozen=True)
-class FirmAudit:
+class FirmAudit(Checked):
     """The result of an audit of the firm.
 
     Attributes:
@@ -136,11 +136,6 @@ class FirmAudit:
     decisions: int
     heads: dict[str, str]
     checks: tuple[Check, ...] = field(default=())
-
-    @property
-    def sound(self) -> bool:
-        """Whether no check found the promise broken."""
-        return not broken(self.checks)
 
     @property
     def verdict(self) -> str:

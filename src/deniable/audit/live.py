@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from deniable._types import JsonObject
 from deniable._validation import FloatArray
-from deniable.audit.checks import Check, broken
+from deniable.audit.checks import Check, Checked, broken
 from deniable.audit.live_power import cell_limits, noticed_excess, power
 from deniable.errors import NANO, BrokenPromiseError, InvalidArgumentError, WrongStateError
 from deniable.privacy.serving import SPACE
@@ -68,7 +68,7 @@ class Service(Protocol):
 
 
 @dataclass(frozen=True)
-class LiveAudit:
+class LiveAudit(Checked):
     """The result of `audit_live`.
 
     Attributes:
@@ -86,11 +86,6 @@ class LiveAudit:
     checks: tuple[Check, ...]
     power: float
     noticed: float | None
-
-    @property
-    def sound(self) -> bool:
-        """Whether no check found the promise broken."""
-        return not broken(self.checks)
 
     @property
     def verdict(self) -> str:

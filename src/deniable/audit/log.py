@@ -28,9 +28,8 @@ import numpy as np
 
 from deniable._types import JsonObject
 from deniable.audit.log_blocks import UnreadableRowsError, about, blocks
-from deniable.audit.log_experiment import AuditedExperiment, LoggedExperiment
+from deniable.audit.log_experiment import AuditedExperiment, LoggedExperiment, Visitors
 from deniable.audit.log_links import Flags, Rows, shifted
-from deniable.audit.log_visitors import Visitors
 from deniable.errors import BrokenPromiseError
 from deniable.storage.account_rules import SKEW
 from deniable.storage.chain import GENESIS, commitment_hash

@@ -1,32 +1,39 @@
-"""One experiment of a log: what its commitments promise, its tables, and counts of its draws."""
+"""One experiment of a log: what its commitments promise, its tables, and counts of its draws.
+
+And visitors with two decisions, found exactly, in memory that does not grow with the log. Visitors are
+keyed HMACs that differ between experiments. They are written to files by their first bits, with their
+row numbers; then each file is sorted separately.
+"""
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from hashlib import sha256
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from deniable._types import JsonObject
-from deniable.audit.checks import Check, broken, exact_checks
+from deniable.audit.checks import Check, Checked, exact_checks
 from deniable.audit.evidence import Cells, Evidence
 from deniable.audit.evidence import evidence as evidence_of
 from deniable.audit.exact import VersionProof, exact_proof
-from deniable.audit.log_links import Flags, Ints
+from deniable.audit.log_links import Bytes, Flags, Ints
 from deniable.audit.promise import AuditedTable, Lottery, Promise
 from deniable.errors import NANO
-from deniable.storage import promises, scores
+from deniable.storage import promises
 from deniable.storage.commitments import Entry
-from deniable.storage.promised_tables import PromisedTable, promised_table
+from deniable.storage.promise_entries import PromisedTable, promised_table, scores_by_table
 from deniable.storage.records import SLOTS, Role
 from deniable.strategies.rules import Wanted
 
 
 @dataclass(frozen=True)
-class AuditedExperiment:
+class AuditedExperiment(Checked):
     """The results for one experiment in a log.
 
     Attributes:
@@ -46,11 +53,6 @@ class AuditedExperiment:
     proofs: tuple[VersionProof, ...]
     checks: tuple[Check, ...]
     evidence: Evidence | None
-
-    @property
-    def sound(self) -> bool:
-        """Whether no check found the promise broken."""
-        return not broken(self.checks)
 
     def to_dict(self) -> JsonObject:
         """Return plain values for JSON."""
@@ -133,7 +135,7 @@ class LoggedExperiment:
         )
         migrated = any(entry.kind == "migrate" for entry in entries)
         tables = {table.number: table for table in chained}
-        return cls(promise, tables, off, erased, migrated, scores.by_table(entries))
+        return cls(promise, tables, off, erased, migrated, scores_by_table(entries))
 
     @property
     def missing_table(self) -> int | None:
@@ -269,3 +271,55 @@ def _draw_checks(found: Evidence) -> Iterator[Check]:
 
 def _e_value(logarithm: float) -> str:
     return f"{np.exp(min(logarithm, 700.0)):.3g}"
+
+
+# -- visitors with two decisions -------------------------------------------------------------------
+
+_FILES = 64
+_RECORD = np.dtype([("first", ">u8"), ("second", ">u8"), ("row", "<i8")])
+
+
+class Visitors:
+    """Use in a `with` statement, which deletes the files at the end."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="deniable-audit-")
+        self._files = [(Path(self._folder.name) / str(i)).open("w+b") for i in range(_FILES)]
+
+    def add(self, visitors: Bytes, rows: Ints) -> None:
+        """Add the visitors of some decisions, (n, 16), and their row numbers."""
+        records = np.empty(rows.size, dtype=_RECORD)
+        halves = np.ascontiguousarray(visitors).view(">u8")
+        records["first"], records["second"], records["row"] = halves[:, 0], halves[:, 1], rows
+        place = visitors[:, 0] // (256 // _FILES)
+        order = np.argsort(place, kind="stable")
+        ends = np.searchsorted(place[order], np.arange(_FILES + 1))
+        for file, start, end in zip(self._files, ends[:-1], ends[1:], strict=True):
+            file.write(records[order[start:end]].tobytes())
+
+    def first_twice(self) -> tuple[int, int] | None:
+        """Return the rows of the first repeated decision and of its predecessor, or None."""
+        best: tuple[int, int] | None = None
+        for file in self._files:
+            file.seek(0)
+            records = np.frombuffer(file.read(), dtype=_RECORD)
+            keys = records["first"].astype(np.uint64)
+            order = np.argsort(keys, kind="stable")
+            same = keys[order][1:] == keys[order][:-1]
+            some = records[np.unique(np.concatenate([order[1:][same], order[:-1][same]]))]
+            some = some[np.lexsort((some["row"], some["second"], some["first"]))]
+            again = (some["first"][1:] == some["first"][:-1]) & (
+                some["second"][1:] == some["second"][:-1]
+            )
+            for place in np.flatnonzero(again).tolist():
+                found = (int(some["row"][place + 1]), int(some["row"][place]))
+                best = found if best is None else min(best, found)
+        return best
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        for file in self._files:
+            file.close()
+        self._folder.cleanup()

@@ -1,4 +1,4 @@
-"""The report of an audit as one printable HTML file; `paper` saves it.
+"""The report of an audit as one printable HTML file; `save` saves it.
 
 The file is self-contained: it has no script and loads nothing. It names no segments.
 """

@@ -8,10 +8,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from deniable._types import JsonObject
-from deniable.audit.adversary import ProvenRisk, proven_risk
-from deniable.audit.beliefs import Beliefs, realized_beliefs
 from deniable.audit.checks import (
     Check,
+    Checked,
     belief_checks,
     broken,
     counted_check,
@@ -37,6 +36,7 @@ from deniable.audit.evidence import (
 )
 from deniable.audit.exact import VersionProof, exact_proof
 from deniable.audit.promise import Lottery, Promise
+from deniable.audit.watchers import Beliefs, ProvenRisk, proven_risk, realized_beliefs
 from deniable.errors import NANO
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Audit:
+class Audit(Checked):
     """The result of `audit`.
 
     Attributes:
@@ -70,11 +70,6 @@ class Audit:
     proven: ProvenRisk | None = None
     beliefs: Beliefs | None = None
     heads: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def sound(self) -> bool:
-        """Whether no check found the promise broken."""
-        return not broken(self.checks)
 
     @property
     def verdict(self) -> str:

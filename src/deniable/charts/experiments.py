@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from itertools import cycle
 
-from deniable.charts.library import ChartType, alt
+from deniable.charts.lazy_altair import ChartType, alt
 from deniable.charts.theme import ACCENT, BENCHMARK_COLOURS, INK, STRATEGY_COLOURS, utc_axis
 
 HEIGHT = 220

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import numpy as np
 
 from deniable._types import Record
-from deniable.charts.library import ChartType, alt
+from deniable.charts.lazy_altair import ChartType, alt
 from deniable.charts.theme import (
     ACCENT,
     BLUE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from deniable.charts.experiments import ARM_COLOURS
-from deniable.charts.library import ChartType, alt
+from deniable.charts.lazy_altair import ChartType, alt
 from deniable.charts.theme import ACCENT, BLUE, INK, STRATEGY_COLOURS
 
 HEIGHT = 240

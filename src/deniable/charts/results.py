@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from deniable._types import Record
 from deniable.charts.experiments import MOST_ARMS, arm_scale, hover_points
-from deniable.charts.library import ChartType, alt
+from deniable.charts.lazy_altair import ChartType, alt
 from deniable.charts.theme import BLUE, INK, Records, themed
 
 HEIGHT = 220

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deniable._types import Record
-from deniable.charts.library import ChartType, alt
+from deniable.charts.lazy_altair import ChartType, alt
 from deniable.strategies import STRATEGIES
 
 Records: TypeAlias = list[Record]

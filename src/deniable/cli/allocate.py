@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deniable._types import JsonObject
-from deniable.cli.printing import AsJson, ChartFile
+from deniable.cli.printing import AsJson, ChartFile, check_chart, write_chart
 from deniable.errors import NANO, InvalidArgumentError
 from deniable.expectations.prior import SEGMENTS
 from deniable.planning.report import Section
@@ -23,6 +23,8 @@ from deniable.strategies import STRATEGIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from altair.typing import ChartType
 
 app = typer.Typer(add_completion=False)
 
@@ -81,10 +83,7 @@ def allocate(
     from deniable.portfolio.allocation import allocate as solve
     from deniable.portfolio.problem import Portfolio
 
-    if chart is not None:
-        from deniable.charts.save import check_chart_path, save_chart
-
-        check_chart_path(chart)
+    check_chart(chart)
     if out is not None:
         from deniable.portfolio.table import check_out_path, write_allocation
 
@@ -93,7 +92,7 @@ def allocate(
         raise InvalidArgumentError("rows", rows, "a whole number, 0 or more")
     assumed = 0
     if illustration:
-        from deniable.portfolio.illustration import TWO_EXPERIMENTS
+        from deniable.portfolio.problem import TWO_EXPERIMENTS
 
         experiments, firm_budget, regime = TWO_EXPERIMENTS, firm_budget or 4.0, "dynamic"
     elif portfolio is None:
@@ -121,17 +120,14 @@ def allocate(
     if out is not None:
         write_allocation(found, out)
         typer.echo(f"allocation: {out}", err=True)
-    if chart is not None:
-        if illustration:
-            from deniable.charts.illustration import two_experiments
+    write_chart(lambda: _drawing(None if illustration else found, compare), chart)
 
-            drawing = two_experiments()
-        else:
-            from deniable.charts.portfolio import allocation_chart
 
-            drawing = allocation_chart(found, compared=compare)
-        save_chart(drawing, chart)
-        typer.echo(f"chart: {chart}", err=True)
+def _drawing(found: Allocation | None, compared: bool) -> ChartType:
+    """The chart of an allocation; of the paper's two experiments if there is none."""
+    from deniable.charts.portfolio import allocation_chart, two_experiments
+
+    return two_experiments() if found is None else allocation_chart(found, compared=compared)
 
 
 _JUDGED = {"expected": "expected loss", "bound": "regret bound"}

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from deniable.cli.printing import AsJson, ChartFile, print_sections
+from deniable.cli.printing import AsJson, ChartFile, check_chart, print_sections, write_chart
 from deniable.cli.stores import KeyFile, Store, opened
 from deniable.errors import NANO, BrokenPromiseError
 
@@ -47,13 +47,10 @@ def audit_experiment(
 
     The exit status is 0 if the promise is kept and 1 if it is not.
     """
-    if chart is not None:
-        from deniable.charts.save import check_chart_path, save_chart
-
-        check_chart_path(chart)
+    check_chart(chart)
     if out is not None:
         from deniable.audit.page import experiment_page
-        from deniable.audit.paper import check_report_path, save_report
+        from deniable.audit.save import check_report_path, save_report
 
         check_report_path(out)
     with opened(store, key_file) as service:
@@ -66,9 +63,7 @@ def audit_experiment(
         typer.echo(json.dumps(found.to_dict(), indent=2))
     else:
         print_sections(audit_sections(found))
-    if chart is not None:
-        save_chart(found.chart(), chart)
-        typer.echo(f"chart: {chart}", err=True)
+    write_chart(found.chart, chart)
     if out is not None:
         save_report(experiment_page(found), out)
         typer.echo(f"report: {out}", err=True)
@@ -133,7 +128,7 @@ def audit_firm(
     """
     if out is not None:
         from deniable.audit.page import firm_page
-        from deniable.audit.paper import check_report_path, save_report
+        from deniable.audit.save import check_report_path, save_report
 
         check_report_path(out)
     with opened(store, key_file) as service:

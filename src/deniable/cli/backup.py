@@ -25,9 +25,9 @@ def backup(
     It does not contain the visitor key. Keep a copy of the key elsewhere: the backup is useless without
     it.
     """
-    from deniable.storage.backup import copy_sqlite
     from deniable.storage.ledger import verify
     from deniable.storage.sqlite import SqliteStore
+    from deniable.storage.sqlite_files import copy_sqlite
 
     url = settings_of(store, key_file).store
     if not url.startswith("sqlite:///"):

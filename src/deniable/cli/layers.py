@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from deniable.cli.printing import AsJson, ChartFile
+from deniable.cli.printing import AsJson, ChartFile, check_chart, write_chart
 from deniable.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -45,10 +45,7 @@ def layers(
     from deniable.portfolio.layers import design_layers
     from deniable.portfolio.table import check_out_path, read_portfolio
 
-    if chart is not None:
-        from deniable.charts.save import check_chart_path, save_chart
-
-        check_chart_path(chart)
+    check_chart(chart)
     if out is not None:
         check_out_path(out)
     experiments = read_portfolio(portfolio)
@@ -63,9 +60,7 @@ def layers(
     if out is not None:
         _write(design, out)
         typer.echo(f"layers: {out}", err=True)
-    if chart is not None:
-        save_chart(design.chart(), chart)
-        typer.echo(f"chart: {chart}", err=True)
+    write_chart(design.chart, chart)
 
 
 def layer_sections(design: LayerDesign) -> list[Section]:

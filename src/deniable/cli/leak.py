@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from deniable._numbers import numbers
-from deniable.cli.printing import AsJson, ChartFile, print_sections
+from deniable.cli.printing import AsJson, ChartFile, check_chart, print_sections, write_chart
 from deniable.errors import InvalidArgumentError
 
 app = typer.Typer(add_completion=False)
@@ -55,10 +55,7 @@ def leak(
     from deniable.leak.report import measure_leak
     from deniable.leak.words import leak_sections
 
-    if chart is not None:
-        from deniable.charts.save import check_chart_path, save_chart
-
-        check_chart_path(chart)
+    check_chart(chart)
     if out is not None and (out.suffix.lower() != ".html" or not out.parent.is_dir()):
         raise InvalidArgumentError(
             "out", str(out), "a file that ends in .html, in a folder that exists"
@@ -83,9 +80,7 @@ def leak(
         typer.echo(json.dumps(found.to_dict(), indent=2, allow_nan=False))
     else:
         print_sections(leak_sections(found, rows))
-    if chart is not None:
-        save_chart(found.chart(), chart)
-        typer.echo(f"chart: {chart}", err=True)
+    write_chart(found.chart, chart)
     if out is not None:
         out.write_text(found.html(), encoding="utf-8")
         typer.echo(f"report: {out}", err=True)

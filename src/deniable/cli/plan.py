@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deniable._numbers import numbers, whole
-from deniable.cli.printing import print_sections
+from deniable.cli.printing import check_chart, print_sections, write_chart
 from deniable.errors import InvalidArgumentError
 from deniable.strategies import STRATEGIES
 
@@ -106,10 +106,7 @@ def plan(
     from deniable.planning.report import plan_sections, trace_cost_section
     from deniable.planning.trace import LIFT, RATE
 
-    if chart is not None:
-        from deniable.charts.save import check_chart_path, save_chart
-
-        check_chart_path(chart)
+    check_chart(chart)
     if source is not None:
         kept = _read(source)
         visitors, arms, segments, shares, arm_budgets = (
@@ -189,9 +186,7 @@ def plan(
         typer.echo(json.dumps(document, indent=2))
     else:
         print_sections(sections)
-    if chart is not None:
-        save_chart(planned.chart(), chart)
-        typer.echo(f"chart: {chart}", err=True)
+    write_chart(planned.chart, chart)
 
 
 def _by_arm(
@@ -203,8 +198,7 @@ def _by_arm(
     others: dict[str, float | str | None],
 ) -> tuple[ArmPlan, list[Section]]:
     from deniable.expectations.prior import SEGMENTS
-    from deniable.planning.arm_plan import plan_arms
-    from deniable.planning.arm_report import arm_plan_sections
+    from deniable.planning.arm_plan import arm_plan_sections, plan_arms
 
     budgets = numbers("arm_budgets", arm_budgets)
     if arms is not None and whole("arms", arms) != len(budgets):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 if TYPE_CHECKING:
+    from altair.typing import ChartType
     from rich.console import Console
 
     from deniable.planning.report import Section
@@ -20,6 +21,23 @@ T = TypeVar("T")
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
 ChartFile = Annotated[Path | None, typer.Option(help="Write a chart to FILE.(svg|png|pdf|html).")]
+
+
+def check_chart(path: str | Path | None) -> None:
+    """Refuse a file that a chart cannot be written to, before the work begins."""
+    if path is not None:
+        from deniable.charts.save import check_chart_path
+
+        check_chart_path(path)
+
+
+def write_chart(draw: Callable[[], ChartType], path: Path | None) -> None:
+    """Write what `draw` returns, if a chart was asked for, and say so."""
+    if path is not None:
+        from deniable.charts.save import save_chart
+
+        save_chart(draw(), path)
+        typer.echo(f"chart: {path}", err=True)
 
 
 def print_sections(sections: Sequence[Section]) -> None:

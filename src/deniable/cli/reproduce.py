@@ -83,7 +83,7 @@ def reproduce(
 
 def _data(given: Path | None) -> Path | None:
     """The folder of public data: as told, else as DENIABLE_DATA says, else none."""
-    from deniable.datasets.experiment import data_folder
+    from deniable.datasets import data_folder
 
     named = given or data_folder()
     if named is not None and not named.is_dir():

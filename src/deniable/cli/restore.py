@@ -61,7 +61,7 @@ def restore(
 
 
 def _put_into_place(file: Path, url: str) -> None:
-    from deniable.storage.backup import copy_sqlite
+    from deniable.storage.sqlite_files import copy_sqlite
 
     if not url.startswith("sqlite:///"):
         raise WrongStateError(

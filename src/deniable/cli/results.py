@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from deniable.cli.printing import AsJson, print_json, print_table
+from deniable.cli.printing import AsJson, check_chart, print_json, print_table
 from deniable.cli.stores import KeyFile, Store, opened
 
 if TYPE_CHECKING:
@@ -38,10 +38,7 @@ def results(
     as_json: AsJson = False,
 ) -> None:
     """Show winners by segment, what is undecided, what each choice would earn, and when to stop."""
-    if chart is not None:
-        from deniable.charts.save import check_chart_path
-
-        check_chart_path(chart)
+    check_chart(chart)
     with opened(store, key_file) as service:
         evidence = service.experiments.evidence(key)
         found = service.experiments.results(key)

@@ -13,8 +13,8 @@ from deniable.service.settings import Settings, flag, load, variable
 
 if TYPE_CHECKING:
     from deniable.service.http.app import Application, Options
+    from deniable.service.http.server import Inherited
     from deniable.service.http.tracing import Traced
-    from deniable.service.http.workers import Inherited
 
 app = typer.Typer(add_completion=False)
 
@@ -24,9 +24,9 @@ def serve(**flags: object) -> None:
 
     SIGTERM ends it without losing anything that was acknowledged.
     """
-    from deniable.service.http import workers
+    from deniable.service.http import server
 
-    inherited = workers.inherited()
+    inherited = server.inherited()
     settings = load(flags)
     if inherited is not None:
         _serve_as_worker(settings, inherited)
@@ -66,8 +66,8 @@ def application(settings: Settings, options: Options) -> Application | Traced:
     from deniable.service.http.app import create_app
     from deniable.service.http.server import open_service
     from deniable.service.webhook import Webhook, checked_url
+    from deniable.web.access import TrustedProxy
     from deniable.web.pages import mount
-    from deniable.web.proxy import TrustedProxy
 
     proxy = TrustedProxy.of(settings.sign_in_header, settings.trusted_proxies)
     if settings.webhook_url:
@@ -103,13 +103,13 @@ def _serve_one(settings: Settings) -> None:
 
 
 def _serve_workers(settings: Settings) -> None:
-    from deniable.service.http import server, workers
+    from deniable.service.http import server
 
     require_expected(settings)
     sock = server.listening_socket(settings)
     server.open_service(settings).close()  # a store that cannot be opened is reported once, here
     typer.echo(f"Deniable answers on {server.address(sock)} with {settings.workers} processes")
-    workers.supervise(settings, sock)
+    server.supervise(settings, sock)
 
 
 def _serve_demo(settings: Settings) -> None:

@@ -11,6 +11,7 @@ import typer
 
 from deniable._extras import require
 from deniable._types import JsonObject
+from deniable.cli.printing import check_chart
 from deniable.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -122,10 +123,7 @@ def simulate(
     chosen = _scenario(scenario, {key: value for key, value in flags.items() if value is not None})
     if out is not None and out.suffix != ".parquet":
         raise InvalidArgumentError("out", str(out), "a file name that ends in .parquet")
-    if chart is not None:
-        from deniable.charts.save import check_chart_path
-
-        check_chart_path(chart)
+    check_chart(chart)
     result = _run(chosen, workers, dask, resume, curves=chart is not None)
     if out is not None:
         result.frame.write_parquet(out)

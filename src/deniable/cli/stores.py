@@ -64,7 +64,7 @@ def settings_of(store: str, key_file: str, **more: object) -> Settings:
 
 def require_expected(settings: Settings) -> None:
     """Ask before an empty store takes the place of one that was there, as its key file shows."""
-    from deniable.service.visitors import ENVIRONMENT, key_file_of
+    from deniable.service.ids import ENVIRONMENT, key_file_of
 
     if settings.accept_empty_store or ENVIRONMENT in os.environ or settings.store == "memory:":
         return
@@ -89,7 +89,7 @@ def exists(url: str) -> bool:
         return path.is_file() and path.stat().st_size > 0
     if not url.startswith(("postgresql://", "postgres://")):
         return True  # whatever else it is, opening it will tell
-    from deniable.storage.migrate import revision
+    from deniable.storage.connect import revision
     from deniable.storage.postgres import PostgresStore
 
     store = PostgresStore(url)
@@ -102,7 +102,7 @@ def exists(url: str) -> bool:
 
 def _open(settings: Settings) -> Deniable:
     from deniable.service.service import open as open_service
-    from deniable.storage.actors import act_as
+    from deniable.storage.commitments import act_as
 
     act_as("shell", _shell_user())
     return open_service(settings.store, key_file=settings.key_file or None)

@@ -17,7 +17,7 @@ from deniable.audit.promise import AuditedTable, Promise
 from deniable.errors import WrongStateError
 from deniable.storage import promises
 from deniable.storage.commitments import Entry
-from deniable.storage.promised_tables import promised_table
+from deniable.storage.promise_entries import promised_table
 from deniable.storage.times import as_datetime
 
 

@@ -13,9 +13,7 @@ from deniable.documents import words
 from deniable.documents.content import Document, Field, Paragraph, Section
 from deniable.documents.dpia import dpia
 from deniable.documents.facts import Facts, Ledger, facts_of
-from deniable.documents.record import record
-from deniable.documents.registry import registry
-from deniable.documents.statement import statement
+from deniable.documents.kinds import record, registry, statement
 from deniable.errors import InvalidArgumentError, WrongStateError
 
 _Maker: TypeAlias = Callable[[Facts], tuple[str, tuple[Section, ...]]]

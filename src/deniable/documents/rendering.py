@@ -10,7 +10,7 @@ from hashlib import sha256
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from deniable.audit.paper import printed
+from deniable.audit.save import printed
 from deniable.documents.content import (
     Block,
     Bullets,

@@ -26,9 +26,12 @@ from deniable.policies.base import (
     fixed_rule,
     shortest,
 )
-from deniable.privacy.exploration import exploitation_from_risk, exploration_from_risk
+from deniable.privacy.exploration import (
+    exhaustion_clock,
+    exploitation_from_risk,
+    exploration_from_risk,
+)
 from deniable.privacy.mechanism import ArmSpecificResponse
-from deniable.privacy.schedule import exhaustion_clock
 
 
 @dataclass(frozen=True)

@@ -22,10 +22,10 @@ from deniable.errors import NANO
 from deniable.policies.base import Policy
 from deniable.portfolio.curves import Curves, IntArray, build_curves
 from deniable.portfolio.dual import ROUNDING, Demand
-from deniable.portfolio.groups import cells_of_group
 from deniable.portfolio.pieces import (
     Losses,
     Pieces,
+    cells_of_group,
     cells_of_loners,
     clip_pieces,
     cut_into_pieces,

@@ -334,3 +334,10 @@ def _objective(rows: list[Row], form: Form, objective: str | None) -> str:
 
 def _first(*values: float | None) -> float | None:
     return next((value for value in values if value is not None), None)
+
+
+TWO_EXPERIMENTS = Portfolio.of(
+    [{"id": "A", "arms": 2, "visitors": 1000}, {"id": "B", "arms": 2, "visitors": 10_000}],
+    form="paper",
+)
+"""Experiment A with 1,000 visitors and B with 10,000, two arms each."""

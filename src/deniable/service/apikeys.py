@@ -13,6 +13,7 @@ from hashlib import sha256
 from sqlalchemy import Connection, insert, select, update
 
 from deniable.errors import InvalidArgumentError, UnknownNameError
+from deniable.service.ids import id_bytes
 from deniable.storage import commitments, times
 from deniable.storage.account_rules import HOUR
 from deniable.storage.records import SCOPES, ApiKey, Scope
@@ -65,10 +66,7 @@ class ApiKeys:
 
     def revoke(self, key_id: str) -> ApiKey:
         """Refuse this key from now on. Revoking it again keeps the first time."""
-        try:
-            identity = bytes.fromhex(key_id)
-        except ValueError:
-            raise UnknownNameError("API key", key_id) from None
+        identity = id_bytes("API key", key_id)
 
         def revoke(connection: Connection) -> ApiKey:
             commitments.lock_chain(connection)

@@ -19,8 +19,10 @@ from typing import Literal, TypeAlias
 from sqlalchemy import Connection, delete, insert, select, update
 
 from deniable.errors import ApprovalNeededError, UnknownNameError, WrongStateError
-from deniable.storage import actors, commitments, firm_settings, times
-from deniable.storage.firm_settings import FirmSettings
+from deniable.service.ids import id_bytes
+from deniable.storage import commitments, times
+from deniable.storage.account import FirmSettings, read_settings
+from deniable.storage.commitments import current_actor
 from deniable.storage.schema import StoredRow, approvals
 from deniable.storage.store import Store
 
@@ -42,7 +44,7 @@ class Request:
         id: the request's id.
         kind: kind of the action.
         words: description of the action.
-        asked_by: the requester; see `deniable.storage.actors`.
+        asked_by: the requester; see `deniable.storage.commitments`.
         asked_at: time of the request.
         answered_by: who granted or refused it; None while it is open.
         granted: whether it was granted.
@@ -89,7 +91,7 @@ class Approvals:
             words: description for the approver; must not mention a visitor or a segment.
             exactly: parameters that must be identical when the action is repeated.
         """
-        actor, digest = actors.current() or "", self._digest(kind, exactly)
+        actor, digest = current_actor() or "", self._digest(kind, exactly)
         since = self._clock() - VALID_SECONDS * SECOND
         granted = connection.execute(
             select(approvals.c.id).where(
@@ -104,20 +106,20 @@ class Approvals:
 
     def require_start(self, connection: Connection, key: str, cost_nano: int, share: float) -> None:
         """Require approval for starting an experiment above the limit for one person."""
-        limit = firm_settings.read(connection).start_above_nano
+        limit = read_settings(connection).start_above_nano
         if limit is not None and cost_nano > limit:
             words = f"start {key}: {cost_nano / 1e9:g} nats"
             self.require(connection, "start", words, key, cost_nano, share)
 
     def require_budget(self, connection: Connection, budget_nano: int, window_days: int) -> None:
         """Require approval for raising the firm's budget or shortening its window."""
-        if firm_settings.read(connection).approve_budget:
+        if read_settings(connection).approve_budget:
             words = f"set the firm’s budget to {budget_nano / 1e9:g} nats in any {window_days} days"
             self.require(connection, "budget", words, budget_nano, window_days)
 
     def require_erasure(self, connection: Connection, words: str, *exactly: object) -> None:
         """Require approval for erasing visitors."""
-        if firm_settings.read(connection).approve_erasure:
+        if read_settings(connection).approve_erasure:
             self.require(connection, "erase", words, *exactly)
 
     def require_rules(
@@ -148,13 +150,10 @@ class Approvals:
             UnknownNameError: there is no such open request.
             WrongStateError: no person is signed in, or it is the requester.
         """
-        actor = actors.current() or ""
+        actor = current_actor() or ""
         if not actor.startswith("user:"):
             raise WrongStateError("only a person who is signed in by name can be the second person")
-        try:
-            identity = bytes.fromhex(request_id)
-        except ValueError:
-            raise UnknownNameError("request", request_id) from None
+        identity = id_bytes("request", request_id)
 
         def work(connection: Connection) -> Request:
             commitments.lock_chain(connection)
@@ -180,7 +179,7 @@ class Approvals:
         return self._store.retried(work)
 
     def _ask(self, needed: ApprovalNeededError) -> None:
-        actor, now = actors.current() or "", self._clock()
+        actor, now = current_actor() or "", self._clock()
 
         def work(connection: Connection) -> None:
             commitments.lock_chain(connection)

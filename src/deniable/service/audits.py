@@ -16,20 +16,21 @@ from deniable._types import JsonObject
 from deniable.audit.promise import AuditedTable, Lottery, Promise
 from deniable.errors import NANO, BrokenPromiseError, InvalidTableError
 from deniable.privacy.tables import stored_table
-from deniable.storage import (
-    account_rules,
-    commitments,
-    experiments,
-    promises,
-    scores,
-    times,
-)
+from deniable.storage import account_rules, commitments, experiments, promises, times
 from deniable.storage.account import last_hours
 from deniable.storage.commitments import Entry
 from deniable.storage.ledger import Verification, chained, verify
-from deniable.storage.promised_tables import PromisedTable, promised_table, table_problem
+from deniable.storage.promise_entries import PromisedTable, promised_table, scores_of, table_problem
 from deniable.storage.records import SLOTS, Experiment
-from deniable.storage.schema import Query, counters, decisions, rewards, tables, tombstones
+from deniable.storage.schema import (
+    Query,
+    counters,
+    decisions,
+    rewarded_decisions,
+    rewards,
+    tables,
+    tombstones,
+)
 from deniable.storage.schema import commitments as commitment_rows
 from deniable.storage.store import Store
 
@@ -161,7 +162,7 @@ def _promise(connection: Connection, experiment: Experiment) -> Promise:
         )
         for table in experiments.published(connection, experiment)
     ]
-    return Promise.chained(chained_promise, off, published, scores.of(connection, experiment))
+    return Promise.chained(chained_promise, off, published, scores_of(connection, experiment))
 
 
 def _chain_checks(
@@ -388,12 +389,7 @@ def _query(experiment: Experiment) -> Query:
             decisions.c.version,
             rewards.c.value,
         )
-        .outerjoin(
-            rewards,
-            (rewards.c.experiment_id == decisions.c.experiment_id)
-            & (rewards.c.decision_id == decisions.c.id)
-            & (rewards.c.metric == 0),
-        )
+        .select_from(rewarded_decisions)
         .where(
             decisions.c.experiment_id == bytes.fromhex(experiment.id),
             decisions.c.salt.is_not(None),

@@ -20,9 +20,9 @@ from struct import Struct
 
 from deniable.errors import InvalidArgumentError
 from deniable.service.experiment_state import ExperimentState, system_bytes
-from deniable.service.identity import LEASE_MICROSECONDS, Identity
-from deniable.service.jobs import DecideJob, Job, RewardJob
-from deniable.service.spelling import normalised, spellings
+from deniable.service.ids import normalised, spellings
+from deniable.service.jobs import DecideJob, RewardJob
+from deniable.service.lease import LEASE_MICROSECONDS, Identity
 from deniable.storage.chain import pack_decision, pack_erasable, reward_commitment, reward_hash
 from deniable.storage.erasure import tombstone
 from deniable.storage.records import MICRO, UNKNOWN_SEGMENT, Decision, Role
@@ -44,7 +44,7 @@ ENTROPY = Struct("<Q8s16s")
 """Entropy used per decision: the shown arm, the end of the id, and the salt."""
 
 MARK_BYTES = 4
-"""Length of the part that ids of decisions inserted together share (see `decision_ids`)."""
+"""Length of the part that ids of decisions inserted together share (see `ids`)."""
 
 HOUR = 3_600_000_000
 
@@ -98,8 +98,8 @@ class Batch:
         """Answer the jobs of one running or paused experiment, drawing arms for new visitors."""
         raw = [name for job in jobs for name in job.visitors]
         names = list(map(normalised, raw))
-        segments = [segment for job in jobs for segment in job.segments]
         visitors = list(map(state.visitor_hash, names))
+        segments = [segment for job in jobs for segment in job.segments]
         answers: dict[bytes, Decision] = {}
         old = self._as_spelled(state, raw, names, visitors, answers) if raw != names else {}
         answers |= self._known(state, visitors)
@@ -369,25 +369,6 @@ def drawn(
         head = sha256(packed).digest()
         rows.append(_row((identity, visitor, salt, segment, shown, role, seq, head)))
     return NewDecisions(experiment, version, table, now, writer, rows)
-
-
-def by_experiment(jobs: Sequence[Job]) -> dict[str, list[DecideJob]]:
-    """Group the decide jobs of a batch by experiment key, in order."""
-    grouped: dict[str, list[DecideJob]] = {}
-    for job in jobs:
-        if isinstance(job, DecideJob) and job.visitors:
-            grouped.setdefault(job.experiment, []).append(job)
-    return grouped
-
-
-def by_tag(jobs: Sequence[Job]) -> dict[bytes, list[RewardJob]]:
-    """Group the reward jobs of a batch by the tags at the start of their decision ids."""
-    grouped: dict[bytes, list[RewardJob]] = {}
-    for job in jobs:
-        if isinstance(job, RewardJob):
-            for tag in {decision[:4] for decision in job.decisions}:
-                grouped.setdefault(tag, []).append(job)
-    return grouped
 
 
 def checked_rewards(

@@ -27,7 +27,7 @@ from deniable.service.demo import (
 from deniable.service.drafts import NewArm
 from deniable.service.service import Deniable
 from deniable.storage import times
-from deniable.storage.actors import acting
+from deniable.storage.commitments import acting
 from deniable.storage.records import Decision
 
 DAYS = 30

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 from sqlalchemy import ColumnElement, Connection, func, or_, select
 
 from deniable.errors import BrokenPromiseError, InvalidArgumentError, UnknownNameError
-from deniable.storage import actors, commitments, experiments, promises, times
-from deniable.storage.commitments import Entry
-from deniable.storage.promised_tables import promised_table, table_problem
+from deniable.storage import commitments, experiments, promises, times
+from deniable.storage.commitments import Entry, actor_in_words, current_actor
+from deniable.storage.promise_entries import promised_table, table_problem
 from deniable.storage.schema import commitments as rows
 from deniable.storage.schema import tables as table_rows
 from deniable.storage.store import Store
@@ -98,7 +98,7 @@ class Documents:
             key: the experiment.
             kind: statement, dpia, registry or record.
             firm: the firm's name; defaults to that in the firm's settings, or a line to fill in.
-            actor: who issues it; defaults to the current actor (`deniable.storage.actors`).
+            actor: who issues it; defaults to the current actor (`deniable.storage.commitments`).
 
         Raises:
             UnknownNameError: there is no such experiment.
@@ -109,7 +109,7 @@ class Documents:
 
         checked_kind(kind)
         firm, actor = _text("firm", firm), _text("actor", actor)
-        actor = actor or actors.in_words(actors.current()) or COMMAND_LINE
+        actor = actor or actor_in_words(current_actor()) or COMMAND_LINE
         # After a long silence the account's time is that of the last entry, and so would be the date.
         self._store.retried(commitments.beat)
         with self._store.read() as connection:

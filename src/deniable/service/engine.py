@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 from sqlalchemy import select
 
@@ -23,15 +24,12 @@ from deniable.errors import (
 from deniable.service.batch import (
     HOUR,
     Batch,
-    by_experiment,
-    by_tag,
     checked_rewards,
     outcomes_of,
 )
 from deniable.service.experiment_state import ExperimentState, ExperimentStates, OutOfDate
-from deniable.service.figures import Counts
-from deniable.service.identity import Identity, claim, claim_scratch, release
 from deniable.service.jobs import DecideJob, Job, RewardJob
+from deniable.service.lease import Identity, claim, claim_scratch, release
 from deniable.storage import commitments, times
 from deniable.storage.records import SCRATCH_PREFIX
 from deniable.storage.schema import experiments as table
@@ -49,6 +47,34 @@ REREADS = 20
 
 class _RollBack(Exception):
     """Raised to roll back a probe's transaction."""
+
+
+@dataclass
+class Counts:
+    """Counts since the start of this process. They reveal nothing about segments, arms or visitors.
+
+    Attributes:
+        decisions: answered decisions, including those of known visitors.
+        new_decisions: decisions drawn and stored.
+        unstored: decisions answered without the store because it failed.
+        rewards: answered rewards.
+        batches: committed transactions.
+    """
+
+    decisions: int = 0
+    new_decisions: int = 0
+    unstored: int = 0
+    rewards: int = 0
+    batches: int = 0
+
+    def add(self, jobs: Sequence[Job]) -> None:
+        """Count one finished batch."""
+        self.batches += 1
+        for job in jobs:
+            if isinstance(job, DecideJob):
+                self.decisions += len(job.answers)
+            elif job.error is None:
+                self.rewards += len(job.rewards)
 
 
 class Engine:
@@ -93,10 +119,13 @@ class Engine:
     def run(self, jobs: Sequence[Job]) -> None:
         """Answer every job. On return, `answers` or `error` is set on each."""
         canaries = [job for job in jobs if _is_canary(job)]
-        others = [job for job in jobs if not _is_canary(job)] if canaries else jobs
-        if others or not canaries:
+        if not canaries:
+            self._run(jobs)
+            return
+        others = [job for job in jobs if not _is_canary(job)]
+        if others:
             self._run(others)
-        for key, some in by_experiment(canaries).items():
+        for key, some in _by_experiment(canaries).items():
             self._scratch_engine(key)._run(some)
             if isinstance(some[0].error, UnknownNameError):  # the copy was removed
                 del self._scratch_engines[key]
@@ -177,7 +206,7 @@ class Engine:
     def state(self, experiment: str) -> ExperimentState | None:
         """Return an experiment's cached state, if any."""
         copy = self._scratch_engines.get(experiment)
-        return (self if copy is None else copy)._states.get(experiment)
+        return (self if copy is None else copy)._states.by_key.get(experiment)
 
     def close(self) -> None:
         """Release the chain."""
@@ -202,11 +231,11 @@ class Engine:
 
     def _attempt(self, jobs: Sequence[Job]) -> None:
         """Run the batch with experiment states that are current within its transaction."""
-        deciding, rewarding = by_experiment(jobs), by_tag(jobs)
+        deciding, rewarding = _by_experiment(jobs), _by_tag(jobs)
         self._states.learn(deciding, rewarding)
         for _ in range(REREADS):
             for key in deciding:
-                state = self._states.get(key)
+                state = self._states.by_key.get(key)
                 if state is not None and state.needs_table:
                     self._publish(key)
                     self._states.reread([state.id])
@@ -225,15 +254,15 @@ class Engine:
         if self._chain is None:
             self._check_not_older()
         identity = self._identity = self._identity or self._store.retried(self._claim)
+        rewarded = dict.fromkeys(job for jobs in rewarding.values() for job in jobs)
+        asked = [job for job in rewarded if job.outcomes is not None]
+        told: dict[tuple[bytes, int], str] | None = {} if asked else None
         with self._store.hot() as transaction:
             chain = self._chain or self._reread_chain(transaction, identity)
             now = times.now()
-            batch = Batch(transaction, identity, chain, now, self._key)
             states = self._states.current(transaction, deciding, rewarding)
+            batch = Batch(transaction, identity, chain, now, self._key)
             rewards, refused = checked_rewards(states, rewarding)
-            rewarded = dict.fromkeys(job for jobs in rewarding.values() for job in jobs)
-            asked = [job for job in rewarded if job.outcomes is not None]
-            told: dict[tuple[bytes, int], str] | None = {} if asked else None
             unstored = []
             for state in states:
                 mine = deciding.get(state.key, ())
@@ -316,7 +345,7 @@ class Engine:
             else StoreUnavailableError(f"the batch could not be stored: {type(error).__name__}")
         )
         for job in jobs:
-            state = self._states.get(job.experiment) if isinstance(job, DecideJob) else None
+            state = self._states.by_key.get(job.experiment) if isinstance(job, DecideJob) else None
             if isinstance(job, DecideJob) and state is not None and not state.differences:
                 job.answers = [state.unstored(self._key) for _ in job.visitors]
                 self.counts.unstored += len(job.answers)
@@ -338,3 +367,22 @@ def _refusal(key: str, state: ExperimentState | None) -> DeniableError | None:
             "is not what the ledger says; run `deniable ledger verify`"
         )
     return None
+
+
+def _by_experiment(jobs: Sequence[Job]) -> dict[str, list[DecideJob]]:
+    """Group the decide jobs of a batch by experiment key, in order."""
+    grouped: dict[str, list[DecideJob]] = {}
+    for job in jobs:
+        if isinstance(job, DecideJob) and job.visitors:
+            grouped.setdefault(job.experiment, []).append(job)
+    return grouped
+
+
+def _by_tag(jobs: Sequence[Job]) -> dict[bytes, list[RewardJob]]:
+    """Group the reward jobs of a batch by the tags at the start of their decision ids."""
+    grouped: dict[bytes, list[RewardJob]] = {}
+    for job in jobs:
+        if isinstance(job, RewardJob):
+            for tag in {decision[:4] for decision, _, _ in job.rewards}:
+                grouped.setdefault(tag, []).append(job)
+    return grouped

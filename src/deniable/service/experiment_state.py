@@ -18,8 +18,7 @@ from sqlalchemy import Connection, select
 
 from deniable.errors import BrokenPromiseError, EntropyError
 from deniable.privacy.tables import Table, draw, thresholds
-from deniable.service.decision_ids import DecisionIds
-from deniable.service.visitors import VisitorHash, group_scope, holdout_scope, layer_scope
+from deniable.service.ids import DecisionIds, VisitorHash, group_scope, holdout_scope, layer_scope
 from deniable.storage import experiments, promises
 from deniable.storage.records import SLOTS, Decision, Experiment, Role
 from deniable.storage.schema import experiments as stored_experiments
@@ -101,6 +100,7 @@ class ExperimentState:
             None if experiment.layer is None else VisitorHash(key, layer_scope(experiment.layer))
         )
         self._slots = int.from_bytes(experiment.slots or b"", "little")
+        self.takes_everybody = self._layer_hash is None and not self.holdout
         self.zero: list[int] | None = None
         self.rows: list[list[int]] = []
         self.answered_hour = -1  # the last hour that this process recorded
@@ -136,11 +136,6 @@ class ExperimentState:
     def needs_table(self) -> bool:
         """Whether the first table has to be published before anything can be drawn."""
         return self.serves_draws and self.zero is None and not self.differences
-
-    @property
-    def takes_everybody(self) -> bool:
-        """Whether every new visitor is a member: there is no layer and no holdout."""
-        return self._layer_hash is None and not self.holdout
 
     def role(self, visitor: str) -> Role:
         """Return a new visitor's role, which selects the row. It depends on keyed hashes only."""
@@ -180,22 +175,21 @@ class ExperimentStates:
         store: the store to read from.
         key: key for visitor HMACs.
         scratch: whether to know only scratch copies, or everything but them.
+
+    Attributes:
+        by_key: the cached states, current or not.
     """
 
     def __init__(self, store: Store, key: bytes, *, scratch: bool = False) -> None:
         self._scratch = scratch
         self._store = store
         self._key = key
-        self._by_key: dict[str, ExperimentState] = {}
+        self.by_key: dict[str, ExperimentState] = {}
         self._by_tag: dict[bytes, ExperimentState] = {}
-
-    def get(self, key: str) -> ExperimentState | None:
-        """Return the cached state, current or not."""
-        return self._by_key.get(key)
 
     def learn(self, keys: Iterable[str], tags: Iterable[bytes]) -> None:
         """Read the requested experiments that are not cached yet."""
-        new_keys = [key for key in keys if key not in self._by_key]
+        new_keys = [key for key in keys if key not in self.by_key]
         new_tags = [tag for tag in tags if tag not in self._by_tag]
         if new_keys or new_tags:
             numbers = [experiments.tag_of(tag) for tag in new_tags]
@@ -218,7 +212,7 @@ class ExperimentStates:
         wanted = {
             state.id: state
             for state in (
-                *(self._by_key.get(key) for key in keys),
+                *(self.by_key.get(key) for key in keys),
                 *(self._by_tag.get(tag) for tag in tags),
             )
             if state is not None
@@ -237,7 +231,7 @@ class ExperimentStates:
                 wanted[identity] = successor
         if len(heads) != len(wanted):  # removed meanwhile: a discarded draft or a scratch copy
             for state in (state for identity, state in wanted.items() if identity not in heads):
-                del self._by_key[state.key], self._by_tag[state.id[:4]]
+                del self.by_key[state.key], self._by_tag[state.id[:4]]
             raise OutOfDate(stale)
         if stale:
             raise OutOfDate(stale)
@@ -247,12 +241,12 @@ class ExperimentStates:
         for experiment in found:
             if (experiment.status == "scratch") == self._scratch:
                 state = _state(connection, experiment, self._key)
-                self._put(state, self._by_key.get(state.key))
+                self._put(state, self.by_key.get(state.key))
 
     def _put(self, state: ExperimentState, before: ExperimentState | None) -> None:
         if before is not None:
             state.take_over(before)
-        self._by_key[state.key] = state
+        self.by_key[state.key] = state
         self._by_tag[state.id[:4]] = state
 
 

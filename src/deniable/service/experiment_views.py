@@ -10,14 +10,8 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
 
-from deniable.service.draw_check import DrawCheck, draw_check
-from deniable.storage import (
-    commitments,
-    counts,
-    experiments,
-    listing,
-    samples,
-)
+from deniable.storage import commitments, counts, experiments, listing
+from deniable.storage.counts import Sample, add_sample, latest_samples, samples_of, thin_samples
 from deniable.storage.listing import Found, Labels, Search
 from deniable.storage.records import (
     Cell,
@@ -25,12 +19,11 @@ from deniable.storage.records import (
     Experiment,
     PublishedTable,
 )
-from deniable.storage.samples import Sample
 from deniable.storage.store import Store
 
 if TYPE_CHECKING:
     from deniable.service.evidence import CounterCache, Evidence
-    from deniable.service.result_health import ResultHealth
+    from deniable.service.result_health import DrawCheck, ResultHealth
     from deniable.service.result_records import Results
 
 
@@ -110,6 +103,8 @@ class ExperimentViews:
 
     def draw_check(self, experiment: Experiment) -> DrawCheck:
         """Compare how often each arm was shown with the published tables."""
+        from deniable.service.result_health import draw_check
+
         with self._store.read() as connection:
             return draw_check(connection, experiment)
 
@@ -142,23 +137,23 @@ class ExperimentViews:
     def samples(self, key: str) -> list[Sample]:
         """Return the totals of one experiment over time, oldest first."""
         with self._store.read() as connection:
-            return samples.of(connection, experiments.by_key(connection, key))
+            return samples_of(connection, experiments.by_key(connection, key))
 
     def sampled(self) -> dict[str, tuple[int, int, int]]:
         """Return the stored times of the first and last sample and their number, by experiment id."""
         with self._store.read() as connection:
-            return samples.latest(connection)
+            return latest_samples(connection)
 
     def add_samples(self, taken: Sequence[tuple[Experiment, Sample]]) -> None:
         """Store totals. If another process stores the same ones first, these are dropped."""
 
         def add(connection: Connection) -> None:
             for experiment, sample in taken:
-                samples.add(connection, experiment, sample)
+                add_sample(connection, experiment, sample)
 
         with suppress(IntegrityError):
             self._store.retried(add)
 
     def thin_samples(self, experiment: Experiment) -> None:
         """Delete some of an experiment's samples if it has too many."""
-        self._store.retried(lambda connection: samples.thin(connection, experiment))
+        self._store.retried(lambda connection: thin_samples(connection, experiment))

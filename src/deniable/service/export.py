@@ -21,10 +21,10 @@ from deniable._types import JsonObject
 from deniable.errors import InvalidArgumentError
 from deniable.privacy.serving import SPACE, ServingTable, arm_specific_table
 from deniable.privacy.tables import Table, decoded_table
-from deniable.service.decision_ids import DecisionIds
+from deniable.service.ids import DecisionIds
 from deniable.storage import experiments, promises, times
 from deniable.storage.records import MICRO, Experiment, Role
-from deniable.storage.schema import Query, StoredRow, decisions, rewards
+from deniable.storage.schema import Query, StoredRow, decisions, rewarded_decisions, rewards
 
 Shape: TypeAlias = Literal["private", "public", "open-bandit", "vowpal-wabbit"]
 _Record: TypeAlias = JsonObject
@@ -84,12 +84,7 @@ class DecisionLog:
     def _query(self) -> Query:
         return (
             select(decisions, rewards.c.value.label("reward"))
-            .outerjoin(
-                rewards,
-                (rewards.c.experiment_id == decisions.c.experiment_id)
-                & (rewards.c.decision_id == decisions.c.id)
-                & (rewards.c.metric == 0),
-            )
+            .select_from(rewarded_decisions)
             .where(
                 decisions.c.experiment_id == bytes.fromhex(self._experiment.id),
                 decisions.c.salt.is_not(None),

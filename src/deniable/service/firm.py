@@ -11,10 +11,9 @@ from deniable._types import JsonObject
 from deniable.errors import InvalidArgumentError
 from deniable.service.approvals import Approvals
 from deniable.service.drafts import MAX_DAYS
-from deniable.storage import account, commitments, firm_settings
-from deniable.storage.account import Balance
+from deniable.storage import account, commitments
+from deniable.storage.account import Balance, FirmSettings, read_settings, write_settings
 from deniable.storage.account_rules import Counted
-from deniable.storage.firm_settings import FirmSettings
 from deniable.storage.records import Firm
 from deniable.storage.store import Store
 
@@ -73,7 +72,7 @@ class FirmBudget:
     def settings(self) -> FirmSettings:
         """Return the firm's settings, such as its name on documents."""
         with self._store.read() as connection:
-            return firm_settings.read(connection)
+            return read_settings(connection)
 
     def change_settings(
         self,
@@ -115,10 +114,10 @@ class FirmBudget:
 
         def work(connection: Connection) -> FirmSettings:
             commitments.lock_chain(connection)
-            before = firm_settings.read(connection)
+            before = read_settings(connection)
             after = replace(before, **changed)
             self._approvals.require_rules(connection, before, after)
-            return firm_settings.write(connection, after)
+            return write_settings(connection, after)
 
         with self._approvals.asking():
             return self._store.retried(work)

@@ -12,10 +12,9 @@ import numpy as np
 from deniable._types import Record
 from deniable.inference.intervals import Intervals, combine, of_sums, segment_shares
 from deniable.inference.state import State, update_all
-from deniable.service.evidence import Evidence, first_state
+from deniable.service.evidence import Evidence, first_state, told_positions
 from deniable.service.result_records import Results
 from deniable.service.results import ALPHA, results_of
-from deniable.service.small_cells import told_positions
 
 MOST_POINTS = 40
 """Maximum points per curve; tables in between are skipped."""

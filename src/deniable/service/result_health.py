@@ -11,25 +11,27 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, func, select
 
 from deniable.inference.e_values import draw_evidence
 from deniable.inference.health import drift, sample_ratios
 from deniable.inference.intervals import of_sums
 from deniable.inference.state import update_all
+from deniable.privacy.serving import SPACE
+from deniable.privacy.tables import decoded_table
 from deniable.service.evidence import (
     USUAL_VISITORS,
     CounterCache,
     Evidence,
     evidence_of,
     first_state,
+    told_positions,
 )
 from deniable.service.result_records import unit_of
 from deniable.service.results import ALPHA, guardrails_of
-from deniable.service.small_cells import told_positions
-from deniable.storage import times
-from deniable.storage.records import MICRO, Experiment
-from deniable.storage.schema import decisions, rewards
+from deniable.storage import experiments, times
+from deniable.storage.records import MICRO, Experiment, Role
+from deniable.storage.schema import counters, decisions, rewards
 
 SUSPICIOUS = 1e-6
 """A mismatch less likely than this by chance is reported; experiments are checked every minute."""
@@ -184,3 +186,57 @@ def delays_of(connection: Connection, experiment: Experiment) -> tuple[tuple[flo
         return ()
     quantiles = np.quantile(seconds, CURVE)
     return tuple((share, float(value)) for share, value in zip(CURVE, quantiles, strict=True))
+
+
+# -- a quick check of the draws, from counters alone -----------------------------------------------
+
+
+@dataclass(frozen=True)
+class DrawCheck:
+    """The decisions of one experiment compared with the tables they were drawn from.
+
+    Attributes:
+        decisions: number of decisions compared.
+        rewarded: how many of them have a reward, whatever its value.
+        shown: how often each arm was shown.
+        expected: how often each arm should have been shown on average, per the tables.
+        variance: variance of that number, per arm.
+    """
+
+    decisions: int
+    rewarded: int
+    shown: tuple[int, ...]
+    expected: tuple[float, ...]
+    variance: tuple[float, ...]
+
+
+def draw_check(connection: Connection, experiment: Experiment) -> DrawCheck:
+    """Compare every decision that names a table with that table, however many there are."""
+    width = len(experiment.arms)
+    shown, expected, variance = [0] * width, [0.0] * width, [0.0] * width
+    tables = {
+        table.number: decoded_table(table.rows, width)
+        for table in experiments.published(connection, experiment)
+    }
+    drawn: dict[tuple[int, int], int] = {}
+    rewarded = 0
+    keys = (counters.c.table_number, counters.c.role, counters.c.segment, counters.c.arm)
+    for number, role, segment, arm, shows, answered in connection.execute(
+        select(*keys, func.sum(counters.c.shows), func.sum(counters.c.rewarded))
+        .where(
+            counters.c.experiment_id == bytes.fromhex(experiment.id),
+            counters.c.metric == 0,
+            counters.c.table_number > 0,
+        )
+        .group_by(*keys)
+    ):
+        row = (number, segment if role == Role.MEMBER else -1)
+        drawn[row] = drawn.get(row, 0) + int(shows)
+        shown[arm] += int(shows)
+        rewarded += int(answered)
+    for (number, segment), count in drawn.items():
+        for arm, entry in enumerate(tables[number].row(segment)):
+            chance = entry / SPACE
+            expected[arm] += count * chance
+            variance[arm] += count * chance * (1 - chance)
+    return DrawCheck(sum(shown), rewarded, tuple(shown), tuple(expected), tuple(variance))

@@ -23,7 +23,7 @@ from deniable.inference.state import State
 from deniable.inference.verdict import Choice, Lift, Verdict, verdict
 from deniable.inference.words import Unit, keeping, sentences
 from deniable.privacy.serving import SPACE
-from deniable.service.evidence import Evidence
+from deniable.service.evidence import Evidence, told_positions
 from deniable.service.result_records import (
     ChoiceResult,
     Difference,
@@ -35,7 +35,6 @@ from deniable.service.result_records import (
     SegmentResult,
     unit_of,
 )
-from deniable.service.small_cells import told_positions
 from deniable.storage import times
 from deniable.storage.records import MICRO, Experiment, Metric, Status
 from deniable.strategies.making import Recipe

@@ -22,9 +22,7 @@ import polars as pl
 from sqlalchemy import Connection
 
 from deniable.errors import InvalidArgumentError
-from deniable.service.decision_ids import DecisionIds
-from deniable.service.spelling import spellings
-from deniable.service.visitors import VisitorHash
+from deniable.service.ids import DecisionIds, VisitorHash, spellings
 from deniable.storage import experiments
 from deniable.storage.records import MICRO, Experiment
 

@@ -17,9 +17,9 @@ from deniable._types import JsonObject
 from deniable.errors import InvalidArgumentError, WrongStateError
 from deniable.service.drafts import NO_TRACE
 from deniable.service.publisher import next_due
-from deniable.service.table_inputs import counts_now
-from deniable.service.table_making import recipe_of
-from deniable.storage import commitments, experiments, scores
+from deniable.service.table_making import counts_now, recipe_of
+from deniable.storage import commitments, experiments
+from deniable.storage.promise_entries import newest_scores, scores_detail
 from deniable.storage.records import Experiment, GateReport
 from deniable.storage.store import Store
 from deniable.storage.sums import growth, sums
@@ -67,9 +67,9 @@ class Scores:
         def put(connection: Connection) -> bool:
             commitments.lock_chain(connection)
             locked = _open(connection, key, lock=True)
-            if scores.newest(connection, locked) == wanted:
+            if newest_scores(connection, locked) == wanted:
                 return False
-            commitments.record(connection, "scores", locked, **scores.detail(wanted))
+            commitments.record(connection, "scores", locked, **scores_detail(wanted))
             return True
 
         recorded = self._store.retried(put)

@@ -9,7 +9,7 @@ from functools import partial
 
 from sqlalchemy import Connection
 
-from deniable.service.decision_ids import DecisionIds
+from deniable.service.ids import DecisionIds
 from deniable.service.table_making import first_table, recipe_of
 from deniable.storage import commitments, experiments, promises, scratch, times
 from deniable.storage.records import Experiment, PublishedTable

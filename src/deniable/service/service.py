@@ -15,7 +15,7 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Self
@@ -25,18 +25,9 @@ from deniable.service.approvals import Approvals
 from deniable.service.audits import Audits
 from deniable.service.documents import Documents
 from deniable.service.experiments import Experiments
-from deniable.service.figures import Figures
 from deniable.service.firm import FirmBudget
-from deniable.service.jobs import (
-    DecideJob,
-    Job,
-    RewardJob,
-    checked_metric,
-    checked_segment,
-    checked_value,
-    checked_visitor,
-    decision_bytes,
-)
+from deniable.service.ids import check_key, has_key, visitor_key
+from deniable.service.jobs import Job, RewardJob, decide_job, reward_job
 from deniable.service.ledger import Ledger
 from deniable.service.people import People
 from deniable.service.publisher import Publisher
@@ -44,8 +35,7 @@ from deniable.service.scores import Scores
 from deniable.service.scratch import Scratch
 from deniable.service.sessions import Sessions
 from deniable.service.visitor_requests import VisitorRequests
-from deniable.service.visitors import check_key, has_key, visitor_key
-from deniable.service.writer import Writer
+from deniable.service.writer import Figures, Writer
 from deniable.storage.connect import connect
 from deniable.storage.records import Decision
 from deniable.storage.replies import Idempotency
@@ -106,6 +96,7 @@ class Deniable:
     """Decide, reward, administer. Any number of threads and processes may share one store.
 
     Attributes:
+        writer: stores decisions and rewards; `AsyncDecisions` submits to it.
         experiments: create, start, pause and stop experiments; read their counts and tables.
         firm: the firm's budget.
         scores: receives scores from an external model, for experiments with the strategy "gate".
@@ -138,7 +129,7 @@ class Deniable:
         self._store = store
         self._key = key
         self._publisher = Publisher(store)
-        self._writer = Writer(
+        self.writer = Writer(
             store, key, self._publisher, queue_limit=queue_limit, queue_seconds=queue_seconds
         )
         self._decide_seconds = decide_seconds
@@ -198,10 +189,10 @@ class Deniable:
     ) -> None:
         """Record (decision, value) or (decision, value, metric) tuples in one transaction."""
         waiting = _Waiting()
-        job = self.reward_job(list(rewards), waiting)
-        self._writer.submit(job)
+        job = reward_job(list(rewards), waiting)
+        self.writer.submit(job)
         if not waiting.finished(self._decide_seconds):
-            self._writer.answer_late(job)
+            self.writer.answer_late(job)
         elif job.error is not None:
             raise job.error
 
@@ -259,98 +250,27 @@ class Deniable:
         """Apply rewards in one transaction and return the outcome counts."""
         waiting = _Waiting()
         job = RewardJob(rewards, waiting, outcomes={})
-        self._writer.submit(job)
+        self.writer.submit(job)
         waiting.finished(None)
         if job.error is not None:
             raise job.error
         assert job.outcomes is not None
         return job.outcomes
 
-    def decide_job(
-        self,
-        experiment: str,
-        visitors: Sequence[str],
-        segments: Sequence[str | None],
-        done: Callable[[DecideJob], None],
-        *,
-        waiter: object = None,
-    ) -> DecideJob:
-        """Return a validated job for `submit`; `done(job)` is called once, from the writer's thread.
-
-        `waiter` is stored in the job for the caller's use. Raises InvalidArgumentError immediately;
-        other errors end up in `job.error`.
-        """
-        for visitor in visitors:
-            checked_visitor(visitor)
-        for segment in segments:
-            checked_segment(segment)
-        return DecideJob(experiment, visitors, segments, done, waiter)
-
-    def reward_job(
-        self,
-        rewards: Sequence[tuple[str, float] | tuple[str, float, str | None]],
-        done: Callable[[RewardJob], None],
-        *,
-        waiter: object = None,
-    ) -> RewardJob:
-        """Return a validated job of (decision, value[, metric]) tuples, like `decide_job`."""
-        checked = [
-            (
-                decision_bytes(reward[0]),
-                checked_metric(reward[2]) if len(reward) > 2 else None,
-                checked_value(reward[1]),
-            )
-            for reward in rewards
-        ]
-        return RewardJob(checked, done, waiter)
-
-    def submit_decisions(
-        self,
-        experiment: str,
-        visitors: Sequence[str],
-        segments: Sequence[str | None],
-        done: Callable[[DecideJob], None],
-        *,
-        waiter: object = None,
-    ) -> None:
-        """Queue decisions without waiting; see `decide_job`. Raises OverloadedError if it is full."""
-        self._writer.submit(self.decide_job(experiment, visitors, segments, done, waiter=waiter))
-
-    def submit(self, jobs: Sequence[Job]) -> Sequence[Job]:
-        """Queue jobs without waiting. Returns the jobs that did not fit."""
-        return self._writer.submit_all(jobs)
-
-    def longest_arm(self, experiment: str) -> int:
-        """Return the length of the experiment's longest arm key; 0 if it was never decided for."""
-        state = self._writer.engine.state(experiment)
-        return 0 if state is None else state.longest_arm
-
-    def crowded(self, caller: Hashable, size: int) -> bool:
-        """Whether a job of this caller and size would only wait to be refused."""
-        return self._writer.crowded(caller, size)
-
-    def stalled(self, seconds: float) -> bool:
-        """Whether the current transaction has been running for longer than this."""
-        return self._writer.stalled(seconds)
-
-    def answer_late(self, job: Job) -> list[Decision]:
-        """Answer a job that has waited too long without the store; raises for rewards."""
-        return self._writer.answer_late(job)
-
     # -- lifecycle----------------------------------------------------------------------------
 
     @property
     def figures(self) -> Figures:
         """Counts since the start and the queue length; nothing about segments or arms."""
-        return self._writer.figures
+        return self.writer.figures
 
     def beat(self) -> None:
         """Record once a day that the service is running: only recorded time frees budget."""
-        self._writer.engine.beat()
+        self.writer.engine.beat()
 
     def ready(self) -> bool:
         """Whether a decision could be drawn and stored right now."""
-        return self._writer.ready()
+        return self.writer.ready()
 
     def derived_key(self, purpose: bytes) -> bytes:
         """Derive a 32-byte secret for one purpose, identical in every process that uses this store."""
@@ -365,7 +285,7 @@ class Deniable:
         Returns:
             False if the store did not respond in time and could not be closed cleanly.
         """
-        if not self._writer.close(timeout_seconds):
+        if not self.writer.close(timeout_seconds):
             return False
         self._publisher.close()
         self._store.close()
@@ -381,10 +301,10 @@ class Deniable:
         self, experiment: str, visitors: Sequence[str], segments: Sequence[str | None]
     ) -> list[Decision]:
         waiting = _Waiting()
-        job = self.decide_job(experiment, visitors, segments, waiting)
-        self._writer.submit(job)
+        job = decide_job(experiment, visitors, segments, waiting)
+        self.writer.submit(job)
         if not waiting.finished(self._decide_seconds):
-            return self._writer.answer_late(job)
+            return self.writer.answer_late(job)
         if job.error is not None:
             raise job.error
         return job.answers

@@ -16,6 +16,7 @@ from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
 
 from deniable.errors import StoreUnavailableError, UnknownNameError
 from deniable.service.apikeys import key_of
+from deniable.service.ids import id_bytes
 from deniable.service.people import SECOND, user_of
 from deniable.storage import times
 from deniable.storage.account_rules import HOUR
@@ -137,10 +138,7 @@ class Sessions:
 
     def end(self, session_id: str) -> None:
         """End one session in every process. Safe to call twice. Raises UnknownNameError if unknown."""
-        try:
-            hashed = bytes.fromhex(session_id)
-        except ValueError:
-            raise UnknownNameError("session", session_id) from None
+        hashed = id_bytes("session", session_id)
 
         def work(connection: Connection) -> None:
             here = sessions.c.token_hash == hashed

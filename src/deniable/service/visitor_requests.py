@@ -11,14 +11,12 @@ from sqlalchemy import bindparam, select
 
 from deniable.errors import NANO, InvalidArgumentError
 from deniable.service.approvals import Approvals
-from deniable.service.decision_ids import DecisionIds
+from deniable.service.ids import DecisionIds, VisitorHash, group_scope, normalised, spellings
 from deniable.service.jobs import checked_visitor
-from deniable.service.spelling import normalised, spellings
-from deniable.service.visitors import VisitorHash, group_scope
 from deniable.storage import erasure, experiments, times
 from deniable.storage.erasure import Erasure
 from deniable.storage.records import MICRO, UNKNOWN_SEGMENT, Decision, Experiment, Role, Status
-from deniable.storage.schema import StoredRow, arms, decisions, rewards
+from deniable.storage.schema import StoredRow, arms, decisions, rewarded_decisions, rewards
 from deniable.storage.schema import experiments as experiment_rows
 from deniable.storage.store import Store
 
@@ -115,12 +113,7 @@ class VisitorRequests:
                 identity = bytes.fromhex(experiment.id)
                 rows = connection.execute(
                     select(decisions, rewards.c.value.label("reward"))
-                    .outerjoin(
-                        rewards,
-                        (rewards.c.experiment_id == decisions.c.experiment_id)
-                        & (rewards.c.decision_id == decisions.c.id)
-                        & (rewards.c.metric == 0),
-                    )
+                    .select_from(rewarded_decisions)
                     .where(
                         decisions.c.experiment_id == identity,
                         decisions.c.visitor.in_(self._hashes(identity, visitor)),

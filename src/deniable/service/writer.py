@@ -3,85 +3,48 @@
 While one transaction is synced to disk, new jobs accumulate and become the next batch (group
 commit). A job is answered only after its transaction is durable. If the store cannot take it,
 decisions get an arm that is not stored and rewards get an error.
+
+`AsyncDecisions` is its asyncio front end. Requests made in one event-loop iteration are submitted as one
+batch; results come back in one callback. A decision that is not stored before the deadline is answered
+without the store.
 """
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
+from collections import deque
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import asdict
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 
-from deniable.errors import OverloadedError, StoreUnavailableError
-from deniable.service.engine import Engine
-from deniable.service.figures import Figures
-from deniable.service.jobs import DecideJob, Job
+from deniable.errors import DeniableError, OverloadedError, StoreUnavailableError
+from deniable.service.engine import Counts, Engine
+from deniable.service.jobs import BatchSize, DecideJob, FairQueue, Job, decide_job, reward_job
 from deniable.service.publisher import Publisher
-from deniable.service.queueing import FairQueue
 from deniable.storage.records import Decision
 from deniable.storage.store import Store
-
-BATCH_SECONDS = 0.025
-"""Target duration of one transaction. Jobs that arrive meanwhile wait for the next one.
-
-During overload a decision waits for its turn (`queue_seconds`, and up to one transaction more), and
-then for its own transaction.
-"""
-
-LONG_BATCH_SECONDS = 0.1
-"""The same where only batches come. A page of an index that many decisions of a transaction change is
-written once, so that long transactions take less time for each."""
-
-ONLY_BATCHES_SECONDS = 1.0
-"""After so long without a single decision or reward, nobody is there who would wait for a batch."""
-
-SMALLEST_BATCH, FIRST_BATCH = 100, 500
-"""Batch sizes: the minimum, and the initial size before anything has been measured."""
 
 READY_SECONDS = 3.0
 """The store counts as not ready if a probe takes longer than this."""
 
 
-class BatchSize:
-    """Estimates how many decisions and rewards fit into a transaction of about BATCH_SECONDS.
+@dataclass
+class Figures(Counts):
+    """A snapshot of `Counts` with the state of the queue.
 
     Attributes:
-        limit: the current estimate.
-
-    >>> size = BatchSize(most=5_000)
-    >>> for _ in range(20):
-    ...     size.measured(size.limit, size.limit / 40_000)
-    >>> size.limit
-    1000
+        refused: jobs refused because the queue was full or they waited too long.
+        queued: decisions and rewards now waiting.
+        queue_age: how long the oldest of them has waited, in seconds.
+        store_failing: whether the store currently fails to store decisions.
     """
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._rate = min(most, FIRST_BATCH) / BATCH_SECONDS
-        self._single_at = float("-inf")
-
-    @property
-    def limit(self) -> int:
-        """The size of the next transaction, where single visitors come too."""
-        return self._of(BATCH_SECONDS)
-
-    def limit_at(self, now: float) -> int:
-        """The size of the next transaction."""
-        mixed = now - self._single_at < ONLY_BATCHES_SECONDS
-        return self._of(BATCH_SECONDS if mixed else LONG_BATCH_SECONDS)
-
-    def taken(self, sizes: Iterable[int], now: float) -> None:
-        """What a transaction holds: whether somebody alone is among them."""
-        if 1 in sizes:
-            self._single_at = now
-
-    def _of(self, seconds: float) -> int:
-        return max(SMALLEST_BATCH, min(self._most, round(self._rate * seconds)))
-
-    def measured(self, size: int, seconds: float) -> None:
-        """Record a transaction's size and duration. Small ones say little: most of it is waiting."""
-        if size >= SMALLEST_BATCH:
-            self._rate += 0.3 * (size / max(seconds, 1e-6) - self._rate)
+    refused: int = 0
+    queued: int = 0
+    queue_age: float = 0.0
+    store_failing: bool = False
 
 
 class Writer:
@@ -141,7 +104,7 @@ class Writer:
             if not self._durable:
                 self.engine.run(jobs)
                 for job in jobs:
-                    job.finish()
+                    job.done(job)
                 return ()
             now, refused = time.monotonic(), []
             for job in jobs:
@@ -157,7 +120,7 @@ class Writer:
 
     def crowded(self, caller: Hashable, size: int) -> bool:
         """Whether a job of this caller and size would only wait to be refused. Counts it if so."""
-        if not self._queue.standing:  # fast path, because the writer may hold the lock
+        if self._queue.standing_since is None:  # needs no lock, which the writer may hold
             return False
         with self._lock:
             crowded = self._queue.crowded(caller, size, time.monotonic())
@@ -247,7 +210,7 @@ class Writer:
                 self.engine.run(batch)
                 self._batch_size.measured(sum(sizes), time.monotonic() - now)
                 for job in batch:
-                    job.finish()
+                    job.done(job)
             if probes:
                 passed = self._probe_store()
                 for probe in probes:
@@ -268,7 +231,7 @@ class Writer:
             job.error = OverloadedError("too many decisions and rewards are waiting")
             with self._lock:
                 self._refused += 1
-            job.finish()
+            job.done(job)
 
 
 class _Probe:
@@ -282,3 +245,143 @@ class _Probe:
         """Report the outcome."""
         self.passed = passed
         self.finished.set()
+
+
+class AsyncDecisions:
+    """Awaitable decide and reward, for one event loop.
+
+    Calls raise InvalidArgumentError immediately; all other errors are raised when awaited.
+
+    Args:
+        writer: where they are submitted; also an attribute.
+        decide_seconds: deadline for the store. After it, decisions are answered without the store
+            and rewards fail with an error. None waits indefinitely.
+        loop: event loop of the futures; defaults to the running loop.
+    """
+
+    def __init__(
+        self,
+        writer: Writer,
+        *,
+        decide_seconds: float | None = None,
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        self.writer = writer
+        self._decide_seconds = decide_seconds
+        self._loop = loop or asyncio.get_running_loop()
+        self._asked: list[Job] = []
+        self._waiting: deque[Job] = deque()
+        self._watching = False
+        self._finished: deque[Job] = deque()
+        self._awake = False
+
+    def decide(
+        self,
+        experiment: str,
+        visitors: Sequence[str],
+        segments: Sequence[str | None],
+        caller: Hashable = None,
+    ) -> asyncio.Future[list[Decision]]:
+        """Decide for these visitors of one experiment. Resolves, in order, once they are durable."""
+        future: asyncio.Future[list[Decision]] = self._loop.create_future()
+        self._enqueue(decide_job(experiment, visitors, segments, self._done, waiter=future), caller)
+        return future
+
+    def refused(self, error: OverloadedError) -> asyncio.Future[None]:
+        """What is awaited in place of an answer that there is no time for."""
+        future: asyncio.Future[None] = self._loop.create_future()
+        future.set_exception(error)
+        return future
+
+    def longest_arm(self, experiment: str) -> int:
+        """Return the length of the experiment's longest arm key; 0 if it was never decided for."""
+        state = self.writer.engine.state(experiment)
+        return 0 if state is None else state.longest_arm
+
+    def reward(
+        self,
+        rewards: Sequence[tuple[str, float] | tuple[str, float, str | None]],
+        caller: Hashable = None,
+    ) -> asyncio.Future[None]:
+        """Count (decision, value) pairs. Resolves once they are durable."""
+        future: asyncio.Future[None] = self._loop.create_future()
+        self._enqueue(reward_job(rewards, self._done, waiter=future), caller)
+        return future
+
+    def _enqueue(self, job: Job, caller: Hashable) -> None:
+        """Collect a job. The first job of an iteration schedules the submission of all of them."""
+        job.caller = caller
+        if not self._asked:
+            self._loop.call_soon(self._submit)
+        self._asked.append(job)
+
+    def _submit(self) -> None:
+        jobs, self._asked = self._asked, []
+        limit = self._decide_seconds
+        if limit is not None and self.writer.stalled(
+            limit
+        ):  # the store hangs: answer without it right away
+            for job in jobs:
+                self._answer_late(job)
+            return
+        refused: Sequence[Job] = jobs
+        error: DeniableError = OverloadedError("too much is queued")
+        try:
+            refused = self.writer.submit_all(jobs)
+        except DeniableError as closed:
+            error = closed
+        for job in refused:
+            job.error = error
+            self._done(job)
+        if limit is not None:
+            self._waiting.extend(jobs)
+            if not self._watching:
+                self._watching = True
+                self._loop.call_later(limit / 4, self._answer_overdue, limit)
+
+    def _answer_overdue(self, limit: float) -> None:
+        """Answer jobs that have waited too long; reschedule while any are waiting."""
+        waiting, oldest = self._waiting, time.monotonic() - limit
+        while waiting and (_future(waiting[0]).done() or waiting[0].since < oldest):
+            job = waiting.popleft()
+            if not _future(job).done():
+                self._answer_late(job)
+        self._watching = bool(waiting)
+        if waiting:
+            self._loop.call_later(limit / 8, self._answer_overdue, limit)
+
+    def _answer_late(self, job: Job) -> None:
+        try:
+            _future(job).set_result(self.writer.answer_late(job))
+        except DeniableError as error:
+            _future(job).set_exception(error)
+
+    def _done(self, job: Job) -> None:
+        """Collect a finished job (writer's thread). The first one of a batch wakes the event loop."""
+        self._finished.append(job)
+        if not self._awake:
+            self._awake = True
+            with suppress(RuntimeError):  # the loop is closed, so there are no waiters
+                self._loop.call_soon_threadsafe(self._deliver)
+
+    def _deliver(self) -> None:
+        """Resolve the futures of finished jobs (event loop's thread)."""
+        self._awake = False  # cleared before draining the queue, so that no job is missed
+        while self._finished:
+            job = self._finished.popleft()
+            future = _future(job)
+            if future.done():  # the client disconnected, or the deadline had passed
+                continue
+            if job.error is not None:
+                future.set_exception(job.error)
+            else:
+                future.set_result(job.answers if isinstance(job, DecideJob) else None)
+        # Drop finished jobs promptly, before the garbage collector promotes them to an older
+        # generation.
+        waiting = self._waiting
+        while waiting and _future(waiting[0]).done():
+            waiting.popleft()
+
+
+def _future(job: Job) -> asyncio.Future[object]:
+    return job.waiter  # type: ignore[return-value]

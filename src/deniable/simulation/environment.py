@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from deniable import _validation as check
 from deniable._validation import FloatArray
-from deniable.datasets.experiment import ExperimentData
+from deniable.datasets import ExperimentData
 from deniable.errors import InvalidArgumentError
 
 LONGEST_HORIZON = 10**12

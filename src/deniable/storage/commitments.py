@@ -1,11 +1,18 @@
-"""The chain of commitments: appending to it, and reading it with its links verified."""
+"""The chain of commitments: appending to it, and reading it with its links verified.
+
+Every entry records the acting user, `user:NAME`, `key:LABEL` or `shell:NAME`. The actor belongs to the
+context (`contextvars`). It is set where a caller is authenticated and need not be passed on. Work that
+the service does on its own has no actor.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from sqlalchemy import (
     ColumnElement,
@@ -19,7 +26,7 @@ from sqlalchemy import (
 
 from deniable._types import JsonObject
 from deniable.errors import BrokenPromiseError
-from deniable.storage import actors, times
+from deniable.storage import times
 from deniable.storage.chain import GENESIS, commitment_hash
 from deniable.storage.records import Commitment, Experiment
 from deniable.storage.schema import (
@@ -131,7 +138,7 @@ def record(
     If there is an actor, the entry records it as `by`.
     """
     identity = bytes.fromhex(experiment.id) if experiment else None
-    actor = actors.current()
+    actor = current_actor()
     if actor is not None:
         detail["by"] = actor
     append(connection, kind, identity, amount_nano, detail)
@@ -352,3 +359,50 @@ def link_of(previous: bytes, row: StoredRow) -> bytes:
         row.detail,
         row.recorded_at,
     )
+
+
+# -- who acts --------------------------------------------------------------------------------------
+
+ActorKind: TypeAlias = Literal["user", "key", "shell"]
+
+_actor: ContextVar[str | None] = ContextVar("deniable_actor", default=None)
+_WORDS = {"user": "{}", "key": "API key {}", "shell": "{} on the command line"}
+
+
+def current_actor() -> str | None:
+    """Return the current actor; None if there is none."""
+    return _actor.get()
+
+
+def act_as(kind: ActorKind, name: str) -> None:
+    """Set the actor for the rest of this context."""
+    _actor.set(f"{kind}:{name}")
+
+
+@contextmanager
+def acting(kind: ActorKind, name: str) -> Iterator[None]:
+    """Set the actor within this block.
+
+    >>> with acting("user", "ada"):
+    ...     current_actor()
+    'user:ada'
+    >>> current_actor() is None
+    True
+    """
+    token = _actor.set(f"{kind}:{name}")
+    try:
+        yield
+    finally:
+        _actor.reset(token)
+
+
+def actor_in_words(actor: str | None) -> str:
+    """Format an actor for people.
+
+    >>> [actor_in_words(one) for one in ("user:ada", "key:shop", "shell:root", None)]
+    ['ada', 'API key shop', 'root on the command line', '']
+    """
+    if actor is None:
+        return ""
+    kind, _, name = actor.partition(":")
+    return _WORDS.get(kind, "{}").format(name) if name else actor

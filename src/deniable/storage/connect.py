@@ -1,26 +1,21 @@
-"""Opens a store from a URL, at the current schema; and `memory:`, SQLite without a file."""
+"""Opens a store from a URL, and migrates it to the current schema if it is at an older one."""
 
 from __future__ import annotations
 
-import sqlite3
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection, Engine, create_engine, event
-from sqlalchemy.pool import StaticPool
+from sqlalchemy import Connection, Engine, inspect, text
+from sqlalchemy.exc import DBAPIError
 
-from deniable.errors import InvalidArgumentError
-from deniable.storage.migrate import migrate
-from deniable.storage.sqlite_hot import STATEMENTS, SqliteTransaction
+from deniable.errors import InvalidArgumentError, StoreUnavailableError, WrongStateError
+from deniable.storage.schema import HEAD
+from deniable.storage.sqlite import MemoryStore, SqliteStore
 from deniable.storage.store import Store
 
 if TYPE_CHECKING:
     from deniable.storage.postgres import PostgresStore
-    from deniable.storage.sqlite import SqliteStore
 
-T = TypeVar("T")
 
 ALLOWED = "sqlite:///FILE, postgresql://USER@HOST/DATABASE or memory:"
 
@@ -40,8 +35,6 @@ def _opened(url: str) -> MemoryStore | SqliteStore | PostgresStore:
     if url == "memory:":
         return MemoryStore()
     if url.startswith("sqlite:///") and len(url) > len("sqlite:///"):
-        from deniable.storage.sqlite import SqliteStore
-
         return SqliteStore(url.removeprefix("sqlite:///"))
     if url.startswith(("postgresql://", "postgres://")):
         from deniable.storage.postgres import PostgresStore
@@ -50,70 +43,44 @@ def _opened(url: str) -> MemoryStore | SqliteStore | PostgresStore:
     raise InvalidArgumentError("url", url.split("@")[-1], ALLOWED)
 
 
-class MemoryStore:
-    """Implements `Store` in memory, with one connection and a lock that serialises transactions."""
+def revision(connection: Connection) -> str | None:
+    """Return the store's migration; None if it is empty."""
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    return connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
 
-    durable = False
 
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-        self._raw = sqlite3.connect(
-            ":memory:",
-            isolation_level=None,
-            check_same_thread=False,
-            cached_statements=STATEMENTS,
-        )
-        self._engine = create_engine("sqlite://", creator=lambda: self._raw, poolclass=StaticPool)
-        event.listen(self._engine, "begin", lambda c: c.exec_driver_sql("BEGIN"))
-        self._transaction = SqliteTransaction(self._raw)
+def migrate(engine: Engine) -> None:
+    """Create or upgrade the schema. Safe if several processes start at once."""
+    for attempt in range(10):
+        try:
+            with engine.begin() as connection:
+                found = revision(connection)
+                if found == HEAD:
+                    return
+                if found is not None and found > HEAD:
+                    raise WrongStateError(
+                        f"the store is at migration {found}, this version of Deniable knows {HEAD}: "
+                        "use the newer version"
+                    )
+                _upgrade(connection)
+        except DBAPIError as error:  # another process was creating the same tables
+            if attempt == 9:
+                where = engine.url.render_as_string(hide_password=True)
+                raise StoreUnavailableError(f"cannot open {where}: {error.orig}") from error
 
-    @property
-    def url(self) -> str:
-        """The URL of the store."""
-        return "memory:"
 
-    @property
-    def engine(self) -> Engine:
-        """SQLAlchemy engine for migrations."""
-        return self._engine
+def _upgrade(connection: Connection, target: str = "head") -> None:
+    # Imported here, because there is seldom something to do.
+    from alembic.migration import MigrationContext
+    from alembic.operations import Operations
+    from alembic.script import ScriptDirectory
 
-    @contextmanager
-    def hot(self) -> Iterator[SqliteTransaction]:
-        """See Store."""
-        with self._lock:
-            self._raw.execute("BEGIN")
-            try:
-                yield self._transaction
-                self._raw.execute("COMMIT")
-            except BaseException:
-                self._raw.execute("ROLLBACK")
-                raise
-
-    @contextmanager
-    def begin(self) -> Iterator[Connection]:
-        """See Store."""
-        with self._lock, self._engine.begin() as connection:
-            yield connection
-
-    @contextmanager
-    def brief(self) -> Iterator[Connection]:
-        """See Store."""
-        with self.begin() as connection:
-            yield connection
-
-    @contextmanager
-    def read(self) -> Iterator[Connection]:
-        """See Store."""
-        with self.begin() as connection:
-            yield connection
-
-    def retried(self, work: Callable[[Connection], T], *, lasting: bool = True) -> T:
-        """See Store; nothing lasts here."""
-        with self.begin() as connection:
-            return work(connection)
-
-    def close(self) -> None:
-        """See Store."""
-        with self._lock:  # closing a connection in use would crash the process
-            self._engine.dispose()
-            self._raw.close()
+    scripts = ScriptDirectory(str(Path(__file__).parent / "migrations"))
+    context = MigrationContext.configure(connection)
+    found = context.get_current_revision() or "base"
+    steps = list(scripts.iterate_revisions(target, found))
+    with Operations.context(context):
+        for step in reversed(steps):
+            step.module.upgrade()
+    context.stamp(scripts, target)

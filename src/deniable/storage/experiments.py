@@ -215,7 +215,7 @@ def published(
 ) -> list[PublishedTable]:
     """Return the tables of an experiment, oldest first, or only the one with this number.
 
-    All of them are in the experiment's current shape (`stored_table`); `promised_tables.table_problem`
+    All of them are in the experiment's current shape (`stored_table`); `promise_entries.table_problem`
     compares what is stored with the chain.
     """
     which = {"identity": bytes.fromhex(experiment.id), "number": number}

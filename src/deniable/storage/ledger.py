@@ -32,7 +32,7 @@ from deniable.storage.account import last_hours
 from deniable.storage.account_rules import HOUR
 from deniable.storage.chain import GENESIS
 from deniable.storage.commitments import Entry, link_of
-from deniable.storage.promised_tables import table_problem
+from deniable.storage.promise_entries import table_problem
 from deniable.storage.schema import (
     COMMITMENT_CHAIN,
     StoredRow,

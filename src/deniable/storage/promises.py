@@ -21,7 +21,7 @@ from deniable._types import JsonObject
 from deniable.errors import BrokenPromiseError
 from deniable.privacy.tables import Band, Table, stored_table
 from deniable.storage.commitments import Entry, checked, linked, linked_query
-from deniable.storage.promised_tables import PromisedTable, promised_table, table_problem
+from deniable.storage.promise_entries import PromisedTable, promised_table, table_problem
 from deniable.storage.records import Experiment, Metric
 from deniable.storage.schema import Query, commitments, tables
 

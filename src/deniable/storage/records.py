@@ -396,7 +396,7 @@ class Commitment:
 
     @property
     def actor(self) -> str | None:
-        """The actor, as in `deniable.storage.actors`; None for the service itself, or unknown."""
+        """The actor, as in `deniable.storage.commitments`; None for the service itself, or unknown."""
         found = json.loads(self.detail or "{}")
         return found.get("by") if isinstance(found, dict) else None
 

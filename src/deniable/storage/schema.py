@@ -223,6 +223,14 @@ rewards = Table(
     PrimaryKeyConstraint("experiment_id", "decision_id", "metric"),
 )
 
+rewarded_decisions = decisions.outerjoin(
+    rewards,
+    (rewards.c.experiment_id == decisions.c.experiment_id)
+    & (rewards.c.decision_id == decisions.c.id)
+    & (rewards.c.metric == 0),
+)
+"""Decisions, each with its reward of the deciding metric where there is one."""
+
 counters = Table(
     "counters",
     metadata,

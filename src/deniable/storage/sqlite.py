@@ -3,6 +3,12 @@
 Writers of any process take turns by BEGIN IMMEDIATE. `synchronous=FULL` makes a commit return only
 after the log is on the disk, so an answered decision survives the loss of power. A commit that need not
 last (NORMAL) leaves that to the next one: the log is one file, whose sync brings all that stands before.
+
+The writer's transaction uses prepared statements that handle many rows in one step, so the GIL is
+released a few times per batch and not once per row. Inserts are split into the prepared sizes; lookups
+are padded with NULL, which equals nothing. For large numbers of parameters, bytes are bound as
+`bytearray`. For each parameter that is not a number, text or bytearray, `sqlite3` first searches for an
+adapter, which takes longer than everything else.
 """
 
 from __future__ import annotations
@@ -11,18 +17,31 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import cache
+from itertools import chain as flatten
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.pool import QueuePool
+from sqlalchemy.pool import QueuePool, StaticPool
 
 from deniable.errors import StoreUnavailableError
 from deniable.storage.sqlite_direct import DirectConnection
-from deniable.storage.sqlite_hot import STATEMENTS, SqliteTransaction
+from deniable.storage.sqlite_files import LONGEST_LOG, Checkpointer
+from deniable.storage.store import (
+    OWN_COLUMNS,
+    SHARED_COLUMNS,
+    Chain,
+    Count,
+    Head,
+    NewDecisions,
+    NewReward,
+    Shown,
+    Stored,
+)
 
 T = TypeVar("T")
 
@@ -31,23 +50,6 @@ BUSY_SECONDS = 10.0
 
 SYNCHRONOUS = "FULL"
 NOT_LASTING = "NORMAL"
-
-LONG_LOG, LONGEST_LOG = 32_000, 64_000
-"""Pages of the log (128 and 256 MiB) at which it is begun anew, and at which a commit does that.
-
-Whoever decides waits for two syncs of the disk when it is begun anew. At 32 MiB, with a purge beside the
-decisions, that was often enough to be felt by one decision in a hundred. A commit that copies a log of
-256 MiB takes a third of a second."""
-
-EVERY_SECONDS = 5.0
-"""Each pass copies every page that has changed since the last one, mostly the same pages again. With 2
-seconds, batches of 100 took a fifth more CPU time and came at .84 of the rate."""
-
-LOOK_SECONDS = 0.1
-"""How often the length of the log is looked at. An overload makes it long in a second."""
-
-PASSES, FEW_PAGES = 4, 500
-"""A long log is copied up to this often, until a pass finds only few pages, before writers must wait."""
 
 _PRAGMAS = {
     "journal_mode": "WAL",
@@ -63,29 +65,24 @@ decisions that queue behind a writer of their own process."""
 
 
 class SqliteStore:
-    """Implements `Store` on one file."""
+    """Implements `Store` on one file.
+
+    Attributes:
+        engine: for migrations.
+    """
 
     durable = True
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
+        self.url = f"sqlite:///{self._path}"
         _create_private(self._path)
-        self._engine = _made_engine(self._path)
+        self.engine = _made_engine(self._path)
         self._file: tuple[int, int] | None = None
         self._turn = threading.Lock()
         self._hot: sqlite3.Connection | None = None
         self._transaction: SqliteTransaction | None = None
         self._checkpointer: Checkpointer | None = None
-
-    @property
-    def url(self) -> str:
-        """The URL of the store."""
-        return f"sqlite:///{self._path}"
-
-    @property
-    def engine(self) -> Engine:
-        """SQLAlchemy engine for migrations."""
-        return self._engine
 
     @contextmanager
     def hot(self) -> Iterator[SqliteTransaction]:
@@ -142,7 +139,7 @@ class SqliteStore:
             self._checkpointer.stop()
             self._checkpointer = None
         self._drop()
-        self._engine.dispose()
+        self.engine.dispose()
 
     def _check_file(self) -> None:
         """Fail if the file was deleted or replaced, because anything written to it would be lost."""
@@ -167,7 +164,7 @@ class SqliteStore:
     def _connection(self, *, write: bool, lasting: bool = True) -> Iterator[Connection]:
         self._check_file()
         try:
-            with self._engine.connect() as plain:
+            with self.engine.connect() as plain:
                 connection = plain.execution_options(write=write, lasting=lasting)
                 with connection.begin():
                     yield connection
@@ -263,100 +260,231 @@ def _begin(connection: Connection) -> None:
         _wait_for_others(driver)
 
 
-class Checkpointer:
-    """Checkpoints the write-ahead log between commits and not within one, until it is stopped.
+class MemoryStore:
+    """Implements `Store` in memory, with one connection and a lock that serialises transactions.
 
-    A commit that finds a long log checkpoints it before it returns, which delays decisions. A process
-    that decides therefore has this thread, which checkpoints while others read and write. The log
-    restarts from its beginning only if nothing was written since the checkpoint. Under load that never
-    happens on its own, so a long log is checkpointed again, at last while the thread holds the writers'
-    lock. Little is left to copy then.
-
-    A purge, or any other process that writes at the same time, leaves its log to the service. If there
-    is no service, or if the thread falls behind, a commit checkpoints at `LONGEST_LOG`.
-
-    Args:
-        path: the file.
-        connect: opens a connection to it.
-        turn: the lock held by writers in this process.
+    Attributes:
+        engine: for migrations.
     """
 
-    def __init__(
-        self, path: Path, connect: Callable[[], sqlite3.Connection], turn: threading.Lock
-    ) -> None:
-        self._path = path
-        self._connect = connect
-        self._turn = turn
-        self._restarting: bytes | None = None
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="checkpoints", daemon=True)
+    durable = False
+    url = "memory:"
 
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._raw = sqlite3.connect(
+            ":memory:",
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=STATEMENTS,
+        )
+        self.engine = create_engine("sqlite://", creator=lambda: self._raw, poolclass=StaticPool)
+        event.listen(self.engine, "begin", lambda c: c.exec_driver_sql("BEGIN"))
+        self._transaction = SqliteTransaction(self._raw)
 
-    def stop(self) -> None:
-        """Stop the thread. Waits for a limited time, so a hanging disk does not block the process."""
-        self._stopped.set()
-        self._thread.join(EVERY_SECONDS)
+    @contextmanager
+    def hot(self) -> Iterator[SqliteTransaction]:
+        """See Store."""
+        with self._lock:
+            self._raw.execute("BEGIN")
+            try:
+                yield self._transaction
+                self._raw.execute("COMMIT")
+            except BaseException:
+                self._raw.execute("ROLLBACK")
+                raise
 
-    def _run(self) -> None:
-        while self._waited():
-            # Commits report a missing, damaged or full file; they depend on it more.
-            with suppress(sqlite3.Error), closing(self._connect()) as connection:
-                while True:
-                    self._checkpoint(connection)
-                    if not self._waited():
-                        return
+    @contextmanager
+    def begin(self) -> Iterator[Connection]:
+        """See Store."""
+        with self._lock, self.engine.begin() as connection:
+            yield connection
 
-    def _checkpoint(self, connection: sqlite3.Connection) -> None:
-        salt = long_log(self._path)
-        self._restarting = salt if copy_back(connection, self._turn) else None
+    brief = read = begin
 
-    def _waited(self) -> bool:
-        """Wait until it is time for a checkpoint; return False if the thread is to stop."""
-        due = time.monotonic() + EVERY_SECONDS
-        while not self._stopped.wait(min(LOOK_SECONDS, EVERY_SECONDS)):
-            # A log that is to restart does so when something is written.
-            if time.monotonic() >= due or long_log(self._path) not in (None, self._restarting):
-                return True
-        return False
+    def retried(self, work: Callable[[Connection], T], *, lasting: bool = True) -> T:
+        """See Store; nothing lasts here."""
+        with self.begin() as connection:
+            return work(connection)
 
-
-def long_log(path: Path) -> bytes | None:
-    """Return the salt of a store's log if the log is long, else None.
-
-    The file keeps its size when the log restarts, but with a new salt, and each page has the salt it
-    was written with (https://sqlite.org/walformat.html). SQLite holds no lock on this file. It does on
-    the index of the log, where the length would be found more easily: closing that file here would
-    release the locks of the whole process.
-    """
-    try:
-        with open(f"{path}-wal", "rb", buffering=0) as log:
-            header = log.read(32)
-            page_size = int.from_bytes(header[8:12], "big")
-            log.seek(32 + (LONG_LOG - 1) * (24 + page_size))
-            page = log.read(24)
-    except OSError:
-        return None
-    salt = header[16:24]
-    return salt if len(page) == 24 and page[8:16] == salt else None
+    def close(self) -> None:
+        """See Store."""
+        with self._lock:  # closing a connection in use would crash the process
+            self.engine.dispose()
+            self._raw.close()
 
 
-def copy_back(connection: sqlite3.Connection, turn: threading.Lock) -> bool:
-    """Checkpoint the log; if it is long, let the next commit restart it.
+LARGE, SMALL = 256, 64
+"""Rows per statement: LARGE, or any number up to SMALL, which fits most batches."""
 
-    Returns whether the next commit will.
-    """
-    _, pages, copied = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-    if pages < LONG_LOG:
-        return False
-    # Again, for what was written meanwhile: decisions wait while what is left is copied.
-    for _ in range(PASSES):
-        before = copied
-        _, _, copied = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-        if copied - before < FEW_PAGES:
-            break
-    with turn:
-        busy, _, _ = connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
-    return not busy
+STATEMENTS = 512
+"""Prepared statements cached per connection: enough for all sizes of all kinds."""
+
+_Value: TypeAlias = bytes | bytearray | int | str | None
+_Row: TypeAlias = Sequence[_Value]
+_Given = TypeVar("_Given", bound=Sequence[object])
+
+_ADD_COUNTS = (
+    "ON CONFLICT (experiment_id, table_number, role, segment, arm, metric, writer_id) "
+    "DO UPDATE SET shows = shows + excluded.shows, rewarded = rewarded + excluded.rewarded, "
+    "value = value + excluded.value, square = square + excluded.square"
+)
+
+
+def _pieces(rows: Sequence[_Given]) -> Iterator[tuple[int, Sequence[_Given]]]:
+    """Split rows into pieces of the prepared sizes, largest first."""
+    start = 0
+    while left := len(rows) - start:
+        size = LARGE if left >= LARGE else min(left, SMALL)
+        yield size, rows[start : start + size]
+        start += size
+
+
+@cache
+def _insert(table: str, columns: tuple[str, ...], size: int, ending: str = "") -> str:
+    """Build an INSERT. OR IGNORE also saves SQLite the journal for undoing half a statement."""
+    verb = "INSERT" if ending else "INSERT OR IGNORE"
+    row = f"({', '.join('?' * len(columns))})"
+    return f"{verb} INTO {table} ({', '.join(columns)}) VALUES {', '.join([row] * size)} {ending}"
+
+
+@cache
+def _insert_decisions(size: int) -> str:
+    """Build an INSERT in which values shared by all rows are bound once, as the first parameters."""
+    first, own = len(SHARED_COLUMNS) + 1, len(OWN_COLUMNS)
+    shared = ", ".join(f"?{number}" for number in range(1, first))
+    rows = (
+        f"({shared}, {', '.join(f'?{number}' for number in range(start, start + own))})"
+        for start in range(first, first + size * own, own)
+    )
+    names = ", ".join((*SHARED_COLUMNS, *OWN_COLUMNS))
+    return f"INSERT OR IGNORE INTO decisions ({names}) VALUES {', '.join(rows)}"
+
+
+@cache
+def _in(statement: str, size: int) -> str:
+    return f"{statement} IN ({', '.join('?' * size)})"
+
+
+class SqliteTransaction:
+    """Implements `HotTransaction` on one connection."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._execute = connection.execute
+
+    def heads(self, experiments: Sequence[bytes]) -> dict[bytes, Head]:
+        """See HotTransaction. The write lock of BEGIN IMMEDIATE keeps the experiments unchanged."""
+        statement = "SELECT id, revision, table_number FROM experiments WHERE id"
+        rows = self._found(statement, (), experiments)
+        return {row[0]: Head(row[1], row[2]) for row in rows}
+
+    def stored(self, experiment: bytes, visitors: Sequence[bytes]) -> dict[bytes, Stored]:
+        """See HotTransaction."""
+        statement = "SELECT visitor, id, shown, table_number IS NULL FROM decisions WHERE visitor"
+        return {row[0]: Stored(*row[1:]) for row in self._found(statement, (), visitors)}
+
+    def erased(self, experiment: bytes, tombstones: Sequence[bytes]) -> set[bytes]:
+        """See HotTransaction."""
+        statement = "SELECT visitor FROM tombstones WHERE experiment_id = ? AND visitor"
+        return {row[0] for row in self._found(statement, (experiment,), tombstones)}
+
+    def members(self, group: str, visitors: Sequence[bytes]) -> dict[bytes, bytes]:
+        """See HotTransaction."""
+        statement = (
+            "SELECT visitor, experiment_id FROM memberships WHERE group_name = ? AND visitor"
+        )
+        return dict(self._found(statement, (group,), visitors))
+
+    def add_decisions(self, new: NewDecisions) -> int:
+        """See HotTransaction."""
+        added = 0
+        for size, piece in _pieces(new.rows):
+            values: list[object] = [bytearray(new.experiment_id), *new[1:5]]
+            for identity, visitor, salt, segment, shown, role, seq, link in piece:
+                values += (
+                    bytearray(identity),
+                    bytearray(visitor),
+                    bytearray(salt),
+                    segment,
+                    shown,
+                    role,
+                    seq,
+                    bytearray(link),
+                )
+            added += self._execute(_insert_decisions(size), values).rowcount
+        return added
+
+    def shown(self, experiment: bytes, decisions: Sequence[bytes]) -> dict[bytes, Shown]:
+        """See HotTransaction."""
+        statement = (
+            "SELECT id, salt, segment, shown, decided_at, coalesce(table_number, 0), "
+            "coalesce(role, 0) FROM decisions "
+            "WHERE shown IS NOT NULL AND experiment_id = ? AND id"
+        )
+        rows = self._found(statement, (experiment,), decisions)
+        return {row[0]: Shown(*row[1:]) for row in rows}
+
+    def rewarded(self, experiment: bytes, decisions: Sequence[bytes]) -> set[tuple[bytes, int]]:
+        """See HotTransaction."""
+        statement = (
+            "SELECT decision_id, metric FROM rewards WHERE experiment_id = ? AND decision_id"
+        )
+        return set(self._found(statement, (experiment,), decisions))
+
+    def add_rewards(self, rows: Sequence[NewReward]) -> int:
+        """See HotTransaction."""
+        return self._added("rewards", NewReward._fields, rows)
+
+    def answered(self, experiment: bytes, writer: int, hour: int) -> None:
+        """See HotTransaction."""
+        self._execute(
+            "INSERT INTO answers (experiment_id, writer_id, hour) VALUES (?, ?, ?) "
+            "ON CONFLICT (experiment_id, writer_id) DO UPDATE SET hour = max(hour, excluded.hour)",
+            (experiment, writer, hour),
+        )
+
+    def extend(
+        self,
+        writer: int,
+        owner: bytes,
+        before: bytes,
+        chain: Chain,
+        lease_until: int,
+        counts: Sequence[Count],
+    ) -> bool:
+        """See HotTransaction."""
+        self._add_counts(counts)
+        cursor = self._execute(
+            "UPDATE writers SET seq = ?, head = ?, lease_until = ? "
+            "WHERE id = ? AND owner = ? AND head = ?",
+            (*chain, lease_until, writer, owner, before),
+        )
+        return cursor.rowcount == 1
+
+    def _add_counts(self, rows: Sequence[Count]) -> None:
+        self._added("counters", Count._fields, rows, _ADD_COUNTS)
+
+    def chain(self, writer: int, owner: bytes) -> Chain | None:
+        """See HotTransaction."""
+        found: Chain | None = self._execute(
+            "SELECT seq, head FROM writers WHERE id = ? AND owner = ?", (writer, owner)
+        ).fetchone()
+        return found
+
+    def _found(self, statement: str, fixed: _Row, wanted: Sequence[bytes]) -> list[tuple[Any, ...]]:
+        found: list[tuple[Any, ...]] = []
+        for start in range(0, len(wanted), LARGE):
+            part = wanted[start : start + LARGE]
+            size = len(part) if len(part) <= SMALL else LARGE
+            values = (*fixed, *map(bytearray, part), *(None,) * (size - len(part)))
+            found += self._execute(_in(statement, size), values).fetchall()
+        return found
+
+    def _added(
+        self, table: str, columns: tuple[str, ...], rows: Sequence[_Row], ending: str = ""
+    ) -> int:
+        added = 0
+        for size, piece in _pieces(rows):
+            statement = _insert(table, columns, size, ending)
+            added += self._execute(statement, list(flatten.from_iterable(piece))).rowcount
+        return added

@@ -19,7 +19,7 @@ from deniable.storage import chain, promises, scratch
 from deniable.storage.account_rules import SKEW
 from deniable.storage.chain import GENESIS, pack_decision, pack_erasable
 from deniable.storage.commitments import Entry
-from deniable.storage.promised_tables import PromisedTable, promised_table
+from deniable.storage.promise_entries import PromisedTable, promised_table
 from deniable.storage.promises import Promise
 from deniable.storage.records import MICRO
 from deniable.storage.schema import (

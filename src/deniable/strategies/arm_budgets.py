@@ -17,8 +17,8 @@ from numpy.typing import ArrayLike
 
 from deniable import _validation as check
 from deniable._validation import FloatArray, Floats
+from deniable.privacy.exploration import dynamic_risk, exhaustion_clock
 from deniable.privacy.mechanism import ArmSpecificResponse
-from deniable.privacy.schedule import dynamic_risk, exhaustion_clock
 from deniable.strategies.base import ClockKind
 
 

@@ -12,12 +12,13 @@ from numpy.typing import ArrayLike
 
 from deniable._validation import FloatArray, Floats
 from deniable.policies.greedy import DynamicPolicy
-from deniable.privacy.exploration import _risk, exploration_from_risk
-from deniable.privacy.schedule import (
+from deniable.privacy.exploration import (
+    _risk,
     dynamic_exploration,
     dynamic_risk,
     exhaustion_clock,
     exhaustion_root,
+    exploration_from_risk,
 )
 from deniable.privacy.tables import Row, dynamic_bonus
 from deniable.strategies.base import Formulas

@@ -24,8 +24,7 @@ from deniable import (
 )
 from deniable.charts.theme import themed, values
 from deniable.privacy.composition import nano_up
-from deniable.studies.context import Context
-from deniable.studies.contract import Claim, Figure, StudyResult, judged
+from deniable.studies.contract import Claim, Context, Figure, StudyResult, judged
 
 ARMS, VISITORS, SEGMENTS = 3, 200_000, 3
 BUDGETS = tuple(round(0.5 + 0.1 * i, 1) for i in range(46))

@@ -7,8 +7,7 @@ import polars as pl
 from deniable import exploration_from_risk, highest_belief, lowest_belief
 from deniable.charts.strategies import belief_bounds
 from deniable.charts.theme import themed
-from deniable.studies.context import BUDGETS, Context
-from deniable.studies.contract import Claim, Figure, StudyResult, judged
+from deniable.studies.contract import BUDGETS, Claim, Context, Figure, StudyResult, judged
 
 PRIORS = tuple(step / 20 for step in range(21))
 PUBLISHED = {0.05: 20.8, 0.5: 29.2, 1.0: 40.5, 3.0: 83.4, 5.0: 97.4}

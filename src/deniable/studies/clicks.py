@@ -16,7 +16,7 @@ from deniable import (
     PerfectPolicy,
     RandomPolicy,
 )
-from deniable.studies.context import Context
+from deniable.studies.contract import Context
 
 Policy = (
     ConstantPolicy

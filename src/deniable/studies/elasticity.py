@@ -18,8 +18,7 @@ from deniable import (
 )
 from deniable.charts.strategies import elasticity_panels
 from deniable.charts.theme import themed
-from deniable.studies.context import Context
-from deniable.studies.contract import Claim, Figure, StudyResult, judged
+from deniable.studies.contract import Claim, Context, Figure, StudyResult, judged
 
 ARMS = (2, 5, 20)
 VISITORS = (10_000, 100_000, 1_000_000)

@@ -7,17 +7,25 @@ from collections.abc import Mapping
 import numpy as np
 import polars as pl
 
-from deniable.charts.studies_firm import firm_clicks, short, summary_panels
-from deniable.studies.context import Context
-from deniable.studies.contract import Claim, Difference, Figure, StudyResult, judged, paired
+from deniable.charts.studies import firm_clicks, short, summary_panels
+from deniable.studies.contract import (
+    Claim,
+    Context,
+    Difference,
+    Figure,
+    StudyResult,
+    judged,
+    paired,
+)
 from deniable.studies.firm_clicks import (
+    Firm,
     Regret,
     divisions,
     expected_gains,
     improvements,
+    load_firm,
     simulate_firm,
 )
-from deniable.studies.portfolio_data import Firm, load_firm
 
 FIRM_BUDGETS = (0.01, 0.1, 1.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0, 500.0)
 QUICK_BUDGETS = (0.1, 5.0, 20.0, 500.0)

@@ -11,12 +11,10 @@ import polars as pl
 from altair.typing import ChartType
 
 from deniable import Allocation, Allocator, Portfolio
-from deniable.charts.studies_firm import SI_AXIS, short
+from deniable.charts.studies import SI_AXIS, short
 from deniable.charts.theme import INK, Records, ordered_scale, themed, values
-from deniable.studies.context import Context
-from deniable.studies.contract import Claim, Figure, StudyResult, judged
-from deniable.studies.firm_clicks import SOLVER_SECONDS, policy_of, simulate_firm
-from deniable.studies.portfolio_data import Firm, load_firm
+from deniable.studies.contract import Claim, Context, Figure, StudyResult, judged
+from deniable.studies.firm_clicks import SOLVER_SECONDS, Firm, load_firm, policy_of, simulate_firm
 
 SIZES = (1, 2, 6, 26, 78)
 """Experiments per group; 1 means no groups, 78 one group of all."""

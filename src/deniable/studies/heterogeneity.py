@@ -21,8 +21,7 @@ from deniable import (
 )
 from deniable.charts.theme import ACCENT, INK, powers_of_ten, themed, values
 from deniable.errors import InvalidArgumentError
-from deniable.studies.context import Context
-from deniable.studies.contract import Claim, Figure, StudyResult, judged
+from deniable.studies.contract import Claim, Context, Figure, StudyResult, judged
 
 RISKS = (0.5, 1.0, 2.0)
 """The arms of the paper's example; a smaller risk means a more sensitive arm."""

@@ -6,10 +6,9 @@ import numpy as np
 import polars as pl
 
 from deniable import Allocation, allocate, best_dynamic_budget, dynamic_gain
-from deniable.charts.illustration import two_experiments
-from deniable.portfolio.illustration import TWO_EXPERIMENTS
-from deniable.studies.context import Context
-from deniable.studies.contract import Claim, Figure, StudyResult, judged
+from deniable.charts.portfolio import two_experiments
+from deniable.portfolio.problem import TWO_EXPERIMENTS
+from deniable.studies.contract import Claim, Context, Figure, StudyResult, judged
 
 FIRM_BUDGETS = (4.0, 1.5)
 STAGES = {"equal split": 0.0, "half-way": 0.5, "optimal": 1.0}

@@ -12,15 +12,12 @@ from altair.typing import ChartType
 from deniable import Case, ConstantPolicy, DynamicPolicy, Environment, open_bandit
 from deniable._validation import FloatArray
 from deniable.charts.theme import themed, values
-from deniable.datasets.asos import asos
-from deniable.datasets.facts import RECOMMENDATION_RATES
+from deniable.datasets import RECOMMENDATION_RATES, asos
 from deniable.policies.base import Policy
 from deniable.policies.tables import AcrossTimePolicy, JointPolicy, PooledPolicy
 from deniable.strategies.joint_lp import best_table
-from deniable.studies.context import Context
-from deniable.studies.contract import Claim, Figure, StudyResult, judged
-from deniable.studies.joint_bound import optimistic_regret
-from deniable.studies.joint_horizon import horizon_claim, horizon_table
+from deniable.studies.contract import Claim, Context, Figure, StudyResult, judged
+from deniable.studies.joint_checks import horizon_claim, horizon_table, optimistic_regret
 from deniable.theory.joint import joint_regret
 
 BUDGETS = (0.1, 0.5, 1.0, 2.0, 3.0)

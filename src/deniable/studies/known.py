@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from deniable._validation import FloatArray
-from deniable.datasets.asos import asos
+from deniable.datasets import asos
 from deniable.errors import InvalidArgumentError, InvalidTableError
 from deniable.expectations.fit import FittedPrior, fit_prior
 from deniable.portfolio.allocation import Allocation, allocate

@@ -8,12 +8,10 @@ import polars as pl
 from altair.typing import ChartType
 
 from deniable import RealizedRisk, allocate, equal_split, realized_risk, sampled_risk
-from deniable.charts.studies_firm import RULE_COLOURS
+from deniable.charts.studies import RULE_COLOURS
 from deniable.charts.theme import ACCENT, themed, values
-from deniable.studies.context import Context
-from deniable.studies.contract import Claim, Figure, StudyResult, judged
-from deniable.studies.firm_clicks import SOLVER_SECONDS
-from deniable.studies.portfolio_data import load_firm
+from deniable.studies.contract import Claim, Context, Figure, StudyResult, judged
+from deniable.studies.firm_clicks import SOLVER_SECONDS, load_firm
 
 FIRM_BUDGET = 20.0
 SHARES = (0.1, 0.25, 0.5)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import polars as pl
 
 from deniable import Environment, exploration_from_risk, open_bandit
-from deniable.charts.studies_clicks import total_clicks
-from deniable.datasets.facts import RECOMMENDATION_COUNTS, RECOMMENDATION_RATES
+from deniable.charts.studies import total_clicks
+from deniable.datasets import RECOMMENDATION_COUNTS, RECOMMENDATION_RATES
 from deniable.studies.clicks import ahead_by, best_budget, clicks_table, difference, row_of
-from deniable.studies.context import BUDGETS, Context
-from deniable.studies.contract import Claim, Figure, StudyResult, judged
+from deniable.studies.contract import BUDGETS, Claim, Context, Figure, StudyResult, judged
 
 ARMS = (2, 4, 8)
 VISITORS = (100_000, 1_000_000)

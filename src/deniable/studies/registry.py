@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from deniable.errors import InvalidArgumentError
-from deniable.studies.contract import Run
+
+if TYPE_CHECKING:
+    from deniable.studies.contract import Run
 
 
 @dataclass(frozen=True)

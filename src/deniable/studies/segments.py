@@ -11,8 +11,7 @@ from altair.typing import ChartType
 
 from deniable import Case, ConstantPolicy, DynamicPolicy, Environment
 from deniable.charts.theme import Records, themed, values
-from deniable.studies.context import Context
-from deniable.studies.contract import Claim, Figure, StudyResult, judged
+from deniable.studies.contract import Claim, Context, Figure, StudyResult, judged
 
 SEGMENTS = (1, 2, 5, 20)
 VISITORS = (100_000, 1_000_000)

@@ -16,8 +16,7 @@ from deniable import (
 )
 from deniable.charts.strategies import strategy_panels
 from deniable.charts.theme import themed
-from deniable.studies.context import BUDGETS, Context
-from deniable.studies.contract import Claim, Figure, StudyResult, judged
+from deniable.studies.contract import BUDGETS, Claim, Context, Figure, StudyResult, judged
 
 CLOCKS = np.unique(np.geomspace(1, 100_000, 101).round().astype(np.int64))
 

@@ -19,12 +19,10 @@ from deniable import (
     constant_regret,
     dynamic_regret,
 )
-from deniable.charts.studies_firm import SI_AXIS
+from deniable.charts.studies import SI_AXIS
 from deniable.charts.theme import INK, STRATEGY_COLOURS, themed, values
-from deniable.studies.context import Context
-from deniable.studies.contract import Claim, Figure, StudyResult, judged
-from deniable.studies.firm_clicks import SOLVER_SECONDS, policy_of
-from deniable.studies.portfolio_data import Firm, load_firm
+from deniable.studies.contract import Claim, Context, Figure, StudyResult, judged
+from deniable.studies.firm_clicks import SOLVER_SECONDS, Firm, load_firm, policy_of
 
 FloatArray = NDArray[np.float64]
 

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from deniable import ConstantStrategy, DynamicStrategy, highest_belief, lowest_belief
 from deniable.charts.theme import ACCENT, STRATEGY_COLOURS, Records, themed, values
-from deniable.studies.context import BUDGETS, Context
-from deniable.studies.contract import Claim, Figure, StudyResult, judged
+from deniable.studies.contract import BUDGETS, Claim, Context, Figure, StudyResult, judged
 
 FloatArray = NDArray[np.float64]
 

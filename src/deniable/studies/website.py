@@ -8,11 +8,10 @@ from itertools import pairwise
 import polars as pl
 
 from deniable import Environment
-from deniable.charts.studies_clicks import total_clicks
-from deniable.datasets.facts import WEBSITE_RATES, WEBSITE_RATES_AS_PLOTTED
+from deniable.charts.studies import total_clicks
+from deniable.datasets import WEBSITE_RATES, WEBSITE_RATES_AS_PLOTTED
 from deniable.studies.clicks import ahead_by, best_budget, clicks_table, difference, row_of
-from deniable.studies.context import BUDGETS, Context
-from deniable.studies.contract import Claim, Figure, StudyResult, judged
+from deniable.studies.contract import BUDGETS, Claim, Context, Figure, StudyResult, judged
 
 RATES = {".324/.295": WEBSITE_RATES, ".0324/.0295": WEBSITE_RATES_AS_PLOTTED}
 VISITORS = (10_000, 100_000, 1_000_000)

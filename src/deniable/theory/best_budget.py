@@ -26,8 +26,7 @@ from numpy.typing import ArrayLike
 
 from deniable import _validation as check
 from deniable._validation import FloatArray, Floats
-from deniable.privacy.exploration import _risk
-from deniable.privacy.schedule import _dynamic_exploration
+from deniable.privacy.exploration import _dynamic_exploration, _risk
 from deniable.theory.elasticity import dynamic_gain
 from deniable.theory.regret import (
     B,

@@ -23,8 +23,7 @@ from numpy.typing import ArrayLike
 from deniable import _validation as check
 from deniable._blocks import in_blocks
 from deniable._validation import FloatArray, Floats
-from deniable.privacy.exploration import _at_budget, _AtBudget
-from deniable.privacy.schedule import _clock_within
+from deniable.privacy.exploration import _at_budget, _AtBudget, _clock_within
 from deniable.theory.regret import (
     _FEW,
     B,
@@ -34,6 +33,7 @@ from deniable.theory.regret import (
     _constant_one,
     _dynamic_one_at,
     _dynamic_terms,
+    _in_form,
     _sizes,
     _spread,
     constant_regret,
@@ -57,17 +57,8 @@ def constant_gain(
     >>> round(float(constant_gain(2, 10_000, 1)), 3)
     2722.181
     """
-    arms, visitors, segments = _sizes(n_arms, horizon, n_segments)
-    cap = check.nonnegative("budget", budget)
-    if form == "summed":
-        (gain,) = over_segments(_constant_gain_one, arms, visitors, segments, shares, cap)
-        return check.unwrap(gain)
-    _as_printed(form, shares)
-    spent = _at_budget(arms, cap)
-    estimation = B * np.sqrt(segments * visitors * np.log(visitors)) * spent.root
-    # -dR/d budget = fall * (T e - (1/2) B sqrt(K J T log T / e)), from both terms of R.
-    gain = spent.fall * (visitors * spent.rate - estimation / 2)
-    return check.unwrap(np.asarray(gain))
+    sizes = (n_arms, horizon, budget, n_segments)
+    return _in_form(form, _constant_gain_one, _constant_gain, sizes, shares)
 
 
 def dynamic_gain(
@@ -84,14 +75,8 @@ def dynamic_gain(
     >>> round(float(dynamic_gain(2, 10_000, 1)), 3)
     2984.341
     """
-    arms, visitors, segments = _sizes(n_arms, horizon, n_segments)
-    cap = check.nonnegative("budget", budget)
-    if form == "summed":
-        (gain,) = over_segments(_dynamic_gain_one, arms, visitors, segments, shares, cap)
-        return check.unwrap(gain)
-    _as_printed(form, shares)
-    gain = in_blocks(_dynamic_gain, arms, visitors, cap, segments)
-    return _spread(gain, np.broadcast_shapes(gain.shape, segments.shape))
+    sizes = (n_arms, horizon, budget, n_segments)
+    return _in_form(form, _dynamic_gain_one, _dynamic_gain, sizes, shares)
 
 
 def constant_elasticity(
@@ -165,6 +150,15 @@ def _dynamic_slope_one(arms: FloatArray, size: FloatArray, cap: FloatArray) -> S
     terms = _dynamic_one_at(arms, size, spent, clock)
     gain = _gain_of_terms(terms, n, np.ones(()), spent, clock)
     return *terms, np.where(size < _FEW, 0.0, gain)
+
+
+def _constant_gain(
+    arms: FloatArray, visitors: FloatArray, cap: FloatArray, segments: FloatArray
+) -> FloatArray:
+    spent = _at_budget(arms, cap)
+    estimation = B * np.sqrt(segments * visitors * np.log(visitors)) * spent.root
+    # -dR/d budget = fall * (T e - (1/2) B sqrt(K J T log T / e)), from both terms of R.
+    return np.asarray(spent.fall * (visitors * spent.rate - estimation / 2))
 
 
 def _constant_elasticity(

@@ -37,8 +37,7 @@ from deniable import _validation as check
 from deniable._blocks import in_blocks
 from deniable._validation import FloatArray, Floats
 from deniable.errors import InvalidArgumentError
-from deniable.privacy.exploration import _at_budget, _AtBudget
-from deniable.privacy.schedule import _clock_within
+from deniable.privacy.exploration import _at_budget, _AtBudget, _clock_within
 
 A = 1 + 2 * np.sqrt(2)
 B = 4 * np.sqrt(2)
@@ -219,14 +218,8 @@ def dynamic_regret(
     >>> round(float(dynamic_regret(2, 10_000, 1)), 3)
     8530.937
     """
-    arms, visitors, segments = _sizes(n_arms, horizon, n_segments)
-    cap = check.nonnegative("budget", budget)
-    if form == "summed":
-        (summed,) = over_segments(_dynamic_bound_one, arms, visitors, segments, shares, cap)
-        return check.unwrap(summed)
-    _as_printed(form, shares)
-    bound = in_blocks(_dynamic_regret, arms, visitors, cap, segments)
-    return _spread(bound, np.broadcast_shapes(bound.shape, segments.shape))
+    sizes = (n_arms, horizon, budget, n_segments)
+    return _in_form(form, _dynamic_bound_one, _dynamic_regret, sizes, shares)
 
 
 def dynamic_regret_terms_any_segments(
@@ -244,6 +237,28 @@ def dynamic_regret_terms_any_segments(
 
 
 Terms: TypeAlias = tuple[FloatArray, FloatArray, FloatArray]
+
+
+def _in_form(
+    form: Form,
+    one: Callable[..., tuple[FloatArray]],
+    printed: Callable[..., FloatArray],
+    sizes: tuple[ArrayLike, ArrayLike, ArrayLike, ArrayLike],
+    shares: ArrayLike | None,
+) -> Floats:
+    """Return a bound, or its gain: summed over the segments by `one`, or as `printed` in the paper.
+
+    `sizes` are K, T, the budget and J, as given.
+    """
+    n_arms, horizon, budget, n_segments = sizes
+    arms, visitors, segments = _sizes(n_arms, horizon, n_segments)
+    cap = check.nonnegative("budget", budget)
+    if form == "summed":
+        (summed,) = over_segments(one, arms, visitors, segments, shares, cap)
+        return check.unwrap(summed)
+    _as_printed(form, shares)
+    found = in_blocks(printed, arms, visitors, cap, segments)
+    return _spread(found, np.broadcast_shapes(found.shape, segments.shape))
 
 
 def over_segments(

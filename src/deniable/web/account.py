@@ -11,20 +11,22 @@ from starlette.responses import Response
 
 from deniable.errors import InvalidArgumentError, TooManyAttemptsError
 from deniable.service import passwords
-from deniable.service.http.guard import authenticator_of, service_of
-from deniable.service.http.problems import Problem
-from deniable.storage.actors import act_as
+from deniable.service.http.auth import authenticator_of, service_of
+from deniable.service.http.messages import Problem
+from deniable.storage.commitments import act_as
 from deniable.storage.records import User
 from deniable.web import answers
 from deniable.web.access import (
+    COOKIE,
+    LIFETIME_SECONDS,
     ReaderSubmission,
+    Session,
     address_of,
     checked_form,
     session_of,
     signer_of,
     viewer_of,
 )
-from deniable.web.sessions import COOKIE, LIFETIME_SECONDS, Session
 
 router = APIRouter(include_in_schema=False)
 

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from deniable import _numbers
 from deniable.errors import NANO, DeniableError, UnknownNameError
-from deniable.service.http.guard import Service
-from deniable.service.http.problems import Problem
+from deniable.service.http.auth import Service
+from deniable.service.http.messages import Problem
 from deniable.service.service import Deniable
 from deniable.storage.records import Experiment, Firm, Status
 from deniable.strategies import table_rules
-from deniable.web import answers, fields
+from deniable.web import answers
 from deniable.web.access import Runner, RunSubmission, Viewer
 from deniable.web.overview import current_firm
 from deniable.web.standing import Standing
@@ -107,8 +108,8 @@ def act(request: Request, form: RunSubmission, service: Service, key: str, name:
     except DeniableError as error:
         given = {field: form.text(field) for field in FIELDS}
         if not any(given.values()) or experiment.status not in action.states:
-            return answers.redirect(request, place, fields.in_words(error), "bad")
-        typed = answers.Typed(given, fields.beside(error, FIELD_OF))
+            return answers.redirect(request, place, answers.in_words(error), "bad")
+        typed = answers.Typed(given, answers.beside(error, FIELD_OF))
         return _page(request, form.viewer, service, experiment, name, typed)
     return answers.redirect(request, action.leaves or place, action.done)
 
@@ -257,7 +258,7 @@ def _adding_segment(experiment: Experiment, _firm: Firm | None) -> list[str]:
 
 
 def _add_arm(service: Deniable, key: str, text: Callable[[str], str]) -> object:
-    budget = fields.number("budget", text("budget")) if text("budget") else None
+    budget = _numbers.number("budget", text("budget")) if text("budget") else None
     return service.experiments.add_arm(key, text("name"), budget=budget)
 
 
@@ -276,7 +277,7 @@ ACTIONS: dict[str, Action] = {
         ("draft",),
         lambda service, key, text: service.experiments.start(
             key,
-            share=fields.number("share", text("share"), 0.1, 100) / 100 if text("share") else 1.0,
+            share=_numbers.number("share", text("share"), 0.1, 100) / 100 if text("share") else 1.0,
         ),
         _starting,
     ),

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from deniable.service.figures import Figures
+from deniable.service.writer import Figures
 from deniable.storage.records import Experiment, Firm
 from deniable.web.answers import MessageKind
 from deniable.web.standing import Standing

@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 
 from deniable._types import JsonObject, Record
-from deniable.charts.kept import specification
+from deniable.charts.cache import specification
 from deniable.charts.portfolio_page import CHARTS, DATASETS
 from deniable.errors import NANO, InvalidArgumentError, InvalidTableError
 from deniable.portfolio.allocation import Allocation, Allocator, gap_words

@@ -1,7 +1,8 @@
 """What a page's route answers: a template filled in, or a redirect with a message for the next page.
 
 Every answer carries a policy under which the browser runs only our own files: no inline script or
-style, no eval, no other host, no frames.
+style, no eval, no other host, no frames. Refusals are told in the words of the form. Some words can be
+pointed at, or reached by the keyboard, and are explained where they stand, as in docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from typing import Literal, NamedTuple, TypeAlias
@@ -23,13 +25,17 @@ from jinja2 import (
     StrictUndefined,
     select_autoescape,
 )
+from markupsafe import Markup, escape
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from deniable._compile import cache_folder
 from deniable.documents import rendering
-from deniable.web import glossary, static, wording
+from deniable.errors import DeniableError, InvalidArgumentError
+from deniable.service.http.messages import problem_of
+from deniable.web import static, wording
 from deniable.web.access import Viewer, signer_of
+from deniable.web.wording import capitalised
 
 MessageKind: TypeAlias = Literal["good", "bad", "note"]
 
@@ -87,7 +93,7 @@ def environment() -> Environment:
     )
     made.globals.update(asset=static.address, navigation=NAVIGATION, signed=rendering.SIGNED)
     made.globals["draft"] = rendering.DRAFT
-    made.filters.update(wording.FILTERS, glossed=glossary.glossed)
+    made.filters.update(wording.FILTERS, glossed=glossed)
     made.tests["kind"] = rendering.is_kind
     return made
 
@@ -201,3 +207,83 @@ def _messages(request: Request) -> list[tuple[str, str]]:
         return []
     kind, message = json.loads(base64.urlsafe_b64decode(text))
     return [(kind, message)]
+
+
+# -- refusals, in the words of the form ---------------------------------------------------------------
+
+
+def in_words(error: DeniableError) -> str:
+    """A refusal as a sentence; it does not repeat what was typed."""
+    return capitalised(problem_of(error).detail) + "."
+
+
+def beside(
+    error: DeniableError, names: Mapping[str, str], otherwise: str = "form"
+) -> dict[str, str]:
+    """A refusal by the field that it stands beside.
+
+    Args:
+        error: the refusal.
+        names: the field of each argument.
+        otherwise: where all other refusals stand.
+
+    >>> beside(InvalidArgumentError("window_days", 0, "1 to 3650"), {"window_days": "days"})
+    {'days': 'Expected 1 to 3650.'}
+    """
+    field = names.get(error.argument) if isinstance(error, InvalidArgumentError) else None
+    if field is None or not isinstance(error, InvalidArgumentError):
+        return {otherwise: in_words(error)}
+    return {field: f"Expected {error.allowed}."}
+
+
+# -- words that a page explains --------------------------------------------------------------------
+
+TERMS: dict[str, str] = {
+    "arm": "One of the versions that the experiment shows: a button, a photo, an offer.",
+    "nat": "The unit of privacy budgets. A budget of 1 nat lets the odds be multiplied by at most 2.72, "
+    "2 nats by 7.39, 3 nats by 20.1.",
+    "odds": "A probability divided by that of the opposite. 20% is odds of 1 to 4; twice those "
+    "odds, 2 to 4, is 33%.",
+    "segment": "The group that the firm puts a visitor in. It is the secret that is protected.",
+    "watcher": "Anyone outside the firm who sees what visitors are shown: an analytics script, an "
+    "advertising network, a browser extension.",
+    "across time": "The promise also holds for a watcher who does not know when a visitor first came.",
+    "given the time": "The promise holds for a watcher who knows when a visitor first came. A watcher "
+    "who does not know could learn a little more, because chances change over time.",
+}
+"""Word -> what it means, in at most two sentences."""
+
+_FOUND = re.compile(rf"\b({'|'.join(TERMS)})(s?)\b")
+
+
+def glossed(text: str, prefix: str) -> Markup:
+    """A sentence in which the first of each word can be pointed at; everything else is escaped.
+
+    Args:
+        text: plain text.
+        prefix: begins the ids, which must be unique on a page.
+
+    >>> print(glossed("a < b", "x"))
+    a &lt; b
+    >>> "odds" in glossed("The odds of odds.", "x"), glossed("odds odds", "x").count("tooltip")
+    (True, 1)
+    """
+    return Markup("").join(_parts(text, prefix))
+
+
+def _parts(text: str, prefix: str) -> Iterator[Markup]:
+    told: set[str] = set()
+    end = 0
+    for found in _FOUND.finditer(text):
+        word = found[1]
+        if word in told:
+            continue
+        told.add(word)
+        yield escape(text[end : found.start()])
+        end = found.end()
+        name = f"{prefix}-{word.replace(' ', '-')}"
+        yield Markup(
+            '<span class="term" tabindex="0" aria-describedby="{0}">{1}</span>'
+            '<span class="tip" role="tooltip" id="{0}">{2}</span>'
+        ).format(name, found[0], TERMS[word])
+    yield escape(text[end:])

@@ -1,11 +1,14 @@
 """One experiment while it runs: its page, and the same parts again as JSON every few seconds.
 
-And what people write about it: notes for the ledger, its owner, tags to find it by.
+And what people write about it: notes for the ledger, its owner, tags to find it by. The page also shows
+how a site calls the experiment: the calls with its names filled in, ready to be copied. Names come from
+people and are quoted for the language that they stand in.
 """
 
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,20 +21,19 @@ from deniable.charts.experiments import ARM_COLOURS, arm_colours
 from deniable.errors import NANO, DeniableError
 from deniable.privacy.serving import SPACE
 from deniable.privacy.tables import decoded_table
-from deniable.service.http.guard import Service
+from deniable.service.evidence import SMALLEST_CELL
+from deniable.service.http.auth import Service
 from deniable.service.result_figures import ResultFigures, figures_of
 from deniable.service.result_records import Results
 from deniable.service.results import results_of
 from deniable.service.service import Deniable
-from deniable.service.small_cells import SMALLEST_CELL
 from deniable.storage.records import Commitment, Experiment, PublishedTable
 from deniable.strategies import table_rules
-from deniable.web import answers, fields, live_charts, result_charts
+from deniable.web import answers
 from deniable.web.access import DraftSubmission, Reader, Viewer
 from deniable.web.actions import possible
 from deniable.web.alerts import SILENT_AFTER
-from deniable.web.integration import snippets
-from deniable.web.live_charts import PageChart
+from deniable.web.experiment_charts import PageChart, live_charts, result_charts
 from deniable.web.overview import current_firm
 from deniable.web.risks import (
     random_share,
@@ -288,8 +290,8 @@ def _charts(values: JsonObject) -> list[PageChart]:
     """What was learned first, then what happened."""
     wanted = ("experiment", "standing", "samples", "risks", "bound")
     checked = None if values["health"] is None else values["health"].learned
-    learned = result_charts.charts(values["learned"].figures, checked)
-    return learned + live_charts.charts(**{name: values[name] for name in wanted})
+    learned = result_charts(values["learned"].figures, checked)
+    return learned + live_charts(**{name: values[name] for name in wanted})
 
 
 @router.post("/experiments/{key}/notes")
@@ -300,7 +302,7 @@ def note(request: Request, form: DraftSubmission, service: Service, key: str) ->
     try:
         service.experiments.note(key, given["text"])
     except DeniableError as error:
-        wrong = fields.beside(error, {"text": "text"}, "text")
+        wrong = answers.beside(error, {"text": "text"}, "text")
         return page(request, form.viewer, service, key, answers.Typed(given, wrong))
     return answers.redirect(request, place, "The note is in the ledger.")
 
@@ -314,6 +316,90 @@ def label(request: Request, form: DraftSubmission, service: Service, key: str) -
         tags = given["tags"].replace(",", " ").split()
         service.experiments.label(key, owner=given["owner"], tags=tags)
     except DeniableError as error:
-        wrong = fields.beside(error, {"owner": "owner", "tags": "tags"}, "owner")
+        wrong = answers.beside(error, {"owner": "owner", "tags": "tags"}, "owner")
         return page(request, form.viewer, service, key, answers.Typed(given, wrong))
     return answers.redirect(request, place, "Owner and tags are saved.")
+
+
+# -- how a site calls it ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Snippet:
+    """Code to copy.
+
+    Attributes:
+        name: short, for an id.
+        title: the language, for people.
+        code: with all names filled in; the API key is taken from the environment.
+    """
+
+    name: str
+    title: str
+    code: str
+
+
+def snippets(experiment: Experiment, here: str) -> list[Snippet]:
+    """The two calls, decide and reward, in several languages.
+
+    Args:
+        experiment: which is called.
+        here: the address of the service.
+    """
+    return [
+        Snippet("curl", "curl", _curl(experiment, here)),
+        Snippet("python", "Python", _python(experiment, here)),
+        Snippet("javascript", "JavaScript, on the server", _javascript(experiment, here)),
+        Snippet("openfeature", "OpenFeature", _openfeature(experiment, here)),
+    ]
+
+
+def _curl(experiment: Experiment, here: str) -> str:
+    body = json.dumps({"visitor": "visitor-1", "segment": experiment.segments[0]})
+    address = shlex.quote(f"{here}/v1/experiments/{experiment.key}/decisions")
+    return f"""curl -s {address} \\
+  -H "Authorization: Bearer $DENIABLE_API_KEY" \\
+  --json {shlex.quote(body)}
+# {{"decision": "…", "arm": "{experiment.default_arm}"}}: show the arm; later, if the visitor responds:
+curl -s {shlex.quote(here + "/v1/rewards")} \\
+  -H "Authorization: Bearer $DENIABLE_API_KEY" \\
+  --json '{{"decision": "…", "value": 1}}'"""
+
+
+def _python(experiment: Experiment, here: str) -> str:
+    return f"""import os
+from deniable.client import Client
+
+with Client({here!r}, os.environ["DENIABLE_API_KEY"]) as client:
+    decision = client.decide({experiment.key!r}, visitor="visitor-1", segment={experiment.segments[0]!r})
+    print(decision.arm)  # show it
+    client.reward(decision.id, 1)  # later, if the visitor responds"""
+
+
+def _javascript(experiment: Experiment, here: str) -> str:
+    body = json.dumps({"visitor": "visitor-1", "segment": experiment.segments[0]})
+    return f"""const headers = {{
+  Authorization: `Bearer ${{process.env.DENIABLE_API_KEY}}`,
+  "Content-Type": "application/json",
+}};
+const call = (path, body) =>
+  fetch({json.dumps(here)} + path, {{ method: "POST", headers, body: JSON.stringify(body) }});
+
+const answer = await call("/v1/experiments/{experiment.key}/decisions", {body});
+const {{ decision, arm }} = await answer.json(); // show the arm
+await call("/v1/rewards", {{ decision, value: 1 }}); // later, if the visitor responds"""
+
+
+def _openfeature(experiment: Experiment, here: str) -> str:
+    key, segment = experiment.key, experiment.segments[0]
+    return f"""import os
+from openfeature import api
+from openfeature.evaluation_context import EvaluationContext
+from deniable.client import Client
+from deniable.client.openfeature import DeniableProvider
+
+client = Client({here!r}, os.environ["DENIABLE_API_KEY"])
+api.set_provider(DeniableProvider(client, events={{"response": [{key!r}]}}))
+visitor = EvaluationContext("visitor-1", {{"segment": {segment!r}}})
+arm = api.get_client().get_string_value({key!r}, {experiment.default_arm!r}, visitor)
+api.get_client().track("response", visitor)  # later, if the visitor responds"""

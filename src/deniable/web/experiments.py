@@ -5,16 +5,17 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from deniable import _numbers
 from deniable._types import JsonObject
 from deniable.errors import DeniableError, InvalidArgumentError
 from deniable.service.drafts import NewArm, nats_text
-from deniable.service.http.guard import Service
+from deniable.service.http.auth import Service
 from deniable.service.service import Deniable
 from deniable.storage.listing import Found
 from deniable.storage.records import Experiment
 from deniable.strategies import DEFAULT_STRATEGY, STRATEGIES
-from deniable.web import answers, fields
-from deniable.web.access import Drafter, DraftSubmission, Form, Reader, Viewer
+from deniable.web import answers
+from deniable.web.access import Drafter, DraftSubmission, Form, Reader, Viewer, lines
 from deniable.web.listing import Listing, csv_answer, pages
 
 router = APIRouter(include_in_schema=False)
@@ -141,7 +142,7 @@ def _form(request: Request, viewer: Viewer, typed: answers.Typed, editing: str =
 
 def _refused(request: Request, form: Form, error: DeniableError, editing: str = "") -> Response:
     names = {**{name: name for name in FIELDS}, "attribution_seconds": "attribution_days"}
-    wrong = fields.beside(error, names, "key")
+    wrong = answers.beside(error, names, "key")
     given = {name: form.text(name) for name in FIELDS}
     if editing:
         given["key"] = editing
@@ -192,22 +193,22 @@ _UNSET: JsonObject = {
 def _arguments(form: Form) -> JsonObject:
     """The form as arguments of `create`, the key apart."""
     by_arm = form.text("arm_budgets")
-    budgets = fields.numbers("arm_budgets", by_arm) if by_arm else []
+    budgets = _numbers.numbers("arm_budgets", by_arm) if by_arm else []
     optional: JsonObject = {}
     if form.text("planned_visitors"):
-        planned = fields.whole("planned_visitors", form.text("planned_visitors"))
+        planned = _numbers.whole("planned_visitors", form.text("planned_visitors"), 0, 10**18)
         optional["planned_visitors"] = planned
     if form.text("attribution_days"):
-        days = fields.number("attribution_days", form.text("attribution_days"))
+        days = _numbers.number("attribution_days", form.text("attribution_days"))
         optional["attribution_seconds"] = round(days * _SECONDS_A_DAY)
     for name in ("layer", "default_arm"):
         if form.text(name):
             optional[name] = form.text(name)
     if not budgets:
-        optional["budget"] = fields.number("budget", form.text("budget"))
+        optional["budget"] = _numbers.number("budget", form.text("budget"))
     return {
         "arms": _arms(form.text("arms"), budgets),
-        "segments": fields.lines(form.text("segments")),
+        "segments": lines(form.text("segments")),
         "strategy": form.text("strategy") or DEFAULT_STRATEGY,
         "across_time": bool(form.text("across_time")),
         **optional,
@@ -216,7 +217,7 @@ def _arguments(form: Form) -> JsonObject:
 
 def _arms(text: str, budgets: list[float]) -> list[NewArm]:
     """One arm a line: its key and, behind a colon, a label for people."""
-    pairs = [line.partition(":") for line in fields.lines(text)]
+    pairs = [line.partition(":") for line in lines(text)]
     if budgets and len(budgets) != len(pairs):
         raise InvalidArgumentError(
             "arm_budgets", len(budgets), f"one number for each of the {len(pairs)} arms, or none"

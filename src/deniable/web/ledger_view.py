@@ -13,9 +13,8 @@ from deniable._types import JsonObject
 from deniable.documents.making import KINDS as DOCUMENTS
 from deniable.errors import NANO
 from deniable.storage import times
-from deniable.storage.account import Balance
-from deniable.storage.actors import in_words
-from deniable.storage.firm_settings import of_detail
+from deniable.storage.account import Balance, firm_settings_of
+from deniable.storage.commitments import actor_in_words
 from deniable.storage.records import Commitment
 from deniable.web.wording import nats, whole
 
@@ -219,7 +218,7 @@ def _told(kind: str, detail: JsonObject) -> str:
     if kind == "access":
         return _access(detail)
     if kind == "settings":
-        said = of_detail(dict(detail))
+        said = firm_settings_of(dict(detail))
         named = f"It is called {said.name}." if said.name else "It has no name."
         return f"{named} Needs a second person: {said.rules_in_words()}."
     if kind == "approval":
@@ -247,7 +246,7 @@ def _told(kind: str, detail: JsonObject) -> str:
 
 def _by(kind: str, detail: JsonObject) -> str:
     """Who did it; documents say it in words already."""
-    return str(detail.get("by", "")) if kind == "document" else in_words(detail.get("by"))
+    return str(detail.get("by", "")) if kind == "document" else actor_in_words(detail.get("by"))
 
 
 _ACCESS = {

@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
+from deniable import _numbers
 from deniable.errors import NANO, DeniableError, UnknownNameError
 from deniable.service.drafts import MAX_DAYS
 from deniable.service.firm import MAX_NANO
-from deniable.service.http.guard import Service, service_of
+from deniable.service.http.auth import Service, service_of
 from deniable.service.service import Deniable
 from deniable.storage.listing import Found, Labels, Search
 from deniable.storage.records import Experiment, Firm, PublishedTable
-from deniable.web import answers, fields
+from deniable.web import answers
 from deniable.web.access import PrivacySubmission, Reader, Viewer
 from deniable.web.alerts import Alert, alerts
 from deniable.web.listing import LIVE, Listing, csv_answer, pages
@@ -147,15 +148,15 @@ def set_budget(request: Request, form: PrivacySubmission, service: Service) -> R
     given = {name: form.text(name) for name in ("budget", "days", "reason")}
     wrong: dict[str, str] = {}
     try:
-        budget = fields.number("budget", given["budget"], 0, MAX_NANO / NANO)
+        budget = _numbers.number("budget", given["budget"], 0, MAX_NANO / NANO)
         days = before.window_days if before else DEFAULT_WINDOW_DAYS
         if given["days"]:
-            days = fields.whole("days", given["days"], 1, MAX_DAYS)
+            days = _numbers.whole("days", given["days"], 1, MAX_DAYS)
         if before is None or form.text("confirmed"):
             service.firm.set(budget=budget, window_days=days, reason=given["reason"])
             return answers.redirect(request, "/", "The firm’s budget is set.")
     except DeniableError as error:
-        wrong = fields.beside(error, {name: name for name in given})
+        wrong = answers.beside(error, {name: name for name in given})
     if before is None or "budget" in wrong or "days" in wrong:
         return _page(request, form.viewer, service, answers.Typed(given, wrong))
     return answers.show_form(

@@ -17,17 +17,17 @@ from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
 from deniable._types import JsonObject, Record
-from deniable.charts.kept import specification
+from deniable.charts.cache import specification
 from deniable.charts.planning import PANELS, plan_data
 from deniable.errors import DeniableError, InvalidArgumentError
 from deniable.planning import report
-from deniable.planning.arm_report import arm_cost_words
+from deniable.planning.arm_plan import arm_cost_words
 from deniable.planning.plan import Plan
 from deniable.privacy.belief import highest_belief
 from deniable.service.drafts import NewArm
-from deniable.service.http.guard import service_of
-from deniable.web import answers, fields
-from deniable.web.access import DraftSubmission, Form, Reader, Viewer
+from deniable.service.http.auth import service_of
+from deniable.web import answers
+from deniable.web.access import DraftSubmission, Form, Reader, Viewer, lines
 from deniable.web.planner_setting import LABELS, Setting, read_setting, told, toml
 from deniable.web.wording import capitalised
 
@@ -256,7 +256,7 @@ def _arms(form: Form, setting: Setting) -> list[NewArm]:
 
 def _names(field: str, form: Form, expected: int) -> list[str]:
     """Names, one on each line; as many as were planned for."""
-    names = fields.lines(form.text(field))
+    names = lines(form.text(field))
     if len(names) != expected:
         allowed = f"{expected} names, as in the plan: {len(names)} are given"
         raise InvalidArgumentError(field, len(names), allowed)
@@ -266,7 +266,7 @@ def _names(field: str, form: Form, expected: int) -> list[str]:
 def _beside(error: DeniableError) -> dict[str, str]:
     """A refused draft, by field: a name in use, or an argument; those of the plan have no field here."""
     otherwise = "form" if isinstance(error, InvalidArgumentError) else "key"
-    return fields.beside(error, _FIELD_OF, otherwise)
+    return answers.beside(error, _FIELD_OF, otherwise)
 
 
 def _icons(planned: Plan) -> dict[str, int]:

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
+from deniable import _numbers
 from deniable._types import JsonObject
 from deniable.charts.portfolio_page import CHARTS
 from deniable.errors import (
@@ -23,11 +24,11 @@ from deniable.errors import (
 from deniable.portfolio.allocation import Allocation
 from deniable.portfolio.problem import regimes
 from deniable.portfolio.table import csv_rows
-from deniable.service.http.guard import service_of
+from deniable.service.http.auth import service_of
 from deniable.service.service import Deniable
 from deniable.storage.records import MICRO, Experiment
 from deniable.strategies import STRATEGIES
-from deniable.web import allocation_view, answers, fields
+from deniable.web import allocation_view, answers
 from deniable.web.access import DraftSubmission, Form, Reader, ReaderSubmission
 
 router = APIRouter(prefix="/portfolio", include_in_schema=False)
@@ -108,7 +109,7 @@ async def apply(request: Request, form: DraftSubmission) -> Response:
     try:
         changed = await asyncio.to_thread(_applied, service, form)
     except DeniableError as error:
-        wrong = fields.beside(error, {"firm_budget": "form"})["form"]
+        wrong = answers.beside(error, {"firm_budget": "form"})["form"]
         return JSONResponse({"wrong": wrong}, 422, answers.HEADERS)
     told = (
         "1 draft has a new budget. Nothing is committed until it starts."
@@ -207,7 +208,7 @@ def _question(asked: JsonObject) -> tuple[list[JsonObject], str, str, float]:
     if not isinstance(raw, list) or not all(isinstance(row, dict) for row in raw):
         raise InvalidArgumentError("rows", "...", "a list of experiments")
     budget, reserve = (
-        fields.number(name, str(asked.get(name, 0))) for name in ("firm_budget", "reserve")
+        _numbers.number(name, str(asked.get(name, 0))) for name in ("firm_budget", "reserve")
     )
     usual = {name: asked[name] for name in ("base_rate", "lift") if asked.get(name)}
     rows = allocation_view.checked_rows(raw)
@@ -227,7 +228,7 @@ def _proven(form: Form) -> Allocation:
 
 def _applied(service: Deniable, form: Form) -> int:
     ours = experiments_of(service)
-    if fields.number("firm_budget", form.text("firm_budget")) > ours.firm_budget:
+    if _numbers.number("firm_budget", form.text("firm_budget")) > ours.firm_budget:
         allowed = (
             f"at most {ours.firm_budget:g} nats, the firm's budget: raise it on the overview first"
         )

@@ -8,13 +8,13 @@ from threading import Lock
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from deniable.audit.paper import can_print
+from deniable.audit.save import can_print
 from deniable.documents import rendering
+from deniable.documents.kinds import AUDIT, SIGNING
 from deniable.documents.making import CHECKING, KINDS
-from deniable.documents.statement import AUDIT, SIGNING
 from deniable.errors import UnknownNameError
-from deniable.service.http.guard import service_of
-from deniable.storage.actors import current, in_words
+from deniable.service.http.auth import service_of
+from deniable.storage.commitments import actor_in_words, current_actor
 from deniable.web import answers, ledger_view
 from deniable.web.access import AuditSubmission, PrivacySubmission, Reader
 
@@ -81,7 +81,7 @@ async def issue(request: Request, key: str, form: PrivacySubmission) -> Response
         key,
         form.text("kind"),
         firm=form.text("firm"),
-        actor=in_words(current()),
+        actor=actor_in_words(current_actor()),
     )
     place = f"/ledger/promises/{issued.experiment}#documents"
     told = f"Issued {issued.number}: {KINDS[issued.kind][0].lower()}, entry {issued.seq} of the ledger."

@@ -11,7 +11,7 @@ import numpy as np
 
 from deniable.errors import NANO
 from deniable.privacy.tables import Row, Table, decoded_table
-from deniable.service.small_cells import told_positions
+from deniable.service.evidence import told_positions
 from deniable.storage.records import Experiment, PublishedTable
 from deniable.strategies import STRATEGIES, table_rules
 from deniable.web.standing import Standing

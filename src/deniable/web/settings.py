@@ -14,19 +14,20 @@ from typing import cast
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from deniable import _numbers
 from deniable._types import JsonObject
 from deniable.errors import NANO, DeniableError, InvalidArgumentError, UnknownNameError
 from deniable.service import passwords
 from deniable.service.firm import LONGEST_NAME
-from deniable.service.http.guard import Service, authenticator_of, service_of
-from deniable.service.http.problems import Problem
+from deniable.service.http.auth import Service, authenticator_of, service_of
+from deniable.service.http.messages import Problem
 from deniable.service.people import INVITE_HOURS
 from deniable.service.service import Deniable
 from deniable.service.sessions import token_hash
 from deniable.service.webhook import secret_of
-from deniable.storage.actors import in_words
+from deniable.storage.commitments import actor_in_words
 from deniable.storage.records import ROLES, SCOPES, Scope, User, UserRole
-from deniable.web import answers, fields
+from deniable.web import answers
 from deniable.web.access import (
     Form,
     PrivacySubmission,
@@ -77,7 +78,7 @@ async def change_password(request: Request, form: ReaderSubmission) -> Response:
         refusal = f"The new password is too easy to guess: use {passwords.ALLOWED}."
         return await _again(request, form, {"new": refusal})
     except DeniableError as error:
-        return await _again(request, form, {"old": fields.in_words(error)})
+        return await _again(request, form, {"old": answers.in_words(error)})
     return answers.redirect(request, "/settings", "Your password is changed.")
 
 
@@ -101,7 +102,7 @@ def invite(request: Request, form: Submission, service: Service) -> Response:
             form.text("name"), cast(UserRole, role) if role else None
         )
     except DeniableError as error:
-        wrong = fields.beside(error, {"name": "name", "role": "role"}, "name")
+        wrong = answers.beside(error, {"name": "name", "role": "role"}, "name")
         return _page(request, form.viewer, "invite", wrong, form)
     link = answers.here(request) + invitation.path
     return _page(request, form.viewer, invitation=invitation, link=link)
@@ -114,7 +115,7 @@ def change_role(request: Request, form: Submission, service: Service) -> Respons
     try:
         user = service.people.set_role(name, cast(UserRole, form.text("role")))
     except DeniableError as error:
-        return answers.redirect(request, "/settings", fields.in_words(error), "bad")
+        return answers.redirect(request, "/settings", answers.in_words(error), "bad")
     told = f"{user.name} is now {user.role.replace('-', ' ')}."
     return answers.redirect(request, "/settings", told)
 
@@ -128,7 +129,7 @@ def act(request: Request, form: Submission, service: Service, act: str) -> Respo
     try:
         do(service, name)
     except DeniableError as error:
-        return answers.redirect(request, "/settings", fields.in_words(error), "bad")
+        return answers.redirect(request, "/settings", answers.in_words(error), "bad")
     return answers.redirect(request, "/settings", f"{name} {told}.")
 
 
@@ -140,7 +141,7 @@ def create_key(request: Request, form: Submission, service: Service) -> Response
             form.text("label"), cast(list[Scope], form.texts("scope"))
         )
     except DeniableError as error:
-        wrong = fields.beside(error, {"label": "label", "scopes": "scope"}, "label")
+        wrong = answers.beside(error, {"label": "label", "scopes": "scope"}, "label")
         return _page(request, form.viewer, "key", wrong, form)
     return _page(request, form.viewer, secret=secret, key=key)
 
@@ -151,7 +152,7 @@ def revoke_key(request: Request, form: Submission, service: Service) -> Response
     try:
         key = service.keys.revoke(form.text("key"))
     except DeniableError as error:
-        return answers.redirect(request, "/settings", fields.in_words(error), "bad")
+        return answers.redirect(request, "/settings", answers.in_words(error), "bad")
     authenticator_of(request).forget()
     return answers.redirect(request, "/settings", f"The API key {key.label} is revoked.")
 
@@ -163,12 +164,12 @@ def firm(request: Request, form: PrivacySubmission, service: Service) -> Respons
         limit = form.text("start_above")
         service.firm.change_settings(
             name=form.text("firm_name"),
-            start_above=fields.number("start_above", limit, 0) if limit else "never",
+            start_above=_numbers.number("start_above", limit, 0) if limit else "never",
             approve_budget=form.text("approve_budget") == "yes",
             approve_erasure=form.text("approve_erasure") == "yes",
         )
     except DeniableError as error:
-        wrong = fields.beside(error, {"name": "firm_name", "start_above": "start_above"})
+        wrong = answers.beside(error, {"name": "firm_name", "start_above": "start_above"})
         return _page(request, form.viewer, "firm", wrong, form)
     return answers.redirect(request, "/settings", "The firm’s settings are saved.")
 
@@ -180,8 +181,8 @@ def answer_request(request: Request, form: PrivacySubmission, service: Service) 
     try:
         answered = service.approvals.answer(form.text("request"), grant=grant)
     except DeniableError as error:
-        return answers.redirect(request, "/settings", fields.in_words(error), "bad")
-    who = in_words(answered.asked_by) or "whoever asked"
+        return answers.redirect(request, "/settings", answers.in_words(error), "bad")
+    who = actor_in_words(answered.asked_by) or "whoever asked"
     told = f"Granted: {who} can do it now, within a day." if grant else "Refused."
     return answers.redirect(request, "/settings", told)
 

@@ -10,10 +10,10 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from deniable.errors import ApprovalNeededError, InvalidArgumentError
-from deniable.service.http.guard import service_of
+from deniable.service.http.auth import service_of
 from deniable.service.jobs import LONGEST_NAME, checked_visitor
 from deniable.storage.erasure import Erasure
-from deniable.web import answers, fields
+from deniable.web import answers
 from deniable.web.access import Form, Officer, PrivacySubmission, Viewer
 from deniable.web.wording import whole
 
@@ -50,7 +50,7 @@ async def erase(request: Request, form: PrivacySubmission) -> Response:
     try:
         done = await asyncio.to_thread(service_of(request).visitors.erase, [visitor])
     except ApprovalNeededError as error:
-        return answers.redirect(request, "/ledger/visitors", fields.in_words(error), "note")
+        return answers.redirect(request, "/ledger/visitors", answers.in_words(error), "note")
     return answers.redirect(request, "/ledger/visitors", _told(done))
 
 

@@ -13,13 +13,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from deniable.errors import DeniableError
-from deniable.service.draw_check import DrawCheck
-from deniable.service.result_health import ResultHealth
+from deniable.service.result_health import DrawCheck, ResultHealth
 from deniable.service.service import Deniable
 from deniable.storage import times
+from deniable.storage.counts import MOST_SAMPLES, Sample
 from deniable.storage.listing import Search
 from deniable.storage.records import Experiment
-from deniable.storage.samples import MOST, Sample
 from deniable.web.standing import Standing
 
 _log = logging.getLogger("deniable.web")
@@ -149,7 +148,7 @@ class Watcher(threading.Thread):
         due = []
         for experiment in live:
             first, last, count = taken.get(experiment.id, (0, 0, 0))
-            if moment - last >= max(SECONDS * 1e6, (last - first) / MOST):
+            if moment - last >= max(SECONDS * 1e6, (last - first) / MOST_SAMPLES):
                 due.append((last, count, experiment))
         due = sorted(due, key=lambda one: one[0])[:SAMPLES_AT_ONCE]
         counts = self._service.experiments.all_counts([e for _, _, e in due]) if due else {}
@@ -158,7 +157,7 @@ class Watcher(threading.Thread):
             standing = Standing(experiment, counts[experiment.key])
             if standing.visitors:
                 samples.append((experiment, sample_of(standing, times.as_datetime(moment))))
-            if count > MOST:
+            if count > MOST_SAMPLES:
                 self._service.experiments.thin_samples(experiment)
         if samples:
             self._service.experiments.add_samples(samples)

@@ -10,7 +10,7 @@ from fractions import Fraction
 
 from deniable.documents import words
 from deniable.errors import NANO
-from deniable.storage.actors import in_words
+from deniable.storage.commitments import actor_in_words
 from deniable.storage.records import SCOPES, Commitment, Scope
 
 
@@ -182,7 +182,7 @@ def event_words(event: Commitment) -> str:
     if event.amount_nano:
         told += f", {in_nats(event.amount_nano / NANO)} committed"
     by = (
-        event.actor if event.kind == "document" else in_words(event.actor)
+        event.actor if event.kind == "document" else actor_in_words(event.actor)
     )  # which are words already
     return f"{told}, by {by}" if by else told
 
@@ -224,7 +224,7 @@ FILTERS: dict[str, Callable[..., str]] = {
     "capitalised": capitalised,
     "chance": chance,
     "event_words": event_words,
-    "actor": in_words,
+    "actor": actor_in_words,
     "role_name": role_name,
     "scope_words": scope_words,
     "signed_percent": signed_percent,

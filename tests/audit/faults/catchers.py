@@ -31,6 +31,7 @@ from deniable.audit.log import audit_log
 from deniable.errors import BrokenPromiseError, InsufficientBudgetError, WrongStateError
 from deniable.service.batch import ENTROPY, MARK_BYTES
 from deniable.service.drafts import NewArm
+from deniable.service.jobs import decide_job
 from deniable.service.service import Deniable
 from deniable.storage.sqlite import SqliteStore
 
@@ -205,7 +206,8 @@ def commit_before_answer(world: World) -> bool:
                 early.append(count < 3)
                 done.set()
 
-            service.submit_decisions("checkout", ["u", "v", "w"], ["a", "b", None], answered)
+            job = decide_job("checkout", ["u", "v", "w"], ["a", "b", None], answered)
+            service.writer.submit(job)
             assert done.wait(PATIENCE)
     return any(early)
 
@@ -242,11 +244,11 @@ def order_of_visits(world: World) -> bool:
     found = []
     for names in ([f"v{i}" for i in range(60)], [f"v{i}" for i in range(59, -1, -1)]):
         with pytest.MonkeyPatch.context() as patch, serving("memory:") as service:
-            patch.setattr(service._writer.engine, "_key", bytes(32))
-            patch.setattr(service._writer.engine._states, "_key", bytes(32))
+            patch.setattr(service.writer.engine, "_key", bytes(32))
+            patch.setattr(service.writer.engine._states, "_key", bytes(32))
             service.experiments.create("e", arms=["x", "y"], segments=["a"], budget=1, layer="page")
             service.experiments.start("e", share=0.5)
-            state_of = service._writer.engine
+            state_of = service.writer.engine
             for name in names:
                 service.decide("e", name, "a")
             state = state_of.state("e")

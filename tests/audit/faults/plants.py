@@ -20,15 +20,15 @@ from tests.audit.recipes import MakeTable, publishes
 
 from deniable.errors import InvalidArgumentError
 from deniable.privacy.tables import Row, Table, thresholds
-from deniable.service import batch, experiment_state
+from deniable.service import batch, experiment_state, jobs
 from deniable.service.batch import ENTROPY, MARK_BYTES, Batch
 from deniable.service.drafts import NewArm
 from deniable.service.experiment_state import ExperimentState, system_bytes
 from deniable.service.http import decide_routes, metrics
-from deniable.service.http.messages import padded
+from deniable.service.http.decide_routes import padded
 from deniable.service.http.ofrep import evaluation
+from deniable.service.ids import VisitorHash
 from deniable.service.jobs import checked_segment
-from deniable.service.visitors import VisitorHash
 from deniable.storage import account, promises, sqlite
 from deniable.storage.records import Decision, Role
 from deniable.storage.schema import experiments
@@ -175,14 +175,13 @@ def _whole(weights: Sequence[float]) -> Row:
 
 
 def _refusal(patch: Patch) -> None:
-    from deniable.service import service
 
     def checked(segment: object) -> str | None:
         if segment == SEGMENTS[1]:
             raise InvalidArgumentError("segment", "...", "another segment")
         return checked_segment(segment)
 
-    patch.setattr(service, "checked_segment", checked)
+    patch.setattr(jobs, "checked_segment", checked)
 
 
 def _in_answers(patch: Patch) -> None:
@@ -252,7 +251,7 @@ def _early_answers(patch: Patch) -> None:
     def store(self: Batch) -> Any:
         for job, answers in self.answers:
             job.answers = answers
-            job.finish()
+            job.done(job)
             job.done = lambda _job: None
         return real(self)
 

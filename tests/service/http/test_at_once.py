@@ -14,12 +14,12 @@ from tests.service.http.site import DECISIONS, EXPERIMENT
 from uvicorn.server import ServerState
 
 from deniable.errors import StoreUnavailableError
-from deniable.service.asynchronous import AsyncDecisions
 from deniable.service.http.app import Application, create_app
 from deniable.service.http.connections import LimitedProtocol, limited
 from deniable.service.http.messages import Receive, Scope, Send
 from deniable.service.service import Deniable
 from deniable.service.service import open as open_service
+from deniable.service.writer import AsyncDecisions
 from deniable.storage.records import SCRATCH_PREFIX
 
 T = TypeVar("T")
@@ -62,7 +62,7 @@ class Site:
         self.secret = service.keys.create("test", ["decide", "reward"])[0]
         self.by_asgi = 0
         self._app: Application = create_app(service)
-        self._app._decide.connect(AsyncDecisions(service, decide_seconds=60.0))
+        self._app._decide.connect(AsyncDecisions(service.writer, decide_seconds=60.0))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.by_asgi += 1
@@ -296,7 +296,7 @@ def test_overload_is_told_at_once_and_counted_once(
             crowded.append(size)
             return True
 
-        monkeypatch.setattr(site._app._decide._service, "crowded", full)
+        monkeypatch.setattr(site._app._decide._service.writer, "crowded", full)
         request = site.post(path, document)
         at_once = await site.ask(request)
         assert crowded == [1]

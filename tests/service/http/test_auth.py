@@ -9,7 +9,7 @@ from tests.service.http.site import DECISIONS, Site
 
 from deniable.errors import StoreUnavailableError
 from deniable.service.http.auth import Authenticator
-from deniable.service.http.problems import Problem
+from deniable.service.http.messages import Problem
 from deniable.storage.records import SCOPES, ApiKey, Scope
 
 SCRATCH = "_scratch-0123456789abcdef"

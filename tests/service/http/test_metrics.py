@@ -12,8 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.patience import eventually
 from tests.service.http.site import Site
 
-from deniable.service.figures import Figures
 from deniable.service.http.metrics import QUEUE_AGE, Tally, shared_memory
+from deniable.service.writer import Figures
 
 ROOT = Path(__file__).parents[3]
 

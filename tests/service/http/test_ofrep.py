@@ -4,8 +4,8 @@ from typing import Any
 
 from tests.service.http.site import Site
 
+from deniable.service.http.messages import Problem
 from deniable.service.http.ofrep import refusal
-from deniable.service.http.problems import Problem
 
 FLAGS = "/ofrep/v1/evaluate/flags"
 

@@ -77,7 +77,7 @@ def test_a_crowded_caller_is_refused_before_its_body_is_parsed(
         return True
 
     before = site.service.figures.decisions
-    monkeypatch.setattr(site.service, "crowded", crowded)
+    monkeypatch.setattr(site.service.writer, "crowded", crowded)
     visitors = [{"visitor": f"v-{number}", "segment": "a"} for number in range(7)]
     bodies = {DECISIONS: b"{no document", f"{DECISIONS}/batch": json.dumps({"visitors": visitors})}
     for path, body in bodies.items():
@@ -96,7 +96,7 @@ def test_who_is_refused_depends_on_no_segment(site: Site, monkeypatch: pytest.Mo
         sizes.append(size)
         return True
 
-    monkeypatch.setattr(site.service, "crowded", crowded)
+    monkeypatch.setattr(site.service.writer, "crowded", crowded)
     for segment in ("a", "{{ a }}", '{"visitor"'):
         one = {"visitor": "v", "segment": segment}
         ofrep = {"context": {"targetingKey": "v", "segment": segment}}

@@ -1,25 +1,34 @@
-"""Administration over HTTP. Each route is one call of the in-process service.
+"""Every route besides decide and reward. Each is one call of the in-process service.
 
-Experiments, the budget and API keys come first, then the ledger, erasure, retention and exports.
+Experiments, the budget and API keys come first, then the ledger, erasure, retention and exports; audits
+(scratch copies for canaries, and the ledger as a log); plans; scores for the strategy "gate".
 """
 
 from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path as FilePath
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Body, Depends, Path, Query, Request
 from fastapi.responses import FileResponse
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema, model_validator
 from starlette.background import BackgroundTask
 
 from deniable._types import JsonObject
+from deniable.errors import InvalidArgumentError
+from deniable.expectations.prior import HETEROGENEITY, LIFT
+from deniable.planning.plan import Plan, plan
+from deniable.service.drafts import MAX_ARMS, MAX_BUDGET, MAX_SEGMENTS
 from deniable.service.http import models
-from deniable.service.http.guard import Service, authenticator_of, require
-from deniable.service.http.messages import EXPERIMENT_KEY
-from deniable.service.http.problems import MEDIA_TYPE
+from deniable.service.http.auth import Service, authenticator_of, require
+from deniable.service.http.decide_routes import EXPERIMENT_KEY, SCRATCH_KEY
+from deniable.service.http.messages import MEDIA_TYPE
+from deniable.service.http.models import Budget
 from deniable.service.result_records import Results
+from deniable.service.scores import LARGEST_SCORE, checked_scores
 from deniable.storage.records import Metric, Scope
 
 
@@ -40,7 +49,8 @@ def _router(scope: Scope) -> APIRouter:
 
 read, draft, run = _router("read"), _router("draft"), _router("run")
 privacy, admin = _router("privacy"), _router("admin")
-ROUTERS = (read, draft, run, privacy, admin)
+audit, plans, scores = _router("audit"), _router("read"), _router("scores")
+ROUTERS = (read, draft, run, privacy, admin, audit, plans, scores)
 
 ExperimentKey = Annotated[str, Path(pattern=EXPERIMENT_KEY, max_length=128)]
 KeyId = Annotated[str, Path(pattern="^[0-9a-f]{32}$")]
@@ -205,7 +215,7 @@ def api_keys(service: Service) -> list[models.KeyReply]:
 def create_api_key(service: Service, wanted: models.KeyRequest) -> models.KeyReply:
     """Create an API key. Its secret is only in this response."""
     secret, key = service.keys.create(wanted.label, wanted.scopes)
-    return models.KeyReply.of(key, secret)
+    return models.KeyReply.of(key).model_copy(update={"secret": secret})
 
 
 @admin.post("/keys/{key_id}/revoke", responses=problems(404))
@@ -226,7 +236,7 @@ def ledger(service: Service) -> list[models.CommitmentReply]:
 def verification(service: Service) -> models.VerificationReply:
     """Check all chains, counters and totals; reports the first problem."""
     found = service.ledger.verify()
-    return models.VerificationReply.model_validate(found, from_attributes=True)
+    return models.VerificationReply.of(found)
 
 
 @privacy.post("/erasures")
@@ -251,11 +261,184 @@ def export(
     ending: Annotated[Literal["parquet", "csv", "jsonl"], Query(alias="format")] = "csv",
 ) -> FileResponse:
     """Download the decisions. All shapes but `public` hold segments: keep them in the trusted zone."""
+    return _download(
+        f"{key}-{shape}.{ending}",
+        lambda path: service.ledger.export(path, experiment=key, shape=shape),
+    )
+
+
+def _download(name: str, write: Callable[[FilePath], object]) -> FileResponse:
+    """Respond with the file that `write` makes; it is deleted once it is sent."""
     folder = FilePath(tempfile.mkdtemp(prefix="deniable-export-"))
-    path = folder / f"{key}-{shape}.{ending}"
+    path = folder / name
     try:
-        service.ledger.export(path, experiment=key, shape=shape)
+        write(path)
     except BaseException:
         shutil.rmtree(folder)
         raise
-    return FileResponse(path, filename=path.name, background=BackgroundTask(shutil.rmtree, folder))
+    return FileResponse(path, filename=name, background=BackgroundTask(shutil.rmtree, folder))
+
+
+# -- audits ----------------------------------------------------------------------------------------
+
+ScratchKey = Annotated[str, Path(pattern=SCRATCH_KEY)]
+PAGE = 10_000
+
+
+@audit.post("/experiments/{key}/scratch", status_code=201, responses=problems(404, 409))
+def make_scratch(service: Service, key: ExperimentKey) -> models.ScratchReply:
+    """Create a scratch copy for canaries: the same promise and table, no cost, no traffic."""
+    return models.ScratchReply.of(*service.scratch.make(key))
+
+
+@audit.get("/scratch/{scratch}/decisions", responses=problems(404))
+def scratch_decisions(
+    service: Service,
+    scratch: ScratchKey,
+    after: Annotated[str, Query(pattern="^([0-9a-f]{32})?$")] = "",
+) -> list[models.StoredDrawReply]:
+    """Up to 10,000 of its stored decisions after an id, in the order of ids."""
+    found = service.scratch.stored(scratch, after=after, limit=PAGE)
+    return [models.StoredDrawReply.of(one) for one in found]
+
+
+@audit.delete("/scratch/{scratch}", responses=problems(404))
+def remove_scratch(service: Service, scratch: ScratchKey) -> models.ScratchEndReply:
+    """Delete a scratch copy and its decisions. The ledger keeps the ends of its chains."""
+    return models.ScratchEndReply(decisions=service.scratch.remove(scratch))
+
+
+@audit.get("/ledger/log", response_class=FileResponse, responses=problems(404))
+def ledger_log(
+    service: Service,
+    experiment: Annotated[
+        str | None, Query(pattern=EXPERIMENT_KEY, max_length=128, description="Open only this one.")
+    ] = None,
+    ending: Annotated[
+        Literal["parquet", "csv", "csv.gz", "jsonl", "jsonl.gz"], Query(alias="format")
+    ] = "parquet",
+) -> FileResponse:
+    """All chains as a log for `deniable audit log`. It has segments: keep it in the trusted zone."""
+    return _download(
+        f"{experiment or 'ledger'}-log.{ending}",
+        lambda path: service.ledger.export_log(path, experiment=experiment),
+    )
+
+
+# -- plans -----------------------------------------------------------------------------------------
+
+Probability = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False, strict=True)]
+Inside = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False, strict=True)]
+
+
+class PlanRequest(BaseModel):
+    """An experiment to plan. With a base rate, the plan has expected results in addition to bounds."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    arms: Annotated[int, Field(ge=2, le=MAX_ARMS, strict=True)]
+    visitors: Annotated[int, Field(ge=1, le=10**12, strict=True)]
+    segments: Annotated[int | None, Field(ge=1, le=MAX_SEGMENTS, strict=True)] = None
+    shares: Annotated[list[Probability] | None, Field(min_length=1, max_length=MAX_SEGMENTS)] = None
+    prior: Probability = 0.2
+    budget: Budget | None = None
+    max_belief: Probability | None = None
+    trace_budget: (
+        Annotated[float, Field(ge=0.001, le=MAX_BUDGET, allow_inf_nan=False, strict=True)] | None
+    ) = None
+    base_rate: Inside | None = None
+    lift: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False, strict=True)] = LIFT
+    heterogeneity: Probability = HETEROGENEITY
+    per_day: Annotated[float, Field(ge=1, le=1e12, allow_inf_nan=False, strict=True)] | None = None
+
+
+@plans.post("/plan")
+def make_plan(wanted: PlanRequest) -> Plan:
+    """Plan the privacy budget of an experiment. Nothing is stored.
+
+    Nothing is simulated either. If no precomputed expectation exists (segments of different sizes,
+    a trace budget), `expected.note` says what is left out.
+    """
+    return plan(
+        n_arms=wanted.arms,
+        horizon=wanted.visitors,
+        n_segments=wanted.segments,
+        shares=wanted.shares,
+        prior=wanted.prior,
+        budget=wanted.budget,
+        max_belief=wanted.max_belief,
+        trace_budget=wanted.trace_budget,
+        base_rate=wanted.base_rate,
+        lift=wanted.lift,
+        heterogeneity=wanted.heterogeneity,
+        per_day=wanted.per_day,
+        simulate=False,
+    )
+
+
+# -- scores of an external model -------------------------------------------------------------------
+
+
+def _shaped(given: object) -> dict[str, dict[str, float]]:
+    """Validate all scores at once: pydantic would report the location and thereby name a segment."""
+    try:
+        return checked_scores(given)
+    except InvalidArgumentError as error:
+        raise ValueError(f"expected {error.allowed}") from None
+
+
+_ROW = {
+    "type": "object",
+    "minProperties": 1,
+    "additionalProperties": {
+        "type": "number",
+        "minimum": -LARGEST_SCORE,
+        "maximum": LARGEST_SCORE,
+    },
+}
+_SCHEMA = {
+    "type": "object",
+    "description": "Segment -> arm -> score, for every segment and every arm.",
+    "minProperties": 1,
+    "additionalProperties": _ROW,
+}
+
+
+class ScoresRequest(BaseModel):
+    """A model's scores, by segment and arm."""
+
+    model_config = ConfigDict(json_schema_extra={"additionalProperties": False})
+
+    kind: Literal["scores", "probabilities"] = "scores"
+    scores: Annotated[dict[str, dict[str, float]], PlainValidator(_shaped), WithJsonSchema(_SCHEMA)]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _members(cls, given: object) -> object:
+        if isinstance(given, dict) and not set(given) <= set(cls.model_fields):
+            raise ValueError("expected the members kind and scores, and no other")
+        return given
+
+
+class ScoresReply(BaseModel):
+    """What the gate will do with the scores; see `deniable.storage.records.GateReport`."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    experiment: str
+    kind: Literal["scores", "probabilities"]
+    recorded: bool
+    wanted: float
+    kept: float
+    cost: float
+    table: int
+    decisions: int
+    next_at: int | None
+    words: str
+
+
+@scores.put("/experiments/{key}/scores", responses=problems(404, 409))
+def put_scores(service: Service, key: ExperimentKey, wanted: ScoresRequest) -> ScoresReply:
+    """Set the scores for the next scheduled table; returns what the promise costs the model. Private."""
+    report = service.scores.put(key, wanted.scores, kind=wanted.kind)
+    return ScoresReply.model_validate(report)

@@ -16,25 +16,19 @@ from deniable._types import JsonObject
 from deniable.errors import DeniableError
 from deniable.service.http import (
     administration,
-    audit_routes,
     metrics,
     ofrep,
-    plan_routes,
-    score_routes,
 )
-from deniable.service.http.auth import Authenticator
-from deniable.service.http.guard import Service, require
-from deniable.service.http.messages import (
+from deniable.service.http.auth import Authenticator, Service, require
+from deniable.service.http.decide_routes import (
     DECISION_SCHEMA,
     EXPERIMENT_KEY,
     NOT_BLANK,
     REWARD_SCHEMA,
     VISITOR_SCHEMA,
-    Limits,
-    parse_object,
 )
+from deniable.service.http.messages import MEDIA_TYPE, Limits, Problem, parse_object, problem_of
 from deniable.service.http.models import HealthReply, ProblemReply
-from deniable.service.http.problems import MEDIA_TYPE, Problem, problem_of
 from deniable.service.service import Deniable
 
 _KEY = {
@@ -124,8 +118,7 @@ def make_api(
     api.state.authenticator = authenticator
     api.state.tally = tally
     api.state.readiness = Readiness(service)
-    ours = (operation, flags, *administration.ROUTERS, audit_routes.audit)
-    for router in (*ours, plan_routes.plans, score_routes.scores, *extra_routers):
+    for router in (operation, flags, *administration.ROUTERS, *extra_routers):
         # Not included: FastAPI makes included routes a second time at the first request, all of them.
         api.router.routes.extend(router.routes)
     api.add_exception_handler(DeniableError, _told)

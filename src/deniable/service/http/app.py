@@ -17,10 +17,9 @@ from typing import Protocol
 from fastapi import APIRouter, FastAPI
 
 from deniable._types import JsonObject
-from deniable.service.asynchronous import AsyncDecisions
 from deniable.service.http import ofrep
 from deniable.service.http.api import HEALTH_PATHS, make_api
-from deniable.service.http.auth import Authenticator
+from deniable.service.http.auth import Authenticator, authorization_of
 from deniable.service.http.decide_routes import DecideRoute, DecideRoutes, told
 from deniable.service.http.idempotency import answer_once, reply_key
 from deniable.service.http.logs import LogRequests, log_failure, log_request
@@ -30,21 +29,22 @@ from deniable.service.http.messages import (
     ClientGoneError,
     Limits,
     Message,
+    Problem,
     Receive,
     Scope,
     Send,
-    authorization_of,
     extra_headers,
     header,
     json_answer,
     limited,
     problem_answer,
+    problem_of,
     read_body,
     send_answer,
 )
 from deniable.service.http.metrics import ROUTES, Tally
-from deniable.service.http.problems import Problem, problem_of
 from deniable.service.service import Deniable
+from deniable.service.writer import AsyncDecisions
 
 _ADMINISTRATION = ROUTES.index("administration")
 _OFREP = ROUTES.index("ofrep")
@@ -298,7 +298,7 @@ class Application:
         """Handle the ASGI lifespan: from startup until everything queued is finished."""
         await receive()
         decide_seconds = self._options.decide_seconds
-        self._decide.connect(AsyncDecisions(self._service, decide_seconds=decide_seconds))
+        self._decide.connect(AsyncDecisions(self._service.writer, decide_seconds=decide_seconds))
         working = [asyncio.create_task(self._observe()), asyncio.create_task(self._beat())]
         for companion in self.companions:
             companion.start()

@@ -3,22 +3,30 @@
 Refused secrets are cached too, so that guessing does not reach the store. While the store fails, or
 does not respond within a second, a key stays accepted until `outage_seconds` after it was last
 found valid. Decisions are answered without the store in the meantime.
+
+The last part are FastAPI dependencies for all other routes and the web pages: the service, and a caller
+with a required scope.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from hashlib import sha256
 from hmac import compare_digest
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Annotated, NamedTuple, Protocol, TypeVar, cast
+
+from fastapi import Depends, Request
+from fastapi.security import HTTPBearer
 
 from deniable.errors import StoreUnavailableError
-from deniable.service.http.problems import Problem
-from deniable.storage.actors import act_as
+from deniable.service.http.messages import Problem
+from deniable.service.http.messages import Scope as AsgiScope
+from deniable.service.service import Deniable
+from deniable.storage.commitments import act_as
 from deniable.storage.records import ROLES, SCOPES, ApiKey, Scope, User, UserRole
 
 Value = TypeVar("Value")
@@ -223,6 +231,20 @@ def _emptied_if_full(memory: dict[bytes, Value]) -> dict[bytes, Value]:
     return memory
 
 
+def authorization_of(scope: AsgiScope) -> bytes | None:
+    """Return the Authorization header, or None. Raises a 400 problem if there are two.
+
+    With two, a proxy and this service might each check a different one.
+    """
+    found: bytes | None = None
+    for name, value in scope["headers"]:
+        if name == b"authorization":
+            if found is not None:
+                raise Problem(400, "malformed", "Authorization: expected one header")
+            found = value
+    return found
+
+
 def _bearer(authorization: bytes | None) -> bytes:
     if authorization is None:
         raise _unauthorized("send an API key: `Authorization: Bearer dnb_...`")
@@ -246,3 +268,37 @@ def caller_of(key: ApiKey | None) -> Caller | None:
 def caller_of_user(user: User) -> Caller:
     """Convert a user to a caller with the scopes of the role."""
     return Caller(user.id, user.name, frozenset(ROLES[user.role]), user.role)
+
+
+# -- FastAPI dependencies --------------------------------------------------------------------------
+
+_documented = HTTPBearer(
+    auto_error=False,
+    scheme_name="apiKey",
+    description="An API key, `dnb_...`, from `deniable keys`.",
+)
+
+
+def service_of(request: Request) -> Deniable:
+    """Return the service of the application that received the request."""
+    return cast(Deniable, request.app.state.service)
+
+
+def authenticator_of(request: Request) -> Authenticator:
+    """Return the authenticator of the application that received the request."""
+    return cast(Authenticator, request.app.state.authenticator)
+
+
+def require(scope: Scope) -> Callable[..., Awaitable[Caller]]:
+    """Return a dependency that yields the caller, or raises a 401 or 403 problem without the scope."""
+
+    async def checked(request: Request, _bearer: object = Depends(_documented)) -> Caller:
+        caller = await authenticator_of(request).caller(authorization_of(request.scope))
+        caller.require(scope)
+        caller.act()
+        return caller
+
+    return checked
+
+
+Service = Annotated[Deniable, Depends(service_of)]

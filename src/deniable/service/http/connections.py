@@ -19,8 +19,7 @@ from typing import TypeAlias, cast
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from deniable._types import JsonObject
-from deniable.service.http.messages import Answer, Scope
-from deniable.service.http.problems import MEDIA_TYPE, Problem
+from deniable.service.http.messages import MEDIA_TYPE, Answer, Problem, Scope
 
 HEADER_LIMIT = 16_384
 """Maximum size of the request line and headers, in bytes."""

@@ -1,5 +1,8 @@
 """Decide and reward over HTTP: one dictionary lookup finds the handler, with no framework involved.
 
+Requests are validated by hand, strictly: missing or unknown members and wrong types are rejected before
+anything is queued. The OpenAPI document describes the same rules as JSON Schema.
+
 Every response is sent after its transaction is durable. This module passes segments and arms
 through without inspecting them, so status, headers and log lines cannot depend on them. Bodies are
 padded with spaces, so their length does not reveal the arm.
@@ -8,7 +11,9 @@ padded with spaces, so their length does not reveal the arm.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
@@ -16,30 +21,25 @@ import orjson
 
 from deniable._types import JsonObject
 from deniable.errors import OverloadedError
-from deniable.service.asynchronous import AsyncDecisions
-from deniable.service.http.auth import Authenticator, Caller
+from deniable.service.http.auth import Authenticator, Caller, authorization_of
 from deniable.service.http.messages import (
     Answer,
     Limits,
+    Problem,
     Receive,
     Scope,
     Send,
-    authorization_of,
-    decision_and_value,
     header,
-    items,
     json_answer,
-    known_key,
-    padded,
     parse_object,
     read_body,
     send_answer,
-    visitor_and_segment,
-    visitors_and_segments,
 )
 from deniable.service.http.metrics import ROUTES
 from deniable.service.http.ofrep import context_of, evaluation
-from deniable.service.http.problems import Problem
+from deniable.service.ids import INVISIBLE
+from deniable.service.jobs import LARGEST_REWARD, LONGEST_NAME
+from deniable.service.writer import AsyncDecisions
 from deniable.storage.records import SCRATCH_PREFIX, Decision
 from deniable.storage.records import Scope as KeyScope
 
@@ -204,7 +204,7 @@ class DecideRoutes:
         return route.ask(key, document, caller.id)
 
     def _refuse_if_crowded(self, caller: str, size: int) -> None:
-        if self._service.crowded(caller, max(1, size)):
+        if self._service.writer.crowded(caller, max(1, size)):
             raise OverloadedError("too many decisions and rewards are queued")
 
     def _decide_one(self, key: str, document: JsonObject, caller: str) -> Decided:
@@ -255,3 +255,138 @@ def told(route: DecideRoute, key: str, found: object) -> Answer:
 
 def _tell_nothing(_key: str, _found: None) -> bytes:
     return b""
+
+
+# -- what is sent and answered ---------------------------------------------------------------------
+
+EXPERIMENT_KEY = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
+SCRATCH_KEY = rf"^{SCRATCH_PREFIX}[0-9a-f]{{16}}$"
+LONGEST_DECISION = 64
+_is_key = re.compile(f"{EXPERIMENT_KEY}|{SCRATCH_KEY}").fullmatch
+
+NOT_BLANK = "".join(
+    (r"[^\s", *(rf"\u{first:04x}-\u{last:04x}" for first, last in INVISIBLE if last < 0x10000), "]")
+)
+"""Pattern that every visitor id matches: blanks around it and invisible characters are no part of an id.
+
+Without those beyond \\uffff, which dialects of regular expressions write in different ways.
+"""
+
+_VISITOR_MEMBERS = frozenset({"visitor", "segment"})
+_REWARD_MEMBERS = frozenset({"decision", "value"})
+_REWARD_AND_METRIC = frozenset({"decision", "value", "metric"})
+
+VISITOR_SCHEMA: JsonObject = {
+    "type": "object",
+    "required": ["visitor"],
+    "additionalProperties": False,
+    "properties": {
+        "visitor": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": LONGEST_NAME,
+            "pattern": NOT_BLANK,
+        },
+        "segment": {"type": ["string", "null"], "maxLength": LONGEST_NAME},
+    },
+}
+REWARD_SCHEMA: JsonObject = {
+    "type": "object",
+    "required": ["decision", "value"],
+    "additionalProperties": False,
+    "properties": {
+        "decision": {"type": "string", "maxLength": LONGEST_DECISION},
+        "value": {
+            "type": "number",
+            "minimum": 0,
+            "maximum": LARGEST_REWARD,
+            "description": "0 to the metric's cap, which is 1 where none was declared.",
+        },
+        "metric": {
+            "type": ["string", "null"],
+            "minLength": 1,
+            "maxLength": LONGEST_NAME,
+            "description": "The metric that is rewarded; the one that decides if left out.",
+        },
+    },
+}
+DECISION_SCHEMA: JsonObject = {
+    "type": "object",
+    "required": ["decision", "arm"],
+    "additionalProperties": False,
+    "properties": {
+        "decision": {"type": "string", "description": "Opaque; names it when its reward comes."},
+        "arm": {"type": "string", "description": "The key of the arm to show."},
+    },
+}
+
+
+def known_key(key: str) -> str:
+    """Return the key if it is a valid experiment key; raise a 404 problem otherwise."""
+    if _is_key(key) is None:
+        raise Problem(404, "unknown-name", "there is no such experiment")
+    return key
+
+
+def visitor_and_segment(document: object) -> tuple[Any, Any]:
+    """Extract the members of a decision request. The service validates their values."""
+    if type(document) is not dict or not document.keys() <= _VISITOR_MEMBERS:
+        raise _invalid("body", "an object with the members `visitor` and, optionally, `segment`")
+    return document.get("visitor"), document.get("segment")
+
+
+def visitors_and_segments(
+    documents: Sequence[object],
+) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """The same of a batch: all visitors, and all segments."""
+    # Nearly always every one has both members and no other: looked at together.
+    if set(map(type, documents)) == {dict} and set(map(len, documents)) == {2}:  # type: ignore[arg-type]
+        with suppress(KeyError):
+            visitors = tuple([one["visitor"] for one in documents])  # type: ignore[index]
+            return visitors, tuple([one["segment"] for one in documents])  # type: ignore[index]
+    visitors, segments = zip(*map(visitor_and_segment, documents), strict=True)
+    return visitors, segments
+
+
+def decision_and_value(document: object) -> tuple[str, float, str | None]:
+    """Extract and validate the members of a reward: decision, value and metric."""
+    if type(document) is not dict or document.keys() not in (_REWARD_MEMBERS, _REWARD_AND_METRIC):
+        raise _invalid("body", "an object with `decision`, `value` and, optionally, `metric`")
+    decision, value = document["decision"], document["value"]
+    if type(decision) is not str or len(decision) > LONGEST_DECISION:
+        raise _invalid("decision", "the id that a decision came with")
+    if type(value) not in (int, float) or not 0 <= value <= LARGEST_REWARD:
+        raise _invalid("value", "a number from 0 to the metric's cap")
+    metric = document.get("metric")
+    if metric is not None and (type(metric) is not str or not 0 < len(metric) <= LONGEST_NAME):
+        raise _invalid("metric", "the name of a metric")
+    return decision, value, metric
+
+
+def items(document: JsonObject, member: str, limit: int) -> list[object]:
+    """Extract the only member of a batch: a list of 1 to `limit` items."""
+    found = document.get(member)
+    if len(document) != 1 or type(found) is not list or not 1 <= len(found) <= limit:
+        raise _invalid(member, f"a list of 1 to {limit} items, and no other member")
+    return found
+
+
+def _invalid(argument: str, allowed: str) -> Problem:
+    """Return a 422 problem that does not repeat the value."""
+    return Problem(
+        422, "invalid-argument", f"{argument}: expected {allowed}", members={"argument": argument}
+    )
+
+
+def padded(body: bytes, arms: Sequence[str], longest: int) -> bytes:
+    """Pad JSON with spaces to the length it would have with the longest arm keys.
+
+    Args:
+        body: the response body.
+        arms: all arm keys in it; keys are ASCII and never escaped.
+        longest: the length of the experiment's longest arm key.
+
+    >>> padded(b'{"arm":"b"}', ["b"], 4)
+    b'{"arm":"b"}   '
+    """
+    return body + b" " * (longest * len(arms) - sum(map(len, arms)))

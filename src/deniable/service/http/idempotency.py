@@ -12,8 +12,7 @@ from hashlib import sha256
 
 import orjson
 
-from deniable.service.http.messages import Message, Send, json_answer, send_answer
-from deniable.service.http.problems import Problem
+from deniable.service.http.messages import Message, Problem, Send, json_answer, send_answer
 from deniable.service.service import Deniable
 from deniable.storage.replies import StoredReply
 

@@ -1,24 +1,31 @@
-"""Reading requests and sending responses: ASGI messages, and the input of decide and reward.
+"""HTTP messages: reading requests, sending responses, and errors as RFC 9457 problem details.
 
-Decide and reward are validated by hand, strictly: missing or unknown members and wrong types are
-rejected before anything is queued. The OpenAPI document describes the same rules as JSON Schema.
+Problems never repeat what the caller sent. Values are omitted on purpose: they might contain a segment
+or a visitor's id.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any, NamedTuple, TypeAlias
 
 import orjson
 
 from deniable._types import JsonObject
-from deniable.service.http.problems import MEDIA_TYPE, Problem
-from deniable.service.jobs import LARGEST_REWARD, LONGEST_NAME
-from deniable.service.spelling import INVISIBLE
-from deniable.storage.records import SCRATCH_PREFIX
+from deniable.errors import (
+    NANO,
+    ApprovalNeededError,
+    DeniableError,
+    InsufficientBudgetError,
+    InvalidArgumentError,
+    OverloadedError,
+    StoreUnavailableError,
+    TooManyAttemptsError,
+    UnknownNameError,
+    WrongStateError,
+)
 
 Message: TypeAlias = MutableMapping[str, Any]
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -27,71 +34,22 @@ Send: TypeAlias = Callable[[Message], Awaitable[None]]
 AsgiApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 Headers: TypeAlias = Iterable[tuple[bytes, bytes]]
 
+MEDIA_TYPE = "application/problem+json"
+RETRY_AFTER_SECONDS = 1
+
 NO_STORE = (b"cache-control", b"private, no-store")
 _JSON = (b"content-type", b"application/json")
 _PROBLEM = (b"content-type", MEDIA_TYPE.encode())
-
-
-EXPERIMENT_KEY = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
-SCRATCH_KEY = rf"^{SCRATCH_PREFIX}[0-9a-f]{{16}}$"
-LONGEST_DECISION = 64
-
-_is_key = re.compile(f"{EXPERIMENT_KEY}|{SCRATCH_KEY}").fullmatch
-_VISITOR_MEMBERS = frozenset({"visitor", "segment"})
-NOT_BLANK = "".join(
-    (r"[^\s", *(rf"\u{first:04x}-\u{last:04x}" for first, last in INVISIBLE if last < 0x10000), "]")
+_STATUS_OF: tuple[tuple[type[DeniableError], int, str], ...] = (
+    (InvalidArgumentError, 422, "invalid-argument"),
+    (UnknownNameError, 404, "unknown-name"),
+    (ApprovalNeededError, 409, "approval-needed"),
+    (InsufficientBudgetError, 409, "insufficient-budget"),
+    (WrongStateError, 409, "wrong-state"),
+    (TooManyAttemptsError, 429, "too-many-attempts"),
+    (OverloadedError, 503, "overloaded"),
+    (StoreUnavailableError, 503, "store-unavailable"),
 )
-"""Pattern that every visitor id matches: blanks around it and invisible characters are no part of an id.
-
-Without those beyond \\uffff, which dialects of regular expressions write in different ways.
-"""
-
-_REWARD_MEMBERS = frozenset({"decision", "value"})
-_REWARD_AND_METRIC = frozenset({"decision", "value", "metric"})
-
-VISITOR_SCHEMA: JsonObject = {
-    "type": "object",
-    "required": ["visitor"],
-    "additionalProperties": False,
-    "properties": {
-        "visitor": {
-            "type": "string",
-            "minLength": 1,
-            "maxLength": LONGEST_NAME,
-            "pattern": NOT_BLANK,
-        },
-        "segment": {"type": ["string", "null"], "maxLength": LONGEST_NAME},
-    },
-}
-REWARD_SCHEMA: JsonObject = {
-    "type": "object",
-    "required": ["decision", "value"],
-    "additionalProperties": False,
-    "properties": {
-        "decision": {"type": "string", "maxLength": LONGEST_DECISION},
-        "value": {
-            "type": "number",
-            "minimum": 0,
-            "maximum": LARGEST_REWARD,
-            "description": "0 to the metric's cap, which is 1 where none was declared.",
-        },
-        "metric": {
-            "type": ["string", "null"],
-            "minLength": 1,
-            "maxLength": LONGEST_NAME,
-            "description": "The metric that is rewarded; the one that decides if left out.",
-        },
-    },
-}
-DECISION_SCHEMA: JsonObject = {
-    "type": "object",
-    "required": ["decision", "arm"],
-    "additionalProperties": False,
-    "properties": {
-        "decision": {"type": "string", "description": "Opaque; names it when its reward comes."},
-        "arm": {"type": "string", "description": "The key of the arm to show."},
-    },
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,26 +69,99 @@ class ClientGoneError(Exception):
     """The client disconnected before the request was complete."""
 
 
+class Problem(Exception):
+    """An error response.
+
+    Attributes:
+        status: the HTTP status.
+        code: the last part of the problem's `type`, stable for use in programs.
+        detail: one sentence for people.
+        headers: additional response headers.
+        members: additional members of the body.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        detail: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        members: Mapping[str, object] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.code = code
+        self.detail = detail
+        self.headers = dict(headers or {})
+        self.members = dict(members or {})
+        if status == 503:  # the same for all callers
+            self.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
+
+    def body(self) -> bytes:
+        """Return the problem as JSON.
+
+        >>> Problem(404, "unknown-name", "there is none").body()[:62]
+        b'{"type":"urn:problem-type:deniable:unknown-name","title":"Not '
+        """
+        return orjson.dumps(
+            {
+                "type": f"urn:problem-type:deniable:{self.code}",
+                "title": HTTPStatus(self.status).phrase,
+                "status": self.status,
+                "detail": self.detail,
+                **self.members,
+            }
+        )
+
+
+def problem_of(error: Exception) -> Problem:
+    """Convert an error to a problem. Unexpected errors reveal nothing."""
+    if isinstance(error, Problem):
+        return error
+    for kind, status, code in _STATUS_OF:
+        if isinstance(error, kind):
+            return Problem(status, code, _detail(error), members=_members(error))
+    return Problem(500, "internal", "the service failed; its log tells where")
+
+
+def _detail(error: DeniableError) -> str:
+    if isinstance(error, InvalidArgumentError):
+        return f"{error.argument}: expected {error.allowed}"
+    if isinstance(error, UnknownNameError):
+        return f"there is no such {error.kind}"
+    if isinstance(error, OverloadedError):
+        return "too much is queued; try again in a moment"
+    if isinstance(error, StoreUnavailableError):  # its message may name hosts and files
+        return "the store did not respond; nothing was done"
+    return str(error)
+
+
+def _members(error: DeniableError) -> dict[str, object]:
+    if isinstance(error, InsufficientBudgetError):
+        return {"remaining": error.remaining / NANO, "requested": error.requested / NANO}
+    if isinstance(error, InvalidArgumentError):
+        return {"argument": error.argument}
+    return {}
+
+
+def too_large(limit: int) -> Problem:
+    """Return the 413 problem. The rest of the body is not read."""
+    return Problem(
+        413,
+        "too-large",
+        f"the body may have {limit} bytes",
+        headers={"Connection": "close"},
+        members={"limit": limit},
+    )
+
+
 def header(scope: Scope, name: bytes) -> bytes | None:
     """Return the value of a header (name in lower case), or None."""
     for found, value in scope["headers"]:
         if found == name:
             return value  # type: ignore[no-any-return]
     return None
-
-
-def authorization_of(scope: Scope) -> bytes | None:
-    """Return the Authorization header, or None. Raises a 400 problem if there are two.
-
-    With two, a proxy and this service might each check a different one.
-    """
-    found: bytes | None = None
-    for name, value in scope["headers"]:
-        if name == b"authorization":
-            if found is not None:
-                raise Problem(400, "malformed", "Authorization: expected one header")
-            found = value
-    return found
 
 
 async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
@@ -164,17 +195,6 @@ def limited(receive: Receive, limit: int) -> Receive:
         return message
 
     return counted
-
-
-def too_large(limit: int) -> Problem:
-    """Return the 413 problem. The rest of the body is not read."""
-    return Problem(
-        413,
-        "too-large",
-        f"the body may have {limit} bytes",
-        headers={"Connection": "close"},
-        members={"limit": limit},
-    )
 
 
 def parse_object(body: bytes, content_type: bytes | None) -> JsonObject:
@@ -226,74 +246,3 @@ async def send_answer(send: Send, answer: Answer) -> None:
     status, headers, body = answer
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
-
-
-def known_key(key: str) -> str:
-    """Return the key if it is a valid experiment key; raise a 404 problem otherwise."""
-    if _is_key(key) is None:
-        raise Problem(404, "unknown-name", "there is no such experiment")
-    return key
-
-
-def visitor_and_segment(document: object) -> tuple[Any, Any]:
-    """Extract the members of a decision request. The service validates their values."""
-    if type(document) is not dict or not document.keys() <= _VISITOR_MEMBERS:
-        raise invalid("body", "an object with the members `visitor` and, optionally, `segment`")
-    return document.get("visitor"), document.get("segment")
-
-
-def visitors_and_segments(
-    documents: Sequence[object],
-) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """The same of a batch: all visitors, and all segments."""
-    # Nearly always every one has both members and no other: looked at together.
-    if set(map(type, documents)) == {dict} and set(map(len, documents)) == {2}:  # type: ignore[arg-type]
-        with suppress(KeyError):
-            visitors = tuple([one["visitor"] for one in documents])  # type: ignore[index]
-            return visitors, tuple([one["segment"] for one in documents])  # type: ignore[index]
-    visitors, segments = zip(*map(visitor_and_segment, documents), strict=True)
-    return visitors, segments
-
-
-def decision_and_value(document: object) -> tuple[str, float, str | None]:
-    """Extract and validate the members of a reward: decision, value and metric."""
-    if type(document) is not dict or document.keys() not in (_REWARD_MEMBERS, _REWARD_AND_METRIC):
-        raise invalid("body", "an object with `decision`, `value` and, optionally, `metric`")
-    decision, value = document["decision"], document["value"]
-    if type(decision) is not str or len(decision) > LONGEST_DECISION:
-        raise invalid("decision", "the id that a decision came with")
-    if type(value) not in (int, float) or not 0 <= value <= LARGEST_REWARD:
-        raise invalid("value", "a number from 0 to the metric's cap")
-    metric = document.get("metric")
-    if metric is not None and (type(metric) is not str or not 0 < len(metric) <= LONGEST_NAME):
-        raise invalid("metric", "the name of a metric")
-    return decision, value, metric
-
-
-def items(document: JsonObject, member: str, limit: int) -> list[object]:
-    """Extract the only member of a batch: a list of 1 to `limit` items."""
-    found = document.get(member)
-    if len(document) != 1 or type(found) is not list or not 1 <= len(found) <= limit:
-        raise invalid(member, f"a list of 1 to {limit} items, and no other member")
-    return found
-
-
-def invalid(argument: str, allowed: str) -> Problem:
-    """Return a 422 problem that does not repeat the value."""
-    return Problem(
-        422, "invalid-argument", f"{argument}: expected {allowed}", members={"argument": argument}
-    )
-
-
-def padded(body: bytes, arms: Sequence[str], longest: int) -> bytes:
-    """Pad JSON with spaces to the length it would have with the longest arm keys.
-
-    Args:
-        body: the response body.
-        arms: all arm keys in it; keys are ASCII and never escaped.
-        longest: the length of the experiment's longest arm key.
-
-    >>> padded(b'{"arm":"b"}', ["b"], 4)
-    b'{"arm":"b"}   '
-    """
-    return body + b" " * (longest * len(arms) - sum(map(len, arms)))

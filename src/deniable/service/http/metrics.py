@@ -26,7 +26,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.metrics_core import Metric
 
-from deniable.service.figures import Figures
+from deniable.service.writer import Figures
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

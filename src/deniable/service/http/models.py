@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.fields import FieldInfo
@@ -28,18 +28,14 @@ from deniable.service.drafts import (
     MAX_TAGS,
     NewArm,
 )
-from deniable.service.http.messages import EXPERIMENT_KEY, NOT_BLANK
+from deniable.service.http.decide_routes import EXPERIMENT_KEY, NOT_BLANK
 from deniable.service.jobs import LARGEST_REWARD, LONGEST_NAME
-from deniable.storage.erasure import Erasure
 from deniable.storage.records import (
     MICRO,
     SCOPES,
-    ApiKey,
     Better,
-    Cell,
     Commitment,
     Experiment,
-    Firm,
     Metric,
     PublishedTable,
     Scope,
@@ -219,7 +215,18 @@ class PurgeRequest(_Request):
     running: Annotated[bool, Field(strict=True)] = False
 
 
-class FirmReply(BaseModel):
+class _Reply(BaseModel):
+    """A response with the attributes of a record."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    @classmethod
+    def of(cls, record: object) -> Self:
+        """Convert from the record."""
+        return cls.model_validate(record)
+
+
+class FirmReply(_Reply):
     """The firm's budget, in nats."""
 
     budget: float
@@ -228,17 +235,6 @@ class FirmReply(BaseModel):
     window_days: int
     starts_at: datetime
     ends_at: Annotated[None, _deprecated("budgets no longer end")] = None
-
-    @classmethod
-    def of(cls, firm: Firm) -> FirmReply:
-        """Convert from the record."""
-        return cls(
-            budget=firm.budget,
-            committed=firm.committed,
-            remaining=firm.remaining,
-            window_days=firm.window_days,
-            starts_at=firm.starts_at,
-        )
 
 
 class ArmReply(BaseModel):
@@ -250,7 +246,7 @@ class ArmReply(BaseModel):
     active: bool
 
 
-class MetricReply(BaseModel):
+class MetricReply(_Reply):
     """One metric."""
 
     name: str
@@ -298,25 +294,18 @@ class ExperimentReply(BaseModel):
             trace_budget=_nats(experiment.trace_nano),
             group=experiment.layer,
             holdout=experiment.holdout / 1000,
-            metrics=[
-                MetricReply(name=m.name, cap=m.cap, better=m.better) for m in experiment.metrics
-            ],
+            metrics=list(map(MetricReply.of, experiment.metrics)),
             **taken,
         )
 
 
-class CellReply(BaseModel):
+class CellReply(_Reply):
     """Counts of one arm in one segment. Private: for the firm's staff only."""
 
     segment: str | None
     arm: str
     shows: int
     clicks: int
-
-    @classmethod
-    def of(cls, cell: Cell) -> CellReply:
-        """Convert from the record."""
-        return cls(segment=cell.segment, arm=cell.arm, shows=cell.shows, clicks=cell.clicks)
 
 
 class CommitmentReply(BaseModel):
@@ -344,7 +333,7 @@ class CommitmentReply(BaseModel):
         )
 
 
-class KeyReply(BaseModel):
+class KeyReply(_Reply):
     """An API key. The secret is included only when it is created."""
 
     id: str
@@ -354,19 +343,6 @@ class KeyReply(BaseModel):
     revoked_at: datetime | None
     last_used_at: datetime | None = None
     secret: str | None = None
-
-    @classmethod
-    def of(cls, key: ApiKey, secret: str | None = None) -> KeyReply:
-        """Convert from the record."""
-        return cls(
-            id=key.id,
-            label=key.label,
-            scopes=key.scopes,
-            created_at=key.created_at,
-            revoked_at=key.revoked_at,
-            last_used_at=key.last_used_at,
-            secret=secret,
-        )
 
 
 class HealthReply(BaseModel):
@@ -390,7 +366,7 @@ def _nats(nano: int | None) -> float | None:
     return None if nano is None else nano / NANO
 
 
-class VerificationReply(BaseModel):
+class VerificationReply(_Reply):
     """Whether the ledger is intact, and the first problem if not."""
 
     sound: bool
@@ -403,17 +379,12 @@ class VerificationReply(BaseModel):
     heads: dict[str, str]
 
 
-class ErasureReply(BaseModel):
+class ErasureReply(_Reply):
     """What was erased. It costs nothing: erased visitors get the zero row."""
 
     decisions: int
     debits: Annotated[dict[str, float], _deprecated("erasing costs nothing")] = {}
     exhausted: Annotated[list[str], _deprecated("erasing exhausts nothing")] = []
-
-    @classmethod
-    def of(cls, outcome: Erasure) -> ErasureReply:
-        """Convert from the service's result."""
-        return cls(decisions=outcome.decisions)
 
 
 class ScratchReply(BaseModel):
@@ -444,7 +415,7 @@ class ScratchReply(BaseModel):
         )
 
 
-class StoredDrawReply(BaseModel):
+class StoredDrawReply(_Reply):
     """A stored decision of a scratch copy, with indices of segment (-1: not listed) and arm."""
 
     id: str

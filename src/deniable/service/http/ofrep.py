@@ -11,7 +11,7 @@ from __future__ import annotations
 import orjson
 
 from deniable._types import JsonObject
-from deniable.service.http.problems import Problem
+from deniable.service.http.messages import Problem
 from deniable.service.jobs import LONGEST_NAME, checked_segment
 from deniable.storage.records import Decision
 

@@ -1,4 +1,4 @@
-"""A process's identity as a writer: a leased chain of decisions that only it extends.
+"""A process's lease of a chain of decisions, which makes it a writer: only it extends the chain.
 
 A writer holds one row of `writers`, marked with a random owner id, and renews its lease in the
 transaction of every batch. An expired lease can be taken over: the new owner continues the chain

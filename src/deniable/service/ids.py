@@ -1,7 +1,22 @@
-"""Visitor ids as keyed HMACs, and loading the key.
+"""Ids of visitors and decisions, as callers know them and as they are stored; and the key for both.
 
-Only `HMAC-SHA256(key, experiment or group, visitor)`, truncated to 16 bytes, is stored. Without the
-key it is impossible to identify the visitor of a row or to link visitors between experiments.
+A visitor id has one form for all its spellings: an id that looks the same must not get a second draw.
+Of this form only `HMAC-SHA256(key, experiment or group, visitor)`, truncated to 16 bytes, is stored.
+Without the key it is impossible to identify the visitor of a row or to link visitors between
+experiments.
+
+A stored decision id has 16 bytes: the experiment's tag (4), a mark (4) and an ending (8). The mark is
+random and shared by decisions that are inserted together. This makes them neighbours in the index, so
+a batch changes few index pages; with random ids it would change one page per decision.
+
+The mark would reveal who came at the same time, so it never leaves the service: ids are shown with
+the mark encrypted by a keyed hash of the ending.
+
+    shown mark = stored mark XOR BLAKE2b(ending; key of the experiment)
+
+Without the key, the 12 bytes after the tag are uniform and independent of those of every other id, as
+long as no two endings are equal (a chance of n^2 / 2^65 among n decisions). Decisions from before
+migration 0004 are shown as they are stored.
 """
 
 from __future__ import annotations
@@ -9,17 +24,79 @@ from __future__ import annotations
 import hmac
 import os
 import stat
-from hashlib import sha256
+import unicodedata
+from hashlib import blake2b, sha256
+from itertools import chain
 from pathlib import Path
 
 from sqlalchemy import Connection, insert, select
 
-from deniable.errors import InvalidArgumentError, WrongStateError
+from deniable.errors import InvalidArgumentError, UnknownNameError, WrongStateError
 from deniable.storage.commitments import linked, lock_chain, record
 from deniable.storage.schema import commitments, facts
 
-ENVIRONMENT = "DENIABLE_VISITOR_KEY"
-KEY_BYTES = 32
+INVISIBLE = (
+    (0x00, 0x1F),
+    (0x7F, 0x9F),
+    (0xAD, 0xAD),
+    (0x34F, 0x34F),
+    (0x600, 0x605),
+    (0x61C, 0x61C),
+    (0x6DD, 0x6DD),
+    (0x70F, 0x70F),
+    (0x890, 0x891),
+    (0x8E2, 0x8E2),
+    (0x115F, 0x1160),
+    (0x17B4, 0x17B5),
+    (0x180B, 0x180F),
+    (0x200B, 0x200F),
+    (0x202A, 0x202E),
+    (0x2060, 0x206F),
+    (0x3164, 0x3164),
+    (0xFE00, 0xFE0F),
+    (0xFEFF, 0xFEFF),
+    (0xFFA0, 0xFFA0),
+    (0xFFF0, 0xFFFB),
+    (0x110BD, 0x110BD),
+    (0x110CD, 0x110CD),
+    (0x13430, 0x1343F),
+    (0x1BCA0, 0x1BCA3),
+    (0x1D173, 0x1D17A),
+    (0xE0000, 0xE0FFF),
+)
+"""Characters that are not part of an id, by first and last code point.
+
+Unicode's controls (Cc), format characters (Cf) and whatever else it says to ignore by default: fillers
+and variation selectors. Written out, because each version of Python has its own version of Unicode.
+"""
+
+_REMOVED = dict.fromkeys(chain.from_iterable(range(first, last + 1) for first, last in INVISIBLE))
+
+
+def normalised(visitor: str) -> str:
+    r"""Normalise an id: no invisible characters, Unicode's composed form, no surrounding white space.
+
+    Case is kept, because it may distinguish two ids.
+
+    >>> normalised(" v-1\n"), normalised("v\u200b-1"), normalised("Cafe\u0301") == "Caf\u00e9"
+    ('v-1', 'v-1', True)
+    """
+    if visitor.isascii() and visitor.isprintable():
+        return visitor.strip()
+    return unicodedata.normalize("NFC", visitor.translate(_REMOVED)).strip()
+
+
+def spellings(visitor: str) -> list[str]:
+    r"""All forms under which decisions of an id may be stored, the oldest first.
+
+    At first ids were stored as written, then composed and trimmed, now without invisible characters.
+
+    >>> spellings("v-1"), spellings(" v\u200b")
+    (['v-1'], [' v\u200b', 'v\u200b', 'v'])
+    """
+    trimmed = unicodedata.normalize("NFC", visitor.strip())
+    return [*dict.fromkeys((visitor, trimmed, normalised(visitor)))]
+
 
 _INNER, _OUTER = (bytes(byte ^ pad for byte in range(256)) for pad in (0x36, 0x5C))
 """The two paddings of HMAC (RFC 2104), as byte translation tables."""
@@ -67,6 +144,61 @@ def layer_scope(layer: str) -> bytes:
 def holdout_scope(experiment: bytes) -> bytes:
     """Scope of the hash that selects an experiment's holdout."""
     return b"holdout" + experiment
+
+
+_number = int.from_bytes
+
+
+class DecisionIds:
+    """Converts between the two forms of an experiment's decision ids.
+
+    Args:
+        key: key for visitor HMACs; the key for ids is derived from it.
+        experiment: the experiment's id.
+
+    >>> ids = DecisionIds(b"k" * 32, bytes(16))
+    >>> ids.shown(bytes(16))
+    '00000000a6ad86800000000000000000'
+    >>> ids.stored(bytes.fromhex(ids.shown(b"tagsmarktheending"[:16]))).decode()
+    'tagsmarktheendin'
+    """
+
+    __slots__ = ("_keyed",)
+
+    def __init__(self, key: bytes, experiment: bytes) -> None:
+        own = hmac.digest(key, b"deniable decision ids" + experiment, "sha256")
+        self._keyed = blake2b(key=own, digest_size=4)
+
+    def shown(self, stored: bytes) -> str:
+        """The id that leaves, as hexadecimal digits."""
+        hashed = self._keyed.copy()
+        hashed.update(stored[8:])
+        mask = _number(hashed.digest(), "big") << 64
+        return (_number(stored, "big") ^ mask).to_bytes(16, "big").hex()
+
+    def stored(self, shown: bytes) -> bytes:
+        """Return the stored form of a shown id. The operation is its own inverse."""
+        return bytes.fromhex(self.shown(shown))
+
+
+def id_bytes(kind: str, text: str) -> bytes:
+    """Return the bytes of an id in hexadecimal digits; a text that is none names nothing.
+
+    >>> id_bytes("API key", "checkout")
+    Traceback (most recent call last):
+    ...
+    deniable.errors.UnknownNameError: no API key is called 'checkout'
+    """
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        raise UnknownNameError(kind, text) from None
+
+
+# -- the key -------------------------------------------------------------------------------------
+
+ENVIRONMENT = "DENIABLE_VISITOR_KEY"
+KEY_BYTES = 32
 
 
 def fingerprint(key: bytes) -> bytes:

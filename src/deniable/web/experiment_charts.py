@@ -1,0 +1,301 @@
+"""The charts of an experiment's page, what it does and what it has learned: each with words and data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from deniable._types import Record
+from deniable.charts.cache import specification
+from deniable.charts.experiments import (
+    MOST_ARMS,
+    REGRET_SERIES,
+    regret_against_bound,
+    segment_risks,
+    totals_over_time,
+)
+from deniable.charts.results import delay_curve, lift_sequence, rates_with_bands, traffic_by_arm
+from deniable.service.result_figures import ResultFigures
+from deniable.service.result_health import ResultHealth
+from deniable.service.result_records import Difference, Results
+from deniable.storage.counts import Sample
+from deniable.storage.records import Experiment
+from deniable.web.risks import SegmentRisk, regret_bound
+from deniable.web.standing import Standing
+from deniable.web.wording import duration, in_nats, nats, percent, whole
+
+CURVE_POINTS = 40
+_UNITS = {"shows": "visitors", "clicks": "successes"}
+
+
+@dataclass(frozen=True)
+class PageChart:
+    """A chart with everything that the macro `chart` takes."""
+
+    name: str
+    title: str
+    summary: str
+    template: Record
+    datasets: dict[str, list[Record]]
+    table: Record
+
+    @property
+    def spec(self) -> Record:
+        """The specification with its data."""
+        return {**self.template, "datasets": self.datasets}
+
+
+def live_charts(
+    *,
+    experiment: Experiment,
+    standing: Standing,
+    samples: Sequence[Sample],
+    risks: Sequence[tuple[SegmentRisk, str]],
+    bound: float,
+) -> list[PageChart]:
+    """All charts that there is something to draw for."""
+    if not standing.visitors:
+        return []
+    found = [
+        _over_time(experiment, samples, "shows"),
+        _over_time(experiment, samples, "clicks"),
+        _regret(experiment, standing, samples, bound),
+    ]
+    if risks:
+        found.append(_risks(experiment, [risk for risk, _ in risks]))
+    return found
+
+
+def _over_time(experiment: Experiment, samples: Sequence[Sample], what: str) -> PageChart:
+    arms = [arm.key for arm in experiment.arms]
+    moments = [(sample.taken_at, getattr(sample, what)) for sample in samples]
+    if experiment.started_at:
+        moments.insert(0, (experiment.started_at, (0,) * len(arms)))
+    if experiment.stopped_at:
+        moments = [(min(moment, experiment.stopped_at), totals) for moment, totals in moments]
+    drawn = arms[:MOST_ARMS]
+    records = [
+        {"time": moment.isoformat(), "arm": arm, "total": totals[i]}
+        for moment, totals in moments
+        for i, arm in enumerate(drawn)
+    ]
+    last = moments[-1][1]
+    most = max(range(len(arms)), key=lambda i: last[i])
+    noun = "visitors were shown" if what == "shows" else "successes came from"
+    return PageChart(
+        f"{what}-chart",
+        "Shows over time" if what == "shows" else "Successes over time",
+        f"{whole(last[most])} of {whole(sum(last))} {noun} “{arms[most]}”, more than any other arm.",
+        specification(totals_over_time, tuple(drawn), _UNITS[what]),
+        {"totals": records},
+        {
+            "columns": ["Time (UTC)", *arms],
+            "rows": [
+                [f"{moment:%-d %b %H:%M:%S}", *(whole(n) for n in totals)]
+                for moment, totals in moments[::-1]
+            ],
+        },
+    )
+
+
+def _regret(
+    experiment: Experiment, standing: Standing, samples: Sequence[Sample], bound: float
+) -> PageChart:
+    visitors = standing.visitors
+    seen = [(sum(sample.shows), sample.lost) for sample in samples]
+    # Round numbers, so that most of the curve stays the same as visitors come.
+    rounded = {int(float(f"{visitors * i / CURVE_POINTS:.2g}")) for i in range(CURVE_POINTS)}
+    steps = sorted({n for n in rounded if 0 < n < visitors} | {1, visitors})
+    bounds = [(n, regret_bound(experiment, n)) for n in steps]
+    at_random = [(n, standing.lost_at_random * n / visitors) for n in (0, *steps)]
+    records = [
+        {"visitors": n, "clicks": clicks, "series": series}
+        for series, points in zip(
+            REGRET_SERIES, ([(0, 0.0), *seen], at_random, bounds), strict=True
+        )
+        for n, clicks in points
+    ]
+    return PageChart(
+        "regret-chart",
+        "Clicks lost, against the bound",
+        f"About {whole(standing.lost)} clicks lost so far to learning and to privacy; random arms "
+        f"would have lost about {whole(standing.lost_at_random)}. {_bound_words(bound, visitors)}",
+        specification(regret_against_bound),
+        {"regret": records},
+        {
+            "columns": ["Visitors", "Lost, estimated", "Bound"],
+            "rows": [
+                [whole(n), whole(lost), whole(regret_bound(experiment, n))]
+                for n, lost in seen[::-1]
+            ],
+        },
+    )
+
+
+def _bound_words(bound: float, visitors: int) -> str:
+    if bound >= visitors:
+        return "The bound says nothing yet: it is still above one click for each visitor."
+    return f"The theory’s bound on the average loss is {whole(bound)}."
+
+
+def _risks(experiment: Experiment, risks: Sequence[SegmentRisk]) -> PageChart:
+    names = [risk.segment for risk in risks]
+    at_cap = sum(risk.bound for risk in risks)
+    return PageChart(
+        "risks-chart",
+        "Risk of the next visitor, against the cap",
+        f"The dashed line is the cap of {in_nats(experiment.budget)}. "
+        f"{at_cap} of {len(risks)} shown here have reached it; no visitor can be above it.",
+        specification(segment_risks, len(risks), experiment.budget),
+        {
+            "risks": [
+                {"segment": name, "risk": risk.risk}
+                for name, risk in zip(names, risks, strict=True)
+            ]
+        },
+        {
+            "columns": ["Segment", "Risk (nats)", "Cap (nats)"],
+            "rows": [
+                [name, nats(risk.risk), nats(risk.cap)]
+                for name, risk in zip(names, risks, strict=True)
+            ],
+        },
+    )
+
+
+# -- what it has learned ---------------------------------------------------------------------------
+
+
+def result_charts(figures: ResultFigures, health: ResultHealth | None = None) -> list[PageChart]:
+    """All charts that there is something reliable to draw for."""
+    found = [_lift(figures, place) for place in figures.places]
+    if any(one.estimate is not None for one in figures.results.rates):
+        found.append(_rates(figures))
+    if figures.traffic:
+        found.append(_traffic(figures))
+    if health is not None and health.delays:
+        found.append(_delays(health))
+    return found
+
+
+def _lift(figures: ResultFigures, place: str | None) -> PageChart:
+    results = figures.results
+    records = [one for one in figures.lifts if one["segment"] == place]
+    now = [one for one in _present(results, place) if one.low is not None]
+    ahead = [f"“{one.arm}” {results.change(one)}" for one in now]
+    said = "; ".join(ahead) or "too early for any arm"
+    unit = "points" if results.cap == 1 else results.metric
+    names = [one.segment for one in results.segments]
+    return PageChart(
+        "lift-all" if place is None else f"lift-{names.index(place)}",
+        place or "All segments",
+        f"Against “{results.default_arm}”, at every look: {said}.",
+        specification(lift_sequence, figures.arms, results.default_arm, results.cap == 1),
+        {"lifts": records},
+        {
+            "columns": ["Visitors", "Arm", f"Lift ({unit})", "From", "To"],
+            "rows": [
+                [
+                    whole(one["visitors"]),
+                    one["arm"],
+                    *(f"{one[end]:+.3g}" for end in ("estimate", "low", "high")),
+                ]
+                for one in records[::-1]
+            ],
+        },
+    )
+
+
+def _present(results: Results, place: str | None) -> tuple[Difference, ...]:
+    if place is None:
+        return results.whole
+    return next(one.differences for one in results.segments if one.segment == place)
+
+
+def _rates(figures: ResultFigures) -> PageChart:
+    results = figures.results
+    known = [one for one in results.rates if one.estimate is not None]
+    segments = list(dict.fromkeys(one.segment for one in known))
+    records = [
+        {
+            "segment": one.segment,
+            "arm": one.arm,
+            "estimate": one.estimate,
+            "low": one.low,
+            "high": one.high,
+        }
+        for one in known
+    ]
+    best = max(known, key=lambda one: one.estimate or 0.0)
+    return PageChart(
+        "rates-chart",
+        "Means by segment",
+        f"The highest mean is that of “{best.arm}” for {best.segment}: {results.level(best)}, "
+        f"at every look between {results.span(best).replace(' to ', ' and ')}.",
+        specification(rates_with_bands, figures.arms, len(segments), results.cap == 1),
+        {"rates": records},
+        {
+            "columns": ["Segment", "Arm", "Shown", "Mean", "Interval"],
+            "rows": [
+                [one.segment, one.arm, whole(one.shows), results.level(one), results.span(one)]
+                for one in known
+            ],
+        },
+    )
+
+
+def _traffic(figures: ResultFigures) -> PageChart:
+    place = {arm: number for number, arm in enumerate(figures.arms)}
+    records: list[Record] = [{**one, "position": place[one["arm"]]} for one in figures.traffic]
+    if len({one["visitors"] for one in records}) == 1:  # an area needs two ends
+        records = [{**one, "visitors": 0} for one in records] + records
+    last = records[-len(figures.arms) :]
+    most = max(last, key=lambda one: one["share"])
+    by_moment: dict[int, list[float]] = {}
+    for one in records:
+        by_moment.setdefault(one["visitors"], []).append(one["share"])
+    return PageChart(
+        "traffic-chart",
+        "Traffic by arm",
+        f"Of the latest visitors {percent(most['share'], 0)} were shown “{most['arm']}”.",
+        specification(traffic_by_arm, figures.arms),
+        {"traffic": records},
+        {
+            "columns": ["Visitors", *figures.arms],
+            "rows": [
+                [whole(moment), *(percent(share) for share in shares)]
+                for moment, shares in [*by_moment.items()][::-1]
+            ],
+        },
+    )
+
+
+def _delays(health: ResultHealth) -> PageChart:
+    half, most = health.delays[5][1], health.delays[9][1]
+    long = max(seconds for _, seconds in health.delays) >= 2 * 3600
+    return PageChart(
+        "delay-chart",
+        "Rewards by delay",
+        f"Half of the rewards came within {duration(half)}, nine in ten within {duration(most)}.",
+        specification(delay_curve, "hours" if long else "minutes"),
+        {
+            "delays": [
+                {"minutes": seconds / 60, "hours": seconds / 3600, "share": share}
+                for share, seconds in health.delays
+            ]
+        },
+        {
+            "columns": ["Share of rewards", "Within"],
+            "rows": [[percent(share, 0), duration(seconds)] for share, seconds in health.delays],
+        },
+    )
+
+
+def prepare() -> None:
+    """Make one chart of each kind, so that the first page finds most of the work done."""
+    specification(totals_over_time, ("old", "new"), _UNITS["shows"])
+    specification(regret_against_bound)
+    specification(segment_risks, 2, 1.0)
+    specification(lift_sequence, ("old", "new"), "old", True)
+    specification(rates_with_bands, ("old", "new"), 2, True)
+    specification(traffic_by_arm, ("old", "new"))
