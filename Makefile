@@ -47,6 +47,8 @@ system:
 test: system quick-lint
 	@$(MAKE) --no-print-directory -j2 types suite
 
+# Workers are processes already: threads of their own would only wait for each other.
+suite: export OPENBLAS_NUM_THREADS := 1
 suite: $(READY)
 	$(BIN)/python -m pytest -n auto --dist worksteal
 

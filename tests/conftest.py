@@ -95,8 +95,8 @@ FIXTURES = {"browser": "browser", "postgres": "postgres", "postgres_database": "
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Tests wait for processes, browsers and timers as often as they compute."""
-    return (os.cpu_count() or 1) + 2
+    """One more than there are cores: some tests wait for a process, a browser or a timer."""
+    return (os.cpu_count() or 1) + 1
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

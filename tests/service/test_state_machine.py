@@ -1,4 +1,4 @@
-"""Every use-case in any order against a simple model: 160 runs of 50 steps on each store, all different."""
+"""Every use-case in any order against a simple model: 160 runs of 50 steps on each store, none twice."""
 
 from __future__ import annotations
 
