@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 SERVER := $(VENV)/.server-ready
 READY  := $(VENV)/.ready
-PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 # Modules are compiled once, not by each of a hundred processes, whatever the user's setting.
 export PYTHONDONTWRITEBYTECODE :=
@@ -16,11 +16,11 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(SERVER): $(BIN)/python pyproject.toml constraints.txt
-	$(PIP) -e '.[server]'
+	$(PIP) -c constraints.txt -e '.[server]'
 	@touch $@
 
-$(READY): $(BIN)/python pyproject.toml constraints.txt
-	$(PIP) -e '.[dev]'
+$(READY): $(BIN)/python pyproject.toml constraints.txt constraints-dev.txt
+	$(PIP) -c constraints-dev.txt -e '.[dev]'
 	@touch $@ $(SERVER)
 
 run: $(SERVER)

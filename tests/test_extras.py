@@ -194,12 +194,18 @@ def test_the_core_is_four_distributions() -> None:
 
 
 def test_every_direct_dependency_is_pinned() -> None:
-    lines = (ROOT / "constraints.txt").read_text().splitlines()
-    pinned = {_name(line) for line in lines if "==" in line}
+    product, tools = (_pins(name) for name in ("constraints.txt", "constraints-dev.txt"))
     named = {_name(line) for line in PROJECT["dependencies"]}
-    named |= set().union(*map(_distributions, OPTIONAL))
-    assert named <= pinned, named - pinned
+    assert named | _distributions("all") <= product
+    assert set().union(*map(_distributions, OPTIONAL)) <= product | tools
+    assert not product & tools
+
+
+def _pins(file: str) -> set[str]:
+    """The distributions that a file pins; it names no index host."""
+    lines = (ROOT / file).read_text().splitlines()
     assert not any("://" in line for line in lines)
+    return {_name(line) for line in lines if "==" in line}
 
 
 def _distributions(extra: str) -> set[str]:
