@@ -46,6 +46,20 @@ def test_without_a_budget_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert "349,818" in out  # the constant bound at budget 3, of two segments
 
 
+def test_bounds_are_shown_on_request_where_clicks_are_expected(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    options = ["plan", "--arms", "4", "--visitors", "1e6", "--base-rate", ".05"]
+    assert main(options) == 0
+    short = capsys.readouterr().out
+    assert "regret bound" not in short.rpartition("--bounds shows regret bounds")[0]
+    assert "Recommended: budget" in short
+    assert main([*options, "--bounds"]) == 0
+    long = capsys.readouterr().out
+    assert "elasticity of the bound" in long
+    assert "--bounds" not in long
+
+
 def test_shares(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "--arms", "2", "--visitors", "1e5", "--shares", ".7,.3", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["shares"] == [0.7, 0.3]

@@ -124,8 +124,19 @@ def test_it_is_told_first_and_bounds_later() -> None:
     assert rows["random arms"][2] != "0"
     assert rows["perfect information"][2] == "0"
     assert "joint, budget 1" in rows
-    without = [section.title for section in plan_sections(deniable.plan(**SIZES))]
-    assert not any("expect" in title for title in without)
+    assert [section.title for section in sections if section.folded] == ["What it costs"]
+    assert titles[-1] == "What it costs"
+    without = plan_sections(deniable.plan(**SIZES))
+    assert not any("expect" in section.title or section.folded for section in without)
+
+
+def test_bounds_are_folded_in_a_notebook_where_clicks_are_expected() -> None:
+    shown, folded = planned()._repr_html_().split("<details>", 1)
+    assert "regret bound" not in shown
+    assert "Recommended: budget" in shown
+    assert folded.startswith("<summary>What it costs</summary>")
+    assert "regret bound, joint" in folded
+    assert "<details>" not in deniable.plan(**SIZES)._repr_html_()
 
 
 def test_a_plan_without_a_base_rate_expects_nothing() -> None:

@@ -13,7 +13,7 @@ from deniable._types import JsonObject
 from deniable.cli.printing import AsJson, ChartFile, check_chart, write_chart
 from deniable.errors import NANO, InvalidArgumentError
 from deniable.expectations.prior import SEGMENTS
-from deniable.planning.report import Section
+from deniable.planning.sections import Section
 from deniable.portfolio.allocation import Allocation
 from deniable.portfolio.participation import RealizedRisk, realized_risk
 from deniable.portfolio.rules import RuleOutcome, compare_rules

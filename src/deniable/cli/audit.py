@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from deniable.audit.live import LiveAudit
     from deniable.audit.log import LogAudit
     from deniable.audit.report import Audit
-    from deniable.planning.report import Section
+    from deniable.planning.sections import Section
 
 Record = Annotated[bool, typer.Option("--record", help="Record the verdict in the ledger.")]
 
@@ -74,7 +74,7 @@ def audit_experiment(
 def audit_sections(found: Audit) -> list[Section]:
     """The audit, told to a person."""
     from deniable.audit.exact import decimal
-    from deniable.planning.report import Section
+    from deniable.planning.sections import Section
 
     promise = found.promise
     checks = tuple(
@@ -150,7 +150,7 @@ def audit_firm(
 
 def firm_sections(found: FirmAudit) -> list[Section]:
     """The audit, told to a person."""
-    from deniable.planning.report import Section
+    from deniable.planning.sections import Section
     from deniable.storage.times import as_datetime
 
     peaks = tuple(
@@ -262,7 +262,7 @@ def audit_live(
 
 def live_sections(experiment: str, found: LiveAudit) -> list[Section]:
     """The audit, told to a person."""
-    from deniable.planning.report import Section
+    from deniable.planning.sections import Section
 
     checks = tuple((check.name, check.outcome) for check in found.checks)
     return [
@@ -301,7 +301,7 @@ def audit_log(
 
 def log_sections(found: LogAudit) -> list[Section]:
     """The audit, told to a person."""
-    from deniable.planning.report import Section
+    from deniable.planning.sections import Section
 
     chains = tuple((name, *end.split(":")) for name, end in found.heads.items())
     experiments = tuple(

@@ -14,7 +14,7 @@ from deniable.cli.printing import AsJson, ChartFile, check_chart, write_chart
 from deniable.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from deniable.planning.report import Section
+    from deniable.planning.sections import Section
     from deniable.portfolio.layers import LayerDesign
 
 app = typer.Typer(add_completion=False)
@@ -65,7 +65,7 @@ def layers(
 
 def layer_sections(design: LayerDesign) -> list[Section]:
     """The layers, told to a person."""
-    from deniable.planning.report import Section
+    from deniable.planning.sections import Section
 
     shown = design.rows()
     body = tuple(

@@ -18,7 +18,7 @@ from deniable.strategies import STRATEGIES
 if TYPE_CHECKING:
     from deniable.planning.arm_plan import ArmPlan
     from deniable.planning.plan import Plan
-    from deniable.planning.report import Section
+    from deniable.planning.sections import Section
     from deniable.planning.trace import TraceCost
 
 app = typer.Typer(add_completion=False)
@@ -97,6 +97,9 @@ def plan(
     source: Annotated[
         Path | None, typer.Option("--from", help="Read options from a plan.toml file.")
     ] = None,
+    bounds: Annotated[
+        bool, typer.Option("--bounds", help="Show the bounds too where clicks are expected.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     chart: Annotated[
         Path | None, typer.Option(help="Write a chart to a .svg, .png, .pdf or .html file.")
@@ -174,18 +177,21 @@ def plan(
             heterogeneity=HETEROGENEITY if heterogeneity is None else heterogeneity,
             per_day=None if per_day is None else whole("per_day", per_day, 1, 10**12),
         )
-        sections = plan_sections(found)
+        trace_cost = None
         if found.trace is not None:
             rates = (RATE if base_rate is None else base_rate, LIFT if lift is None else lift)
             costs = found.trace_costs(base_rate=rates[0], lift=rates[1])
-            sections.insert(-2, trace_cost_section(costs, *rates))
+            trace_cost = trace_cost_section(costs, *rates)
+        sections = plan_sections(found, trace_cost)
     if as_json:
         document = planned.to_dict()
         if costs:
             document["trace_costs"] = [asdict(cost) for cost in costs]
         typer.echo(json.dumps(document, indent=2))
     else:
-        print_sections(sections)
+        print_sections([section for section in sections if bounds or not section.folded])
+        if not bounds and any(section.folded for section in sections):
+            typer.echo("--bounds shows regret bounds too, which hold for any click rates.")
     write_chart(planned.chart, chart)
 
 

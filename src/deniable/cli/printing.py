@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from altair.typing import ChartType
     from rich.console import Console
 
-    from deniable.planning.report import Section
+    from deniable.planning.sections import Section
 
 T = TypeVar("T")
 

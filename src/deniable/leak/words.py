@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from deniable.leak.budgets import MechanismCost
 from deniable.leak.measuring import Estimate, ExperimentLeak, Guesses, SegmentBelief, VariantLeak
 from deniable.leak.report import Leak
-from deniable.planning.report import Section
+from deniable.planning.sections import Section
 
 if TYPE_CHECKING:
     from deniable.charts.leak import BudgetFigures

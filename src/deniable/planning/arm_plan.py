@@ -10,7 +10,8 @@ from deniable import _validation as check
 from deniable._types import JsonObject
 from deniable.errors import InvalidArgumentError
 from deniable.expectations.prior import SEGMENTS
-from deniable.planning.report import Section, clock_words, plural, sections_html
+from deniable.planning.report import clock_words, plural
+from deniable.planning.sections import Section, sections_html
 from deniable.privacy.belief import highest_belief
 from deniable.privacy.exploration import exhaustion_clock
 from deniable.strategies.arm_budgets import ArmConstantStrategy, ArmDynamicStrategy

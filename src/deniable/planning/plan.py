@@ -189,7 +189,8 @@ class Plan:
         return plan_chart(self)
 
     def _repr_html_(self) -> str:
-        from deniable.planning.report import plan_sections, sections_html
+        from deniable.planning.report import plan_sections
+        from deniable.planning.sections import sections_html
 
         return sections_html(plan_sections(self), self.chart())
 

@@ -3,33 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from html import escape
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
 from deniable.expectations.surface import MOST_BUDGETS, ROUGH
 from deniable.planning.plan import Plan, StrategySummary
+from deniable.planning.sections import Section
 from deniable.planning.trace import TraceCost
 from deniable.strategies.rules import GRADE_WORDS
 
-if TYPE_CHECKING:
-    from altair.typing import ChartType
 
+def plan_sections(plan: Plan, trace_cost: Section | None = None) -> list[Section]:
+    """Return the plan as text for people, the folded sections last.
 
-@dataclass(frozen=True)
-class Section:
-    """A heading, a paragraph, and a table, which may be empty."""
+    Where clicks are expected, bounds are folded: they hold for any click rates and say little.
 
-    title: str
-    text: str
-    header: tuple[str, ...] = ()
-    rows: tuple[tuple[str, ...], ...] = ()
-
-
-def plan_sections(plan: Plan) -> list[Section]:
-    """Return the plan as text for people."""
+    Args:
+        plan: the plan.
+        trace_cost: the section on what its trace budget costs, if that was simulated.
+    """
     named = "budget" if plan.chosen else "recommended budget"
-    return [
+    folded = plan.expected is not None
+    sections = [
         *expected_sections(plan),
         Section(
             f"{plan.n_arms} arms, {plan.horizon:,} visitors, "
@@ -38,14 +32,16 @@ def plan_sections(plan: Plan) -> list[Section]:
         ),
         _segments(plan),
         *_trace(plan),
-        _strategies(plan),
-        *([] if plan.chosen else [_grid(plan)]),
+        *([] if trace_cost is None else [trace_cost]),
+        replace(_strategies(plan), folded=folded),
+        *([] if plan.chosen else [replace(_grid(plan), folded=folded)]),
         Section(
             f"Recommended: budget {plan.recommendation.budget:.4g}, "
             f"{plan.recommendation.strategy} strategy, {plan.recommendation.grade}",
             recommendation_words(plan),
         ),
     ]
+    return sorted(sections, key=lambda section: section.folded)
 
 
 RIVAL_WORDS = {
@@ -323,25 +319,6 @@ def chart_summaries(plan: Plan) -> dict[str, str]:
         else f"{silent} at this budget: they say nothing.",
         "elasticity": " ".join(f"{one.title}: {_lower(one.reading_words)}" for one in shown),
     }
-
-
-def sections_html(sections: Sequence[Section], chart: ChartType) -> str:
-    """Render the sections and the chart as one HTML fragment, static and self-contained."""
-    import vl_convert
-
-    parts = []
-    for section in sections:
-        parts.append(f"<h4>{escape(section.title)}</h4>")
-        if section.text:
-            parts.append(f"<p>{escape(section.text)}</p>")
-        if section.rows:
-            head = "".join(f"<th>{escape(cell)}</th>" for cell in section.header)
-            body = "".join(
-                "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>"
-                for row in section.rows
-            )
-            parts.append(f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
-    return "\n".join([*parts, vl_convert.vegalite_to_svg(chart.to_dict())])
 
 
 def _trace(plan: Plan) -> list[Section]:
