@@ -202,7 +202,7 @@ def allocation_sections(
     found: Allocation, extras: Extras, rows: int, assumed: int = 0
 ) -> list[Section]:
     """The allocation, told to a person; `assumed` experiments named no segments."""
-    expected = found.portfolio.objective == "expected"
+    total = "expected loss" if found.portfolio.objective == "expected" else "total regret"
     return [
         Section(
             f"{found.portfolio.size:,} experiments, firm budget {found.firm_budget:g}, "
@@ -210,8 +210,8 @@ def allocation_sections(
             _verdict(found, extras),
         ),
         _experiments(found, rows, assumed),
-        _rules(extras, "expected loss" if expected else "total regret"),
-        *_optional(extras),
+        _rules(extras, total),
+        *_optional(extras, total),
         Section("Certificate", _certificate(found)),
     ]
 
@@ -293,7 +293,7 @@ def _rules(extras: Extras, title: str) -> Section:
     return Section("Against other rules", text, header, body)
 
 
-def _optional(extras: Extras) -> Iterator[Section]:
+def _optional(extras: Extras, total: str) -> Iterator[Section]:
     if extras.curve is not None:
         curve = extras.curve
         columns = (curve.firm_budgets, curve.total_regret, curve.share_of_gain, curve.shadow_value)
@@ -301,7 +301,7 @@ def _optional(extras: Extras) -> Iterator[Section]:
             (f"{budget:.4g}", f"{regret:,.0f}", f"{part:.1%}", f"{price:,.4g}")
             for budget, regret, part, price in zip(*columns, strict=True)
         )
-        header = ("firm budget", "total regret", "share of the largest gain", "lambda")
+        header = ("firm budget", total, "share of the largest gain", "lambda")
         text = f"Beyond {curve.unlimited_cost:.6g} nats nothing is gained."
         yield Section("What if", text, header, body)
     if extras.share_budget is not None:
