@@ -37,8 +37,8 @@ from deniable.service.sessions import Sessions
 from deniable.service.visitor_requests import VisitorRequests
 from deniable.service.writer import Figures, Writer
 from deniable.storage.connect import connect
+from deniable.storage.idempotency import Idempotency
 from deniable.storage.records import Decision
-from deniable.storage.replies import Idempotency
 from deniable.storage.store import Store
 
 if TYPE_CHECKING:
