@@ -9,6 +9,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from deniable import _numbers
+from deniable.analysis.leaderboard import Leaderboard
 from deniable.errors import NANO, DeniableError, UnknownNameError
 from deniable.service.http.auth import Service
 from deniable.service.http.messages import Problem
@@ -18,7 +19,6 @@ from deniable.strategies import table_rules
 from deniable.web import answers
 from deniable.web.access import Runner, RunSubmission, Viewer
 from deniable.web.overview import current_firm
-from deniable.web.standing import Standing
 from deniable.web.wording import factor, in_nats, nats, odds_words
 
 router = APIRouter(include_in_schema=False)
@@ -83,7 +83,7 @@ def _page(
 ) -> Response:
     """The question; after a refusal with what was typed, and what is wrong beside its field."""
     action, key = _action(name), experiment.key
-    ranked = Standing(experiment, service.experiments.counts(key)).leaderboard()
+    ranked = Leaderboard(experiment, service.experiments.counts(key)).rows()
     return answers.show_form(
         request,
         "action.html",
@@ -94,7 +94,7 @@ def _page(
         action=action,
         name=name,
         says=action.says(experiment, current_firm(service)),
-        ranked=[one for one in ranked if one.arm.active],
+        ranked=[one for one in ranked if one.active],
     )
 
 

@@ -12,6 +12,9 @@ from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
 from deniable import _numbers
+from deniable.analysis.leaderboard import Leaderboard
+from deniable.analysis.result_health import Health
+from deniable.analysis.segment_risk import random_share
 from deniable.errors import NANO, DeniableError, UnknownNameError
 from deniable.service.drafts import MAX_DAYS
 from deniable.service.firm import MAX_NANO
@@ -23,9 +26,7 @@ from deniable.web import answers
 from deniable.web.access import PrivacySubmission, Reader, Viewer
 from deniable.web.alerts import Alert, alerts
 from deniable.web.listing import LIVE, Listing, csv_answer, pages
-from deniable.web.risks import random_share
-from deniable.web.standing import Standing
-from deniable.web.watcher import Health, Watcher
+from deniable.web.watcher import Watcher
 
 if TYPE_CHECKING:
     from deniable.service.demo import TrackerScore
@@ -187,21 +188,21 @@ def _rows(service: Deniable, found: Found, health: dict[str, Health]) -> list[Ro
     counts = service.experiments.all_counts(found.experiments)
     tables = service.experiments.tables_in_force(found.experiments)
     return [
-        _row(Standing(one, counts[one.key]), tables.get(one.key), health, found.labels[one.key])
+        _row(Leaderboard(one, counts[one.key]), tables.get(one.key), health, found.labels[one.key])
         for one in found.experiments
     ]
 
 
 def _row(
-    standing: Standing, table: PublishedTable | None, health: dict[str, Health], labels: Labels
+    board: Leaderboard, table: PublishedTable | None, health: dict[str, Health], labels: Labels
 ) -> Row:
     return Row(
-        standing.experiment,
-        standing.visitors,
-        random_share(standing, table),
-        standing.success_rate,
-        standing.gain_over_random,
-        health.get(standing.experiment.key),
+        board.experiment,
+        board.visitors,
+        random_share(board, table),
+        board.click_rate,
+        board.gain_over_random,
+        health.get(board.experiment.key),
         labels,
     )
 
@@ -209,7 +210,7 @@ def _row(
 def _alerts(request: Request, firm: Firm | None) -> list[Alert]:
     watcher: Watcher = request.app.state.watcher
     figures = service_of(request).figures
-    return alerts(firm, watcher.standings(), watcher.health, figures)
+    return alerts(firm, watcher.leaderboards(), watcher.health, figures)
 
 
 def _drafts(service: Deniable, totals: dict[str, int]) -> tuple[Experiment, ...]:

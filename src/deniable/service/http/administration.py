@@ -18,6 +18,8 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchem
 from starlette.background import BackgroundTask
 
 from deniable._types import JsonObject
+from deniable.analysis.result_records import Results
+from deniable.analysis.summary import ExperimentSummary
 from deniable.errors import InvalidArgumentError
 from deniable.expectations.prior import HETEROGENEITY, LIFT
 from deniable.planning.plan import Plan, plan
@@ -27,7 +29,6 @@ from deniable.service.http.auth import Service, authenticator_of, require
 from deniable.service.http.decide_routes import EXPERIMENT_KEY, SCRATCH_KEY
 from deniable.service.http.messages import MEDIA_TYPE
 from deniable.service.http.models import Budget
-from deniable.service.result_records import Results
 from deniable.service.scores import LARGEST_SCORE, checked_scores
 from deniable.storage.records import Metric, Scope
 
@@ -113,6 +114,15 @@ def counts(service: Service, key: ExperimentKey) -> list[models.CellReply]:
 def results(service: Service, key: ExperimentKey) -> Results:
     """What an experiment has learned, valid at any look. Private: never hand this to a watcher."""
     return service.experiments.results(key)
+
+
+@read.get("/experiments/{key}/summary", responses=problems(404))
+def summary(service: Service, key: ExperimentKey) -> ExperimentSummary:
+    """Where an experiment stands: leaderboard, rates and risk by segment, totals over time.
+
+    Segments with few visitors are left out. Private: never hand this to a watcher.
+    """
+    return service.experiments.summary(key)
 
 
 @draft.put("/experiments/{key}", responses=problems(404, 409))
