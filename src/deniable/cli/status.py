@@ -118,7 +118,7 @@ def print_summary(found: ExperimentSummary) -> None:
             for one in found.leaderboard
         ],
     )
-    arms = sorted({arm for one in found.segments for arm in one.rates})
+    arms = [*found.segments[0].rates] if found.segments else []
     print_table(
         "Plain rates by segment",
         ("segment", "visitors", *arms),

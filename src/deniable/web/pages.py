@@ -28,8 +28,8 @@ from starlette.responses import RedirectResponse, Response
 
 from deniable.charts.cache import specification
 from deniable.charts.experiments import spending_chart
-from deniable.charts.planning import PANELS
-from deniable.charts.portfolio_page import CHARTS
+from deniable.charts.planning import PANELS as PLAN_PANELS
+from deniable.charts.portfolio import PANELS as ALLOCATION_PANELS
 from deniable.errors import DeniableError
 from deniable.portfolio.table import csv_rows
 from deniable.service.http.app import Application
@@ -190,8 +190,9 @@ def _templates() -> None:
 
 
 def _charts() -> None:
-    for make in (*(panel.make for panel in PANELS.values()), *CHARTS.values(), spending_chart):
-        specification(make)
+    for panel in (*PLAN_PANELS.values(), *ALLOCATION_PANELS.values()):
+        specification(panel.make)
+    specification(spending_chart)
     experiment_charts.prepare()
 
 

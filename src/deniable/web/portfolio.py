@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from deniable import _numbers
 from deniable._types import JsonObject
-from deniable.charts.portfolio_page import CHARTS
+from deniable.charts.portfolio import PANELS
 from deniable.errors import (
     NANO,
     DeniableError,
@@ -77,7 +77,8 @@ def portfolio(request: Request, viewer: Reader) -> Response:
         ours=ours,
         example=EXAMPLE,
         regimes=regimes(),
-        charts={name: allocation_view.filled(name, {}) for name in CHARTS},
+        charts={name: allocation_view.filled(name, {}) for name in PANELS},
+        titles={name: panel.title for name, panel in PANELS.items()},
         drafts=[row["id"] for row in ours.rows if row["committed"] is None],
     )
 
