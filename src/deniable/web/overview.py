@@ -16,9 +16,8 @@ from deniable.analysis.leaderboard import Leaderboard
 from deniable.analysis.result_health import Health
 from deniable.analysis.segment_risk import random_share
 from deniable.errors import NANO, DeniableError, UnknownNameError
-from deniable.service.drafts import MAX_DAYS
-from deniable.service.firm import MAX_NANO
 from deniable.service.http.auth import Service, service_of
+from deniable.service.limits import MAX_DAYS, MAX_NANO
 from deniable.service.service import Deniable
 from deniable.storage.listing import Found, Labels, Search
 from deniable.storage.records import Experiment, Firm, PublishedTable

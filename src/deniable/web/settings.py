@@ -18,9 +18,9 @@ from deniable import _numbers
 from deniable._types import JsonObject
 from deniable.errors import NANO, DeniableError, InvalidArgumentError, UnknownNameError
 from deniable.service import passwords
-from deniable.service.firm import LONGEST_NAME
 from deniable.service.http.auth import Service, authenticator_of, service_of
 from deniable.service.http.messages import Problem
+from deniable.service.limits import LONGEST_FIRM_NAME
 from deniable.service.people import INVITE_HOURS
 from deniable.service.service import Deniable
 from deniable.service.sessions import token_hash
@@ -247,7 +247,7 @@ def _page(
         invite_hours=INVITE_HOURS,
         shortest=passwords.SHORTEST,
         longest=passwords.LONGEST,
-        longest_name=LONGEST_NAME,
+        longest_name=LONGEST_FIRM_NAME,
         wrong=wrong or {},
         given={
             "name": "" if form is None else form.text("name"),

@@ -11,7 +11,8 @@ from starlette.responses import Response
 
 from deniable.errors import ApprovalNeededError, InvalidArgumentError
 from deniable.service.http.auth import service_of
-from deniable.service.jobs import LONGEST_NAME, checked_visitor
+from deniable.service.jobs import checked_visitor
+from deniable.service.limits import LONGEST_NAME
 from deniable.storage.erasure import Erasure
 from deniable.web import answers
 from deniable.web.access import Form, Officer, PrivacySubmission, Viewer
