@@ -38,7 +38,7 @@ from deniable.inference.words import Unit, keeping, sentences
 from deniable.privacy.serving import SPACE
 from deniable.storage import times
 from deniable.storage.records import MICRO, Experiment, Metric, Status
-from deniable.strategies.making import Recipe
+from deniable.strategies.recipe import Recipe
 
 ALPHA = 0.05
 LEAST_SECONDS = 3_600

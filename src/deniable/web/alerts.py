@@ -10,7 +10,7 @@ from deniable.analysis.leaderboard import Leaderboard
 from deniable.analysis.result_health import Health
 from deniable.service.writer import Figures
 from deniable.storage.records import Experiment, Firm
-from deniable.web.answers import MessageKind
+from deniable.web.responses import MessageKind
 from deniable.web.wording import in_nats, nats, percent, whole
 
 SILENT_AFTER = 1_000

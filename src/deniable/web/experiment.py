@@ -28,7 +28,7 @@ from deniable.errors import NANO, DeniableError
 from deniable.service.http.auth import Service
 from deniable.service.service import Deniable
 from deniable.storage.records import Experiment
-from deniable.web import answers
+from deniable.web import responses
 from deniable.web.access import DraftSubmission, Reader, Viewer
 from deniable.web.actions import possible
 from deniable.web.alerts import SILENT_AFTER
@@ -76,13 +76,13 @@ def page(
     viewer: Viewer,
     service: Deniable,
     key: str,
-    typed: answers.Typed = answers.NOTHING_TYPED,
+    typed: responses.Typed = responses.NOTHING_TYPED,
 ) -> Response:
     """The page; after a refusal with the note, or owner and tags, as they were typed."""
     found = service.experiments.get(key)
     values = _values(request, service, found)
     charts = _charts(values)
-    return answers.show_form(
+    return responses.show_form(
         request,
         "experiment.html",
         viewer,
@@ -102,24 +102,24 @@ def page(
 @router.get("/experiments/{key}/live")
 def live(request: Request, _viewer: Reader, service: Service, key: str) -> Response:
     """What changes on the page: its parts as HTML, the data of its charts."""
-    answers.seen(request)
+    responses.mark_active(request)
     found = service.experiments.get(key)
     values = _values(request, service, found)
     charts = _charts(values)
     return JSONResponse(
         {
             "state": [found.status, found.revision],
-            "parts": {name: answers.rendered(f"parts/{name}.html", **values) for name in PARTS},
+            "parts": {name: responses.rendered(f"parts/{name}.html", **values) for name in PARTS},
             "charts": {
                 one.name: {
                     "datasets": one.datasets,
                     "summary": one.summary,
-                    "rows": answers.rendered("parts/rows.html", table=one.table),
+                    "rows": responses.rendered("parts/rows.html", table=one.table),
                 }
                 for one in charts
             },
         },
-        headers=answers.HEADERS,
+        headers=responses.HEADERS,
     )
 
 
@@ -214,9 +214,9 @@ def note(request: Request, form: DraftSubmission, service: Service, key: str) ->
     try:
         service.experiments.note(key, given["text"])
     except DeniableError as error:
-        wrong = answers.beside(error, {"text": "text"}, "text")
-        return page(request, form.viewer, service, key, answers.Typed(given, wrong))
-    return answers.redirect(request, place, "The note is in the ledger.")
+        wrong = responses.field_errors(error, {"text": "text"}, "text")
+        return page(request, form.viewer, service, key, responses.Typed(given, wrong))
+    return responses.redirect(request, place, "The note is in the ledger.")
 
 
 @router.post("/experiments/{key}/labels")
@@ -228,9 +228,9 @@ def label(request: Request, form: DraftSubmission, service: Service, key: str) -
         tags = given["tags"].replace(",", " ").split()
         service.experiments.label(key, owner=given["owner"], tags=tags)
     except DeniableError as error:
-        wrong = answers.beside(error, {"owner": "owner", "tags": "tags"}, "owner")
-        return page(request, form.viewer, service, key, answers.Typed(given, wrong))
-    return answers.redirect(request, place, "Owner and tags are saved.")
+        wrong = responses.field_errors(error, {"owner": "owner", "tags": "tags"}, "owner")
+        return page(request, form.viewer, service, key, responses.Typed(given, wrong))
+    return responses.redirect(request, place, "Owner and tags are saved.")
 
 
 # -- how a site calls it ---------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from deniable._types import JsonObject
 from deniable.analysis.history import committed_at, spending_history
-from deniable.documents.making import KINDS as DOCUMENTS
+from deniable.documents.assembly import KINDS as DOCUMENTS
 from deniable.errors import NANO
 from deniable.storage.account import Balance, firm_settings_of
 from deniable.storage.commitments import actor_in_words

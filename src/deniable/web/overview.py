@@ -21,7 +21,7 @@ from deniable.service.limits import MAX_DAYS, MAX_NANO
 from deniable.service.service import Deniable
 from deniable.storage.listing import Found, Labels, Search
 from deniable.storage.records import Experiment, Firm, PublishedTable
-from deniable.web import answers
+from deniable.web import responses
 from deniable.web.access import PrivacySubmission, Reader, Viewer
 from deniable.web.alerts import Alert, alerts
 from deniable.web.listing import LIVE, Listing, csv_answer, pages
@@ -58,7 +58,7 @@ def _page(
     request: Request,
     viewer: Viewer,
     service: Deniable,
-    typed: answers.Typed = answers.NOTHING_TYPED,
+    typed: responses.Typed = responses.NOTHING_TYPED,
 ) -> Response:
     """The page; after a refusal with the firm's budget as it was typed."""
     watcher: Watcher = request.app.state.watcher
@@ -68,7 +68,7 @@ def _page(
     started = sum(totals.get(status, 0) for status in ("running", "paused", "stopped"))
     first_run = firm is None or not started
     owners, tags = service.experiments.used_labels()
-    return answers.show_form(
+    return responses.show_form(
         request,
         "overview.html",
         viewer,
@@ -93,22 +93,22 @@ def _page(
 @router.get("/overview/live")
 def live(request: Request, _viewer: Reader, service: Service) -> Response:
     """What changes on the page while somebody looks at it."""
-    answers.seen(request)
+    responses.mark_active(request)
     watcher: Watcher = request.app.state.watcher
     found = service.experiments.find(_listing(request).search())
     parts = {
-        "running-rows": answers.rendered(
+        "running-rows": responses.rendered(
             "parts/running.html", rows=_rows(service, found, watcher.health)
         )
     }
     score = _score(service) if request.app.state.demo else None
     if score is not None:
-        parts["score"] = answers.rendered("parts/score.html", score=score)
+        parts["score"] = responses.rendered("parts/score.html", score=score)
     told = _alerts(request, current_firm(service))
-    parts["alert-part"] = answers.rendered("parts/alerts.html", alerts=told)
+    parts["alert-part"] = responses.rendered("parts/alerts.html", alerts=told)
     state = sorted(service.experiments.totals().items())
     content = {"state": state, "parts": parts, "charts": {}}
-    return JSONResponse(content, headers=answers.HEADERS)
+    return JSONResponse(content, headers=responses.HEADERS)
 
 
 @router.get("/overview.csv")
@@ -154,16 +154,16 @@ def set_budget(request: Request, form: PrivacySubmission, service: Service) -> R
             days = _numbers.whole("days", given["days"], 1, MAX_DAYS)
         if before is None or form.text("confirmed"):
             service.firm.set(budget=budget, window_days=days, reason=given["reason"])
-            return answers.redirect(request, "/", "The firm’s budget is set.")
+            return responses.redirect(request, "/", "The firm’s budget is set.")
     except DeniableError as error:
-        wrong = answers.beside(error, {name: name for name in given})
+        wrong = responses.field_errors(error, {name: name for name in given})
     if before is None or "budget" in wrong or "days" in wrong:
-        return _page(request, form.viewer, service, answers.Typed(given, wrong))
-    return answers.show_form(
+        return _page(request, form.viewer, service, responses.Typed(given, wrong))
+    return responses.show_form(
         request,
         "firm_change.html",
         form.viewer,
-        answers.Typed(given, wrong),
+        responses.Typed(given, wrong),
         before=before,
         budget=budget,
         days=days,

@@ -32,7 +32,7 @@ from deniable.service.jobs import checked_segment
 from deniable.storage import account, promises, sqlite
 from deniable.storage.records import Decision, Role
 from deniable.storage.schema import experiments
-from deniable.strategies.making import Recipe
+from deniable.strategies.recipe import Recipe
 from deniable.strategies.rules import Counts
 
 SPACE = 2**64
