@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection
 
 from deniable._validation import FloatArray
-from deniable.inference.state import Batch, State, new_state, update, update_all
+from deniable.inference.state import State, VisitorBatch, new_state, update, update_all
 from deniable.privacy.serving import SPACE
 from deniable.storage import commitments, experiments, times
 from deniable.storage.counts import counters_by_table, result_counts
@@ -85,17 +85,17 @@ class Evidence:
     waiting: int
     older: int
 
-    def batches(self, metric: int = 0) -> list[Batch]:
+    def batches(self, metric: int = 0) -> list[VisitorBatch]:
         """Return one batch per settled table, in the order of the decisions."""
         parts = (self.probabilities, self.shows, self.rewards[metric], self.squares[metric])
-        return [Batch(*part) for part in zip(*parts, strict=True)]
+        return [VisitorBatch(*part) for part in zip(*parts, strict=True)]
 
     def state(self, metric: int = 0, pairs: list[tuple[int, int]] | None = None) -> State:
         """Return the complete inference state, with the table in force as the latest."""
         sums = (self.probabilities, self.shows, self.rewards[metric], self.squares[metric])
         state = update_all(first_state(self, pairs), *sums)
         nobody = np.zeros(self.in_force.shape)
-        return update(state, Batch(self.in_force, nobody, nobody))
+        return update(state, VisitorBatch(self.in_force, nobody, nobody))
 
     def holdout_state(self, metric: int = 0) -> State:
         """Compare held-out visitors with members: two arms with fixed probabilities in one segment."""

@@ -59,7 +59,7 @@ _decided = partial(tuple.__new__, Decision)
 _NOTHING = (0, 0, 0, 0)
 
 
-class Batch:
+class JobBatch:
     """The work of one transaction. A failed batch is discarded and rebuilt.
 
     Args:
