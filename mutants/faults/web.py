@@ -93,11 +93,11 @@ FAULTS = (
         (f"{TESTS}/test_roles.py::test_each_role_may_do_what_its_scopes_say[viewer]",),
     ),
     Fault(
-        "web/wording.py",
+        "_formatting.py",
         "    if probability > 0.99:\n",
         "    if probability > 2:\n",
         "a probability is told as certain",
-        ("src/deniable/web/wording.py",),
+        ("src/deniable/_formatting.py",),
     ),
     Fault(
         "web/listing.py",

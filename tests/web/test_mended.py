@@ -16,13 +16,13 @@ from tests.web.site import EXPERIMENT, Site, send, sign_in, token_of
 from tests.web.watching import tab
 
 from deniable import _numbers
+from deniable.analysis.alerts import SILENT_AFTER, alerts
 from deniable.analysis.leaderboard import Leaderboard
 from deniable.analysis.result_health import DrawCheck, Health
 from deniable.cli import main
 from deniable.errors import InvalidArgumentError, InvalidTableError
 from deniable.portfolio.table import csv_rows, read_portfolio
 from deniable.service.service import Deniable
-from deniable.web.alerts import SILENT_AFTER, alerts
 from deniable.web.portfolio import experiments_of
 from deniable.web.wording import odds_words
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from tests.web.site import EXPERIMENT, Site
 
+from deniable._formatting import chance, nats, percent, whole
 from deniable.cli import main
 from deniable.service.service import Deniable
 from deniable.storage.sqlite import SqliteStore
-from deniable.web.wording import chance, nats, percent, whole
 
 MOMENTS = ("time", "expected", "when", "history")
 """What goes on while nothing happens: the time, and a stored sample of the same totals."""

@@ -10,6 +10,7 @@ from sqlalchemy import update
 from tests.web.making import cells_of, experiment_of
 from tests.web.site import EXPERIMENT, create_demo
 
+from deniable.analysis.alerts import alerts
 from deniable.analysis.leaderboard import Leaderboard
 from deniable.analysis.result_health import SUSPICIOUS, mismatch_chance
 from deniable.service.demo import Simulator
@@ -17,7 +18,6 @@ from deniable.service.service import Deniable
 from deniable.storage.counts import MOST_SAMPLES, Sample, add_sample, thin_samples
 from deniable.storage.records import Better, Metric
 from deniable.storage.schema import counters
-from deniable.web.alerts import alerts
 from deniable.web.watcher import Watcher
 
 

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from deniable import _numbers
+from deniable._formatting import in_nats, nats
 from deniable.analysis.leaderboard import Leaderboard
 from deniable.errors import NANO, DeniableError, UnknownNameError
 from deniable.service.http.auth import Service
@@ -19,7 +20,7 @@ from deniable.strategies import table_rules
 from deniable.web import responses
 from deniable.web.access import Runner, RunSubmission, Viewer
 from deniable.web.overview import current_firm
-from deniable.web.wording import factor, in_nats, nats, odds_words
+from deniable.web.wording import factor, odds_words
 
 router = APIRouter(include_in_schema=False)
 

@@ -8,6 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from deniable._formatting import whole
 from deniable._types import JsonObject, Record
 from deniable.charts.cache import specification
 from deniable.charts.portfolio import (
@@ -24,7 +25,6 @@ from deniable.portfolio.rows import COLUMNS, in_columns
 from deniable.portfolio.rules import RuleOutcome, compare_rules
 from deniable.portfolio.whatif import what_if_curve
 from deniable.portfolio.words import lost, lost_title, meaning, short, verdict
-from deniable.web.wording import whole
 
 MOST_EXPERIMENTS = 2_000
 QUICK = {"gap": 1e-3, "time_limit": 0.25}

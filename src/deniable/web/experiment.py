@@ -17,6 +17,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
 from deniable._types import JsonObject
+from deniable.analysis.alerts import SILENT_AFTER
 from deniable.analysis.leaderboard import Leaderboard
 from deniable.analysis.result_history import ResultHistory, result_history
 from deniable.analysis.result_records import Results
@@ -31,7 +32,6 @@ from deniable.storage.records import Experiment
 from deniable.web import responses
 from deniable.web.access import DraftSubmission, Reader, Viewer
 from deniable.web.actions import possible
-from deniable.web.alerts import SILENT_AFTER
 from deniable.web.experiment_charts import PageChart, live_charts, result_charts
 from deniable.web.overview import current_firm
 from deniable.web.watcher import Watcher

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from deniable._formatting import duration, in_nats, nats, percent, whole
 from deniable._types import Record
 from deniable.analysis.history import HistoryPoint, regret_curves
 from deniable.analysis.leaderboard import Leaderboard
@@ -23,7 +24,6 @@ from deniable.charts.experiments import (
     totals_over_time,
 )
 from deniable.charts.results import delay_curve, lift_sequence, rates_with_bands, traffic_by_arm
-from deniable.web.wording import duration, in_nats, nats, percent, whole
 
 _UNITS = {"shows": "visitors", "clicks": "successes"}
 

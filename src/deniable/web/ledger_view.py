@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from deniable._formatting import nats, whole
 from deniable._types import JsonObject
 from deniable.analysis.history import committed_at, spending_history
 from deniable.documents.assembly import KINDS as DOCUMENTS
@@ -14,7 +15,6 @@ from deniable.errors import NANO
 from deniable.storage.account import Balance, firm_settings_of
 from deniable.storage.commitments import actor_in_words
 from deniable.storage.records import Commitment
-from deniable.web.wording import nats, whole
 
 PAGE, POINTS = 25, 200
 """Entries on one page, and points of the line over time."""

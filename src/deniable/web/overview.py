@@ -12,6 +12,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
 from deniable import _numbers
+from deniable.analysis.alerts import Alert, alerts
 from deniable.analysis.leaderboard import Leaderboard
 from deniable.analysis.result_health import Health
 from deniable.analysis.segment_risk import random_share
@@ -23,7 +24,6 @@ from deniable.storage.listing import Found, Labels, Search
 from deniable.storage.records import Experiment, Firm, PublishedTable
 from deniable.web import responses
 from deniable.web.access import PrivacySubmission, Reader, Viewer
-from deniable.web.alerts import Alert, alerts
 from deniable.web.listing import LIVE, Listing, csv_answer, pages
 from deniable.web.watcher import Watcher
 

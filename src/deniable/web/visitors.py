@@ -9,6 +9,7 @@ from dataclasses import asdict
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from deniable._formatting import whole
 from deniable.errors import ApprovalNeededError, InvalidArgumentError
 from deniable.service.http.auth import service_of
 from deniable.service.jobs import checked_visitor
@@ -16,7 +17,6 @@ from deniable.service.limits import LONGEST_NAME
 from deniable.storage.erasure import Erasure
 from deniable.web import responses
 from deniable.web.access import Form, Officer, PrivacySubmission, Viewer
-from deniable.web.wording import whole
 
 router = APIRouter(prefix="/ledger/visitors", include_in_schema=False)
 

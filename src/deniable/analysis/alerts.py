@@ -5,16 +5,30 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Literal, Protocol, TypeAlias
 
+from deniable._formatting import in_nats, nats, percent, whole
 from deniable.analysis.leaderboard import Leaderboard
 from deniable.analysis.result_health import Health
-from deniable.service.writer import Figures
 from deniable.storage.records import Experiment, Firm
-from deniable.web.responses import MessageKind
-from deniable.web.wording import in_nats, nats, percent, whole
 
 SILENT_AFTER = 1_000
 """Visitors after which missing responses mean something: somebody forgot to send them."""
+
+
+AlertKind: TypeAlias = Literal["bad", "note", "good"]
+
+
+class Figures(Protocol):
+    """What the writer counted since it started."""
+
+    @property
+    def unstored(self) -> int:
+        """Answers that could not be stored."""
+
+    @property
+    def refused(self) -> int:
+        """Requests that were refused because the queue was full."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +41,7 @@ class Alert:
         experiment: the key it is about, if it is about one.
     """
 
-    kind: MessageKind
+    kind: AlertKind
     text: str
     experiment: str | None = None
 
